@@ -41,7 +41,8 @@ void no_such_type(DType dtype) {
     fail(Exit::usage, name_of(dtype), "operations on a GPU support fp32, bf16 and fp16 only");
 }
 
-// GPUs of capability 8.6, 8.9 and 12.0 have 99 KiB, those of data centers 163 or more.
+// The shared memory of a block is at most 99 KiB on GPUs of capability 8.6, 8.9 and 12.0, and 163
+// KiB or more on data center GPUs.
 void too_little_shared_memory(size_t bytes) {
     cudaGetLastError();  // clears the error, which is reported here
     run_error("cuda",
@@ -103,7 +104,8 @@ void CudaDevice::synchronize() {
     after_wait(cudaStreamSynchronize(stream_));
 }
 
-// on_wait_ first: its message states why the work was aborted; `status` is only a consequence.
+// Calls on_wait_ first, because its message states why the work was aborted; `status` is only a
+// consequence.
 void CudaDevice::after_wait(cudaError_t status) {
     if (on_wait_) on_wait_();
     check(status);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One GPU: memory, one compute stream that runs all copies and operations in order, and the table
-// of operations. Only copy_to_host() and synchronize() block until the GPU is done. Errors of
-// pending work are reported there, or by any later call.
+// of operations. Only copy_to_host() and synchronize() block until the GPU is done. These, and any
+// later call, report the errors of pending work.
 //
 // Kernel files (.cu) include this header, so it must not include base/error.hpp: nvcc does not
 // compile fmt.
@@ -47,16 +47,16 @@ class CudaDevice final : public device::Device {
     // Returns true when `data` is in memory that this device allocated.
     bool holds(const void* data) const;
     // Registers `check`, which is called whenever the host has waited for the GPU. It must throw
-    // when the work was aborted instead of finished (NcclWorld).
+    // when the work did not finish because it was aborted (NcclWorld).
     void on_wait(std::function<void()> check) { on_wait_ = std::move(check); }
     cudaStream_t stream() const { return stream_; }
     const cudaDeviceProp& properties() const { return properties_; }
     Matmul& matmul() { return *matmul_; }
-    // nullptr: attention uses the kernels of this plugin.
+    // Returns nullptr when attention uses the kernels of this plugin.
     const CudnnAttention* cudnn() const { return cudnn_; }
     bool cudnn_is_deterministic() const { return cudnn_is_deterministic_; }
 
-    // The operation that is being enqueued, for error messages.
+    // enter() stores the operation that is being enqueued, for error messages.
     void enter(const char* operation) { operation_ = operation; }
     const char* operation() const { return operation_; }
     // Throws Error(failure) "cuda:0: OPERATION: CUDA's message (its name)" unless status is
@@ -94,11 +94,11 @@ inline cudaStream_t stream_of(device::Context& context) {
     return device_of(context).stream();
 }
 
-// Throw bugs.
+// Both functions throw a bug.
 [[noreturn]] void out_of_workspace(i64 needed, i64 left);
 [[noreturn]] void misaligned_workspace(const void* begin);
 
-// Returns the begin of a workspace. It must be a multiple of cuda_alignment, which cuBLASLt and
+// Returns the beginning of a workspace. It must be a multiple of cuda_alignment, which cuBLASLt and
 // cuDNN require.
 inline std::byte* begin_of(const device::View& workspace) {
     if (reinterpret_cast<uintptr_t>(workspace.data) % cost::cuda_alignment != 0) {
@@ -107,8 +107,8 @@ inline std::byte* begin_of(const device::View& workspace) {
     return static_cast<std::byte*>(workspace.data);
 }
 
-// Reserves parts of a workspace, each aligned to cuda_alignment. Reserving more than it has is a
-// bug of the formula in cost/workspace.cpp.
+// Reserves parts of a workspace, each aligned to cuda_alignment. If the workspace is too small, the
+// formula in cost/workspace.cpp has a bug.
 class Scratch {
   public:
     explicit Scratch(const device::View& workspace)

@@ -15,8 +15,8 @@ std::string version_text(int version) {
     return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
-// The oldest driver for every toolkit of this major version (NVIDIA, "CUDA Compatibility", minor
-// version compatibility).
+// The oldest driver that works with every toolkit of this major version (NVIDIA, "CUDA
+// Compatibility", minor version compatibility).
 constexpr int oldest_driver = CUDART_VERSION >= 13000 ? 580 : 525;
 
 // Returns the version of the kernel module, such as " 550.54.15", or "". The file's first line is
@@ -56,10 +56,11 @@ std::string module_version() {
 //
 // CUDA_DEVICE_MAX_CONNECTIONS=32, the maximum: streams that share one of the driver's work queues
 // block each other. A receive that waits for its message must not block the work that produces the
-// message (deadlock). Job scripts for Megatron-LM set 1; that is overwritten.
+// message (deadlock). Job scripts for Megatron-LM set 1; this function overwrites it.
 //
-// CUDA_MODULE_LOADING=EAGER with several ranks: a kernel that is loaded at its first launch waits
-// for the whole device, with the same deadlock. Loading all kernels costs start-up time and memory.
+// CUDA_MODULE_LOADING=EAGER, with several ranks: otherwise the driver loads a kernel at its first
+// launch and then waits for the whole device, which causes the same deadlock. Loading all kernels
+// costs start-up time and memory.
 void set_up_driver(int n_ranks) {
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
     if (n_ranks > 1) setenv("CUDA_MODULE_LOADING", "EAGER", 0);

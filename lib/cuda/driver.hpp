@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of driver and devices before a GPU is used: each missing requirement has its own message.
+// Checks of the driver and the devices before a GPU is used. Each missing requirement has its own
+// message.
 #pragma once
 
 #include <cuda_runtime.h>

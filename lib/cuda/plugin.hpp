@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The entry of liblm_cuda.so, the only header of lib/cuda that other layers include. `abi` is the
-// first member and is compared before any other is used: increase plugin_abi with every change of
-// Plugin, Device, OpTable or Group.
+// The interface of liblm_cuda.so, and the only header of lib/cuda that other layers include. `abi`
+// is the first member and is compared before any other member is used. Increase plugin_abi with
+// every change of Plugin, Device, OpTable or Group.
 #pragma once
 
 #include <memory>

@@ -32,8 +32,8 @@ void Staging::close() noexcept {
     }
 }
 
-// Consecutive copies share a buffer, each after the previous one, so that many small copies can be
-// pending. The host waits only when it enters a buffer: until the last copy from it has ended.
+// Consecutive copies are placed one after another in a buffer, so that many small copies can be
+// pending. When the host enters a buffer, it waits until the last copy from that buffer has ended.
 cudaError_t Staging::to_device(void* target, const void* host, i64 bytes, cudaStream_t stream) {
     for (i64 begin = 0; begin < bytes;) {
         const auto place = static_cast<i64>(next_);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies between a GPU and pageable host memory through pinned staging buffers. Without these a
-// copy would block the host and reach only a fraction of the bus bandwidth. Two buffers alternate:
-// while the GPU copies one, the host fills or empties the other.
+// Copies between a GPU and pageable host memory through pinned staging buffers. Without them a copy
+// would block the host and reach only a fraction of the bus bandwidth. Two buffers alternate: while
+// the GPU copies one, the host fills or empties the other.
 #pragma once
 
 #include <cuda_runtime.h>

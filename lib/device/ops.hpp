@@ -169,9 +169,9 @@ struct ResidualNormBackward {
 // ---- Attention --------------------------------------------------------------------------------
 
 // Rotates the first n_heads heads of each row in place (rotary position embedding, Su et al. 2021,
-// "RoFormer"). Each pair (a, b) = (x[i], x[i + D/2]) of a head becomes (a cos t - b sin t, b cos t
-// + a sin t), where t is the angle of (position, i). Backward is the inverse rotation of the
-// gradient.
+// "RoFormer"). Each pair (a, b) = (x[i], x[i + D/2]) of a head becomes
+// (a cos t - b sin t, b cos t + a sin t), where t is the angle of (position, i). Backward is the
+// inverse rotation of the gradient.
 struct Rotary {
     View x{};          // [B, T, W] bf16|fp16|fp32, W >= n_heads * D: qkv, queries and keys first
     View positions{};  // [B, T] int32

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operations attention_forward and attention_backward: they fill the kernels' arguments, and
+// The operations attention_forward and attention_backward. They fill the arguments of the kernels;
 // backward computes delta first.
 #include "cuda/attention/attention_kernels.cuh"
 #include "cuda/cuda_device.hpp"
@@ -11,8 +11,8 @@ namespace {
 using device::AttentionBackward;
 using device::AttentionForward;
 
-// Returns the kernels' arguments. `more`: the other tensors of T, which must be aligned to 16 bytes
-// like qkv for 16-byte accesses.
+// Returns the kernels' arguments. `more`: the other tensors of T. 16-byte accesses require that qkv
+// and all of these are aligned to 16 bytes.
 template <typename T, typename Args>
 AttentionInput input_of(const Args& a, std::initializer_list<device::View> more) {
     check_attention(a.head_dim, a.qkv[2], a.scale);
@@ -70,7 +70,7 @@ __global__ void attention_delta_kernel(AttentionInput input, const T* dout, cons
         sum += __shfl_xor_sync(all_lanes, sum, distance);
     }
     if (row >= rows || threadIdx.x % delta_lanes != 0) return;
-    // From [B, T, H] to [B, H, T].
+    // Rows are [B, T, H]; delta is [B, H, T].
     const i64 token = row / input.n_heads;
     const i64 head = row % input.n_heads;
     const i64 sample = token / input.length;

@@ -4,8 +4,8 @@
 // queries or keys of one (sample, head). The tiles depend on the shape only, and no two blocks
 // write the same element, so that results have the same bits in every run.
 //
-// Scores stay in units of q k: with s = q k + (slope / scale) (key - query), the softmax of
-// scale * s is computed with powers 2^(scale_2 * s), scale_2 = scale * log2(e).
+// Scores are not scaled: s = q k + (slope / scale) (key - query). The softmax of scale * s is
+// computed with powers 2^(scale_2 * s), where scale_2 = scale * log2(e).
 #pragma once
 
 #include "cuda/kernels/dropout.cuh"
@@ -74,7 +74,7 @@ struct AttentionHead {
     int group;
     const T *q, *k, *v;
     float scale_2 = 0;
-    float slope = 0;              // in units of q k
+    float slope = 0;              // ALiBi slope / scale
     const i32* starts = nullptr;  // [T]: doc_start of this sample, or nullptr
     u64 sample_id = 0;
     u64 first_element = 0;
@@ -107,10 +107,10 @@ __device__ inline int first_key_of(const i32* starts, int query) {
     return starts ? starts[query] : 0;
 }
 
-// Returns the end of the queries that can see a key before `end`, among steps of n queries from
-// `query` on: the first query of the first step whose doc_start is at or after `end`, else
-// `length`. No later query sees such a key, because doc_start never decreases. All `threads`
-// threads of the block must call it.
+// Returns the end of the queries that can see a key before `end`. The queries from `query` on are
+// divided into steps of n. The result is the first query of the first step that begins with a
+// doc_start at or after `end`, else `length`. No later query sees such a key, because doc_start
+// never decreases. All `threads` threads of the block must call it.
 template <int threads>
 __device__ int last_query_of(const i32* starts, int query, int n, int length, int end) {
     if (!starts) return length;

@@ -2,11 +2,11 @@
 // Attention backward on tensor cores: FlashAttention-2 (Dao, 2023, algorithm 2) in two kernels.
 // With P the softmax, M the dropout factors and delta = rowsum(dout * out):
 //     dV = (P M)^T dout;  dS = P * (M * (dout V^T) - delta);  dQ = scale dS K;  dK = scale dS^T Q.
-// The keys kernel has a tile of keys in a block and loops over the queries of all heads of the
-// group (dK, dV); the queries kernel has a tile of queries and loops over the keys (dQ). Each
-// recomputes P and dS: 7 products instead of the 5 of a single kernel. In return every element has
-// one writer: no atomics, no fp32 dQ in memory, and the same bits in every run. (Algorithm 2 adds
-// to dQ atomically.) The workspace is delta.
+// A block of the keys kernel has a tile of keys and loops over the queries of all heads of the
+// group (dK, dV). A block of the queries kernel has a tile of queries and loops over the keys (dQ).
+// Each kernel recomputes P and dS: 7 products instead of the 5 of a single kernel. In return every
+// element has one writer: no atomics, no fp32 dQ in memory, and the same bits in every run.
+// (Algorithm 2 adds to dQ atomically.) The workspace is delta.
 //
 // Both kernels compute P and dS in registers as accumulators and use them as the left operand of
 // the next product (round_to_weights()). For that, the keys kernel computes the transposed scores K
@@ -67,9 +67,9 @@ __device__ float weight_of(const AttentionHead<T>& head, float score, int query,
 
 // ---- dK and dV ----------------------------------------------------------------------------------
 
-// Tile sizes of the keys kernel: 16 m_tiles keys a warp, `queries` of a step, and `columns` of dK
-// and dV that a block computes. For heads wider than 128 the accumulators of all columns do not fit
-// into registers, so that two blocks share the columns and both compute the scores.
+// Tile sizes of the keys kernel: a warp has 16 m_tiles keys, a step has `queries` queries, and a
+// block computes `columns` columns of dK and dV. For heads wider than 128 the accumulators of all
+// columns do not fit into registers. So two blocks share the columns, and both compute the scores.
 template <int width, bool dropout>
 struct KeyPlan {
     static constexpr int m_tiles = 1;
@@ -94,7 +94,7 @@ __global__ __launch_bounds__(n_threads) void attention_backward_keys_kernel(
     const int first_piece = static_cast<int>(blockIdx.y) % parts * (P::columns / 8);
     const int in_group = input.n_heads / input.n_groups;
     const int sample = static_cast<int>(blockIdx.z);
-    const int first = static_cast<int>(blockIdx.x) * P::keys;  // the tile with most queries first
+    const int first = static_cast<int>(blockIdx.x) * P::keys;  // tiles with the most queries first
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
     // First row of the warp in the tile of keys.
     const int row = static_cast<int>(threadIdx.x) / warp_size * 16 * m_tiles;
@@ -171,8 +171,8 @@ __global__ __launch_bounds__(n_threads) void attention_backward_keys_kernel(
         clear(scores);
         add_rows_by_rows(weights, k, row, queries_at(stage));
         add_rows_by_rows(scores, v, row, douts_at(stage));
-        // False when every query of the step exists and sees every key of the warp. doc_start never
-        // decreases, so that the last query of the step has the largest.
+        // False when every query of the step exists and sees every key of the warp. The last query
+        // of the step has the largest doc_start, because doc_start never decreases.
         const bool mask = first + row + 16 * m_tiles > step.query + 1 ||
                           step.query + P::queries > input.length ||
                           (starts && numbers.start[P::queries - 1] > first + row);
@@ -226,14 +226,15 @@ __global__ __launch_bounds__(n_threads) void attention_backward_keys_kernel(
                            input.length, input.width, input.vectors};
         store_sums(sums, factors, tile, row, rows, first, first_piece);
     };
-    // Through k and v in shared memory: a warp overwrites only the rows that it alone has read.
+    // Stores through k and v in shared memory: a warp overwrites only rows that no other warp
+    // reads.
     store(dk, k, head.k, input.scale);
     store(dv, v, head.v, 1.0F);
 }
 
 // ---- dQ -----------------------------------------------------------------------------------------
 
-// Tile sizes of the queries kernel: 16 m_tiles queries a warp, `keys` of a step.
+// Tile sizes of the queries kernel: a warp has 16 m_tiles queries, a step has `keys` keys.
 template <int width, bool dropout>
 struct QueryPlan {
     static constexpr int m_tiles = width <= 64 || (width <= 128 && !dropout) ? 2 : 1;
@@ -253,7 +254,7 @@ __global__ __launch_bounds__(n_threads) void attention_backward_queries_kernel(
     constexpr int m_tiles = P::m_tiles;
     constexpr int n_tiles = P::keys / 8;
     const AttentionHead<T> head(input, static_cast<int>(blockIdx.z), static_cast<int>(blockIdx.y));
-    // The tile with the most keys first: the last blocks to start are then the shortest.
+    // The tiles with the most keys come first, so that the last blocks to start are the shortest.
     const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * P::queries;
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
     // First row of the warp in the tile of queries.

@@ -2,11 +2,12 @@
 // Attention forward on tensor cores: FlashAttention-2 (Dao, 2023, "FlashAttention-2: Faster
 // Attention with Better Parallelism and Work Partitioning", algorithm 1).
 //
-// Grid: (tiles of queries, heads, samples). A block has 4 warps and P::queries queries, 16 m_tiles
-// of them a warp, and loops over the visible keys, P::keys a step. As a warp has whole rows of
-// scores, the softmax of a row needs only the four lanes that share the row (section 3.3 of the
-// paper). Shared memory: q [queries], k [keys], v [keys], each row `width` elements. The copy of
-// the values overlaps q k^T; the copy of the next keys overlaps the softmax and p v.
+// Grid: (tiles of queries, heads, samples). A block has 4 warps and P::queries queries; each warp
+// has 16 m_tiles of these. A block loops over the visible keys in steps of P::keys. A warp has
+// whole rows of scores, so the softmax of a row needs only the four lanes that share the row
+// (section 3.3 of the paper). Shared memory: q [queries], k [keys], v [keys], each row `width`
+// elements. The copy of the values overlaps q k^T; the copy of the next keys overlaps the softmax
+// and p v.
 #include "cuda/attention/attention_kernels.cuh"
 #include "cuda/attention/attention_tiles.cuh"
 
@@ -16,8 +17,8 @@ namespace {
 constexpr int n_warps = 4;
 constexpr int n_threads = n_warps * warp_size;
 
-// Tile sizes by head width: 16 m_tiles queries a warp, and keys of a step; the largest whose
-// accumulators fit into registers (bench/cuda.md).
+// Tile sizes by head width: a warp has 16 m_tiles queries, a step has `keys` keys. They are the
+// largest whose accumulators fit into registers (bench/cuda.md).
 template <int width, bool dropout>
 struct Plan {
     static constexpr int m_tiles = width <= 64 || (width == 128 && !dropout) ? 2 : 1;
@@ -27,8 +28,8 @@ struct Plan {
 };
 
 // Online softmax of a lane's rows: the largest score so far, and the sum of the weights so far. The
-// maximum is over the whole row; the sum is over the lane's own columns, and is added over the four
-// lanes of the row only at the end.
+// maximum is over the whole row. The sum is over the lane's own columns; only at the end are the
+// sums of the row's four lanes added.
 template <int m_tiles>
 struct OnlineSoftmax {
     float most[m_tiles][2];
@@ -103,7 +104,7 @@ __global__ __launch_bounds__(n_threads) void attention_forward_kernel(AttentionI
     constexpr int m_tiles = P::m_tiles;
     constexpr int n_tiles = P::keys / 8;
     const AttentionHead<T> head(input, static_cast<int>(blockIdx.z), static_cast<int>(blockIdx.y));
-    // The tile with the most keys first: the last blocks to start are then the shortest.
+    // The tiles with the most keys come first, so that the last blocks to start are the shortest.
     const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * P::queries;
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
     // First row of the warp in the tile.
@@ -131,8 +132,8 @@ __global__ __launch_bounds__(n_threads) void attention_forward_kernel(AttentionI
             starts[m][half] = head.starts && query < input.length ? head.starts[query] : 0;
         }
     }
-    // The largest doc_start of the warp's queries: steps whose keys are all at or after it, and not
-    // after the warp's first query, need no mask.
+    // The largest doc_start of the warp's queries. A step needs no mask if all of its keys are at
+    // or after this doc_start and not after the warp's first query.
     const int last_start =
         first_key_of(head.starts, min(first + row + 16 * m_tiles, input.length) - 1);
     OnlineSoftmax<m_tiles> softmax;
@@ -163,7 +164,7 @@ __global__ __launch_bounds__(n_threads) void attention_forward_kernel(AttentionI
         const bool mask = last_start > key || key + P::keys > first + row + 1;
         bias_and_mask(scores, head, starts, lane_query, key + lane % 4 * 2, mask);
         weigh(scores, softmax, result, head.scale_2);
-        // After `softmax` has summed the weights: dropout acts on the normalized probabilities.
+        // Dropout follows the sum of the softmax, because it applies to normalized probabilities.
         if constexpr (dropout) {
             const KeptBits<m_tiles, n_tiles, false> bits(input, head, first + row, key);
             for_each(scores, [&](float& weight, int m, int n, int i) {
@@ -193,7 +194,7 @@ __global__ __launch_bounds__(n_threads) void attention_forward_kernel(AttentionI
             }
         }
     }
-    // The warp's own rows of q are free: only this warp read them.
+    // The warp may overwrite its own rows of q, because no other warp reads them.
     const Rows<T> out_rows{out + head.out_offset(input), input.out_stride(), input.length,
                            input.width, input.vectors};
     store_sums(result, factors, q, row, out_rows, first);

@@ -102,9 +102,9 @@ __device__ void add_rows_by_rows(float (&sums)[m][n], const FloatTile<width>& a,
     }
 }
 
-// w b: sums[i][4 c + e] += row y + 16 i of `weights` times column 64 c + 4 x + e of b.
-// put_weights() wrote each row of weights by the half warp that reads it here, so that no block
-// barrier is needed.
+// w b: sums[i][4 c + e] += row y + 16 i of `weights` times column 64 c + 4 x + e of b. The half
+// warp that reads a row of weights here wrote it in put_weights(), so that no block barrier is
+// needed.
 template <int width, int m, int n>
 __device__ void add_weighted_rows(float (&sums)[m][n], const ScoreTile& weights,
                                   const FloatTile<width>& b) {

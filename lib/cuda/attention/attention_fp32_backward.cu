@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention backward in fp32, in two kernels like attention_backward.cu: the keys kernel computes
-// dK and dV, the queries kernel dQ; every element has one writer. Thread layout in
-// attention_fp32.cuh.
+// dK and dV, the queries kernel dQ. Every element has one writer. attention_fp32.cuh describes the
+// thread layout.
 #include "cuda/attention/attention_fp32.cuh"
 
 namespace lm::cuda {
@@ -9,8 +9,9 @@ namespace {
 
 using namespace fp32;
 
-// Shared memory: `rows` rows of keys and values and one step of queries and dout, or the other way
-// round; then weights and gradients of scores, [rows][step] each.
+// Shared memory of the keys kernel: `rows` rows of keys and values, and one step of queries and
+// dout. The queries kernel has `rows` rows of queries and dout, and one step of keys and values. In
+// both, weights and gradients of scores follow, [rows][step] each.
 template <int width>
 struct BackwardPlan {
     static constexpr int m = width <= 128 ? 4 : 2;
@@ -44,7 +45,7 @@ __global__ __launch_bounds__(n_threads, 1) void attention_backward_keys_fp32_ker
     const int sample = static_cast<int>(blockIdx.z);
     const int group = static_cast<int>(blockIdx.y);
     const int in_group = input.n_heads / input.n_groups;
-    const int first = static_cast<int>(blockIdx.x) * P::rows;  // the tile with most queries first
+    const int first = static_cast<int>(blockIdx.x) * P::rows;  // tiles with the most queries first
     const int x = static_cast<int>(threadIdx.x) % side;
     const int y = static_cast<int>(threadIdx.x) / side;
     const FloatTile<width> k{dynamic_shared<float>()};
@@ -109,7 +110,7 @@ __global__ __launch_bounds__(n_threads, 1) void attention_backward_queries_fp32_
     using P = BackwardPlan<width>;
     const AttentionHead<float> head(input, static_cast<int>(blockIdx.z),
                                     static_cast<int>(blockIdx.y));
-    // The tile with the most keys first: the last blocks to start are then the shortest.
+    // The tiles with the most keys come first, so that the last blocks to start are the shortest.
     const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * P::rows;
     const int x = static_cast<int>(threadIdx.x) % side;
     const int y = static_cast<int>(threadIdx.x) / side;

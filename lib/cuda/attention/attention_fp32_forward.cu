@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention forward in fp32: FlashAttention-2 (Dao, 2023, algorithm 1). Grid: (tiles of queries,
-// heads, samples); thread layout in attention_fp32.cuh.
+// heads, samples). attention_fp32.cuh describes the thread layout.
 #include "cuda/attention/attention_fp32.cuh"
 
 namespace lm::cuda {
@@ -17,8 +17,8 @@ struct ForwardPlan {
         sizeof(float) * (FloatTile<width>::floats(queries + 2 * step) + ScoreTile::floats(queries));
 };
 
-// Replaces scores by weights and updates the maximum and the sum of each row; when the maximum
-// grows, the sum and the output so far are rescaled. A row with only masked keys so far keeps its
+// Replaces scores by weights and updates the maximum and the sum of each row. When the maximum
+// grows, rescales the sum and the output so far. A row with only masked keys so far keeps its
 // weights 0, which avoids inf - inf.
 template <int m, int n>
 __device__ void weigh(float (&scores)[m][step_pieces], float (&most)[m], float (&sum)[m],
@@ -52,7 +52,7 @@ __global__ __launch_bounds__(n_threads, 1) void attention_forward_fp32_kernel(At
     using P = ForwardPlan<width>;
     const AttentionHead<float> head(input, static_cast<int>(blockIdx.z),
                                     static_cast<int>(blockIdx.y));
-    // The tile with the most keys first: the last blocks to start are then the shortest.
+    // The tiles with the most keys come first, so that the last blocks to start are the shortest.
     const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * P::queries;
     const int x = static_cast<int>(threadIdx.x) % side;
     const int y = static_cast<int>(threadIdx.x) / side;

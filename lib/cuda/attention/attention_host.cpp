@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The host part of attention: argument checks, and attention by cuDNN when --attention-backend
-// fused selects it. Separate from attention.cu, because nvcc does not compile fmt.
+// fused selects it. It is separate from attention.cu, because nvcc does not compile fmt.
 #include <dlfcn.h>
 
 #include <limits>

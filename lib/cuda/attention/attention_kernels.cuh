@@ -7,12 +7,12 @@
 
 namespace lm::cuda {
 
-// Throws a bug when the kernels do not support a head of `width` elements, a token's row of qkv of
-// `row` elements, or `scale`.
+// Throws a bug when the kernels do not support the head width `width`, a row of `row` elements in
+// qkv for each token, or `scale`.
 void check_attention(i64 width, i64 row, double scale);
 
-// Attention by cuDNN, when the device was set to use it (Device::use_cudnn). Return false when
-// cuDNN is off or does not support the arguments: then the caller must use the kernels below.
+// Compute attention by cuDNN if the device was set to use it (Device::use_cudnn). Return false when
+// cuDNN is off or does not support the arguments. The caller must then use the kernels below.
 bool cudnn_attention_forward(device::Context& context, const device::AttentionForward& a);
 bool cudnn_attention_backward(device::Context& context, const device::AttentionBackward& a);
 
@@ -27,7 +27,7 @@ void with_head_width(int width, Body&& body) {
     body(HeadWidth<256>{});
 }
 
-// For bf16 and fp16, on tensor cores. out: [B, T, H*D] T; lse: [B, H, T] fp32.
+// Attention of bf16 and fp16, on tensor cores. out: [B, T, H*D] T; lse: [B, H, T] fp32.
 template <typename T>
 void flash_attention_forward(cudaStream_t stream, const AttentionInput& input, int batch, T* out,
                              float* lse);
@@ -37,7 +37,7 @@ template <typename T>
 void flash_attention_backward(cudaStream_t stream, const AttentionInput& input, int batch,
                               const T* dout, const float* lse, const float* delta, T* dqkv);
 
-// For fp32, with fp32 arithmetic throughout; arguments as above.
+// Attention of fp32, with fp32 arithmetic throughout. The arguments are as above.
 void fp32_attention_forward(cudaStream_t stream, const AttentionInput& input, int batch, float* out,
                             float* lse);
 void fp32_attention_backward(cudaStream_t stream, const AttentionInput& input, int batch,

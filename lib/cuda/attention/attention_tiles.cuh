@@ -30,9 +30,9 @@ struct Tile {
     }
     __device__ static int offset(int row, int c) { return row * stride + (c ^ (row & 7)) * 8; }
     __device__ T* piece(int row, int c) const { return data + offset(row, c); }
-    // Returns piece c + dc of row r + dr, given offset(r, c), for dr a multiple of 8, dc even and
-    // c < 2. Then (c + dc) ^ (r % 8) = (c ^ (r % 8)) ^ dc, so that with constant dr and dc this is
-    // one XOR, while offset() takes several instructions or a register for each piece.
+    // Returns piece c + dc of row r + dr, where `offset` is offset(r, c). dr must be a multiple of
+    // 8, dc even, and c < 2: then (c + dc) ^ (r % 8) = (c ^ (r % 8)) ^ dc. With constant dr and dc
+    // this is one XOR; offset() takes several instructions or a register for each piece.
     __device__ T* piece_from(int offset, int dr, int dc) const {
         return data + (offset ^ (dc & 7) * 8) + (dc >> 3) * 64 + dr * stride;
     }
@@ -176,10 +176,11 @@ __device__ void for_each(Sums<m_tiles, n_tiles>& sums, Body&& body) {
     }
 }
 
-// Writes a warp's accumulators, times factors[m][half] of their rows, to rows first + row + (0..16
-// m_tiles - 1) of `rows`, columns from 8 * first_piece on. They are first written to the same rows
-// of `tile`, so that global memory is written in whole pieces; no other warp may still use these
-// rows of the tile. __syncwarp() suffices, because a warp reads back only its own rows.
+// Multiplies a warp's accumulators by factors[m][half] of their rows, and writes them to rows
+// first + row + (0..16 m_tiles - 1) of `rows`, columns from 8 * first_piece on. They are first
+// written to the same rows of `tile`, so that global memory is written in whole pieces. No other
+// warp may still use these rows of the tile. __syncwarp() suffices, because a warp reads back only
+// its own rows.
 template <typename T, int width, int m_tiles, int n_tiles>
 __device__ void store_sums(const Sums<m_tiles, n_tiles>& sums, const float (&factors)[m_tiles][2],
                            const Tile<T, width>& tile, int row, const Rows<T>& rows, int first,

@@ -38,10 +38,10 @@ Tensor_attributes lse_of(const CudnnProblem& p) {
 
 using TensorPointer = std::shared_ptr<Tensor_attributes>;
 
-// Adds operations on the scaled scores [B, H, T, T] to the graph: adds ALiBi's slope * (key -
-// query), and masks keys before the query's document and after the query. The operations are those
-// of the frontend's own ALiBi and causal masks (utils/attn_score_modifiers.h), but with given
-// slopes.
+// Adds operations on the scaled scores [B, H, T, T] to the graph: they add ALiBi's slope * (key -
+// query), and mask keys before the query's document and after the query. The operations are the
+// same as in the frontend's own ALiBi and causal masks (utils/attn_score_modifiers.h), except that
+// the slopes are given.
 class ScoreMask {
   public:
     ScoreMask(Graph& graph, const CudnnProblem& p) {
@@ -153,7 +153,7 @@ void add_attention(Graph& graph, const CudnnProblem& p) {
 }
 
 // Returns a graph without operations. Device properties must be set before operations are added,
-// which copy them.
+// because operations copy them.
 std::unique_ptr<Graph> empty_graph(const CudnnProblem& p) {
     auto graph = std::make_unique<Graph>();
     graph->set_io_data_type(p.bf16 ? fe::DataType_t::BFLOAT16 : fe::DataType_t::HALF)
@@ -162,8 +162,8 @@ std::unique_ptr<Graph> empty_graph(const CudnnProblem& p) {
     return graph;
 }
 
-// Builds the graph up to the check for supporting engines. Returns an empty string or the reason.
-// handle nullptr: for the device properties of the graph.
+// Builds the graph up to the check that an engine supports it. Returns an empty string, or the
+// reason when none does. With handle nullptr, checks for the device properties of the graph.
 std::string find_engines(Graph& graph, cudnnHandle_t handle) {
     fe::error_t status = graph.validate();
     if (status.is_good()) status = graph.build_operation_graph(handle);

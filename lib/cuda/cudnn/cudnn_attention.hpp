@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention by cuDNN, in a separate plugin (liblm_cudnn.so), so that only --attention-backend fused
-// needs cuDNN (docs/cuda.md). For 16-bit types, without dropout: cuDNN's dropout mask would differ
-// from device/dropout.hpp.
+// needs cuDNN (docs/cuda.md). It supports 16-bit types without dropout: cuDNN's dropout mask would
+// differ from device/dropout.hpp.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A choice is stored as text: "fused" or "apart" (separate kernels for the epilogue), then the
-// words of cublasLtMatmulAlgo_t. cublasLt.h allows to store these and use them with the same
-// version of the library; so the version is part of the key, as is the GPU. key_text() and
-// text_of() are a file format: stored choices are found by exactly this text.
+// words of cublasLtMatmulAlgo_t. cublasLt.h permits storing these words and using them with the
+// same version of the library. So the key contains the version, and the GPU. key_text() and
+// text_of() define a file format: stored choices are found by exactly this text.
 #include "cuda/gemm/autotune.hpp"
 
 #include <fmt/format.h>
@@ -26,7 +26,8 @@ constexpr int n_runs = 5;  // runs of one measurement
 // A smaller gain is within the noise of measurements: the library's first choice is used.
 constexpr float least_gain = 0.02F;
 
-// The stored name of a key. "x_wt", "x_w" and "xt_w" are the forms NT, NN and TN, "depth" is k.
+// Returns the stored name of a key. "x_wt", "x_w" and "xt_w" are the forms NT, NN and TN, "depth"
+// is k.
 std::string key_text(const CudaDevice& device, const Matmul::Key& k) {
     constexpr std::string_view forms[] = {"x_wt", "x_w", "xt_w"};
     constexpr std::string_view epilogues[] = {"none",      "bias",  "gelu",
@@ -93,8 +94,9 @@ class Timer {
     cudaEvent_t end_ = nullptr;
 };
 
-// Returns the plans to be measured, first the one that is used without measurements
-// (Matmul::first_choice()). A fused bias is always faster than a separate one.
+// Returns the plans to measure. The first is the plan that is used without measurements
+// (Matmul::first_choice()). A separate bias is measured only if cuBLASLt cannot fuse it, because a
+// fused bias is always faster.
 std::vector<Matmul::Plan> ways(const Matmul& matmul, const Product& product,
                                const Matmul::Key& key) {
     std::vector<Epilogue> epilogues = {key.epilogue};
@@ -107,7 +109,8 @@ std::vector<Matmul::Plan> ways(const Matmul& matmul, const Product& product,
         plans.insert(plans.end(), more.begin(), more.end());
         if (epilogue == Epilogue::bias && !plans.empty()) break;
         if (!is_gelu(key.epilogue)) continue;
-        // A separate GELU has one plan: the product without it, which has a key of its own.
+        // For a separate GELU there is one plan: the product without it, which has a key of its
+        // own.
         plans.emplace_back();
         break;
     }

@@ -8,9 +8,9 @@
 
 namespace lm::cuda {
 
-// Returns the plan of `product`, whose key is `key`: the stored one in `choices`, or else the
-// fastest by measurement, which is then stored. Measuring runs the product many times and
-// overwrites its outputs. Throws Error(failure) when cuBLASLt does not accept the stored algorithm.
+// Returns the plan of `product`, whose key is `key`, from `choices`. If it is not stored there,
+// measures and stores the fastest plan. Measuring runs the product many times and overwrites its
+// outputs. Throws Error(failure) when cuBLASLt does not accept the stored algorithm.
 Matmul::Plan tuned_plan(Matmul& matmul, device::TunedChoices& choices, device::Context& context,
                         const Product& product, const Matmul::Key& key, Rest rest);
 

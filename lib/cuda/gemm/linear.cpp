@@ -2,8 +2,8 @@
 // Linear layers: products by cuBLASLt (matmul.hpp), with separate kernels for bias and activation
 // where the product does not fuse them. A separate activation reads its matrix once more. It is
 // needed for GELU by erf, for fp32, and for activations that are recomputed in backward (Epilogue
-// in matmul.hpp states why). GEMM dimensions of a layer from K inputs to M outputs with N rows:
-// forward is m = N, n = M, k = K.
+// in matmul.hpp states why). For a layer with K inputs, M outputs and N rows, forward is a GEMM
+// with m = N, n = M, k = K.
 #include "cuda/gemm/matmul.hpp"
 #include "cuda/kernels/activation.hpp"
 #include "cuda/kernels/column_sums.hpp"
@@ -33,7 +33,7 @@ Product forward_product(const LinearForward& a, const device::View& out, Epilogu
             .pre_activation = a.pre_activation.data};
 }
 
-// The product with bias, then the activation as a separate kernel.
+// Computes the product with bias, then the activation in a separate kernel.
 void forward_apart(device::Context& context, const LinearForward& a) {
     const bool active = a.activation != Activation::none;
     const device::View& out = active ? a.pre_activation : a.y;

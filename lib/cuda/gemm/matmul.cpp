@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuBLASLt is column-major: a row-major [m, n] matrix is its n x m matrix with leading dimension n.
-// So c = op(a) op(b) is computed as c^T = op(b)^T op(a)^T: b is passed as the library's A and a as
-// its B, and the length of a bias, "rows of D" in its documentation, is n.
+// So c = op(a) op(b) is computed as c^T = op(b)^T op(a)^T: the library's A is b, and its B is a.
+// The length of a bias is n; the cuBLASLt documentation calls it "rows of D".
 #include "cuda/gemm/matmul.hpp"
 
 #include <algorithm>
@@ -84,9 +84,9 @@ class Preference {
 
 }  // namespace
 
-// The requirements of the cuBLASLt documentation on the operands of an epilogue, and 16-byte
-// alignment of vectors, which the heuristics do not check but some kernels need. The library's GELU
-// is an approximation, accurate enough for 16-bit results only.
+// Checks what the cuBLASLt documentation requires of the operands of an epilogue. Also requires
+// 16-byte alignment of vectors: some kernels need it, and the heuristics do not check it. The
+// library's GELU is an approximation, accurate enough for 16-bit results only.
 bool Matmul::can_fuse(const Product& p) {
     switch (p.epilogue) {
         case Epilogue::none:

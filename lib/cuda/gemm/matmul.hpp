@@ -5,11 +5,10 @@
 //
 // Reproducibility: a product of one shape, alignment and workspace size always runs the same
 // algorithm, and one algorithm gives the same bits in every run on the same GPU model (cuBLAS
-// documentation, "Results reproducibility"). The algorithm is chosen in one of two ways. Pinned,
-// the default: the first one of the library's heuristics, which depend only on the shape, the GPU
-// model and the library version, so that a run and its resume choose the same. Tuned, on request
-// (autotune.hpp): the fastest by measurement before the first step, stored for later runs
-// (device/tuned_choices.hpp).
+// documentation, "Results reproducibility"). By default the algorithm is the first one of the
+// library's heuristics. These depend only on the shape, the GPU model and the library version, so
+// that a run and its resume choose the same algorithm. On request (autotune.hpp) it is the fastest
+// by measurement before the first step; it is stored for later runs (device/tuned_choices.hpp).
 #pragma once
 
 #include <cublasLt.h>
@@ -23,7 +22,8 @@
 
 namespace lm::cuda {
 
-// The form of a GEMM, c [m, n] = op(a) op(b) with k summed over; n: as stored, t: transposed.
+// The form of a GEMM c [m, n] = op(a) op(b), which sums over k. n: operand as stored, t:
+// transposed.
 // nt: a [m, k], b [n, k]; nn: a [m, k], b [k, n]; tn: a [k, m], b [k, n].
 enum class Form { nt, nn, tn };
 
@@ -63,7 +63,7 @@ struct Product {
 // A function that performs the product's epilogue by separate kernels. For dgelu and bias_gradient
 // it is called after the product. For bias it is called before: it writes the bias to every row of
 // c, and the product is added to c, so that the sum is rounded once. For gelu and gelu_bias it
-// performs everything, the product included.
+// performs the product, too.
 class Rest {
   public:
     template <typename F>
@@ -83,15 +83,15 @@ class Matmul {
     Matmul(const Matmul&) = delete;
     Matmul& operator=(const Matmul&) = delete;
 
-    // Lets later products of fp32 round their operands to TF32.
+    // Allows later fp32 products to round their operands to TF32.
     void allow_tf32() { tf32_ = true; }
-    // Plans later products for the GPU without `n` of its SMs, but for at least half of them.
-    // Without this, the blocks of a product whose SM is occupied by NCCL would run after all
-    // others, and the product would take up to twice its time.
+    // Plans later products for `n` fewer SMs than the GPU has, but for at least half of its SMs.
+    // Otherwise the blocks of a product whose SM is occupied by NCCL would run after all others,
+    // and the product would take up to twice its time.
     void reserve_sms(int n);
-    // Enqueues the product and its epilogue. Returns true when the epilogue was fused, false when
-    // `rest` performed it, because cuBLASLt does not support it for these operands or is slower
-    // with it. The first product of a key runs the library's heuristics on the host.
+    // Enqueues the product and its epilogue. Returns true when the epilogue was fused. Returns
+    // false when `rest` performed it, because cuBLASLt does not support it for these operands or is
+    // slower with it. The first product of a key runs the library's heuristics on the host.
     bool run(device::Context& context, const Product& product, Rest rest);
     // Returns true when the operands of the epilogue have the alignment and type that fusing needs.
     static bool can_fuse(const Product& product);

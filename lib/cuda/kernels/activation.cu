@@ -55,8 +55,8 @@ __global__ void repeat_row_kernel(const T* row, T* y, i64 width) {
     y[blockIdx.x * width + column] = row[column];
 }
 
-// Calls body(T{}, std::integral_constant<int, W>{}) with W elements in an access: 16 bytes where
-// both pointers are aligned, else one element.
+// Calls body(T{}, std::integral_constant<int, W>{}), where W is the number of elements of an
+// access: 16 bytes where both pointers are aligned, else one element.
 template <typename Body>
 void with_width(const device::View& a, const device::View& b, Body&& body) {
     with_type(a.dtype, [&]<typename T>(T zero) {

@@ -2,9 +2,9 @@
 // Activation functions in kernels: value and derivative, in fp32.
 //
 // GELU by tanh (Hendrycks & Gimpel, 2016) is computed as x / (1 + exp(-2u)), because
-// 0.5 (1 + tanh(u)) = 1 / (1 + exp(-2u)): one exponential, one division, and no cancellation for
-// negative x. __expf and __fdividef are accurate to a few units in the last place wherever the
-// result is not negligible; a denominator that overflows gives 0, which is the limit.
+// 0.5 (1 + tanh(u)) = 1 / (1 + exp(-2u)). This needs one exponential and one division, and has no
+// cancellation for negative x. __expf and __fdividef are accurate to a few units in the last place
+// wherever the result is not negligible. A denominator that overflows gives 0, which is the limit.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cross-entropy over one rank's columns of the logits. One block processes a row: a single pass for
-// the statistics (online softmax, Milakov & Gimelshein 2018) and a single pass for the gradient,
-// which overwrites the logits. No fp32 copy of a row is stored.
+// Cross-entropy over one rank's columns of the logits. One block processes a row: the statistics
+// take one pass (online softmax, Milakov & Gimelshein 2018), and the gradient takes one pass, which
+// overwrites the logits. No fp32 copy of a row is stored.
 #include "cuda/cuda_device.hpp"
 #include "cuda/kernels/mma.cuh"
 #include "cuda/kernels/reduce.cuh"
@@ -67,8 +67,8 @@ struct OnlineSum {
     }
 };
 
-// Block n: the statistics of row n. Each thread has its own online sum; the block then takes the
-// maximum over the threads and rescales every thread's sum to it before adding.
+// Block n computes the statistics of row n. Each thread has its own online sum. The block then
+// takes the maximum over the threads, rescales every thread's sum to it, and adds the sums.
 template <typename T>
 __global__ void __launch_bounds__(row_threads)
     stats_kernel(const T* logits, i64 width, const i32* targets, i64 vocab_start, i64 n_valid,
@@ -91,8 +91,8 @@ __global__ void __launch_bounds__(row_threads)
     target_logit[n] = target >= 0 && target < n_valid ? to_float(row[target]) : 0.0F;
 }
 
-// Block n: logits[n] = factor * (softmax - one_hot), with factor = grad_scale * weight[n]; padding
-// columns become 0. In place: every element is read and written by the same thread.
+// Block n computes logits[n] = factor * (softmax - one_hot) in place, with factor = grad_scale *
+// weight[n]. Padding columns become 0. The thread that reads an element also writes it.
 template <typename T>
 __global__ void __launch_bounds__(row_threads)
     backward_kernel(T* logits, i64 width, const i32* targets, i64 vocab_start, i64 n_valid,

@@ -76,10 +76,10 @@ __device__ void add_to(float* target, const float (&sum)[count]) {
     store(target, x);
 }
 
-// Sums `count` columns of one chunk, from `column` on. `rows` and `source` are those of the chunk;
-// rows[-1] and rows[length] are the adjacent rows of the previous and the next chunk. The loads of
-// `ahead` rows are issued before the first is used. A run that crosses both ends of the chunk is in
-// first_parts.
+// Sums `count` columns of one chunk, from `column` on. `rows` and `source` point to the entries of
+// the chunk; rows[-1] and rows[length] are the adjacent rows of the previous and the next chunk.
+// The loads of `ahead` rows are issued before the first is used. first_parts receives a run that
+// crosses both ends of the chunk.
 template <int count, typename T>
 __device__ void sum_chunk(const Sums<T>& s, const i32* rows, const i32* source, int length,
                           i64 column) {
@@ -115,8 +115,8 @@ __device__ void sum_chunk(const Sums<T>& s, const i32* rows, const i32* source, 
 
 constexpr int sum_width = 4;
 
-// Block (c, y): chunk c, columns by y and thread. The chunk's rows are read once into shared
-// memory.
+// Block (c, y) processes chunk c; y and the thread select the columns. The chunk's rows are read
+// once into shared memory.
 template <typename T>
 __global__ void __launch_bounds__(sum_threads) sum_kernel(Sums<T> s) {
     __shared__ i32 rows[chunk + 2];
@@ -142,8 +142,8 @@ __global__ void __launch_bounds__(sum_threads) sum_kernel(Sums<T> s) {
 
 constexpr int parts_ahead = 8;  // partial sums whose loads are in flight at once
 
-// Returns the end of the range of chunks that begin inside the run of `row`; the first of them
-// begins at sorted row `next`. Binary search, because the rows are sorted.
+// Returns the end of the range of chunks that begin inside the run of `row`. The first of them
+// begins at sorted row `next`. Uses binary search, because the rows are sorted.
 template <typename T>
 __device__ i64 end_of_run(const Sums<T>& s, i64 next, i32 row) {
     i64 inside = next / chunk;
@@ -155,8 +155,8 @@ __device__ i64 end_of_run(const Sums<T>& s, i64 next, i32 row) {
     return outside;
 }
 
-// Block (c, y): adds the partial sums of the run that begins in chunk c and continues in the next,
-// in the order of the chunks. Blocks whose chunk begins no such run return.
+// Block (c, y) adds the partial sums of the run that begins in chunk c and continues in the next,
+// in the order of the chunks. If no such run begins in its chunk, it returns.
 template <typename T>
 __global__ void __launch_bounds__(sum_threads) join_kernel(Sums<T> s) {
     const i64 next = (static_cast<i64>(blockIdx.x) + 1) * chunk;

@@ -16,8 +16,8 @@ namespace lm::cuda {
 [[noreturn]] void too_little_shared_memory(size_t bytes);
 
 // Enqueues kernel<<<grid, block, shared_bytes, stream>>>(args...); an empty grid does nothing. By
-// default a kernel gets 48 KiB of shared memory, its static arrays (a few KiB) included. More must
-// be requested per kernel, which this function does from 40 KiB of dynamic shared memory on.
+// default a kernel gets 48 KiB of shared memory, its static arrays (a few KiB) included. A kernel
+// that needs more must request it; this function does so above 40 KiB of dynamic shared memory.
 template <typename... Params, typename... Args>
 void launch(cudaStream_t stream, void (*kernel)(Params...), dim3 grid, dim3 block,
             size_t shared_bytes, Args&&... args) {
@@ -37,8 +37,8 @@ void launch(cudaStream_t stream, void (*kernel)(Params...), dim3 grid, dim3 bloc
     cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...);
 }
 
-// Returns the grid for n items with `per_block` items each, at most `most` blocks: kernels process
-// the remaining items in a grid-stride loop.
+// Returns the grid for n items, `per_block` for each block, with at most `most` blocks. Kernels
+// process the remaining items in a grid-stride loop.
 inline dim3 blocks_for(i64 n, i64 per_block, i64 most = i64{1} << 30) {
     const i64 count = ceil_div(n, per_block);
     return dim3(static_cast<unsigned>(count < most ? count : most));

@@ -54,15 +54,15 @@ __device__ inline void multiply_add(fp16, float (&d)[4], const u32 (&a)[4], u32 
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// "cp.async": starts a copy of 16 bytes to shared memory: the first `bytes` from `global`, the rest
-// zero.
+// "cp.async": starts a copy of 16 bytes to shared memory. The first `bytes` are read from `global`,
+// the rest become zero.
 __device__ inline void copy_async_16(void* shared, const void* global, int bytes) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)),
                  "l"(global), "r"(bytes)
                  : "memory");
 }
 
-// "cp.async" of 4 bytes.
+// "cp.async": starts a copy of 4 bytes in the same way.
 __device__ inline void copy_async_4(void* shared, const void* global, int bytes) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(shared)),
                  "l"(global), "r"(bytes)

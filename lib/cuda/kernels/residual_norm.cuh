@@ -62,11 +62,11 @@ class DropoutRow {
 };
 
 // Sums each of `n` values over the threads of a row and returns the sums to all of them. A row has
-// blockDim.x threads, a multiple of 32; a block has blockDim.y rows and at most most_threads
+// blockDim.x threads, a multiple of 32. A block has blockDim.y rows and at most most_threads
 // threads. All threads of the block must call it. The barrier inside makes the warps' partial sums
-// visible; consecutive calls must alternate `turn` between 0 and 1, so that a fast warp does not
-// overwrite partial sums that a slow warp still reads. Two calls back, every warp has passed the
-// barrier of the call in between.
+// visible. Consecutive calls must alternate `turn` between 0 and 1, so that a fast warp does not
+// overwrite partial sums that a slow warp still reads. When a call reuses a turn, every warp has
+// passed the barrier of the call in between.
 template <int most_threads, int n>
 __device__ void sum_row(float (&values)[n], u32 turn) {
     constexpr int most_warps = most_threads / warp_size;

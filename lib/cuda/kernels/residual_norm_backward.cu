@@ -42,9 +42,9 @@ __global__ void parameter_gradients(const Backward<T> a, float* parts) {
     });
 }
 
-// Block r: dsum and dbranch of row r in two passes over its columns, first the sums of g and g *
-// xhat, then the outputs. dsum may alias dsum_in or sum: every element is read in the second pass
-// by the thread that then writes it.
+// Block r computes dsum and dbranch of row r in two passes over its columns: first the sums of g
+// and of g * xhat, then the outputs. dsum may alias dsum_in or sum: in the second pass, the thread
+// that writes an element reads it first.
 template <typename T, int width>
 __global__ void backward_rows(const Backward<T> a) {
     const i64 row = blockIdx.x;
@@ -116,7 +116,7 @@ void run_in_general(device::Context& context, const ResidualNormBackward& a) {
     const i64 n_steps = ceil_div(args.width, width);
     float* const parts = Scratch(context.workspace)
                              .reserve<float>(cost::column_sum_floats(args.rows, 2 * args.width));
-    // Before backward_rows, which may overwrite sum.
+    // Precedes backward_rows, which may overwrite sum.
     launch(stream, parameter_gradients<T, width>, sum_grid(args.rows, n_steps), sum_block(), 0,
            args, parts);
     launch(stream, backward_rows<T, width>, blocks_for(args.rows, 1),

@@ -2,12 +2,12 @@
 // Dropout, residual sum and norm backward in one pass, for rows that fit into the registers of a
 // block. Part of residual_norm_backward.cu.
 //
-// A row has blockDim.x threads; a block processes blockDim.y rows at a time, and a range of
+// A row has blockDim.x threads. A block processes blockDim.y rows at a time, and a range of
 // block_rows rows in all. A thread has the same columns in every row: `steps` steps of W columns.
 // So it sums the parameter gradients of its columns in registers, and the block writes one partial
 // sum per column at the end. A thread loads dy and sum of its next row before it waits in sum_row()
-// for the other threads of its row. With most_steps steps per row the registers are full: then it
-// loads them at the start of the row, and computes StepValues twice instead of keeping them.
+// for the other threads of its row. With most_steps steps per row the registers are full. Then it
+// loads dy and sum at the start of the row, and computes StepValues twice instead of keeping them.
 #pragma once
 
 #include <algorithm>
@@ -102,7 +102,7 @@ struct BlockRows {
           dsum(a.dsum + begin * a.width),
           dbranch(a.dbranch + begin * a.width),
           n(static_cast<u32>(a.rows - begin < most ? a.rows - begin : most)) {}
-    // Offset of the thread's step of a row.
+    // Returns the offset of the thread's step of a row.
     __device__ u32 at(const Backward<T>& a, u32 row, int step) const {
         return row * static_cast<u32>(a.width) + column_of(step);
     }
@@ -116,7 +116,7 @@ struct BlockRows {
     u32 n;
 };
 
-// A thread's elements of one row of dy and sum, in the storage type: half the registers of fp32.
+// A thread's elements of one row of dy and sum. The storage type needs half the registers of fp32.
 template <typename T, int steps>
 struct RowPieces {
     Piece<T> dy[steps];

@@ -35,14 +35,14 @@ void with_row_width(DType dtype, i64 width, std::initializer_list<device::View> 
 }
 
 // Returns the number of threads of a block for n steps of a row: a multiple of 32, at most `most`
-// rounded up to one, with the steps evenly distributed.
+// rounded up to a multiple of 32. The steps are evenly distributed over the threads.
 inline int row_threads(i64 n, i64 most) {
     const i64 turns = ceil_div(n, most);
     return static_cast<int>(round_up(ceil_div(n, turns), 32));
 }
 
-// The grid in which blockIdx.x is the row, blockIdx.y a range of columns, and each thread processes
-// one step of columns.
+// The grid of a kernel over rows: blockIdx.x is the row, blockIdx.y a range of columns. Each thread
+// processes one step of columns.
 struct RowGrid {
     dim3 blocks;
     int threads;

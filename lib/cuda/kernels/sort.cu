@@ -76,8 +76,8 @@ __device__ SumBefore sum_before(i32 own) {
     return result;
 }
 
-// Block d: counts[d][tile] becomes the sum of counts[d] over the previous tiles, totals[d] the sum
-// over all tiles.
+// Block d replaces counts[d][tile] by the sum of counts[d] over the previous tiles, and writes the
+// sum over all tiles to totals[d].
 __global__ void __launch_bounds__(threads) places_kernel(i32* counts, i64 n_tiles, i32* totals) {
     i32* const own = counts + blockIdx.x * n_tiles;
     i32 before = 0;

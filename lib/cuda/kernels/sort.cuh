@@ -8,7 +8,7 @@ namespace lm::cuda {
 
 struct Sorted {
     const i32* rows;    // [n], ascending; n_table_rows replaces values outside [0, n_table_rows)
-    const i32* source;  // [n]: the index that each had before, ascending among equal rows
+    const i32* source;  // [n]: the index of each row before the sort, ascending among equal rows
 };
 
 // Sorts index[i] - start for i in [0, n). index: [n] int32 in device memory. The results are in

@@ -25,7 +25,7 @@ void with_type(DType dtype, Body&& body) {
     no_such_type(dtype);
 }
 
-// Returns a view's pointer, nullptr for no view. T must be the type that with_type() selected.
+// Returns a view's pointer, or nullptr for no view. T must be the type that with_type() selected.
 template <typename T>
 T* pointer(const device::View& view) {
     return static_cast<T*>(view.data);
@@ -86,8 +86,8 @@ __device__ inline float2 unpack(fp16, u32 word) {
     return {to_float(fp16(low)), to_float(fp16(high))};
 }
 
-// 16-bit elements stay packed, two in a register. As single elements the compiler would use one
-// register for each and add instructions that pack and unpack them around every access.
+// 16-bit elements stay packed, two in a register. For single elements the compiler would use one
+// register each, and add instructions that pack and unpack them around every access.
 template <typename T, int n>
 requires(sizeof(T) == 2 && n % 2 == 0) struct alignas(n * sizeof(T)) Pack<T, n> {
     static_assert(n * sizeof(T) <= 16);
@@ -123,7 +123,7 @@ __device__ void store_pack(T* to, const Pack<T, n>& pack) {
 }
 
 // load and store copy `n` elements between memory and registers in as few accesses as possible. The
-// memory address must be aligned to n elements, or to 16 bytes if n elements are more.
+// memory address must be aligned to the size of n elements, or to 16 bytes if that is less.
 template <int n, typename T>
 __device__ void load(const T* from, float (&to)[n]) {
     constexpr int width = n < per_access<T> ? n : per_access<T>;
@@ -158,14 +158,14 @@ __device__ void for_turns(i64 first, i64 stride, i64 n, bool vectors, const Turn
     for (i64 i = first; i < n_vectors; i += stride) turn.template operator()<width>(i * width);
     for (i64 i = n_vectors * width + first; i < n; i += stride) turn.template operator()<1>(i);
 }
-// The same for the threads of the whole grid, in x.
+// Calls turn as for_turns() does, with the threads of the whole grid, in x.
 template <int width, typename Turn>
 __device__ void for_grid_turns(i64 n, bool vectors, const Turn& turn) {
     const i64 first = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x;
     for_turns<width>(first, static_cast<i64>(gridDim.x) * blockDim.x, n, vectors, turn);
 }
 
-// Returns true when `data` is aligned for accesses of `n` elements of T. For the host, before a
+// Returns true when `data` is aligned for accesses of `n` elements of T. The host calls it before a
 // launch.
 template <typename T>
 bool aligned(const T* data, int n = per_access<T>) {
