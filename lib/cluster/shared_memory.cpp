@@ -77,7 +77,8 @@ void find_owners(Segment& segment, const ProcessTable& table) {
         segment.owners.empty() ? state_without_owners(segment, table) : SegmentState::live;
 }
 
-// Returns the files below `directory`, subfolders included.
+// Returns the regular files below `directory` and its subfolders that are on the file system
+// `device` (st_dev).
 std::vector<Segment> named_segments(const std::string& directory, u64 device) {
     std::vector<Segment> segments;
     std::error_code error;

@@ -259,7 +259,8 @@ struct AtomicDirectory::State {
     State(const State&) = delete;
     State& operator=(const State&) = delete;
 
-    // A leftover of an interrupted run with the same suffix is removed first.
+    // Creates the temporary directory PATH.tmp.SUFFIX. If an interrupted run left a directory of
+    // that name, removes it first.
     void create(std::string_view suffix) {
         temporary = fmt::format("{}.tmp.{}", path, suffix);
         refuse_existing(path, overwrite, true);

@@ -29,8 +29,9 @@ namespace lm::io {
 
 enum class Overwrite { no, yes };
 
-// A file that commit() gives its final name. Without a commit() the destructor removes the
-// temporary. Not thread-safe, except that several threads may call write_at() after a flush.
+// A file that is written under a temporary name; commit() renames it to its final name. If commit()
+// was not called, the destructor removes the temporary file. Not thread-safe, except that several
+// threads may call write_at() after a flush.
 class AtomicFile {
   public:
     // Creates the temporary of `path`. With Overwrite::no an existing `path` is Error(usage) "PATH:

@@ -74,9 +74,9 @@ int renameat2(const std::string& from, const std::string& to, unsigned flags) {
               parent_of(path));
 }
 
-// Returns whether a rename or link failed because the file system lacks the operation: EINVAL
-// (flags of renameat2(), rename(2)), ENOSYS (old kernel), EOPNOTSUPP and EPERM (no hard links,
-// link(2)), EMLINK (too many links).
+// Returns whether a rename or link failed because the file system lacks the operation.
+// EINVAL: it does not support the flags of renameat2(), see rename(2). ENOSYS: the kernel is too
+// old. EOPNOTSUPP, EPERM: it has no hard links, see link(2). EMLINK: the file has too many links.
 bool unsupported(int error_number) {
     return error_number == EINVAL || error_number == ENOSYS || error_number == EOPNOTSUPP ||
            error_number == EPERM || error_number == EMLINK;

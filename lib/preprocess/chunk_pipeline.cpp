@@ -134,7 +134,8 @@ void ChunkPipeline::acquire_for_long_line(i64 bytes) {
     slot_of(read_).charged += most;
 }
 
-// Replaces the acquired estimate by the memory that the chunk and its ids take.
+// Corrects the slot's charge in the budget. Until now it was an estimate; now it is the memory of
+// the chunk and its ids, less ordinary_bytes, which are never charged.
 void ChunkPipeline::settle_charge(Slot& slot) {
     const i64 needed = std::max<i64>(0, slot.encoded.memory() - ordinary_bytes);
     const i64 before = std::exchange(slot.charged, needed);

@@ -205,7 +205,7 @@ void MpiWorld::stop_answering() {
     if (answering_.joinable()) answering_.join();
 }
 
-// ---- Asking ------------------------------------------------------------------------------------
+// ---- Asking other ranks for their status -------------------------------------------------------
 
 void MpiWorld::put_questions(const std::vector<int>& ranks, u64 group,
                              std::deque<Question>& questions, std::deque<MPI_Request>& requests) {

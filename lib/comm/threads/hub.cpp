@@ -174,7 +174,8 @@ void Hub::make_ready(Collective& collective) {
     collective.ready.store(true);
 }
 
-// Groups the members by color. The first member of each color makes the part's hub.
+// Divides the members into subgroups of equal color, ordered by key, and makes one hub for each. A
+// member with a negative color gets a hub of its own.
 void Hub::make_parts(Collective& collective) {
     collective.parts.assign(members_.size(), {});
     for (int member = 0; member < size(); ++member) {

@@ -72,7 +72,8 @@ inline void add_parameter_gradients(cudaStream_t stream, const ResidualNormBackw
 constexpr int W = row_step;
 constexpr int register_threads = 256;
 constexpr int most_steps = 4;  // steps of a thread in one row
-// Blocks that must fit on an SM: limits the registers that the compiler may use for a thread.
+// Returns the number of blocks that must fit on an SM at once. __launch_bounds__ passes it to the
+// compiler, which then limits the registers of each thread.
 constexpr int resident_blocks(int steps, bool with_dropout) {
     return steps == 1 ? with_dropout ? 2 : 3 : 1;
 }

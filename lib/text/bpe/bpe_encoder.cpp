@@ -40,7 +40,7 @@ class BpeEncoder : public Encoder {
   private:
     using Batch = PretokenBatch<Id>;
 
-    // A long pre-token of the batch that is not in the cache, and whose parts gather() accepted.
+    // A long pre-token that is in the batch but not in the cache, and that gather() accepted.
     struct NewLong {
         u32 index;
         i64 first_part, end_part;  // range in parts_

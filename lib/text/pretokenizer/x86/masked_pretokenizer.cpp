@@ -13,8 +13,9 @@
 namespace lm::text {
 namespace {
 
-// A CharReader with class masks of a window of the text. The window begins at a character. A skip
-// inside the window scans the masks, and a skip beyond its end decodes characters.
+// Reads characters as CharReader does, but skips runs of a class faster: it keeps one bit mask for
+// each character class over a window of the text. A window begins at a character. Inside the
+// window, a skip scans the masks; beyond its end, it decodes characters.
 class MaskReader {
   public:
     void start(std::string_view text) {
