@@ -10,7 +10,7 @@ namespace {
 
 void check_reducible(const View& x) {
     LM_CHECK(x.dtype != DType::uint8 && x.dtype != DType::uint16,
-             "expected a type with arithmetic, got {}", lm::name_of(x.dtype));
+             "expected a type that can be reduced, got {}", lm::name_of(x.dtype));
 }
 
 Operation all_reduce_of(const View& x, Reduction reduction) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element-wise reduction on the CPU. Adds always in the order of `inputs`, so that every backend on
-// hosts gives the same bits.
+// Element-wise reduction on the CPU. Adds always in the order of `inputs`, so that groups of
+// threads and groups over TCP give the same bits. MPI reduces by itself, in an order of its own.
 #pragma once
 
 #include <span>

@@ -19,10 +19,10 @@
 //
 // Precision and order of sums: for sums of bf16 and fp16, NCCL adds two values at a time and rounds
 // each partial sum to 16 bits (NCCL src/device/reduce_kernel.h, SPECIALIZE_REDUCE of FuncSum:
-// __hadd2). It rounds up to n - 1 times over n ranks; the CPU groups add in fp32 and round once.
-// The order depends on the ranks, the size and the algorithm that NCCL chooses for them: the same
-// machines compute the same bits. NVLS, which adds inside of switches in an unspecified order, is
-// disabled (nccl_join.cpp).
+// __hadd2). It rounds up to n - 1 times over n ranks; groups of threads and over TCP add in fp32
+// and round once. The order depends on the ranks, the size and the algorithm that NCCL chooses for
+// them: the same machines compute the same bits. NVLS, which adds inside of switches in an
+// unspecified order, is disabled (nccl_join.cpp).
 #pragma once
 
 #include <map>
