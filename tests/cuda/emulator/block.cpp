@@ -245,18 +245,19 @@ Block& this_block() {
 
 }  // namespace
 
-std::string run_grid(dim3 grid, dim3 block, size_t shared_bytes,
-                     const std::function<void()>& thread) {
+GridResult run_grid(dim3 grid, dim3 block, size_t shared_bytes,
+                    const std::function<void()>& thread) {
     if (shared_bytes > most_shared_bytes) {
-        return fmt::format("shared memory of a block: expected at most {} bytes, got {}",
-                           most_shared_bytes, shared_bytes);
+        return {fmt::format("shared memory of a block: expected at most {} bytes, got {}",
+                            most_shared_bytes, shared_bytes)};
     }
     std::string problem;
     const bool whole = catching_faults(
         [&] { problem = this_block().run_grid(grid, block, shared_bytes, thread); });
-    if (whole) return problem;
-    return fmt::format("a kernel accesses {}, which is not device memory (block {}, {}, {})",
-                       fault_address(), blockIdx.x, blockIdx.y, blockIdx.z);
+    if (whole) return {problem};
+    return {fmt::format("a kernel accesses {}, which is not device memory (block {}, {}, {})",
+                        fault_address(), blockIdx.x, blockIdx.y, blockIdx.z),
+            true};
 }
 
 void block_barrier(const Where& where) {

@@ -12,11 +12,16 @@
 
 namespace emulator {
 
-// Runs the whole grid. Returns an empty string, or an error with kernel, line, block and thread.
+struct GridResult {
+    std::string problem;  // empty, or an error with kernel, line, block and thread
+    bool illegal_access = false;
+};
+
+// Runs the whole grid.
 // EMULATED_CUDA_REVERSE=1 runs blocks and threads in reverse order, which changes the results of a
 // kernel with a missing barrier.
-std::string run_grid(dim3 grid, dim3 block, size_t shared_bytes,
-                     const std::function<void()>& thread);
+GridResult run_grid(dim3 grid, dim3 block, size_t shared_bytes,
+                    const std::function<void()>& thread);
 
 // Drops the asynchronous copies of the block that has run. Returns an empty string when the kernel
 // had waited for all of them, else an error.

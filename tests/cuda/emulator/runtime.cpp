@@ -236,12 +236,11 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
                    std::function<void()> thread) {
     if (!fits(config, kernel)) return noted(cudaErrorInvalidConfiguration);
     return enqueue(config.stream, [config, thread = std::move(thread)] {
-        const std::string problem =
+        const GridResult result =
             run_grid(config.gridDim, config.blockDim, config.dynamicSmemBytes, thread);
-        if (problem.empty()) return cudaSuccess;
-        const bool address = problem.find("accesses") != std::string::npos;
-        return device_lost(address ? cudaErrorIllegalAddress : cudaErrorLaunchFailure,
-                           problem.c_str());
+        if (result.problem.empty()) return cudaSuccess;
+        return device_lost(result.illegal_access ? cudaErrorIllegalAddress : cudaErrorLaunchFailure,
+                           result.problem.c_str());
     });
 }
 

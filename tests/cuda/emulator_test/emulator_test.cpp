@@ -25,7 +25,7 @@ namespace {
 template <typename Body>
 std::string run(unsigned threads, size_t shared_bytes, const Body& body) {
     const emulator::Window window;
-    return emulator::run_grid(dim3(2), dim3(threads), shared_bytes, body);
+    return emulator::run_grid(dim3(2), dim3(threads), shared_bytes, body).problem;
 }
 
 // Returns the exit status of `body` in a child process, or 128 + the number of the signal that
