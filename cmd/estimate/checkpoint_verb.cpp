@@ -39,7 +39,7 @@ void add_total(Printout& printout, const config::TrainFlags& flags, const spec::
     const i64 saves = spec::count_saves(ranges, iterations);
     printout.figures(
         "all",
-        {{"iterations", "iterations", Unit::count, iterations, "as lm-estimate batch counts them"},
+        {{"iterations", "iterations", Unit::count, iterations, "counted as in lm-estimate batch"},
          {"saves", "checkpoints", Unit::count, saves,
           "at multiples of the intervals, at the ends of ranges and of the run"},
          {"weights", "weights in all", Unit::bytes, checked_mul(saves, size.weights),

@@ -54,9 +54,9 @@ void add_rates(Figures& figures, const metrics::LogSums& sums, const std::string
     add("step_s", "seconds per iteration", sums.mean_step_s(), formula);
     if (!(sums.step_s > 0)) return;
     add("samples_per_s", "samples per second", sums.samples / sums.step_s,
-        "samples of those lines / their time");
+        "samples of the same iterations / their time");
     add("tokens_per_s", "tokens per second", sums.tokens / sums.step_s,
-        "tokens of those lines / their time");
+        "tokens of the same iterations / their time");
     if (!(sums.flops_s > 0)) return;
     add("tflops", "TFLOP/s per GPU", sums.flops / sums.flops_s / 1e12,
         "the value of the log, averaged over time");
@@ -78,10 +78,9 @@ void add_done(Figures& figures, const metrics::LoggedIteration& last, const Left
     figures.push_back({"done", "done", Unit::share, done + rest > 0 ? done / (done + rest) : 1.0,
                        "samples / (samples + samples left); iterations when the log shows no "
                        "samples"});
-    add_count(
-        figures, "iterations_left", "iterations left", left.iterations,
-        "to the end of --train-samples, --train-iters or --train-tokens, else to the total of "
-        "the log, batch by batch of the ramp");
+    add_count(figures, "iterations_left", "iterations left", left.iterations,
+              "to the end by --train-samples, --train-iters or --train-tokens, else by the total "
+              "of the log; each batch of the ramp counts");
     if (left.samples) {
         add_count(
             figures, "samples_left", "samples left", *left.samples,
@@ -113,7 +112,7 @@ void add_left(Figures& figures, const Flags& flags, const metrics::LogSummary& l
     add_finish(figures, "finish", "finish", left_s);
     if (const auto share = availability(log); share && *share > 0) {
         add_seconds(figures, "left_with_stops", "with such stops", left_s / *share,
-                    "time left / share computing: when as much time is lost as in this log");
+                    "time left / share computing: as if time were lost at the rate of this log");
         add_finish(figures, "finish_with_stops", "finish with such stops", left_s / *share);
     }
     if (!flags.hours_per_day) return;
@@ -128,7 +127,7 @@ void add_log(Printout& printout, const metrics::LogSummary& log) {
     add_count(figures, "logged", "of iterations", log.n_logged());
     add_count(figures, "damaged", "damaged", log.n_damaged(),
               "truncated or mixed lines of iterations, skipped");
-    add_count(figures, "told_again", "duplicates", log.n_repeated(),
+    add_count(figures, "duplicates", "duplicates", log.n_repeated(),
               "the same iteration logged by another rank, skipped");
     add_count(figures, "computed", "iterations computed", log.sums().iterations,
               "including those between logged ones, and repeated ones");
@@ -162,8 +161,8 @@ void add_stops(Printout& printout, const metrics::LogSummary& log, size_t most) 
         {"last_iteration", "stopped after", Unit::count,
          "the last iteration logged before the stop"},
         {"resumed_after", "resumed after", Unit::count,
-         "the checkpoint's iteration in the log; else the first one logged, minus the distance of "
-         "two lines"},
+         "iteration of the checkpoint that the log names; else the first logged iteration minus "
+         "the interval between lines"},
         {"repeated", "repeated", Unit::count, "the iterations between both"},
         {"repeated_s", "time repeated", Unit::seconds, ""},
         {"restarted", "restart", Unit::plain, "no: time is missing within a run"}};
@@ -221,7 +220,7 @@ void check(const Flags& flags) {
     at_least_one("--window", flags.window);
     const auto& hours = flags.hours_per_day;
     if (hours && !(*hours > 0 && *hours <= 24)) {
-        usage_error("--hours-per-day", "{} is out of range", *hours);
+        usage_error("--hours-per-day", "must be above 0 and at most 24, but is {}", *hours);
     }
 }
 

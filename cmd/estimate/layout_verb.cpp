@@ -311,7 +311,8 @@ int run_layout(Flags flags) {
     const Candidate& smallest = *found.smallest;
     printout.figures(
         "layouts",
-        {{"tried", "layouts tried", Unit::count, found.n_tried, "all that the sizes allow"},
+        {{"tried", "layouts tried", Unit::count, found.n_tried,
+          "all layouts that satisfy the conditions of the columns"},
          {"fitting", "layouts that fit", Unit::count, static_cast<i64>(found.fitting.size()),
           "memory <= --gpu-memory"},
          {"least_memory", "least memory", Unit::bytes, smallest.bytes, "of all layouts tried"},

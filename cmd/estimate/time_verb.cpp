@@ -122,7 +122,7 @@ void add_steps(std::vector<Figure>& figures, const Flags& flags, const Run& run,
     const double n_parameters = as_double(count_parameters(run.model).total());
     const i64 vocab = padded_vocab(run.model, run.parallel);
     figures.push_back({"iterations", "iterations", Unit::count, n_iterations(steps),
-                       "as lm-estimate batch counts them"});
+                       "counted as in lm-estimate batch"});
     figures.push_back({"samples", "samples", Unit::count, samples, ""});
     figures.push_back(
         {"tokens", "tokens", Unit::count, static_cast<i64>(tokens), "samples x --seq-length"});

@@ -24,7 +24,7 @@ std::vector<i64> dropped_documents(const BuildTotals& totals,
     std::vector<i64> dropped;
     for (const std::string& prefix : prefixes) {
         const auto metadata = data::read_metadata(prefix);
-        LM_CHECK(metadata.has_value(), "a finished output has no metadata file");
+        LM_CHECK(metadata.has_value(), "expected a metadata file of the finished output, got none");
         dropped.push_back(totals.documents - metadata->documents);
     }
     return dropped;
@@ -43,7 +43,7 @@ void note_dropped(const BuildTotals& totals, const std::vector<i64>& dropped,
 // Returns the totals of the run that wrote the output.
 BuildTotals totals_of_output(const std::string& prefix) {
     const auto metadata = data::read_metadata(prefix);
-    LM_CHECK(metadata.has_value(), "a finished output has no metadata file");
+    LM_CHECK(metadata.has_value(), "expected a metadata file of the finished output, got none");
     const std::string path = data::metadata_path(prefix);
     return BuildTotals::parse(io::json_get<io::Json>(metadata->origin, "totals", path), path);
 }

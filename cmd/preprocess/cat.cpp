@@ -123,7 +123,7 @@ void declare_cat(cli::Options& options) {
                "documents A to B only, counted from 0, both included");
     verb.flag("--ids", &args->ids, "print ids instead of text");
     verb.flag("--keep-eod", &args->keep_eod, "print the appended end-of-document token too");
-    verb.flag("--force", &args->force, "decode with another tokenizer than that of the dataset");
+    verb.flag("--force", &args->force, "allow another tokenizer than that of the dataset");
     declare_tokenizer(verb, args->tokenizer);
 }
 

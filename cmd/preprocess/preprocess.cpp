@@ -23,7 +23,7 @@ int preprocess(const Args& args) {
     } catch (const Stopped&) {
         // The unfinished outputs are removed, so the process ends by the signal.
         if (!options.resume) cli::end_by_signal(cli::stop_signal_number());
-        note("{}.unfinished: interrupted, the work done so far is kept: run the same command again",
+        note("{}.unfinished: interrupted: the finished work is kept: run the same command again",
              options.output_prefix);
         return static_cast<int>(Exit::run_again);
     }

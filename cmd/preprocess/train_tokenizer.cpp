@@ -184,7 +184,7 @@ void declare_train_tokenizer(cli::Options& options) {
                 "characters only");
     verb.group("Tokenizer");
     verb.value("--vocab-size", &args->vocab_size, "N",
-               "tokens to end with: special ones, the 256 bytes, and merged ones");
+               "size of the vocabulary: special tokens, the 256 bytes and merged tokens");
     verb.value("--min-frequency", &args->training.min_frequency, "N",
                "pairs that occur less often are not merged");
     verb.values_added("--special-tokens", &args->training.design.special, "TOKEN",

@@ -63,7 +63,7 @@ void for_each_common_run(const Region& a, const Region& b, F&& f) {
     };
     Shape index = common.start;
     while (true) {
-        // The flat ranges cut the run [0, run) at both ends.
+        // Clip the run [0, run) to the flat ranges of a and b.
         const i64 at_a = offset(index, a.box, shape_a);
         const i64 at_b = offset(index, b.box, shape_b);
         const i64 low = std::max({i64{0}, a.flat_begin - at_a, b.flat_begin - at_b});

@@ -31,8 +31,8 @@ const Fields<DataParallelFlags>& data_parallel_fields() {
         {.option = "--ddp-bucket-size",
          .member = &S::bucket_elements,
          .metavar = "N",
-         .help = "gradients that are reduced at a time; default: 40 million, or a million for each "
-                 "data-parallel rank when that is more",
+         .help = "elements of gradients that are reduced at a time; default: 40 million, or 1 "
+                 "million for each data-parallel rank if that is more",
          .block = Block::parallel,
          .derived = true},
         {.option = "--check-replicas",

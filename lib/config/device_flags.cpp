@@ -14,15 +14,15 @@ const Fields<DeviceFlags>& device_fields() {
          .derived = true},
         {.option = "--attention-backend",
          .member = &S::attention_backend,
-         .help = "attention kernels on a GPU: fused, cuDNN where it supports the shapes; any other "
+         .help = "attention kernels on a GPU: fused: cuDNN where it supports the shapes; any other "
                  "value: lm-train's flash attention",
          .choices = {"auto", "flash", "fused", "unfused", "local"},
          .block = Block::schedule,
          .derived = true},
         {.option = "--deterministic-mode",
          .member = &S::deterministic_mode,
-         .help = "keep the results of every run the same bits also with --attention-backend fused, "
-                 "for more memory and time",
+         .help = "give every run the same bits with --attention-backend fused too, at the cost of "
+                 "memory and time",
          .block = Block::schedule,
          .derived = true},
         {.option = "--allow-tf32",
@@ -34,8 +34,8 @@ const Fields<DeviceFlags>& device_fields() {
          .member = &S::autotune,
          .metavar = "DIR",
          .help = "before the first step, measure the algorithms of each matrix product on a GPU "
-                 "and keep the choices in DIR; choices that DIR has are used without measuring; "
-                 "default: the library's first choice",
+                 "and keep the choices in DIR; choices found in DIR are used without measuring; "
+                 "default: the first algorithm that cuBLASLt proposes",
          .block = Block::run,
          .derived = true},
         {.option = "--threads",

@@ -18,7 +18,7 @@ struct Family {
 
 // Flags that are accepted without effect. The text states what lm-train does instead.
 constexpr Family accepted[] = {
-    {"the launcher determines how ranks communicate",
+    {"the launcher and --device determine how ranks communicate",
      "--distributed-backend= --local-rank=,--local_rank= --use-tp-pp-dp-mapping "
      "--nccl-communicator-config-path= --use-nccl-ub --disable-symmetric-registration "
      "--high-priority-stream-groups=* --use-sharp --sharp-enabled-group= "

@@ -16,12 +16,12 @@ const Fields<spec::AdamWConfig>& optimizer_fields() {
         {.option = "--adam-beta2",
          .member = &S::beta2,
          .metavar = "B",
-         .help = "decay of the running mean of its square",
+         .help = "decay of the running mean of the squared gradient",
          .block = Block::schedule},
         {.option = "--adam-eps",
          .member = &S::eps,
          .metavar = "E",
-         .help = "added to the root of the running square",
+         .help = "added to the square root of the running mean of the squared gradient",
          .block = Block::schedule},
         {.option = "--weight-decay",
          .member = &S::weight_decay,
@@ -86,7 +86,8 @@ const Fields<spec::LossScaleConfig>& loss_scale_fields() {
         {.option = "--hysteresis",
          .member = &S::hysteresis,
          .metavar = "N",
-         .help = "overflows after a doubling from which on each overflow halves the dynamic scale",
+         .help = "number of overflows after a doubling that halves the dynamic scale; each later "
+                 "overflow halves it again",
          .block = Block::schedule},
     };
     return fields;

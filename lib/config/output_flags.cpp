@@ -150,7 +150,7 @@ const Fields<LoggingFlags>& logging_fields() {
         {.option = "--tensorboard-queue-size",
          .member = &S::tensorboard_queue_size,
          .metavar = "N",
-         .help = "most TensorBoard events held in memory; each log line writes them all",
+         .help = "largest number of TensorBoard events in memory; each log line writes all of them",
          .block = Block::logging},
         {.option = "--log-timers-to-tensorboard",
          .member = &S::timers,

@@ -111,10 +111,9 @@ const Fields<ParallelFlags>& parallel_fields() {
         {.option = "--pp-partition-method",
          .member = &S::partition_method,
          .metavar = "METHOD",
-         .help =
-             "quantity that all pipeline stages get equally: uniform or type:transformer, layers; "
-             "type:transformer|embedding, layers, where embedding and head count as one each; "
-             "parameters, elements of the tensors",
+         .help = "what is divided equally over the pipeline stages: layers (uniform or "
+                 "type:transformer); layers with embedding and head as one each "
+                 "(type:transformer|embedding); elements of the tensors (parameters)",
          .block = Block::parallel,
          .derived = true},
         {.option = "--sequence-parallel",
@@ -132,17 +131,17 @@ const Fields<ParallelFlags>& recompute_fields() {
     static const Fields<S> fields = {
         {.option = "--recompute-granularity",
          .member = &S::recompute_granularity,
-         .help = "recompute activations in backward instead of storing them: selective, the "
-                 "outputs of norms and activation functions, which is cheap; full, whole layers; "
-                 "the results have the same bits",
+         .help = "recompute activations in backward instead of storing them: selective (outputs of "
+                 "norms and activation functions, cheap) or full (whole layers); the results have "
+                 "the same bits",
          .choices = {"selective", "full"},
          .block = Block::parallel,
          .derived = true},
         {.option = "--recompute-method",
          .member = &S::recompute_method,
-         .help = "layers of full recomputation: uniform (default), all, storing the input of each "
-                 "group of --recompute-num-layers layers; block, the first --recompute-num-layers "
-                 "layers of each stage",
+         .help = "layers that --recompute-granularity full recomputes: uniform (default): all, "
+                 "from the stored inputs of groups of --recompute-num-layers layers; block: the "
+                 "first --recompute-num-layers layers of each stage",
          .choices = {"uniform", "block"},
          .block = Block::parallel,
          .derived = true},

@@ -61,7 +61,7 @@ const std::vector<Preset>& presets() {
         {"gpt2-774m", "GPT-2 large", gpt(36, 1280, 20, 1024)},
         {"gpt2-1558m", "GPT-2 XL", gpt(48, 1600, 25, 1024)},
         {"gpt3-13b", "BigScience tr1-13B", gpt(40, 5120, 32, 2048)},
-        {"104b", "BigScience tr8-104B, as its script ran",
+        {"104b", "BigScience tr8-104B, values of its launch script",
          [] {
              ModelConfig model = gpt(64, 11600, 80, 2048, 0.006);
              model.embedding_norm = true;

@@ -14,7 +14,7 @@ const Fields<ScheduleFlags>& schedule_fields() {
         {.option = "--train-samples",
          .member = &S::train_samples,
          .metavar = "N",
-         .help = "length of the training in samples; or use one of the next two",
+         .help = "length of the training in samples; or give --train-iters or --train-tokens",
          .block = Block::schedule,
          .derived = true,
          .on_resume = OnResume::sample_count},
@@ -121,14 +121,14 @@ const Fields<ScheduleFlags>& schedule_fields() {
         {.option = "--lr-wsd-decay-samples",
          .member = &S::lr_wsd_decay_samples,
          .metavar = "N",
-         .help = "length of that last phase in samples",
+         .help = "length of the last phase of --lr-decay-style WSD in samples",
          .block = Block::schedule,
          .derived = true,
          .on_resume = OnResume::schedule},
         {.option = "--lr-wsd-decay-iters",
          .member = &S::lr_wsd_decay_iters,
          .metavar = "N",
-         .help = "length of that last phase in iterations"},
+         .help = "length of the last phase of --lr-decay-style WSD in iterations"},
     };
     return fields;
 }
@@ -138,8 +138,8 @@ const Fields<CurriculumFlags>& curriculum_fields() {
     static const Fields<S> fields = {
         {.option = "--curriculum-learning-type",
          .member = &S::type,
-         .help = "train on the first tokens of each sample only, on more of them as the training "
-                 "proceeds",
+         .help =
+             "train on the first tokens of each sample, on more of them as the training proceeds",
          .choices = {"seqlen"},
          .block = Block::schedule,
          .derived = true,
@@ -175,7 +175,7 @@ const Fields<CurriculumFlags>& curriculum_fields() {
         {.option = "--curriculum-max-steps",
          .member = &S::max_steps,
          .metavar = "N ...",
-         .help = "last iteration of each stage of fixed_discrete but the last"},
+         .help = "last iteration of each stage of fixed_discrete, without the final stage"},
     };
     return fields;
 }

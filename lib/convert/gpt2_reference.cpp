@@ -66,7 +66,8 @@ class Reference {
         if (!found) run_error(model_, "tensor {} is missing: is the model complete?", name);
         const std::optional<DType> type = ckpt::dtype_of_safetensors(found->entry->dtype);
         if (!type)
-            run_error(model_, "tensor {}: expected a type of lm-utils, got {}", name,
+            run_error(model_,
+                      "tensor {}: expected F64, F32, BF16, F16, I64, I32, U16 or U8, got {}", name,
                       found->entry->dtype);
         std::vector<float> values(found->bytes().size() / static_cast<size_t>(size_of(*type)));
         ckpt::convert_elements(found->bytes().data(), *type, values.data(), DType::fp32,

@@ -32,7 +32,7 @@ struct StepShape {
 // only. The scratch of forward and the scratch of backward share memory.
 enum class Lifetime { per_layer, per_micro_batch, once, forward, backward };
 
-// The model parts that have an activation.
+// The pipeline chunks that have an activation: all, those with the embedding, those with the head.
 enum class Holder { all, embedding, head };
 
 struct ActivationSpec {

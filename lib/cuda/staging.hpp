@@ -30,7 +30,9 @@ class Staging {
         cudaEvent_t free = nullptr;  // recorded after the last copy that used the buffer
     };
     std::array<Buffer, 2> buffers_;
-    size_t next_ = 0;  // for to_device(): offset of the next free byte, counted through all buffers
+    // For to_device(): bytes staged so far, each copy rounded up to 256. The next byte goes to
+    // buffer next_ / buffer_bytes % 2.
+    size_t next_ = 0;
 };
 
 }  // namespace lm::cuda

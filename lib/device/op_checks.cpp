@@ -325,7 +325,8 @@ void check(const AdamW& a) {
         c.require(part.param_begin >= 0 && part.state_begin >= 0 && part.size >= 0 &&
                       part.param_begin + part.size <= params[0] &&
                       part.state_begin + part.size <= state[0],
-                  "expected parts within {} parameters and {} states, got {} at {} and {}",
+                  "expected parts within {} parameters and {} states, got {} elements at parameter "
+                  "{} and state {}",
                   params[0], state[0], part.size, part.param_begin, part.state_begin);
     }
     c.require(a.step >= 1, "step: expected at least 1, got {}", a.step);

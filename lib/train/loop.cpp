@@ -263,10 +263,11 @@ Exit TrainingLoop::leave(Stop stop) {
     const std::string name = own != nullptr ? own : "a signal to another rank";
     // Exit code 75 states that the training state was saved.
     if (!rules_.saves) {
-        throw JointError(Exit::failure,
-                         fmt::format("{}: stopped after iteration {}: nothing was saved, there "
-                                     "is no --save",
-                                     name, iteration));
+        throw JointError(
+            Exit::failure,
+            fmt::format(
+                "{}: stopped after iteration {}: nothing was saved, since --save is not given",
+                name, iteration));
     }
     note("{}: {}", name, stopped_text(iteration, total));
     return exit_code(stop);

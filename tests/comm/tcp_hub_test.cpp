@@ -155,7 +155,7 @@ TEST_CASE("a rank of a job of another size is refused") {
     Meeting larger = as_rank(hub, meeting, 5);
     larger.size = 16;
     CHECK_THAT(error_of([&] { (void)join_hub(larger, 5); }),
-               Contains("rank 5 of 16 came, but rank 0 expects 2 ranks"));
+               Contains("rank 5 of 16 connected, but rank 0 expects 2 ranks"));
     for (const std::string& error : join(hub, meeting, {0, 1}, 20)) CHECK(error.empty());
 }
 
@@ -187,7 +187,7 @@ TEST_CASE("of two processes with one rank the earlier one is refused") {
     both.join();
     std::ranges::sort(errors);
     CHECK(errors[0].empty());
-    CHECK_THAT(errors[1], Contains("another process came as rank 1"));
+    CHECK_THAT(errors[1], Contains("another process connected as rank 1"));
 }
 
 TEST_CASE("ranks that connect at the same time all join at their first attempt") {

@@ -72,7 +72,7 @@ near "$(field made.json eta left)" "$(cat left.txt)" || fail "$(cat left.txt) s 
 [ "$(jq -c 'select(.kind == "stop") | [.last_iteration, .resumed_after, .repeated, .restarted, (.missing | round)]' made.json)" = \
     '[700,650,50,true,3600]' ] || fail "$(cat made.json)"
 [ "$(field made.json log damaged)" = 8 ] || fail "$(cat made.json)"
-[ "$(field made.json log told_again)" = 13 ] || fail "$(cat made.json)"
+[ "$(field made.json log duplicates)" = 13 ] || fail "$(cat made.json)"
 [ "$(field made.json log computed)" = 1250 ] || fail "$(cat made.json)"
 grep -q 'made.log: 8 lines of iterations are truncated or mixed with others: skipped' made.json.err || fail "$(cat made.json.err)"
 # The same with flags for values that the log does not contain.
@@ -131,7 +131,7 @@ expect 3 '^lm-estimate: missing.log: ' lm-estimate eta missing.log
 expect 2 'LOG' lm-estimate eta
 expect 2 '--train-samples: old.log does not show consumed samples' lm-estimate eta old.log --train-samples 100
 expect 2 '--train-iters: contradicts --train-samples' lm-estimate eta bloom.log --train-samples 100 --train-iters 5
-expect 2 '--hours-per-day: 25 is out of range' lm-estimate eta bloom.log --hours-per-day 25
+expect 2 '--hours-per-day: must be above 0 and at most 24, but is 25' lm-estimate eta bloom.log --hours-per-day 25
 expect 2 '--rampup-batch-size: needs --global-batch-size' lm-estimate eta bloom.log --rampup-batch-size 16 16 100
 expect 2 '--window: must be at least 1, but is 0' lm-estimate eta bloom.log --window 0
 run old.json lm-estimate eta old.log --json

@@ -128,13 +128,13 @@ bool TcpHub::admit(Peer& peer, const Frame& frame, const Bytes& bytes) {
     }
     const int rank = frame.from;
     if (hello.size != meeting_.size || rank < 0 || rank >= hello.size) {
-        refuse(peer, fmt::format("rank {} of {} came, but rank 0 expects {} ranks", rank,
+        refuse(peer, fmt::format("rank {} of {} connected, but rank 0 expects {} ranks", rank,
                                  hello.size, meeting_.size));
         return false;
     }
     Peer*& place = ranks_[static_cast<size_t>(rank)];
     if (place != nullptr) {  // the rank was restarted: its former process has ended
-        refuse(*place, fmt::format("another process came as rank {}", rank));
+        refuse(*place, fmt::format("another process connected as rank {}", rank));
         drop(*place, 0);
     }
     strangers_.erase(peer.number);

@@ -56,7 +56,7 @@ static_assert(chunk % ahead == 0 && chunk <= sum_threads);
 // earlier chunk, and of the run that continues in the next chunk.
 template <typename T>
 struct Sums {
-    const i32* rows;    // [n]: table rows, sorted; n_table_rows: not in this table
+    const i32* rows;    // [n]: table rows, ascending; n_table_rows marks a row of another table
     const i32* source;  // [n]: the row of dout for each of `rows`
     i64 n;
     i64 n_table_rows;

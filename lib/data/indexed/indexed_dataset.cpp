@@ -139,7 +139,7 @@ IdxHeader parse_idx_header(std::span<const std::byte> idx, const std::string& pa
     if (size < idx_header_bytes)
         run_error(path, "truncated: {} bytes, the header alone has 34", size);
     const u64 found = load<u64>(idx.data() + 9);
-    if (found != version) run_error(path, "has version {}, only {} is known", found, version);
+    if (found != version) run_error(path, "expected version {1}, got {0}", found, version);
     const TokenType type = checked_type(load<u8>(idx.data() + 17), path);
     const u64 sequences = load<u64>(idx.data() + 18);
     const u64 entries = load<u64>(idx.data() + 26);

@@ -49,7 +49,8 @@ IndexedWriter::IndexedWriter(std::string prefix, TokenType type, io::Overwrite o
 void IndexedWriter::add(std::span<const std::byte> tokens, std::span<const i32> lengths) {
     const i64 total = std::accumulate(lengths.begin(), lengths.end(), i64{0});
     LM_CHECK(total * size_of(type_) == static_cast<i64>(tokens.size()),
-             fmt::format("lengths of {} tokens for {} bytes", total, tokens.size()));
+             fmt::format("expected lengths that sum to the tokens, got {} tokens for {} bytes",
+                         total, tokens.size()));
     bin_.write(tokens);
     bin_digest_.update(tokens);
     idx_.write(std::as_bytes(lengths));
@@ -65,8 +66,11 @@ void IndexedWriter::add(std::span<const std::byte> tokens, std::span<const i32> 
     if (std::ranges::all_of(sequences_per_document, is_one)) return add(tokens, lengths);
     const i64 sum =
         std::accumulate(sequences_per_document.begin(), sequences_per_document.end(), i64{0});
-    LM_CHECK(sum == static_cast<i64>(lengths.size()),
-             fmt::format("documents of {} sequences for {} lengths", sum, lengths.size()));
+    LM_CHECK(
+        sum == static_cast<i64>(lengths.size()),
+        fmt::format(
+            "expected documents with one sequence for each length, got {} sequences for {} lengths",
+            sum, lengths.size()));
     if (!spool_) start_document_spool();
     const i64 documents = n_documents_;
     std::optional<io::AtomicFile> spool = std::move(spool_);

@@ -106,7 +106,7 @@ DataSets open_data(const DataConfig& config) {
     auto train = open_part(builder, config, parts[0]);
     if (train.empty()) {
         usage_error(config.data_path.empty() ? "--data-path" : "--split",
-                    "gives the training set no data");
+                    "assigns no data to the training set");
     }
     if (train.size() > 1) {
         usage_error("--train-weighted-split-paths", "takes one group, {} are given", train.size());

@@ -137,12 +137,12 @@ MegatronIndex shared_index(const IndexCache& cache, const TokenRange& range, i64
             const MegatronIndex built = build();
             write_index(path, header, built);
         }
-        note("{}: built the order of the samples of {}, {}, in {}", path, range.dataset->prefix(),
+        note("{}: built the sample index of {}: {} in {}", path, range.dataset->prefix(),
              human_size(header.size()), human_duration(watch.elapsed_s()));
         return map_index(path, header);
     } catch (const Error& error) {
         if (error.code() != Exit::failure) throw;
-        warn("{}: the order of the samples is kept in the memory of this process", error.what());
+        warn("{}: the sample index is kept in the memory of this process", error.what());
         return build();
     }
 }

@@ -64,7 +64,7 @@ Split parse_split(std::string_view text) {
         if (split.weights[part] < 0) usage_error(option, "'{}' has a negative part", text);
     }
     if (split.weights[0] + split.weights[1] + split.weights[2] <= 0) {
-        usage_error(option, "'{}' gives nothing to any part", text);
+        usage_error(option, "'{}' assigns no data to any part", text);
     }
     return split;
 }

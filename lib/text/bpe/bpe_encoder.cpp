@@ -99,8 +99,9 @@ class BpeEncoder : public Encoder {
     }
 
     // Gathers the parts of a new long pre-token. Refuses it (returns false and gathers nothing) if
-    // it is too long, or if it or one of its parts equals a token of ignore_merges. The id of such
-    // a token is valid only for a whole pre-token, so encode_alone() handles it.
+    // it is too long, or if it or one of its parts equals a whole token
+    // (BpeModel::add_whole_token()), whose id is valid only when the whole pre-token equals it.
+    // encode_alone() handles these.
     bool gather(std::string_view text, u32 index) {
         const std::string_view pretoken = batch_.pretoken(text, index);
         if (pretoken.size() > longest_gathered) return false;
@@ -127,8 +128,8 @@ class BpeEncoder : public Encoder {
         return !model_->may_join(static_cast<u8>(pretoken[i - 1]), static_cast<u8>(pretoken[i]));
     }
 
-    // Returns whether the pre-token or one of its parts [n_parts_, n) equals a token of
-    // ignore_merges.
+    // Returns whether the pre-token or one of its parts [n_parts_, n) equals a whole
+    // token (BpeModel::add_whole_token()).
     bool has_whole(std::string_view pretoken, i64 n) const {
         bool found = model_->find_whole(pretoken) >= 0;
         for (i64 i = n_parts_; i < n; ++i) {
@@ -165,7 +166,7 @@ class BpeEncoder : public Encoder {
     }
 
     // Encodes a new long pre-token that gather() refused: it is too long, or it or one of its parts
-    // equals a token of ignore_merges.
+    // equals a whole token.
     void encode_alone(std::string_view text, u32 index, IdBuffer& out) {
         const std::string_view pretoken = batch_.pretoken(text, index);
         if (const i32 whole = model_->find_whole(pretoken); whole >= 0) return out.push(whole);
@@ -179,8 +180,8 @@ class BpeEncoder : public Encoder {
     }
 
     // Encodes a pre-token part by part, in batches. Merges a part directly if it is too long for
-    // the caches, or if it equals a token of ignore_merges: the caches would return the id of this
-    // token, which is valid only for a whole pre-token.
+    // the caches, or if it equals a whole token (BpeModel::add_whole_token()): the caches would
+    // return the id of this token, which is valid only when the whole pre-token equals it.
     void encode_parts(std::string_view pretoken, IdBuffer& out) {
         const bool any_whole = model_->has_whole_tokens();
         parts_.begin = 0;
