@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/machine.hpp"
 
+#include <pwd.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstdlib>
 #include <string_view>
+#include <vector>
 
 #include "base/error.hpp"
 
@@ -26,6 +28,14 @@ std::string host_name() {
     std::array<char, 256> name{};  // POSIX: a truncated name may lack the final zero
     if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
     return name.data();
+}
+
+std::string own_user() {
+    passwd entry = {};
+    passwd* found = nullptr;
+    std::vector<char> buffer(16384);
+    ::getpwuid_r(::geteuid(), &entry, buffer.data(), buffer.size(), &found);
+    return found != nullptr ? found->pw_name : std::to_string(::geteuid());
 }
 
 bool may_use(Vectors vectors) {

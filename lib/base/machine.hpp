@@ -8,6 +8,8 @@ namespace lm {
 
 // Returns the name of this host (gethostname), or "unknown" when the system gives none.
 std::string host_name();
+// Returns the name of the user of this process, or its number when it has no name.
+std::string own_user();
 
 enum class Vectors { none, avx2, avx512 };
 

@@ -55,12 +55,10 @@ void Checkpoint::State::open(const std::string& directory, const Share& share) {
     path = directory;
     while (path.size() > 1 && path.ends_with('/')) path.pop_back();
     const std::string file = in(std::string(manifest_file));
-    if (!io::exists(file))
-        run_error(path, "is not complete: it has no {}: use another step", manifest_file);
     // The chain of trust: the manifest contains its own digest and the digests of the index parts.
     // An index part contains the digests of file headers and of slices. Slices are verified at
     // their first use.
-    manifest = parse_manifest(io::read_file(file), file);
+    manifest = read_manifest(path);
     check_name();
     for (const TensorInfo& tensor : manifest.tensors) {
         if (!places.emplace(tensor.name, static_cast<i64>(places.size())).second) {
@@ -229,9 +227,7 @@ const TensorInfo* Checkpoint::find(std::string_view tensor) const {
 }
 
 bool Checkpoint::has(SliceKind kind) const {
-    const auto& slices = state_->slices;
-    return std::any_of(slices.begin(), slices.end(),
-                       [&](const auto& item) { return item.first.second == kind; });
+    return state_->manifest.has(kind);
 }
 
 i64 Checkpoint::n_parts_read() const {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "ckpt/damage.hpp"
 #include "ckpt/flat.hpp"
 #include "ckpt/index.hpp"
 #include "ckpt/manifest.hpp"
@@ -22,12 +23,6 @@ namespace lm::ckpt {
 struct Share {
     i64 index = 0;
     i64 count = 1;
-};
-
-// Data that does not match its checksum; the exit code is Exit::failure.
-class DamageError : public Error {
-  public:
-    using Error::Error;
 };
 
 // A complete step, open for reading. Copies share the mapped files. Thread-safe.
@@ -45,7 +40,7 @@ class Checkpoint {
     const Manifest& manifest() const;
     const std::vector<IndexPart>& parts() const;            // parts that are not open are empty
     const TensorInfo* find(std::string_view tensor) const;  // nullptr: no tensor of that name
-    bool has(SliceKind kind) const;  // whether the open parts have slices of this kind
+    bool has(SliceKind kind) const;  // whether the step has slices of this kind
     i64 n_parts_read() const;
     i64 n_files_opened() const;
 

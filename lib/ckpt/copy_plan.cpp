@@ -86,8 +86,7 @@ void plan_weights(CopyPlan& plan, const Checkpoint& checkpoint) {
         const IndexPart weights = weights_of(checkpoint.parts()[at], plan.from);
         if (weights.slices.empty()) continue;
         std::string text = index_text(weights);
-        IndexReference reference = checkpoint.manifest().index[at];
-        reference.digest = digest(text);
+        IndexReference reference = reference_to(weights, text, checkpoint.manifest().tensors);
         add_files(plan, weights);
         plan.documents.emplace_back(reference.file, std::move(text));
         manifest.index.push_back(std::move(reference));

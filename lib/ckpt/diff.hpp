@@ -13,7 +13,7 @@ namespace lm::ckpt {
 
 struct TensorDifference {
     std::string tensor;
-    SliceKind kind = SliceKind::weight;
+    SliceKind kind;
     std::string
         only;  // why the two cannot be compared: "only in A", "shapes [2] and [3]"; or empty
     i64 n_elements = 0;

@@ -2,7 +2,12 @@
 // One slice a line, so that index parts are readable and can be compared with diff(1).
 #include "ckpt/index.hpp"
 
+#include <algorithm>
+#include <map>
+
 #include "base/error.hpp"
+#include "base/hash.hpp"
+#include "ckpt/damage.hpp"
 #include "ckpt/manifest.hpp"
 #include "io/json.hpp"
 
@@ -23,18 +28,11 @@ io::OrderedJson to_json(const Slice& slice) {
             {"checksum", slice.checksum}};
 }
 
-SliceKind kind_from(const std::string& name, const std::string& path) {
-    for (const SliceKind kind : all_kinds) {
-        if (name_of(kind) == name) return kind;
-    }
-    run_error(path, "unknown kind of slice '{}': written by a newer lm-utils?", name);
-}
-
 Shape shape_from(const io::Json& object, const std::string& key, const std::string& path) {
     const auto dims = io::json_get<std::vector<i64>>(object, key, path);
     if (dims.size() > static_cast<size_t>(Shape::max_rank)) {
-        run_error(path, "corrupt: expected at most {} dimensions in '{}', got {}", Shape::max_rank,
-                  key, dims.size());
+        damaged(path, "corrupt: expected at most {} dimensions in '{}', got {}", Shape::max_rank,
+                key, dims.size());
     }
     return Shape(dims);
 }
@@ -48,27 +46,27 @@ void check_region(const Slice& slice, const std::string& path) {
     ok = ok && slice.flat_begin >= 0 && slice.flat_begin < slice.flat_end &&
          slice.flat_end <= box.shape().numel();
     if (!ok) {
-        run_error(path, "corrupt: slice {} of tensor {}: range empty or out of bounds", slice.entry,
-                  slice.tensor);
+        damaged(path, "corrupt: slice {} of tensor {}: range empty or out of bounds", slice.entry,
+                slice.tensor);
     }
 }
 
 // A file name in the index must not lead out of the directory of the checkpoint.
 void check_file_name(const std::string& name, const std::string& path) {
     if (name.empty() || name[0] == '.' || name.find('/') != std::string::npos) {
-        run_error(path, "corrupt: '{}' is not a plain file name", name);
+        damaged(path, "corrupt: '{}' is not a plain file name", name);
     }
 }
 
 Slice slice_from(const io::Json& object, const std::string& path) {
     Slice slice;
     slice.tensor = io::json_get<std::string>(object, "tensor", path);
-    slice.kind = kind_from(io::json_get<std::string>(object, "kind", path), path);
+    slice.kind = SliceKind::named(io::json_get<std::string>(object, "kind", path));
     slice.dtype = dtype_from_name(io::json_get<std::string>(object, "dtype", path));
     slice.box = {shape_from(object, "start", path), shape_from(object, "end", path)};
     const auto flat = io::json_get<std::vector<i64>>(object, "flat", path);
     if (flat.size() != 2)
-        run_error(path, "corrupt: expected two numbers in 'flat', got {}", flat.size());
+        damaged(path, "corrupt: expected two numbers in 'flat', got {}", flat.size());
     slice.flat_begin = flat[0];
     slice.flat_end = flat[1];
     slice.file = io::json_get<std::string>(object, "file", path);
@@ -79,20 +77,6 @@ Slice slice_from(const io::Json& object, const std::string& path) {
 }
 
 }  // namespace
-
-std::string_view name_of(SliceKind kind) {
-    switch (kind) {
-        case SliceKind::weight:
-            return "weight";
-        case SliceKind::master:
-            return "master";
-        case SliceKind::exp_avg:
-            return "exp_avg";
-        case SliceKind::exp_avg_sq:
-            return "exp_avg_sq";
-    }
-    return "?";
-}
 
 std::string index_text(const IndexPart& part) {
     std::string text = fmt::format(
@@ -133,6 +117,25 @@ IndexPart parse_index(std::string_view text, const std::string& path) {
         part.slices.push_back(slice_from(slice, path));
     }
     return part;
+}
+
+IndexReference reference_to(const IndexPart& part, std::string_view text,
+                            const std::vector<TensorInfo>& tensors) {
+    std::map<std::string_view, i64> places;
+    for (const TensorInfo& tensor : tensors) {
+        places.emplace(tensor.name, static_cast<i64>(places.size()));
+    }
+    IndexReference reference{index_name(part.writer), digest(text), INT64_MAX, -1, {}};
+    reference.totals.files = static_cast<i64>(part.files.size()) + 1;
+    reference.totals.bytes = static_cast<i64>(text.size());
+    for (const DataFile& file : part.files) reference.totals.bytes += file.size;
+    for (const Slice& slice : part.slices) {
+        const i64 place = places.at(slice.tensor);
+        reference.first_tensor = std::min(reference.first_tensor, place);
+        reference.last_tensor = std::max(reference.last_tensor, place);
+        reference.totals.add(slice.kind, slice.dtype, slice.numel() * size_of(slice.dtype));
+    }
+    return reference;
 }
 
 std::string index_name(i64 writer) {

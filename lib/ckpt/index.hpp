@@ -9,25 +9,20 @@
 // kind cover each tensor exactly once, whatever layout wrote them.
 #pragma once
 
-#include <array>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/dtype.hpp"
+#include "ckpt/kind.hpp"
+#include "ckpt/manifest.hpp"
 #include "spec/rank_layout.hpp"
 
 namespace lm::ckpt {
 
-// A checkpoint with fp32 weights has no master slices: the weights are their own masters.
-enum class SliceKind { weight, master, exp_avg, exp_avg_sq };
-inline constexpr std::array all_kinds{SliceKind::weight, SliceKind::master, SliceKind::exp_avg,
-                                      SliceKind::exp_avg_sq};
-std::string_view name_of(SliceKind kind);
-
 struct Slice {
     std::string tensor;
-    SliceKind kind = SliceKind::weight;
+    SliceKind kind;
     DType dtype = DType::fp32;
     spec::Box box;
     i64 flat_begin = 0;
@@ -56,6 +51,10 @@ struct IndexPart {
 std::string index_text(const IndexPart& part);
 // Parses the text of a part. Throws Error(failure) naming `path`.
 IndexPart parse_index(std::string_view text, const std::string& path);
+
+// Returns the reference to a part whose text is `text`, with its range of `tensors` and its totals.
+IndexReference reference_to(const IndexPart& part, std::string_view text,
+                            const std::vector<TensorInfo>& tensors);
 
 std::string index_name(i64 writer);  // "index-00000.json"
 std::string data_file_name(SliceKind kind,

@@ -1,33 +1,78 @@
 // SPDX-License-Identifier: Apache-2.0
-// manifest.json of a checkpoint: configuration, counters, tensor table and references to the index
-// parts (index.hpp), which list slices and files.
+// manifest.json of a checkpoint: configuration, counters, run and lineage, totals, tensor table and
+// references to the index parts (index.hpp), which list slices and files.
 //
-// Digests (base/hash.hpp): the digest of a slice covers its bytes; that of a file, its safetensors
-// header; that of an index part, the whole part; that of the manifest, the bytes of manifest.json
-// with the digest's own 32 digits as zeros. So one digest covers every byte of a checkpoint.
+// Digests (base/hash.hpp): a slice has one digest for each 16 MiB of its bytes; that of a file
+// covers its safetensors header; that of an index part, the whole part; that of the manifest, the
+// bytes of manifest.json with the digest's own 32 digits as zeros. So one digest covers every byte
+// of a checkpoint.
+//
+// Versions: a writer of a newer format states in `min_reader_version` the oldest reader that may
+// read it, and names in `features` what a reader must know. A reader refuses a feature that it does
+// not know, and ignores keys that it does not know.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/dtype.hpp"
 #include "base/shape.hpp"
+#include "ckpt/kind.hpp"
 #include "io/json.hpp"
 #include "spec/rank_layout.hpp"
 
 namespace lm::ckpt {
 
 constexpr std::string_view manifest_file = "manifest.json";
-constexpr i64 format_version = 1;  // also of the index parts
+constexpr i64 format_version = 2;  // also of the index parts
+
+// Names a step by the digest of its manifest, which covers every byte of it.
+struct StepReference {
+    i64 iteration = 0;
+    std::string digest;
+    friend bool operator==(const StepReference&, const StepReference&) = default;
+};
+
+// One start of a run: its generation (generation.hpp) and the step that it resumed from.
+struct LineageEntry {
+    i64 generation = 0;
+    std::string run_id;
+    std::optional<StepReference> start;
+    friend bool operator==(const LineageEntry&, const LineageEntry&) = default;
+};
+
+// Who wrote a step; empty fields are unknown.
+struct Writer {
+    std::string host;
+    std::string user;
+    std::string job;
+};
+
+// The state of one kind in a step.
+struct KindTotal {
+    SliceKind kind;
+    DType dtype = DType::fp32;
+    i64 bytes = 0;  // tensor data
+};
+
+// Sums over the data files and index parts of a step; the manifest itself is not counted.
+struct Totals {
+    i64 files = 0;
+    i64 bytes = 0;
+    std::vector<KindTotal> kinds;
+    void add(const Totals& other);
+    void add(SliceKind kind, DType dtype, i64 bytes);
+};
 
 struct IndexReference {
     std::string file;
     std::string digest;
     // The part has only slices of the tensors first_tensor to last_tensor of the tensor table.
-    // Earlier versions do not state the range; then the part may have slices of all tensors.
     i64 first_tensor = 0;
     i64 last_tensor = INT64_MAX;
+    Totals totals;  // sums over the part and its data files
 };
 
 struct StepCounters {
@@ -57,16 +102,47 @@ struct Manifest {
     io::Json state =
         io::Json::object();  // written by the trainer: schedules, loss scale, data, ...
     i64 generation = 0;      // generation of the run that wrote it (generation.hpp)
+    std::string run_id;      // 16 hex digits, kept on resume
+    std::optional<StepReference> parent;  // the step that the run had loaded or saved before
+    std::vector<LineageEntry> lineage;    // the starts that led here, oldest first
+    Writer writer;
     std::string tool_version;
     std::string command_line;
     std::string created;  // UTC, ISO 8601
+    std::vector<std::string> features;
     std::vector<TensorInfo> tensors;
     std::vector<IndexReference> index;
+    std::string digest;  // set by parse_manifest(); manifest_text() computes its own
+
+    Totals totals() const;             // over all index parts
+    bool has(SliceKind kind) const;    // whether the step has state of this kind
+    StepReference reference() const {  // valid for a parsed manifest
+        return {counters.iteration, digest};
+    }
 };
+
+// Returns 16 random hex digits.
+std::string new_run_id();
+// Returns host, user and job of this process.
+Writer this_writer();
+
+// JSON of a reference, for other files that name a step: {"iteration": N, "digest": "xxh3:..."}.
+io::OrderedJson to_json(const StepReference& step);
+StepReference step_reference_from(const io::Json& object, const std::string& path);
+
+// JSON text of a reference to an index part, as ranks send it.
+std::string reference_text(const IndexReference& part);
+IndexReference parse_reference(std::string_view text);
 
 // Returns the JSON text with its digest.
 std::string manifest_text(const Manifest& manifest);
-// Verifies the digest and parses the text. Throws Error(failure) naming `path`.
+// Returns the digest that a manifest's text ends with.
+std::string digest_of_manifest(std::string_view text);
+// Verifies the digest and parses the text. Throws DamageError naming `path`, and Error(failure)
+// when a newer lm-utils is needed.
 Manifest parse_manifest(std::string_view text, const std::string& path);
+// Reads the manifest of the step `step_path` and opens nothing else. Throws DamageError when there
+// is none.
+Manifest read_manifest(const std::string& step_path);
 
 }  // namespace lm::ckpt

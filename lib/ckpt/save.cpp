@@ -120,6 +120,14 @@ DataFile write_data(const std::string& directory, const std::string& name,
     return {name, writer.size(), writer.header_digest()};
 }
 
+std::vector<TensorInfo> tensors_of(const SaveInfo& info) {
+    std::vector<TensorInfo> tensors;
+    for (const spec::TensorSpec& tensor : spec::tensor_table(info.model)) {
+        tensors.push_back({tensor.name, tensor.shape, info.weights});
+    }
+    return tensors;
+}
+
 Manifest manifest_of(const Generation& generation, const SaveInfo& info,
                      const std::vector<IndexReference>& parts) {
     Manifest manifest;
@@ -130,22 +138,19 @@ Manifest manifest_of(const Generation& generation, const SaveInfo& info,
     manifest.seed = info.seed;
     manifest.state = info.state;
     manifest.generation = generation.number;
+    manifest.run_id = info.run_id;
+    manifest.parent = info.parent;
+    manifest.lineage = info.lineage;
+    if (manifest.lineage.empty()) {
+        manifest.lineage.push_back({generation.number, info.run_id, std::nullopt});
+    }
+    manifest.writer = this_writer();
     manifest.tool_version = version();
     manifest.command_line = info.command_line;
     manifest.created = iso_time(static_cast<i64>(unix_time_s()));
-    for (const spec::TensorSpec& tensor : spec::tensor_table(info.model)) {
-        manifest.tensors.push_back({tensor.name, tensor.shape, info.weights});
-    }
+    manifest.tensors = tensors_of(info);
     manifest.index = parts;
     return manifest;
-}
-
-i64 bytes_in(const std::string& directory) {
-    i64 total = 0;
-    for (const std::string& name : io::list_directory(directory)) {
-        total += io::file_size(directory + "/" + name);
-    }
-    return total;
 }
 
 // Renames the temporary directory to the step. An older step of that name gets the temporary name.
@@ -196,17 +201,8 @@ void append(IndexPart& part, IndexPart other) {
 
 IndexReference write_index(const std::string& temporary, const SaveInfo& info,
                            const IndexPart& part) {
-    std::map<std::string, i64> places;
-    for (const spec::TensorSpec& tensor : spec::tensor_table(info.model)) {
-        places.emplace(tensor.name, static_cast<i64>(places.size()));
-    }
     const std::string text = index_text(part);
-    IndexReference reference{index_name(part.writer), digest(text), INT64_MAX, -1};
-    for (const Slice& slice : part.slices) {
-        const i64 place = places.at(slice.tensor);
-        reference.first_tensor = std::min(reference.first_tensor, place);
-        reference.last_tensor = std::max(reference.last_tensor, place);
-    }
+    IndexReference reference = reference_to(part, text, tensors_of(info));
     io::write_file(temporary + "/" + reference.file, text, io::Overwrite::no);
     return reference;
 }
@@ -221,11 +217,14 @@ SaveResult commit_save(const Generation& generation, const SaveInfo& info,
     const i64 iteration = info.counters.iteration;
     const std::string temporary = temporary_path(generation, iteration);
     const std::string path = final_path(generation, iteration);
-    const std::string text = manifest_text(manifest_of(generation, info, parts));
+    const Manifest manifest = manifest_of(generation, info, parts);
+    const std::string text = manifest_text(manifest);
     // All data files and index parts are durable: their writers committed them. The manifest makes
     // the directory a complete step, so it comes last.
     io::write_file(fmt::format("{}/{}", temporary, manifest_file), text, io::Overwrite::no);
-    const SaveResult result{path, bytes_in(temporary)};
+    const SaveResult result{path,
+                            manifest.totals().bytes + static_cast<i64>(text.size()),
+                            {iteration, digest_of_manifest(text)}};
     // The last moment to stop: after the rename a resumed run may load this step.
     check_not_superseded(generation);
     publish(temporary, path);

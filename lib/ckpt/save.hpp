@@ -15,6 +15,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,7 +32,7 @@ namespace lm::ckpt {
 // writer.
 struct Piece {
     i64 tensor = 0;  // index into spec::tensor_table(model)
-    SliceKind kind = SliceKind::weight;
+    SliceKind kind;
     DType dtype = DType::fp32;  // fp32, bf16 or fp16
     spec::Box box;
     i64 flat_begin = 0;
@@ -51,11 +52,16 @@ struct SaveInfo {
     io::Json state = io::Json::object();
     std::string command_line;
     DType weights = DType::fp32;
+    // As in the manifest. Empty `lineage`: one start of `run_id` in the generation of the save.
+    std::string run_id;
+    std::optional<StepReference> parent;
+    std::vector<LineageEntry> lineage;
 };
 
 struct SaveResult {
     std::string path;  // DIR/global_stepN
     i64 bytes = 0;
+    StepReference step;  // for the `parent` of the next save
 };
 
 // Saves a checkpoint with one writer. An existing global_stepN is replaced. Throws Error(failure)

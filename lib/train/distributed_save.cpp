@@ -2,7 +2,6 @@
 #include "train/distributed_save.hpp"
 
 #include <algorithm>
-#include <array>
 
 #include "base/error.hpp"
 #include "ckpt/index.hpp"
@@ -51,27 +50,13 @@ ckpt::IndexPart merge_in_block(comm::Group& world, ckpt::IndexPart own) {
 std::vector<ckpt::IndexReference> gather_references(comm::Group& world,
                                                     const ckpt::IndexReference& own) {
     if (world.rank() % ranks_per_part != 0) return {};
-    // A message of fixed size. The digest is text of at most 63 characters, padded with zeros.
-    struct Reference {
-        std::array<char, 64> digest;
-        i64 first_tensor;
-        i64 last_tensor;
-    };
-    Reference fixed_size{{}, own.first_tensor, own.last_tensor};
-    const device::View message{&fixed_size, DType::uint8, {static_cast<i64>(sizeof fixed_size)}};
     if (world.rank() != 0) {
-        LM_CHECK(own.digest.size() < fixed_size.digest.size(),
-                 fmt::format("expected a digest of less than {} characters, got {}",
-                             fixed_size.digest.size(), own.digest.size()));
-        std::ranges::copy(own.digest, fixed_size.digest.begin());
-        world.send(message, 0);
+        send_text(world, ckpt::reference_text(own), 0);
         return {};
     }
     std::vector<ckpt::IndexReference> parts{own};
     for (int rank = ranks_per_part; rank < world.size(); rank += ranks_per_part) {
-        world.receive(message, rank);
-        parts.push_back({ckpt::index_name(rank), fixed_size.digest.data(), fixed_size.first_tensor,
-                         fixed_size.last_tensor});
+        parts.push_back(ckpt::parse_reference(receive_text(world, rank)));
     }
     return parts;
 }

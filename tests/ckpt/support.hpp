@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <catch2/catch.hpp>
 #include <cstdlib>
@@ -82,9 +83,13 @@ struct Buffers {
         return {ckpt::SliceKind::weight, ckpt::SliceKind::exp_avg, ckpt::SliceKind::exp_avg_sq};
     }
 
+    static i64 place_of(ckpt::SliceKind kind) {
+        return std::ranges::find(ckpt::all_kinds, kind) - ckpt::all_kinds.begin();
+    }
+
     static float value(i64 tensor, i64 element, ckpt::SliceKind kind, i64 salt) {
         const u64 bits = mix(mix(static_cast<u64>(tensor), static_cast<u64>(element)),
-                             static_cast<u64>(kind) * 1000 + static_cast<u64>(salt));
+                             static_cast<u64>(place_of(kind)) * 1000 + static_cast<u64>(salt));
         return static_cast<float>(bits >> 40) / 65536.0F - 100.0F;
     }
 

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Damage of a checkpoint: data that does not match its digest, missing or short files, text that
+// does not parse. Only damage may make a run load another step. An error of the system (EIO,
+// EACCES, ENOMEM, ESTALE, EMFILE) is no property of the data, so it is a plain Error.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string_view>
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace lm::ckpt {
+
+// The exit code is Exit::failure.
+class DamageError : public Error {
+  public:
+    using Error::Error;
+};
+
+// Throws DamageError("OBJECT: ...").
+template <typename... Args>
+[[noreturn]] void damaged(std::string_view object, fmt::format_string<Args...> format,
+                          Args&&... args) {
+    throw DamageError(Exit::failure, fmt::format("{}: {}", object,
+                                                 fmt::format(format, std::forward<Args>(args)...)));
+}
+
+}  // namespace lm::ckpt

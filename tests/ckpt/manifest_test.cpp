@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// The manifest: fields of the run and its lineage, totals, versions and features.
+#include "ckpt/manifest.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "base/hash.hpp"
+#include "ckpt/damage.hpp"
+#include "support.hpp"
+
+using namespace lm;
+using namespace lm::ckpt;
+using Catch::Matchers::Contains;
+
+namespace {
+
+Manifest sample() {
+    Manifest manifest;
+    manifest.model = test::small_model();
+    manifest.generation = 3;
+    manifest.run_id = new_run_id();
+    manifest.parent = StepReference{8, "xxh3:" + std::string(32, 'b')};
+    manifest.lineage = {{1, manifest.run_id, std::nullopt},
+                        {3, manifest.run_id, StepReference{6, "xxh3:" + std::string(32, 'a')}}};
+    manifest.writer = {"node7", "ann", "4711"};
+    manifest.index = {{.file = "index-00000.json",
+                       .digest = "xxh3:0",
+                       .first_tensor = 0,
+                       .last_tensor = 4,
+                       .totals = {2, 100, {{SliceKind::weight, DType::bf16, 60}}}},
+                      {.file = "index-00001.json",
+                       .digest = "xxh3:1",
+                       .first_tensor = 5,
+                       .last_tensor = 9,
+                       .totals = {3,
+                                  200,
+                                  {{SliceKind::weight, DType::bf16, 40},
+                                   {SliceKind::named("row_scale"), DType::fp32, 8}}}}};
+    return manifest;
+}
+
+// Returns the text after a change of its JSON, with the digest that fits.
+std::string changed(const Manifest& manifest, const std::string& from, const std::string& to) {
+    std::string text = manifest_text(manifest);
+    text.replace(text.find(from), from.size(), to);
+    const size_t digits = text.size() - 4 - 32;
+    text.replace(digits, 32, 32, '0');
+    return text.replace(digits, 32, digest(text).substr(5));
+}
+
+}  // namespace
+
+TEST_CASE("a manifest keeps run, lineage and totals") {
+    const Manifest written = sample();
+    const std::string text = manifest_text(written);
+    const Manifest read = parse_manifest(text, "m");
+    CHECK(read.digest == digest_of_manifest(text));
+    CHECK(read.run_id == written.run_id);
+    CHECK(read.run_id.size() == 16);
+    CHECK(read.parent == written.parent);
+    CHECK(read.lineage == written.lineage);
+    CHECK(read.writer.job == "4711");
+    const Totals totals = read.totals();
+    CHECK(totals.files == 5);
+    CHECK(totals.bytes == 300);
+    REQUIRE(totals.kinds.size() == 2);
+    CHECK(totals.kinds[0].bytes == 100);
+    CHECK(totals.kinds[1].kind == SliceKind::named("row_scale"));
+    CHECK(read.has(SliceKind::named("row_scale")));
+    CHECK_FALSE(read.has(SliceKind::exp_avg));
+}
+
+TEST_CASE("a reader refuses what it does not know by name, and reads a compatible newer version") {
+    const auto error = [](const std::string& from, const std::string& to) {
+        return test::error_of([&] { (void)parse_manifest(changed(sample(), from, to), "m"); });
+    };
+    CHECK_THAT(error("\"features\": []", "\"features\": [\"sparse\"]"), Contains("'sparse'"));
+    CHECK_THAT(error("\"min_reader_version\": 2", "\"min_reader_version\": 9"),
+               Contains("version 9"));
+    CHECK(error("\"format_version\": 2", "\"format_version\": 7") == "no error");
+    CHECK_THROWS_AS(parse_manifest("{}", "m"), DamageError);
+}
