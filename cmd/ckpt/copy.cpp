@@ -63,11 +63,14 @@ void check_space(const ckpt::CopyPlan& plan, const Destination& to) {
 
 // Makes `latest` name the copy unless it names a newer step: the directory is often loaded from
 // later.
-void update_latest(const Destination& to, i64 iteration) {
+void update_latest(const Destination& to, const ckpt::Manifest& copied) {
     if (to.names_step) return;
+    const i64 iteration = copied.counters.iteration;
     const bool has_one = io::exists(fmt::format("{}/{}", to.directory, ckpt::latest_file));
     const std::optional<i64> latest = ckpt::latest_step(to.directory);
-    if (!has_one || (latest && *latest < iteration)) ckpt::set_latest(to.directory, iteration);
+    if (!has_one || (latest && *latest < iteration)) {
+        ckpt::set_latest(to.directory, ckpt::tip_of(copied));
+    }
 }
 
 ckpt::CopyResult copy(const ckpt::CopyPlan& plan, const Destination& to, const Args& args) {
@@ -101,7 +104,7 @@ int run(const Args& args) {
     const bool same = std::filesystem::equivalent(source.path(), to.step, error);
     if (ckpt::is_copied(plan, to.step) && (same || !args.force)) {
         io::remove_tree(ckpt::copy_temporary(to.step));
-        update_latest(to, iteration);
+        update_latest(to, ckpt::read_manifest(to.step));
         cli::write_stdout(fmt::format("{}: exists already with the same manifest\n", to.step));
         return 0;
     }
@@ -115,7 +118,7 @@ int run(const Args& args) {
     check_space(plan, to);
     const Stopwatch watch;
     const ckpt::CopyResult result = copy(plan, to, args);
-    update_latest(to, iteration);
+    update_latest(to, ckpt::read_manifest(to.step));
     cli::write_stdout(fmt::format(
         "{}: {} copied and verified in {}{}\n", to.step, human_size(result.n_copied),
         human_duration(watch.elapsed_s()),

@@ -27,7 +27,7 @@ int run(const Args& args) {
         const std::string path = directory + "/" + ckpt::step_name(step);
         if (!io::exists(path)) usage_error(path, "does not exist: see lm-ckpt ls {}", directory);
         const auto checkpoint = ckpt::Checkpoint::open(path);
-        ckpt::set_latest(directory, step);
+        ckpt::set_latest(directory, ckpt::tip_of(checkpoint.manifest()));
         cli::write_stdout(ckpt::step_name(step) + "\n");
         return 0;
     }

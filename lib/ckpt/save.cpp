@@ -10,7 +10,9 @@
 #include "base/log.hpp"
 #include "base/units.hpp"
 #include "base/version.hpp"
+#include "ckpt/abandon.hpp"
 #include "ckpt/checkpoint.hpp"
+#include "ckpt/damage.hpp"
 #include "ckpt/index.hpp"
 #include "ckpt/safetensors.hpp"
 #include "ckpt/steps.hpp"
@@ -138,11 +140,11 @@ Manifest manifest_of(const Generation& generation, const SaveInfo& info,
     manifest.seed = info.seed;
     manifest.state = info.state;
     manifest.generation = generation.number;
-    manifest.run_id = info.run_id;
+    manifest.run_id = info.run_id.empty() ? generation.run_id : info.run_id;
     manifest.parent = info.parent;
-    manifest.lineage = info.lineage;
+    manifest.lineage = info.lineage.empty() ? generation.lineage : info.lineage;
     if (manifest.lineage.empty()) {
-        manifest.lineage.push_back({generation.number, info.run_id, std::nullopt});
+        manifest.lineage.push_back({generation.number, manifest.run_id, std::nullopt});
     }
     manifest.writer = this_writer();
     manifest.tool_version = version();
@@ -151,6 +153,20 @@ Manifest manifest_of(const Generation& generation, const SaveInfo& info,
     manifest.tensors = tensors_of(info);
     manifest.index = parts;
     return manifest;
+}
+
+// Sets a step of this name aside unless it is on the branch of the new step `tip`: a step of
+// another branch, or one whose manifest is damaged, is never replaced.
+void make_way(const Generation& generation, const Tip& tip, const std::string& path) {
+    if (!io::exists(path)) return;
+    try {
+        if (on_branch(read_manifest(path), tip)) return;
+    } catch (const DamageError&) {
+        // A damaged step is set aside, too: its data may still be useful.
+    }
+    const std::string aside =
+        set_aside(generation.directory, step_name(tip.step.iteration), generation.number);
+    note("{}: is not a step of the current branch: set aside as {}", path, aside);
 }
 
 // Renames the temporary directory to the step. An older step of that name gets the temporary name.
@@ -217,19 +233,20 @@ SaveResult commit_save(const Generation& generation, const SaveInfo& info,
     const i64 iteration = info.counters.iteration;
     const std::string temporary = temporary_path(generation, iteration);
     const std::string path = final_path(generation, iteration);
-    const Manifest manifest = manifest_of(generation, info, parts);
+    Manifest manifest = manifest_of(generation, info, parts);
     const std::string text = manifest_text(manifest);
+    manifest.digest = digest_of_manifest(text);
     // All data files and index parts are durable: their writers committed them. The manifest makes
     // the directory a complete step, so it comes last.
     io::write_file(fmt::format("{}/{}", temporary, manifest_file), text, io::Overwrite::no);
-    const SaveResult result{path,
-                            manifest.totals().bytes + static_cast<i64>(text.size()),
-                            {iteration, digest_of_manifest(text)}};
+    const SaveResult result{path, manifest.totals().bytes + static_cast<i64>(text.size()),
+                            manifest.reference()};
     // The last moment to stop: after the rename a resumed run may load this step.
     check_not_superseded(generation);
+    make_way(generation, tip_of(manifest), path);
     publish(temporary, path);
     // A crash before this line leaves `latest` at the previous step, which is complete, too.
-    set_latest(generation.directory, iteration);
+    set_latest(generation.directory, tip_of(manifest));
     io::remove_tree(temporary);  // the older step, after an exchange
     return result;
 }

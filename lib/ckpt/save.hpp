@@ -10,8 +10,9 @@
 //     rename to DIR/global_stepN, fsync DIR the new step; `latest` names the previous one
 //     replace `latest`                      the new step, named by `latest`
 //
-// The next claim() removes a temporary directory. A step that exists already is exchanged with the
-// temporary directory, so that a complete step has its name at every moment.
+// The next claim() removes a temporary directory. A step of the same branch that exists already is
+// exchanged with the temporary directory, so that a complete step has its name at every moment. A
+// step of another branch is set aside before the rename (abandon.hpp).
 #pragma once
 
 #include <functional>
@@ -52,7 +53,7 @@ struct SaveInfo {
     io::Json state = io::Json::object();
     std::string command_line;
     DType weights = DType::fp32;
-    // As in the manifest. Empty `lineage`: one start of `run_id` in the generation of the save.
+    // As in the manifest. Empty `run_id` and `lineage`: those of the generation.
     std::string run_id;
     std::optional<StepReference> parent;
     std::vector<LineageEntry> lineage;
@@ -64,9 +65,9 @@ struct SaveResult {
     StepReference step;  // for the `parent` of the next save
 };
 
-// Saves a checkpoint with one writer. An existing global_stepN is replaced. Throws Error(failure)
-// when writing fails (the temporary directory is removed) and Error(self_stopped) when a newer
-// generation exists.
+// Saves a checkpoint with one writer. An existing global_stepN of the same branch is replaced.
+// Throws Error(failure) when writing fails (the temporary directory is removed) and
+// Error(self_stopped) when a newer generation exists.
 SaveResult save(const Generation& generation, const SaveInfo& info,
                 const std::vector<Piece>& pieces);
 

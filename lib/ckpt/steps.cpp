@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "ckpt/damage.hpp"
 #include "io/atomic.hpp"
 #include "io/file.hpp"
 
@@ -21,36 +22,45 @@ std::string without_trailing_slash(std::string path) {
     return path;
 }
 
-Checkpoint open_step(const std::string& directory, i64 step) {
-    return Checkpoint::open(directory + "/" + step_name(step));
-}
-
-// Returns the steps to try when the step that `latest` names cannot be used. The steps before it
-// come first, newest first, since later steps may belong to a run that was rolled back. Then the
-// later steps follow, newest first.
-std::vector<i64> fallback_order(const std::string& directory, std::optional<i64> latest) {
-    std::vector<i64> steps = steps_in(directory);
-    std::ranges::reverse(steps);
-    if (!latest) return steps;
-    std::erase(steps, *latest);
-    std::ranges::stable_partition(steps, [&](i64 step) { return step < *latest; });
-    return steps;
-}
-
-Checkpoint open_fallback(const std::string& directory, std::optional<i64> latest,
-                         const std::string& reason, const std::vector<i64>& damaged = {}) {
-    std::string first_reason = reason;
-    for (const i64 step : fallback_order(directory, latest)) {
-        if (std::ranges::find(damaged, step) != damaged.end()) continue;
-        try {
-            Checkpoint checkpoint = open_step(directory, step);
-            warn("{}: using {} instead", first_reason, checkpoint.path());
-            return checkpoint;
-        } catch (const Error& error) {
-            if (first_reason.empty()) first_reason = error.what();
+// Opens the first complete step of `candidates` that is not in `damaged`. Warns when it is not the
+// first of all, or when there is a `reason` already.
+Checkpoint open_first(const std::string& directory, const std::vector<const StepEntry*>& candidates,
+                      std::string reason, const std::vector<i64>& damaged = {}) {
+    for (const StepEntry* entry : candidates) {
+        if (std::ranges::find(damaged, entry->step) != damaged.end()) continue;
+        // Only damage may lead to another step: after an error of the system this one may be good.
+        if (entry->unreadable) throw Error(Exit::failure, entry->reason);
+        std::string problem = entry->reason;
+        if (entry->manifest) {
+            try {
+                Checkpoint checkpoint = Checkpoint::open(entry->path);
+                if (!reason.empty()) warn("{}: using {} instead", reason, checkpoint.path());
+                return checkpoint;
+            } catch (const DamageError& error) {
+                problem = error.what();
+            }
         }
+        if (reason.empty()) reason = problem;
     }
-    run_error(directory, "has no complete checkpoint: {}", first_reason);
+    if (reason.empty()) reason = "no step belongs to it";
+    run_error(directory,
+              "has no complete checkpoint on its current branch: {}: see lm-ckpt ls {}, and choose "
+              "a step with lm-ckpt latest",
+              reason, directory);
+}
+
+// Returns why `latest` leads to no step; empty when it names an existing one.
+std::string reason_without_step(const std::string& directory, const Lineage& lineage) {
+    const std::string latest = latest_path(directory);
+    if (!lineage.latest) {
+        return io::exists(latest) ? latest + ": no valid step named"
+                                  : directory + ": no file 'latest'";
+    }
+    const bool exists =
+        std::ranges::find(lineage.steps, *lineage.latest, &StepEntry::step) != lineage.steps.end();
+    return exists ? ""
+                  : fmt::format("{}: names {}, which does not exist", latest,
+                                step_name(*lineage.latest));
 }
 
 }  // namespace
@@ -87,16 +97,36 @@ std::vector<i64> steps_in(const std::string& directory) {
     return steps;
 }
 
-std::optional<i64> latest_step(const std::string& directory) {
-    if (!io::exists(latest_path(directory))) return std::nullopt;
-    std::string text = io::read_file(latest_path(directory));
-    while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
-    const i64 step = step_from_name(text);
-    return step < 0 ? std::nullopt : std::optional(step);
+std::optional<Tip> read_latest(const std::string& directory) {
+    const std::string path = latest_path(directory);
+    if (!io::exists(path)) return std::nullopt;
+    const std::string text = io::read_file(path);
+    std::vector<std::string> lines;
+    for (size_t begin = 0; begin < text.size();) {
+        const size_t end = std::min(text.find('\n', begin), text.size());
+        lines.push_back(text.substr(begin, end - begin));
+        if (lines.back().ends_with('\r')) lines.back().pop_back();
+        begin = end + 1;
+    }
+    lines.resize(3);
+    const i64 step = step_from_name(lines[0]);
+    if (step < 0) return std::nullopt;
+    Tip tip{{step, lines[1]}, {}};
+    const io::Json lineage = io::Json::parse(lines[2], nullptr, false);
+    if (lineage.is_array()) tip.lineage = lineage_from(lineage, path);
+    return tip;
 }
 
-void set_latest(const std::string& directory, i64 iteration) {
-    io::write_file(latest_path(directory), step_name(iteration), io::Overwrite::yes);
+std::optional<i64> latest_step(const std::string& directory) {
+    const std::optional<Tip> latest = read_latest(directory);
+    return latest ? std::optional(latest->step.iteration) : std::nullopt;
+}
+
+void set_latest(const std::string& directory, const Tip& tip) {
+    io::write_file(latest_path(directory),
+                   fmt::format("{}\n{}\n{}", step_name(tip.step.iteration), tip.step.digest,
+                               io::json_line(to_json(tip.lineage))),
+                   io::Overwrite::yes);
 }
 
 std::optional<Checkpoint> open_if_any(const std::string& path) {
@@ -105,29 +135,20 @@ std::optional<Checkpoint> open_if_any(const std::string& path) {
     if (!io::is_directory(directory))
         usage_error(directory, "is not a directory: give a checkpoint directory");
     if (is_step(directory)) return Checkpoint::open(directory);
-    const std::optional<i64> latest = latest_step(directory);
-    if (latest) {
-        try {
-            return open_step(directory, *latest);
-        } catch (const Error& error) {
-            return open_fallback(directory, latest, error.what());
-        }
-    }
-    if (steps_in(directory).empty()) {
+    const Lineage lineage = read_lineage(directory);
+    if (lineage.steps.empty() && lineage.unknown.empty()) {
         if (!io::exists(latest_path(directory))) return std::nullopt;
         run_error(latest_path(directory),
                   "no valid step named, and no global_step* directory exists");
     }
-    const std::string why = io::exists(latest_path(directory))
-                                ? latest_path(directory) + ": no valid step named"
-                                : directory + ": no file 'latest'";
-    return open_fallback(directory, latest, why);
+    return open_first(directory, lineage.candidates(), reason_without_step(directory, lineage));
 }
 
 Checkpoint open_other(const std::string& directory, const std::vector<i64>& damaged,
                       const std::string& reason) {
     const std::string plain = without_trailing_slash(directory);
-    return open_fallback(plain, latest_step(plain), reason, damaged);
+    const Lineage lineage = read_lineage(plain);
+    return open_first(plain, lineage.candidates(), reason, damaged);
 }
 
 Checkpoint open(const std::string& path) {

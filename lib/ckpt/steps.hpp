@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The steps of a checkpoint directory: their names, the file `latest`, and which step a path refers
 // to.
+//
+// `latest` has three lines: the name of a step, the digest of its manifest, and its lineage as
+// JSON, so that the current branch is known when the step is damaged. A hand-written one may have
+// only the name.
 #pragma once
 
 #include <optional>
@@ -9,6 +13,7 @@
 #include <vector>
 
 #include "ckpt/checkpoint.hpp"
+#include "ckpt/lineage.hpp"
 
 namespace lm::ckpt {
 
@@ -19,10 +24,11 @@ constexpr std::string_view copy_mark = ".tmp.copy";    // global_step7.tmp.copy:
 std::string step_name(i64 iteration);       // "global_step120"
 i64 step_from_name(std::string_view name);  // -1 when `name` is not the name of a step
 
-// Opens a global_stepN directory, or a step of a directory of steps: the one that `latest` names.
-// If that one is not complete, opens another one with a warning: the newest complete step before
-// it, else the newest complete step after it. Throws Error(usage) when `path` does not exist or has
-// no steps, Error(failure) when no step is complete.
+// Opens a global_stepN directory, or a step of a directory of steps: the tip of its current branch
+// (lineage.hpp), normally the step that `latest` names. If that one is damaged, opens the newest
+// complete one of its ancestors with a warning, never a step of another branch. Throws Error(usage)
+// when `path` does not exist or has no steps, Error(failure) when no step of the branch is complete
+// or the system reports an error.
 Checkpoint open(const std::string& path);
 
 // Opens like open(), or returns nullopt when `path` does not exist or has no steps (a run that has
@@ -37,7 +43,11 @@ Checkpoint open_other(const std::string& directory, const std::vector<i64>& dama
 
 bool is_step(const std::string& path);  // one step, not a directory of steps; by name or manifest
 std::vector<i64> steps_in(const std::string& directory);  // by name, ascending; complete or not
-std::optional<i64> latest_step(const std::string& directory);  // number in `latest`, unchecked
-void set_latest(const std::string& directory, i64 iteration);  // atomically
+
+// Returns what `latest` states; nullopt when it does not exist or names no step. The digest and the
+// lineage are empty when it has only the name.
+std::optional<Tip> read_latest(const std::string& directory);
+std::optional<i64> latest_step(const std::string& directory);   // number in `latest`, unchecked
+void set_latest(const std::string& directory, const Tip& tip);  // atomically
 
 }  // namespace lm::ckpt

@@ -87,10 +87,11 @@ ckpt::SaveResult write(comm::Group& world, const ckpt::Generation& generation,
 
 }  // namespace
 
-ckpt::Generation claim_generation(comm::Group& world, const std::string& directory) {
+ckpt::Generation claim_generation(comm::Group& world, const std::string& directory,
+                                  const std::optional<ckpt::Tip>& start) {
     ckpt::Generation generation{directory, 0};
     together(world, [&] {
-        if (world.rank() == 0) generation = ckpt::claim(directory);
+        if (world.rank() == 0) generation = ckpt::claim(directory, start);
     });
     world.broadcast({&generation.number, DType::int64, {1}}, 0);
     return generation;

@@ -4,13 +4,16 @@
 // and earlier checkpoints stay unchanged. All functions are collective.
 #pragma once
 
+#include <optional>
+
 #include "ckpt/save.hpp"
 #include "comm/group.hpp"
 
 namespace lm::train {
 
-// Claims the next generation of `directory` for this run, on all ranks.
-ckpt::Generation claim_generation(comm::Group& world, const std::string& directory);
+// Claims the next generation of `directory` for this run, which resumes from `start`, on all ranks.
+ckpt::Generation claim_generation(comm::Group& world, const std::string& directory,
+                                  const std::optional<ckpt::Tip>& start);
 
 // Saves `pieces`, this rank's part of the state. On rank 0, returns the path and the size of the
 // checkpoint. Throws JointError naming the rank that failed and its host, after all files of the

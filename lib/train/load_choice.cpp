@@ -7,6 +7,8 @@
 #include <system_error>
 
 #include "base/error.hpp"
+#include "ckpt/abandon.hpp"
+#include "ckpt/generation.hpp"
 #include "ckpt/steps.hpp"
 #include "io/file.hpp"
 
@@ -75,7 +77,10 @@ std::optional<ckpt::Checkpoint> find_checkpoint(const config::CheckpointFlags& f
     // A start at iteration 0 is right in an empty directory, and in a directory that a run has
     // claimed.
     for (const std::string& name : io::list_directory(flags.load)) {
-        if (name.starts_with("generation-") || name.find(".tmp.") != std::string::npos) continue;
+        if (name.starts_with("generation-") || name == ckpt::fence_file ||
+            name.starts_with(ckpt::abandoned_prefix) || name.find(".tmp.") != std::string::npos) {
+            continue;
+        }
         usage_error(
             flags.load,
             "--load: holds no checkpoint but other files ({}): give the directory of a run or an "

@@ -98,7 +98,8 @@ TrainingLoop::TrainingLoop(const LoopParts& parts, const Progress& start)
       evaluation_(parts.config, parts.data, parts.world, parts.trainer, parts.report) {}
 
 void TrainingLoop::claim_save_directory() {
-    if (rules_.saves) generation_ = claim_generation(world_, config_.checkpoints.save);
+    if (!rules_.saves) return;
+    generation_ = claim_generation(world_, config_.checkpoints.save, progress_.loaded);
 }
 
 Exit TrainingLoop::run() {

@@ -94,7 +94,8 @@ Progress resume(const RunConfig& config, const ckpt::Checkpoint& checkpoint, Tra
     Progress progress{.done = {.iteration = manifest.counters.iteration,
                                .samples = manifest.counters.consumed_samples,
                                .tokens = manifest.counters.consumed_tokens},
-                      .stepped = {}};
+                      .stepped = {},
+                      .loaded = ckpt::tip_of(manifest)};
     const auto stepped = manifest.state.find("stepped");
     progress.stepped = stepped == manifest.state.end() ? progress.done
                                                        : counters_from(*stepped, checkpoint.path());

@@ -18,7 +18,8 @@ namespace lm::train {
 struct Progress {
     optim::Counters done;
     optim::Counters stepped;
-    metrics::IntervalSums interval;  // sums since the last log line
+    metrics::IntervalSums interval;        // sums since the last log line
+    std::optional<ckpt::Tip> loaded = {};  // the step that the run resumed from
 };
 
 // Returns the checkpoint that the run starts from, or nullopt when it starts with fresh weights.

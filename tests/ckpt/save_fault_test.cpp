@@ -51,7 +51,8 @@ TEST_CASE("a save that fails or is killed at any operation leaves the old step o
             if (child == 0) {
                 io::fault::arm(action, at);
                 try {
-                    const Generation generation = claim(scratch.path());
+                    const Generation generation =
+                        claim(scratch.path(), tip_of(open(scratch.path()).manifest()));
                     save(generation, salted(config, second_step, 2), fresh.pieces());
                 } catch (const Error& error) {
                     ::_exit(static_cast<int>(error.code()));
@@ -68,7 +69,8 @@ TEST_CASE("a save that fails or is killed at any operation leaves the old step o
             check_whole(scratch.path(), config, true);
             if (done) CHECK(open(scratch.path()).manifest().state.at("salt") == 2);
             // The next run cleans up and saves.
-            save(claim(scratch.path()), salted(config, 3, 2), fresh.pieces());
+            save(claim(scratch.path(), tip_of(open(scratch.path()).manifest())),
+                 salted(config, 3, 2), fresh.pieces());
             check_whole(scratch.path(), config, true);
             for (const std::string& name : io::list_directory(scratch.path())) {
                 CHECK(name.find(".tmp.") == std::string::npos);

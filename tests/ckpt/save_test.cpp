@@ -59,7 +59,7 @@ TEST_CASE("a saved model is loaded bitwise, with its counters and configuration"
     CHECK(generation.number == 1);
     const SaveResult result = save(generation, test::info_of(config, 7), buffers.pieces());
     CHECK(result.path == scratch / "global_step7");
-    CHECK(test::read(scratch / "latest") == "global_step7");
+    CHECK(latest_step(scratch.path()) == 7);
 
     const Checkpoint checkpoint = open(scratch.path());
     const Manifest& manifest = checkpoint.manifest();
@@ -307,8 +307,8 @@ TEST_CASE("open() opens only complete steps and warns about a fallback") {
     CHECK(open(scratch / "global_step9/").manifest().counters.iteration == 9);
     CHECK(warnings.empty());
 
-    // After a rollback the steps later than `latest` are the last choice.
-    set_latest(scratch.path(), 20);
+    // Steps later than `latest` are not on its branch.
+    set_latest(scratch.path(), tip_of(read_manifest(scratch / "global_step20")));
     io::remove_tree(scratch / "global_step20/manifest.json");
     CHECK(open(scratch.path()).manifest().counters.iteration == 9);
     REQUIRE(warnings.size() == 1);
@@ -347,6 +347,7 @@ TEST_CASE("a newer run supersedes an older one") {
     buffers.fill(config, 3);
     save(fresh, test::info_of(config, 2), buffers.pieces());
     CHECK(io::list_directory(scratch.path()) ==
-          std::vector<std::string>{"generation-2", "global_step1", "global_step2", "latest"});
+          std::vector<std::string>{"fence.json", "generation-2", "global_step1", "global_step2",
+                                   "latest"});
     test::check_grid(open(scratch.path()), config, {}, 3);
 }

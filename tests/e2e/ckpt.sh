@@ -55,7 +55,7 @@ grep -Eq '^ +5 .* incomplete: .*rename the directory' out || fail "ls: $(cat out
 
 # Back to an earlier step; only complete ones.
 expect 0 '' lm-ckpt latest c 6
-[ "$(cat c/latest)" = global_step6 ] || fail "latest: $(cat c/latest)"
+[ "$(head -n1 c/latest)" = global_step6 ] || fail "latest: $(head -n1 c/latest)"
 expect 3 'weights-00000.safetensors' lm-ckpt latest d 9
 expect 2 'c/global_step7: does not exist' lm-ckpt latest c global_step7
 expect 2 "STEP: 'x'" lm-ckpt latest c x

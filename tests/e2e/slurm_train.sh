@@ -42,13 +42,13 @@ done
 scancel --batch --signal=USR1 "$first"
 finish "$first" 75
 grep -q '^saved, work remains$' "$first.log" || fail "the stopped run: $(tail -n 3 "$first.log")"
-stopped=$(cat run/latest)
-[ "$stopped" != "$(cat whole/latest)" ] || fail "the stop came after the last step"
+stopped=$(head -n1 run/latest)
+[ "$stopped" != "$(head -n1 whole/latest)" ] || fail "the stop came after the last step"
 
 second=$(submit run "${args[@]}")
 finish "$second" 0
-last=$(cat whole/latest)
-[ "$(cat run/latest)" = "$last" ] || fail "ends at $(cat run/latest), not $last"
+last=$(head -n1 whole/latest)
+[ "$(head -n1 run/latest)" = "$last" ] || fail "ends at $(head -n1 run/latest), not $last"
 for file in "whole/$last"/*.safetensors; do
     cmp "$file" "run/$last/${file##*/}" || fail "${file##*/} differs"
 done

@@ -31,7 +31,7 @@ lm-train "${args[@]}" --save parts --exit-interval 20 >first.log 2>first.log.err
 run second.log lm-train "${args[@]}" --save parts --load parts
 diff <(values whole.log) <(cat <(values first.log) <(values second.log)) || fail "the resumed run is another one"
 same_tensors whole/global_step40 parts/global_step40
-[ "$(cat parts/latest)" = global_step40 ] || fail "latest is $(cat parts/latest)"
+[ "$(head -n1 parts/latest)" = global_step40 ] || fail "latest is $(head -n1 parts/latest)"
 grep -q "lm loss" whole.log || fail "no loss in the log"
 first=$(sed -nE 's/.*iteration +1\/.*lm loss: ([^ ]+).*/\1/p' whole.log)
 last=$(sed -nE 's/.*iteration +40\/.*lm loss: ([^ ]+).*/\1/p' whole.log)
@@ -51,11 +51,11 @@ paste <(sed -nE 's/.*lm loss: ([^ ]+).*/\1/p' second.log) <(sed -nE 's/.*lm loss
 # A finished training; ways to stop.
 expect 0 'finished already' lm-train "${args[@]}" --load whole
 expect 0 '' lm-train "${args[@]}" --exit-iteration 7 --save stop
-[ "$(cat stop/latest)" = global_step7 ] || fail "--exit-iteration"
+[ "$(head -n1 stop/latest)" = global_step7 ] || fail "--exit-iteration"
 expect 0 '' lm-train "${args[@]}" --exit-samples 60 --save stop --load stop
-[ "$(cat stop/latest)" = global_step10 ] || fail "--exit-samples"
+[ "$(head -n1 stop/latest)" = global_step10 ] || fail "--exit-samples"
 expect 0 '' lm-train "${args[@]}" --exit-iteration 7 --save stop --load stop
-[ "$(cat stop/latest)" = global_step10 ] || fail "--exit-iteration, which was reached before"
+[ "$(head -n1 stop/latest)" = global_step10 ] || fail "--exit-iteration, which was reached before"
 touch kill; expect 76 '' lm-train "${args[@]}" --kill-switch-path kill --save killed
 [ ! -e killed/latest ] || fail "--kill-switch-path: saved without an iteration"
 rm kill

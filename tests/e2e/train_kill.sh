@@ -22,7 +22,7 @@ while true; do
     pid=$!
     sleep "$(awk -v r="$RANDOM" -v ms=$longest 'BEGIN { printf "%.3f", 0.05 + ms / 1000 * r / 32768 }')"
     if kill -9 $pid 2>/dev/null; then kills=$((kills + 1)); fi
-    latest=$(cat run/latest 2>/dev/null || true)
+    latest=$(head -n1 run/latest 2>/dev/null || true)
     [ "$latest" != "$saved" ] || longest=$((longest * 11 / 10))
     saved=$latest
     code=0

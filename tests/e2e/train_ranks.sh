@@ -117,7 +117,7 @@ expect 75 "" ranks 2 --save full --exit-interval 4
 expect 3 "^lm-train: rank 1 on .*: full/global_step8.tmp" mpirun -n 1 lm-train "${args[@]}" --save full --load full : \
     -n 1 -x LM_IO_FAULT=fail:3 lm-train "${args[@]}" --save full --load full
 [ -z "$(find full -name '*.tmp*')" ] || fail "left behind: $(find full -name '*.tmp*')"
-[ "$(cat full/latest)" = global_step4 ] || fail "latest is $(cat full/latest)"
+[ "$(head -n1 full/latest)" = global_step4 ] || fail "latest is $(head -n1 full/latest)"
 run last.log ranks 2 --save full --load full
 # A rank that hangs: the other one notices it.
 mpirun -n 2 lm-train "${args[@]}" --train-iters 1_000_000 --distributed-timeout-minutes 0.1 >hang.log 2>hang.err &

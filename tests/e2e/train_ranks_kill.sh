@@ -19,7 +19,7 @@ args=(--num-layers 4 --hidden-size 32 --num-attention-heads 4 --seq-length 48 --
     --save-interval 10 --threads 1 --log-interval 10 --tensor-model-parallel-size 2 --use-distributed-optimizer
     --overlap-grad-reduce --overlap-param-gather --ddp-bucket-size 5000)
 run whole.log mpirun -n 4 lm-train "${args[@]}" --save whole
-last=$(cat whole/latest)
+last=$(head -n1 whole/latest)
 
 # Prints the ranks of the job whose mpirun is $1.
 ranks_of() { ps -o pid= --ppid "$1" | tr -d ' '; }
@@ -51,7 +51,7 @@ while true; do
             ! alive $launcher "${ranks[@]}" || fail "the job runs on a minute after the death of a rank"
             code=0
             wait $launcher || code=$?
-            [ $code != 0 ] || [ "$(cat run/latest 2>/dev/null)" = "$last" ] || fail "exit 0 after the death of a rank"
+            [ $code != 0 ] || [ "$(head -n1 run/latest 2>/dev/null)" = "$last" ] || fail "exit 0 after the death of a rank"
             continue
         fi
     fi

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Abandoned steps: steps that are not on the current branch (lineage.hpp). They are set aside by a
+// rename to DIR/abandoned-gN/global_stepM, where N is the generation that superseded them, and stay
+// there until someone removes them.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/types.hpp"
+
+namespace lm::ckpt {
+
+constexpr std::string_view abandoned_prefix = "abandoned-g";
+
+// Returns DIR/abandoned-gN and creates it if needed.
+std::string make_abandoned(const std::string& directory, i64 generation);
+
+// Renames `name` of `directory` into the directory of `generation` and makes that durable; returns
+// the new path. A name that exists there already gets the suffix ".2", ".3", ...
+std::string set_aside(const std::string& directory, const std::string& name, i64 generation);
+
+// Returns the names of the abandoned-gN directories, by ascending generation.
+std::vector<std::string> abandoned_in(const std::string& directory);
+i64 newest_abandoned(const std::string& directory);  // the largest N; 0: none
+
+}  // namespace lm::ckpt
