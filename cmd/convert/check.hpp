@@ -11,11 +11,14 @@ namespace lm::convert_tool {
 struct Comparison {
     double largest = 0;  // largest absolute difference of a logit
     double rms = 0;      // root mean square of the logits
+    double our_perplexity = 0;
+    double their_perplexity = 0;
 };
 
 // Computes the logits of the checkpoint `native` with the code of lm-train, and those of the
-// Hugging Face directory `hf` with gpt2_reference_logits() in fp64. Throws Error(failure) when they
-// differ by more than the rounding to `dtype` explains.
+// Hugging Face model `hf` with hf_reference_logits() in fp64. Throws Error(answer_is_no) when they
+// differ by more than the rounding to `dtype` explains; when another activation function explains
+// the difference, the message names it.
 Comparison compare_logits(const std::string& native, const std::string& hf, DType dtype);
 
 }  // namespace lm::convert_tool

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // lm-convert: converts checkpoints of lm-utils to Hugging Face directories and back.
-#include <array>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
@@ -10,8 +12,8 @@
 #include "ckpt/steps.hpp"
 #include "cli/main.hpp"
 #include "cli/progress.hpp"
-#include "convert/from_hf_gpt2.hpp"
-#include "convert/to_hf_gpt2.hpp"
+#include "convert/from_hf.hpp"
+#include "convert/to_hf.hpp"
 
 namespace {
 
@@ -19,21 +21,26 @@ using namespace lm;
 
 struct Args {
     std::string in;
-    std::string out;
+    std::optional<std::string> out;
     std::string to;
     std::string from;
     std::string dtype;
     cli::Bytes max_shard{5'000'000'000};
     std::string tokenizer;
     bool check = false;
+    std::string against;
     bool force = false;
     bool quiet = false;
 };
 
-constexpr std::array formats{convert::Format::native, convert::Format::hf_gpt2};
+std::vector<std::string> format_names() {
+    std::vector<std::string> names;
+    for (const convert::Format format : convert::all_formats) names.emplace_back(name_of(format));
+    return names;
+}
 
 convert::Format format_from(const std::string& name) {
-    for (const convert::Format format : formats) {
+    for (const convert::Format format : convert::all_formats) {
         if (name_of(format) == name) return format;
     }
     bug(__FILE__, __LINE__, "expected a format that the parser accepts, got {}", name);
@@ -42,7 +49,7 @@ convert::Format format_from(const std::string& name) {
 convert::ConversionRequest request_of(const Args& args, const std::string& command_line) {
     convert::ConversionRequest request;
     request.in = args.in;
-    request.out = args.out;
+    request.out = *args.out;
     if (!args.dtype.empty()) request.dtype = dtype_from_name(args.dtype);
     request.max_shard_bytes = args.max_shard.value;
     request.tokenizer = args.tokenizer;
@@ -55,52 +62,82 @@ void check(const Args& args, convert::Format to) {
     if (args.max_shard.value < 1)
         usage_error("--max-shard-size", "must be positive, got {}", args.max_shard.value);
     if (to == convert::Format::native && !args.tokenizer.empty()) {
-        usage_error("--tokenizer",
-                    "is valid only with --to hf-gpt2: a checkpoint has no tokenizer");
+        usage_error("--tokenizer", "is valid only for Hugging Face: a checkpoint has no tokenizer");
     }
+}
+
+void print(const Args& args, const convert_tool::Comparison& result) {
+    if (args.quiet) return;
+    note(
+        "--check: logits differ by at most {:.2e}, their root mean square is {:.2e}; perplexity "
+        "{:.4f} and {:.4f}",
+        result.largest, result.rms, result.our_perplexity, result.their_perplexity);
 }
 
 // Runs before OUT appears: a conversion that fails the check leaves no files.
 void compare(const Args& args, const convert::ConversionRequest& request, convert::Format to,
              const std::string& finished) {
-    const bool to_hf = to == convert::Format::hf_gpt2;
+    const bool to_hf = convert::is_hugging_face(to);
     const std::string& native = to_hf ? args.in : finished;
     const std::string& hf = to_hf ? finished : args.in;
     const DType stored = ckpt::open(native).manifest().tensors.at(0).dtype;
-    const auto result = convert_tool::compare_logits(native, hf, request.dtype.value_or(stored));
-    if (args.quiet) return;
-    note("--check: logits differ by at most {:.2e}, their root mean square is {:.2e}",
-         result.largest, result.rms);
+    print(args, convert_tool::compare_logits(native, hf, request.dtype.value_or(stored)));
+}
+
+// lm-convert HFDIR --check --against CKPT
+int prove(const Args& args) {
+    if (!args.check) usage_error("--against", "is valid only with --check");
+    if (args.out) usage_error(*args.out, "is not written with --against: give IN only");
+    const convert::Format format = convert::detect_format(args.in);
+    if (!convert::is_hugging_face(format)) {
+        usage_error(args.in, "expected a Hugging Face model, got the format {}", name_of(format));
+    }
+    const DType stored = ckpt::open(args.against).manifest().tensors.at(0).dtype;
+    print(args, convert_tool::compare_logits(args.against, args.in, stored));
+    return 0;
+}
+
+// The target when --to is not given.
+convert::Format default_target(const Args& args, convert::Format from) {
+    if (convert::is_hugging_face(from)) return convert::Format::native;
+    const convert::Format to = convert::choose_hf_format(args.in);
+    if (!args.quiet) note("--to: {}, which can hold this model", name_of(to));
+    return to;
 }
 
 int run(const Args& args, const std::string& command_line) {
-    if (args.to.empty()) usage_error("--to", "is missing: give hf-gpt2 or native");
-    const convert::Format to = format_from(args.to);
-    check(args, to);
+    if (!args.against.empty()) return prove(args);
+    if (!args.out) usage_error("OUT", "is missing: give the directory to create");
     const convert::Format from =
         args.from.empty() ? convert::detect_format(args.in) : format_from(args.from);
+    const convert::Format to = args.to.empty() ? default_target(args, from) : format_from(args.to);
+    check(args, to);
     if (from == to) usage_error(args.in, "has the format {} already", name_of(to));
+    const bool to_hf = convert::is_hugging_face(to);
+    if (to_hf && convert::is_hugging_face(from)) {
+        usage_error("--to", "{} cannot be written from {}: convert to native first", name_of(to),
+                    name_of(from));
+    }
     convert::ConversionRequest request = request_of(args, command_line);
     cli::Progress progress("convert", "B", -1, args.quiet);
     request.progress = [&](i64 bytes) { progress.update(bytes); };
     if (args.check) {
         request.check = [&](const std::string& finished) { compare(args, request, to, finished); };
     }
-    const convert::ConversionReport report = to == convert::Format::hf_gpt2
-                                                 ? convert::to_hf_gpt2(request)
-                                                 : convert::from_hf_gpt2(request);
+    const convert::ConversionReport report =
+        to_hf ? convert::to_hf(request, to) : convert::from_hf(request);
     progress.finish();
-    if (to == convert::Format::hf_gpt2 && !report.has_tokenizer) {
+    if (to_hf && !report.has_tokenizer) {
         note(
             "{}: written without tokenizer files, since the vocabulary is not that of GPT-2: give "
             "--tokenizer",
-            args.out);
+            *args.out);
     }
     if (report.end_of_document < 0) {
-        note("{}: the end-of-document id is unknown", args.out);
+        note("{}: the end-of-document id is unknown", *args.out);
     }
     if (!args.quiet) {
-        note("{}: {} tensors, {}", args.out, report.n_tensors, human_size(report.n_bytes));
+        note("{}: {} tensors, {}", *args.out, report.n_tensors, human_size(report.n_bytes));
     }
     return 0;
 }
@@ -121,11 +158,13 @@ int main(int argc, char** argv) {
         "IN", &args.in,
         "checkpoint (directory or one step), or Hugging Face model (directory or one "
         ".safetensors file)");
-    options.positional("OUT", &args.out, "directory to create");
+    options.positional("OUT", &args.out, "directory to create; none with --against");
     options.group("Conversion");
-    options.choice("--to", &args.to, {"hf-gpt2", "native"}, "format of OUT (required)");
-    options.choice("--from", &args.from, {"hf-gpt2", "native"},
-                   "format of IN; detected by default");
+    options.choice(
+        "--to", &args.to, format_names(),
+        "format of OUT; by default native for a Hugging Face model, and for a checkpoint "
+        "the format that can hold it");
+    options.choice("--from", &args.from, format_names(), "format of IN; detected by default");
     options.choice("--dtype", &args.dtype, {"fp32", "bf16", "fp16"},
                    "type of the weights in OUT; by default that of IN for Hugging Face, fp32 for "
                    "native");
@@ -137,12 +176,16 @@ int main(int argc, char** argv) {
         "size");
     options.flag("--check", &args.check,
                  "compute the logits in both formats and compare them before OUT appears");
+    options.value("--against", &args.against, "CKPT",
+                  "with --check: compare the Hugging Face model IN with this checkpoint and write "
+                  "nothing");
     options.group("Output");
     options.flag("--force", &args.force, "replace an existing OUT");
     options.flag("--quiet,-q", &args.quiet, "show no progress and no summary");
     options.epilogue(
         "Examples:\n"
         "  lm-convert checkpoints gpt2-hf --to hf-gpt2\n"
-        "  lm-convert gpt2-hf restored --to native\n");
+        "  lm-convert gpt2-hf restored\n"
+        "  lm-convert gpt2-hf --check --against checkpoints\n");
     return cli::run_main(argc, argv, options, [&] { return run(args, joined(argc, argv)); });
 }

@@ -7,8 +7,11 @@
 
 #include "base/error.hpp"
 #include "ckpt/steps.hpp"
+#include "convert/hf_architecture.hpp"
+#include "convert/hf_files.hpp"
 #include "io/atomic.hpp"
 #include "io/file.hpp"
+#include "io/json.hpp"
 
 namespace lm::convert {
 namespace {
@@ -26,14 +29,50 @@ bool contains(const std::filesystem::path& outer, const std::filesystem::path& i
 }  // namespace
 
 std::string_view name_of(Format format) {
-    return format == Format::native ? "native" : "hf-gpt2";
+    switch (format) {
+        case Format::native:
+            return "native";
+        case Format::hf_gpt2:
+            return "hf-gpt2";
+        case Format::hf_bloom:
+            return "hf-bloom";
+        case Format::hf_llama:
+            return "hf-llama";
+        case Format::hf_gpt_neox:
+            return "hf-gpt-neox";
+        case Format::hf_mistral:
+            return "hf-mistral";
+        case Format::hf_starcoder2:
+            return "hf-starcoder2";
+    }
+    return "?";
 }
+
+bool is_hugging_face(Format format) {
+    return format != Format::native;
+}
+
+namespace {
+
+// Returns the format of the model with this config.json. A file without a known model_type counts
+// as GPT-2: its reader reports the problem.
+Format hugging_face_format(const std::string& config) {
+    if (!io::exists(config)) return Format::hf_gpt2;
+    const io::Json json = io::read_json(config);
+    const auto type = io::json_get_or<std::string>(json, "model_type", "", config);
+    for (const HfArchitecture& architecture : hf_architectures()) {
+        if (architecture.model_type == type) return architecture.format;
+    }
+    return Format::hf_gpt2;
+}
+
+}  // namespace
 
 Format detect_format(const std::string& path) {
     if (!io::exists(path))
         usage_error(path, "does not exist: give a checkpoint or a Hugging Face model");
     if (!io::is_directory(path)) {
-        if (path.ends_with(".safetensors")) return Format::hf_gpt2;
+        if (path.ends_with(".safetensors")) return hugging_face_format(hf_config_path(path));
         usage_error(path,
                     "is neither a directory nor a .safetensors file: give a checkpoint or a model");
     }
@@ -42,7 +81,7 @@ Format detect_format(const std::string& path) {
         return Format::native;
     }
     if (has("config.json") || has("model.safetensors") || has("model.safetensors.index.json")) {
-        return Format::hf_gpt2;
+        return hugging_face_format(hf_config_path(path));
     }
     usage_error(path, "is neither a checkpoint (global_step*) nor a Hugging Face model directory");
 }

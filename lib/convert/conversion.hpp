@@ -3,6 +3,7 @@
 // output directory.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <optional>
 #include <string>
@@ -14,16 +15,23 @@
 
 namespace lm::convert {
 
-enum class Format { native, hf_gpt2 };
+enum class Format { native, hf_gpt2, hf_bloom, hf_llama, hf_gpt_neox, hf_mistral, hf_starcoder2 };
+inline constexpr std::array all_formats{
+    Format::native,      Format::hf_gpt2,    Format::hf_bloom,     Format::hf_llama,
+    Format::hf_gpt_neox, Format::hf_mistral, Format::hf_starcoder2};
 std::string_view name_of(Format format);
+bool is_hugging_face(Format format);
 
 // Returns the format of the model at `path`. Throws Error(usage) when it has no known format.
 Format detect_format(const std::string& path);
+
+enum class WeightFiles { safetensors, bin };
 
 struct ConversionRequest {
     std::string in;
     std::string out;
     std::optional<DType> dtype;  // default: the stored type to Hugging Face, fp32 to native
+    WeightFiles files = WeightFiles::safetensors;
     i64 max_shard_bytes = 5'000'000'000;
     std::string tokenizer;  // directory; empty: GPT-2's, if the vocabulary has its size
     bool force = false;     // replace OUT

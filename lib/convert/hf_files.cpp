@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "convert/hf_files.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include "base/error.hpp"
 #include "base/version.hpp"
+#include "ckpt/safetensors_header.hpp"
 #include "io/atomic.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
@@ -12,8 +14,41 @@
 namespace lm::convert {
 namespace {
 
+constexpr i64 most_header_bytes = 100'000'000;  // the limit of the format
 constexpr std::string_view single_file = "model.safetensors";
 constexpr std::string_view index_file = "model.safetensors.index.json";
+
+// Returns the tensors of a safetensors file. Reads only its header.
+std::vector<SourceTensor> read_safetensors(const std::string& path) {
+    constexpr i64 length_bytes = 8;
+    const io::Fd fd = io::open_read(path);
+    const i64 size = io::file_size(path);
+    if (size < length_bytes) run_error(path, "expected at least 8 bytes, got {}: truncated", size);
+    u64 length = 0;
+    io::read_exact(fd, path, std::as_writable_bytes(std::span(&length, 1)), 0);
+    const i64 rest = size - length_bytes;
+    const i64 n = length > static_cast<u64>(rest) ? rest : static_cast<i64>(length);
+    std::vector<std::byte> header(
+        static_cast<size_t>(length_bytes + std::min(n, most_header_bytes)));
+    io::read_exact(fd, path, header, 0);
+    std::vector<SourceTensor> tensors;
+    const ckpt::SafetensorsHeader parsed = ckpt::parse_safetensors_header(header, size, path);
+    for (const ckpt::SafetensorsEntry& entry : parsed.entries) {
+        const std::optional<DType> dtype = ckpt::dtype_of_safetensors(entry.dtype);
+        if (dtype != DType::fp32 && dtype != DType::bf16 && dtype != DType::fp16) {
+            // Masks of old versions are U8 or BOOL: they are not parameters.
+            if (entry.name.ends_with("bias")) continue;
+            run_error(path, "tensor {}: expected F32, BF16 or F16, got {}", entry.name,
+                      entry.dtype);
+        }
+        auto storage = std::make_shared<Storage>(Storage{*dtype, {}});
+        storage->extents.push_back(
+            {path, parsed.data_start + entry.begin, (entry.end - entry.begin) / size_of(*dtype)});
+        tensors.push_back(
+            {entry.name, std::move(storage), 0, entry.shape, contiguous_strides(entry.shape)});
+    }
+    return tensors;
+}
 
 }  // namespace
 
@@ -43,12 +78,10 @@ HfTensors HfTensors::open(const std::string& path) {
 }
 
 void HfTensors::add_file(const std::string& path) {
-    files_.push_back(
-        std::make_unique<ckpt::SafetensorsReader>(ckpt::SafetensorsReader::open(path)));
-    const ckpt::SafetensorsReader& file = *files_.back();
-    for (const ckpt::SafetensorsEntry& entry : file.entries()) {
-        if (!tensors_.emplace(entry.name, Found{&file, &entry}).second) {
-            run_error(path, "corrupt: tensor {} is in another shard, too", entry.name);
+    for (SourceTensor& tensor : read_safetensors(path)) {
+        const std::string name = tensor.name;
+        if (!tensors_.emplace(name, std::move(tensor)).second) {
+            run_error(path, "corrupt: tensor {} is in another shard, too", name);
         }
     }
 }
@@ -65,17 +98,18 @@ void HfTensors::add_index(const std::string& directory, const std::string& index
         if (file.empty() || file[0] == '.' || file.find('/') != std::string::npos) {
             run_error(index, "corrupt: '{}' is not a plain file name", file);
         }
-        add_file(directory + "/" + file);
+        const std::string path = directory + "/" + file;
+        add_file(path);
         for (const std::string& name : names) {
-            if (!files_.back()->find(name)) {
-                run_error(directory + "/" + file, "corrupt: tensor {} of the index is missing",
-                          name);
+            const SourceTensor* found = find(name);
+            if (!found || found->path() != path) {
+                run_error(path, "corrupt: tensor {} of the index is missing", name);
             }
         }
     }
 }
 
-const HfTensors::Found* HfTensors::find(const std::string& name) const {
+const SourceTensor* HfTensors::find(const std::string& name) const {
     const auto found = tensors_.find(name);
     return found == tensors_.end() ? nullptr : &found->second;
 }
@@ -122,8 +156,7 @@ std::string index_json(const std::vector<std::vector<std::string>>& shards, i64 
 namespace {
 
 void copy_file(const std::string& from, const std::string& to) {
-    const auto file = io::MappedFile::open(from);
-    io::write_file(to, file.text(), io::Overwrite::no);
+    io::write_file(to, io::read_file(from), io::Overwrite::no);
 }
 
 }  // namespace

@@ -3,12 +3,12 @@
 #pragma once
 
 #include <map>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "ckpt/safetensors.hpp"
+#include "base/types.hpp"
+#include "convert/source_tensor.hpp"
 
 namespace lm::convert {
 
@@ -19,25 +19,18 @@ std::string hf_config_path(const std::string& model);
 // The tensors of a model directory or of one .safetensors file.
 class HfTensors {
   public:
-    struct Found {
-        const ckpt::SafetensorsReader* file = nullptr;
-        const ckpt::SafetensorsEntry* entry = nullptr;
-        std::span<const std::byte> bytes() const { return file->bytes(*entry); }
-    };
-
-    // Opens all safetensors files of the model `path`. Throws Error(usage) when there are none,
-    // Error(failure) when the index and the shards contradict each other.
+    // Reads the headers of all weight files of the model `path`. Throws Error(usage) when there are
+    // none, Error(failure) when the index and the shards contradict each other.
     static HfTensors open(const std::string& path);
     // Returns the tensor `name`, or nullptr when it does not exist.
-    const Found* find(const std::string& name) const;
-    const std::map<std::string, Found>& all() const { return tensors_; }
+    const SourceTensor* find(const std::string& name) const;
+    const std::map<std::string, SourceTensor>& all() const { return tensors_; }
 
   private:
     void add_file(const std::string& path);
     void add_index(const std::string& directory, const std::string& index);
 
-    std::vector<std::unique_ptr<ckpt::SafetensorsReader>> files_;
-    std::map<std::string, Found> tensors_;
+    std::map<std::string, SourceTensor> tensors_;
 };
 
 struct SizedName {

@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "ckpt/index.hpp"
+#include "ckpt/safetensors.hpp"
 #include "ckpt/support.hpp"
 #include "convert/hf_files.hpp"
 #include "io/json.hpp"

@@ -43,10 +43,18 @@ mkdir home; echo x >home/thesis
 expect 2 'without a model' lm-convert c home --to hf-gpt2 --force
 [ -f home/thesis ] || fail "--force removed a directory that is no model"
 expect 2 'c: has the format native already' lm-convert c x --to native
-expect 2 '--to: is missing: give' lm-convert c x
+expect 0 'to: hf-gpt2, which can hold this model' lm-convert c default
+expect 0 '' lm-convert default default-back --quiet
+expect 0 '' lm-ckpt diff c default-back --weights-only
+expect 2 'num-query-groups|position-embedding-type: .* use --to hf-gpt2' lm-convert c x --to hf-llama
+expect 2 'OUT: is missing' lm-convert c
+expect 0 'check: logits differ by at most' lm-convert hf --check --against c
+lm-train "${model[@]}" "${args[@]}" --seed 7 --save other >/dev/null 2>&1
+expect 1 'the logits differ by .*: the model is another one' lm-convert hf --check --against other
+expect 2 'against: is valid only with --check' lm-convert hf --against c
 expect 2 'nowhere: does not exist' lm-convert nowhere x --to hf-gpt2
-mkdir llama; echo '{"model_type": "llama"}' >llama/config.json
-expect 2 "llama/config.json: expected model_type 'gpt2', got 'llama': only GPT-2 can be converted" lm-convert llama x --to native
+mkdir bert; echo '{"model_type": "bert"}' >bert/config.json
+expect 2 "bert/config.json: expected model_type 'gpt2', .*, got 'bert'" lm-convert bert x --to native
 cp -r hf bare; rm bare/model.safetensors
 expect 2 'bare: has neither model.safetensors nor' lm-convert bare x --to native
 cp -r hf cut; truncate -s -10 cut/model.safetensors

@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversions to and from Hugging Face's GPT-2, with the golden weights as what transformers wrote.
-#include "convert/from_hf_gpt2.hpp"
-#include "convert/to_hf_gpt2.hpp"
+// Conversions to and from Hugging Face, with the golden weights of GPT-2 as written by
+// transformers.
+#include "convert/from_hf.hpp"
+#include "convert/to_hf.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
 
 #include "../ckpt/support.hpp"
+#include "../support/odd_models.hpp"
 #include "ckpt/diff.hpp"
 #include "ckpt/flat.hpp"
 #include "ckpt/index.hpp"
 #include "ckpt/model_json.hpp"
+#include "ckpt/safetensors.hpp"
 #include "ckpt/steps.hpp"
 #include "ckpt/verify.hpp"
-#include "convert/gpt2_map.hpp"
+#include "convert/hf_architecture.hpp"
+#include "convert/hf_config.hpp"
 #include "convert/hf_files.hpp"
 
 using namespace lm;
@@ -63,11 +67,17 @@ ConversionRequest request_of(const std::string& in, const std::string& out) {
     return request;
 }
 
-bool same(const std::string& a, const std::string& b) {
+bool same(const std::string& a, const std::string& b,
+          std::span<const ckpt::SliceKind> kinds = ckpt::all_kinds) {
     bool equal = true;
-    ckpt::diff(ckpt::open(a), ckpt::open(b), ckpt::all_kinds,
+    ckpt::diff(ckpt::open(a), ckpt::open(b), kinds,
                [&](const ckpt::TensorDifference& difference) { equal &= difference.equal(); });
     return equal;
+}
+
+bool same_weights(const std::string& a, const std::string& b) {
+    constexpr std::array weights{ckpt::SliceKind::weight};
+    return same(a, b, weights);
 }
 
 }  // namespace
@@ -75,7 +85,7 @@ bool same(const std::string& a, const std::string& b) {
 TEST_CASE("Hugging Face -> native: every number is in its place") {
     const test::ScratchDirectory scratch;
     write_hf(scratch / "hf", "transformer.");
-    const ConversionReport report = from_hf_gpt2(request_of(scratch / "hf", scratch / "native"));
+    const ConversionReport report = from_hf(request_of(scratch / "hf", scratch / "native"));
     CHECK(report.n_tensors == 2 + 2 * 12 + 2);
     CHECK(report.end_of_document == 76);
     const ckpt::Checkpoint checkpoint = ckpt::open(scratch / "native");
@@ -119,8 +129,9 @@ TEST_CASE("Hugging Face -> native: every number is in its place") {
 TEST_CASE("Hugging Face -> native -> Hugging Face: the same file, byte for byte") {
     const test::ScratchDirectory scratch;
     write_hf(scratch / "hf", "transformer.");
-    from_hf_gpt2(request_of(scratch / "hf", scratch / "native"));
-    const ConversionReport report = to_hf_gpt2(request_of(scratch / "native", scratch / "again"));
+    from_hf(request_of(scratch / "hf", scratch / "native"));
+    const ConversionReport report =
+        to_hf(request_of(scratch / "native", scratch / "again"), Format::hf_gpt2);
     CHECK_FALSE(report.has_tokenizer);
     CHECK(test::read(scratch / "again/model.safetensors") ==
           test::read(scratch / "hf/model.safetensors"));
@@ -144,36 +155,36 @@ TEST_CASE("native -> Hugging Face -> native: bitwise, in shards, without prefix,
     ckpt::save(ckpt::claim(scratch / "a"), test::info_of(config, 12), weights);
     ConversionRequest request = request_of(scratch / "a", scratch / "hf");
     request.max_shard_bytes = 12000;
-    to_hf_gpt2(request);
+    to_hf(request, Format::hf_gpt2);
     const auto names = io::list_directory(scratch / "hf");
     CHECK(std::ranges::count_if(
               names, [](const std::string& name) { return name.ends_with(".safetensors"); }) > 3);
     const io::Json index = io::read_json(scratch / "hf/model.safetensors.index.json");
     CHECK(index["metadata"]["total_size"] == 4 * spec::count_parameters(config).total());
     CHECK(index["weight_map"].size() == 2 + 2 * 12 + 2);
-    from_hf_gpt2(request_of(scratch / "hf", scratch / "b"));
+    from_hf(request_of(scratch / "hf", scratch / "b"));
     CHECK(same(scratch / "a", scratch / "b"));
     CHECK(ckpt::to_json(ckpt::open(scratch / "b").manifest().model) == ckpt::to_json(config));
 
     write_hf(scratch / "plain", "");
     write_hf(scratch / "prefixed", "transformer.");
-    from_hf_gpt2(request_of(scratch / "plain/model.safetensors", scratch / "c"));
-    from_hf_gpt2(request_of(scratch / "prefixed", scratch / "d"));
+    from_hf(request_of(scratch / "plain/model.safetensors", scratch / "c"));
+    from_hf(request_of(scratch / "prefixed", scratch / "d"));
     CHECK(same(scratch / "c", scratch / "d"));
 }
 
 TEST_CASE("16-bit weights are rounded once and widened exactly") {
     const test::ScratchDirectory scratch;
     write_hf(scratch / "hf", "transformer.");
-    from_hf_gpt2(request_of(scratch / "hf", scratch / "native"));
+    from_hf(request_of(scratch / "hf", scratch / "native"));
     for (const DType dtype : {DType::bf16, DType::fp16}) {
         const std::string name(lm::name_of(dtype));
         ConversionRequest request = request_of(scratch / "native", scratch / name);
         request.dtype = dtype;
-        to_hf_gpt2(request);
+        to_hf(request, Format::hf_gpt2);
         CHECK(io::read_json(scratch / name + "/config.json")["torch_dtype"] ==
               (dtype == DType::bf16 ? "bfloat16" : "float16"));
-        from_hf_gpt2(request_of(scratch / name, scratch / name + "-native"));
+        from_hf(request_of(scratch / name, scratch / name + "-native"));
         const auto a = ckpt::open(scratch / "native")
                            .load_fp32("layers.0.mlp.up.weight", ckpt::SliceKind::weight);
         const auto b = ckpt::open(scratch / name + "-native")
@@ -200,7 +211,8 @@ TEST_CASE("the tokenizer of GPT-2 is written when the vocabulary is that of GPT-
     auto weights = ckpt::pieces_of(buffers.layout, ckpt::SliceKind::weight, DType::fp32,
                                    buffers.weight.data());
     ckpt::save(ckpt::claim(scratch / "a"), test::info_of(config, 1), weights);
-    const ConversionReport report = to_hf_gpt2(request_of(scratch / "a", scratch / "hf"));
+    const ConversionReport report =
+        to_hf(request_of(scratch / "a", scratch / "hf"), Format::hf_gpt2);
     CHECK(report.has_tokenizer);
     CHECK(report.end_of_document == 50256);
     CHECK(io::file_size(scratch / "hf/vocab.json") == 1042301);
@@ -209,11 +221,12 @@ TEST_CASE("the tokenizer of GPT-2 is written when the vocabulary is that of GPT-
 
     ConversionRequest request = request_of(scratch / "a", scratch / "hf2");
     request.tokenizer = scratch / "hf";
-    to_hf_gpt2(request);
+    to_hf(request, Format::hf_gpt2);
     CHECK(io::exists(scratch / "hf2/merges.txt"));
     request = request_of(scratch / "a", scratch / "hf3");
     request.tokenizer = scratch.path();
-    CHECK_THAT(test::error_of([&] { to_hf_gpt2(request); }, Exit::usage), Contains("--tokenizer"));
+    CHECK_THAT(test::error_of([&] { to_hf(request, Format::hf_gpt2); }, Exit::usage),
+               Contains("--tokenizer"));
     CHECK_FALSE(io::exists(scratch / "hf3"));
 }
 
@@ -221,7 +234,8 @@ TEST_CASE("an unsupported model is refused with the flag or the tensor") {
     const auto refused = [](auto change) {
         auto config = test::small_model();
         change(config);
-        return test::error_of([&] { check_fits_gpt2(config); }, Exit::usage);
+        return test::error_of([&] { check_fits(hf_architecture(Format::hf_gpt2), config); },
+                              Exit::usage);
     };
     CHECK(refused([](auto&) {}) == "no error");
     CHECK_THAT(refused([](auto& c) { c.position = spec::PositionEmbedding::alibi; }),
@@ -235,13 +249,13 @@ TEST_CASE("an unsupported model is refused with the flag or the tensor") {
     CHECK_THAT(refused([](auto& c) { c.n_groups = 2; }), Contains("--num-query-groups"));
     CHECK_THAT(refused([](auto& c) { c.head_dim = 7; }), Contains("--kv-channels"));
     CHECK_THAT(refused([](auto& c) { c.embedding_norm = true; }), Contains("--embed-layernorm"));
-    CHECK_THAT(refused([](auto& c) { c.untied_head = true; }), Contains("--untie-embeddings"));
+    CHECK(refused([](auto& c) { c.untied_head = true; }) == "no error");
     CHECK_THAT(refused([](auto& c) { c.linear_bias = false; }), Contains("--disable-bias-linear"));
 
     const test::ScratchDirectory scratch;
     const auto import_error = [&](const std::string& in, Exit code) {
         const std::string text =
-            test::error_of([&] { from_hf_gpt2(request_of(scratch / in, scratch / "out")); }, code);
+            test::error_of([&] { from_hf(request_of(scratch / in, scratch / "out")); }, code);
         CHECK_FALSE(io::exists(scratch / "out"));
         return text;
     };
@@ -253,7 +267,8 @@ TEST_CASE("an unsupported model is refused with the flag or the tensor") {
                     "vocab_size": 77, "n_positions": 13})");
     CHECK_THAT(
         import_error("wrong", Exit::failure),
-        Contains("h.0.mlp.c_fc.weight: expected shape [40,160] by config.json, got [40,100]"));
+        Contains(
+            "h.0.mlp.c_fc.weight: expected shape [40,160] by the configuration, got [40,100]"));
     test::write(scratch / "wrong/config.json", R"({"model_type": "bert"})");
     CHECK_THAT(import_error("wrong", Exit::usage), Contains("got 'bert'"));
     io::remove_tree(scratch / "wrong/config.json");
@@ -268,11 +283,11 @@ TEST_CASE("an unsupported model is refused with the flag or the tensor") {
 TEST_CASE("an existing OUT is replaced only with --force, and only if it is a model") {
     const test::ScratchDirectory scratch;
     write_hf(scratch / "hf", "");
-    from_hf_gpt2(request_of(scratch / "hf", scratch / "native"));
+    from_hf(request_of(scratch / "hf", scratch / "native"));
     const auto convert_error = [&](const std::string& in, const std::string& out, bool force) {
         ConversionRequest request = request_of(in, out);
         request.force = force;
-        return test::error_of([&] { to_hf_gpt2(request); }, Exit::usage);
+        return test::error_of([&] { to_hf(request, Format::hf_gpt2); }, Exit::usage);
     };
     CHECK_THAT(convert_error(scratch / "native", scratch / "hf", false), Contains("--force"));
     CHECK(convert_error(scratch / "native", scratch / "hf", true) == "no error");
@@ -287,7 +302,7 @@ TEST_CASE("an existing OUT is replaced only with --force, and only if it is a mo
 TEST_CASE("formats are detected") {
     const test::ScratchDirectory scratch;
     write_hf(scratch / "hf", "");
-    from_hf_gpt2(request_of(scratch / "hf", scratch / "native"));
+    from_hf(request_of(scratch / "hf", scratch / "native"));
     CHECK(detect_format(scratch / "hf") == Format::hf_gpt2);
     CHECK(detect_format(scratch / "hf/model.safetensors") == Format::hf_gpt2);
     CHECK(detect_format(scratch / "native") == Format::native);
@@ -303,4 +318,102 @@ TEST_CASE("shards are the same as those of huggingface_hub") {
     CHECK(plan_shards(tensors, 100) == Shards{{"a", "b", "c", "d", "e"}});
     CHECK(shard_name(0, 1) == "model.safetensors");
     CHECK(shard_name(1, 12) == "model-00002-of-00012.safetensors");
+}
+
+namespace {
+
+struct Case {
+    Format format;
+    spec::ModelConfig config;
+};
+
+// Sizes without common divisors, one for each architecture.
+std::vector<Case> cases() {
+    auto erf = test::odd_model(2);
+    erf.activation = spec::Activation::gelu_erf;
+    erf.untied_head = true;
+    auto bloom = test::bloom_model(2, 7, 3);
+    bloom.ffn_hidden = 4 * bloom.hidden;
+    auto tied = test::llama_model(2, 5, 1);
+    tied.untied_head = false;
+    tied.linear_bias = true;
+    tied.activation = spec::Activation::geglu;
+    auto mistral = test::llama_model(2, 6, 3);
+    mistral.hidden = 20;
+    auto neox = test::odd_model(2);
+    neox.position = spec::PositionEmbedding::rope;
+    neox.rotary_base = 500;
+    auto starcoder2 = test::llama_model(2, 6, 2);
+    starcoder2.normalization = spec::Normalization::layer_norm;
+    starcoder2.activation = spec::Activation::gelu_tanh;
+    return {{Format::hf_gpt2, test::odd_model(2)},
+            {Format::hf_gpt2, erf},
+            {Format::hf_bloom, bloom},
+            {Format::hf_llama, test::llama_model(2, 6, 2)},
+            {Format::hf_llama, tied},
+            {Format::hf_mistral, mistral},
+            {Format::hf_gpt_neox, neox},
+            {Format::hf_starcoder2, starcoder2}};
+}
+
+}  // namespace
+
+TEST_CASE("every architecture: native -> Hugging Face -> native, bitwise") {
+    for (auto& [format, config] : cases()) {
+        INFO(name_of(format));
+        config.head_dim = config.position == spec::PositionEmbedding::rope ? 4 : config.head_dim;
+        if (format == Format::hf_gpt_neox) config.hidden = 4 * config.n_heads;
+        if (!is_gated(config.activation) || format == Format::hf_llama) {
+            config.hidden = config.n_heads * config.head_dim;
+        }
+        config.hidden_dropout = config.attention_dropout = 0;
+        config.seq_length = config.max_positions;
+        const test::ScratchDirectory scratch;
+        test::save_grid(scratch / "a", config, {.tp = 1, .pp = 2}, 3, 5);
+        CHECK(choose_hf_format(scratch / "a") == format);
+        ConversionRequest request = request_of(scratch / "a", scratch / "hf");
+        request.max_shard_bytes = 3000;
+        to_hf(request, format);
+        CHECK(detect_format(scratch / "hf") == format);
+        const ConversionReport report = from_hf(request_of(scratch / "hf", scratch / "b"));
+        CHECK(report.n_bytes == 4 * spec::count_parameters(config).total());
+        CHECK(same_weights(scratch / "a", scratch / "b"));
+        CHECK(ckpt::to_json(ckpt::open(scratch / "b").manifest().model) == ckpt::to_json(config));
+    }
+}
+
+TEST_CASE("a model that no class of transformers holds names the flag") {
+    auto config = test::odd_model(1);
+    config.position = spec::PositionEmbedding::none;
+    CHECK_THAT(test::error_of([&] { choose_architecture(config); }, Exit::usage),
+               Contains("--position-embedding-type: the model has none") &&
+                   Contains("no known class of transformers does"));
+    auto bloom = test::bloom_model(1, 4, 4);
+    CHECK_THAT(test::error_of([&] { choose_architecture(bloom); }, Exit::usage),
+               Contains("--ffn-hidden-size") && Contains("hf-bloom (BloomForCausalLM)"));
+    auto llama = test::llama_model(1, 4, 2);
+    const auto gpt2 = [&] { check_fits(hf_architecture(Format::hf_gpt2), llama); };
+    CHECK_THAT(test::error_of(gpt2, Exit::usage), Contains("use --to hf-llama or hf-mistral"));
+}
+
+TEST_CASE("a config.json of another arithmetic is refused") {
+    const auto refused = [](const char* text) {
+        return test::error_of([&] { hf_model(io::Json::parse(text), "config.json"); }, Exit::usage);
+    };
+    CHECK_THAT(refused(R"({"model_type": "gpt_neox", "vocab_size": 9, "hidden_size": 8,
+                           "num_hidden_layers": 1, "num_attention_heads": 2, "rotary_pct": 1.0,
+                           "intermediate_size": 32})"),
+               Contains("expected 'use_parallel_residual' to be false, got true"));
+    CHECK_THAT(refused(R"({"model_type": "mistral", "vocab_size": 9, "hidden_size": 8,
+                           "num_hidden_layers": 1, "num_attention_heads": 2,
+                           "intermediate_size": 32, "max_position_embeddings": 4097})"),
+               Contains("expected 'sliding_window' to be null, got 4096"));
+    CHECK_THAT(refused(R"({"model_type": "llama", "vocab_size": 9, "hidden_size": 8,
+                           "num_hidden_layers": 1, "num_attention_heads": 2,
+                           "intermediate_size": 32, "mlp_bias": true})"),
+               Contains("attention_bias and mlp_bias"));
+    CHECK_THAT(refused(R"({"model_type": "llama", "vocab_size": 9, "hidden_size": 8,
+                           "num_hidden_layers": 1, "num_attention_heads": 2,
+                           "intermediate_size": 32, "rope_scaling": {"rope_type": "llama3"}})"),
+               Contains("expected 'rope_scaling' to be null"));
 }

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "convert/from_hf.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include "base/error.hpp"
+#include "convert/hf_architecture.hpp"
+#include "convert/hf_config.hpp"
+#include "convert/hf_files.hpp"
+#include "convert/native_import.hpp"
+#include "io/file.hpp"
+#include "io/json.hpp"
+
+namespace lm::convert {
+namespace {
+
+HfModel read_model(const std::string& path) {
+    if (!io::exists(path)) {
+        usage_error(path, "does not exist: only this file states the number of heads");
+    }
+    return hf_model(io::read_json(path), path);
+}
+
+// The tensors of the files by the names of the full model. A file of the base model has no prefix.
+class NamedTensors {
+  public:
+    NamedTensors(const HfArchitecture& architecture, const HfTensors& tensors)
+        : tensors_(tensors), prefix_(architecture.prefix), head_(architecture.head) {
+        const std::string first =
+            fmt::format("{}{}", prefix_, architecture.before_layers.front().theirs);
+        prefixed_ = tensors.find(first) != nullptr;
+    }
+
+    std::string in_file(const std::string& name) const {
+        return prefixed_ || !name.starts_with(prefix_) ? name : name.substr(prefix_.size());
+    }
+    const SourceTensor* find(const std::string& name) const { return tensors_.find(in_file(name)); }
+    bool is_head(const std::string& in_file) const { return in_file == head_; }
+
+  private:
+    const HfTensors& tensors_;
+    std::string prefix_;
+    std::string head_;
+    bool prefixed_ = false;
+};
+
+// Checks that a head stored next to a tied word table is the same tensor.
+void check_tied(const SourceTensor& head, const SourceTensor& word) {
+    constexpr i64 most = i64{4} << 20;
+    bool same = head.shape == word.shape && head.storage->dtype == word.storage->dtype;
+    const SourceMatrix a = head.matrix();
+    const SourceMatrix b = word.matrix();
+    const i64 rows = std::max<i64>(1, most / std::max<i64>(1, a.cols));
+    std::vector<std::byte> bytes_a;
+    std::vector<std::byte> bytes_b;
+    SourceReader reader;
+    for (i64 row = 0; same && row < a.rows; row += rows) {
+        const i64 end = std::min(row + rows, a.rows);
+        const DType dtype = head.storage->dtype;
+        bytes_a.resize(static_cast<size_t>((end - row) * a.cols * size_of(dtype)));
+        bytes_b.resize(bytes_a.size());
+        reader.read(a.row_range(row, end), dtype, bytes_a.data(), a.cols);
+        reader.read(b.row_range(row, end), dtype, bytes_b.data(), a.cols);
+        same = bytes_a == bytes_b;
+    }
+    if (same) return;
+    run_error(head.path(),
+              "{} differs from {} although config.json states tie_word_embeddings: correct "
+              "config.json",
+              head.name, word.name);
+}
+
+// Checks that every tensor that was not used is known not to be a parameter.
+void check_rest(const HfArchitecture& architecture, const ModelTensors& model,
+                const HfTensors& tensors, const NamedTensors& named,
+                const std::set<std::string>& used) {
+    for (const auto& [name, tensor] : tensors.all()) {
+        if (used.contains(name)) continue;
+        if (named.is_head(name) && !model.config().untied_head) {
+            const HfRow& word = architecture.before_layers.front();
+            check_tied(tensor, *named.find(fmt::format("{}{}", architecture.prefix, word.theirs)));
+            continue;
+        }
+        const bool buffer = std::ranges::any_of(
+            architecture.buffers, [&](std::string_view ending) { return name.ends_with(ending); });
+        if (buffer) continue;
+        run_error(tensor.path(), "tensor {} is not part of a {} model of this configuration", name,
+                  architecture.class_name);
+    }
+}
+
+}  // namespace
+
+ConversionReport from_hf(const ConversionRequest& request) {
+    const HfModel model = read_model(hf_config_path(request.in));
+    const HfTensors tensors = HfTensors::open(request.in);
+    const NamedTensors named(*model.architecture, tensors);
+    NativeImport import(model.config);
+    std::set<std::string> used;
+    for (const MappedTensor& map : hf_tensors(*model.architecture, import.tensors())) {
+        const SourceTensor* tensor = named.find(map.name);
+        if (!tensor) {
+            run_error(request.in, "tensor {} is missing: is the model complete?",
+                      named.in_file(map.name));
+        }
+        used.insert(tensor->name);
+        import.add(map, ckpt::SliceKind::weight, *tensor);
+    }
+    check_rest(*model.architecture, import.tensors(), tensors, named, used);
+    ckpt::SaveInfo info;
+    info.tokenizer = model.tokenizer;
+    info.weights = request.dtype.value_or(DType::fp32);
+    ConversionReport report = import.write(request, info);
+    report.n_tensors = static_cast<i64>(used.size());
+    return report;
+}
+
+}  // namespace lm::convert

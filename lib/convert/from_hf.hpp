@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads a Hugging Face model and writes a checkpoint of lm-utils.
+#pragma once
+
+#include "convert/conversion.hpp"
+
+namespace lm::convert {
+
+// Converts request.in (directory, or one .safetensors file next to its config.json) to the
+// directory request.out, which appears whole or not at all. The checkpoint has weights only, as
+// step 0. Throws Error(usage) for a model that lm-utils does not support, Error(failure) naming the
+// tensor when one is missing, unknown or of another shape.
+ConversionReport from_hf(const ConversionRequest& request);
+
+}  // namespace lm::convert

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "convert/hf_config.hpp"
+
+#include <array>
+
+#include "base/error.hpp"
+
+namespace lm::convert {
+namespace {
+
+using spec::Activation;
+using spec::ModelConfig;
+
+struct Integer {
+    const char* key;
+    i64 ModelConfig::*member;
+    i64 absent = -1;              // value when the key is missing or null; -1: the key is required
+    const char* other = nullptr;  // an older name of the key
+};
+struct Number {
+    const char* key;
+    double ModelConfig::*member;
+    double absent;
+};
+// A key whose other values would change the arithmetic. Values are JSON.
+struct Constant {
+    const char* key;
+    const char* value;
+    const char* absent;  // value when the key is missing
+};
+
+// The keys of one architecture, in the order of the file; hidden_dropout may have several keys.
+struct Keys {
+    Format format;
+    std::span<const Integer> integers;
+    std::span<const Number> numbers;
+    std::span<const Constant> constants;
+    const char* activation;        // key; nullptr: the architecture has only gelu_tanh
+    const char* gelu;              // the name of gelu_tanh, also when the key is missing
+    bool tied_by_default = false;  // tie_word_embeddings when the key is missing
+};
+
+constexpr std::array gpt2_integers{
+    Integer{"vocab_size", &ModelConfig::vocab_size},
+    Integer{"n_positions", &ModelConfig::max_positions},
+    Integer{"n_embd", &ModelConfig::hidden},
+    Integer{"n_layer", &ModelConfig::n_layers},
+    Integer{"n_head", &ModelConfig::n_heads},
+    Integer{"n_inner", &ModelConfig::ffn_hidden, 0},
+};
+constexpr std::array gpt2_numbers{
+    Number{"resid_pdrop", &ModelConfig::hidden_dropout, 0.1},
+    Number{"embd_pdrop", &ModelConfig::hidden_dropout, 0.1},
+    Number{"attn_pdrop", &ModelConfig::attention_dropout, 0.1},
+    Number{"layer_norm_epsilon", &ModelConfig::norm_eps, 1e-5},
+    Number{"initializer_range", &ModelConfig::init_std, 0.02},
+};
+constexpr std::array gpt2_constants{
+    Constant{"scale_attn_weights", "true", "true"},
+    Constant{"scale_attn_by_inverse_layer_idx", "false", "false"},
+    Constant{"reorder_and_upcast_attn", "false", "false"},
+    Constant{"add_cross_attention", "false", "false"},
+};
+constexpr std::array bloom_integers{
+    Integer{"vocab_size", &ModelConfig::vocab_size},
+    Integer{"hidden_size", &ModelConfig::hidden, -1, "n_embed"},
+    Integer{"n_layer", &ModelConfig::n_layers, -1, "num_hidden_layers"},
+    Integer{"n_head", &ModelConfig::n_heads, -1, "num_attention_heads"},
+    Integer{"seq_length", &ModelConfig::max_positions, 2048},
+};
+constexpr std::array bloom_numbers{
+    Number{"hidden_dropout", &ModelConfig::hidden_dropout, 0},
+    Number{"attention_dropout", &ModelConfig::attention_dropout, 0},
+    Number{"layer_norm_epsilon", &ModelConfig::norm_eps, 1e-5},
+    Number{"initializer_range", &ModelConfig::init_std, 0.02},
+};
+constexpr std::array bloom_constants{
+    Constant{"apply_residual_connection_post_layernorm", "false", "false"},
+    Constant{"slow_but_exact", "false", "false"},
+};
+constexpr std::array llama_integers{
+    Integer{"vocab_size", &ModelConfig::vocab_size},
+    Integer{"hidden_size", &ModelConfig::hidden},
+    Integer{"intermediate_size", &ModelConfig::ffn_hidden},
+    Integer{"num_hidden_layers", &ModelConfig::n_layers},
+    Integer{"num_attention_heads", &ModelConfig::n_heads},
+    Integer{"num_key_value_heads", &ModelConfig::n_groups, 0},
+    Integer{"head_dim", &ModelConfig::head_dim, 0},
+    Integer{"max_position_embeddings", &ModelConfig::max_positions, 2048},
+};
+constexpr std::array llama_numbers{
+    Number{"rms_norm_eps", &ModelConfig::norm_eps, 1e-6},
+    Number{"rope_theta", &ModelConfig::rotary_base, 10000},
+    Number{"attention_dropout", &ModelConfig::attention_dropout, 0},
+    Number{"initializer_range", &ModelConfig::init_std, 0.02},
+};
+constexpr std::array llama_constants{Constant{"rope_scaling", "null", "null"}};
+constexpr std::array mistral_constants{Constant{"sliding_window", "null", "4096"},
+                                       Constant{"rope_scaling", "null", "null"}};
+constexpr std::array neox_integers{
+    Integer{"vocab_size", &ModelConfig::vocab_size},
+    Integer{"hidden_size", &ModelConfig::hidden},
+    Integer{"intermediate_size", &ModelConfig::ffn_hidden},
+    Integer{"num_hidden_layers", &ModelConfig::n_layers},
+    Integer{"num_attention_heads", &ModelConfig::n_heads},
+    Integer{"max_position_embeddings", &ModelConfig::max_positions, 2048},
+};
+constexpr std::array neox_numbers{
+    Number{"layer_norm_eps", &ModelConfig::norm_eps, 1e-5},
+    Number{"rotary_emb_base", &ModelConfig::rotary_base, 10000},
+    Number{"hidden_dropout", &ModelConfig::hidden_dropout, 0},
+    Number{"attention_dropout", &ModelConfig::attention_dropout, 0},
+    Number{"initializer_range", &ModelConfig::init_std, 0.02},
+};
+constexpr std::array neox_constants{
+    Constant{"use_parallel_residual", "false", "true"},
+    Constant{"rotary_pct", "1.0", "0.25"},
+    Constant{"attention_bias", "true", "true"},
+    Constant{"rope_scaling", "null", "null"},
+};
+constexpr std::array starcoder2_numbers{
+    Number{"norm_epsilon", &ModelConfig::norm_eps, 1e-5},
+    Number{"rope_theta", &ModelConfig::rotary_base, 10000},
+    Number{"attention_dropout", &ModelConfig::attention_dropout, 0},
+    Number{"residual_dropout", &ModelConfig::hidden_dropout, 0},
+    Number{"embedding_dropout", &ModelConfig::hidden_dropout, 0},
+    Number{"initializer_range", &ModelConfig::init_std, 0.018042},
+};
+constexpr std::array starcoder2_constants{Constant{"sliding_window", "null", "null"},
+                                          Constant{"rope_scaling", "null", "null"}};
+
+constexpr std::array all_keys{
+    Keys{Format::hf_gpt2, gpt2_integers, gpt2_numbers, gpt2_constants, "activation_function",
+         "gelu_new", true},
+    Keys{Format::hf_bloom, bloom_integers, bloom_numbers, bloom_constants, nullptr, "", true},
+    Keys{Format::hf_llama, llama_integers, llama_numbers, llama_constants, "hidden_act", ""},
+    Keys{Format::hf_mistral, llama_integers, llama_numbers, mistral_constants, "hidden_act", ""},
+    Keys{Format::hf_gpt_neox, neox_integers, neox_numbers, neox_constants, "hidden_act",
+         "gelu_new"},
+    Keys{Format::hf_starcoder2, llama_integers, starcoder2_numbers, starcoder2_constants,
+         "hidden_act", "gelu_pytorch_tanh", true},
+};
+
+const Keys& keys_of(Format format) {
+    for (const Keys& keys : all_keys) {
+        if (keys.format == format) return keys;
+    }
+    bug(__FILE__, __LINE__, "expected a format of Hugging Face, got {}", name_of(format));
+}
+
+io::Json id_or_null(i64 id) {
+    return id < 0 ? io::Json(nullptr) : io::Json(id);
+}
+
+std::string_view torch_name(DType dtype) {
+    switch (dtype) {
+        case DType::bf16:
+            return "bfloat16";
+        case DType::fp16:
+            return "float16";
+        default:
+            return "float32";
+    }
+}
+
+std::string_view activation_name(const Keys& keys, Activation activation) {
+    switch (activation) {
+        case Activation::swiglu:
+            return "silu";
+        case Activation::gelu_tanh:
+            return keys.gelu;
+        default:
+            return "gelu";
+    }
+}
+
+// The activation when the key is missing, as transformers assumes it.
+std::string_view default_activation(const Keys& keys) {
+    if (keys.format == Format::hf_gpt_neox) return "gelu";
+    return *keys.gelu != '\0' ? keys.gelu : "silu";
+}
+
+Activation read_activation(const Keys& keys, bool gated, const io::Json& json,
+                           const std::string& path) {
+    if (!keys.activation) return Activation::gelu_tanh;
+    const auto name = io::json_get_or<std::string>(json, keys.activation,
+                                                   std::string(default_activation(keys)), path);
+    if (gated) {
+        if (name == "silu" || name == "swish") return Activation::swiglu;
+        if (name == "gelu") return Activation::geglu;
+        usage_error(path, "expected {} silu or gelu, got '{}'", keys.activation, name);
+    }
+    if (name == "gelu_new" || name == "gelu_fast" || name == "gelu_pytorch_tanh") {
+        return Activation::gelu_tanh;
+    }
+    if (name == "gelu") return Activation::gelu_erf;
+    usage_error(path, "expected {} gelu_new, gelu_fast, gelu_pytorch_tanh or gelu, got '{}'",
+                keys.activation, name);
+}
+
+void check_constants(const Keys& keys, i64 max_positions, const io::Json& json,
+                     const std::string& path) {
+    for (const Constant& constant : keys.constants) {
+        const auto found = json.find(constant.key);
+        const io::Json value =
+            found == json.end() ? io::Json::parse(constant.absent) : io::Json(*found);
+        if (value == io::Json::parse(constant.value)) continue;
+        // A window of all positions has no effect.
+        if (std::string_view(constant.key) == "sliding_window" && value.is_number() &&
+            value.get<double>() >= static_cast<double>(max_positions)) {
+            continue;
+        }
+        usage_error(path, "expected '{}' to be {}, got {}: lm-utils does not support such models",
+                    constant.key, constant.value, value.dump());
+    }
+}
+
+// Reads the switches of biases. transformers has one for the attention and one for the MLP.
+bool read_biases(const HfArchitecture& architecture, const io::Json& json,
+                 const std::string& path) {
+    if (architecture.bias != Rule::any) return architecture.bias == Rule::always;
+    if (architecture.format == Format::hf_starcoder2) {
+        return io::json_get_or<bool>(json, "use_bias", true, path);
+    }
+    const bool attention = io::json_get_or<bool>(json, "attention_bias", false, path);
+    const bool mlp = io::json_get_or<bool>(json, "mlp_bias", false, path);
+    if (attention != mlp) {
+        usage_error(path,
+                    "expected attention_bias and mlp_bias to be equal, got {} and {}: lm-utils "
+                    "does not support such models",
+                    attention, mlp);
+    }
+    return attention;
+}
+
+// Newer versions of transformers write {"rope_parameters": {"rope_theta": ...}}.
+void read_rope_parameters(const io::Json& json, ModelConfig& config, const std::string& path) {
+    const auto found = json.find("rope_parameters");
+    if (found == json.end() || found->is_null()) return;
+    const auto type = io::json_get_or<std::string>(*found, "rope_type", "default", path);
+    if (type != "default") {
+        usage_error(path, "expected rope_type 'default', got '{}': lm-utils does not support it",
+                    type);
+    }
+    config.rotary_base = io::json_get_or<double>(*found, "rope_theta", config.rotary_base, path);
+}
+
+const HfArchitecture& architecture_of(const io::Json& json, const std::string& path) {
+    const auto type = io::json_get<std::string>(json, "model_type", path);
+    std::string known;
+    for (const HfArchitecture& architecture : hf_architectures()) {
+        if (architecture.model_type == type) return architecture;
+        known += fmt::format("{}'{}'", known.empty() ? "" : ", ", architecture.model_type);
+    }
+    usage_error(path, "expected model_type {}, got '{}'", known, type);
+}
+
+}  // namespace
+
+io::Json hf_config(const HfArchitecture& architecture, const ModelConfig& config,
+                   i64 end_of_document, DType dtype) {
+    const Keys& keys = keys_of(architecture.format);
+    io::Json json;
+    json["architectures"] = {architecture.class_name};
+    json["model_type"] = architecture.model_type;
+    for (const Integer& key : keys.integers) json[key.key] = config.*key.member;
+    for (const Number& key : keys.numbers) json[key.key] = config.*key.member;
+    for (const Constant& key : keys.constants) json[key.key] = io::Json::parse(key.value);
+    if (architecture.format == Format::hf_gpt2) {
+        json["n_ctx"] = config.max_positions;
+        if (config.ffn_hidden == 4 * config.hidden) json["n_inner"] = nullptr;
+    }
+    if (architecture.format == Format::hf_llama) {
+        json["attention_bias"] = json["mlp_bias"] = config.linear_bias;
+    }
+    if (architecture.format == Format::hf_starcoder2) json["use_bias"] = config.linear_bias;
+    if (keys.activation) json[keys.activation] = activation_name(keys, config.activation);
+    json["tie_word_embeddings"] = !config.untied_head;
+    json["use_cache"] = true;
+    json["bos_token_id"] = json["eos_token_id"] = id_or_null(end_of_document);
+    json["torch_dtype"] = torch_name(dtype);
+    return json;
+}
+
+io::Json hf_generation_config(i64 end_of_document) {
+    return {{"_from_model_config", true},
+            {"bos_token_id", id_or_null(end_of_document)},
+            {"eos_token_id", id_or_null(end_of_document)}};
+}
+
+HfModel hf_model(const io::Json& json, const std::string& path) {
+    HfModel model;
+    model.architecture = &architecture_of(json, path);
+    const HfArchitecture& architecture = *model.architecture;
+    const Keys& keys = keys_of(architecture.format);
+    ModelConfig& c = model.config;
+    c.hidden_dropout = 0;  // Llama and Mistral have none
+    for (const Integer& key : keys.integers) {
+        const bool older = key.other && !json.contains(key.key);
+        const char* name = older ? key.other : key.key;
+        c.*key.member = key.absent < 0 ? io::json_get<i64>(json, name, path)
+                                       : io::json_get_or<i64>(json, name, key.absent, path);
+    }
+    for (const Number& key : keys.numbers) {
+        c.*key.member = io::json_get_or<double>(json, key.key, key.absent, path);
+    }
+    check_constants(keys, c.max_positions, json, path);
+    read_rope_parameters(json, c, path);
+    c.position = architecture.position;
+    c.normalization = architecture.normalization;
+    c.embedding_norm = architecture.embedding_norm;
+    c.activation = read_activation(keys, architecture.gated, json, path);
+    c.linear_bias = read_biases(architecture, json, path);
+    c.untied_head = !io::json_get_or<bool>(json, "tie_word_embeddings", keys.tied_by_default, path);
+    c.seq_length = c.max_positions;
+    c.resolve();
+    const auto eos = json.find("eos_token_id");
+    // Llama 3 has a list; the first is the end of a document.
+    const io::Json id = eos == json.end()                  ? io::Json(nullptr)
+                        : eos->is_array() && !eos->empty() ? (*eos)[0]
+                                                           : *eos;
+    if (id.is_number_integer() && id.get<i64>() >= 0 && id.get<i64>() < c.vocab_size) {
+        model.tokenizer.end_of_document = id.get<i64>();
+    }
+    return model;
+}
+
+}  // namespace lm::convert

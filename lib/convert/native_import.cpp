@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "convert/native_import.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "ckpt/geometry.hpp"
+#include "io/json.hpp"
+
+namespace lm::convert {
+namespace {
+
+// Reads parts of one tensor of lm-utils from its blocks.
+class BlockReader {
+  public:
+    BlockReader(const std::vector<SourceBlock>& blocks, i64 cols, DType dtype, SourceReader& reader)
+        : blocks_(blocks), cols_(cols), dtype_(dtype), reader_(reader) {}
+
+    // Reads elements [begin, end) in row-major order: the end of a row, whole rows, and the start
+    // of a row.
+    void read(i64 begin, i64 end, std::byte* out) {
+        while (begin < end) {
+            const i64 row = begin / cols_;
+            const i64 col = begin % cols_;
+            const bool whole_rows = col == 0 && end - begin >= cols_;
+            const i64 n_rows = whole_rows ? (end - begin) / cols_ : 1;
+            const i64 n_cols = whole_rows ? cols_ : std::min(cols_ - col, end - begin);
+            read_box(row, row + n_rows, col, col + n_cols, out);
+            begin += n_rows * n_cols;
+            out += n_rows * n_cols * size_of(dtype_);
+        }
+    }
+
+  private:
+    void read_box(i64 row_begin, i64 row_end, i64 col_begin, i64 col_end, std::byte* out) {
+        const i64 width = col_end - col_begin;
+        for (const SourceBlock& block : blocks_) {
+            const i64 top = std::max(row_begin, block.row);
+            const i64 bottom = std::min(row_end, block.row + block.from.rows);
+            const i64 left = std::max(col_begin, block.col);
+            const i64 right = std::min(col_end, block.col + block.from.cols);
+            if (top >= bottom || left >= right) continue;
+            const SourceMatrix part = block.from.row_range(top - block.row, bottom - block.row)
+                                          .col_range(left - block.col, right - block.col);
+            const i64 offset = (top - row_begin) * width + left - col_begin;
+            reader_.read(part, dtype_, out + offset * size_of(dtype_), width);
+        }
+    }
+
+    const std::vector<SourceBlock>& blocks_;
+    i64 cols_;
+    DType dtype_;
+    SourceReader& reader_;
+};
+
+i64 cols_of(const Shape& shape) {
+    return shape.rank() == 2 ? shape[1] : 1;
+}
+
+}  // namespace
+
+void NativeImport::add(const MappedTensor& map, ckpt::SliceKind kind, const SourceTensor& from) {
+    if (from.shape != map.shape()) {
+        run_error(from.path(), "tensor {}: expected shape {} by the configuration, got {}",
+                  from.name, io::Json(map.shape()).dump(), io::Json(from.shape).dump());
+    }
+    SourceMatrix matrix = from.matrix();
+    if (map.transposed) matrix = matrix.transposed();
+    i64 row = 0;
+    for (const RowRange& range : map.rows) {
+        const i64 n = range.end - range.begin;
+        if (!range.tensor.empty()) {
+            blocks_[{tensors_.index(range.tensor), kind}].push_back(
+                {range.begin, map.col_begin, matrix.row_range(row, row + n)});
+        }
+        row += n;
+    }
+}
+
+bool NativeImport::has(ckpt::SliceKind kind) const {
+    return std::ranges::any_of(blocks_,
+                               [&](const auto& item) { return item.first.second == kind; });
+}
+
+// Checks that the blocks of each tensor have as many elements as the tensor. A block that overlaps
+// another one would leave elements without a source.
+void NativeImport::check_complete(const std::string& in) const {
+    for (const ckpt::SliceKind kind : ckpt::all_kinds) {
+        if (kind != ckpt::SliceKind::weight && !has(kind)) continue;
+        for (size_t i = 0; i < tensors_.table().size(); ++i) {
+            const spec::TensorSpec& tensor = tensors_.table()[i];
+            const auto found = blocks_.find({static_cast<i64>(i), kind});
+            i64 n = 0;
+            if (found != blocks_.end()) {
+                for (const SourceBlock& block : found->second)
+                    n += block.from.rows * block.from.cols;
+            }
+            if (n == tensor.shape.numel()) continue;
+            run_error(in, "tensor {} ({}): expected {} elements, got {}: is the model complete?",
+                      tensor.name, name_of(kind), tensor.shape.numel(), n);
+        }
+    }
+}
+
+std::vector<ckpt::Piece> NativeImport::pieces(const ConversionRequest& request, DType weights,
+                                              ConversionReport& report) const {
+    const auto reader = std::make_shared<SourceReader>();
+    std::vector<ckpt::Piece> pieces;
+    for (const auto& [key, blocks] : blocks_) {
+        const auto& [index, kind] = key;
+        const Shape& shape = tensors_.table()[static_cast<size_t>(index)].shape;
+        const DType dtype = kind == ckpt::SliceKind::weight ? weights : DType::fp32;
+        const ckpt::Region all = ckpt::whole(shape);
+        ckpt::Piece piece{.tensor = index,
+                          .kind = kind,
+                          .dtype = dtype,
+                          .box = all.box,
+                          .flat_begin = 0,
+                          .flat_end = all.flat_end};
+        piece.read = [&blocks = blocks, reader, dtype, cols = cols_of(shape), &request, &report](
+                         std::span<std::byte> to, i64 offset) {
+            const i64 begin = offset / size_of(dtype);
+            const auto n_bytes = static_cast<i64>(to.size());
+            BlockReader(blocks, cols, dtype, *reader)
+                .read(begin, begin + n_bytes / size_of(dtype), to.data());
+            report.n_bytes += n_bytes;
+            if (request.progress) request.progress(report.n_bytes);
+        };
+        pieces.push_back(std::move(piece));
+    }
+    return pieces;
+}
+
+ConversionReport NativeImport::write(const ConversionRequest& request, ckpt::SaveInfo info) const {
+    check_complete(request.in);
+    ConversionReport report;
+    report.n_tensors = static_cast<i64>(tensors_.table().size());
+    report.end_of_document = info.tokenizer.end_of_document;
+    info.model = tensors_.config();
+    info.command_line = request.command_line;
+    info.state["converted_from"] = request.in;
+    io::AtomicDirectory out = make_output(request.out, {request.in}, request.force);
+    ckpt::save({out.path(), 0}, info, pieces(request, info.weights, report));
+    if (request.check) request.check(out.path());
+    out.commit();
+    return report;
+}
+
+}  // namespace lm::convert

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes a checkpoint of lm-utils from tensors of other formats, a band of rows at a time.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ckpt/save.hpp"
+#include "convert/conversion.hpp"
+#include "convert/source_tensor.hpp"
+#include "convert/tensor_map.hpp"
+
+namespace lm::convert {
+
+// Rows [row, row + from.rows) and columns [col, col + from.cols) of a tensor of lm-utils.
+struct SourceBlock {
+    i64 row = 0;
+    i64 col = 0;
+    SourceMatrix from;
+};
+
+// The sources of all tensors of a checkpoint.
+class NativeImport {
+  public:
+    explicit NativeImport(const spec::ModelConfig& config) : tensors_(config) {}
+
+    const ModelTensors& tensors() const { return tensors_; }
+    // Adds the tensor `from` of another format, which is described by `map`, as a source of `kind`.
+    // Throws Error(failure) when `from` does not have the shape of `map`.
+    void add(const MappedTensor& map, ckpt::SliceKind kind, const SourceTensor& from);
+    bool has(ckpt::SliceKind kind) const;
+
+    // Writes the step into the directory request.out, which appears whole or not at all. `info` has
+    // everything but the model. Throws Error(failure) when a tensor has rows without a source.
+    ConversionReport write(const ConversionRequest& request, ckpt::SaveInfo info) const;
+
+  private:
+    using Key = std::pair<i64, ckpt::SliceKind>;
+    void check_complete(const std::string& in) const;
+    std::vector<ckpt::Piece> pieces(const ConversionRequest& request, DType weights,
+                                    ConversionReport& report) const;
+
+    ModelTensors tensors_;
+    std::map<Key, std::vector<SourceBlock>> blocks_;
+};
+
+}  // namespace lm::convert

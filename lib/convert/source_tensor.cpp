@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "convert/source_tensor.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.hpp"
+#include "ckpt/elements.hpp"
+#include "io/file.hpp"
+
+namespace lm::convert {
+namespace {
+
+constexpr i64 band_bytes = i64{16} << 20;
+
+}  // namespace
+
+i64 Storage::numel() const {
+    i64 n = 0;
+    for (const Extent& extent : extents) n += extent.n;
+    return n;
+}
+
+SourceMatrix SourceMatrix::row_range(i64 begin, i64 end) const {
+    LM_CHECK(0 <= begin && begin <= end && end <= rows,
+             "expected rows within [0, {}), got [{}, {})", rows, begin, end);
+    SourceMatrix part = *this;
+    part.start += begin * row_stride;
+    part.rows = end - begin;
+    return part;
+}
+
+SourceMatrix SourceMatrix::col_range(i64 begin, i64 end) const {
+    return transposed().row_range(begin, end).transposed();
+}
+
+SourceMatrix SourceMatrix::transposed() const {
+    return {storage, start, cols, rows, col_stride, row_stride};
+}
+
+SourceMatrix SourceTensor::matrix() const {
+    LM_CHECK(shape.size() == 1 || shape.size() == 2, "{}: expected rank 1 or 2, got {}", name,
+             shape.size());
+    if (shape.size() == 1) return {storage, start, shape[0], 1, strides[0], 1};
+    return {storage, start, shape[0], shape[1], strides[0], strides[1]};
+}
+
+std::vector<i64> contiguous_strides(std::span<const i64> shape) {
+    std::vector<i64> strides(shape.size());
+    i64 stride = 1;
+    for (size_t dim = shape.size(); dim-- > 0;) {
+        strides[dim] = stride;
+        stride *= shape[dim];
+    }
+    return strides;
+}
+
+void read_storage(const Storage& storage, i64 begin, i64 n, std::byte* out) {
+    const i64 size = size_of(storage.dtype);
+    for (const Extent& extent : storage.extents) {
+        if (n > 0 && begin < extent.n) {
+            const i64 part = std::min(n, extent.n - begin);
+            const io::Fd fd = io::open_read(extent.path);
+            io::read_exact(fd, extent.path, {out, static_cast<size_t>(part * size)},
+                           extent.offset + begin * size);
+            out += part * size;
+            begin += part;
+            n -= part;
+        }
+        begin -= extent.n;
+    }
+    LM_CHECK(n == 0, "expected a range within a storage of {} elements, got {} too many",
+             storage.numel(), n);
+}
+
+// Copies the matrix from memory: base[0] is element `first` of the storage.
+void SourceReader::gather(const SourceMatrix& from, const std::byte* base, i64 first, DType dtype,
+                          std::byte* out, i64 out_stride) {
+    const DType stored = from.storage->dtype;
+    const i64 size = size_of(stored);
+    const bool dense = from.col_stride == 1 || from.cols == 1;
+    if (dense && from.row_stride == from.cols && out_stride == from.cols) {
+        ckpt::convert_elements(base + (from.start - first) * size, stored, out, dtype,
+                               from.rows * from.cols);
+        return;
+    }
+    row_.resize(static_cast<size_t>(from.cols * size));
+    for (i64 row = 0; row < from.rows; ++row) {
+        const std::byte* at = base + (from.start + row * from.row_stride - first) * size;
+        if (!dense) {
+            for (i64 col = 0; col < from.cols; ++col) {
+                std::memcpy(row_.data() + col * size, at + col * from.col_stride * size,
+                            static_cast<size_t>(size));
+            }
+            at = row_.data();
+        }
+        ckpt::convert_elements(at, stored, out + row * out_stride * size_of(dtype), dtype,
+                               from.cols);
+    }
+}
+
+// Reads rows that lie side by side, a band of them at a time.
+void SourceReader::read_near(const SourceMatrix& from, DType dtype, std::byte* out,
+                             i64 out_stride) {
+    const i64 row_span = (from.cols - 1) * from.col_stride + 1;
+    const i64 size = size_of(from.storage->dtype);
+    const i64 rows_at_once =
+        std::max<i64>(1, band_bytes / (size * std::max<i64>(row_span, from.row_stride)));
+    for (i64 row = 0; row < from.rows; row += rows_at_once) {
+        const SourceMatrix part = from.row_range(row, std::min(row + rows_at_once, from.rows));
+        const i64 n = (part.rows - 1) * part.row_stride + row_span;
+        band_.resize(static_cast<size_t>(n * size));
+        read_storage(*part.storage, part.start, n, band_.data());
+        gather(part, band_.data(), part.start, dtype, out + row * out_stride * size_of(dtype),
+               out_stride);
+    }
+}
+
+void SourceReader::read(const SourceMatrix& from, DType dtype, std::byte* out, i64 out_stride) {
+    if (from.rows == 0 || from.cols == 0) return;
+    constexpr i64 far = 4;
+    const i64 row_span = (from.cols - 1) * from.col_stride + 1;
+    const i64 span = (from.rows - 1) * from.row_stride + row_span;
+    const bool small = span * size_of(from.storage->dtype) <= band_bytes / far;
+    if (small || (row_span <= far * from.cols && from.row_stride <= far * row_span)) {
+        read_near(from, dtype, out, out_stride);
+        return;
+    }
+    if (cached_ != from.storage) {
+        const i64 n = from.storage->numel();
+        cache_.resize(static_cast<size_t>(n * size_of(from.storage->dtype)));
+        read_storage(*from.storage, 0, n, cache_.data());
+        cached_ = from.storage;
+    }
+    gather(from, cache_.data(), 0, dtype, out, out_stride);
+}
+
+}  // namespace lm::convert

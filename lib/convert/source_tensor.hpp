@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensors in files of other formats: elements of one type in one or several files, and matrices
+// that view them with strides. Nothing is mapped: a read holds a bounded number of bytes.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/dtype.hpp"
+#include "base/types.hpp"
+
+namespace lm::convert {
+
+// `n` elements that start at byte `offset` of the file `path`.
+struct Extent {
+    std::string path;
+    i64 offset = 0;
+    i64 n = 0;
+};
+
+// Extents in sequence: the ZeRO shards of a parameter make one storage.
+struct Storage {
+    DType dtype = DType::fp32;
+    std::vector<Extent> extents;
+    i64 numel() const;
+};
+
+// Element (row, col) of the matrix is element start + row * row_stride + col * col_stride of the
+// storage. A vector of n elements is a matrix [n, 1].
+struct SourceMatrix {
+    std::shared_ptr<const Storage> storage;
+    i64 start = 0;
+    i64 rows = 0;
+    i64 cols = 0;
+    i64 row_stride = 0;
+    i64 col_stride = 1;
+
+    SourceMatrix row_range(i64 begin, i64 end) const;
+    SourceMatrix col_range(i64 begin, i64 end) const;
+    SourceMatrix transposed() const;
+};
+
+// A named tensor of a file, with its shape and strides in elements.
+struct SourceTensor {
+    std::string name;
+    std::shared_ptr<const Storage> storage;
+    i64 start = 0;
+    std::vector<i64> shape;
+    std::vector<i64> strides;
+
+    const std::string& path() const { return storage->extents.front().path; }
+    // Views a tensor of rank 1 or 2.
+    SourceMatrix matrix() const;
+};
+
+// Returns the strides of a row-major tensor without gaps.
+std::vector<i64> contiguous_strides(std::span<const i64> shape);
+
+// Reads matrices. Not thread-safe.
+class SourceReader {
+  public:
+    // Reads `from` to out[row * out_stride + col], converted to `dtype`. Keeps the storage of the
+    // last matrix whose elements lie far from each other, such as a transposed one: the memory is
+    // at most that of the largest such tensor.
+    void read(const SourceMatrix& from, DType dtype, std::byte* out, i64 out_stride);
+
+  private:
+    void read_near(const SourceMatrix& from, DType dtype, std::byte* out, i64 out_stride);
+    void gather(const SourceMatrix& from, const std::byte* base, i64 first, DType dtype,
+                std::byte* out, i64 out_stride);
+
+    std::shared_ptr<const Storage> cached_;
+    std::vector<std::byte> cache_;
+    std::vector<std::byte> band_;
+    std::vector<std::byte> row_;
+};
+
+// Reads the elements [begin, begin + n) of a storage, in its own type.
+void read_storage(const Storage& storage, i64 begin, i64 n, std::byte* out);
+
+}  // namespace lm::convert

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// The correspondence between tensors of lm-utils and those of another format: a tensor of the other
+// format consists of rows of tensors of lm-utils, and may be transposed. Pure functions: no file is
+// read or written.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "spec/tensor_table.hpp"
+
+namespace lm::convert {
+
+// Rows [begin, end) of a tensor of lm-utils; elements of a vector.
+struct RowRange {
+    std::string tensor;  // empty: rows of zeros, which the model does not have
+    i64 begin = 0;
+    i64 end = 0;
+};
+
+// A tensor of another format. Rows and columns are counted before the transposition.
+struct MappedTensor {
+    std::string name;
+    std::vector<RowRange> rows;
+    int rank = 2;
+    i64 col_begin = 0;  // the part of the columns that it has: of all, except with
+    i64 col_end = 1;    // tensor parallelism; a vector has one column
+    bool transposed = false;
+
+    i64 n_rows() const;
+    i64 n_cols() const { return col_end - col_begin; }
+    i64 numel() const { return n_rows() * n_cols(); }
+    std::vector<i64> shape() const;
+};
+
+// How a fused tensor orders the rows of query, key and value. D: head size, G: groups, H: heads.
+enum class QkvOrder {
+    whole,       // all of query, all of key, all of value
+    groups,      // [G, H/G + 2, D]: for each group its query heads, key, value
+    interleaved  // [H, D, 3]: query, key and value alternate (checkpoint_version 1.0 of Megatron)
+};
+
+// The tensors of a model by name.
+class ModelTensors {
+  public:
+    explicit ModelTensors(const spec::ModelConfig& config);
+
+    const spec::ModelConfig& config() const { return config_; }
+    const std::vector<spec::TensorSpec>& table() const { return table_; }
+    const spec::TensorSpec* find(const std::string& name) const;  // nullptr: not in this model
+    const spec::TensorSpec& at(const std::string& name) const;
+    i64 index(const std::string& name) const;
+
+    // Maps `name` to the whole tensor `own`. "layers.N.attention.qkv.weight" stands for query, key
+    // and value in the given order, of the groups [group_begin, group_end). Returns nullopt when
+    // the model has no such tensor.
+    std::optional<MappedTensor> map(const std::string& name, const std::string& own,
+                                    QkvOrder order) const;
+    std::vector<RowRange> qkv_rows(const std::string& prefix, const std::string& suffix,
+                                   QkvOrder order, i64 group_begin, i64 group_end) const;
+
+  private:
+    spec::ModelConfig config_;
+    std::vector<spec::TensorSpec> table_;
+    std::map<std::string, i64> places_;
+};
+
+}  // namespace lm::convert

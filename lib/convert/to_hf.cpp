@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "convert/to_hf.hpp"
+
+#include <map>
+#include <utility>
+
+#include "base/error.hpp"
+#include "ckpt/checkpoint.hpp"
+#include "ckpt/safetensors.hpp"
+#include "ckpt/steps.hpp"
+#include "convert/hf_architecture.hpp"
+#include "convert/hf_config.hpp"
+#include "convert/hf_files.hpp"
+#include "convert/native_export.hpp"
+#include "io/atomic.hpp"
+
+namespace lm::convert {
+namespace {
+
+constexpr i64 gpt2_vocabulary = 50257;
+
+// Writes a directory that AutoModelForCausalLM.from_pretrained() loads.
+class Exporter {
+  public:
+    Exporter(const ConversionRequest& request, const HfArchitecture& architecture,
+             const ckpt::Checkpoint& checkpoint)
+        : request_(request), architecture_(architecture), checkpoint_(checkpoint) {
+        const DType stored = checkpoint_.manifest().tensors.at(0).dtype;
+        dtype_ = request.dtype.value_or(stored);
+        // Converts from the masters, which are more exact, unless the stored type is requested.
+        kind_ = dtype_ == stored ? ckpt::SliceKind::weight : ckpt::SliceKind::master;
+    }
+
+    ConversionReport run() {
+        const spec::ModelConfig& model = checkpoint_.manifest().model;
+        check_fits(architecture_, model);
+        for (MappedTensor& tensor : hf_tensors(architecture_, ModelTensors(model))) {
+            sizes_.push_back({tensor.name, tensor.numel() * size_of(dtype_)});
+            report_.n_bytes += sizes_.back().bytes;
+            ++report_.n_tensors;
+            std::string name = tensor.name;
+            tensors_.emplace(std::move(name), std::move(tensor));
+        }
+        io::AtomicDirectory out = make_output(request_.out, {request_.in}, request_.force);
+        write_weights(out.path());
+        write_json(out.path(), model);
+        write_tokenizer(out.path(), model);
+        if (request_.check) request_.check(out.path());
+        out.commit();
+        return report_;
+    }
+
+  private:
+    void write_shard(const std::string& path, const std::vector<std::string>& names) {
+        std::vector<ckpt::SafetensorsEntry> entries;
+        for (const std::string& name : names) {
+            entries.push_back({name, std::string(ckpt::safetensors_name(dtype_)),
+                               tensors_.at(name).shape(), 0, 0});
+        }
+        auto writer = ckpt::SafetensorsWriter::create(path, std::move(entries), {{"format", "pt"}});
+        NativeExport source(checkpoint_, kind_, dtype_);
+        for (const ckpt::SafetensorsEntry& entry : writer.entries()) {
+            source.write(tensors_.at(entry.name), [&](std::span<const std::byte> bytes) {
+                writer.append(bytes);
+                n_written_ += static_cast<i64>(bytes.size());
+                if (request_.progress) request_.progress(n_written_);
+            });
+        }
+        writer.commit();
+    }
+
+    void write_weights(const std::string& directory) {
+        const auto shards = plan_shards(sizes_, request_.max_shard_bytes);
+        const auto n_shards = static_cast<i64>(shards.size());
+        for (i64 shard = 0; shard < n_shards; ++shard) {
+            write_shard(directory + "/" + shard_name(shard, n_shards),
+                        shards[static_cast<size_t>(shard)]);
+        }
+        if (n_shards == 1) return;
+        io::write_file(directory + "/model.safetensors.index.json",
+                       index_json(shards, report_.n_bytes), io::Overwrite::no);
+    }
+
+    void write_json(const std::string& directory, const spec::ModelConfig& model) {
+        i64 eod = checkpoint_.manifest().tokenizer.end_of_document;
+        if (eod < 0 && model.vocab_size == gpt2_vocabulary) eod = gpt2_vocabulary - 1;
+        report_.end_of_document = eod;
+        io::write_file(directory + "/config.json",
+                       io::json_text(hf_config(architecture_, model, eod, dtype_)),
+                       io::Overwrite::no);
+        io::write_file(directory + "/generation_config.json",
+                       io::json_text(hf_generation_config(eod)), io::Overwrite::no);
+    }
+
+    void write_tokenizer(const std::string& directory, const spec::ModelConfig& model) {
+        report_.has_tokenizer = true;
+        if (!request_.tokenizer.empty()) {
+            copy_tokenizer(request_.tokenizer, directory);
+        } else if (model.vocab_size == gpt2_vocabulary) {
+            write_gpt2_tokenizer(directory, model.max_positions);
+        } else {
+            report_.has_tokenizer = false;
+        }
+    }
+
+    const ConversionRequest& request_;
+    const HfArchitecture& architecture_;
+    const ckpt::Checkpoint& checkpoint_;
+    DType dtype_ = DType::fp32;
+    ckpt::SliceKind kind_ = ckpt::SliceKind::weight;
+    std::vector<SizedName> sizes_;  // in the order of PyTorch's state_dict
+    std::map<std::string, MappedTensor> tensors_;
+    i64 n_written_ = 0;
+    ConversionReport report_;
+};
+
+}  // namespace
+
+Format choose_hf_format(const std::string& path) {
+    return choose_architecture(ckpt::open(path).manifest().model).format;
+}
+
+ConversionReport to_hf(const ConversionRequest& request, Format format) {
+    const ckpt::Checkpoint checkpoint = ckpt::open(request.in);
+    return Exporter(request, hf_architecture(format), checkpoint).run();
+}
+
+}  // namespace lm::convert

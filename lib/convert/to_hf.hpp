@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes a checkpoint of lm-utils as a Hugging Face directory.
+#pragma once
+
+#include "convert/conversion.hpp"
+
+namespace lm::convert {
+
+// Returns the format of Hugging Face that can hold the checkpoint at `path`: the usual one if there
+// are several. Throws Error(usage) naming a flag of the model when there is none.
+Format choose_hf_format(const std::string& path);
+
+// Converts request.in to request.out, which appears whole or not at all. Throws Error(usage) when
+// request.out exists and `force` is false. Throws Error(usage) naming the flag when the other
+// format cannot represent the model, and the format that can.
+ConversionReport to_hf(const ConversionRequest& request, Format format);
+
+}  // namespace lm::convert

@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Tiny models of every architecture, trained here, converted and loaded by transformers: no warning about keys, the same
+logits within 1e-4; converted back: the same bits. Models saved by transformers: the same logits here."""
+import contextlib
+import io
+import json
+import logging
+import os
+import shutil
+import subprocess
+import tempfile
+
+import numpy as np
+import torch
+import transformers
+from safetensors.numpy import load_file
+from transformers import AutoModelForCausalLM
+
+import live
+
+T, ROWS, VOCABULARY = 24, 2, 257  # ByteTokenizer
+COMMON = (f"--num-layers 2 --seq-length {T} --max-position-embeddings {T} --attention-dropout 0 --hidden-dropout 0 "
+          "--micro-batch-size 2 --global-batch-size 2 --train-iters 6 --lr 1e-2 --device cpu --threads 1 "
+          "--init-method-std 0.2").split()
+LLAMA = "--position-embedding-type rope --normalization RMSNorm --swiglu"
+# name: (the format that lm-convert chooses, the flags of lm-train)
+MODELS = {
+    "gpt2": ("hf-gpt2", "--hidden-size 30 --num-attention-heads 5 --ffn-hidden-size 70"),
+    "gpt2-erf-untied": ("hf-gpt2", "--hidden-size 30 --num-attention-heads 3 --no-bias-gelu-fusion "
+                                   "--untie-embeddings-and-output-weights"),
+    "bloom": ("hf-bloom", "--hidden-size 42 --num-attention-heads 7 --position-embedding-type alibi --embed-layernorm"),
+    "bloom-12-heads": ("hf-bloom", "--hidden-size 48 --num-attention-heads 12 --position-embedding-type alibi "
+                                   "--embed-layernorm"),
+    "llama-untied": ("hf-llama", f"{LLAMA} --hidden-size 36 --num-attention-heads 6 --group-query-attention --num-query-groups 3 "
+                                 "--disable-bias-linear --untie-embeddings-and-output-weights --rotary-base 500000"),
+    "llama-mqa-tied": ("hf-llama", f"{LLAMA} --hidden-size 40 --num-attention-heads 5 --group-query-attention --num-query-groups 1 "
+                                   "--ffn-hidden-size 52 --disable-bias-linear"),
+    "llama-biases": ("hf-llama", f"{LLAMA} --hidden-size 36 --num-attention-heads 6"),
+    "mistral": ("hf-mistral", f"{LLAMA} --hidden-size 36 --num-attention-heads 6 --group-query-attention --num-query-groups 2 --kv-channels 8 "
+                              "--disable-bias-linear --untie-embeddings-and-output-weights"),
+    "neox": ("hf-gpt-neox", "--position-embedding-type rope --hidden-size 30 --num-attention-heads 5 "
+                            "--untie-embeddings-and-output-weights"),
+    "neox-tied": ("hf-gpt-neox", "--position-embedding-type rope --hidden-size 28 --num-attention-heads 7 "
+                                 "--no-bias-gelu-fusion"),
+    "starcoder2": ("hf-starcoder2", "--position-embedding-type rope --hidden-size 36 --num-attention-heads 6 "
+                                    "--group-query-attention --num-query-groups 2 --disable-bias-linear"),
+}
+
+
+def our_logits(saved, tokens):
+    done = subprocess.run([live.tool("test_logits"), saved], input=tokens.tobytes(), stdout=subprocess.PIPE)
+    if done.returncode:
+        live.fail(f"test_logits {saved}: exit {done.returncode}")
+    return np.frombuffer(done.stdout, np.float32).reshape(ROWS, T, -1)
+
+
+def their_logits(directory, tokens):
+    """Loads a directory with transformers; every warning is an error."""
+    log = io.StringIO()
+    handler = logging.StreamHandler(log)
+    logging.getLogger("transformers").addHandler(handler)
+    with contextlib.redirect_stderr(log), torch.no_grad():
+        model, info = AutoModelForCausalLM.from_pretrained(directory, torch_dtype=torch.float32,
+                                                           output_loading_info=True, attn_implementation="eager")
+        logits = model.eval()(torch.from_numpy(tokens).long(), use_cache=False).logits.numpy()
+    logging.getLogger("transformers").removeHandler(handler)
+    left = {key: value for key, value in info.items() if value}
+    if left or log.getvalue():
+        live.fail(f"{directory}: {left} {log.getvalue()}")
+    return logits, model
+
+
+def compare(name, ours, theirs):
+    difference, spread = float(np.abs(ours - theirs).max()), float(theirs.std())
+    print(f"{name}: logits {theirs.shape}, standard deviation {spread:.3f}: largest difference {difference:.2e}")
+    if ours.shape != theirs.shape or spread < 0.1 or not difference <= 1e-4:
+        live.fail(f"{name}: the logits differ, or have no spread")
+
+
+def check_activation(saved, hf):
+    """A wrong activation function in config.json is found and named."""
+    shutil.copytree(hf, hf + "-tampered")
+    path = hf + "-tampered/config.json"
+    with open(path, encoding="utf-8") as file:
+        config = json.load(file)
+    key = "activation_function" if "activation_function" in config else "hidden_act"
+    right = config.get(key)
+    if right is None:  # BLOOM has one activation
+        return
+    config[key] = {"gelu": "gelu_new", "gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "silu": "gelu"}[right]
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(config, file)
+    done = subprocess.run([live.tool("lm-convert"), hf + "-tampered", "--check", "--against", saved],
+                          stderr=subprocess.PIPE, text=True)
+    named = right.replace("gelu_pytorch_tanh", "gelu_new")
+    if done.returncode != 1 or f"trained with {named}: correct the activation function" not in done.stderr:
+        live.fail(f"{hf}: {key} {config[key]} was not found: exit {done.returncode}: {done.stderr}")
+
+
+def check(name, chosen, flags, data, tokens):
+    saved, hf, back = name + "-saved", name + "-hf", name + "-back"
+    live.run(live.tool("lm-train"), *COMMON, *flags.split(), "--data-path", data, "--save", saved,
+             stderr=subprocess.DEVNULL)
+    live.run(live.tool("lm-convert"), saved, hf, "--check", "--quiet")
+    config = transformers.AutoConfig.from_pretrained(hf)
+    if "hf-" + config.model_type.replace("_", "-") != chosen:
+        live.fail(f"{name}: expected {chosen}, got {config.model_type}")
+    if config.vocab_size != VOCABULARY:
+        live.fail(f"{name}: expected a vocabulary without padding, got {config.vocab_size}")
+    check_activation(saved, hf)
+    theirs, model = their_logits(hf, tokens)
+    compare(name, our_logits(saved, tokens), theirs)
+    live.run(live.tool("lm-convert"), hf, back, "--quiet")
+    live.run(live.tool("lm-ckpt"), "diff", saved, back, "--weights-only")
+
+    # A model that transformers saved itself, with other numbers, as safetensors in shards.
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape) * 0.1)
+    again = name + "-again"
+    model.save_pretrained(again, max_shard_size="20KB")
+    live.run(live.tool("lm-convert"), again, again + "-native", "--check", "--quiet")
+    compare(name + " saved by transformers", our_logits(again + "-native", tokens), their_logits(again, tokens)[0])
+    live.run(live.tool("lm-convert"), again + "-native", again + "-hf", "--quiet", "--to", chosen)
+    ours, theirs = load_file(again + "-hf/model.safetensors"), model.state_dict()
+    for key, tensor in ours.items():
+        if tensor.tobytes() != theirs[key].numpy().tobytes():
+            live.fail(f"{name}: {key} has different bits")
+
+
+def main():
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    transformers.utils.logging.disable_progress_bar()
+    corpus = live.corpus()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        with open(corpus, encoding="utf-8") as lines, open("some.jsonl", "w", encoding="utf-8") as some:
+            some.writelines(line for _, line in zip(range(60), lines))
+        live.run(live.tool("lm-preprocess"), "--input", "some.jsonl", "--output-prefix", "some", "--append-eod",
+                 "--tokenizer-type", "ByteTokenizer", "--quiet")
+        tokens = np.fromfile("some_text_document.bin", np.uint16)[:ROWS * T].astype(np.int32).reshape(ROWS, T)
+        for name, (chosen, flags) in MODELS.items():
+            check(name, chosen, flags, "some_text_document", tokens)
+
+
+if __name__ == "__main__":
+    main()
