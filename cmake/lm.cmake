@@ -110,6 +110,8 @@ function(lm_unit_test layer)
     file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${layer}/*.cpp)
     add_executable(test_${layer} ${sources})
     target_link_libraries(test_${layer} PRIVATE ${arg_LIBS} Catch2::Catch2WithMain)
+    # Compiling takes longer than running.
+    target_compile_options(test_${layer} PRIVATE $<$<CONFIG:Release>:-O1>)
     target_include_directories(test_${layer} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
     target_compile_definitions(
         test_${layer} PRIVATE LM_TEST_DIR="${CMAKE_SOURCE_DIR}/tests" LM_SHARE_DIR="${CMAKE_SOURCE_DIR}/share")
