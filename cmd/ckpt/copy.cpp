@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-ckpt copy: copies a step to another place and verifies it on the way.
+// lm-ckpt copy: copies steps to another place and verifies them on the way.
 #include "ckpt/copy.hpp"
 
 #include <filesystem>
@@ -9,12 +9,15 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/units.hpp"
+#include "ckpt/leftovers.hpp"
+#include "ckpt/step_lock.hpp"
 #include "ckpt/steps.hpp"
 #include "cli/main.hpp"
 #include "cli/progress.hpp"
 #include "cluster/shared_memory.hpp"
 #include "io/checked.hpp"
 #include "io/file.hpp"
+#include "io/json.hpp"
 #include "paths.hpp"
 #include "verbs.hpp"
 
@@ -22,11 +25,11 @@ namespace lm::ckpt_tool {
 namespace {
 
 struct Args {
-    std::string from;
-    std::string to;
+    std::vector<std::string> paths;  // SRC... DST
     bool weights_only = false;
     std::optional<cli::Bytes> bwlimit;
     bool force = false;
+    bool json = false;
     bool quiet = false;
 };
 
@@ -51,11 +54,14 @@ Destination destination_of(std::string to, i64 iteration) {
     return {to, to + "/" + name, false};
 }
 
+// The file system is that of the nearest existing directory: a copy that is refused creates none.
 void check_space(const ckpt::CopyPlan& plan, const Destination& to) {
+    std::string existing = to.directory;
+    while (!io::is_directory(existing)) existing = io::parent_of(existing);
     const std::string temporary = ckpt::copy_temporary(to.step);
-    const i64 there = io::is_directory(temporary) ? directory_bytes(temporary) : 0;
+    const i64 there = io::is_directory(temporary) ? ckpt::tree_bytes(temporary) : 0;
     const i64 needed = plan.n_bytes() - there;
-    const i64 available = cluster::filesystem_use(to.directory).available;
+    const i64 available = cluster::filesystem_use(existing).available;
     if (needed <= available) return;
     run_error(to.directory, "needs {}, has {} available: free space, or choose another directory",
               human_size(needed), human_size(available));
@@ -73,7 +79,7 @@ void update_latest(const Destination& to, const ckpt::Manifest& copied) {
     }
 }
 
-ckpt::CopyResult copy(const ckpt::CopyPlan& plan, const Destination& to, const Args& args) {
+ckpt::CopyResult copy_files(const ckpt::CopyPlan& plan, const Destination& to, const Args& args) {
     cli::Progress progress("copy " + base_name(to.step), "B", plan.n_bytes(), args.quiet);
     ckpt::CopyOptions options{.replace = args.force,
                               .bytes_per_second = {},
@@ -93,20 +99,37 @@ ckpt::CopyResult copy(const ckpt::CopyPlan& plan, const Destination& to, const A
     }
 }
 
-int run(const Args& args) {
-    if (args.bwlimit && args.bwlimit->value < 1)
-        usage_error("--bwlimit", "must be positive, got {}", args.bwlimit->value);
-    const ckpt::Checkpoint source = ckpt::open(existing_directory(args.from));
-    const i64 iteration = source.manifest().counters.iteration;
-    const Destination to = destination_of(args.to, iteration);
+void report(const Args& args, const Destination& to, const ckpt::CopyResult& result, double seconds,
+            bool existed) {
+    if (args.json) {
+        cli::write_stdout(io::json_line({{"path", to.step},
+                                         {"existed", existed},
+                                         {"copied", result.n_copied},
+                                         {"copied_before", result.n_kept},
+                                         {"seconds", seconds}}));
+    } else if (existed) {
+        cli::write_stdout(fmt::format("{}: exists already with the same manifest\n", to.step));
+    } else {
+        cli::write_stdout(fmt::format(
+            "{}: {} copied and verified in {}{}\n", to.step, human_size(result.n_copied),
+            human_duration(seconds),
+            result.n_kept == 0 ? ""
+                               : fmt::format(", {} copied before", human_size(result.n_kept))));
+    }
+}
+
+void copy_step(const std::string& from, const std::string& destination, const Args& args) {
+    const ckpt::Checkpoint source = ckpt::open(existing_directory(from));
+    // prune waits for the end of the copy.
+    const ckpt::StepLock lock = ckpt::StepLock::to_read(source.path());
+    const Destination to = destination_of(destination, source.manifest().counters.iteration);
     const ckpt::CopyPlan plan = ckpt::plan_copy(source, args.weights_only);
     std::error_code error;
     const bool same = std::filesystem::equivalent(source.path(), to.step, error);
     if (ckpt::is_copied(plan, to.step) && (same || !args.force)) {
         io::remove_tree(ckpt::copy_temporary(to.step));
         update_latest(to, ckpt::read_manifest(to.step));
-        cli::write_stdout(fmt::format("{}: exists already with the same manifest\n", to.step));
-        return 0;
+        return report(args, to, {}, 0, true);
     }
     if (same) usage_error(to.step, "is the step to copy: choose another DST");
     if (io::exists(to.step) && !args.force) {
@@ -114,15 +137,21 @@ int run(const Args& args) {
                     "exists already and is another step or an incomplete one: use --force to "
                     "replace it");
     }
-    io::make_directories(to.directory);
     check_space(plan, to);
+    io::make_directories(to.directory);
     const Stopwatch watch;
-    const ckpt::CopyResult result = copy(plan, to, args);
+    const ckpt::CopyResult result = copy_files(plan, to, args);
     update_latest(to, ckpt::read_manifest(to.step));
-    cli::write_stdout(fmt::format(
-        "{}: {} copied and verified in {}{}\n", to.step, human_size(result.n_copied),
-        human_duration(watch.elapsed_s()),
-        result.n_kept == 0 ? "" : fmt::format(", {} copied before", human_size(result.n_kept))));
+    report(args, to, result, watch.elapsed_s(), false);
+}
+
+int run(const Args& args) {
+    if (args.bwlimit && args.bwlimit->value < 1)
+        usage_error("--bwlimit", "must be positive, got {}", args.bwlimit->value);
+    if (args.paths.size() < 2) usage_error("copy", "expected SRC... and DST");
+    for (size_t at = 0; at + 1 < args.paths.size(); ++at) {
+        copy_step(args.paths[at], args.paths.back(), args);
+    }
     return 0;
 }
 
@@ -130,15 +159,15 @@ int run(const Args& args) {
 
 void add_copy(cli::Options& options) {
     const auto args = std::make_shared<Args>();
-    cli::Options& verb = options.verb("copy", "copy a step and verify it; a killed copy continues",
+    cli::Options& verb = options.verb("copy", "copy steps and verify them; a killed copy continues",
                                       [args] { return run(*args); });
-    verb.positional("SRC", &args->from,
-                    "global_step* directory, or a directory of them: its latest step");
-    verb.positional("DST", &args->to,
-                    "directory of steps, created if needed, or the new path of the step");
+    verb.positionals("SRC... DST", &args->paths,
+                     "SRC: global_step* directories, or directories of them: their latest steps; "
+                     "DST: directory of steps, created if needed, or the new path of one step");
     verb.flag("--weights-only", &args->weights_only, "do not copy masters and Adam moments");
     verb.value("--bwlimit", &args->bwlimit, "SIZE", "copy at most SIZE bytes per second");
     verb.flag("--force", &args->force, "replace a different step of that name");
+    verb.flag("--json", &args->json, "print JSON Lines, one object for each step");
     verb.flag("--quiet,-q", &args->quiet, "show no progress");
 }
 

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-ckpt ls: prints one line for each step of a checkpoint directory.
+// lm-ckpt ls: prints one line for each step of a checkpoint directory, those of abandoned branches
+// too, and one for each left-over. Opens only manifests.
 #include <algorithm>
 #include <memory>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/units.hpp"
-#include "ckpt/checkpoint.hpp"
-#include "ckpt/index.hpp"
+#include "ckpt/abandon.hpp"
+#include "ckpt/leftovers.hpp"
+#include "ckpt/lineage.hpp"
 #include "ckpt/steps.hpp"
 #include "cli/main.hpp"
+#include "io/checked.hpp"
 #include "io/json.hpp"
 #include "paths.hpp"
 #include "verbs.hpp"
@@ -23,67 +26,94 @@ struct Args {
 };
 
 struct Row {
-    i64 step = 0;
-    std::string path;
-    i64 bytes = 0;
+    ckpt::StepEntry entry;
     bool latest = false;
-    std::string reason;  // why the step is not complete; empty for a complete one
-    std::optional<ckpt::Checkpoint> checkpoint;
+    std::string_view branch;  // "current", "abandoned", or "-" when the manifest is unusable
 };
 
-Row row_of(const std::string& directory, i64 step, std::optional<i64> latest) {
-    Row row;
-    row.step = step;
-    row.path = directory + "/" + ckpt::step_name(step);
-    row.bytes = directory_bytes(row.path);
-    row.latest = latest == step;
-    try {
-        row.checkpoint = ckpt::Checkpoint::open(row.path);
-    } catch (const Error& error) {
-        row.reason = error.what();
+std::vector<Row> rows_of(const std::string& directory, const ckpt::Lineage& lineage) {
+    std::vector<Row> rows;
+    for (const std::string& name : ckpt::abandoned_in(directory)) {
+        for (ckpt::StepEntry& entry : ckpt::read_lineage(directory + "/" + name).steps) {
+            rows.push_back({std::move(entry), false, "abandoned"});
+        }
     }
-    return row;
+    for (const ckpt::StepEntry& entry : lineage.steps) {
+        std::string_view branch = lineage.current(entry) ? "current" : "abandoned";
+        if (!entry.manifest || !lineage.unknown.empty()) branch = "-";
+        rows.push_back({entry, lineage.latest == entry.step, branch});
+    }
+    return rows;
 }
 
 void print_json(const Row& row) {
     io::OrderedJson object;
-    object["step"] = row.step;
-    object["path"] = row.path;
-    object["bytes"] = row.bytes;
+    object["step"] = row.entry.step;
+    object["path"] = row.entry.path;
     object["latest"] = row.latest;
-    object["complete"] = row.checkpoint.has_value();
-    if (row.checkpoint) {
-        const ckpt::Manifest& manifest = row.checkpoint->manifest();
-        object["created"] = manifest.created;
-        object["consumed_samples"] = manifest.counters.consumed_samples;
-        object["consumed_tokens"] = manifest.counters.consumed_tokens;
-        object["tensor_model_parallel_size"] = manifest.parallel.tp;
-        object["pipeline_model_parallel_size"] = manifest.parallel.pp;
-        object["data_parallel_size"] = manifest.parallel.dp;
-        object["optimizer_state"] = row.checkpoint->has(ckpt::SliceKind::exp_avg);
-    } else {
-        object["reason"] = row.reason;
+    object["branch"] = row.branch == "-" ? "unknown" : row.branch;
+    object["complete"] = row.entry.manifest.has_value();
+    if (!row.entry.manifest) {
+        object["reason"] = row.entry.reason;
+        cli::write_stdout(io::json_line(object));
+        return;
     }
+    const ckpt::Manifest& manifest = *row.entry.manifest;
+    const ckpt::Totals totals = manifest.totals();
+    object["bytes"] = totals.bytes;
+    object["files"] = totals.files;
+    object["created"] = manifest.created;
+    object["run_id"] = manifest.run_id;
+    object["generation"] = manifest.generation;
+    object["parent"] = manifest.parent ? to_json(*manifest.parent) : io::OrderedJson();
+    object["consumed_samples"] = manifest.counters.consumed_samples;
+    object["consumed_tokens"] = manifest.counters.consumed_tokens;
+    object["tensor_model_parallel_size"] = manifest.parallel.tp;
+    object["pipeline_model_parallel_size"] = manifest.parallel.pp;
+    object["data_parallel_size"] = manifest.parallel.dp;
+    object["optimizer_state"] = manifest.has(ckpt::SliceKind::exp_avg);
     cli::write_stdout(io::json_line(object));
 }
 
+void print_line(std::string_view step, std::string_view size, std::string_view layout,
+                std::string_view created, std::string_view branch, std::string_view state) {
+    cli::write_stdout(fmt::format("{:>10}  {:>10}  {:<14}  {:<20}  {:<9}  {}\n", step, size, layout,
+                                  created, branch, state));
+}
+
 void print_text(const Row& row) {
-    std::string layout = "-";
-    std::string created = "-";
-    std::string state = "incomplete: " + row.reason;
-    if (row.checkpoint) {
-        const ckpt::Manifest& manifest = row.checkpoint->manifest();
-        layout = fmt::format("tp{} pp{} dp{}", manifest.parallel.tp, manifest.parallel.pp,
-                             manifest.parallel.dp);
-        created = manifest.created;
-        state =
-            row.checkpoint->has(ckpt::SliceKind::exp_avg) ? "complete" : "complete, weights only";
-        if (row.latest) state += ", latest";
-    } else if (row.latest) {
-        state += " (latest)";
+    const std::string step = std::to_string(row.entry.step);
+    if (!row.entry.manifest) {
+        const std::string state =
+            "incomplete: " + row.entry.reason + (row.latest ? " (latest)" : "");
+        return print_line(step, "-", "-", "-", row.branch, state);
     }
-    cli::write_stdout(fmt::format("{:>10}  {:>10}  {:<14}  {:<20}  {}\n", row.step,
-                                  human_size(row.bytes), layout, created, state));
+    const ckpt::Manifest& manifest = *row.entry.manifest;
+    std::string state =
+        manifest.has(ckpt::SliceKind::exp_avg) ? "complete" : "complete, weights only";
+    if (row.latest) state += ", latest";
+    const std::string parent = base_name(io::parent_of(row.entry.path));
+    if (parent.starts_with(ckpt::abandoned_prefix)) state += ", in " + parent;
+    print_line(step, human_size(manifest.totals().bytes),
+               fmt::format("tp{} pp{} dp{}", manifest.parallel.tp, manifest.parallel.pp,
+                           manifest.parallel.dp),
+               manifest.created, row.branch, state);
+}
+
+void print_leftovers(const std::string& directory, bool json) {
+    for (const ckpt::Leftover& leftover : ckpt::leftovers_in(directory)) {
+        if (json) {
+            cli::write_stdout(io::json_line({{"leftover", leftover.name},
+                                             {"path", directory + "/" + leftover.name},
+                                             {"bytes", leftover.bytes},
+                                             {"age_s", static_cast<i64>(leftover.age_s)},
+                                             {"in_use", leftover.in_use}}));
+            continue;
+        }
+        print_line(
+            "-", human_size(leftover.bytes), "-", human_duration(leftover.age_s) + " old", "-",
+            fmt::format("{}: {}", leftover.in_use ? "a running copy" : "left-over", leftover.name));
+    }
 }
 
 int run(const Args& args) {
@@ -91,17 +121,15 @@ int run(const Args& args) {
     if (is_step_path(directory)) {
         usage_error(directory, "is one step: give its parent directory, or use lm-ckpt show");
     }
-    const std::vector<i64> steps = ckpt::steps_in(directory);
-    const std::optional<i64> latest = ckpt::latest_step(directory);
-    if (steps.empty()) run_error(directory, "has no checkpoint: no global_step* directory exists");
-    if (!args.json) {
-        cli::write_stdout(fmt::format("{:>10}  {:>10}  {:<14}  {:<20}  {}\n", "STEP", "SIZE",
-                                      "LAYOUT", "CREATED", "STATE"));
+    const ckpt::Lineage lineage = ckpt::read_lineage(directory);
+    const std::vector<Row> rows = rows_of(directory, lineage);
+    if (!rows.empty() && !args.json) {
+        print_line("STEP", "SIZE", "LAYOUT", "CREATED", "BRANCH", "STATE");
     }
-    for (const i64 step : steps) {
-        const Row row = row_of(directory, step, latest);
-        args.json ? print_json(row) : print_text(row);
-    }
+    for (const Row& row : rows) args.json ? print_json(row) : print_text(row);
+    print_leftovers(directory, args.json);
+    if (!lineage.unknown.empty()) throw Error(Exit::failure, lineage.unknown);
+    if (rows.empty()) run_error(directory, "has no checkpoint: no global_step* directory exists");
     return 0;
 }
 
@@ -109,8 +137,9 @@ int run(const Args& args) {
 
 void add_ls(cli::Options& options) {
     const auto args = std::make_shared<Args>();
-    cli::Options& verb = options.verb("ls", "list the steps of a checkpoint directory",
-                                      [args] { return run(*args); });
+    cli::Options& verb =
+        options.verb("ls", "list the steps of a checkpoint directory, its branches and left-overs",
+                     [args] { return run(*args); });
     verb.positional("DIR", &args->directory, "directory of global_step* directories");
     verb.flag("--json", &args->json, "print JSON Lines");
 }

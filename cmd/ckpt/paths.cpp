@@ -2,7 +2,6 @@
 #include "paths.hpp"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "base/error.hpp"
 #include "base/units.hpp"
@@ -27,16 +26,6 @@ std::string base_name(const std::string& path) {
 
 bool is_step_path(const std::string& path) {
     return ckpt::step_from_name(base_name(path)) >= 0 || io::exists(path + "/manifest.json");
-}
-
-i64 directory_bytes(const std::string& path) {
-    i64 total = 0;
-    for (const std::string& name : io::list_directory(path)) {
-        const std::string entry = path + "/" + name;
-        if (!std::filesystem::exists(entry)) continue;  // a dangling link
-        total += io::is_directory(entry) ? directory_bytes(entry) : io::file_size(entry);
-    }
-    return total;
 }
 
 i64 parse_step(const std::string& object, const std::string& text) {

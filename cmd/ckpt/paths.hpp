@@ -16,8 +16,6 @@ std::string existing_directory(std::string path);
 std::string base_name(const std::string& path);
 // Returns whether `path` is one step, not a directory of steps.
 bool is_step_path(const std::string& path);
-// Returns the total size in bytes of all files below `path`.
-i64 directory_bytes(const std::string& path);
 // Parses "120" or "global_step120". Throws Error(usage) naming `object`.
 i64 parse_step(const std::string& object, const std::string& text);
 std::vector<std::string> split_at_commas(const std::string& text);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-ckpt prune: removes the steps that no rule keeps.
+// lm-ckpt prune: removes the steps that no rule keeps, and what else is asked for.
 #include "ckpt/prune.hpp"
 
 #include <algorithm>
@@ -11,10 +11,13 @@
 #include "base/log.hpp"
 #include "base/units.hpp"
 #include "ckpt/checkpoint.hpp"
+#include "ckpt/leftovers.hpp"
 #include "ckpt/steps.hpp"
 #include "cli/main.hpp"
 #include "io/file.hpp"
+#include "io/json.hpp"
 #include "paths.hpp"
+#include "rules.hpp"
 #include "verbs.hpp"
 
 namespace lm::ckpt_tool {
@@ -22,30 +25,28 @@ namespace {
 
 struct Args {
     std::string directory;
-    std::optional<i64> keep_last;
-    std::optional<i64> keep_every;
-    std::string keep;
+    RuleFlags rules;
+    bool abandoned = false;
+    std::optional<cli::Duration> leftovers;
     bool dry_run = false;
     bool no_verify = false;
+    bool json = false;
     bool quiet = false;
 };
 
-std::vector<i64> parse_steps(const std::string& text) {
-    std::vector<i64> steps;
-    for (const std::string& step : split_at_commas(text)) {
-        steps.push_back(parse_step("--keep", step));
-    }
-    return steps;
-}
-
-// Returns the complete steps. Incomplete steps match no rule and are kept: the user decides about
-// them.
-std::vector<i64> complete_steps(const std::string& directory) {
+// Returns the complete steps of the current branch. Incomplete steps match no rule and are kept:
+// the user decides about them.
+std::vector<i64> complete_steps(const ckpt::Lineage& lineage) {
     std::vector<i64> complete;
-    for (const i64 step : ckpt::steps_in(directory)) {
+    for (const ckpt::StepEntry& entry : lineage.steps) {
+        if (!entry.manifest) {
+            warn("{}: kept", entry.reason);
+            continue;
+        }
+        if (!lineage.current(entry)) continue;
         try {
-            const auto checkpoint = ckpt::Checkpoint::open(directory + "/" + ckpt::step_name(step));
-            complete.push_back(step);
+            const auto checkpoint = ckpt::Checkpoint::open(entry.path);
+            complete.push_back(entry.step);
         } catch (const Error& error) {
             warn("{}: kept", error.what());
         }
@@ -61,7 +62,9 @@ void check_rules(const std::string& directory, const ckpt::KeepPolicy& policy,
         if (std::ranges::find(complete, step) != complete.end()) continue;
         const std::string name = ckpt::step_name(step);
         usage_error("--keep", "{} {} in {}: nothing was removed: see lm-ckpt ls {}", name,
-                    io::exists(directory + "/" + name) ? "is not complete" : "does not exist",
+                    io::exists(directory + "/" + name)
+                        ? "is not a complete step of the current branch"
+                        : "does not exist",
                     directory, directory);
     }
     const auto is_multiple = [&](i64 step) { return step % policy.every == 0; };
@@ -71,68 +74,109 @@ void check_rules(const std::string& directory, const ckpt::KeepPolicy& policy,
     }
 }
 
-// Verifies every byte of the steps that a run would load before other steps are removed: a complete
-// step may have been corrupted later.
-void verify_kept(const std::string& directory, const std::vector<i64>& kept, const Args& args) {
-    for (const i64 step : kept) {
-        const std::string path = directory + "/" + ckpt::step_name(step);
-        if (args.dry_run) {
-            cli::write_stdout(fmt::format("would verify {} ({})\n", ckpt::step_name(step),
-                                          human_size(directory_bytes(path))));
-            continue;
+class Report {
+  public:
+    explicit Report(const Args& args) : args_(args) {}
+
+    void verified(const std::string& step, i64 bytes, double seconds) const {
+        if (args_.json) {
+            print({{"action", args_.dry_run ? "would verify" : "verified"},
+                   {"name", step},
+                   {"bytes", bytes}});
+        } else if (args_.dry_run) {
+            cli::write_stdout(fmt::format("would verify {} ({})\n", step, human_size(bytes)));
+        } else {
+            cli::write_stdout(fmt::format("verified {} ({} in {})\n", step, human_size(bytes),
+                                          human_duration(seconds)));
         }
-        const Stopwatch watch;
-        const ckpt::Verification result = verify_step(path, args.quiet);
-        if (!result.problems.empty()) {
-            for (const std::string& problem : result.problems) warn("{}", problem);
-            run_error(
-                path,
-                "is the step to keep, and is corrupt: nothing was removed: move it away and prune "
-                "again, so that an older step is kept");
-        }
-        cli::write_stdout(fmt::format("verified {} ({} in {})\n", ckpt::step_name(step),
-                                      human_size(result.n_bytes),
-                                      human_duration(watch.elapsed_s())));
     }
+
+    void removed(const ckpt::PruneAction& action) {
+        n_steps_ += action.kind == ckpt::PruneKind::step;
+        freed_ += action.bytes;
+        const std::string_view verb = args_.dry_run ? "would remove" : "removed";
+        if (args_.json) {
+            print({{"action", verb},
+                   {"kind", name_of(action.kind)},
+                   {"name", action.name},
+                   {"bytes", action.bytes}});
+            return;
+        }
+        const bool state = action.kind == ckpt::PruneKind::optimizer_state;
+        cli::write_stdout(fmt::format("{} {}{} ({})\n", verb,
+                                      state ? "the optimizer state of " : "", action.name,
+                                      human_size(action.bytes)));
+    }
+
+    void finish(size_t n_kept) const {
+        if (args_.json) {
+            print({{"action", "done"}, {"kept", n_kept}, {"removed", n_steps_}, {"freed", freed_}});
+        } else {
+            cli::write_stdout(fmt::format("{} kept, {} {}, {}\n", n_kept, n_steps_,
+                                          args_.dry_run ? "to remove" : "removed",
+                                          human_size(freed_)));
+        }
+    }
+
+  private:
+    static void print(const io::OrderedJson& object) { cli::write_stdout(io::json_line(object)); }
+
+    const Args& args_;
+    i64 n_steps_ = 0;
+    i64 freed_ = 0;
+};
+
+// Verifies every byte of the step that a run would load before other steps are removed: a complete
+// step may have been corrupted later.
+void verify_kept(const std::string& path, const Args& args, const Report& report) {
+    const Stopwatch watch;
+    if (args.dry_run) return report.verified(base_name(path), ckpt::tree_bytes(path), 0);
+    const ckpt::Verification result = verify_step(path, args.quiet);
+    if (!result.problems.empty()) {
+        warn_of_problems(result);
+        run_error(path,
+                  "is the step to keep, and is corrupt: nothing was removed: move it away and "
+                  "prune again, so that an older step is kept");
+    }
+    report.verified(base_name(path), result.n_bytes, watch.elapsed_s());
 }
 
-// Returns the newest step and the one that `latest` names.
-std::vector<i64> steps_to_verify(const std::vector<i64>& complete, std::optional<i64> latest) {
-    std::vector<i64> steps{complete.back()};
-    if (latest && latest != complete.back() &&
-        std::ranges::find(complete, *latest) != complete.end()) {
-        steps.push_back(*latest);
+ckpt::PruneRules rules_of(const Args& args) {
+    ckpt::PruneRules rules = parse_rules(args.rules);
+    rules.abandoned = args.abandoned;
+    if (args.leftovers) rules.leftovers_s = args.leftovers->seconds;
+    const bool any =
+        !rules.keep.empty() || rules.full_steps || rules.abandoned || rules.leftovers_s;
+    if (!any) {
+        usage_error("prune",
+                    "give at least one of --keep-last, --keep-every, --keep, --keep-schedule, "
+                    "--weights-only-older-than, --abandoned and --leftovers");
     }
-    return steps;
+    return rules;
 }
 
 int run(const Args& args) {
     const std::string directory = existing_directory(args.directory);
     if (is_step_path(directory)) usage_error(directory, "is one step: give its parent directory");
-    const ckpt::KeepPolicy policy{args.keep_last.value_or(0), args.keep_every.value_or(0),
-                                  parse_steps(args.keep)};
-    if (policy.last == 0 && policy.every == 0 && policy.steps.empty()) {
-        usage_error("prune", "give at least one of --keep-last, --keep-every and --keep");
+    const ckpt::PruneRules rules = rules_of(args);
+    const ckpt::Lineage lineage = ckpt::read_lineage(directory);
+    const std::vector<i64> complete = complete_steps(lineage);
+    check_rules(directory, rules.keep, complete);
+    const ckpt::PrunePlan plan = ckpt::plan_prune(directory, lineage, complete, rules);
+    Report report(args);
+    const bool only_leftovers = std::ranges::all_of(
+        plan.actions,
+        [](const ckpt::PruneAction& action) { return action.kind == ckpt::PruneKind::leftover; });
+    if (plan.newest && !only_leftovers && !args.no_verify) {
+        verify_kept(directory + "/" + ckpt::step_name(*plan.newest), args, report);
     }
-    const std::vector<i64> steps = complete_steps(directory);
-    check_rules(directory, policy, steps);
-    const std::optional<i64> latest = ckpt::latest_step(directory);
-    const auto removed = ckpt::steps_to_remove(steps, policy, latest);
-    if (!removed.empty() && !args.no_verify) {
-        verify_kept(directory, steps_to_verify(steps, latest), args);
+    if (args.dry_run) {
+        for (const ckpt::PruneAction& action : plan.actions) report.removed(action);
+    } else {
+        ckpt::prune(directory, plan, [&](const ckpt::PruneAction& done) { report.removed(done); });
+        ckpt::finish_removals(directory);
     }
-    i64 freed = 0;
-    for (const i64 step : removed) {
-        const i64 bytes = directory_bytes(directory + "/" + ckpt::step_name(step));
-        freed += bytes;
-        if (!args.dry_run) ckpt::remove_step(directory, step);
-        cli::write_stdout(fmt::format("{} {} ({})\n", args.dry_run ? "would remove" : "removed",
-                                      ckpt::step_name(step), human_size(bytes)));
-    }
-    if (!args.dry_run) ckpt::finish_removals(directory);
-    cli::write_stdout(fmt::format("{} kept, {} {}, {}\n", steps.size() - removed.size(),
-                                  removed.size(), args.dry_run ? "to remove" : "removed",
-                                  human_size(freed)));
+    report.finish(plan.kept.size());
     return 0;
 }
 
@@ -144,12 +188,14 @@ void add_prune(cli::Options& options) {
         "prune", "remove complete steps that no rule keeps; latest and the newest step stay",
         [args] { return run(*args); });
     verb.positional("DIR", &args->directory, "directory of global_step* directories");
-    verb.value("--keep-last", &args->keep_last, "K", "keep the K newest steps");
-    verb.value("--keep-every", &args->keep_every, "N", "keep steps that are multiples of N");
-    verb.value("--keep", &args->keep, "STEP,...", "keep the given steps");
-    verb.flag("--dry-run", &args->dry_run, "only print the steps to remove");
+    add_rules(verb, args->rules);
+    verb.flag("--abandoned", &args->abandoned, "remove the steps of abandoned branches");
+    verb.value("--leftovers", &args->leftovers, "AGE",
+               "remove temporary files and directories older than AGE");
+    verb.flag("--dry-run", &args->dry_run, "only print the removals");
     verb.flag("--no-verify", &args->no_verify,
-              "do not verify the newest step and latest before others are removed");
+              "do not verify the step that a run would load before others are removed");
+    verb.flag("--json", &args->json, "print JSON Lines, one object for each removal");
     verb.flag("--quiet,-q", &args->quiet, "show no progress");
 }
 

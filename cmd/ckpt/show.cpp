@@ -5,6 +5,7 @@
 #include "base/units.hpp"
 #include "ckpt/checkpoint.hpp"
 #include "ckpt/index.hpp"
+#include "ckpt/leftovers.hpp"
 #include "ckpt/steps.hpp"
 #include "cli/main.hpp"
 #include "io/json.hpp"
@@ -27,7 +28,7 @@ io::OrderedJson document_of(const ckpt::Checkpoint& checkpoint, bool tensors) {
     if (!tensors) manifest.erase("tensors");
     io::OrderedJson document;
     document["path"] = checkpoint.path();
-    document["bytes"] = directory_bytes(checkpoint.path());
+    document["bytes"] = ckpt::tree_bytes(checkpoint.path());
     document["parameters"] = spec::count_parameters(checkpoint.manifest().model).total();
     document["optimizer_state"] = checkpoint.has(ckpt::SliceKind::exp_avg);
     document.update(manifest);

@@ -20,6 +20,8 @@ void add_unshard(cli::Options& options);
 void add_reshard(cli::Options& options);
 void add_merge(cli::Options& options, const std::string& command_line);
 
+// Logs a warning for each problem.
+void warn_of_problems(const ckpt::Verification& result);
 // Calls ckpt::verify() and shows the progress on stderr.
 ckpt::Verification verify_step(const std::string& path, bool quiet);
 

@@ -4,7 +4,9 @@
 #include <memory>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "base/units.hpp"
+#include "ckpt/leftovers.hpp"
 #include "ckpt/steps.hpp"
 #include "cli/main.hpp"
 #include "cli/progress.hpp"
@@ -81,8 +83,12 @@ int run(const Args& args) {
 
 }  // namespace
 
+void warn_of_problems(const ckpt::Verification& result) {
+    for (const std::string& problem : result.problems) warn("{}", problem);
+}
+
 ckpt::Verification verify_step(const std::string& path, bool quiet) {
-    cli::Progress progress("verify " + base_name(path), "B", directory_bytes(path), quiet);
+    cli::Progress progress("verify " + base_name(path), "B", ckpt::tree_bytes(path), quiet);
     return ckpt::verify(path, [&](i64 done) { progress.update(done); });
 }
 

@@ -23,8 +23,12 @@ i64 generation_of(std::string_view name) {
 
 }  // namespace
 
+std::string abandoned_path(const std::string& directory, i64 generation) {
+    return fmt::format("{}/{}{}", directory, abandoned_prefix, generation);
+}
+
 std::string make_abandoned(const std::string& directory, i64 generation) {
-    std::string path = fmt::format("{}/{}{}", directory, abandoned_prefix, generation);
+    std::string path = abandoned_path(directory, generation);
     io::make_directories(path);
     return path;
 }

@@ -14,6 +14,8 @@ namespace lm::ckpt {
 
 constexpr std::string_view abandoned_prefix = "abandoned-g";
 
+std::string abandoned_path(const std::string& directory, i64 generation);  // DIR/abandoned-gN
+
 // Returns DIR/abandoned-gN and creates it if needed.
 std::string make_abandoned(const std::string& directory, i64 generation);
 

@@ -88,7 +88,69 @@ std::string framed(std::string_view payload) {
     return out;
 }
 
+template <typename T>
+T fixed_at(std::string_view text, size_t at) {
+    T value{};
+    std::memcpy(&value, text.data() + at, sizeof value);
+    return value;
+}
+
+// Reads a number in base 128 at `at` and moves `at` to its end.
+u64 varint_at(std::string_view text, size_t& at) {
+    u64 value = 0;
+    for (int shift = 0; at < text.size() && shift < 64; shift += 7) {
+        const auto byte = static_cast<u8>(text[at++]);
+        value |= u64{byte & 0x7FU} << shift;
+        if (byte < 0x80) break;
+    }
+    return value;
+}
+
+// Returns the field `step` of an Event; 0 when it has none.
+i64 step_of(std::string_view event) {
+    for (size_t at = 0; at < event.size();) {
+        const u64 key = varint_at(event, at);
+        if (key == static_cast<u64>(event_step)) return static_cast<i64>(varint_at(event, at));
+        switch (key & 7) {
+            case 0:
+                varint_at(event, at);
+                break;
+            case 1:
+                at += 8;
+                break;
+            case 2: {
+                const u64 length = varint_at(event, at);
+                if (length > event.size()) return 0;
+                at += length;
+                break;
+            }
+            case 5:
+                at += 4;
+                break;
+            default:
+                return 0;
+        }
+    }
+    return 0;
+}
+
 }  // namespace
+
+std::vector<EventRecord> event_records(std::string_view text) {
+    constexpr size_t head = sizeof(u64) + sizeof(u32);
+    std::vector<EventRecord> records;
+    for (size_t at = 0; at + head + sizeof(u32) <= text.size();) {
+        const auto length = fixed_at<u64>(text, at);
+        const bool valid =
+            fixed_at<u32>(text, at + sizeof(u64)) == masked_crc(text.substr(at, sizeof(u64)));
+        if (!valid || length > text.size() - at - head - sizeof(u32)) break;
+        const std::string_view payload = text.substr(at + head, length);
+        if (fixed_at<u32>(text, at + head + length) != masked_crc(payload)) break;
+        records.push_back({step_of(payload), text.substr(at, head + length + sizeof(u32))});
+        at += head + length + sizeof(u32);
+    }
+    return records;
+}
 
 u32 crc32c(std::string_view bytes) {
     u32 c = ~0U;

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/types.hpp"
 #include "io/file.hpp"
@@ -20,6 +21,16 @@ std::string version_event(double unix_time_s);
 // for `step` and later steps.
 std::string purge_event(double unix_time_s, i64 step);
 std::string scalar_event(double unix_time_s, i64 step, std::string_view tag, float value);
+
+// One record of an event file with its framing. `step` is 0 for the version record.
+struct EventRecord {
+    i64 step = 0;
+    std::string_view bytes;
+};
+
+// Returns the complete records of an event file's text, whose memory they share. Stops at a torn or
+// corrupt record.
+std::vector<EventRecord> event_records(std::string_view text);
 
 u32 crc32c(std::string_view bytes);
 

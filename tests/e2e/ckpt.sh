@@ -53,15 +53,58 @@ grep -q 'e/global_step5: its manifest is of iteration 6: rename the directory to
 expect 0 '' lm-ckpt ls e
 grep -Eq '^ +5 .* incomplete: .*rename the directory' out || fail "ls: $(cat out)"
 
-# Back to an earlier step; only complete ones.
-expect 0 '' lm-ckpt latest c 6
-[ "$(head -n1 c/latest)" = global_step6 ] || fail "latest: $(head -n1 c/latest)"
+# Back to an earlier step; only complete ones. Later steps and what the logs have of them are set aside.
+cp -r c back
+expect 0 'back/global_step9: set aside as back/abandoned-g2/global_step9$' lm-ckpt latest back 6
+[ "$(head -n1 back/latest)" = global_step6 ] || fail "latest: $(cat back/latest)"
+[ "$(echo back/global_step*)" = "back/global_step3 back/global_step6" ] || fail "latest: $(echo back/*)"
+expect 0 '' lm-ckpt ls back
+grep -Eq '^ +12 .* abandoned +complete, in abandoned-g2$' out || fail "ls: $(cat out)"
+grep -Eq '^ +6 .* current +complete, latest$' out || fail "ls: $(cat out)"
+expect 0 '' lm-ckpt latest back 3 --remove-later --json
+[ "$(jq -r '.set_aside[0], .removed' out)" = "back/abandoned-g3/global_step6
+true" ] || fail "latest --json: $(cat out)"
+[ ! -e back/abandoned-g3 ] || fail "latest --remove-later: $(echo back/*)"
 expect 3 'weights-00000.safetensors' lm-ckpt latest d 9
 expect 2 'c/global_step7: does not exist' lm-ckpt latest c global_step7
 expect 2 "STEP: 'x'" lm-ckpt latest c x
+expect 2 'need a STEP' lm-ckpt latest c --remove-later
+
+# No doubled curve after a rollback: the logs and TensorBoard files end at the step.
+mkdir r
+lm-train "${args[@]}" --save r --save-interval 3 --log-interval 1 --log-file r/train.log --log-json steps.jsonl \
+    --tensorboard-dir r/tensorboard >/dev/null 2>&1
+expect 2 'nothing.jsonl: matches no file' lm-ckpt latest r 6 --logs nothing.jsonl
+expect 0 'steps.jsonl: cut after iteration 6' lm-ckpt latest r 6 --logs 'steps*'
+[ "$(jq -s '[.[] | .iteration // empty] | max' steps.jsonl)" = 6 ] || fail "steps.jsonl: $(cat steps.jsonl)"
+[ "$(jq -s '[.[] | .iteration // empty] | max' r/abandoned-g2/steps.jsonl)" = 12 ] || fail "$(ls r/abandoned-g2)"
+! grep -q 'iteration *7/' r/train.log || fail "train.log: $(cat r/train.log)"
+grep -q 'iteration *6/' r/train.log || fail "train.log: $(cat r/train.log)"
+cmp -s r/tensorboard/events* r/abandoned-g2/tensorboard/events* && fail "TensorBoard files were not cut"
+lm-train "${args[@]}" --save r --load r --log-interval 1 --log-json steps.jsonl >/dev/null 2>&1
+[ "$(jq -s '[.[] | select(.kind == "step") | .iteration] | . == [range(1; 13)]' steps.jsonl)" = true ] ||
+    fail "steps.jsonl: $(cat steps.jsonl)"
+expect 0 '' lm-ckpt diff r/abandoned-g2/global_step12 r
+grep -q '^equal: ' out || fail "diff: $(cat out)"
+
+# Defects of a directory: neither a file nor a dangling link of a step's name hides the other steps.
+cp -r c odd
+touch odd/global_step99
+ln -s nowhere odd/global_step98
+mkdir odd/global_step7.tmp.copy odd/global_step8.tmp.removed
+expect 0 '' lm-ckpt ls odd
+[ "$(grep -c 'complete$\|complete, latest$' out)" = 4 ] || fail "ls: $(cat out)"
+grep -Eq '^ +99 .* incomplete: odd/global_step99: is not a directory: remove it' out || fail "ls: $(cat out)"
+grep -Eq 'left-over: global_step7.tmp.copy$' out || fail "ls: $(cat out)"
+expect 1 '' lm-ckpt verify odd --quiet
+[ "$(grep -c ': ok: ' out)" = 4 ] || fail "verify: $(cat out)"
+expect 0 '' lm-ckpt prune odd --leftovers 1h --dry-run
+! grep -q global_step7 out || fail "prune --leftovers: $(cat out)"
+expect 0 '' lm-ckpt prune odd --leftovers 0s
+[ ! -e odd/global_step7.tmp.copy ] || fail "prune --leftovers: $(cat out)"
 
 # diff: a resumed run equals the uninterrupted run.
-lm-train "${args[@]}" --load c --save again >/dev/null 2>&1
+lm-train "${args[@]}" --load c/global_step6 --save again >/dev/null 2>&1
 expect 0 '' lm-ckpt diff c/global_step12 again
 grep -q '^equal: ' out || fail "diff: $(cat out)"
 expect 1 '' lm-ckpt diff c/global_step9 c/global_step12 --json
@@ -69,7 +112,6 @@ expect 1 '' lm-ckpt diff c/global_step9 c/global_step12 --json
 expect 3 'corrupt: use another step' lm-ckpt diff c/global_step12 d/global_step12
 
 # prune.
-expect 0 '' lm-ckpt latest c 12
 expect 2 'at least one of' lm-ckpt prune c
 cp -r c whole
 four="c/global_step12 c/global_step3 c/global_step6 c/global_step9"
@@ -77,21 +119,44 @@ all_stay() { [ "$(echo c/global_step*)" = "$four" ] || fail "$*: removed somethi
 # A step of --keep that does not exist, or is incomplete: nothing is removed.
 expect 2 '^lm-ckpt: --keep: global_step9999 does not exist in c: nothing was removed' lm-ckpt prune c --keep 9999
 expect 2 '^lm-ckpt: --keep: global_step9999 does not exist in c' lm-ckpt prune c --keep 6,9999 --keep-last 2 --dry-run
-expect 2 '^lm-ckpt: --keep: global_step9 is not complete in d' lm-ckpt prune d --keep 9
+expect 2 '^lm-ckpt: --keep: global_step9 is not a complete step of the current branch in d' lm-ckpt prune d --keep 9
 all_stay --keep
 expect 0 '^lm-ckpt: warning: --keep-every 7: keeps no step' lm-ckpt prune c --keep-every 7 --dry-run
-# The newest kept step and the step of `latest` are verified before other steps are removed.
+# The step that a run would load is verified before other steps are removed.
 flip c/global_step12/weights-00000.safetensors
 expect 3 '^lm-ckpt: c/global_step12: is the step to keep, and is corrupt: nothing was removed' lm-ckpt prune c --keep-last 1
 grep -q 'warning: c/global_step12/weights-00000.safetensors: tensor .* checksum mismatch' err || fail "prune: $(cat err)"
 all_stay "a corrupt step"
-rm -r c; cp -r whole c
-flip c/global_step6/optim-00000.safetensors
-expect 0 '' lm-ckpt latest c 6
-expect 3 '^lm-ckpt: c/global_step6: is the step to keep, and is corrupt' lm-ckpt prune c --keep-last 1
-all_stay "a corrupt step"
 expect 0 '' lm-ckpt prune c --keep-last 1 --no-verify
-[ "$(echo c/global_step*)" = "c/global_step12 c/global_step6" ] || fail "prune --no-verify: $(echo c/*)"
+[ "$(echo c/global_step*)" = c/global_step12 ] || fail "prune --no-verify: $(echo c/*)"
+rm -r c; cp -r whole c
+# The rules apply to the current branch; other branches go with --abandoned.
+expect 0 '' lm-ckpt latest c 6
+expect 0 '' lm-ckpt prune c --keep-last 1
+[ "$(echo c/*global_step* c/abandoned*/*)" = "c/global_step6 c/abandoned-g2/global_step12 c/abandoned-g2/global_step9" ] ||
+    fail "prune: $(echo c/*)"
+expect 0 '' lm-ckpt prune c --abandoned --json
+[ "$(jq -rs 'map(select(.kind == "abandoned"))[0].name' out)" = abandoned-g2 ] || fail "prune --abandoned: $(cat out)"
+[ "$(echo c/*global_step* c/abandoned*)" = "c/global_step6 c/abandoned*" ] || fail "prune --abandoned: $(echo c/*)"
+rm -r c; cp -r whole c
+# The schedule of a save; optimizer state of old steps.
+expect 0 '' lm-ckpt prune c --keep-schedule 3@6,12 --dry-run --no-verify
+[ "$(grep '^would remove' out | cut -d' ' -f3)" = global_step9 ] || fail "prune --keep-schedule: $(cat out)"
+expect 2 '--keep-schedule: .*ascend' lm-ckpt prune c --keep-schedule 3@6,12@5
+expect 2 'must be at least 1' lm-ckpt prune c --weights-only-older-than 0
+expect 0 '' lm-ckpt prune c --weights-only-older-than 2
+expect 0 '' lm-ckpt ls c
+[ "$(grep -c 'complete, weights only$' out)" = 2 ] || fail "--weights-only-older-than: $(cat out)"
+expect 0 '' lm-ckpt verify c --quiet
+expect 0 '' lm-ckpt diff c/global_step3 whole/global_step3 --weights-only
+expect 0 '' lm-ckpt prune c --weights-only-older-than 2 --dry-run
+grep -q 'optimizer state' out && fail "removed twice: $(cat out)"
+rm -r c; cp -r whole c
+# A step that is being copied stays until the copy ends.
+flock -s c/global_step3/manifest.json sleep 2 &
+sleep 0.3
+expect 0 'c/global_step3: is being copied: waiting for the end of the copy' lm-ckpt prune c --keep-last 3
+[ -z "$(jobs -rp)" ] || fail "prune did not wait"
 rm -r c; cp -r whole c
 expect 0 '' lm-ckpt prune c --keep-every 6 --keep 3 --dry-run
 grep -q '^would verify global_step12 (' out || fail "prune: $(cat out)"

@@ -20,6 +20,14 @@ expect 0 '' lm-ckpt verify store/run --quiet
 expect 0 '' lm-ckpt copy c store/run
 grep -q 'exists already with the same manifest' out || fail "copy again: $(cat out)"
 
+# Several steps in one call; a copy that is refused leaves no directory.
+expect 0 '' lm-ckpt copy c/global_step3 c/global_step6 several --json
+[ "$(jq -r .path out)" = "several/global_step3
+several/global_step6" ] || fail "copy: $(cat out)"
+[ "$(head -n1 several/latest)" = global_step6 ] || fail "latest: $(cat several/latest)"
+expect 2 '--bwlimit' lm-ckpt copy c refused/run --bwlimit 0
+[ ! -e refused ] || fail "a refused copy left a directory"
+
 # A run resumed from the copy equals the run.
 lm-train "${args[@]}" --bf16 --load store/run/global_step3 --save again >/dev/null 2>&1
 expect 0 '' lm-ckpt diff c again

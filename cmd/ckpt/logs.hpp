@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds the logs of a training in its checkpoint directory, and cuts them at a rollback.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/types.hpp"
+
+namespace lm::ckpt_tool {
+
+// A log or TensorBoard file, and the name that its copies get: relative to the directory in which
+// it was found.
+struct LogFile {
+    std::string path;
+    std::string name;
+};
+
+// Returns the logs (.log, .out, .err, .jsonl) and TensorBoard files below `directory`, without
+// those in steps and in abandoned branches.
+std::vector<LogFile> logs_below(const std::string& directory);
+
+// Returns the files that match one of the shell patterns; a directory stands for its logs. Throws
+// Error(usage) when a pattern matches nothing.
+std::vector<LogFile> logs_matching(const std::vector<std::string>& patterns);
+
+// Removes the text after iteration `step` from a log: the lines of later iterations, and the lines
+// after them that name no iteration; or the TensorBoard values of later steps. Before that, the
+// whole file is kept as ASIDE/NAME. Returns whether anything was removed.
+bool cut_log(const LogFile& log, i64 step, const std::string& aside);
+
+}  // namespace lm::ckpt_tool

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rules.hpp"
+
+#include "base/error.hpp"
+#include "paths.hpp"
+
+namespace lm::ckpt_tool {
+
+void add_rules(cli::Options& verb, RuleFlags& flags) {
+    verb.value("--keep-last", &flags.keep_last, "K", "keep the K newest steps");
+    verb.value("--keep-every", &flags.keep_every, "N", "keep steps that are multiples of N");
+    verb.value("--keep", &flags.keep, "STEP,...", "keep the given steps");
+    verb.value("--keep-schedule", &flags.keep_schedule, "RANGES",
+               "keep the steps that lm-train --save-schedule RANGES saves: 10@100,18@1000,1500");
+    verb.value("--weights-only-older-than", &flags.full_steps, "K",
+               "remove the optimizer state of all steps but the K newest");
+}
+
+ckpt::PruneRules parse_rules(const RuleFlags& flags) {
+    ckpt::PruneRules rules;
+    rules.keep.last = flags.keep_last.value_or(0);
+    rules.keep.every = flags.keep_every.value_or(0);
+    for (const std::string& step : split_at_commas(flags.keep)) {
+        rules.keep.steps.push_back(parse_step("--keep", step));
+    }
+    if (!flags.keep_schedule.empty()) {
+        try {
+            rules.keep.schedule = spec::parse_save_schedule(flags.keep_schedule);
+        } catch (const Error& error) {
+            usage_error("--keep-schedule", "{}", error.what());
+        }
+    }
+    if (flags.full_steps && *flags.full_steps < 1) {
+        usage_error("--weights-only-older-than",
+                    "must be at least 1, since a run loads the newest step, got {}",
+                    *flags.full_steps);
+    }
+    rules.full_steps = flags.full_steps;
+    return rules;
+}
+
+}  // namespace lm::ckpt_tool

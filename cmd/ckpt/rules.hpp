@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options that choose which steps stay: those of prune and sync.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "ckpt/prune.hpp"
+#include "cli/options.hpp"
+
+namespace lm::ckpt_tool {
+
+struct RuleFlags {
+    std::optional<i64> keep_last;
+    std::optional<i64> keep_every;
+    std::string keep;
+    std::string keep_schedule;
+    std::optional<i64> full_steps;
+};
+
+void add_rules(cli::Options& verb, RuleFlags& flags);
+
+// Throws Error(usage) naming the option.
+ckpt::PruneRules parse_rules(const RuleFlags& flags);
+
+}  // namespace lm::ckpt_tool

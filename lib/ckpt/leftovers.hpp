@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Left-overs of a directory of steps: temporary files and directories (their names contain ".tmp.")
+// of saves, copies, removals and other programs that were killed, or that still run.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/types.hpp"
+
+namespace lm::ckpt {
+
+struct Leftover {
+    std::string name;
+    i64 bytes = 0;
+    double age_s = 0;     // since the newest change in it
+    bool in_use = false;  // a running copy holds its lock
+};
+
+// Returns the left-overs of `directory` by name.
+std::vector<Leftover> leftovers_in(const std::string& directory);
+
+// Returns the total size in bytes of all files below `path`; 0 when it disappears meanwhile.
+i64 tree_bytes(const std::string& path);
+
+}  // namespace lm::ckpt

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Locks of a step (flock(2) on its manifest), between programs that read it for a long time, such
+// as copies, and programs that remove or replace it. They end with the process, even after a kill.
+// On a file system without locks every lock succeeds.
+#pragma once
+
+#include <string>
+
+#include "io/file.hpp"
+
+namespace lm::ckpt {
+
+// Holds the lock until it is destroyed.
+class StepLock {
+  public:
+    // For reading. Several programs may hold it at once. Blocks while the step is being removed.
+    static StepLock to_read(const std::string& step_path);
+    // For removing. Blocks until no program reads the step; a note names the step that is waited
+    // for.
+    static StepLock to_remove(const std::string& step_path);
+
+  private:
+    explicit StepLock(io::Fd fd) : fd_(std::move(fd)) {}
+    io::Fd fd_;
+};
+
+}  // namespace lm::ckpt
