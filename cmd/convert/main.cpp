@@ -25,6 +25,7 @@ struct Args {
     std::string to;
     std::string from;
     std::string dtype;
+    std::string format;
     cli::Bytes max_shard{5'000'000'000};
     std::string tokenizer;
     bool check = false;
@@ -51,6 +52,7 @@ convert::ConversionRequest request_of(const Args& args, const std::string& comma
     request.in = args.in;
     request.out = *args.out;
     if (!args.dtype.empty()) request.dtype = dtype_from_name(args.dtype);
+    if (args.format == "bin") request.files = convert::WeightFiles::bin;
     request.max_shard_bytes = args.max_shard.value;
     request.tokenizer = args.tokenizer;
     request.force = args.force;
@@ -157,7 +159,7 @@ int main(int argc, char** argv) {
     options.positional(
         "IN", &args.in,
         "checkpoint (directory or one step), or Hugging Face model (directory or one "
-        ".safetensors file)");
+        ".safetensors or .bin file)");
     options.positional("OUT", &args.out, "directory to create; none with --against");
     options.group("Conversion");
     options.choice(
@@ -168,6 +170,8 @@ int main(int argc, char** argv) {
     options.choice("--dtype", &args.dtype, {"fp32", "bf16", "fp16"},
                    "type of the weights in OUT; by default that of IN for Hugging Face, fp32 for "
                    "native");
+    options.choice("--format", &args.format, {"safetensors", "bin"},
+                   "format of Hugging Face weights: safetensors (default), or pytorch_model.bin");
     options.value("--max-shard-size", &args.max_shard, "SIZE",
                   "maximum size of a file of Hugging Face weights");
     options.value(

@@ -72,15 +72,18 @@ Format detect_format(const std::string& path) {
     if (!io::exists(path))
         usage_error(path, "does not exist: give a checkpoint or a Hugging Face model");
     if (!io::is_directory(path)) {
-        if (path.ends_with(".safetensors")) return hugging_face_format(hf_config_path(path));
-        usage_error(path,
-                    "is neither a directory nor a .safetensors file: give a checkpoint or a model");
+        if (path.ends_with(".safetensors") || path.ends_with(".bin"))
+            return hugging_face_format(hf_config_path(path));
+        usage_error(
+            path,
+            "is neither a directory nor a .safetensors or .bin file: give a checkpoint or a model");
     }
     const auto has = [&](const char* name) { return io::exists(path + "/" + name); };
     if (has("manifest.json") || has("latest") || !ckpt::steps_in(path).empty()) {
         return Format::native;
     }
-    if (has("config.json") || has("model.safetensors") || has("model.safetensors.index.json")) {
+    if (has("config.json") || has("model.safetensors") || has("model.safetensors.index.json") ||
+        has("pytorch_model.bin") || has("pytorch_model.bin.index.json")) {
         return hugging_face_format(hf_config_path(path));
     }
     usage_error(path, "is neither a checkpoint (global_step*) nor a Hugging Face model directory");

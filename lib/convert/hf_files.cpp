@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "base/version.hpp"
 #include "ckpt/safetensors_header.hpp"
+#include "convert/torch/torch_file.hpp"
 #include "io/atomic.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
@@ -15,8 +16,7 @@ namespace lm::convert {
 namespace {
 
 constexpr i64 most_header_bytes = 100'000'000;  // the limit of the format
-constexpr std::string_view single_file = "model.safetensors";
-constexpr std::string_view index_file = "model.safetensors.index.json";
+constexpr std::array<std::string_view, 2> single_files{"model.safetensors", "pytorch_model.bin"};
 
 // Returns the tensors of a safetensors file. Reads only its header.
 std::vector<SourceTensor> read_safetensors(const std::string& path) {
@@ -50,6 +50,25 @@ std::vector<SourceTensor> read_safetensors(const std::string& path) {
     return tensors;
 }
 
+// Returns the tensors of a file of torch.save with a state_dict.
+std::vector<SourceTensor> read_torch(const std::string& path) {
+    const TorchFile file = TorchFile::open(path);
+    const PickleValue& root = file.root();
+    if (!root.is(PickleValue::Kind::dict)) {
+        run_error(path, "expected a dict of tensors, got a {}", name_of(root.kind));
+    }
+    std::vector<SourceTensor> tensors;
+    for (size_t i = 0; i + 1 < root.items.size(); i += 2) {
+        const PickleValue& name = *root.items[i];
+        const PickleValue& value = *root.items[i + 1];
+        if (!name.is(PickleValue::Kind::text)) run_error(path, "a name is not a text");
+        const bool mask = value.is(PickleValue::Kind::tensor) && !value.tensor[0].dtype &&
+                          name.text.ends_with("bias");
+        if (!mask) tensors.push_back(file.tensor(value, name.text));
+    }
+    return tensors;
+}
+
 }  // namespace
 
 std::string hf_config_path(const std::string& model) {
@@ -64,21 +83,24 @@ HfTensors HfTensors::open(const std::string& path) {
         tensors.add_file(path);
         return tensors;
     }
-    const std::string index = fmt::format("{}/{}", path, index_file);
-    const std::string single = fmt::format("{}/{}", path, single_file);
-    if (io::exists(single)) {
-        tensors.add_file(single);
-    } else if (io::exists(index)) {
-        tensors.add_index(path, index);
-    } else {
-        usage_error(path, "has neither {} nor {}: give the directory of a model", single_file,
-                    index_file);
+    for (const std::string_view name : single_files) {
+        const std::string single = fmt::format("{}/{}", path, name);
+        const std::string index = single + ".index.json";
+        if (io::exists(single)) {
+            tensors.add_file(single);
+            return tensors;
+        }
+        if (io::exists(index)) {
+            tensors.add_index(path, index);
+            return tensors;
+        }
     }
-    return tensors;
+    usage_error(path, "has neither {} nor {}, nor an index of one: give the directory of a model",
+                single_files[0], single_files[1]);
 }
 
 void HfTensors::add_file(const std::string& path) {
-    for (SourceTensor& tensor : read_safetensors(path)) {
+    for (SourceTensor& tensor : is_torch_file(path) ? read_torch(path) : read_safetensors(path)) {
         const std::string name = tensor.name;
         if (!tensors_.emplace(name, std::move(tensor)).second) {
             run_error(path, "corrupt: tensor {} is in another shard, too", name);
@@ -135,19 +157,19 @@ std::vector<std::vector<std::string>> plan_shards(const std::vector<SizedName>& 
     return shards;
 }
 
-std::string shard_name(i64 shard, i64 n_shards, std::string_view stem) {
-    if (n_shards == 1) return fmt::format("{}.safetensors", stem);
-    return fmt::format("{}-{:05}-of-{:05}.safetensors", stem, shard + 1, n_shards);
+std::string shard_name(i64 shard, i64 n_shards, std::string_view stem, std::string_view ending) {
+    if (n_shards == 1) return fmt::format("{}{}", stem, ending);
+    return fmt::format("{}-{:05}-of-{:05}{}", stem, shard + 1, n_shards, ending);
 }
 
 std::string index_json(const std::vector<std::vector<std::string>>& shards, i64 total_bytes,
-                       std::string_view stem) {
+                       std::string_view stem, std::string_view ending) {
     io::Json index;
     index["metadata"]["total_size"] = total_bytes;
     for (size_t shard = 0; shard < shards.size(); ++shard) {
         for (const std::string& name : shards[shard]) {
             index["weight_map"][name] =
-                shard_name(static_cast<i64>(shard), static_cast<i64>(shards.size()), stem);
+                shard_name(static_cast<i64>(shard), static_cast<i64>(shards.size()), stem, ending);
         }
     }
     return io::json_text(index);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files of Hugging Face model directories: safetensors shards and their index, tokenizer files.
+// The files of Hugging Face model directories: safetensors or PyTorch shards and their index,
+// tokenizer files.
 #pragma once
 
 #include <map>
@@ -16,7 +17,7 @@ namespace lm::convert {
 // file `model`.
 std::string hf_config_path(const std::string& model);
 
-// The tensors of a model directory or of one .safetensors file.
+// The tensors of a model directory or of one .safetensors or .bin file.
 class HfTensors {
   public:
     // Reads the headers of all weight files of the model `path`. Throws Error(usage) when there are
@@ -43,10 +44,11 @@ struct SizedName {
 std::vector<std::vector<std::string>> plan_shards(const std::vector<SizedName>& tensors,
                                                   i64 max_bytes);
 // Returns "model-00001-of-00002.safetensors", or "model.safetensors" when there is only one.
-std::string shard_name(i64 shard, i64 n_shards, std::string_view stem = "model");
+std::string shard_name(i64 shard, i64 n_shards, std::string_view stem = "model",
+                       std::string_view ending = ".safetensors");
 // Returns the text of model.safetensors.index.json.
 std::string index_json(const std::vector<std::vector<std::string>>& shards, i64 total_bytes,
-                       std::string_view stem = "model");
+                       std::string_view stem = "model", std::string_view ending = ".safetensors");
 
 // Copies the tokenizer files of directory `from` to directory `to`. Throws Error(usage) when `from`
 // has none.

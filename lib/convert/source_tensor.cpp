@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "convert/source_tensor.hpp"
 
+#include <libdeflate.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -55,11 +57,30 @@ std::vector<i64> contiguous_strides(std::span<const i64> shape) {
     return strides;
 }
 
+void verify(const std::string& path, RecordCheck& record) {
+    if (record.done || record.crc == 0) return;
+    const io::Fd fd = io::open_read(path);
+    std::vector<std::byte> bytes(static_cast<size_t>(std::min(record.size, band_bytes)));
+    u32 crc = 0;
+    for (i64 at = 0; at < record.size; at += band_bytes) {
+        const auto part =
+            std::span(bytes).first(static_cast<size_t>(std::min(band_bytes, record.size - at)));
+        io::read_exact(fd, path, part, record.offset + at);
+        crc = libdeflate_crc32(crc, part.data(), part.size());
+    }
+    if (crc != record.crc) {
+        run_error(path, "corrupt: the CRC of {} bytes at {} is {:08x}, expected {:08x}",
+                  record.size, record.offset, crc, record.crc);
+    }
+    record.done = true;
+}
+
 void read_storage(const Storage& storage, i64 begin, i64 n, std::byte* out) {
     const i64 size = size_of(storage.dtype);
     for (const Extent& extent : storage.extents) {
         if (n > 0 && begin < extent.n) {
             const i64 part = std::min(n, extent.n - begin);
+            if (extent.check) verify(extent.path, *extent.check);
             const io::Fd fd = io::open_read(extent.path);
             io::read_exact(fd, extent.path, {out, static_cast<size_t>(part * size)},
                            extent.offset + begin * size);

@@ -13,11 +13,22 @@
 
 namespace lm::convert {
 
+// A record of an archive whose CRC-32 is verified before its first use.
+struct RecordCheck {
+    i64 offset = 0;
+    i64 size = 0;
+    u32 crc = 0;  // 0: not known
+    bool done = false;
+};
+// Throws Error(failure) when the record of the file `path` does not have its CRC.
+void verify(const std::string& path, RecordCheck& record);
+
 // `n` elements that start at byte `offset` of the file `path`.
 struct Extent {
     std::string path;
     i64 offset = 0;
     i64 n = 0;
+    std::shared_ptr<RecordCheck> check = {};  // the record that holds them; or nullptr
 };
 
 // Extents in sequence: the ZeRO shards of a parameter make one storage.

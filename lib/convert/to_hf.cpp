@@ -12,6 +12,7 @@
 #include "convert/hf_config.hpp"
 #include "convert/hf_files.hpp"
 #include "convert/native_export.hpp"
+#include "convert/torch/torch_writer.hpp"
 #include "io/atomic.hpp"
 
 namespace lm::convert {
@@ -51,6 +52,31 @@ class Exporter {
     }
 
   private:
+    void count(std::span<const std::byte> bytes) {
+        n_written_ += static_cast<i64>(bytes.size());
+        if (request_.progress) request_.progress(n_written_);
+    }
+
+    // A tied head is omitted: transformers ties it again.
+    void write_torch_shard(const std::string& path, const std::vector<std::string>& names) {
+        PickleWriter pickle;
+        pickle.open_dict();
+        for (const std::string& name : names) {
+            pickle.key(name);
+            pickle.tensor(dtype_, tensors_.at(name).shape());
+        }
+        pickle.close_dict();
+        TorchWriter writer = TorchWriter::create(path, std::move(pickle));
+        NativeExport source(checkpoint_, kind_, dtype_);
+        for (const std::string& name : names) {
+            source.write(tensors_.at(name), [&](std::span<const std::byte> bytes) {
+                writer.append(bytes);
+                count(bytes);
+            });
+        }
+        writer.commit();
+    }
+
     void write_shard(const std::string& path, const std::vector<std::string>& names) {
         std::vector<ckpt::SafetensorsEntry> entries;
         for (const std::string& name : names) {
@@ -62,8 +88,7 @@ class Exporter {
         for (const ckpt::SafetensorsEntry& entry : writer.entries()) {
             source.write(tensors_.at(entry.name), [&](std::span<const std::byte> bytes) {
                 writer.append(bytes);
-                n_written_ += static_cast<i64>(bytes.size());
-                if (request_.progress) request_.progress(n_written_);
+                count(bytes);
             });
         }
         writer.commit();
@@ -72,13 +97,17 @@ class Exporter {
     void write_weights(const std::string& directory) {
         const auto shards = plan_shards(sizes_, request_.max_shard_bytes);
         const auto n_shards = static_cast<i64>(shards.size());
+        const bool torch = request_.files == WeightFiles::bin;
+        const std::string stem = torch ? "pytorch_model" : "model";
+        const std::string ending = torch ? ".bin" : ".safetensors";
         for (i64 shard = 0; shard < n_shards; ++shard) {
-            write_shard(directory + "/" + shard_name(shard, n_shards),
-                        shards[static_cast<size_t>(shard)]);
+            const std::string path = directory + "/" + shard_name(shard, n_shards, stem, ending);
+            const auto& names = shards[static_cast<size_t>(shard)];
+            torch ? write_torch_shard(path, names) : write_shard(path, names);
         }
         if (n_shards == 1) return;
-        io::write_file(directory + "/model.safetensors.index.json",
-                       index_json(shards, report_.n_bytes), io::Overwrite::no);
+        io::write_file(fmt::format("{}/{}{}.index.json", directory, stem, ending),
+                       index_json(shards, report_.n_bytes, stem, ending), io::Overwrite::no);
     }
 
     void write_json(const std::string& directory, const spec::ModelConfig& model) {

@@ -3,6 +3,7 @@
 """Tiny models of every architecture, trained here, converted and loaded by transformers: no warning about keys, the same
 logits within 1e-4; converted back: the same bits. Models saved by transformers: the same logits here."""
 import contextlib
+import glob
 import io
 import json
 import logging
@@ -127,6 +128,43 @@ def check(name, chosen, flags, data, tokens):
     for key, tensor in ours.items():
         if tensor.tobytes() != theirs[key].numpy().tobytes():
             live.fail(f"{name}: {key} has different bits")
+    if name in ("gpt2", "llama-mqa-tied"):
+        check_bin(name, saved, hf, model, tokens)
+
+
+def check_bin(name, saved, hf, model, tokens):
+    """pytorch_model.bin in both directions, in one file and in shards; written by torch in its older format, too."""
+    for size in ("1GB", "20KB"):
+        out = f"{name}-bin-{size}"
+        live.run(live.tool("lm-convert"), saved, out, "--format", "bin", "--max-shard-size", size, "--check", "--quiet")
+        parts = sorted(glob.glob(out + "/pytorch_model*.bin"))
+        if (len(parts) == 1) != (size == "1GB"):
+            live.fail(f"{out}: {parts}")
+        for part in parts:
+            torch.load(part, weights_only=True)
+        if not np.array_equal(their_logits(out, tokens)[0], their_logits(hf, tokens)[0]):
+            live.fail(f"{out}: other logits than the safetensors")
+        live.run(live.tool("lm-convert"), out, out + "-back", "--quiet")
+        live.run(live.tool("lm-ckpt"), "diff", saved, out + "-back", "--weights-only")
+    for kind, options in (("new", {}), ("old", {"_use_new_zipfile_serialization": False})):
+        folder = f"{name}-torch-{kind}"
+        os.mkdir(folder)
+        shutil.copy(f"{name}-again/config.json", folder)
+        # Parameters that are views into one storage with gaps, as older DeepSpeed writes them.
+        state = model.state_dict()
+        flat = torch.cat([torch.cat([tensor.flatten(), torch.zeros(3)]) for tensor in state.values()])
+        at, views = 1, {}
+        flat = torch.cat([torch.zeros(1), flat])
+        for key, tensor in state.items():
+            views[key] = flat[at:at + tensor.numel()].view(tensor.shape)
+            at += tensor.numel() + 3
+        torch.save(views, folder + "/pytorch_model.bin", **options)
+        live.run(live.tool("lm-convert"), folder, folder + "-native", "--quiet")
+        live.run(live.tool("lm-ckpt"), "diff", f"{name}-again-native", folder + "-native", "--weights-only")
+    model.save_pretrained(name + "-torch-shards", max_shard_size="20KB", safe_serialization=False)
+    live.run(live.tool("lm-convert"), name + "-torch-shards", name + "-torch-shards-native", "--quiet")
+    live.run(live.tool("lm-ckpt"), "diff", f"{name}-again-native", name + "-torch-shards-native", "--weights-only")
+    print(f"{name}: pytorch_model.bin in both directions")
 
 
 def main():

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes files that torch.load(..., weights_only=True) reads: a ZIP archive of stored entries with
+// their sizes and CRCs, and a pickle of plain data and tensors.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.hpp"
+#include "io/atomic.hpp"
+
+namespace lm::convert {
+
+// The pickle of a file (protocol 2), value by value. Tensors are numbered in the order of their
+// values; each has a storage of its own.
+class PickleWriter {
+  public:
+    struct Tensor {
+        DType dtype = DType::fp32;
+        std::vector<i64> shape;
+        i64 bytes() const;
+    };
+
+    PickleWriter();
+    // A dict is opened, then has keys and values in turn, and is closed; the same for a list
+    // without keys.
+    void open_dict();
+    void close_dict();
+    void open_list();
+    void close_list();
+    void key(std::string_view name) { text(name); }
+    void text(std::string_view value);
+    void integer(i64 value);
+    void real(double value);
+    void boolean(bool value);
+    void none();
+    void tensor(DType dtype, std::vector<i64> shape);
+    // Opens an argparse.Namespace, whose attributes follow as in a dict. torch.load needs
+    // weights_only=False for it.
+    void open_namespace();
+    void close_namespace();
+
+    const std::vector<Tensor>& tensors() const { return tensors_; }
+    std::string finish();  // ends the pickle and returns it
+
+  private:
+    void put_text(std::string_view value);
+    void tuple(std::span<const i64> values);
+
+    std::string bytes_;
+    std::vector<Tensor> tensors_;
+};
+
+// A file. The data of the tensors is appended in the order of the pickle, in parts of any size.
+class TorchWriter {
+  public:
+    static TorchWriter create(const std::string& path, PickleWriter pickle,
+                              io::Overwrite overwrite = io::Overwrite::no);
+    void append(std::span<const std::byte> bytes);  // continues in the next tensor when one is full
+    void commit();
+
+  private:
+    struct Entry {
+        std::string name;
+        i64 header = 0;
+        i64 size = 0;
+        u32 crc = 0;
+    };
+    explicit TorchWriter(io::AtomicFile file) : file_(std::move(file)) {}
+    void begin_entry(const std::string& name, i64 size);
+    void write_entry(const std::string& name, std::string_view data);
+    void end_entry();
+    void skip_empty();
+    void write_directory();
+
+    io::AtomicFile file_;
+    std::string folder_;
+    std::vector<PickleWriter::Tensor> tensors_;
+    std::vector<Entry> entries_;
+    size_t current_ = 0;
+    i64 done_ = 0;  // bytes appended to the current tensor
+};
+
+}  // namespace lm::convert
