@@ -61,7 +61,7 @@ int main(int argc, char** argv) {
         "Examples:\n"
         "  lm-train --model gpt2-124m --data-path data/corpus_text_document \\\n"
         "    --micro-batch-size 4 --global-batch-size 512 --train-tokens 10B --lr 6e-4 \\\n"
-        "    --save checkpoints --load checkpoints --fresh --save-interval 1000\n"
+        "    --save checkpoints --load checkpoints --save-interval 1000\n"
         "  mpirun -n 8 lm-train ...   the same on 8 ranks; or srun --mpi=pmix -n 8\n");
     return cli::run_main(argc, argv, options, [&] {
         const std::string command_line = cli::command_line(argc, argv);

@@ -199,6 +199,19 @@ void Options::choice(std::string_view names, std::string* target, std::vector<st
     impl_->table.back().choices = std::move(choices);
 }
 
+void Options::value_is_optional() {
+    Option& option = impl_->table.back();
+    LM_CHECK(!option.choices.empty(), "{}: expected an option with choices", option.name());
+    option.min_values = 0;
+    option.metavar = "[" + option.metavar + "]";
+    Apply& apply = impl_->apply.back();
+    apply = [given = apply, bare = option.choices.front()](const std::string& name,
+                                                           const Values& values) {
+        const bool omitted = values.empty() || values.back().empty();  // CLI11 gives an empty one
+        given(name, omitted ? Values{bare} : values);
+    };
+}
+
 void Options::completes(std::vector<std::string> words) {
     impl_->table.back().words = std::move(words);
 }

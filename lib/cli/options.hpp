@@ -97,6 +97,9 @@ class Options {
                       std::string help);
     void choice(std::string_view names, std::string* target, std::vector<std::string> choices,
                 std::string help);
+    // Makes the value of the choice declared last optional: without a value, the option sets the
+    // first choice.
+    void value_is_optional();
     // Sets the words that completion offers as values of the option declared last.
     void completes(std::vector<std::string> words);
     void positional(std::string name, std::string* target, std::string help);

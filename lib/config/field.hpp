@@ -43,9 +43,10 @@ struct Field {
     std::string_view metavar;
     std::string_view help;
     std::vector<std::string> choices;
-    Block block = Block::none;  // none: neither printed nor compared
-    std::string_view name;      // name in JSON; empty: the option's name
-    bool clears = false;        // the option sets a bool to false
+    Block block = Block::none;    // none: neither printed nor compared
+    std::string_view name;        // name in JSON; empty: the option's name
+    bool clears = false;          // the option sets a bool to false
+    bool optional_value = false;  // without a value, the option sets the first of `choices`
     // The value in JSON is derived from several fields: train/run_json.cpp computes it.
     bool derived = false;
     OnResume on_resume = OnResume::noted;
@@ -82,7 +83,9 @@ void declare(cli::Options& options, const Fields<Section>& fields, Section& sect
                 } else {
                     if constexpr (std::is_same_v<Value, std::string>) {
                         if (!field.choices.empty()) {
-                            return options.choice(field.option, target, field.choices, help);
+                            options.choice(field.option, target, field.choices, help);
+                            if (field.optional_value) options.value_is_optional();
+                            return;
                         }
                     }
                     options.value(field.option, target, metavar, help);

@@ -122,7 +122,7 @@ constexpr Family accepted[] = {
      "--ckpt-assume-constant-structure --dist-ckpt-strictness= --dist-ckpt-workers= "
      "--dist-ckpt-save-pre-mcore-014 --use-persistent-ckpt-worker "
      "--dist-ckpt-optim-fully-reshardable --ckpt-drop-redundant-extra-state "
-     "--ckpt-convert-save="},
+     "--ckpt-convert-save= --async-strategy= --async-ckpt-use-cached-structure"},
     {"no code of a tokenizer is executed", "--trust-remote-code"},
     {"TensorBoard always gets every iteration", "--tensorboard-log-interval="},
     {"TensorBoard always gets the learning rate",
@@ -134,8 +134,6 @@ constexpr Family accepted[] = {
 // Flags of features that do not exist yet: lm-estimate and --dry-run accept them, a training
 // refuses them.
 constexpr Family not_yet[] = {
-    {"asynchronous checkpoints do not exist yet: omit the flag",
-     "--async-save --async-strategy= --async-ckpt-use-cached-structure"},
     {"energy is not measured yet: omit the flag", "--log-energy --codecarbon-dir="},
     {"the norm of the parameters is not logged yet: omit the flag", "--log-params-norm"},
     {"zeros in gradients are not counted yet: omit the flag", "--log-num-zeros-in-grad"},
@@ -238,8 +236,9 @@ constexpr Family refused[] = {
      "--use-checkpoint-lr-scheduler "
      "--use-checkpoint-opt_param-scheduler,--use-checkpoint-opt-param-scheduler"},
     {"a checkpoint always includes the optimizer state", "--no-save-optim"},
-    {"lm-train deletes no checkpoint: use --save-interval or --save-schedule",
-     "--non-persistent-* --save-retain-interval= --most-recent-k= --replication "
+    {"use --save-retain keep-every=N,keep-last=K", "--save-retain-interval= --most-recent-k="},
+    {"every checkpoint is persistent: use --save-interval or --save-schedule",
+     "--non-persistent-* --replication "
      "--replication-jump= --replication-factor="},
     {"a failed run exits: start it again with --load",
      "--inprocess-* --enable-ft-package --calc-ft-timeouts --ft-num-warmup-iters="},

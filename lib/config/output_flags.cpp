@@ -33,15 +33,17 @@ const Fields<CheckpointFlags>& checkpoint_fields() {
          .member = &S::load,
          .metavar = "DIR",
          .help = "resume from the newest complete checkpoint in DIR, or from DIR/global_stepN; an "
-                 "empty DIR starts at iteration 0",
+                 "empty DIR, or a missing one that --save names too, starts at iteration 0",
          .block = Block::checkpoints},
         {.option = "--fresh",
          .member = &S::fresh,
-         .help = "start at iteration 0 when the directory of --load does not exist",
+         .help = "start at iteration 0 when the directory of --load does not exist, or has no "
+                 "checkpoint in a restarted job",
          .block = Block::checkpoints},
         {.option = "--exit-on-missing-checkpoint",
          .member = &S::exit_on_missing,
-         .help = "stop when --load has no checkpoint, instead of starting at iteration 0"},
+         .help = "stop when the run would start without a checkpoint, instead of starting at "
+                 "iteration 0"},
         {.option = "--finetune",
          .member = &S::finetune,
          .help = "load the weights only: start at iteration 0 with a new optimizer state",
@@ -76,6 +78,40 @@ const Fields<CheckpointFlags>& checkpoint_fields() {
          .metavar = "N@ITERATION,...,N",
          .help = "save every N iterations up to ITERATION, then by the next range; also at the end "
                  "of each range",
+         .block = Block::checkpoints},
+        {.option = "--save-retain",
+         .member = &S::save_retain,
+         .metavar = "RULE,...",
+         .help = "after each save, delete the steps that no rule keeps, as lm-ckpt prune does; "
+                 "rules: keep-last=K, keep-every=N, keep=STEP; the last verified step always stays",
+         .block = Block::checkpoints},
+        {.option = "--save-required",
+         .member = &S::save_required,
+         .help = "stop with exit code 3 when a save fails, instead of training on",
+         .block = Block::checkpoints},
+        {.option = "--save-failures",
+         .member = &S::save_failures,
+         .metavar = "N",
+         .help = "stop with exit code 3 after N failed saves in a row",
+         .block = Block::checkpoints},
+        {.option = "--save-retry",
+         .member = &S::save_retry,
+         .metavar = "TIME",
+         .help = "repeat a failed last save for TIME, then stop with exit code 3",
+         .block = Block::checkpoints},
+        {.option = "--async-save",
+         .member = &S::async_save,
+         .help = "write checkpoints while the training continues from a copy in host memory; the "
+                 "last one is written before the run stops",
+         .choices = {"on", "off"},
+         .block = Block::checkpoints,
+         .optional_value = true},
+        {.option = "--async-save-buffer",
+         .member = &S::async_save_buffer,
+         .metavar = "SIZE",
+         .help =
+             "host memory of a rank for that copy [the rank's part of a checkpoint]; with less, "
+             "the next optimizer step waits until the rest is written",
          .block = Block::checkpoints},
     };
     return fields;

@@ -24,6 +24,12 @@ struct CheckpointFlags {
     bool override_schedule = false, override_data = false, override_tokenizer = false;
     std::optional<i64> save_interval;  // iterations
     std::string save_schedule;         // spec/save_schedule.hpp
+    std::string save_retain;           // train/retention.hpp
+    bool save_required = false;
+    i64 save_failures = 10;  // failed saves in a row that end the training
+    std::string save_retry = "60s";
+    std::string async_save = "on";
+    std::string async_save_buffer;  // bytes; empty: the rank's part of a checkpoint
 };
 
 struct StoppingFlags {

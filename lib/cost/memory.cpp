@@ -33,4 +33,12 @@ MemoryPlan plan_memory(const ModelConfig& config, const ParallelConfig& parallel
     return plan;
 }
 
+i64 checkpoint_share(const ModelConfig& config, const ParallelConfig& parallel,
+                     const Precision& precision, i64 tp_rank, i64 pp_rank) {
+    const RankLayout layout = rank_layout(config, tensor_table(config), parallel, tp_rank, pp_rank);
+    const i64 n = ceil_div(flat_elements(layout, parallel), parallel.dp);
+    const i64 masters = precision.weights == DType::fp32 ? 0 : size_of(DType::fp32);
+    return n * (size_of(precision.weights) + masters + 2 * size_of(DType::fp32));
+}
+
 }  // namespace lm::cost

@@ -28,10 +28,18 @@ struct MemoryPlan {
     i64 optimizer = 0;  // Adam's two moments
     i64 activations = 0;
     i64 workspace = 0;
+    // Host memory for a copy of the rank's part of a checkpoint. On a GPU it is not part of
+    // total().
+    i64 save_buffer = 0;
     i64 total() const {
         return weights + masters + gradients + optimizer + activations + workspace;
     }
 };
+
+// Returns the bytes of the part of a checkpoint that one data-parallel rank of stage `pp_rank`
+// writes: weights, masters and moments of its share of the elements.
+i64 checkpoint_share(const spec::ModelConfig& config, const spec::ParallelConfig& parallel,
+                     const spec::Precision& precision, i64 tp_rank, i64 pp_rank);
 
 // Returns the plan of tensor rank `tp_rank` of stage `pp_rank`. Sets `step.compute` and
 // `step.logits_bytes` from `precision` and `processor`.

@@ -104,4 +104,16 @@ std::string to_json(const ValidationRecord& r) {
     return json.dump(-1, ' ', false, io::OrderedJson::error_handler_t::replace);
 }
 
+std::string to_json(const SaveRecord& r) {
+    io::OrderedJson json;
+    json["kind"] = "save";
+    json["time"] = r.unix_time_s;
+    json["iteration"] = r.iteration;
+    json["path"] = r.path;
+    json["bytes"] = r.bytes;
+    json["elapsed_s"] = r.elapsed_s;
+    put_if(json, "blocked_s", r.blocked_s);
+    return json.dump(-1, ' ', false, io::OrderedJson::error_handler_t::replace);
+}
+
 }  // namespace lm::metrics

@@ -48,6 +48,16 @@ struct ValidationRecord {
     double unix_time_s = 0;
 };
 
+// A checkpoint that was saved.
+struct SaveRecord {
+    i64 iteration = 0;
+    std::string path;
+    i64 bytes = 0;
+    double elapsed_s = 0;             // from its begin to the complete step
+    std::optional<double> blocked_s;  // time that the loop waited for it; nullopt: all of it
+    double unix_time_s = 0;
+};
+
 double perplexity(double loss);  // exp(min(20, loss)), as in Megatron
 
 // Return the text without a newline at the end; the block has three lines: dashes, text, dashes.
@@ -60,9 +70,11 @@ std::string validation_block(const ValidationRecord& record);
 // global_batch_size, lm_loss, loss_scale, grad_norm, num_zeros, params_norm, seq_length,
 // skipped_iterations, nan_iterations, samples_per_s, tokens_per_s, flops_per_s, mfu; those that do
 // not apply are omitted. Keys of a validation: kind "validation", time, name, iteration,
-// consumed_samples, consumed_tokens, lm_loss, ppl, tokens, elapsed_s. Values that are not finite
+// consumed_samples, consumed_tokens, lm_loss, ppl, tokens, elapsed_s. Keys of a save: kind "save",
+// time, iteration, path, bytes, elapsed_s, blocked_s. Values that are not finite
 // are null.
 std::string to_json(const StepRecord& record);
 std::string to_json(const ValidationRecord& record);
+std::string to_json(const SaveRecord& record);
 
 }  // namespace lm::metrics

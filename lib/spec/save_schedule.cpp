@@ -48,4 +48,25 @@ i64 count_saves(const std::vector<SaveRange>& ranges, i64 n_iterations) {
     return last < n_iterations ? saves + 1 : saves;
 }
 
+std::vector<i64> save_iterations(const std::vector<SaveRange>& ranges, i64 start,
+                                 i64 n_iterations) {
+    std::vector<i64> saves;
+    const auto add = [&](i64 iteration) {
+        if (iteration > start && (saves.empty() || iteration > saves.back())) {
+            saves.push_back(iteration);
+        }
+    };
+    i64 begin = 0;
+    for (const SaveRange& range : ranges) {
+        const bool whole = range.until != 0 && range.until <= n_iterations;
+        const i64 end = whole ? range.until : n_iterations;
+        const i64 first = std::max(begin, start) / range.interval + 1;
+        for (i64 k = first; k * range.interval <= end; ++k) add(k * range.interval);
+        if (whole) add(end);
+        begin = end;
+    }
+    add(n_iterations);
+    return saves;
+}
+
 }  // namespace lm::spec

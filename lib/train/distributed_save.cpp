@@ -2,6 +2,8 @@
 #include "train/distributed_save.hpp"
 
 #include <algorithm>
+#include <new>
+#include <utility>
 
 #include "base/error.hpp"
 #include "ckpt/index.hpp"
@@ -11,11 +13,6 @@ namespace lm::train {
 namespace {
 
 using parallel::together;
-
-// The number of ranks in a block, which share an index part; the first rank of the block writes it.
-// This keeps the number of files small. No rank has to hold the index of all ranks, or to read it
-// at a resume.
-constexpr int ranks_per_part = 64;
 
 void send_text(comm::Group& group, const std::string& text, int to) {
     i64 n = static_cast<i64>(text.size());
@@ -61,30 +58,6 @@ std::vector<ckpt::IndexReference> gather_references(comm::Group& world,
     return parts;
 }
 
-ckpt::SaveResult write(comm::Group& world, const ckpt::Generation& generation,
-                       const ckpt::SaveInfo& info, const std::vector<ckpt::Piece>& pieces) {
-    const bool is_rank0 = world.rank() == 0;
-    std::string temporary;
-    together(world, [&] {
-        if (is_rank0) temporary = ckpt::begin_save(generation, info.counters.iteration);
-    });
-    temporary = parallel::broadcast_text(world, temporary);
-    ckpt::IndexPart part;
-    together(world, [&] { part = ckpt::write_pieces(temporary, info, world.rank(), pieces); });
-    part = merge_in_block(world, std::move(part));
-    ckpt::IndexReference own;
-    together(world, [&] {
-        const bool leads = world.rank() % ranks_per_part == 0;
-        if (leads) own = ckpt::write_index(temporary, info, part);
-    });
-    const std::vector<ckpt::IndexReference> parts = gather_references(world, own);
-    ckpt::SaveResult result;
-    together(world, [&] {
-        if (is_rank0) result = ckpt::commit_save(generation, info, parts);
-    });
-    return result;
-}
-
 }  // namespace
 
 ckpt::Generation claim_generation(comm::Group& world, const std::string& directory,
@@ -97,20 +70,69 @@ ckpt::Generation claim_generation(comm::Group& world, const std::string& directo
     return generation;
 }
 
-ckpt::SaveResult save_distributed(comm::Group& world, const ckpt::Generation& generation,
-                                  const ckpt::SaveInfo& info,
-                                  const std::vector<ckpt::Piece>& pieces) {
-    if (world.size() == 1) return ckpt::save(generation, info, pieces);
+DistributedSave::DistributedSave(comm::Group& world, const ckpt::Generation& generation,
+                                 ckpt::SaveInfo info)
+    : world_(world), generation_(generation), info_(std::move(info)) {}
+
+// Runs `body`, which is collective. When it fails on all ranks alike, removes the files of the save
+// and throws. An error of the communication is thrown as it is.
+template <typename Body>
+void DistributedSave::or_abandon(const Body& body) {
     try {
-        return write(world, generation, info, pieces);
-    } catch (const JointError&) {
-        together(world, [&] {
-            if (world.rank() != 0) return;
-            ckpt::abandon_save(generation, info.counters.iteration);
-            ckpt::check_not_superseded(generation);  // a newer run may have removed the directory
+        body();
+    } catch (const Error& error) {
+        const bool joint = dynamic_cast<const JointError*>(&error) != nullptr;
+        if (!joint && world_.size() > 1) throw;
+        together(world_, [&] {
+            if (world_.rank() != 0) return;
+            ckpt::abandon_save(generation_, iteration());
+            ckpt::check_not_superseded(generation_);  // a newer run may have removed the directory
         });
-        throw;
+        throw JointError(error.code(), error.what());
     }
+}
+
+void DistributedSave::begin(const RoomNeed& need) {
+    or_abandon([&] {
+        together(world_, [&] {
+            if (world_.rank() != 0) return;
+            check_room(generation_.directory, need);
+            temporary_ = ckpt::begin_save(generation_, iteration());
+        });
+        temporary_ = parallel::broadcast_text(world_, temporary_);
+    });
+}
+
+void DistributedSave::write(const std::vector<ckpt::Piece>& pieces) noexcept {
+    try {
+        part_ = ckpt::write_pieces(temporary_, info_, world_.rank(), pieces);
+    } catch (const std::bad_alloc&) {
+        error_ = std::make_exception_ptr(Error(Exit::failure, "a save: out of memory"));
+    } catch (...) {
+        error_ = std::current_exception();
+    }
+}
+
+void DistributedSave::publish(ckpt::SaveResult& result) {
+    together(world_, [&] {
+        if (error_) std::rethrow_exception(error_);
+    });
+    const ckpt::IndexPart part = merge_in_block(world_, std::move(part_));
+    ckpt::IndexReference own;
+    together(world_, [&] {
+        const bool leads = world_.rank() % ranks_per_part == 0;
+        if (leads) own = ckpt::write_index(temporary_, info_, part);
+    });
+    const std::vector<ckpt::IndexReference> parts = gather_references(world_, own);
+    together(world_, [&] {
+        if (world_.rank() == 0) result = ckpt::commit_save(generation_, info_, parts);
+    });
+}
+
+ckpt::SaveResult DistributedSave::commit() {
+    ckpt::SaveResult result;
+    or_abandon([&] { publish(result); });
+    return result;
 }
 
 }  // namespace lm::train

@@ -1,25 +1,55 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checkpoints written by all ranks. Each rank writes its pieces into its own files. Rank 0 makes
 // the checkpoint visible when all ranks have finished. An error on one rank is thrown on all ranks,
-// and earlier checkpoints stay unchanged. All functions are collective.
+// and earlier checkpoints stay unchanged.
 #pragma once
 
+#include <exception>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "ckpt/save.hpp"
 #include "comm/group.hpp"
+#include "train/save_room.hpp"
 
 namespace lm::train {
 
-// Claims the next generation of `directory` for this run, which resumes from `start`, on all ranks.
+// Claims the next generation of `directory` for this run, which resumes from `start`, on all
+// ranks. Collective.
 ckpt::Generation claim_generation(comm::Group& world, const std::string& directory,
                                   const std::optional<ckpt::Tip>& start);
 
-// Saves `pieces`, this rank's part of the state. On rank 0, returns the path and the size of the
-// checkpoint. Throws JointError naming the rank that failed and its host, after all files of the
-// checkpoint have been removed.
-ckpt::SaveResult save_distributed(comm::Group& world, const ckpt::Generation& generation,
-                                  const ckpt::SaveInfo& info,
-                                  const std::vector<ckpt::Piece>& pieces);
+// One save by all ranks: begin(), then write() on each rank, then commit(). begin() and commit()
+// throw JointError naming the rank that failed and its host, after all files of the checkpoint have
+// been removed.
+class DistributedSave {
+  public:
+    // `world` outlives this object.
+    DistributedSave(comm::Group& world, const ckpt::Generation& generation, ckpt::SaveInfo info);
+
+    i64 iteration() const { return info_.counters.iteration; }
+
+    // Checks that there is room and creates the temporary directory on rank 0. Collective.
+    void begin(const RoomNeed& need);
+    // Writes this rank's files. Any thread may call it; it uses no group. An error is kept for
+    // commit().
+    void write(const std::vector<ckpt::Piece>& pieces) noexcept;
+    // Makes the checkpoint visible when all ranks have written their files. On rank 0, returns its
+    // path and size. Collective.
+    ckpt::SaveResult commit();
+
+  private:
+    template <typename Body>
+    void or_abandon(const Body& body);
+    void publish(ckpt::SaveResult& result);
+
+    comm::Group& world_;
+    ckpt::Generation generation_;
+    ckpt::SaveInfo info_;
+    std::string temporary_;
+    ckpt::IndexPart part_;
+    std::exception_ptr error_;  // what write() caught
+};
 
 }  // namespace lm::train

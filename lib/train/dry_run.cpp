@@ -12,6 +12,7 @@
 #include "train/resume.hpp"
 #include "train/run_data.hpp"
 #include "train/run_json.hpp"
+#include "train/save_room.hpp"
 
 namespace lm::train {
 
@@ -25,6 +26,10 @@ Exit dry_run(const config::TrainFlags& flags, std::string command_line, i64 n_ra
         std::optional<ckpt::Checkpoint> checkpoint;
         problems.check([&] { checkpoint = check_checkpoints(*config); });
         problems.check([&] { check_writable(config->checkpoints, config->logging); });
+        // The file system of a plan for another cluster may be another one.
+        problems.check_built([&] {
+            check_room_for_run(*config, checkpoint ? checkpoint->manifest().counters.iteration : 0);
+        });
         data::DataSets data;
         problems.check([&] { data = open_data(*config); });
         if (checkpoint && data.train) {

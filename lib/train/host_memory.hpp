@@ -8,8 +8,9 @@
 namespace lm::train {
 
 // Throws Error(usage) when `ranks_here` ranks of the run need more memory than this host and its
-// control group have left. Does nothing for a GPU. When only some ranks of a pipeline are on this
-// host, it assumes that they belong to the stage with the least memory.
+// control group have left. On GPUs only the buffers of asynchronous saves count. When only some
+// ranks of a pipeline are on this host, it assumes that they belong to the stage with the least
+// memory.
 void check_host_memory(const RunConfig& config, i64 ranks_here);
 
 }  // namespace lm::train

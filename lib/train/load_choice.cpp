@@ -3,6 +3,8 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <system_error>
 
@@ -48,23 +50,24 @@ std::string list_of_steps(const fs::path& directory) {
     usage_error(load, "--load: no such checkpoint: existing ones are {}", steps);
 }
 
-void check_exists(const config::CheckpointFlags& flags) {
-    if (io::exists(flags.load)) return;
-    if (ckpt::step_from_name(canonical(flags.load).filename().string()) >= 0) {
-        fail_missing_step(flags.load);
-    }
-    if (flags.fresh) return;
-    usage_error(flags.load, "--load: no such directory: give --fresh to start at iteration 0");
+// Returns "Slurm has restarted this job" or "this is task 3 of a job array" for a start that is
+// probably not the first one; else an empty text.
+std::string later_start(const Environment& get) {
+    const auto number = [&get](const char* name) {
+        const char* const text = get(name);
+        return text == nullptr ? i64{0} : std::strtoll(text, nullptr, 10);
+    };
+    const i64 restarts = number("SLURM_RESTART_COUNT");
+    if (restarts > 0)
+        return fmt::format("Slurm restarted this job (SLURM_RESTART_COUNT {})", restarts);
+    const i64 task = number("SLURM_ARRAY_TASK_ID");
+    const i64 first = number("SLURM_ARRAY_TASK_MIN");
+    if (get("SLURM_ARRAY_TASK_ID") == nullptr || task <= first) return {};
+    return fmt::format("this is task {} of a job array whose first is {}", task, first);
 }
 
-}  // namespace
-
-std::optional<ckpt::Checkpoint> find_checkpoint(const config::CheckpointFlags& flags) {
-    if (flags.load.empty()) return std::nullopt;
-    check_exists(flags);
-    if (!io::exists(flags.load)) return std::nullopt;
-    auto checkpoint = ckpt::open_if_any(flags.load);
-    if (checkpoint) return checkpoint;
+// Checks that the run may start at iteration 0 although --load has no checkpoint.
+void check_first_start(const config::CheckpointFlags& flags, const Environment& get) {
     if (flags.exit_on_missing) {
         usage_error(flags.load,
                     "--load: holds no checkpoint, and --exit-on-missing-checkpoint is given");
@@ -74,19 +77,67 @@ std::optional<ckpt::Checkpoint> find_checkpoint(const config::CheckpointFlags& f
                     "--load: holds no checkpoint with weights: import a Hugging Face model with "
                     "lm-convert --to native");
     }
-    // A start at iteration 0 is right in an empty directory, and in a directory that a run has
-    // claimed.
-    for (const std::string& name : io::list_directory(flags.load)) {
-        if (name.starts_with("generation-") || name == ckpt::fence_file ||
-            name.starts_with(ckpt::abandoned_prefix) || name.find(".tmp.") != std::string::npos) {
-            continue;
-        }
+    if (flags.fresh) return;
+    const bool exists = io::exists(flags.load);
+    const bool is_save = !flags.save.empty() && canonical(flags.load) == canonical(flags.save);
+    if (!exists && !is_save) {
+        usage_error(flags.load, "--load: no such directory: give --fresh to start at iteration 0");
+    }
+    const std::string later = later_start(get);
+    if (later.empty()) return;
+    usage_error(flags.load,
+                "--load: {}, but {}: give the directory that earlier starts saved to, or --fresh "
+                "to start at iteration 0",
+                exists ? "holds no checkpoint" : "no such directory", later);
+}
+
+// Whether lm-train, or a batch job around it, writes files of this name to a directory of steps.
+bool is_own_name(const std::string& name) {
+    for (const std::string_view prefix :
+         {std::string_view("generation-"), ckpt::fence_file, ckpt::abandoned_prefix,
+          std::string_view("autotune"), std::string_view("events.out."),
+          std::string_view("slurm-")}) {
+        if (name.starts_with(prefix)) return true;
+    }
+    for (const std::string_view ending : {".log", ".out", ".err", ".jsonl"}) {
+        if (name.ends_with(ending)) return true;
+    }
+    return name.find(".tmp.") != std::string::npos;
+}
+
+// A start at iteration 0 is right in an empty directory, and in one with files of this run only.
+void check_not_foreign(const std::string& directory, const std::vector<std::string>& own_files) {
+    for (const std::string& name : io::list_directory(directory)) {
+        const fs::path path = canonical(directory) / name;
+        const auto is_path = [&path](const std::string& own) {
+            if (own.empty()) return false;
+            // The file itself, or a directory that contains it.
+            const fs::path place = canonical(own);
+            return std::ranges::mismatch(path, place).in1 == path.end();
+        };
+        if (is_own_name(name) || std::ranges::any_of(own_files, is_path)) continue;
         usage_error(
-            flags.load,
+            directory,
             "--load: holds no checkpoint but other files ({}): give the directory of a run or an "
             "empty one, or import a Hugging Face model with lm-convert --to native",
             name);
     }
+}
+
+}  // namespace
+
+std::optional<ckpt::Checkpoint> find_checkpoint(const config::CheckpointFlags& flags,
+                                                const std::vector<std::string>& own_files,
+                                                const Environment& get) {
+    if (flags.load.empty()) return std::nullopt;
+    if (io::exists(flags.load)) {
+        auto checkpoint = ckpt::open_if_any(flags.load);
+        if (checkpoint) return checkpoint;
+        check_not_foreign(flags.load, own_files);
+    } else if (ckpt::step_from_name(canonical(flags.load).filename().string()) >= 0) {
+        fail_missing_step(flags.load);
+    }
+    check_first_start(flags, get);
     return std::nullopt;
 }
 

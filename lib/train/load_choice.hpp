@@ -3,17 +3,29 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <vector>
 
+#include "base/launcher.hpp"
 #include "ckpt/checkpoint.hpp"
 #include "config/output_flags.hpp"
 
 namespace lm::train {
 
-// Returns the checkpoint of --load, or nullopt when the run starts at iteration 0. Throws
-// Error(usage) when --load names a step that does not exist, when its directory has files but no
-// checkpoint of a run, and when the directory does not exist and --fresh is not given. Throws
-// Error(failure) when the directory has no complete step.
-std::optional<ckpt::Checkpoint> find_checkpoint(const config::CheckpointFlags& flags);
+// Returns the checkpoint of --load, or nullopt when the run starts at iteration 0. `own_files`: the
+// paths that the run itself writes: logs, TensorBoard, measured GEMM algorithms. Throws
+// Error(usage)
+// - when --load names a step that does not exist;
+// - when its directory has no checkpoint but files of another program;
+// - when there is no checkpoint and --exit-on-missing-checkpoint, --finetune or --no-load-optim is
+//   given;
+// - without --fresh, when the directory does not exist and is not that of --save, and when there is
+//   no checkpoint although Slurm restarted the job or this is a later task of a job array: the
+//   directory was probably moved away.
+// Throws Error(failure) when the directory has no complete step.
+std::optional<ckpt::Checkpoint> find_checkpoint(const config::CheckpointFlags& flags,
+                                                const std::vector<std::string>& own_files,
+                                                const Environment& get = environment_of_process);
 
 // Throws Error(usage) when --save has steps and the run does not resume from one of them: the run
 // would mix its steps with the steps of another run. `start` is the result of find_checkpoint().

@@ -16,7 +16,6 @@
 #include "cli/signals.hpp"
 #include "device/op_times.hpp"
 #include "io/file.hpp"
-#include "train/distributed_save.hpp"
 #include "train/gpu_memory.hpp"
 
 namespace lm::train {
@@ -95,14 +94,29 @@ TrainingLoop::TrainingLoop(const LoopParts& parts, const Progress& start)
       progress_(start),
       n_timed_(timed_iterations(parts.config, start.done)),
       batches_(parts.loader),
-      evaluation_(parts.config, parts.data, parts.world, parts.trainer, parts.report) {}
+      evaluation_(parts.config, parts.data, parts.world, parts.trainer, parts.report),
+      saver_({.config = parts.config,
+              .data_identities = parts.data_identities,
+              .world = parts.world,
+              .recorder = parts.recorder,
+              .trainer = parts.trainer,
+              .report = parts.report}) {}
 
-void TrainingLoop::claim_save_directory() {
-    if (!rules_.saves) return;
-    generation_ = claim_generation(world_, config_.checkpoints.save, progress_.loaded);
+void TrainingLoop::prepare_saves() {
+    if (rules_.saves) saver_.prepare(progress_.loaded);
 }
 
 Exit TrainingLoop::run() {
+    try {
+        return run_to_stop();
+    } catch (const JointError& error) {
+        // The groups still work, and the save in flight has an earlier state.
+        if (error.code() == Exit::self_stopped) saver_.finish();
+        throw;
+    }
+}
+
+Exit TrainingLoop::run_to_stop() {
     if (config_.schedule.finished(progress_.done)) {
         note("the training is finished already, after iteration {}", progress_.done.iteration);
         return Exit::done;
@@ -113,16 +127,17 @@ Exit TrainingLoop::run() {
         recorder_.enter("log");
         if (dump_requested_.exchange(false)) dump();
         const LoopState now = loop_state();
+        saver_.progress(now.writing);
         stop = should_stop(rules_, now);
         if (should_log(rules_, now)) report_.log(progress_.done, next_rate());
         if (should_check_replicas(rules_, now)) check_replicas();
-        if (should_save(rules_, now)) save();
+        if (should_save(rules_, now)) save(stop);
         const bool complete = (!should_evaluate(rules_, now) || evaluation_.validate(now.done)) &&
                               (!should_test(rules_, now) || evaluation_.test(now.done));
         if (complete || stop != Stop::no) continue;
         // A signal has ended the evaluation.
         stop = Stop::signal;
-        if (rules_.saves && !should_save(rules_, now)) save();
+        if (rules_.saves) save(stop);
     }
     return leave(stop);
 }
@@ -190,12 +205,13 @@ void TrainingLoop::check_finite(i64 iteration, const StepResult& result) {
     const bool fp16 = config_.trainer.precision.weights == DType::fp16;
     if (!fp16 || !std::isfinite(result.loss)) stop_at_non_finite(iteration, result);
     if (skipped_in_a_row_ < most_skipped_in_a_row) return;
-    fail(
-        Exit::self_stopped, fmt::format("iteration {}", iteration),
-        "the gradients of {} steps in a row overflowed fp16, the last with a loss scale of {}: use "
-        "--bf16, {}or resume from an earlier checkpoint with a lower --lr or other data",
-        skipped_in_a_row_, result.loss_scale,
-        config_.trainer.loss_scale.fixed ? "a lower --loss-scale, " : "");
+    throw JointError(
+        Exit::self_stopped,
+        fmt::format("iteration {}: the gradients of {} steps in a row overflowed fp16, the last "
+                    "with a loss scale of {}: use --bf16, {}or resume from an earlier checkpoint "
+                    "with a lower --lr or other data",
+                    iteration, skipped_in_a_row_, result.loss_scale,
+                    config_.trainer.loss_scale.fixed ? "a lower --loss-scale, " : ""));
 }
 
 // Returns the same state on all ranks. A signal to any rank counts; files and time are those of
@@ -204,9 +220,10 @@ LoopState TrainingLoop::loop_state() {
     const auto present = [this](const std::string& file) {
         return is_rank0() && !file.empty() && io::exists(file) ? 1.0 : 0.0;
     };
-    std::array<double, 4> seen = {stop_signal_received(), present(config_.stopping.kill_switch),
+    std::array<double, 5> seen = {stop_signal_received(), present(config_.stopping.kill_switch),
                                   present(config_.stopping.save_switch),
-                                  is_rank0() ? since_start_.elapsed_s() : 0.0};
+                                  is_rank0() ? since_start_.elapsed_s() : 0.0,
+                                  saver_.is_writing() ? 1.0 : 0.0};
     max_over_ranks(world_, seen);
     return {.done = progress_.done,
             .run_iterations = run_iterations_,
@@ -214,7 +231,8 @@ LoopState TrainingLoop::loop_state() {
             .finished = config_.schedule.finished(progress_.done),
             .stop_signal = seen[0] != 0,
             .kill_switch = seen[1] != 0,
-            .save_switch = seen[2] != 0};
+            .save_switch = seen[2] != 0,
+            .writing = seen[4] != 0};
 }
 
 // Prints the rank's state, as SIGUSR2 requests.
@@ -231,19 +249,15 @@ void TrainingLoop::check_replicas() {
     trainer_.check_replicas();
 }
 
-void TrainingLoop::save() {
-    recorder_.enter("save");
-    const Stopwatch watch;
-    progress_.interval = report_.unlogged();
-    const ckpt::SaveResult saved = save_distributed(
-        world_, generation_, save_info(config_, trainer_, progress_, data_identities_),
-        trainer_.checkpoint_pieces());
-    if (!is_rank0()) return;
-    report_.saved(saved, watch.elapsed_s());
-    if (!config_.stopping.save_switch.empty()) {
-        std::error_code ignored;
-        std::filesystem::remove(config_.stopping.save_switch, ignored);
+void TrainingLoop::save(Stop stop) {
+    if (stop == Stop::no) {
+        saver_.save(progress_);
+    } else {
+        saver_.save_last(progress_, time_is_over(stop));
     }
+    if (!is_rank0() || config_.stopping.save_switch.empty()) return;
+    std::error_code ignored;
+    std::filesystem::remove(config_.stopping.save_switch, ignored);
 }
 
 // Reports why the run ends. Returns the exit code.

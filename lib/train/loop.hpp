@@ -9,7 +9,6 @@
 #include <span>
 
 #include "base/clock.hpp"
-#include "ckpt/generation.hpp"
 #include "comm/flight_recorder.hpp"
 #include "comm/group.hpp"
 #include "train/batch_source.hpp"
@@ -17,6 +16,7 @@
 #include "train/loop_rules.hpp"
 #include "train/resume.hpp"
 #include "train/run_config.hpp"
+#include "train/saver.hpp"
 #include "train/trainer.hpp"
 #include "train/training_log.hpp"
 
@@ -40,15 +40,15 @@ class TrainingLoop {
   public:
     TrainingLoop(const LoopParts& parts, const Progress& start);
 
-    // Claims a generation of --save. After that an earlier run cannot write there any more. Does
-    // nothing in a run without --save. Collective.
-    void claim_save_directory();
+    // Calls Saver::prepare() in a run with --save. Collective.
+    void prepare_saves();
 
     // Trains until a rule ends the run. Saves, evaluates and logs between iterations. Collective.
     Exit run();
 
   private:
     bool is_rank0() const { return world_.rank() == 0; }
+    Exit run_to_stop();
     void iterate();
     bool skip();
     TrainingLog::Taken next_taken() const;
@@ -58,7 +58,7 @@ class TrainingLoop {
     LoopState loop_state();
     void dump() const;
     void check_replicas();
-    void save();
+    void save(Stop stop);
     Exit leave(Stop stop);
 
     const RunConfig& config_;
@@ -75,7 +75,7 @@ class TrainingLoop {
     i64 n_timed_;  // number of iterations after the first in which --benchmark measures operations
     LoaderBatches batches_;
     Evaluation evaluation_;
-    ckpt::Generation generation_;
+    Saver saver_;
     Stopwatch since_start_;
     i64 run_iterations_ = 0;
     i64 skipped_in_a_row_ = 0;  // steps in a row without an update, because of fp16 overflow

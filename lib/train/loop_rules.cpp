@@ -22,10 +22,6 @@ bool due(const std::vector<spec::SaveRange>& schedule, i64 iteration) {
     return false;
 }
 
-bool time_is_over(Stop stop) {
-    return stop == Stop::signal || stop == Stop::duration || stop == Stop::kill_switch;
-}
-
 IterationRange parse_range(std::string_view option, std::string_view text) {
     const size_t dash = text.find('-');
     if (dash == text.npos) usage_error(option, "'{}' is not a range A-B", text);
@@ -105,6 +101,10 @@ Stop should_stop(const LoopRules& rules, const LoopState& now) {
         return Stop::duration;
     }
     return Stop::no;
+}
+
+bool time_is_over(Stop stop) {
+    return stop == Stop::signal || stop == Stop::duration || stop == Stop::kill_switch;
 }
 
 Exit exit_code(Stop stop) {

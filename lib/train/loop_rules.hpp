@@ -54,6 +54,7 @@ struct LoopState {
     bool stop_signal = false;
     bool kill_switch = false;  // the file exists
     bool save_switch = false;
+    bool writing = false;  // a rank writes files of a save in flight
 };
 
 // Returns true when the replicas are compared after this iteration. The comparison comes before a
@@ -85,6 +86,8 @@ enum class Stop {
 // iteration too, where every reason but the duration may hold. Each run makes at least one
 // iteration, so that a series of jobs cannot restart forever without progress.
 Stop should_stop(const LoopRules& rules, const LoopState& now);
+// Returns true for a stop after which the process may be killed soon.
+bool time_is_over(Stop stop);
 Exit exit_code(Stop stop);
 // Returns "stopped after iteration 10 of 60: rerun the same command with --load to resume".
 std::string stopped_text(i64 iteration, i64 total);

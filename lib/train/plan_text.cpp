@@ -12,6 +12,7 @@
 #include "optim/schedule_summary.hpp"
 #include "train/layout_text.hpp"
 #include "train/loop_rules.hpp"
+#include "train/save_room.hpp"
 
 namespace lm::train {
 namespace {
@@ -152,14 +153,12 @@ void add_data(std::string& plan, const RunConfig& config, const data::DataSets& 
 // Returns the plan of the pipeline stage with the most memory.
 cost::MemoryPlan largest_memory_plan(const RunConfig& config) {
     const TrainerConfig& trainer = config.trainer;
-    const cost::StepShape step{
-        trainer.micro_batch, trainer.model.seq_length,
-        config.schedule.ramp().global_batch / (trainer.micro_batch * trainer.parallel.dp)};
     cost::MemoryPlan largest;
     for (i64 stage = 0; stage < trainer.parallel.pp; ++stage) {
-        const cost::MemoryPlan plan =
-            cost::plan_memory(trainer.model, trainer.parallel, step, config.trainer.precision,
-                              trainer.processor(), 0, stage);
+        TrainerConfig full = trainer;  // for the last batch of the ramp
+        full.n_micro_batches =
+            config.schedule.ramp().global_batch / (trainer.micro_batch * trainer.parallel.dp);
+        const cost::MemoryPlan plan = memory_plan(full, 0, stage);
         if (plan.total() > largest.total()) largest = plan;
     }
     return largest;
@@ -177,33 +176,21 @@ void add_memory(std::string& plan, const RunConfig& config) {
             : 0;
     const std::string masters =
         memory.masters > 0 ? fmt::format("masters {}, ", human_size(memory.masters)) : "";
+    const std::string saves = memory.save_buffer > 0 ? fmt::format("; {} of host memory for saves",
+                                                                   human_size(memory.save_buffer))
+                                                     : "";
     line(plan, "memory",
-         "{}{}: weights {}, {}gradients {}, optimizer {}, activations {}, workspace {}{}",
+         "{}{}: weights {}, {}gradients {}, optimizer {}, activations {}, workspace {}{}{}",
          human_size(memory.total()), ranks > 1 ? " on the fullest rank" : "",
          human_size(memory.weights), masters, human_size(memory.gradients),
          human_size(memory.optimizer), human_size(memory.activations), human_size(memory.workspace),
-         nccl > 0 ? fmt::format("; NCCL about {} besides", human_size(nccl)) : "");
-}
-
-// Returns the iteration at which the schedule or a flag ends the run, whichever comes first.
-i64 last_iteration(const RunConfig& config) {
-    const config::StoppingFlags& stopping = config.stopping;
-    const i64 total = config.schedule.total_iterations();
-    const i64 last = std::min(total, stopping.exit_iteration.value_or(total));
-    if (!stopping.exit_samples) return last;
-    const auto iterations = std::views::iota(i64{1}, std::max<i64>(last, 1));
-    return *std::ranges::partition_point(iterations, [&](i64 iteration) {
-        return config.schedule.after(iteration).samples < *stopping.exit_samples;
-    });
+         nccl > 0 ? fmt::format("; NCCL about {} besides", human_size(nccl)) : "", saves);
 }
 
 void add_checkpoints(std::string& plan, const RunConfig& config) {
     const config::CheckpointFlags& flags = config.checkpoints;
     if (flags.save.empty()) return line(plan, "checkpoints", "none (no --save)");
-    std::vector<spec::SaveRange> ranges;
-    if (!flags.save_schedule.empty()) ranges = spec::parse_save_schedule(flags.save_schedule);
-    if (flags.save_interval) ranges = {{.interval = *flags.save_interval, .until = 0}};
-    const i64 saves = spec::count_saves(ranges, last_iteration(config));
+    const i64 saves = spec::count_saves(save_ranges(flags), last_iteration(config));
     const i64 each = cost::checkpoint_size(config.trainer.model, config.trainer.precision).total();
     line(plan, "checkpoints", "{} of {} each in {}, {} in all", saves, human_size(each), flags.save,
          human_size(saves * each));

@@ -187,12 +187,16 @@ void check_writable(const config::CheckpointFlags& checkpoints,
 }
 
 std::optional<ckpt::Checkpoint> check_checkpoints(const RunConfig& config) {
-    std::optional<ckpt::Checkpoint> checkpoint = find_checkpoint(config.checkpoints);
+    const config::LoggingFlags& logging = config.logging;
+    std::optional<ckpt::Checkpoint> checkpoint = find_checkpoint(
+        config.checkpoints,
+        {logging.file, logging.json, logging.tensorboard_dir, config.trainer.autotune});
     check_save(config.checkpoints, checkpoint);
     if (checkpoint) {
         check_fits(config, *checkpoint);
     } else if (!config.checkpoints.load.empty()) {
-        note("{}: contains no checkpoint: starting from iteration 0", config.checkpoints.load);
+        note("{}: {}: starting from iteration 0", config.checkpoints.load,
+             io::exists(config.checkpoints.load) ? "contains no checkpoint" : "does not exist yet");
     }
     return checkpoint;
 }

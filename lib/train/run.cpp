@@ -14,7 +14,6 @@
 #include "parallel/hosts.hpp"
 #include "parallel/together.hpp"
 #include "train/changes.hpp"
-#include "train/distributed_save.hpp"
 #include "train/gpu_memory.hpp"
 #include "train/host_memory.hpp"
 #include "train/loop.hpp"
@@ -133,7 +132,7 @@ Exit run(const RunConfig& config, comm::Group& world, comm::FlightRecorder& reco
                        .report = report,
                        .dump_requested = dump_requested},
                       progress);
-    loop.claim_save_directory();
+    loop.prepare_saves();
     return loop.run();
 }
 

@@ -9,6 +9,7 @@
 #include "config/deepspeed.hpp"
 #include "config/rank_counts.hpp"
 #include "optim/schedule_summary.hpp"
+#include "train/checkpoint_flags.hpp"
 #include "train/run_data.hpp"
 #include "train/schedule_request.hpp"
 #include "train/unused_flags.hpp"
@@ -26,48 +27,11 @@ void check_intervals(const config::TrainFlags& flags) {
     at_least("--eval-interval", flags.validation.interval, 1);
     at_least("--eval-iters", flags.validation.iters, 0);
     at_least("--tensorboard-queue-size", flags.logging.tensorboard_queue_size, 1);
-    const auto& save_interval = flags.checkpoints.save_interval;
-    if (save_interval) at_least("--save-interval", *save_interval, 1);
-    if (save_interval && !flags.checkpoints.save_schedule.empty()) {
-        usage_error("--save-schedule", "contradicts --save-interval: give one of the two");
-    }
     const config::StoppingFlags& stopping = flags.stopping;
     if (stopping.exit_interval) at_least("--exit-interval", *stopping.exit_interval, 1);
     if (stopping.exit_duration_min && *stopping.exit_duration_min < 0) {
         usage_error("--exit-duration-in-mins", "{} is negative", *stopping.exit_duration_min);
     }
-}
-
-// Throws Error(usage) for flags that need --save and do not have it.
-void check_saves(const config::TrainFlags& flags) {
-    if (!flags.checkpoints.save.empty()) return;
-    const auto refuse = [](bool given, std::string_view flag) {
-        if (given) usage_error(flag, "needs --save DIR");
-    };
-    if (!flags.action.benchmark) {
-        refuse(flags.stopping.exit_interval.has_value(), "--exit-interval");
-        refuse(flags.stopping.exit_duration_min.has_value(), "--exit-duration-in-mins");
-        refuse(!flags.stopping.save_switch.empty(), "--save-switch-path");
-    }
-    refuse(flags.checkpoints.save_interval.has_value(), "--save-interval");
-    refuse(!flags.checkpoints.save_schedule.empty(), "--save-schedule");
-}
-
-// Throws Error(usage) for flags that need --load and do not have it.
-void check_loads(const config::CheckpointFlags& flags) {
-    if (flags.fresh && flags.exit_on_missing) {
-        usage_error("--fresh", "contradicts --exit-on-missing-checkpoint: give one of the two");
-    }
-    if (!flags.load.empty()) return;
-    if (flags.exit_on_missing) {
-        note("--exit-on-missing-checkpoint: ignored: --load is not given");
-    }
-    const auto refuse = [](bool given, std::string_view flag) {
-        if (given) usage_error(flag, "needs --load DIR");
-    };
-    refuse(flags.fresh, "--fresh");
-    refuse(flags.finetune, "--finetune");
-    refuse(flags.no_load_optim, "--no-load-optim");
 }
 
 void set_sample_counts(RunConfig& config, const config::ScheduleFlags& flags) {
@@ -130,8 +94,8 @@ class Resolver {
         });
         return problems_.check([&] {
             check_intervals(flags_);
-            check_saves(flags_);
-            check_loads(flags_.checkpoints);
+            check_save_flags(flags_);
+            check_load_flags(flags_.checkpoints);
         });
     }
 
@@ -249,6 +213,7 @@ class Resolver {
                             .cuda = flags_.device.choice == "cuda",
                             .attention = flags_.device.attention(),
                             .allow_tf32 = flags_.device.allow_tf32,
+                            .save_buffer = save_buffer_limit(flags_),
                             .autotune = flags_.device.autotune},
                 .data = std::move(data_),
                 .share_index = share_index,

@@ -167,13 +167,10 @@ OrderedJson block_json(const RunConfig& config, Block block, const OrderedJson& 
 }
 
 OrderedJson memory_json(const cost::MemoryPlan& memory) {
-    return {{"weights", memory.weights},
-            {"masters", memory.masters},
-            {"gradients", memory.gradients},
-            {"optimizer", memory.optimizer},
-            {"activations", memory.activations},
-            {"workspace", memory.workspace},
-            {"total", memory.total()}};
+    return {{"weights", memory.weights},         {"masters", memory.masters},
+            {"gradients", memory.gradients},     {"optimizer", memory.optimizer},
+            {"activations", memory.activations}, {"workspace", memory.workspace},
+            {"total", memory.total()},           {"save_buffer", memory.save_buffer}};
 }
 
 }  // namespace

@@ -35,6 +35,7 @@ StepResult Trainer::step(BatchSource& batches, i64 n_micro_batches, double lr) {
     result.loss_scale = scaler_.scale();
     if (!result.updated) return result;
 
+    if (before_update_) before_update_();
     enter("optimizer");
     double clip = optim::clip_coefficient(result.gradient_norm, config_.adamw.clip_grad);
     if (clip_fault_) clip = clip_fault_(clip);

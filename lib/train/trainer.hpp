@@ -81,6 +81,10 @@ class Trainer {
     // Records the phases of later steps in `recorder`; nullptr stops recording.
     void record_to(comm::FlightRecorder* recorder) { recorder_ = recorder; }
 
+    // Calls `wait` before each optimizer step, the only place of a step that changes what
+    // checkpoint_pieces() returns.
+    void before_update(std::function<void()> wait) { before_update_ = std::move(wait); }
+
     // For tests: the flat buffers, with the gradients of the last step.
     const model::ParamMap& params() const { return state_.params(); }
     device::View weights() { return state_.gathered_weights(); }
@@ -135,6 +139,7 @@ class Trainer {
     std::vector<data::Batch> round_;  // batches that the stage's later chunks need again
     optim::LossScaler scaler_;
     std::function<double(double)> clip_fault_;
+    std::function<void()> before_update_;
     device::OpTimes* times_ = nullptr;
     comm::FlightRecorder* recorder_ = nullptr;
 };

@@ -27,6 +27,9 @@ struct TrainerConfig {
     bool cuda = false;                                         // the device is a GPU
     spec::GpuAttention attention = spec::GpuAttention::flash;  // attention kernels on a GPU
     bool allow_tf32 = false;
+    // The most bytes of host memory for a copy of the rank's part of a checkpoint, from which it is
+    // saved while the training continues. 0: saves are synchronous.
+    i64 save_buffer = 0;
     std::string autotune;  // directory of measured GEMM algorithms; empty: no measuring
 
     cost::Processor processor() const { return {n_threads, cuda, attention}; }

@@ -144,8 +144,19 @@ void TrainingLog::validation(const std::string& name, const std::string& when,
     if (tensorboard_) tensorboard_->validation(result);
 }
 
-void TrainingLog::saved(const ckpt::SaveResult& result, double elapsed_s) {
-    note("{}: saved, {} in {}", result.path, human_size(result.bytes), human_duration(elapsed_s));
+void TrainingLog::saved(const ckpt::SaveResult& result, i64 iteration, double elapsed_s,
+                        std::optional<double> blocked_s) {
+    const std::string blocked =
+        blocked_s ? fmt::format(", loop blocked {}", human_duration(*blocked_s)) : "";
+    note("{}: saved, {} in {}{}", result.path, human_size(result.bytes), human_duration(elapsed_s),
+         blocked);
+    if (!json_file_) return;
+    json_file_->write(metrics::to_json(metrics::SaveRecord{.iteration = iteration,
+                                                           .path = result.path,
+                                                           .bytes = result.bytes,
+                                                           .elapsed_s = elapsed_s,
+                                                           .blocked_s = blocked_s,
+                                                           .unix_time_s = unix_time_s()}));
 }
 
 // Hardware FLOPs include recomputation, model FLOPs do not (Korthikanti et al. 2022, section 6.3).

@@ -38,7 +38,10 @@ class TrainingLog {
     // Logs a validation loss. `when` is part of the line: "iteration 1000".
     void validation(const std::string& name, const std::string& when, const optim::Counters& done,
                     double loss, i64 n_samples, double elapsed_s);
-    void saved(const ckpt::SaveResult& result, double elapsed_s);
+    // Logs a save that took `elapsed_s`. `blocked_s`: the loop waited that long for it; nullopt:
+    // all the time.
+    void saved(const ckpt::SaveResult& result, i64 iteration, double elapsed_s,
+               std::optional<double> blocked_s);
 
     const metrics::IntervalSums& unlogged() const { return interval_.sums(); }
     void restore(const metrics::IntervalSums& unlogged) { interval_.restore(unlogged); }

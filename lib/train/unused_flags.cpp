@@ -62,6 +62,8 @@ void check_unused_flags(const config::TrainFlags& flags) {
         note("--attention-backend {}: ignored: attention is always a fused kernel",
              flags.device.attention_backend);
     }
+    given.refuse(!flags.checkpoints.save.empty(),
+                 {"--save-failures", "--save-retry", "--async-save-buffer"}, "--save DIR");
     given.refuse(!flags.data.data_path.empty() || flags.data.mock_data, {"--split"}, "--data-path");
     given.ignore(flags.schedule.lr_decay_style == "WSD",
                  {"--lr-wsd-decay-style", "--lr-wsd-decay-samples", "--lr-wsd-decay-iters"},

@@ -64,12 +64,12 @@ code=0
 [ $code = 2 ] || die "--exit-on-missing-checkpoint: exit $code"
 grep -q 'holds no checkpoint, and --exit-on-missing-checkpoint is given' "$dir/err" || die "an empty --load"
 
-for more in --bf16 "--fp16 --loss-scale 12" "--fp16 --initial-loss-scale 4096 --hysteresis 1" --swiglu \
+for more in --bf16 --async-save "--async-save off" "--fp16 --loss-scale 12" "--fp16 --initial-loss-scale 4096 --hysteresis 1" --swiglu \
     "--position-embedding-type alibi --embed-layernorm" "--use-rotary-position-embeddings --normalization RMSNorm"; do
     read -ra words <<<"$more"
     "$train" "${script[@]}" "${words[@]}" --print-config >"$dir/out" 2>"$dir/err" || die "$more: refused"
 done
-for more in --async-save "--loss-scale 0 --fp16" \
+for more in "--loss-scale 0 --fp16" \
     "--codecarbon-dir x" --apply-residual-connection-post-layernorm "--context-parallel-size 2" \
     "--tensor-model-parallel-size 2" "--optimizer sgd"; do
     read -ra words <<<"$more"

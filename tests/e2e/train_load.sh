@@ -42,6 +42,40 @@ unchanged "another run"
 expect 0 'weights loaded' lm-train "${args[@]}" --finetune --load ck --save tuned --exit-iteration 1
 expect 0 'starting from iteration 0' lm-train "${args[@]}" --load new --save new --fresh --exit-iteration 1
 
+# --save X --load X starts and resumes: a missing or empty X is a first start, with a note.
+first=("${args[@]}" --exit-iteration 1)
+expect 0 'note: one: does not exist yet: starting from iteration 0' lm-train "${first[@]}" --save one --load one
+expect 0 'one/global_step1: resuming' lm-train "${args[@]}" --save one --load one/ --exit-iteration 2
+mkdir two
+expect 0 'note: ./two: contains no checkpoint: starting from iteration 0' lm-train "${first[@]}" --save two --load ./two
+# A generation file or a log of the run does not make the directory another program's; another file does.
+mkdir -p three/tb
+touch three/generation-1 three/job.log three/slurm-7.out three/steps
+logs=(--log-file three/steps --tensorboard-dir three/tb)
+expect 0 'three: contains no checkpoint: starting' lm-train "${first[@]}" --save three --load three "${logs[@]}"
+mkdir four
+touch four/model.safetensors
+expect 2 'four: --load: holds no checkpoint but other files \(model.safetensors\)' lm-train "${first[@]}" --save four --load four
+# A restarted job and a later task of an array do not start from the beginning.
+for given in SLURM_RESTART_COUNT=1 "SLURM_ARRAY_TASK_ID=3 SLURM_ARRAY_TASK_MIN=1"; do
+    read -ra words <<<"$given"
+    rm -rf five six
+    mkdir six
+    expect 2 'five: --load: no such directory, but .*(restarted this job|is task 3 of a job array)' env "${words[@]}" lm-train "${first[@]}" --save five --load five
+    expect 2 'six: --load: holds no checkpoint, but' env "${words[@]}" lm-train "${first[@]}" --save six --load six
+    expect 0 'five: does not exist yet: starting' env "${words[@]}" lm-train "${first[@]}" --save five --load five --fresh
+    expect 0 'one/global_step.: resuming' env "${words[@]}" lm-train "${args[@]}" --load one --exit-iteration 3
+done
+rm -rf five
+expect 0 'five: does not exist yet' env SLURM_RESTART_COUNT=0 SLURM_ARRAY_TASK_ID=1 SLURM_ARRAY_TASK_MIN=1 lm-train "${first[@]}" --save five --load five
+# --exit-on-missing-checkpoint allows no start without a checkpoint.
+for load in "--save seven --load seven" "--load two/none" ""; do
+    read -ra words <<<"$load"
+    expect 2 'exit-on-missing-checkpoint' lm-train "${first[@]}" "${words[@]}" --exit-on-missing-checkpoint
+done
+expect 0 'one/global_step.: resuming' lm-train "${args[@]}" --load one --exit-on-missing-checkpoint --exit-iteration 3
+expect 2 'no such directory: give --fresh' lm-train "${first[@]}" --load other --save new.other
+
 # The run itself resumes in it, from its latest step or from an earlier one.
 cp -r ck back
 expect 0 'back/global_step12: resuming' lm-train "${args[@]}" --load back/ --save ./back --exit-iteration 13

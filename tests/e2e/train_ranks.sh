@@ -114,8 +114,9 @@ reported_once "not both finite"
 mkdir full
 args+=(--train-iters 8)
 expect 75 "" ranks 2 --save full --exit-interval 4
-expect 3 "^lm-train: rank 1 on .*: full/global_step8.tmp" mpirun -n 1 lm-train "${args[@]}" --save full --load full : \
-    -n 1 -x LM_IO_FAULT=fail:3 lm-train "${args[@]}" --save full --load full
+again=(lm-train "${args[@]}" --save full --load full)
+expect 3 "^lm-train: full/global_step8: NOT SAVED: rank 1 on .*: full/global_step8.tmp" mpirun -n 1 "${again[@]}" --save-retry 0 : \
+    -n 1 -x LM_IO_FAULT=fail:3 "${again[@]}" --save-retry 0
 [ -z "$(find full -name '*.tmp*')" ] || fail "left behind: $(find full -name '*.tmp*')"
 [ "$(head -n1 full/latest)" = global_step4 ] || fail "latest is $(head -n1 full/latest)"
 run last.log ranks 2 --save full --load full

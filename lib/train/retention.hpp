@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// --save-retain: after a save, rank 0 deletes the steps that no rule keeps, in the background.
+#pragma once
+
+#include <atomic>
+#include <string>
+#include <thread>
+
+#include "ckpt/generation.hpp"
+#include "ckpt/prune.hpp"
+
+namespace lm::train {
+
+// Parses "keep-last=3,keep-every=1000,keep=5". Throws Error(usage) naming --save-retain.
+ckpt::KeepPolicy parse_retain(const std::string& text);
+
+// Applies the rules on a thread of its own. The newest step is verified before others are deleted,
+// so that at least one verified step is left.
+class Retention {
+  public:
+    Retention(ckpt::Generation generation, ckpt::KeepPolicy policy)
+        : generation_(std::move(generation)), policy_(std::move(policy)) {}
+    ~Retention() { stop(); }
+    Retention(const Retention&) = delete;
+    Retention& operator=(const Retention&) = delete;
+
+    // Starts to apply the rules after `step` was saved. Does nothing while an earlier call is at
+    // work: the next one deletes its steps too.
+    void start(i64 step);
+    // Blocks until the rules are applied.
+    void finish();
+    // Ends the work after the file that is being read or deleted.
+    void stop();
+
+  private:
+    void apply(i64 step);
+
+    ckpt::Generation generation_;
+    ckpt::KeepPolicy policy_;
+    std::thread thread_;
+    std::atomic<bool> busy_ = false;
+    std::atomic<bool> stopped_ = false;
+};
+
+}  // namespace lm::train

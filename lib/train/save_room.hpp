@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The room on the file system of --save: bytes and inodes that a save, or all saves of a run, need.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/types.hpp"
+#include "spec/save_schedule.hpp"
+#include "train/run_config.hpp"
+
+namespace lm::train {
+
+// The number of ranks in a block, which share an index part; the first rank of the block writes it.
+// This keeps the number of files small. No rank has to hold the index of all ranks, or to read it
+// at a resume.
+constexpr int ranks_per_part = 64;
+
+struct RoomNeed {
+    i64 bytes = 0;
+    i64 files = 0;
+};
+
+// Returns the most files that a checkpoint of `n_ranks` ranks has, with its directory.
+i64 files_of_checkpoint(i64 n_ranks);
+
+// Whether the file system of `directory`, which may not exist yet, has room for `need`.
+bool has_room(const std::string& directory, const RoomNeed& need);
+// Throws Error(failure) stating both numbers when there is no room.
+void check_room(const std::string& directory, const RoomNeed& need);
+
+// Returns the iteration at which the schedule or a flag ends the run, whichever comes first.
+i64 last_iteration(const RunConfig& config);
+// Returns the ranges of --save-schedule or --save-interval; empty: the run saves at its end only.
+std::vector<spec::SaveRange> save_ranges(const config::CheckpointFlags& flags);
+
+// Throws Error(usage) when --save has no room for the checkpoints that are on disk at the same time
+// in the rest of the run, after iteration `start`. Does nothing without --save.
+void check_room_for_run(const RunConfig& config, i64 start);
+
+}  // namespace lm::train
