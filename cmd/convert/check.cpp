@@ -112,6 +112,17 @@ std::string explanation(const std::string& hf, const std::vector<i32>& tokens,
 
 }  // namespace
 
+double check_import(const std::string& native) {
+    const ckpt::Checkpoint checkpoint = ckpt::open(native);
+    require_finite(checkpoint);
+    const std::vector<i32> tokens = some_tokens(checkpoint.manifest().model);
+    const std::vector<float> logits = our_logits(checkpoint, checkpoint.manifest().model, tokens);
+    if (!std::ranges::all_of(logits, [](float logit) { return std::isfinite(logit); })) {
+        fail(Exit::answer_is_no, "--check", "a logit of the imported model is not finite");
+    }
+    return perplexity(std::span(logits), tokens);
+}
+
 Comparison compare_logits(const std::string& native, const std::string& hf, DType dtype) {
     const ckpt::Checkpoint checkpoint = ckpt::open(native);
     require_finite(checkpoint);

@@ -21,4 +21,8 @@ struct Comparison {
 // the difference, the message names it.
 Comparison compare_logits(const std::string& native, const std::string& hf, DType dtype);
 
+// Computes the logits of an imported checkpoint with the code of lm-train. Returns their perplexity
+// for the tokens of compare_logits(). Throws Error(answer_is_no) when a logit is not finite.
+double check_import(const std::string& native);
+
 }  // namespace lm::convert_tool

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-convert: converts checkpoints of lm-utils to Hugging Face directories and back.
+// lm-convert: converts checkpoints of lm-utils to Hugging Face and back, and from Megatron.
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,6 +13,8 @@
 #include "cli/main.hpp"
 #include "cli/progress.hpp"
 #include "convert/from_hf.hpp"
+#include "convert/megatron/from_megatron_deepspeed.hpp"
+#include "convert/megatron/from_megatron_lm.hpp"
 #include "convert/to_hf.hpp"
 
 namespace {
@@ -26,6 +28,7 @@ struct Args {
     std::string from;
     std::string dtype;
     std::string format;
+    i64 vocab_size = 0;
     cli::Bytes max_shard{5'000'000'000};
     std::string tokenizer;
     bool check = false;
@@ -52,6 +55,7 @@ convert::ConversionRequest request_of(const Args& args, const std::string& comma
     request.in = args.in;
     request.out = *args.out;
     if (!args.dtype.empty()) request.dtype = dtype_from_name(args.dtype);
+    request.vocab_size = args.vocab_size;
     if (args.format == "bin") request.files = convert::WeightFiles::bin;
     request.max_shard_bytes = args.max_shard.value;
     request.tokenizer = args.tokenizer;
@@ -101,10 +105,22 @@ int prove(const Args& args) {
 
 // The target when --to is not given.
 convert::Format default_target(const Args& args, convert::Format from) {
-    if (convert::is_hugging_face(from)) return convert::Format::native;
+    if (from != convert::Format::native) return convert::Format::native;
     const convert::Format to = convert::choose_hf_format(args.in);
     if (!args.quiet) note("--to: {}, which can hold this model", name_of(to));
     return to;
+}
+
+convert::ConversionReport import_model(const convert::ConversionRequest& request,
+                                       convert::Format from) {
+    switch (from) {
+        case convert::Format::megatron_lm:
+            return convert::from_megatron_lm(request);
+        case convert::Format::megatron_deepspeed:
+            return convert::from_megatron_deepspeed(request);
+        default:
+            return convert::from_hf(request);
+    }
 }
 
 int run(const Args& args, const std::string& command_line) {
@@ -116,7 +132,10 @@ int run(const Args& args, const std::string& command_line) {
     check(args, to);
     if (from == to) usage_error(args.in, "has the format {} already", name_of(to));
     const bool to_hf = convert::is_hugging_face(to);
-    if (to_hf && convert::is_hugging_face(from)) {
+    if (convert::is_megatron(to)) {
+        usage_error("--to", "{} can be read, but not written", name_of(to));
+    }
+    if (to_hf && from != convert::Format::native) {
         usage_error("--to", "{} cannot be written from {}: convert to native first", name_of(to),
                     name_of(from));
     }
@@ -124,10 +143,14 @@ int run(const Args& args, const std::string& command_line) {
     cli::Progress progress("convert", "B", -1, args.quiet);
     request.progress = [&](i64 bytes) { progress.update(bytes); };
     if (args.check) {
-        request.check = [&](const std::string& finished) { compare(args, request, to, finished); };
+        request.check = [&](const std::string& finished) {
+            if (!convert::is_megatron(from)) return compare(args, request, to, finished);
+            const double perplexity = convert_tool::check_import(finished);
+            if (!args.quiet) note("--check: perplexity {:.4f} of random tokens", perplexity);
+        };
     }
     const convert::ConversionReport report =
-        to_hf ? convert::to_hf(request, to) : convert::from_hf(request);
+        to_hf ? convert::to_hf(request, to) : import_model(request, from);
     progress.finish();
     if (to_hf && !report.has_tokenizer) {
         note(
@@ -154,12 +177,11 @@ std::string joined(int argc, char** argv) {
 
 int main(int argc, char** argv) {
     Args args;
-    cli::Options options("lm-convert",
-                         "convert checkpoints to and from the format of Hugging Face");
+    cli::Options options("lm-convert", "convert checkpoints of Hugging Face and Megatron");
     options.positional(
         "IN", &args.in,
-        "checkpoint (directory or one step), or Hugging Face model (directory or one "
-        ".safetensors or .bin file)");
+        "checkpoint of lm-utils or Megatron (directory or one step), or Hugging Face model "
+        "(directory or one .safetensors or .bin file)");
     options.positional("OUT", &args.out, "directory to create; none with --against");
     options.group("Conversion");
     options.choice(
@@ -170,6 +192,9 @@ int main(int argc, char** argv) {
     options.choice("--dtype", &args.dtype, {"fp32", "bf16", "fp16"},
                    "type of the weights in OUT; by default that of IN for Hugging Face, fp32 for "
                    "native");
+    options.value("--vocab-size", &args.vocab_size, "N",
+                  "vocabulary of a Megatron checkpoint without its padding; by default as its "
+                  "arguments state");
     options.choice("--format", &args.format, {"safetensors", "bin"},
                    "format of Hugging Face weights: safetensors (default), or pytorch_model.bin");
     options.value("--max-shard-size", &args.max_shard, "SIZE",

@@ -9,6 +9,8 @@
 #include "ckpt/steps.hpp"
 #include "convert/hf_architecture.hpp"
 #include "convert/hf_files.hpp"
+#include "convert/megatron/from_megatron_deepspeed.hpp"
+#include "convert/megatron/from_megatron_lm.hpp"
 #include "io/atomic.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
@@ -44,12 +46,20 @@ std::string_view name_of(Format format) {
             return "hf-mistral";
         case Format::hf_starcoder2:
             return "hf-starcoder2";
+        case Format::megatron_lm:
+            return "megatron-lm";
+        case Format::megatron_deepspeed:
+            return "megatron-deepspeed";
     }
     return "?";
 }
 
 bool is_hugging_face(Format format) {
-    return format != Format::native;
+    return format != Format::native && !is_megatron(format);
+}
+
+bool is_megatron(Format format) {
+    return format == Format::megatron_lm || format == Format::megatron_deepspeed;
 }
 
 namespace {
@@ -78,6 +88,8 @@ Format detect_format(const std::string& path) {
             path,
             "is neither a directory nor a .safetensors or .bin file: give a checkpoint or a model");
     }
+    if (is_megatron_deepspeed(path)) return Format::megatron_deepspeed;
+    if (is_megatron_lm(path)) return Format::megatron_lm;
     const auto has = [&](const char* name) { return io::exists(path + "/" + name); };
     if (has("manifest.json") || has("latest") || !ckpt::steps_in(path).empty()) {
         return Format::native;
@@ -86,7 +98,9 @@ Format detect_format(const std::string& path) {
         has("pytorch_model.bin") || has("pytorch_model.bin.index.json")) {
         return hugging_face_format(hf_config_path(path));
     }
-    usage_error(path, "is neither a checkpoint (global_step*) nor a Hugging Face model directory");
+    usage_error(path,
+                "is neither a checkpoint (of lm-utils or Megatron) nor a Hugging Face model "
+                "directory");
 }
 
 io::AtomicDirectory make_output(const std::string& out, const std::vector<std::string>& ins,

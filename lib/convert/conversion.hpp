@@ -15,12 +15,24 @@
 
 namespace lm::convert {
 
-enum class Format { native, hf_gpt2, hf_bloom, hf_llama, hf_gpt_neox, hf_mistral, hf_starcoder2 };
+enum class Format {
+    native,
+    hf_gpt2,
+    hf_bloom,
+    hf_llama,
+    hf_gpt_neox,
+    hf_mistral,
+    hf_starcoder2,
+    megatron_lm,
+    megatron_deepspeed,
+};
 inline constexpr std::array all_formats{
-    Format::native,      Format::hf_gpt2,    Format::hf_bloom,     Format::hf_llama,
-    Format::hf_gpt_neox, Format::hf_mistral, Format::hf_starcoder2};
+    Format::native,        Format::hf_gpt2,     Format::hf_bloom,
+    Format::hf_llama,      Format::hf_gpt_neox, Format::hf_mistral,
+    Format::hf_starcoder2, Format::megatron_lm, Format::megatron_deepspeed};
 std::string_view name_of(Format format);
 bool is_hugging_face(Format format);
+bool is_megatron(Format format);
 
 // Returns the format of the model at `path`. Throws Error(usage) when it has no known format.
 Format detect_format(const std::string& path);
@@ -32,6 +44,7 @@ struct ConversionRequest {
     std::string out;
     std::optional<DType> dtype;  // default: the stored type to Hugging Face, fp32 to native
     WeightFiles files = WeightFiles::safetensors;
+    i64 vocab_size = 0;  // unpadded, of a Megatron checkpoint; 0: as its arguments state
     i64 max_shard_bytes = 5'000'000'000;
     std::string tokenizer;  // directory; empty: GPT-2's, if the vocabulary has its size
     bool force = false;     // replace OUT

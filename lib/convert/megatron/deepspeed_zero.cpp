@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "convert/megatron/deepspeed_zero.hpp"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "base/error.hpp"
+#include "convert/megatron/megatron_import.hpp"
+#include "io/file.hpp"
+
+namespace lm::convert {
+namespace {
+
+using Kind = PickleValue::Kind;
+
+constexpr std::array zero_kinds{ckpt::SliceKind::master, ckpt::SliceKind::exp_avg,
+                                ckpt::SliceKind::exp_avg_sq};
+
+// Opens the files of all data-parallel ranks, in their order; the bf16 optimizer adds a prefix.
+std::vector<TorchFile> open_ranks(const std::string& step, i64 mp_rank) {
+    std::vector<TorchFile> files;
+    for (const char* prefix : {"bf16_", ""}) {
+        for (;;) {
+            const std::string path =
+                fmt::format("{}/{}zero_pp_rank_{}_mp_rank_{:02}_optim_states.pt", step, prefix,
+                            files.size(), mp_rank);
+            if (!io::exists(path)) break;
+            files.push_back(TorchFile::open(path));
+        }
+        if (!files.empty()) break;
+    }
+    return files;
+}
+
+class ZeroReader {
+  public:
+    ZeroReader(const TorchFile& model, std::vector<TorchFile> files, const AddParameter& add)
+        : model_(model), files_(std::move(files)), add_(add) {}
+
+    i64 run() {
+        const PickleValue* shapes = model_.root().find("param_shapes");
+        if (shapes == nullptr) run_error(model_.path(), "has no param_shapes");
+        check_ranks();
+        std::vector<const PickleValue*> groups{shapes};
+        if (shapes->is(Kind::list)) groups = {shapes->items.begin(), shapes->items.end()};
+        for (size_t group = 0; group < groups.size(); ++group) add_group(group, *groups[group]);
+        return step();
+    }
+
+  private:
+    static const PickleValue& state_of(const TorchFile& file) {
+        const PickleValue* state = file.root().find("optimizer_state_dict");
+        if (state == nullptr) run_error(file.path(), "has no optimizer_state_dict");
+        if (const PickleValue* stage = state->find("zero_stage")) {
+            const PickleValue& number =
+                stage->is(Kind::object) && !stage->items.empty() ? *stage->items.back() : *stage;
+            if (number.is(Kind::integer) && number.integer > 2) {
+                usage_error(file.path(), "ZeRO stage {}: only stages 1 and 2 can be imported",
+                            number.integer);
+            }
+        }
+        return *state;
+    }
+
+    void check_ranks() const {
+        const PickleValue* count = state_of(files_[0]).find("partition_count");
+        if (count != nullptr && count->is(Kind::list) && !count->items.empty()) {
+            count = count->items[0];
+        }
+        if (count == nullptr || !count->is(Kind::integer)) return;
+        if (count->integer == static_cast<i64>(files_.size())) return;
+        run_error(files_[0].path(), "expected the files of {} data-parallel ranks, got {}",
+                  count->integer, files_.size());
+    }
+
+    // Element `group` of a list, or of a dict with whole numbers as keys.
+    static const PickleValue* element(const PickleValue* list, size_t group) {
+        if (list == nullptr) return nullptr;
+        if (list->is(Kind::list)) return group < list->items.size() ? list->items[group] : nullptr;
+        for (size_t i = 0; list->is(Kind::dict) && i + 1 < list->items.size(); i += 2) {
+            const PickleValue& key = *list->items[i];
+            if (key.is(Kind::integer) && key.integer == static_cast<i64>(group)) {
+                return list->items[i + 1];
+            }
+        }
+        return nullptr;
+    }
+
+    // The optimizer's state of a group: {state: {group: ...}}, or a list of the groups.
+    static const PickleValue* moments_of(const PickleValue& state, size_t group) {
+        const PickleValue* base = state.find("base_optimizer_state");
+        if (base == nullptr) return nullptr;
+        const PickleValue* inner = base->find("state");
+        return element(inner != nullptr ? inner : base, group);
+    }
+
+    // The flat partition of a group on one rank.
+    SourceTensor partition(const TorchFile& file, size_t group, ckpt::SliceKind kind) const {
+        const PickleValue& state = state_of(file);
+        const PickleValue* value = nullptr;
+        if (kind == ckpt::SliceKind::master) {
+            value = element(state.find("single_partition_of_fp32_groups"), group);
+        } else if (const PickleValue* moments = moments_of(state, group)) {
+            value = moments->find(name_of(kind));
+        }
+        const std::string name = fmt::format("group {} ({})", group, name_of(kind));
+        if (value == nullptr) run_error(file.path(), "{} is missing", name);
+        SourceTensor tensor = file.tensor(*value, name);
+        if (tensor.shape.size() != 1 || (tensor.shape[0] > 1 && tensor.strides[0] != 1)) {
+            run_error(file.path(), "{}: expected a flat tensor", name);
+        }
+        return tensor;
+    }
+
+    struct Fragment {
+        size_t rank = 0;
+        i64 start = 0;  // in the flat partition
+        i64 n = 0;
+    };
+    using Fragments = std::map<std::string, std::vector<Fragment>>;
+
+    // The bf16 optimizer and newer versions state the fragments: {name: fragment_address}.
+    bool stated_fragments(size_t group, Fragments& fragments) const {
+        for (size_t rank = 0; rank < files_.size(); ++rank) {
+            const PickleValue* mappings = state_of(files_[rank]).find("param_slice_mappings");
+            const PickleValue* names = element(mappings, group);
+            if (names == nullptr || !names->is(Kind::dict)) return false;
+            for (size_t i = 0; i + 1 < names->items.size(); i += 2) {
+                const PickleValue* n = names->items[i + 1]->find("numel");
+                const PickleValue* start = names->items[i + 1]->find("start");
+                if (n == nullptr || start == nullptr || !n->is(Kind::integer) ||
+                    !start->is(Kind::integer)) {
+                    run_error(files_[rank].path(),
+                              "param_slice_mappings: expected numel and start");
+                }
+                fragments[names->items[i]->text].push_back({rank, start->integer, n->integer});
+            }
+        }
+        return true;
+    }
+
+    // Otherwise the parameters follow each other in the concatenation of the partitions.
+    void derive_fragments(size_t group, const PickleValue& shapes, Fragments& fragments) const {
+        size_t rank = 0;
+        i64 at = 0;
+        i64 size = partition(files_[0], group, ckpt::SliceKind::master).shape[0];
+        for (size_t i = 0; i + 1 < shapes.items.size(); i += 2) {
+            i64 left = numel(shape_of(*shapes.items[i + 1]));
+            while (left > 0) {
+                if (at == size) {
+                    if (++rank == files_.size()) {
+                        run_error(files_[0].path(), "the partitions of group {} are too small",
+                                  group);
+                    }
+                    at = 0;
+                    size = partition(files_[rank], group, ckpt::SliceKind::master).shape[0];
+                    continue;
+                }
+                const i64 n = std::min(left, size - at);
+                fragments[shapes.items[i]->text].push_back({rank, at, n});
+                at += n;
+                left -= n;
+            }
+        }
+    }
+
+    std::vector<i64> shape_of(const PickleValue& size) const {
+        std::vector<i64> shape;
+        for (const PickleValue* dim : size.items) {
+            if (!dim->is(Kind::integer) || dim->integer < 0 || dim->integer > (i64{1} << 40)) {
+                run_error(model_.path(), "param_shapes: expected sizes");
+            }
+            shape.push_back(dim->integer);
+        }
+        return shape;
+    }
+    static i64 numel(const std::vector<i64>& shape) {
+        i64 n = 1;
+        for (const i64 dim : shape) n = checked_mul(n, dim);
+        return n;
+    }
+
+    void add_group(size_t group, const PickleValue& shapes) const {
+        Fragments fragments;
+        if (!stated_fragments(group, fragments)) derive_fragments(group, shapes, fragments);
+        for (const ckpt::SliceKind kind : zero_kinds) {
+            std::vector<SourceTensor> partitions;
+            for (const TorchFile& file : files_) partitions.push_back(partition(file, group, kind));
+            for (size_t i = 0; i + 1 < shapes.items.size(); i += 2) {
+                const std::string& name = shapes.items[i]->text;
+                add_(kind,
+                     assemble(name, shape_of(*shapes.items[i + 1]), fragments[name], partitions));
+            }
+        }
+    }
+
+    SourceTensor assemble(const std::string& name, std::vector<i64> shape,
+                          const std::vector<Fragment>& fragments,
+                          const std::vector<SourceTensor>& partitions) const {
+        auto storage = std::make_shared<Storage>();
+        for (const Fragment& fragment : fragments) {
+            const SourceTensor& from = partitions[fragment.rank];
+            storage->dtype = from.storage->dtype;
+            if (fragment.start < 0 || fragment.n < 0 ||
+                fragment.n > from.shape[0] - fragment.start) {
+                run_error(from.path(), "{}: a fragment exceeds its partition", name);
+            }
+            Extent extent = from.storage->extents[0];
+            extent.offset += (from.start + fragment.start) * size_of(storage->dtype);
+            extent.n = fragment.n;
+            storage->extents.push_back(std::move(extent));
+        }
+        if (storage->extents.empty() || storage->numel() != numel(shape)) {
+            run_error(files_[0].path(), "{}: expected {} elements in {} ranks, got {}", name,
+                      numel(shape), files_.size(), storage->numel());
+        }
+        const std::vector<i64> strides = contiguous_strides(shape);
+        return {name, std::move(storage), 0, std::move(shape), strides};
+    }
+
+    // Steps of Adam: of the state, of the group, or of the newer place.
+    i64 step() const {
+        const PickleValue& state = state_of(files_[0]);
+        std::vector<const PickleValue*> places{state.find("base_optimizer_state_step")};
+        if (const PickleValue* moments = moments_of(state, 0))
+            places.push_back(moments->find("step"));
+        if (const PickleValue* base = state.find("base_optimizer_state")) {
+            const PickleValue* groups = base->find("param_groups");
+            if (const PickleValue* first = element(groups, 0))
+                places.push_back(first->find("step"));
+        }
+        for (const PickleValue* place : places) {
+            if (const auto number = number_of(place, files_[0])) return static_cast<i64>(*number);
+        }
+        return -1;
+    }
+
+    const TorchFile& model_;
+    std::vector<TorchFile> files_;
+    const AddParameter& add_;
+};
+
+}  // namespace
+
+std::optional<i64> read_zero(const std::string& step, i64 mp_rank, const TorchFile& model,
+                             const AddParameter& add) {
+    std::vector<TorchFile> files = open_ranks(step, mp_rank);
+    if (files.empty()) return std::nullopt;
+    return ZeroReader(model, std::move(files), add).run();
+}
+
+}  // namespace lm::convert

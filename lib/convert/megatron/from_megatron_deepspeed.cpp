@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "convert/megatron/from_megatron_deepspeed.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "convert/megatron/deepspeed_layers.hpp"
+#include "convert/megatron/deepspeed_zero.hpp"
+#include "convert/megatron/megatron_import.hpp"
+#include "io/file.hpp"
+
+namespace lm::convert {
+namespace {
+
+std::string model_states(const std::string& step, i64 mp_rank) {
+    return fmt::format("{}/mp_rank_{:02}_model_states.pt", step, mp_rank);
+}
+
+// Returns the directory of the step that `path` means.
+std::string step_of(const std::string& path) {
+    if (!io::exists(path + "/latest") || io::exists(model_states(path, 0))) return path;
+    std::string tag = io::read_file(path + "/latest");
+    while (!tag.empty() && (tag.back() == '\n' || tag.back() == ' ')) tag.pop_back();
+    if (tag.empty() || tag[0] == '.' || tag.find('/') != tag.npos || tag.find('\n') != tag.npos) {
+        return path;
+    }
+    return path + "/" + tag;
+}
+
+class Importer {
+  public:
+    explicit Importer(const ConversionRequest& request)
+        : step_(step_of(request.in)),
+          layers_(DeepspeedLayers::open(step_)),
+          import_(request, read_head(TorchFile::open(model_states(step_, 0)), request.vocab_size)) {
+    }
+
+    ConversionReport run() {
+        for (const i64 layer : layers_.layers()) {
+            for (i64 rank = 0; rank < layers_.tp(); ++rank) add_layer(layer, rank);
+        }
+        if (layers_.n_transformer_layers() != import_.config().n_layers) {
+            run_error(step_, "expected {} transformer layers by args, got {}",
+                      import_.config().n_layers, layers_.n_transformer_layers());
+        }
+        for (i64 mp_rank = 0; io::exists(model_states(step_, mp_rank)); ++mp_rank) {
+            add_optimizer(mp_rank);
+        }
+        return import_.write();
+    }
+
+  private:
+    void add_layer(i64 layer, i64 rank) {
+        const TorchFile file = TorchFile::open(layers_.file(layer, rank));
+        const std::vector<NamedValue> tensors = flat_tensors(file.root());
+        if (rank == 0) {
+            std::vector<std::string> names;
+            for (const NamedValue& item : tensors) names.push_back(item.name);
+            layers_.learn(layer, names);
+        }
+        for (const NamedValue& item : tensors) {
+            if (item.name.ends_with("_extra_state")) continue;
+            const std::string own = layers_.own_name(layer, item.name, import_.gated());
+            if (own.empty()) run_error(file.path(), "tensor {} is unknown", item.name);
+            // A later layer has a copy of a tied table.
+            if (own == "embedding.word.weight" && layer != layers_.layers().front()) continue;
+            import_.add(own, ckpt::SliceKind::weight, file.tensor(*item.value, item.name), rank,
+                        layers_.tp());
+        }
+    }
+
+    // Parameters are named "3.mlp.dense_h_to_4h.weight" by the number of the layer file, and those
+    // of the embedding "tied_modules.embed.word_embeddings.weight", on the last stage, too.
+    std::string own_name(const std::string& name, i64 stage) const {
+        constexpr std::string_view tied = "tied_modules.embed.";
+        if (name.starts_with(tied)) {
+            if (stage > 0) return {};
+            return layers_.own_name(layers_.layers().front(), name.substr(tied.size()),
+                                    import_.gated());
+        }
+        const size_t dot = name.find('.');
+        const bool number =
+            dot != name.npos && dot > 0 && dot < 7 &&
+            std::all_of(name.begin(), name.begin() + static_cast<std::ptrdiff_t>(dot),
+                        [](unsigned char c) { return std::isdigit(c) != 0; });
+        const std::string own = number ? layers_.own_name(std::stoll(name.substr(0, dot)),
+                                                          name.substr(dot + 1), import_.gated())
+                                       : std::string();
+        if (own.empty()) run_error(step_, "parameter {} of the optimizer is unknown", name);
+        return own;
+    }
+
+    // The tensor rank varies fastest in mp_rank.
+    void add_optimizer(i64 mp_rank) {
+        const TorchFile file = TorchFile::open(model_states(step_, mp_rank));
+        const i64 stage = mp_rank / layers_.tp();
+        const auto steps =
+            read_zero(step_, mp_rank, file, [&](ckpt::SliceKind kind, const SourceTensor& tensor) {
+                const std::string own = own_name(tensor.name, stage);
+                if (!own.empty()) {
+                    import_.add(own, kind, tensor, mp_rank % layers_.tp(), layers_.tp());
+                }
+            });
+        if (steps && *steps >= 0) import_.set_optimizer_step(*steps);
+    }
+
+    std::string step_;
+    DeepspeedLayers layers_;
+    MegatronImport import_;
+};
+
+}  // namespace
+
+bool is_megatron_deepspeed(const std::string& path) {
+    return io::is_directory(path) && io::exists(model_states(step_of(path), 0));
+}
+
+ConversionReport from_megatron_deepspeed(const ConversionRequest& request) {
+    return Importer(request).run();
+}
+
+}  // namespace lm::convert

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads a pipeline checkpoint of Megatron-DeepSpeed and writes one of lm-utils: weights from the
+// layer files, fp32 masters and Adam moments from the ZeRO files of all data-parallel ranks.
+#pragma once
+
+#include "convert/conversion.hpp"
+
+namespace lm::convert {
+
+// Returns whether `path` is a directory of such checkpoints, or one of them.
+bool is_megatron_deepspeed(const std::string& path);
+
+// Converts request.in (a directory with `latest`, or global_stepN) to the directory request.out.
+// Throws Error(usage) for a model that lm-utils does not support, Error(failure) naming file and
+// tensor for an incomplete checkpoint.
+ConversionReport from_megatron_deepspeed(const ConversionRequest& request);
+
+}  // namespace lm::convert

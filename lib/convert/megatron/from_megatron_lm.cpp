@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "convert/megatron/from_megatron_lm.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "convert/megatron/megatron_import.hpp"
+#include "convert/megatron/megatron_optimizer.hpp"
+#include "io/file.hpp"
+
+namespace lm::convert {
+namespace {
+
+using Kind = PickleValue::Kind;
+
+constexpr const char* tracker = "latest_checkpointed_iteration.txt";
+constexpr const char* model_file = "model_optim_rng.pt";
+
+// Returns the directory of the step that `path` means.
+std::string step_of(const std::string& path) {
+    const std::string file = path + "/" + tracker;
+    if (!io::exists(file)) return path;
+    std::string text = io::read_file(file);
+    std::erase_if(text, [](unsigned char c) { return std::isspace(c) != 0; });
+    if (text == "release") return path + "/release";
+    if (text.empty() || text.size() > 9 ||
+        !std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c) != 0; })) {
+        run_error(file, "expected an iteration or 'release', got '{}'", text.substr(0, 40));
+    }
+    return fmt::format("{}/iter_{:0>7}", path, text);
+}
+
+bool has_ranks(const std::string& step) {
+    if (!io::is_directory(step)) return false;
+    return std::ranges::any_of(io::list_directory(step), [&](const std::string& name) {
+        return name.starts_with("mp_rank_") && io::exists(step + "/" + name + "/" + model_file);
+    });
+}
+
+// The name without the modules that hold the parts of the model.
+std::string_view without_modules(std::string_view name) {
+    for (bool found = true; found;) {
+        found = false;
+        for (const std::string_view module :
+             {"language_model.", "embedding.", "encoder.", "transformer.", "decoder.", "module."}) {
+            if (!name.starts_with(module)) continue;
+            name.remove_prefix(module.size());
+            found = true;
+        }
+    }
+    return name;
+}
+
+class Importer {
+  public:
+    explicit Importer(const ConversionRequest& request)
+        : request_(request), step_(step_of(request.in)) {}
+
+    ConversionReport run() {
+        if (!has_ranks(step_)) {
+            run_error(step_,
+                      "has no mp_rank_*/{}: only the format \"torch\" of Megatron-LM can be "
+                      "imported",
+                      model_file);
+        }
+        MegatronHead head = read_head(TorchFile::open(file_of_first()), request_.vocab_size);
+        tp_ = head.model.tp;
+        pp_ = head.model.pp;
+        MegatronImport import(request_, std::move(head));
+        for (i64 pp = 0; pp < pp_; ++pp) {
+            for (i64 tp = 0; tp < tp_; ++tp) add_rank(import, tp, pp);
+        }
+        return import.write();
+    }
+
+  private:
+    std::string file_of_first() const {
+        for (const std::string& name : io::list_directory(step_)) {
+            const std::string file = step_ + "/" + name + "/" + model_file;
+            if (name.starts_with("mp_rank_") && io::exists(file)) return file;
+        }
+        run_error(step_, "has no rank");
+    }
+
+    // Megatron adds the number of the stage only when there are several.
+    std::string file_of(i64 tp, i64 pp) const {
+        const std::string plain = fmt::format("{}/mp_rank_{:02}/{}", step_, tp, model_file);
+        const std::string staged =
+            fmt::format("{}/mp_rank_{:02}_{:03}/{}", step_, tp, pp, model_file);
+        if (io::exists(staged)) return staged;
+        if (pp_ == 1 && io::exists(plain)) return plain;
+        run_error(staged, "does not exist: args has {} tensor ranks and {} stages", tp_, pp_);
+    }
+
+    void add_rank(MegatronImport& import, i64 tp, i64 pp) const {
+        const TorchFile file = TorchFile::open(file_of(tp, pp));
+        std::vector<MegatronParameter> parameters;
+        const PickleValue* model = file.root().find("model");
+        if (model != nullptr) {
+            add_chunk(import, file, *model, {tp, pp, 0, 1}, parameters);
+        } else {
+            std::vector<const PickleValue*> chunks;
+            while (const PickleValue* chunk =
+                       file.root().find(fmt::format("model{}", chunks.size()))) {
+                chunks.push_back(chunk);
+            }
+            if (chunks.empty()) run_error(file.path(), "has no model");
+            for (size_t i = 0; i < chunks.size(); ++i) {
+                add_chunk(import, file, *chunks[i],
+                          {tp, pp, static_cast<i64>(i), static_cast<i64>(chunks.size())},
+                          parameters);
+            }
+        }
+        add_megatron_optimizer(import, file, parameters, tp, tp_);
+    }
+
+    struct Place {
+        i64 tp = 0;
+        i64 pp = 0;
+        i64 chunk = 0;
+        i64 n_chunks = 1;
+    };
+
+    // The number in the whole model of layer `local` of a chunk.
+    i64 layer_number(const MegatronImport& import, const Place& place, i64 local) const {
+        const i64 n_layers = import.config().n_layers;
+        if (n_layers % (pp_ * place.n_chunks) != 0) {
+            usage_error(step_, "{} layers are not divided equally over {} chunks", n_layers,
+                        pp_ * place.n_chunks);
+        }
+        const i64 in_chunk = n_layers / (pp_ * place.n_chunks);
+        return place.chunk * (n_layers / place.n_chunks) + place.pp * in_chunk + local;
+    }
+
+    // Returns the name in lm-utils; empty: a copy of a tied table on the last stage.
+    std::string own_name(const MegatronImport& import, const std::string& name,
+                         const Place& place) const {
+        std::string_view rest = without_modules(name);
+        if (rest.starts_with("word_embeddings_for_head.")) return {};
+        std::string own;
+        if (rest.starts_with("layers.")) {
+            rest.remove_prefix(7);
+            const size_t dot = rest.find('.');
+            const bool number = dot != rest.npos && dot > 0 && dot < 7 &&
+                                std::ranges::all_of(rest.substr(0, dot), [](unsigned char c) {
+                                    return std::isdigit(c) != 0;
+                                });
+            if (number) {
+                const i64 local = std::stoll(std::string(rest.substr(0, dot)));
+                own = megatron_layer_name(rest.substr(dot + 1), import.gated());
+                if (!own.empty()) {
+                    own = fmt::format("layers.{}.{}", layer_number(import, place, local), own);
+                }
+            }
+        } else {
+            own = megatron_outer_name(rest);
+        }
+        if (own.empty()) run_error(step_, "tensor {} is unknown", name);
+        if (own == "head.weight" && !import.config().untied_head) return {};
+        if (own == "embedding.word.weight" && place.pp > 0) return {};
+        return own;
+    }
+
+    void add_chunk(MegatronImport& import, const TorchFile& file, const PickleValue& chunk,
+                   const Place& place, std::vector<MegatronParameter>& parameters) const {
+        for (const NamedValue& item : flat_tensors(chunk)) {
+            if (item.name.ends_with("_extra_state")) continue;
+            const SourceTensor tensor = file.tensor(*item.value, item.name);
+            const std::string own = own_name(import, item.name, place);
+            parameters.push_back({own, item.name, tensor.shape,
+                                  !item.name.ends_with(".bias") && tensor.shape.size() > 1,
+                                  tensor.storage->dtype});
+            if (own.empty()) continue;
+            import.add(own, ckpt::SliceKind::weight, tensor, place.tp, tp_);
+        }
+    }
+
+    const ConversionRequest& request_;
+    std::string step_;
+    i64 tp_ = 1;
+    i64 pp_ = 1;
+};
+
+}  // namespace
+
+bool is_megatron_lm(const std::string& path) {
+    return io::is_directory(path) && (io::exists(path + "/" + tracker) || has_ranks(path));
+}
+
+ConversionReport from_megatron_lm(const ConversionRequest& request) {
+    return Importer(request).run();
+}
+
+}  // namespace lm::convert

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads a checkpoint of Megatron-LM in the format "torch" and writes one of lm-utils: weights, and
+// where they are saved whole, fp32 masters and Adam moments.
+#pragma once
+
+#include "convert/conversion.hpp"
+
+namespace lm::convert {
+
+// Returns whether `path` is a directory of such checkpoints, or one of them.
+bool is_megatron_lm(const std::string& path);
+
+// Converts request.in (a directory with latest_checkpointed_iteration.txt, or iter_NNNNNNN) to the
+// directory request.out. Throws Error(usage) for a model that lm-utils does not support,
+// Error(failure) naming file and tensor for an incomplete checkpoint.
+ConversionReport from_megatron_lm(const ConversionRequest& request);
+
+}  // namespace lm::convert

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "convert/megatron/megatron_args.hpp"
+
+#include "base/error.hpp"
+
+namespace lm::convert {
+namespace {
+
+using Kind = PickleValue::Kind;
+
+// Attributes of the Namespace; None counts as missing.
+class Args {
+  public:
+    Args(const PickleValue& args, const std::string& path) : args_(args), path_(path) {}
+
+    const PickleValue* find(const char* name) const {
+        const PickleValue* value = args_.find(name);
+        return value && !value->is(Kind::none) ? value : nullptr;
+    }
+    i64 integer(const char* name, i64 absent) const {
+        const PickleValue* value = find(name);
+        if (!value) return absent;
+        if (!value->is(Kind::integer)) wrong(name, "a whole number", *value);
+        return value->integer;
+    }
+    i64 integer(const char* name) const {
+        if (!find(name)) run_error(path_, "args.{} is missing", name);
+        return integer(name, 0);
+    }
+    double number(const char* name, double absent) const {
+        const PickleValue* value = find(name);
+        if (!value) return absent;
+        if (value->is(Kind::integer)) return static_cast<double>(value->integer);
+        if (!value->is(Kind::real)) wrong(name, "a number", *value);
+        return value->real;
+    }
+    bool flag(const char* name, bool absent) const {
+        const PickleValue* value = find(name);
+        if (!value) return absent;
+        if (!value->is(Kind::boolean)) wrong(name, "True or False", *value);
+        return value->boolean;
+    }
+    // Refuses a model with an argument that changes the arithmetic.
+    void refuse(const char* name) const {
+        if (flag(name, false)) {
+            usage_error(path_, "args.{} is set: lm-utils does not support such models", name);
+        }
+    }
+    const std::string& path() const { return path_; }
+
+  private:
+    [[noreturn]] void wrong(const char* name, const char* wanted, const PickleValue& got) const {
+        run_error(path_, "args.{}: expected {}, got a {}", name, wanted, name_of(got.kind));
+    }
+
+    const PickleValue& args_;
+    const std::string& path_;
+};
+
+// A member of an enum is a text in newer versions; else a call of the class with the number, or of
+// getattr with the name.
+std::string enum_name(const PickleValue& value) {
+    if (value.is(Kind::text)) return value.text;
+    if (!value.is(Kind::object) || value.items.empty()) return {};
+    const PickleValue& last = *value.items.back();
+    if (last.is(Kind::text)) return last.text;
+    if (!last.is(Kind::integer)) return {};
+    // megatron/enums.py of BigScience and of DeepSpeed: rotary 1, absolute 2, alibi 3.
+    switch (last.integer) {
+        case 1:
+            return "rotary";
+        case 2:
+            return "absolute";
+        case 3:
+            return "alibi";
+        default:
+            return {};
+    }
+}
+
+spec::PositionEmbedding position_of(const Args& args) {
+    if (args.flag("use_rotary_position_embeddings", false)) return spec::PositionEmbedding::rope;
+    const PickleValue* value = args.find("position_embedding_type");
+    const std::string name = value ? enum_name(*value) : "learned_absolute";
+    if (name == "rope" || name == "rotary") return spec::PositionEmbedding::rope;
+    if (name == "alibi") return spec::PositionEmbedding::alibi;
+    if (name == "none") return spec::PositionEmbedding::none;
+    if (name != "absolute" && name != "learned_absolute") {
+        usage_error(args.path(), "args.position_embedding_type: lm-utils does not support '{}'",
+                    name);
+    }
+    return spec::PositionEmbedding::absolute;
+}
+
+spec::Activation activation_of(const Args& args) {
+    args.refuse("squared_relu");
+    const PickleValue* glu = args.find("glu_activation");
+    if (args.flag("swiglu", false)) return spec::Activation::swiglu;
+    if (glu && glu->is(Kind::text)) {
+        if (glu->text == "swiglu") return spec::Activation::swiglu;
+        if (glu->text == "geglu") return spec::Activation::geglu;
+        usage_error(args.path(), "args.glu_activation: lm-utils does not support '{}'", glu->text);
+    }
+    // The fused bias and GELU has the tanh form; without it and openai_gelu GELU has the erf form.
+    const bool tanh = args.flag("openai_gelu", false) || args.flag("bias_gelu_fusion", true);
+    return tanh ? spec::Activation::gelu_tanh : spec::Activation::gelu_erf;
+}
+
+void refuse_others(const Args& args) {
+    for (const char* name :
+         {"apply_layernorm_1p", "apply_residual_connection_post_layernorm", "add_qkv_bias",
+          "qk_layernorm", "multi_latent_attention", "retro_add_retriever", "group_query_head"}) {
+        args.refuse(name);
+    }
+    if (args.number("rotary_percent", 1) != 1) {
+        usage_error(args.path(),
+                    "args.rotary_percent: expected 1, got {}: lm-utils rotates whole heads",
+                    args.number("rotary_percent", 1));
+    }
+    const PickleValue* experts = args.find("num_experts");
+    const bool list = experts && experts->is(Kind::list);
+    const i64 n = list ? (experts->items.empty() ? 0 : experts->items[0]->integer)
+                       : args.integer("num_experts", 0);
+    if (n > 1) usage_error(args.path(), "args.num_experts is {}: lm-utils has no experts", n);
+}
+
+}  // namespace
+
+MegatronModel megatron_model(const PickleValue& namespace_, const PickleValue* checkpoint_info,
+                             i64 vocab_size, const std::string& path) {
+    const Args args(namespace_, path);
+    refuse_others(args);
+    MegatronModel model;
+    spec::ModelConfig& c = model.config;
+    c.n_layers = args.integer("num_layers");
+    c.hidden = args.integer("hidden_size");
+    c.n_heads = args.integer("num_attention_heads");
+    c.ffn_hidden = args.integer("ffn_hidden_size", 0);
+    c.head_dim = args.integer("kv_channels", 0);
+    if (args.flag("group_query_attention", false)) {
+        c.n_groups = args.integer("num_query_groups", 0);
+    } else if (!args.find("group_query_attention")) {
+        c.n_groups = args.integer("num_key_value_heads", 0);  // Megatron-DeepSpeed
+    }
+    c.seq_length = args.integer("seq_length");
+    c.max_positions = args.integer("max_position_embeddings", c.seq_length);
+    c.position = position_of(args);
+    c.rotary_base = args.number("rotary_base", args.number("rope_theta", 10000));
+    const PickleValue* norm = args.find("normalization");
+    if (norm && norm->is(Kind::text)) {
+        const bool rms = norm->text == "RMSNorm" || norm->text == "rmsnorm";
+        if (rms) c.normalization = spec::Normalization::rms_norm;
+    }
+    c.activation = activation_of(args);
+    c.norm_eps = args.number("layernorm_epsilon", args.number("norm_epsilon", 1e-5));
+    c.embedding_norm = args.flag("embed_layernorm", false);
+    c.untied_head = args.flag("untie_embeddings_and_output_weights", false);
+    c.linear_bias = args.flag("add_bias_linear", !args.flag("disable_bias_linear", false));
+    c.attention_dropout = args.number("attention_dropout", 0.1);
+    c.hidden_dropout = args.number("hidden_dropout", 0.1);
+    c.init_std = args.number("init_method_std", 0.02);
+    model.padded_vocab = args.integer("padded_vocab_size", 0);
+    const PickleValue* original =
+        checkpoint_info ? checkpoint_info->find("original_vocab_size") : nullptr;
+    if (original && !original->is(Kind::integer)) original = nullptr;
+    c.vocab_size = vocab_size > 0 ? vocab_size
+                   : original     ? original->integer
+                                  : args.integer("vocab_size", 0);
+    model.vocab_known = c.vocab_size > 0;
+    if (!model.vocab_known) c.vocab_size = model.padded_vocab;
+    model.tp = args.integer("tensor_model_parallel_size", args.integer("model_parallel_size", 1));
+    model.pp = args.integer("pipeline_model_parallel_size", 1);
+    model.virtual_stages = args.integer("virtual_pipeline_model_parallel_size", 1);
+    model.consumed_samples = args.integer("consumed_train_samples", 0);
+    model.consumed_tokens = args.integer("consumed_train_tokens", -1);
+    model.seed = args.integer("seed", 0);
+    c.resolve();
+    return model;
+}
+
+}  // namespace lm::convert

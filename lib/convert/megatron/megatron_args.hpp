@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// The arguments that Megatron-LM and Megatron-DeepSpeed save with a checkpoint
+// (argparse.Namespace).
+#pragma once
+
+#include <string>
+
+#include "ckpt/manifest.hpp"
+#include "convert/torch/pickle_value.hpp"
+
+namespace lm::convert {
+
+struct MegatronModel {
+    spec::ModelConfig config;
+    i64 padded_vocab = 0;
+    bool vocab_known = false;  // else config.vocab_size is padded_vocab
+    i64 tp = 1;
+    i64 pp = 1;
+    i64 virtual_stages = 1;
+    i64 consumed_samples = 0;
+    i64 consumed_tokens = -1;  // -1: not stated
+    i64 seed = 0;
+};
+
+// Reads the model of `args`. `checkpoint_info` (or nullptr) is that of BigScience's fork.
+// `vocab_size` > 0 replaces the unpadded size of the vocabulary. Throws Error(usage) naming the
+// argument that lm-utils does not support, Error(failure) for a missing or invalid one.
+MegatronModel megatron_model(const PickleValue& args, const PickleValue* checkpoint_info,
+                             i64 vocab_size, const std::string& path);
+
+}  // namespace lm::convert

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "convert/megatron/megatron_import.hpp"
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+
+namespace lm::convert {
+namespace {
+
+using Kind = PickleValue::Kind;
+
+constexpr int most_levels = 30;
+
+void collect(const PickleValue& dict, const std::string& prefix, int level,
+             std::vector<NamedValue>& tensors) {
+    if (level > most_levels || !dict.is(Kind::dict)) return;
+    for (size_t i = 0; i + 1 < dict.items.size(); i += 2) {
+        const PickleValue& key = *dict.items[i];
+        const PickleValue& value = *dict.items[i + 1];
+        if (!key.is(Kind::text)) continue;
+        if (value.is(Kind::tensor)) {
+            tensors.push_back({prefix + key.text, &value});
+        } else {
+            collect(value, prefix + key.text + ".", level + 1, tensors);
+        }
+    }
+}
+
+// The order of query, key and value in each version of Megatron (fix_query_key_value_ordering of
+// its checkpointing.py).
+QkvOrder qkv_order(double version) {
+    if (version >= 2) return QkvOrder::groups;
+    return version >= 1 ? QkvOrder::interleaved : QkvOrder::whole;
+}
+
+}  // namespace
+
+std::vector<NamedValue> flat_tensors(const PickleValue& dict) {
+    std::vector<NamedValue> tensors;
+    collect(dict, "", 0, tensors);
+    return tensors;
+}
+
+std::optional<double> number_of(const PickleValue* value, const TorchFile& file) {
+    if (value == nullptr) return std::nullopt;
+    if (value->is(Kind::integer)) return static_cast<double>(value->integer);
+    if (value->is(Kind::real)) return value->real;
+    if (!value->is(Kind::tensor)) return std::nullopt;
+    const PickledTensor& tensor = value->tensor[0];
+    i64 n = 1;
+    for (const i64 dim : tensor.shape) n *= dim;
+    if (n != 1 || !tensor.dtype) return std::nullopt;
+    float number = 0;
+    const SourceTensor source = file.tensor(*value, "number");
+    SourceReader().read({source.storage, source.start, 1, 1, 1, 1}, DType::fp32,
+                        reinterpret_cast<std::byte*>(&number), 1);
+    return number;
+}
+
+MegatronHead read_head(const TorchFile& file, i64 vocab_size) {
+    const PickleValue& root = file.root();
+    const PickleValue* args = root.find("args");
+    if (args == nullptr || !args->is(Kind::object)) {
+        run_error(file.path(), "has no args: only a checkpoint with its arguments can be imported");
+    }
+    MegatronHead head;
+    head.model = megatron_model(*args, root.find("checkpoint_info"), vocab_size, file.path());
+    const PickleValue* iteration = root.find("iteration");
+    for (const char* key : {"total_iters", "global_steps"}) {
+        if (iteration == nullptr || !iteration->is(Kind::integer)) iteration = root.find(key);
+    }
+    if (iteration != nullptr && iteration->is(Kind::integer)) head.iteration = iteration->integer;
+    head.qkv = qkv_order(number_of(root.find("checkpoint_version"), file).value_or(0));
+    return head;
+}
+
+MegatronImport::MegatronImport(const ConversionRequest& request, MegatronHead head)
+    : request_(request), head_(std::move(head)), import_(head_.model.config) {}
+
+void MegatronImport::add(const std::string& own, ckpt::SliceKind kind, const SourceTensor& tensor,
+                         i64 tp_rank, i64 tp) {
+    if (tp_rank > 0 && is_replicated(own)) return;
+    MegatronPart part{tp_rank, tp, head_.qkv, head_.model.padded_vocab};
+    // The rows of the file count: those of args may be of another padding.
+    if (own == "embedding.word.weight" || own == "head.weight") {
+        part.padded_vocab = tensor.shape.empty() ? 0 : tensor.shape[0] * tp;
+    }
+    const auto map = megatron_part(import_.tensors(), own, part);
+    if (!map) {
+        run_error(tensor.path(), "tensor {} is not part of the model that args describes",
+                  tensor.name);
+    }
+    if (kind == ckpt::SliceKind::weight && !weights_) weights_ = tensor.storage->dtype;
+    import_.add(*map, kind, tensor);
+}
+
+ConversionReport MegatronImport::write() {
+    const MegatronModel& model = head_.model;
+    if (!model.vocab_known) {
+        note(
+            "{}: the unpadded size of the vocabulary is unknown, {} rows are kept: give "
+            "--vocab-size",
+            request_.in, model.config.vocab_size);
+    }
+    ckpt::SaveInfo info;
+    info.counters = {.iteration = head_.iteration,
+                     .consumed_samples = model.consumed_samples,
+                     .consumed_tokens = model.consumed_tokens >= 0
+                                            ? model.consumed_tokens
+                                            : model.consumed_samples * model.config.seq_length,
+                     .optimizer_step = optimizer_step_ >= 0 ? optimizer_step_ : head_.iteration};
+    info.seed = model.seed;
+    info.weights = request_.dtype.value_or(weights_.value_or(DType::fp32));
+    if (!loss_scale_.is_null()) info.state["loss_scale"] = loss_scale_;
+    if (!import_.has(ckpt::SliceKind::exp_avg)) {
+        note("{}: has no optimizer state that can be imported: the checkpoint has weights only",
+             request_.in);
+    }
+    return import_.write(request_, info);
+}
+
+}  // namespace lm::convert

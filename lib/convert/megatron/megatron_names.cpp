@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "convert/megatron/megatron_names.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.hpp"
+
+namespace lm::convert {
+namespace {
+
+struct Name {
+    std::string_view theirs;  // without ".weight" or ".bias"
+    std::string_view own;
+};
+
+// Classic names, those of 2023, and those of megatron-core with its own and with
+// TransformerEngine's layers.
+constexpr std::array layer_names{
+    Name{"input_layernorm", "attention.norm"},
+    Name{"input_norm", "attention.norm"},
+    Name{"self_attention.query_key_value", "attention.qkv"},
+    Name{"attention.query_key_value", "attention.qkv"},
+    Name{"self_attention.linear_qkv", "attention.qkv"},
+    Name{"self_attention.dense", "attention.output"},
+    Name{"attention.dense", "attention.output"},
+    Name{"self_attention.linear_proj", "attention.output"},
+    Name{"post_attention_layernorm", "mlp.norm"},
+    Name{"post_attention_norm", "mlp.norm"},
+    Name{"pre_mlp_layernorm", "mlp.norm"},
+    Name{"mlp.dense_h_to_4h", "mlp.up"},
+    Name{"mlp.linear_fc1", "mlp.up"},
+    Name{"mlp.dense_4h_to_h", "mlp.down"},
+    Name{"mlp.linear_fc2", "mlp.down"},
+};
+constexpr std::array outer_names{
+    Name{"word_embeddings", "embedding.word"},
+    Name{"position_embeddings", "embedding.position"},
+    Name{"word_embeddings.norm", "embedding.norm"},
+    Name{"final_layernorm", "final_norm"},
+    Name{"final_norm", "final_norm"},
+    Name{"output_layer", "head"},
+    Name{"lm_head", "head"},
+};
+
+std::string translate(std::span<const Name> names, std::string_view name) {
+    const size_t dot = name.rfind('.');
+    if (dot == name.npos) return {};
+    for (const Name& row : names) {
+        if (row.theirs == name.substr(0, dot)) {
+            return std::string(row.own) + std::string(name.substr(dot));
+        }
+    }
+    return {};
+}
+
+i64 share(i64 n, const MegatronPart& part, std::string_view what) {
+    if (n % part.tp != 0) {
+        usage_error("--tensor-model-parallel-size", "{} does not divide {} {}", part.tp, n, what);
+    }
+    return n / part.tp;
+}
+
+// Rows of the padded vocabulary; those after the last id have no tensor.
+std::vector<RowRange> vocab_rows(const std::string& own, i64 vocab, const MegatronPart& part) {
+    const i64 n = share(part.padded_vocab, part, "rows of the vocabulary");
+    const i64 begin = std::min(part.tp_rank * n, vocab);
+    const i64 end = std::min((part.tp_rank + 1) * n, vocab);
+    std::vector<RowRange> rows;
+    if (begin < end) rows.push_back({own, begin, end});
+    if (end - begin < n) rows.push_back({"", 0, n - (end - begin)});
+    return rows;
+}
+
+}  // namespace
+
+std::string megatron_layer_name(std::string_view name, bool gated) {
+    // TransformerEngine fuses a norm with the projection after it.
+    if (name == "self_attention.linear_qkv.layer_norm_weight") return "attention.norm.weight";
+    if (name == "self_attention.linear_qkv.layer_norm_bias") return "attention.norm.bias";
+    if (name == "mlp.linear_fc1.layer_norm_weight") return "mlp.norm.weight";
+    if (name == "mlp.linear_fc1.layer_norm_bias") return "mlp.norm.bias";
+    std::string own = translate(layer_names, name);
+    if (gated && own.starts_with("mlp.up.")) own.replace(0, 6, "mlp.gate_up");
+    return own;
+}
+
+std::string megatron_outer_name(std::string_view name) {
+    return translate(outer_names, name);
+}
+
+bool is_replicated(std::string_view own) {
+    return own.find("norm.") != own.npos || own.ends_with("attention.output.bias") ||
+           own.ends_with("mlp.down.bias") || own == "embedding.position.weight";
+}
+
+std::optional<MappedTensor> megatron_part(const ModelTensors& tensors, const std::string& own,
+                                          const MegatronPart& part) {
+    const spec::ModelConfig& c = tensors.config();
+    constexpr std::string_view fused = "gate_up.";
+    const size_t gate_up = own.find(fused);
+    auto map = tensors.map(
+        own, gate_up == own.npos ? own : std::string(own).replace(gate_up, fused.size(), "gate."),
+        part.qkv);
+    if (!map || is_replicated(own)) return map;
+    if (own == "embedding.word.weight" || own == "head.weight") {
+        map->rows = vocab_rows(own, c.vocab_size, part);
+    } else if (const size_t at = own.find("qkv."); at != own.npos) {
+        const i64 n = share(c.n_groups, part, "key-value groups");
+        map->rows = tensors.qkv_rows(own.substr(0, at), own.substr(at + 3), part.qkv,
+                                     part.tp_rank * n, (part.tp_rank + 1) * n);
+    } else if (own.ends_with("output.weight") || own.ends_with("down.weight")) {
+        const i64 n = share(map->col_end, part, "columns");
+        map->col_begin = part.tp_rank * n;
+        map->col_end = map->col_begin + n;
+    } else {
+        const i64 n = share(c.ffn_hidden, part, "rows of the MLP");
+        const i64 begin = part.tp_rank * n;
+        map->rows.clear();
+        if (gate_up != own.npos) {
+            for (const char* half : {"gate.", "up."}) {
+                map->rows.push_back(
+                    {std::string(own).replace(gate_up, fused.size(), half), begin, begin + n});
+            }
+        } else {
+            map->rows = {{own, begin, begin + n}};
+        }
+    }
+    return map;
+}
+
+}  // namespace lm::convert

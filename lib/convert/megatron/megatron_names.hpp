@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The names of tensors in checkpoints of Megatron, in all its versions, and the part of each tensor
+// that a tensor-parallel rank holds.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "convert/tensor_map.hpp"
+
+namespace lm::convert {
+
+// Returns the name in lm-utils of a tensor of a layer: "self_attention.query_key_value.weight" is
+// "attention.qkv.weight", "mlp.dense_h_to_4h.weight" is "mlp.up.weight" or, with a gated
+// activation, "mlp.gate_up.weight". Returns an empty text for an unknown name.
+std::string megatron_layer_name(std::string_view name, bool gated);
+// The same for a tensor outside of the layers: "word_embeddings.weight" is "embedding.word.weight".
+std::string megatron_outer_name(std::string_view name);
+
+struct MegatronPart {
+    i64 tp_rank = 0;
+    i64 tp = 1;
+    QkvOrder qkv = QkvOrder::groups;
+    i64 padded_vocab = 0;  // rows of the word table over all ranks
+};
+
+// Describes the part of the tensor `own` ("layers.3.mlp.gate_up.weight") that a rank holds. Returns
+// nullopt when the model has no such tensor. Throws Error(usage) when the ranks cannot divide it.
+std::optional<MappedTensor> megatron_part(const ModelTensors& tensors, const std::string& own,
+                                          const MegatronPart& part);
+// Returns whether every tensor-parallel rank holds the whole tensor.
+bool is_replicated(std::string_view own);
+
+}  // namespace lm::convert
