@@ -13,6 +13,7 @@ int main(int argc, char** argv) {
     lm::ckpt_tool::add_diff(options);
     lm::ckpt_tool::add_prune(options);
     lm::ckpt_tool::add_copy(options);
+    lm::ckpt_tool::add_sync(options);
     lm::ckpt_tool::add_unshard(options);
     lm::ckpt_tool::add_reshard(options);
     lm::ckpt_tool::add_merge(options, lm::cli::command_line(argc, argv));

@@ -5,12 +5,16 @@
 #include <memory>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "base/units.hpp"
+#include "ckpt/decay_weights.hpp"
+#include "ckpt/lineage.hpp"
 #include "ckpt/steps.hpp"
 #include "cli/main.hpp"
 #include "cli/progress.hpp"
 #include "convert/conversion.hpp"
 #include "io/atomic.hpp"
+#include "io/json.hpp"
 #include "paths.hpp"
 #include "verbs.hpp"
 
@@ -21,7 +25,10 @@ struct Args {
     std::string out;
     std::vector<std::string> checkpoints;
     std::string weights;
+    std::optional<i64> window;
+    std::string style;
     std::string dtype;
+    bool json = false;
     bool force = false;
     bool quiet = false;
 };
@@ -45,7 +52,8 @@ std::vector<double> parse_weights(const Args& args) {
     return weights;
 }
 
-std::vector<ckpt::MergeSource> open_all(const Args& args) {
+std::vector<ckpt::MergeSource> open_listed(const Args& args) {
+    if (!args.style.empty()) usage_error("--style", "needs --window");
     if (args.checkpoints.size() < 2) {
         usage_error("merge", "expected at least two checkpoints after OUT, got {}",
                     args.checkpoints.size());
@@ -54,7 +62,46 @@ std::vector<ckpt::MergeSource> open_all(const Args& args) {
     std::vector<ckpt::MergeSource> sources;
     for (size_t i = 0; i < weights.size(); ++i) {
         sources.push_back({ckpt::open(existing_directory(args.checkpoints[i])), weights[i]});
-        ckpt::check_same_architecture(sources[0].checkpoint, sources[i].checkpoint);
+    }
+    return sources;
+}
+
+// Returns the steps of the current branch of the directory in the last --window tokens.
+std::vector<ckpt::MergeSource> open_window(const Args& args) {
+    if (!args.weights.empty()) usage_error("--weights", "cannot be used with --window");
+    if (args.checkpoints.size() != 1 || is_step_path(args.checkpoints[0]))
+        usage_error("--window", "expected OUT and one directory of steps");
+    const std::string directory = existing_directory(args.checkpoints[0]);
+    const ckpt::Lineage lineage = ckpt::read_lineage(directory);
+    std::vector<std::string> paths;
+    std::vector<i64> tokens;
+    const i64 last = ckpt::open(directory).manifest().counters.consumed_tokens;
+    for (const ckpt::StepEntry& entry : lineage.steps) {
+        if (!lineage.current(entry)) continue;
+        const i64 n = entry.manifest->counters.consumed_tokens;
+        if (n > last || n < last - *args.window) continue;
+        paths.push_back(entry.path);
+        tokens.push_back(n);
+    }
+    if (paths.size() < 2) {
+        usage_error("--window", "expected at least two steps in the last {} tokens of {}, got {}",
+                    *args.window, directory, paths.size());
+    }
+    const auto style =
+        args.style == "minus-sqrt" ? ckpt::DecayStyle::minus_sqrt : ckpt::DecayStyle::linear;
+    const std::vector<double> weights = ckpt::decay_weights(tokens, style);
+    std::vector<ckpt::MergeSource> sources;
+    for (size_t i = 0; i < paths.size(); ++i) {
+        note("{}: weight {:.6f}", paths[i], weights[i]);
+        sources.push_back({ckpt::Checkpoint::open(paths[i]), weights[i]});
+    }
+    return sources;
+}
+
+std::vector<ckpt::MergeSource> open_all(const Args& args) {
+    std::vector<ckpt::MergeSource> sources = args.window ? open_window(args) : open_listed(args);
+    for (const ckpt::MergeSource& source : sources) {
+        ckpt::check_same_architecture(sources[0].checkpoint, source.checkpoint);
     }
     return sources;
 }
@@ -72,9 +119,18 @@ int run(const Args& args, const std::string& command_line) {
     const ckpt::SaveResult result = ckpt::merge(sources, options, out.path());
     out.commit();
     progress.finish();
-    cli::write_stdout(fmt::format("{}/{}: average of {} checkpoints, {}\n", out.final_path(),
-                                  base_name(result.path), sources.size(),
-                                  human_size(result.bytes)));
+    const std::string path = out.final_path() + "/" + base_name(result.path);
+    if (args.json) {
+        io::OrderedJson object{{"path", path}, {"bytes", result.bytes}};
+        for (const ckpt::MergeSource& source : sources) {
+            object["merged"].push_back(
+                {{"path", source.checkpoint.path()}, {"weight", source.weight}});
+        }
+        cli::write_stdout(io::json_line(object));
+    } else {
+        cli::write_stdout(fmt::format("{}: average of {} checkpoints, {}\n", path, sources.size(),
+                                      human_size(result.bytes)));
+    }
     return 0;
 }
 
@@ -87,13 +143,20 @@ void add_merge(cli::Options& options, const std::string& command_line) {
                      [args, command_line] { return run(*args, command_line); });
     verb.positional("OUT", &args->out, "directory to create, with the average as its only step");
     verb.positionals("CKPT", &args->checkpoints,
-                     "global_step* directories, or directories of them: their latest steps");
+                     "global_step* directories, or directories of them: their latest steps; with "
+                     "--window one directory");
     verb.value("--weights", &args->weights, "W1,W2,...",
                "weight of each CKPT, divided by the sum of all; equal by default");
+    verb.value("--window", &args->window, "N",
+               "average the steps of the last N tokens, instead of a decay run");
+    verb.choice("--style", &args->style, {"linear", "minus-sqrt"},
+                "decay of the learning rate that the weights of --window replace; linear by "
+                "default, which weights evenly spaced steps equally");
     verb.choice("--dtype", &args->dtype, {"fp32", "bf16", "fp16"},
                 "type of the weights in OUT; by default that of the CKPTs, or fp32 when theirs "
                 "differ");
     verb.flag("--force", &args->force, "replace an existing OUT");
+    verb.flag("--json", &args->json, "print one JSON object on one line");
     verb.flag("--quiet,-q", &args->quiet, "show no progress");
 }
 

@@ -69,15 +69,49 @@ void print_tensors(const ckpt::Checkpoint& checkpoint) {
     }
 }
 
+// Prints the fields that identify a step, one line each.
+void print_summary(const ckpt::Checkpoint& checkpoint) {
+    const ckpt::Manifest& m = checkpoint.manifest();
+    const auto line = [](std::string_view name, const std::string& text) {
+        cli::write_stdout(fmt::format("{:<12} {}\n", name, text));
+    };
+    const ckpt::Totals totals = m.totals();
+    std::string kinds;
+    for (const ckpt::KindTotal& kind : totals.kinds) {
+        kinds += fmt::format("{}{} {} {}", kinds.empty() ? "" : ", ", name_of(kind.kind),
+                             name_of(kind.dtype), human_size(kind.bytes));
+    }
+    line("path", checkpoint.path());
+    line("iteration", std::to_string(m.counters.iteration));
+    line("consumed", fmt::format("{} samples, {} tokens", m.counters.consumed_samples,
+                                 human_count(static_cast<double>(m.counters.consumed_tokens))));
+    line("model",
+         fmt::format("{} parameters: {} layers, hidden size {}, {} heads, vocabulary {}",
+                     human_count(static_cast<double>(spec::count_parameters(m.model).total())),
+                     m.model.n_layers, m.model.hidden, m.model.n_heads, m.model.vocab_size));
+    line("layout", fmt::format("tp{} pp{} dp{}", m.parallel.tp, m.parallel.pp, m.parallel.dp));
+    line("size", fmt::format("{} in {} files: {}", human_size(totals.bytes), totals.files, kinds));
+    line("run", fmt::format("{}, generation {}", m.run_id, m.generation));
+    line("parent", m.parent ? ckpt::step_name(m.parent->iteration) : "-");
+    line("created",
+         fmt::format("{} by {} on {}{}, lm-utils {}", m.created, m.writer.user, m.writer.host,
+                     m.writer.job.empty() ? "" : ", job " + m.writer.job, m.tool_version));
+    line("command", m.command_line);
+}
+
 int run(const Args& args) {
     const ckpt::Checkpoint checkpoint = ckpt::open(existing_directory(args.path));
+    if (!args.json && !args.tensors) {
+        print_summary(checkpoint);
+        return 0;
+    }
     const io::OrderedJson document = document_of(checkpoint, args.tensors);
     if (args.json) {
         cli::write_stdout(io::json_line(document));
         return 0;
     }
     print_fields(document, "");
-    if (args.tensors) print_tensors(checkpoint);
+    print_tensors(checkpoint);
     return 0;
 }
 
@@ -85,11 +119,12 @@ int run(const Args& args) {
 
 void add_show(cli::Options& options) {
     const auto args = std::make_shared<Args>();
-    cli::Options& verb = options.verb("show", "print configuration, counters and tensor table",
-                                      [args] { return run(*args); });
+    cli::Options& verb =
+        options.verb("show", "print what a step is; with --tensors all fields and the tensor table",
+                     [args] { return run(*args); });
     verb.positional("CKPT", &args->path,
                     "global_step* directory, or a directory of them: its latest step");
-    verb.flag("--tensors", &args->tensors, "also print the tensor table");
+    verb.flag("--tensors", &args->tensors, "print all fields of the manifest and the tensor table");
     verb.flag("--json", &args->json, "print one JSON object on one line");
 }
 

@@ -16,6 +16,7 @@ void add_latest(cli::Options& options);
 void add_diff(cli::Options& options);
 void add_prune(cli::Options& options);
 void add_copy(cli::Options& options);
+void add_sync(cli::Options& options);
 void add_unshard(cli::Options& options);
 void add_reshard(cli::Options& options);
 void add_merge(cli::Options& options, const std::string& command_line);

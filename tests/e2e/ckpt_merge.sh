@@ -32,6 +32,16 @@ awk -v a="$(word mean a)" -v b="$(word mean masters)" -v ab="$(word a masters)" 
     exit !(a > 0 && (a - b) ^ 2 < 1e-10 * ab ^ 2 && (a + b - ab) ^ 2 < 1e-10 * ab ^ 2) }' ||
     fail "the mean lies elsewhere: $(word mean a) $(word mean masters) $(word a masters)"
 
+# The last tokens of a run, instead of a decay: evenly spaced steps with linear decay are the plain mean.
+expect 0 'a/global_step3: weight 0.500000' lm-ckpt merge window a --window 1M --json
+[ "$(jq -c '[.merged[].weight]' out)" = '[0.5,0.5]' ] || fail "merge --window --json: $(cat out)"
+expect 0 '' lm-ckpt merge plain a/global_step3 a/global_step6
+expect 0 '' lm-ckpt diff window plain
+expect 0 'a/global_step6: weight 0.292893' lm-ckpt merge sqrt a --window 1M --style minus-sqrt
+expect 2 'expected at least two steps in the last 1 tokens of a, got 1' lm-ckpt merge gone a --window 1
+expect 2 '--weights: cannot be used with --window' lm-ckpt merge gone a --window 1M --weights 1,1
+expect 2 '--style: needs --window' lm-ckpt merge gone a b --style linear
+
 # Programs that read the result.
 expect 2 'the checkpoint has weights only' lm-train "${args[@]}" --load mean
 expect 0 '' lm-train "${args[@]}" --load mean --finetune

@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# lm-ckpt sync to a path, to a host over rsync (ssh is replaced by a local shell) and to a remote of rclone.
+# timeout: 300
+# shellcheck source=tests/e2e/common.bash
+. "$(dirname "$0")/common.bash"
+
+command -v rsync >/dev/null || {
+    echo "skipped: no rsync"
+    exit 77
+}
+args=(--mock-data --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --vocab-size 100
+    --micro-batch-size 2 --global-batch-size 2 --lr 1e-3 --threads 1 --eval-iters 0 --log-interval 4)
+lm-train "${args[@]}" --train-iters 8 --save c --save-interval 2 --log-json c.jsonl >/dev/null 2>&1
+
+# The host "near" is this machine: a command runs in a local shell.
+mkdir bin
+cat >bin/fake-ssh <<'END'
+#!/bin/sh
+shift
+[ ! -e "$LM_TEST_DOWN" ] || { rm "$LM_TEST_DOWN"; exit 255; }
+exec sh -c "$*"
+END
+chmod +x bin/fake-ssh
+export RSYNC_RSH=$work/bin/fake-ssh LM_TEST_DOWN=$work/down
+cat >rclone.conf <<END
+[store]
+type = alias
+remote = $work/rclone
+END
+export RCLONE_CONFIG=$work/rclone.conf
+
+numbers() { jq -c "$1" out; }
+# expect_line FIELD VALUE: a field of the JSON line.
+expect_line() { [ "$(numbers ".$1")" = "$2" ] || fail "$1 is not $2: $(cat out)"; }
+# behaves DEST DIRECTORY: the contract, for one kind of destination; DIRECTORY is where its files are.
+behaves() {
+    local dest=$1 at=$2
+    expect 0 '' lm-ckpt sync c "$dest" --logs 'c*.jsonl' --keep-last 3
+    expect_line copied '[4,6,8]'
+    expect_line logs 1
+    [ "$(wc -l <out)" = 1 ] || fail "not one line: $(cat out)"
+    for step in 4 6 8; do diff -r c/global_step$step "$at/global_step$step" || fail "$dest: step $step differs"; done
+    [ "$(head -n1 "$at/latest")" = global_step8 ] || fail "$dest: latest is $(cat "$at/latest")"
+    cmp c.jsonl "$at/logs/c.jsonl" || fail "$dest: log"
+    # Again: nothing to do; a byte that changed at the destination is found.
+    expect 0 '' lm-ckpt sync c "$dest" --verify --keep-last 3
+    expect_line copied '[]'
+    expect_line verified '[4,6,8]'
+    flip "$at/global_step6/weights-00000.safetensors"
+    expect 3 'global_step6: differs from c/global_step6' lm-ckpt sync c "$dest" --verify --keep-last 3
+    rm -r "$at/global_step6"
+    expect 0 '' lm-ckpt sync c "$dest" --keep-last 3
+    expect_line copied '[6]'
+    # The retention of the destination is its own.
+    expect 0 '' lm-ckpt sync c "$dest" --keep 4
+    expect_line removed '[6]'
+    [ "$(cd "$at" && echo global_step*)" = "global_step4 global_step8" ] || fail "$dest: $(ls "$at")"
+    # A corrupt step is not copied.
+    cp -r c "damaged-$3"
+    flip "damaged-$3/global_step6/weights-00000.safetensors"
+    expect 3 'global_step6: is corrupt: not copied' lm-ckpt sync "damaged-$3" "$dest"
+    expect_line copied '[2]'
+    nothing_under '*.tmp.'
+}
+behaves backup/run backup/run path
+behaves "near:$work/far" far rsync
+if command -v rclone >/dev/null; then behaves store:run rclone/run rclone; fi
+
+# A connection that breaks once is tried again.
+touch down
+expect 0 'attempt 2 of 4' lm-ckpt sync c "near:$work/far2"
+expect_line copied '[2,4,6,8]'
+
+# A branch after a rollback: its steps arrive, and those of the old branch under the same numbers are set aside.
+lm-ckpt latest c 4 >/dev/null 2>&1
+lm-train "${args[@]}" --train-iters 8 --save c --load c --save-interval 2 --override-opt_param-scheduler >/dev/null 2>&1
+for dest in backup/run "near:$work/far2"; do
+    expect 0 '' lm-ckpt sync c "$dest"
+    expect_line failed '[]'
+done
+expect_line copied '[6,8]'
+expect_line set_aside '[6,8]'
+diff -r c/global_step8 far2/global_step8 || fail "the new branch did not arrive"
+
+# Old optimizer state is removed at a path; a second sync at the same time does nothing.
+expect 0 '' lm-ckpt sync c backup/run --weights-only-older-than 1
+expect_line optimizer_state_removed '[2,4,6]'
+expect 0 '' lm-ckpt sync c backup/run --weights-only-older-than 1 --verify
+expect_line copied '[]'
+expect 2 'needs a DEST that is a path' lm-ckpt sync c "near:$work/far2" --weights-only-older-than 1
+for lock in c/.sync-*/lock; do flock "$lock" sleep 3 & done
+sleep 0.3
+expect 0 'another sync to this destination is running' lm-ckpt sync c backup/run
+expect_line running true
+wait
+
+# A kill at any operation leaves no step that is not whole.
+for k in 3 9 15; do
+    (LM_IO_FAULT=kill:$k lm-ckpt sync c killed >/dev/null 2>&1) || true
+    for step in killed/global_step*; do
+        [[ $step = *.tmp.* || ! -e $step ]] || lm-ckpt verify "$step" --quiet >/dev/null || fail "$step is not whole"
+    done
+done
+expect 0 '' lm-ckpt sync c killed
+expect 0 '' lm-ckpt verify killed --quiet
+expect 2 'is one step' lm-ckpt sync c/global_step8 x
+expect 2 'matches no file' lm-ckpt sync c x --logs 'no*'
+echo "lm-ckpt sync: all as promised"
