@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Compares lm-utils with other programs in the same run on the same machine: Markdown tables on stdout.
-# bench/run.sh [train|precision|tokenize]; needs an idle machine, and ./check.sh --all once.
+# bench/run.sh [train|save|precision|tokenize]; needs an idle machine, and ./check.sh --all once.
 # Environment: THREADS (2; tokenize takes one and two), ROUNDS (2), BIN (build/release/bin), CORPUS (tokenize: JSON Lines,
 # several files with colons between; the demo's), PYTHON (.venv/bin/python: Debian's PyTorch, whose fp32 products are as slow
 # as the installed BLAS; for a fair comparison give one with `pip install torch transformers`). Tokenize skips packages that
@@ -47,6 +47,21 @@ if [ "$what" = all ] || [ "$what" = train ]; then
     echo "The operations of a step of lm-train (the last round):"
     echo
     sed -n '/^benchmark:/,$p' "$work/ours.log" | sed 's/^/    /'
+fi
+
+# The cost of a save in the background: the steps of an interval that begins with a save against those of an interval
+# without one, in the same run. STEPS: the interval (50).
+if [ "$what" = all ] || [ "$what" = save ]; then
+    steps=${STEPS:-50}
+    "$bin/lm-train" --model gpt2-124m --seq-length 256 --max-position-embeddings 256 --mock-data --micro-batch-size 4 \
+        --train-iters $((2 * steps)) --lr 1e-4 --eval-iters 0 --device cpu --threads "$threads" --log-interval 1 \
+        --save "$work/saved" --save-interval "$steps" --exit-iteration $((2 * steps)) --log-json "$work/save.json" \
+        >"$work/save.log" 2>&1 || { cat "$work/save.log" >&2; exit 1; }
+    echo
+    jq -rs --argjson n "$steps" 'def total(a; b): map(select(.kind == "step" and .iteration > a and .iteration <= b).step_s) | add;
+        (map(select(.kind == "save" and .iteration == $n))[0]) as $save |
+        total(1; $n) as $without | (total($n; 2 * $n - 1) + $save.blocked_s) as $with |
+        "A save of \($save.bytes) bytes in \($save.elapsed_s) s, loop blocked \($save.blocked_s) s: the \($n - 1) steps after it take \($with) s, those before it \($without) s: \(100 * ($with / $without - 1)) % more."' "$work/save.json"
 fi
 
 # Tokens per second of CPU time, which a shared machine suffices for: that of 8 iterations less that of 2. With one thread

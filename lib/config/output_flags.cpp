@@ -82,8 +82,10 @@ const Fields<CheckpointFlags>& checkpoint_fields() {
         {.option = "--save-retain",
          .member = &S::save_retain,
          .metavar = "RULE,...",
-         .help = "after each save, delete the steps that no rule keeps, as lm-ckpt prune does; "
-                 "rules: keep-last=K, keep-every=N, keep=STEP; the last verified step always stays",
+         .help =
+             "after each save, delete the steps that no rule keeps, as lm-ckpt prune does; "
+             "rules: keep-last=K, keep-every=N, keep=STEP,..., keep-schedule=N@ITERATION,...,N, "
+             "weights-only-older-than=K; the last verified step always stays",
          .block = Block::checkpoints},
         {.option = "--save-required",
          .member = &S::save_required,

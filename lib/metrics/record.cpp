@@ -86,6 +86,8 @@ std::string to_json(const StepRecord& r) {
     json["tokens_per_s"] = r.tokens_per_s;
     json["flops_per_s"] = r.flops_per_s;
     put_if(json, "mfu", r.mfu);
+    put_if(json, "save_s", r.save_s);
+    put_if(json, "save_blocked_s", r.save_blocked_s);
     return json.dump(-1, ' ', false, io::OrderedJson::error_handler_t::replace);
 }
 

@@ -30,9 +30,11 @@ struct StepRecord {
     i64 nan_iterations = 0;             // iterations with a non-finite loss or gradient
     double samples_per_s = 0;
     double tokens_per_s = 0;
-    double flops_per_s = 0;     // per device, by Megatron's formula (cost::iteration_flops)
-    std::optional<double> mfu;  // relative to the dense peak; nullopt: peak unknown
-    double unix_time_s = 0;     // time of logging
+    double flops_per_s = 0;        // per device, by Megatron's formula (cost::iteration_flops)
+    std::optional<double> mfu;     // relative to the dense peak; nullopt: peak unknown
+    std::optional<double> save_s;  // time of the saves that ended in the interval
+    std::optional<double> save_blocked_s;  // time that the loop waited for them
+    double unix_time_s = 0;                // time of logging
 };
 
 // One evaluation of one dataset.
@@ -68,11 +70,11 @@ std::string validation_block(const ValidationRecord& record);
 // Return one JSON object without a newline. Keys of a step: kind "step", time (Unix seconds),
 // iteration, total_iterations, consumed_samples, consumed_tokens, step_s, learning_rate,
 // global_batch_size, lm_loss, loss_scale, grad_norm, num_zeros, params_norm, seq_length,
-// skipped_iterations, nan_iterations, samples_per_s, tokens_per_s, flops_per_s, mfu; those that do
-// not apply are omitted. Keys of a validation: kind "validation", time, name, iteration,
-// consumed_samples, consumed_tokens, lm_loss, ppl, tokens, elapsed_s. Keys of a save: kind "save",
-// time, iteration, path, bytes, elapsed_s, blocked_s. Values that are not finite
-// are null.
+// skipped_iterations, nan_iterations, samples_per_s, tokens_per_s, flops_per_s, mfu, save_s,
+// save_blocked_s; those that do not apply are omitted. Keys of a validation: kind "validation",
+// time, name, iteration, consumed_samples, consumed_tokens, lm_loss, ppl, tokens, elapsed_s. Keys
+// of a save: kind "save", time, iteration, path, bytes, elapsed_s, blocked_s. Values that are not
+// finite are null.
 std::string to_json(const StepRecord& record);
 std::string to_json(const ValidationRecord& record);
 std::string to_json(const SaveRecord& record);

@@ -30,7 +30,7 @@ class DistributedSave {
 
     i64 iteration() const { return info_.counters.iteration; }
 
-    // Checks that there is room and creates the temporary directory on rank 0. Collective.
+    // Checks the room and creates the temporary directory on rank 0. Collective.
     void begin(const RoomNeed& need);
     // Writes this rank's files. Any thread may call it; it uses no group. An error is kept for
     // commit().

@@ -8,6 +8,7 @@
 #include "base/threads.hpp"
 #include "base/units.hpp"
 #include "ckpt/checkpoint.hpp"
+#include "ckpt/lineage.hpp"
 #include "ckpt/steps.hpp"
 
 namespace lm::train {
@@ -15,20 +16,42 @@ namespace {
 
 constexpr std::string_view flag = "--save-retain";
 
-void add_rule(ckpt::KeepPolicy& policy, const std::string& rule) {
-    const size_t equals = rule.find('=');
-    if (equals == rule.npos) usage_error(flag, "'{}' is not RULE=VALUE", rule);
-    const std::string name = rule.substr(0, equals);
-    const std::string value = rule.substr(equals + 1);
-    if (name == "keep") return policy.steps.push_back(parse_count(flag, value));
-    i64* const target = name == "keep-last"    ? &policy.last
-                        : name == "keep-every" ? &policy.every
-                                               : nullptr;
-    if (target == nullptr) {
-        usage_error(flag, "'{}' is not one of keep-last, keep-every, keep", name);
+i64 at_least_one(const std::string& rule, const std::string& value) {
+    const i64 number = parse_count(flag, value);
+    if (number < 1) usage_error(flag, "{}: expected at least 1, got {}", rule, value);
+    return number;
+}
+
+// Returns the values between the commas.
+std::vector<std::string> split(const std::string& text) {
+    std::vector<std::string> items;
+    for (size_t begin = 0; begin <= text.size();) {
+        const size_t end = std::min(text.find(',', begin), text.size());
+        items.push_back(text.substr(begin, end - begin));
+        begin = end + 1;
     }
-    *target = parse_count(flag, value);
-    if (*target < 1) usage_error(flag, "'{}': expected at least 1", rule);
+    return items;
+}
+
+void add_rule(ckpt::PruneRules& rules, const std::string& name, const std::string& value) {
+    if (name == "keep-last") {
+        rules.keep.last = at_least_one(name, value);
+    } else if (name == "keep-every") {
+        rules.keep.every = at_least_one(name, value);
+    } else if (name == "keep") {
+        for (const std::string& step : split(value)) {
+            rules.keep.steps.push_back(parse_count(flag, step));
+        }
+    } else if (name == "keep-schedule") {
+        rules.keep.schedule = spec::parse_save_schedule(value);
+    } else if (name == "weights-only-older-than") {
+        rules.full_steps = at_least_one(name, value);
+    } else {
+        usage_error(flag,
+                    "'{}' is not one of keep-last, keep-every, keep, keep-schedule and "
+                    "weights-only-older-than",
+                    name);
+    }
 }
 
 // Reads every slice of the step. Returns false when `stopped` ended it. Throws at damage.
@@ -45,14 +68,24 @@ bool verify(const std::string& path, const std::atomic<bool>& stopped) {
 
 }  // namespace
 
-ckpt::KeepPolicy parse_retain(const std::string& text) {
-    ckpt::KeepPolicy policy;
-    for (size_t begin = 0; begin <= text.size();) {
-        const size_t end = std::min(text.find(',', begin), text.size());
-        add_rule(policy, text.substr(begin, end - begin));
-        begin = end + 1;
+ckpt::PruneRules parse_retain(const std::string& text) {
+    ckpt::PruneRules rules;
+    std::string name;
+    std::string value;
+    for (const std::string& item : split(text)) {
+        const size_t equals = item.find('=');
+        if (equals == item.npos) {
+            // The next step or range of the rule before it.
+            if (name.empty()) usage_error(flag, "'{}' is not RULE=VALUE", item);
+            value += "," + item;
+            continue;
+        }
+        if (!name.empty()) add_rule(rules, name, value);
+        name = item.substr(0, equals);
+        value = item.substr(equals + 1);
     }
-    return policy;
+    add_rule(rules, name, value);
+    return rules;
 }
 
 void Retention::start(i64 step) {
@@ -72,17 +105,19 @@ void Retention::start(i64 step) {
 
 void Retention::apply(i64 step) {
     const std::string& directory = generation_.directory;
-    std::vector<i64> steps = ckpt::steps_in(directory);
-    std::erase_if(steps, [step](i64 other) { return other > step; });
-    const std::vector<i64> removed = ckpt::steps_to_remove(steps, policy_, step);
-    if (removed.empty() || !verify(directory + "/" + ckpt::step_name(step), stopped_)) return;
-    for (const i64 old : removed) {
-        if (stopped_) return;
-        ckpt::check_not_superseded(generation_);
-        ckpt::remove_step(directory, old);
-        note("--save-retain: {}/{}: deleted", directory, ckpt::step_name(old));
+    const ckpt::Lineage lineage = ckpt::read_lineage(directory);
+    std::vector<i64> complete;
+    for (const ckpt::StepEntry& entry : lineage.steps) {
+        if (entry.step <= step && lineage.current(entry)) complete.push_back(entry.step);
     }
-    ckpt::finish_removals(directory);
+    const ckpt::PrunePlan plan = ckpt::plan_prune(directory, lineage, complete, rules_);
+    if (plan.actions.empty() || plan.newest != step) return;
+    if (!verify(directory + "/" + ckpt::step_name(step), stopped_)) return;
+    ckpt::check_not_superseded(generation_);
+    ckpt::prune(directory, plan, [&directory](const ckpt::PruneAction& action) {
+        note("--save-retain: {}/{}: {}", directory, action.name,
+             action.kind == ckpt::PruneKind::step ? "deleted" : "optimizer state deleted");
+    });
 }
 
 void Retention::finish() {

@@ -11,15 +11,17 @@
 
 namespace lm::train {
 
-// Parses "keep-last=3,keep-every=1000,keep=5". Throws Error(usage) naming --save-retain.
-ckpt::KeepPolicy parse_retain(const std::string& text);
+// Parses
+// "keep-last=3,keep-every=1000,keep=5,7,keep-schedule=10@100,1500,weights-only-older-than=2".
+// Throws Error(usage) naming --save-retain.
+ckpt::PruneRules parse_retain(const std::string& text);
 
 // Applies the rules on a thread of its own. The newest step is verified before others are deleted,
 // so that at least one verified step is left.
 class Retention {
   public:
-    Retention(ckpt::Generation generation, ckpt::KeepPolicy policy)
-        : generation_(std::move(generation)), policy_(std::move(policy)) {}
+    Retention(ckpt::Generation generation, ckpt::PruneRules rules)
+        : generation_(std::move(generation)), rules_(std::move(rules)) {}
     ~Retention() { stop(); }
     Retention(const Retention&) = delete;
     Retention& operator=(const Retention&) = delete;
@@ -29,14 +31,14 @@ class Retention {
     void start(i64 step);
     // Blocks until the rules are applied.
     void finish();
-    // Ends the work after the file that is being read or deleted.
+    // Ends the work after the slice that is being verified.
     void stop();
 
   private:
     void apply(i64 step);
 
     ckpt::Generation generation_;
-    ckpt::KeepPolicy policy_;
+    ckpt::PruneRules rules_;
     std::thread thread_;
     std::atomic<bool> busy_ = false;
     std::atomic<bool> stopped_ = false;

@@ -58,8 +58,9 @@ i64 most_checkpoints(const RunConfig& config, i64 start) {
         return spec::count_saves(ranges, last) - (start > 0 ? spec::count_saves(ranges, start) : 0);
     }
     const std::vector<i64> steps = spec::save_iterations(ranges, start, last);
-    const auto policy = parse_retain(config.checkpoints.save_retain);
-    const auto removed = ckpt::steps_to_remove(steps, policy, std::nullopt);
+    const ckpt::KeepPolicy keep = parse_retain(config.checkpoints.save_retain).keep;
+    if (keep.empty()) return std::ssize(steps);
+    const auto removed = ckpt::steps_to_remove(steps, keep, std::nullopt);
     // The next one is complete before an older one is deleted.
     return std::min(std::ssize(steps), std::ssize(steps) - std::ssize(removed) + 1);
 }

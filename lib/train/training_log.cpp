@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "base/clock.hpp"
@@ -122,6 +123,8 @@ void TrainingLog::print(const std::string& lines) {
 void TrainingLog::log(const optim::Counters& done, double rate) {
     metrics::StepRecord step = record(done, rate);
     interval_.finish(step);
+    step.save_s = std::exchange(save_s_, std::nullopt);
+    step.save_blocked_s = std::exchange(save_blocked_s_, std::nullopt);
     print(metrics::log_line(step));
     if (json_file_) json_file_->write(metrics::to_json(step));
     if (tensorboard_) tensorboard_->interval(step);
@@ -150,6 +153,8 @@ void TrainingLog::saved(const ckpt::SaveResult& result, i64 iteration, double el
         blocked_s ? fmt::format(", loop blocked {}", human_duration(*blocked_s)) : "";
     note("{}: saved, {} in {}{}", result.path, human_size(result.bytes), human_duration(elapsed_s),
          blocked);
+    save_s_ = save_s_.value_or(0) + elapsed_s;
+    save_blocked_s_ = save_blocked_s_.value_or(0) + blocked_s.value_or(elapsed_s);
     if (!json_file_) return;
     json_file_->write(metrics::to_json(metrics::SaveRecord{.iteration = iteration,
                                                            .path = result.path,

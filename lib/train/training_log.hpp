@@ -70,6 +70,7 @@ class TrainingLog {
     Taken last_;
     std::optional<metrics::LineFile> log_file_, json_file_;
     std::optional<metrics::TensorBoard> tensorboard_;
+    std::optional<double> save_s_, save_blocked_s_;  // since the last log line
     bool stdout_works_ = true;
     device::OpTimes op_times_;
     Spell measured_, timed_;

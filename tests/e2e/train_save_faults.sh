@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The long form of train_save.sh: every operation on files fails, is cut short, and kills.
+# labels: proof
+# timeout: 3600
+set -euo pipefail
+exec bash "$(dirname "$0")/train_save.sh" "$1" 1
