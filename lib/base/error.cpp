@@ -2,6 +2,8 @@
 #include "base/error.hpp"
 
 #include <cstring>
+#include <new>
+#include <system_error>
 
 namespace lm {
 
@@ -9,6 +11,21 @@ void bug(const char* file, int line, std::string_view what) {
     const char* name = std::strrchr(file, '/');
     fail(Exit::bug, fmt::format("{}:{}", name ? name + 1 : file, line),
          "internal error: {}: please report it with the command line", what);
+}
+
+Error error_of(const std::exception& exception) {
+    if (const auto* error = dynamic_cast<const Error*>(&exception)) return *error;
+    if (dynamic_cast<const std::bad_alloc*>(&exception) != nullptr) {
+        return {Exit::failure, "out of memory"};
+    }
+    if (dynamic_cast<const std::system_error*>(&exception) != nullptr) {
+        return {Exit::failure,
+                fmt::format("system error: {}: check ulimit -a and the limits of the "
+                            "job",
+                            exception.what())};
+    }
+    return {Exit::bug, fmt::format("internal error: {}: please report it with the command line",
+                                   exception.what())};
 }
 
 }  // namespace lm

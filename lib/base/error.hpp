@@ -72,6 +72,10 @@ template <typename First, typename... Args>
     bug(file, line, fmt::format(format, std::forward<First>(first), std::forward<Args>(args)...));
 }
 
+// Returns the Error that reports `exception`: itself when it is an Error, a failure for lack of
+// memory and for errors of the system (mostly from creating a thread), a bug for all others.
+Error error_of(const std::exception& exception);
+
 // LM_CHECK(condition, format, arguments...): calls bug() when the condition does not hold; checked
 // in release builds too. The text states the expected and the actual value: "expected dp=4, got
 // dp=2".

@@ -77,11 +77,12 @@ class ThreadPool {
 // names the limits that may be the cause.
 [[noreturn]] void no_thread(int error);
 
-// Starts a thread that runs `body`. Calls no_thread() when the system cannot create it.
-template <typename Body>
-std::thread start_thread(Body&& body) {
+// Starts a thread (or std::jthread) that runs `body`. Calls no_thread() when the system cannot
+// create it.
+template <typename Thread = std::thread, typename Body>
+Thread start_thread(Body&& body) {
     try {
-        return std::thread(std::forward<Body>(body));
+        return Thread(std::forward<Body>(body));
     } catch (const std::system_error& failure) {
         no_thread(failure.code().value());
     }

@@ -9,9 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <new>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "base/error.hpp"
@@ -140,17 +138,10 @@ int guarded(const Reporter& reporter, Options& options, const std::function<int(
         const Options* verb = options.chosen_verb();
         reporter.error(failure, verb ? verb->program() : options.program(), *parsing);
         return static_cast<int>(failure.code());
-    } catch (const std::bad_alloc&) {
-        reporter.line("out of memory");
-        return static_cast<int>(Exit::failure);
-    } catch (const std::system_error& failure) {  // mostly from creating a thread
-        reporter.line(std::string("system error: ") + failure.what() +
-                      ": check ulimit -a and the limits of the job");
-        return static_cast<int>(Exit::failure);
-    } catch (const std::exception& failure) {
-        reporter.line(std::string("internal error: ") + failure.what() +
-                      ": please report it with the command line");
-        return static_cast<int>(Exit::bug);
+    } catch (const std::exception& exception) {
+        const Error failure = error_of(exception);
+        reporter.line(failure.what());
+        return static_cast<int>(failure.code());
     }
 }
 

@@ -6,7 +6,6 @@
 
 #include <cmath>
 
-#include "base/error.hpp"
 #include "base/launcher.hpp"
 #include "comm/mpi/plugin.hpp"
 #include "comm/self/group.hpp"
@@ -101,10 +100,10 @@ int with_one_error(Launch& launch, const std::function<int()>& body) {
         return body();
     } catch (const JointError&) {
         throw;
-    } catch (const Error& error) {
-        const std::optional<std::string> first = launch.ended_before(error.what());
+    } catch (const std::exception& exception) {
+        const std::optional<Error> first = launch.ended_before(error_of(exception));
         if (!first) throw;
-        throw JointError(error.code(), *first);
+        throw JointError(first->code(), first->what());
     }
 }
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "base/error.hpp"
 #include "comm/group.hpp"
 
 namespace lm::comm {
@@ -41,10 +42,10 @@ class Launch {
     // Returns a description for the log, such as "1 rank" or "8 ranks, Open MPI 4.1.4".
     virtual std::string describe() const = 0;
 
-    // Call this when this rank ends because of its own error `reason`. Returns the error of another
+    // Call this when this rank ends because of its own error `own`. Returns the error of another
     // rank that has ended the job before, if it is known. This rank's error then follows from it,
     // and thousands of ranks need not print theirs.
-    virtual std::optional<std::string> ended_before(const std::string& /*reason*/) noexcept {
+    virtual std::optional<Error> ended_before(const Error& /*own*/) noexcept {
         return std::nullopt;
     }
 
@@ -55,8 +56,16 @@ class Launch {
     Launch() = default;
 };
 
-// Runs `body` and returns its result. Rethrows its Error; when another rank has failed before,
-// throws a JointError with that rank's reason instead.
+// Which exception to throw in code that several ranks run. A JointError: when all ranks decide
+// alike from values that are equal on all of them, such as flags, the loop's state or the sums of a
+// step. Rank 0 prints it once; one that rank 0 does not throw is printed by no rank. An Error
+// inside of parallel::together(): when a single rank may fail at a point that all ranks pass, such
+// as opening files, reading a checkpoint or allocating memory. All ranks then throw the same
+// JointError. An Error elsewhere: it ends the job with the exit code of the rank that throws it. Do
+// not catch it on one rank and continue: the next collectives of the ranks would not match.
+
+// Runs `body` and returns its result. Rethrows its exception; when another rank has failed before,
+// throws a JointError with that rank's reason and exit code instead.
 int with_one_error(Launch& launch, const std::function<int()>& body);
 
 // Returns how long a rank delays the report of its own error when it cannot know whether its error

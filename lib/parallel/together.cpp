@@ -11,29 +11,16 @@
 namespace lm::parallel {
 namespace {
 
-std::optional<Error> error_of(const std::function<void()>& body) {
+std::optional<Error> run_and_catch(const std::function<void()>& body) {
     try {
         body();
         return std::nullopt;
-    } catch (const Error& error) {
-        return error;
-    } catch (const std::bad_alloc&) {
-        return Error(Exit::failure, "out of memory");
-    } catch (const std::exception& error) {
-        return Error(Exit::bug, error.what());
+    } catch (const std::exception& exception) {
+        return error_of(exception);
     }
 }
 
 }  // namespace
-
-void or_abort(comm::Group& group, const std::function<void()>& body) {
-    try {
-        body();
-    } catch (const std::exception& error) {
-        group.abort(error.what());
-        throw;
-    }
-}
 
 std::string broadcast_text(comm::Group& group, const std::string& text, int root) {
     i64 size = static_cast<i64>(text.size());
@@ -52,7 +39,7 @@ std::string first_text(comm::Group& group, const std::string& text) {
 
 void together(comm::Group& group, const std::function<void()>& body) {
     if (group.size() == 1) return body();
-    const std::optional<Error> own = error_of(body);
+    const std::optional<Error> own = run_and_catch(body);
     // One maximum finds the first rank that failed and its exit code, because lower ranks send
     // larger numbers.
     constexpr i64 codes = 256;

@@ -15,10 +15,6 @@ namespace lm::parallel {
 // host unless it is rank 0. Collective.
 void together(comm::Group& group, const std::function<void()>& body);
 
-// Runs `body`. When it throws, aborts the group's operations on all members before the exception
-// leaves this function: pending operations may still read memory that unwinding would free.
-void or_abort(comm::Group& group, const std::function<void()>& body);
-
 // Returns the root's text on all members. Collective.
 std::string broadcast_text(comm::Group& group, const std::string& text, int root = 0);
 

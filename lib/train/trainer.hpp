@@ -4,7 +4,7 @@
 // once. The loop (train/loop.hpp) does the work between steps: data, logs, evaluation, saves.
 //
 // Operations may be pending between two calls. So ranks that are threads of one process abort their
-// groups (parallel::or_abort) before an exception destroys a trainer. A rank that is a process ends
+// groups before an exception destroys a trainer. A rank that is a process ends
 // its whole job (comm/launch.hpp).
 #pragma once
 

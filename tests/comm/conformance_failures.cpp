@@ -30,6 +30,11 @@ void one_throws(Group& world) {
     world.barrier();
 }
 
+void one_stops(Group& world) {
+    if (world.rank() == 1) throw Error(Exit::self_stopped, "the kill switch is set");
+    world.barrier();
+}
+
 // All ranks fail at the same time, each with its own error: one of them is printed, once.
 void all_throw(Group& world) {
     world.barrier();
@@ -77,6 +82,7 @@ const std::vector<FailureCase>& failure_cases() {
     static const std::vector<FailureCase> cases = {
         {"one_gives_up", 2, one_gives_up, {"rank 1", "the disk is full"}, false},
         {"one_throws", 2, one_throws, {"no such file"}, false},
+        {"one_stops", 2, one_stops, {"the kill switch is set"}, false},
         {"all_throw", 2, all_throw, {"cannot be read"}, false},
         {"one_never_comes", 2, one_never_comes, {"timed out after"}, false},
         {"other_operation",

@@ -23,10 +23,10 @@ start() {
         pids[rank]=$!
     done
 }
-# ended CODE PATTERN: all ranks have ended, one of them with that code, one of them with a matching line.
+# ended CODE PATTERN: all ranks have ended, one of them with that code, one of them with a matching line. Sets codes.
 ended() {
     local rank code
-    local -a codes=()
+    codes=()
     for rank in "${!pids[@]}"; do
         code=0
         wait "${pids[rank]}" || code=$?
@@ -34,6 +34,13 @@ ended() {
     done
     [[ " ${codes[*]} " == *" $1 "* ]] || fail "exits ${codes[*]}, wanted $1: $(cat err.*)"
     [ -z "$2" ] || cat err.* | grep -E -- "$2" >found || fail "no '$2' in: $(cat err.*)"
+}
+# same_codes CODE: all ranks have ended with that code.
+same_codes() {
+    local code
+    for code in "${codes[@]}"; do
+        [ "$code" = "$1" ] || fail "exits ${codes[*]}, wanted $1 alone: $(cat err.*)"
+    done
 }
 
 for n in 2 4; do
@@ -47,6 +54,11 @@ start 4 "${conformance[@]}" one_gives_up
 ended 3 "rank 1 on .* gave up: the disk is full$"
 start 4 "${conformance[@]}" one_throws
 ended 70 "rank 1 on .*no such file"
+same_codes 70
+grep -q "rank 1 on .* gave up: internal error: no such file" err.0 || fail "rank 0 does not state it: $(cat err.0)"
+start 4 "${conformance[@]}" one_stops
+ended 4 "rank 1 on .*the kill switch is set"
+same_codes 4
 # Eight ranks with an error each: the first rank's line, and rank 0's line that repeats it.
 start 8 "${conformance[@]}" all_throw
 ended 3 "data/[0-7].bin: cannot be read"

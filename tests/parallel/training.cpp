@@ -126,7 +126,13 @@ Outcome train_on_ranks(const Training& training) {
                                                  trainer.memory().total(),
                                                  device->allocated_bytes()));
         }
-        parallel::or_abort(world, [&] { run(trainer); });
+        try {
+            run(trainer);
+        } catch (const std::exception& error) {
+            // Pending operations may still read memory that unwinding would free.
+            world.abort(error.what());
+            throw;
+        }
     };
     comm::run_ranks(static_cast<int>(parallel.tp * parallel.pp * parallel.dp), body);
     gathered.finish(outcome);

@@ -83,7 +83,7 @@ Bytes TcpGroup::wait_for(const Started& started) {
     if (auto bytes = world_.wait_for(started.key, timeout_s)) return std::move(*bytes);
     const i64 number = started.key.member < 0 ? started.key.number : -1;
     const std::string text = timeout_message(started.operation, number, timeout_s);
-    world_.abort(fmt::format("group '{}': {}", name(), text));
+    world_.abort(Exit::failure, fmt::format("group '{}': {}", name(), text));
     run_error(fmt::format("group '{}'", name()), "{}", text);
 }
 

@@ -19,7 +19,7 @@ class TcpGroup final : public Group {
     TcpGroup(TcpWorld& world, u64 id, int rank, int size, std::string name);
     ~TcpGroup() override;
 
-    void abort(const std::string& reason) noexcept override { world_.abort(reason); }
+    void abort(const std::string& reason) noexcept override { world_.abort(Exit::failure, reason); }
     i64 next_collective_number() override { return n_started_.fetch_add(1); }
     std::string timeout_message(const Operation& operation, i64 number, double waited_s) override;
 

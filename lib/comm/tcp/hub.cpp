@@ -10,6 +10,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "base/threads.hpp"
 #include "comm/reduce.hpp"
 
 namespace lm::comm {
@@ -54,7 +55,7 @@ void TcpHub::start() {
     allow_connections(meeting_.size + max_strangers);
     poller_.add(listener_.fd());
     deadline_ = Deadline(timeout_s_);
-    thread_ = std::thread([this] { serve(); });
+    thread_ = start_thread([this] { serve(); });
 }
 
 TcpHub::~TcpHub() {
@@ -281,7 +282,7 @@ void TcpHub::handle(Peer& peer, const Frame& frame, Bytes bytes) {
         case FrameKind::answer:
             return send_to(frame.peer, frame, shared(std::move(bytes)));
         case FrameKind::failure:
-            return fail(peer.rank, Exit::failure,
+            return fail(peer.rank, static_cast<Exit>(frame.code),
                         fmt::format("rank {} on {} gave up: {}", peer.rank,
                                     hosts_[static_cast<size_t>(peer.rank)], text_of_bytes(bytes)));
         case FrameKind::bye:

@@ -10,6 +10,7 @@
 #include <exception>
 
 #include "base/log.hpp"
+#include "base/threads.hpp"
 #include "comm/tcp/group.hpp"
 
 namespace lm::comm {
@@ -43,7 +44,7 @@ void TcpWorld::join() {
     }
     group_ = std::make_unique<TcpGroup>(*this, 0, rank(), size(), "world");
     group_->record_to(options_.recorder);
-    thread_ = std::thread([this] { read(); });
+    thread_ = start_thread([this] { read(); });
 }
 
 TcpWorld::~TcpWorld() {
@@ -122,6 +123,7 @@ void TcpWorld::handle(const Frame& frame, Bytes bytes) {
             const std::lock_guard lock(mutex_);
             hub_failed_ = true;
             first_failed_ = frame.from;
+            first_code_ = static_cast<Exit>(frame.code);
             first_reason_ = text;
         }
         fail(static_cast<Exit>(frame.code), text);
@@ -222,7 +224,7 @@ void TcpWorld::check_failure() {
     throw JointError(code_, reason_);
 }
 
-std::optional<std::string> TcpWorld::ended_before(const std::string& reason) noexcept {
+std::optional<Error> TcpWorld::ended_before(const Error& own) noexcept {
     try {
         {
             const std::lock_guard lock(mutex_);
@@ -230,22 +232,22 @@ std::optional<std::string> TcpWorld::ended_before(const std::string& reason) noe
         }
         // The hub answers with the first failure of the job: this error, or an earlier error of
         // another rank.
-        abort(reason);
+        abort(own.code(), own.what());
         std::unique_lock lock(mutex_);
         noticed_ = true;
         changed_.wait_for(lock, duration(answer_time_s),
                           [this] { return hub_failed_ || hub_lost_; });
         if (!hub_failed_ || first_failed_ == rank()) return std::nullopt;
-        return first_reason_;
+        return Error(first_code_, first_reason_);
     } catch (const std::exception&) {
         return std::nullopt;
     }
 }
 
-void TcpWorld::abort(const std::string& reason) noexcept {
+void TcpWorld::abort(Exit code, const std::string& reason) noexcept {
     try {
-        send({.kind = FrameKind::failure}, bytes_of_text(reason));
-        fail(Exit::failure, reason);
+        send({.kind = FrameKind::failure, .code = static_cast<u8>(code)}, bytes_of_text(reason));
+        fail(code, reason);
     } catch (...) {  // the end of this process reports it too
     }
 }

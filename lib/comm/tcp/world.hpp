@@ -41,7 +41,7 @@ class TcpWorld final : public Launch {
     void join();
     Group& world() override { return *group_; }
     std::string describe() const override;
-    std::optional<std::string> ended_before(const std::string& reason) noexcept override;
+    std::optional<Error> ended_before(const Error& own) noexcept override;
     bool carries_tensors() const override { return size() == 1; }
 
     // Identifies the frame that an operation waits for: the result of the group's collective
@@ -73,8 +73,8 @@ class TcpWorld final : public Launch {
     // Asks member `member` of a group, or all its other members (-1), where they are. Blocks for 2
     // s at most.
     std::vector<RankStatus> ask(u64 group, int member, size_t n_asked);
-    // Gives up: the job ends with `reason`.
-    void abort(const std::string& reason) noexcept;
+    // Gives up: the job ends with this reason and exit code, unless another rank has failed before.
+    void abort(Exit code, const std::string& reason) noexcept;
 
   private:
     void leave(bool failing);
@@ -103,6 +103,7 @@ class TcpWorld final : public Launch {
     std::string reason_;
     bool hub_failed_ = false;  // the hub has sent the job's first failure
     int first_failed_ = -1;    // the rank with that failure; -1: none
+    Exit first_code_ = Exit::failure;
     std::string first_reason_;
     bool hub_lost_ = false;  // the connection ended before the hub sent a failure
     bool noticed_ = false;   // the rank's own thread knows of the failure

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/error.hpp"
+
+#include <catch2/catch.hpp>
+#include <new>
+#include <stdexcept>
+#include <system_error>
+
+using namespace lm;
+using Catch::Matchers::Contains;
+
+TEST_CASE("every exception is reported with an exit code") {
+    const Error own = error_of(JointError(Exit::self_stopped, "iteration 3: the loss is NaN"));
+    CHECK(own.code() == Exit::self_stopped);
+    CHECK(own.what() == std::string("iteration 3: the loss is NaN"));
+
+    const Error memory = error_of(std::bad_alloc());
+    CHECK(memory.code() == Exit::failure);
+    CHECK(memory.what() == std::string("out of memory"));
+
+    const Error thread =
+        error_of(std::system_error(std::make_error_code(std::errc::no_such_process)));
+    CHECK(thread.code() == Exit::failure);
+    CHECK_THAT(thread.what(), Contains("check ulimit -a"));
+
+    const Error bug = error_of(std::runtime_error("no such file"));
+    CHECK(bug.code() == Exit::bug);
+    CHECK_THAT(bug.what(), Contains("internal error: no such file"));
+}
