@@ -13,6 +13,7 @@
 #include "base/hash.hpp"
 #include "base/log.hpp"
 #include "base/machine.hpp"
+#include "base/threads.hpp"
 #include "io/checked.hpp"
 #include "io/file.hpp"
 
@@ -93,7 +94,7 @@ void FileRendezvous::join() {
     } else {
         meet_as_other();
     }
-    alive_thread_ = std::thread([this] { keep_alive(); });
+    alive_thread_ = start_thread([this] { keep_alive(); });
 }
 
 FileRendezvous::~FileRendezvous() {

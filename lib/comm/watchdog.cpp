@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "base/clock.hpp"
+#include "base/threads.hpp"
 
 namespace lm::comm {
 namespace {
@@ -15,7 +16,7 @@ constexpr auto poll_interval = std::chrono::milliseconds(200);
 }  // namespace
 
 Watchdog::Watchdog(const FlightRecorder& recorder, WatchdogOptions options)
-    : recorder_(recorder), options_(std::move(options)), thread_([this] { run(); }) {}
+    : recorder_(recorder), options_(std::move(options)), thread_(start_thread([this] { run(); })) {}
 
 Watchdog::~Watchdog() {
     {

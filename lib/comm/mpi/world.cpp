@@ -13,6 +13,7 @@
 #include "base/clock.hpp"
 #include "base/log.hpp"
 #include "base/machine.hpp"
+#include "base/threads.hpp"
 #include "comm/mpi/group.hpp"
 #include "comm/mpi/plugin.hpp"
 
@@ -85,7 +86,7 @@ void MpiWorld::join() {
     check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "MPI_Comm_dup");
     group_ = std::make_unique<MpiGroup>(*this, comm, "world", u64{1});
     group_->record_to(options_.recorder);
-    answering_ = std::thread([this] { answer_questions(); });
+    answering_ = start_thread([this] { answer_questions(); });
 }
 
 MpiWorld::~MpiWorld() {

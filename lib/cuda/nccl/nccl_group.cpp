@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/threads.hpp"
 #include "cost/nccl.hpp"
 #include "cuda/nccl/nccl_library.hpp"
 
@@ -99,7 +100,7 @@ void NcclGroup::end() {
         end_together(comms);
     });
     const std::future<void> ended = task.get_future();
-    std::thread(std::move(task)).detach();
+    start_thread(std::move(task)).detach();
     const std::chrono::duration<double> patience(end_s);
     if (ended.wait_for(patience) == std::future_status::timeout) {
         warn("group '{}': ncclCommDestroy not finished after {:.0f} s: ignored", name(), end_s);

@@ -6,6 +6,7 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "base/threads.hpp"
 
 namespace lm::cuda {
 
@@ -34,7 +35,7 @@ i64 number_of(Channel& channel, const Operation& operation) {
 NcclWorld::NcclWorld(CudaDevice& device, std::shared_ptr<comm::Group> host, double timeout_s)
     : device_(device), host_(std::move(host)), timeout_s_(timeout_s) {
     device_.on_wait([this] { require_healthy(); });
-    thread_ = std::thread([this] { monitor(); });
+    thread_ = start_thread([this] { monitor(); });
 }
 
 NcclWorld::~NcclWorld() {

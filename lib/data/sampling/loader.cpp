@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/shape.hpp"
+#include "base/threads.hpp"
 
 namespace lm::data {
 
@@ -122,10 +123,10 @@ struct Loader::State {
     bool stop = false;
     std::thread thread;
 
-    i64 first_sample(i64 from, i64 chunk) const {
-        return from + (chunk * dp_size + dp_rank) * options.micro_batch;
+    i64 first_sample(i64 from, i64 micro_batch) const {
+        return from + (micro_batch * dp_size + dp_rank) * options.micro_batch;
     }
-    Slot& slot(i64 chunk) { return slots[static_cast<size_t>(chunk) % slots.size()]; }
+    Slot& slot(i64 micro_batch) { return slots[static_cast<size_t>(micro_batch) % slots.size()]; }
 
     void fill(Slot& into, i64 sample) const {
         into.error = nullptr;
@@ -173,7 +174,7 @@ Loader::Loader(const SampleSource& source, const BatchOptions& options, i64 firs
              fmt::format("rank {} of {}, first sample {}", dp_rank, dp_size, first_sample));
     state_->slots.resize(static_cast<size_t>(std::max(n_ahead, 0)) + 1);
     for (auto& slot : state_->slots) slot.batch = Batch(source.seq_length(), options);
-    if (state_->threaded) state_->thread = std::thread([s = state_.get()] { s->work(); });
+    if (state_->threaded) state_->thread = start_thread([s = state_.get()] { s->work(); });
 }
 
 Loader::~Loader() {

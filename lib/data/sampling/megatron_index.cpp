@@ -125,7 +125,7 @@ MegatronIndex MegatronIndex::build(const TokenRange& range, i64 seq_length, cons
         ThreadPool pool(n_threads);
         std::jthread order;
         const auto shuffle = [&] { shuffle_samples(plan, random, arrays->order); };
-        if (n_threads > 1) order = std::jthread(shuffle);
+        if (n_threads > 1) order = start_thread<std::jthread>(shuffle);
         cut_into_samples(*range.dataset, seq_length, pool, *arrays);
         if (n_threads <= 1) shuffle();
     }
