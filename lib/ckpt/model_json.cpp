@@ -9,10 +9,7 @@
 namespace lm::ckpt {
 namespace {
 
-using spec::Activation;
 using spec::ModelConfig;
-using spec::Normalization;
-using spec::PositionEmbedding;
 
 constexpr std::array integer_fields{
     std::pair{"num_layers", &ModelConfig::n_layers},
@@ -37,19 +34,12 @@ constexpr std::array flag_fields{
     std::pair{"untie_embeddings_and_output_weights", &ModelConfig::untied_head},
     std::pair{"linear_bias", &ModelConfig::linear_bias},
 };
-constexpr std::array positions{PositionEmbedding::absolute, PositionEmbedding::alibi,
-                               PositionEmbedding::rope, PositionEmbedding::none};
-constexpr std::array normalizations{Normalization::layer_norm, Normalization::rms_norm};
-constexpr std::array activations{Activation::gelu_tanh, Activation::gelu_erf, Activation::swiglu,
-                                 Activation::geglu};
 
-template <typename Values>
-auto from_name(const Values& values, const io::Json& object, const std::string& key,
+template <typename Table>
+auto from_name(const Table& table, const io::Json& object, const std::string& key,
                const std::string& path) {
     const auto name = io::json_get<std::string>(object, key, path);
-    for (const auto value : values) {
-        if (spec::name_of(value) == name) return value;
-    }
+    if (const auto value = value_in(table, name)) return *value;
     run_error(path, "'{}' has the unknown value '{}': use a newer lm-utils", key, name);
 }
 
@@ -71,9 +61,9 @@ ModelConfig model_from_json(const io::Json& object, const std::string& path) {
     for (const auto& [key, member] : integer_fields) {
         config.*member = io::json_get<i64>(object, key, path);
     }
-    config.position = from_name(positions, object, "position_embedding_type", path);
-    config.normalization = from_name(normalizations, object, "normalization", path);
-    config.activation = from_name(activations, object, "activation", path);
+    config.position = from_name(spec::position_embeddings, object, "position_embedding_type", path);
+    config.normalization = from_name(spec::normalizations, object, "normalization", path);
+    config.activation = from_name(spec::activations, object, "activation", path);
     for (const auto& [key, member] : number_fields) {
         config.*member = io::json_get<double>(object, key, path);
     }

@@ -19,18 +19,47 @@ using spec::PositionEmbedding;
 
 constexpr i64 gpt2_vocab = 50257;
 
+constexpr std::string_view learned_absolute = "learned_absolute";  // Megatron's name of absolute
+
+// Returns the value of a table with the name that a flag gives. Throws Error(usage) for an unknown
+// name.
+template <typename Table>
+auto value_of(std::string_view flag, const Table& table, std::string_view name) {
+    if (const auto value = value_in(table, name)) return *value;
+    usage_error(flag, "'{}' is not one of {}", name, fmt::join(names_in(table), ", "));
+}
+
 PositionEmbedding position_from(const ModelFlags& flags) {
-    if (flags.rotary || flags.position == "rope") return PositionEmbedding::rope;
-    if (flags.position == "alibi") return PositionEmbedding::alibi;
-    if (flags.position == "none" || flags.no_position) return PositionEmbedding::none;
-    return PositionEmbedding::absolute;
+    if (flags.rotary) return PositionEmbedding::rope;
+    const std::string_view name =
+        flags.position == learned_absolute ? name_of(PositionEmbedding::absolute) : flags.position;
+    const PositionEmbedding position =
+        value_of("--position-embedding-type", spec::position_embeddings, name);
+    return flags.no_position && position == PositionEmbedding::absolute ? PositionEmbedding::none
+                                                                        : position;
+}
+
+std::vector<std::string> position_choices() {
+    std::vector<std::string> names = names_in(spec::position_embeddings);
+    names.insert(names.begin() + 1, std::string(learned_absolute));
+    return names;
+}
+
+std::vector<std::string> glu_choices() {
+    std::vector<std::string> names;
+    for (const auto& [activation, name] : spec::activations) {
+        if (is_gated(activation)) names.emplace_back(name);
+    }
+    return names;
 }
 
 // As in Megatron, the fused bias-GELU and OpenAI's GELU are the tanh form; the plain GELU is the
 // erf form.
 Activation activation_from(const ModelFlags& flags) {
-    if (flags.swiglu || flags.glu_activation == "swiglu") return Activation::swiglu;
-    if (flags.glu_activation == "geglu") return Activation::geglu;
+    if (flags.swiglu) return Activation::swiglu;
+    if (!flags.glu_activation.empty()) {
+        return value_of("--glu-activation", spec::activations, flags.glu_activation);
+    }
     const bool tanh_form = flags.bias_gelu_fusion || flags.openai_gelu;
     return tanh_form ? Activation::gelu_tanh : Activation::gelu_erf;
 }
@@ -61,7 +90,7 @@ void override_kind(ModelConfig& model, const ModelFlags& flags, const Given& giv
     }
     if (given.any("--normalization")) {
         model.normalization =
-            flags.normalization == "RMSNorm" ? Normalization::rms_norm : Normalization::layer_norm;
+            value_of("--normalization", spec::normalizations, flags.normalization);
     }
     if (given.any("--rotary-base")) model.rotary_base = flags.rotary_base;
     if (given.any("--layernorm-epsilon")) model.norm_eps = flags.norm_eps;
@@ -219,7 +248,7 @@ const Fields<ModelFlags>& kind_fields() {
         {.option = "--position-embedding-type",
          .member = &S::position,
          .help = "encoding of positions",
-         .choices = {"absolute", "learned_absolute", "alibi", "rope", "none"}},
+         .choices = position_choices()},
         {.option = "--use-rotary-position-embeddings",
          .member = &S::rotary,
          .help = "the same as --position-embedding-type rope"},
@@ -234,7 +263,7 @@ const Fields<ModelFlags>& kind_fields() {
         {.option = "--normalization",
          .member = &S::normalization,
          .help = "normalization before attention, MLP and head",
-         .choices = {"LayerNorm", "RMSNorm"}},
+         .choices = names_in(spec::normalizations)},
         {.option = "--layernorm-epsilon,--norm-epsilon",
          .member = &S::norm_eps,
          .metavar = "X",
@@ -246,7 +275,7 @@ const Fields<ModelFlags>& kind_fields() {
         {.option = "--glu-activation",
          .member = &S::glu_activation,
          .help = "gated activation of the MLP; unlike --swiglu it keeps the default MLP width",
-         .choices = {"swiglu", "geglu"}},
+         .choices = glu_choices()},
         {.option = "--openai-gelu",
          .member = &S::openai_gelu,
          .help = "the tanh form of GELU, which is the default"},
@@ -283,19 +312,19 @@ const Fields<ModelFlags>& initial_fields() {
          .member = &S::attention_dropout,
          .metavar = "P",
          .help = "dropout of attention probabilities",
-         .block = Block::schedule,
+         .block = Block::training,
          .derived = true},
         {.option = "--hidden-dropout",
          .member = &S::hidden_dropout,
          .metavar = "P",
          .help = "dropout of the embedding and of each output that is added to the residual stream",
-         .block = Block::schedule,
+         .block = Block::training,
          .derived = true},
         {.option = "--seed",
          .member = &S::seed,
          .metavar = "N",
          .help = "seed of weights, dropout and data order",
-         .block = Block::schedule,
+         .block = Block::training,
          .derived = true,
          .on_resume = OnResume::samples},
         {.option = "--init-method-std",

@@ -60,9 +60,8 @@ Recompute recompute_of(const ParallelFlags& flags) {
                     granularity_flag);
     }
     if (flags.recompute_granularity == "full") {
-        return {full,
-                flags.recompute_method == "block" ? Recompute::Method::block
-                                                  : Recompute::Method::uniform,
+        const auto method = value_in(spec::recompute_methods, flags.recompute_method);
+        return {full, method.value_or(Recompute::Method::uniform),
                 flags.recompute_layers.value_or(1)};
     }
     if (!flags.recompute_method.empty()) {
@@ -142,7 +141,7 @@ const Fields<ParallelFlags>& recompute_fields() {
          .help = "layers that --recompute-granularity full recomputes: uniform (default): all, "
                  "from the stored inputs of groups of --recompute-num-layers layers; block: the "
                  "first --recompute-num-layers layers of each stage",
-         .choices = {"uniform", "block"},
+         .choices = names_in(spec::recompute_methods),
          .block = Block::parallel,
          .derived = true},
         {.option = "--recompute-num-layers",

@@ -32,22 +32,11 @@ void check_discrete(const Curriculum& c, i64 seq_length) {
 }  // namespace
 
 std::string_view name_of(Curriculum::Kind kind) {
-    switch (kind) {
-        case Curriculum::Kind::fixed_linear:
-            return "fixed_linear";
-        case Curriculum::Kind::fixed_root:
-            return "fixed_root";
-        case Curriculum::Kind::fixed_discrete:
-            return "fixed_discrete";
-    }
-    return "?";
+    return name_in(curriculum_kinds, kind);
 }
 
 Curriculum::Kind parse_curriculum_kind(std::string_view named_by, std::string_view text) {
-    using enum Curriculum::Kind;
-    for (const Curriculum::Kind kind : {fixed_linear, fixed_root, fixed_discrete}) {
-        if (text == name_of(kind)) return kind;
-    }
+    if (const auto kind = value_in(curriculum_kinds, text)) return *kind;
     usage_error(named_by, "expected fixed_linear, fixed_root or fixed_discrete, got '{}'", text);
 }
 

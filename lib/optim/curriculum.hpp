@@ -3,9 +3,11 @@
 // tokens of its samples and ignores the rest (DeepSpeed's curriculum_scheduler.py).
 #pragma once
 
+#include <array>
 #include <string_view>
 #include <vector>
 
+#include "base/named.hpp"
 #include "base/types.hpp"
 
 namespace lm::optim {
@@ -31,7 +33,12 @@ struct Curriculum {
     bool finished(i64 iteration) const;
 };
 
-// Parses "fixed_linear", "fixed_root" or "fixed_discrete". Throws Error(usage) naming `option`.
+inline constexpr std::array curriculum_kinds{
+    Named{Curriculum::Kind::fixed_linear, "fixed_linear"},
+    Named{Curriculum::Kind::fixed_root, "fixed_root"},
+    Named{Curriculum::Kind::fixed_discrete, "fixed_discrete"}};
+
+// Throws Error(usage) naming `option` for an unknown name.
 Curriculum::Kind parse_curriculum_kind(std::string_view option, std::string_view text);
 std::string_view name_of(Curriculum::Kind kind);
 

@@ -31,52 +31,23 @@ double anneal_coefficient(AnnealStyle style, double ratio) {
 }  // namespace
 
 DecayStyle parse_decay_style(std::string_view text) {
-    if (text == "constant") return DecayStyle::constant;
-    if (text == "linear") return DecayStyle::linear;
-    if (text == "cosine") return DecayStyle::cosine;
-    if (text == "inverse-square-root") return DecayStyle::inverse_square_root;
-    if (text == "WSD") return DecayStyle::wsd;
+    if (const auto style = value_in(decay_styles, text)) return *style;
     usage_error("--lr-decay-style",
                 "expected constant, linear, cosine, inverse-square-root or WSD, got '{}'", text);
 }
 
 std::string_view name_of(DecayStyle style) {
-    switch (style) {
-        case DecayStyle::constant:
-            return "constant";
-        case DecayStyle::linear:
-            return "linear";
-        case DecayStyle::cosine:
-            return "cosine";
-        case DecayStyle::inverse_square_root:
-            return "inverse-square-root";
-        case DecayStyle::wsd:
-            return "WSD";
-    }
-    return "?";
-}
-
-std::string_view name_of(AnnealStyle style) {
-    switch (style) {
-        case AnnealStyle::linear:
-            return "linear";
-        case AnnealStyle::cosine:
-            return "cosine";
-        case AnnealStyle::exponential:
-            return "exponential";
-        case AnnealStyle::minus_sqrt:
-            return "minus_sqrt";
-    }
-    return "?";
+    return name_in(decay_styles, style);
 }
 
 AnnealStyle parse_anneal_style(std::string_view text) {
-    using enum AnnealStyle;
-    for (const AnnealStyle style : {linear, cosine, exponential, minus_sqrt}) {
-        if (text == name_of(style)) return style;
-    }
+    if (const auto style = value_in(anneal_styles, text)) return *style;
     usage_error("--lr-wsd-decay-style",
                 "expected linear, cosine, exponential or minus_sqrt, got '{}'", text);
+}
+
+std::string_view name_of(AnnealStyle style) {
+    return name_in(anneal_styles, style);
 }
 
 void LearningRate::check() const {

@@ -5,19 +5,29 @@
 // iteration has rate 0, and the rate in a log line is that of the next iteration.
 #pragma once
 
+#include <array>
 #include <string_view>
 
+#include "base/named.hpp"
 #include "base/types.hpp"
 
 namespace lm::optim {
 
 enum class DecayStyle { constant, linear, cosine, inverse_square_root, wsd };
-enum class AnnealStyle { linear, cosine, exponential, minus_sqrt };  // the last part of wsd
+inline constexpr std::array decay_styles{
+    Named{DecayStyle::constant, "constant"}, Named{DecayStyle::linear, "linear"},
+    Named{DecayStyle::cosine, "cosine"},
+    Named{DecayStyle::inverse_square_root, "inverse-square-root"}, Named{DecayStyle::wsd, "WSD"}};
 
-// Parses "constant", "linear", "cosine", "inverse-square-root" or "WSD". Throws Error(usage).
+enum class AnnealStyle { linear, cosine, exponential, minus_sqrt };  // the last part of wsd
+inline constexpr std::array anneal_styles{
+    Named{AnnealStyle::linear, "linear"}, Named{AnnealStyle::cosine, "cosine"},
+    Named{AnnealStyle::exponential, "exponential"}, Named{AnnealStyle::minus_sqrt, "minus_sqrt"}};
+
+// The parsers of names throw Error(usage) for an unknown name.
 DecayStyle parse_decay_style(std::string_view text);
 std::string_view name_of(DecayStyle style);
-AnnealStyle parse_anneal_style(std::string_view text);  // "linear", ..., "minus_sqrt"
+AnnealStyle parse_anneal_style(std::string_view text);
 std::string_view name_of(AnnealStyle style);
 
 struct LearningRate {

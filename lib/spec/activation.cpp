@@ -4,19 +4,7 @@
 namespace lm::spec {
 
 std::string_view name_of(Activation value) {
-    switch (value) {
-        case Activation::none:
-            return "none";
-        case Activation::gelu_tanh:
-            return "gelu_tanh";
-        case Activation::gelu_erf:
-            return "gelu_erf";
-        case Activation::swiglu:
-            return "swiglu";
-        case Activation::geglu:
-            return "geglu";
-    }
-    return "?";
+    return value == Activation::none ? "none" : name_in(activations, value);
 }
 
 }  // namespace lm::spec

@@ -2,7 +2,10 @@
 // The activation function of the MLP.
 #pragma once
 
+#include <array>
 #include <string_view>
+
+#include "base/named.hpp"
 
 namespace lm::spec {
 
@@ -16,6 +19,10 @@ enum class Activation {
     swiglu,
     geglu
 };
+// The activations of models.
+inline constexpr std::array activations{
+    Named{Activation::gelu_tanh, "gelu_tanh"}, Named{Activation::gelu_erf, "gelu_erf"},
+    Named{Activation::swiglu, "swiglu"}, Named{Activation::geglu, "geglu"}};
 
 std::string_view name_of(Activation value);
 

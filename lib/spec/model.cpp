@@ -7,21 +7,11 @@
 namespace lm::spec {
 
 std::string_view name_of(PositionEmbedding value) {
-    switch (value) {
-        case PositionEmbedding::absolute:
-            return "absolute";
-        case PositionEmbedding::alibi:
-            return "alibi";
-        case PositionEmbedding::rope:
-            return "rope";
-        case PositionEmbedding::none:
-            return "none";
-    }
-    return "?";
+    return name_in(position_embeddings, value);
 }
 
 std::string_view name_of(Normalization value) {
-    return value == Normalization::layer_norm ? "LayerNorm" : "RMSNorm";
+    return name_in(normalizations, value);
 }
 
 namespace {

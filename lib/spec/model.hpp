@@ -2,15 +2,23 @@
 // The hyper-parameters of a model.
 #pragma once
 
+#include <array>
 #include <string_view>
 
+#include "base/named.hpp"
 #include "base/types.hpp"
 #include "spec/activation.hpp"
 
 namespace lm::spec {
 
 enum class PositionEmbedding { absolute, alibi, rope, none };
+inline constexpr std::array position_embeddings{
+    Named{PositionEmbedding::absolute, "absolute"}, Named{PositionEmbedding::alibi, "alibi"},
+    Named{PositionEmbedding::rope, "rope"}, Named{PositionEmbedding::none, "none"}};
+
 enum class Normalization { layer_norm, rms_norm };
+inline constexpr std::array normalizations{Named{Normalization::layer_norm, "LayerNorm"},
+                                           Named{Normalization::rms_norm, "RMSNorm"}};
 
 std::string_view name_of(PositionEmbedding value);
 std::string_view name_of(Normalization value);

@@ -3,6 +3,9 @@
 // that backward recomputes.
 #pragma once
 
+#include <array>
+
+#include "base/named.hpp"
 #include "spec/model.hpp"
 
 namespace lm::spec {
@@ -20,6 +23,12 @@ struct Recompute {
     Method method = Method::uniform;
     i64 n_layers = 1;
 };
+inline constexpr std::array recompute_granularities{
+    Named{Recompute::Granularity::none, "none"},
+    Named{Recompute::Granularity::selective, "selective"},
+    Named{Recompute::Granularity::full, "full"}};
+inline constexpr std::array recompute_methods{Named{Recompute::Method::uniform, "uniform"},
+                                              Named{Recompute::Method::block, "block"}};
 
 // The quantity that is balanced over pipeline stages. layers: transformer layers.
 // layers_and_embedding: transformer layers, where embedding and head count as one layer each

@@ -107,6 +107,45 @@ TEST_CASE("grouped queries") {
               .starts_with("--num-query-groups"));
 }
 
+TEST_CASE("every kind of position, norm and activation is a flag that gives it") {
+    std::vector<std::string> lines;
+    for (const auto& [value, name] : position_embeddings) {
+        const std::string flag = fmt::format("--position-embedding-type {}", name);
+        CAPTURE(flag);
+        CHECK(model_of(tiny + flag).position == value);
+        lines.push_back(flag);
+    }
+    for (const auto& [value, name] : normalizations) {
+        const std::string flag = fmt::format("--normalization {}", name);
+        CAPTURE(flag);
+        CHECK(model_of(tiny + flag).normalization == value);
+        lines.push_back(flag);
+    }
+    for (const auto& [value, name] : activations) {
+        ModelConfig model = model_of(tiny);
+        model.activation = value;
+        lines.push_back(config::as_flags(model));
+        CAPTURE(lines.back());
+        CHECK(Program(lines.back()).resolve().activation == value);
+    }
+    for (const std::string& line : lines) {  // as_flags() is the inverse
+        CAPTURE(line);
+        const ModelConfig model = model_of(tiny + line);
+        const ModelConfig again = Program(config::as_flags(model)).resolve();
+        CHECK(again.position == model.position);
+        CHECK(again.normalization == model.normalization);
+        CHECK(again.activation == model.activation);
+    }
+}
+
+TEST_CASE("an unknown kind is refused, also past the parser") {
+    Program program(tiny + "--position-embedding-type rope");
+    program.model.position = "spiral";
+    CHECK_THROWS_WITH(program.resolve(),
+                      "--position-embedding-type: 'spiral' is not one of absolute, alibi, rope, "
+                      "none");
+}
+
 TEST_CASE("positions") {
     CHECK(model_of(tiny + "--position-embedding-type learned_absolute").position ==
           PositionEmbedding::absolute);

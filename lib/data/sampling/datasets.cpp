@@ -80,23 +80,12 @@ std::vector<NamedSource> open_part(SetBuilder& builder, const DataConfig& config
 }  // namespace
 
 DataOrder parse_data_order(std::string_view text) {
-    for (const DataOrder order :
-         {DataOrder::stateless, DataOrder::megatron, DataOrder::megatron_deepspeed}) {
-        if (text == name_of(order)) return order;
-    }
+    if (const auto order = value_in(data_orders, text)) return *order;
     usage_error("--data-order", "'{}' is none of stateless, megatron, megatron-deepspeed", text);
 }
 
 std::string_view name_of(DataOrder order) {
-    switch (order) {
-        case DataOrder::stateless:
-            return "stateless";
-        case DataOrder::megatron:
-            return "megatron";
-        case DataOrder::megatron_deepspeed:
-            return "megatron-deepspeed";
-    }
-    return "?";
+    return name_in(data_orders, order);
 }
 
 DataSets open_data(const DataConfig& config) {

@@ -3,11 +3,13 @@
 // and checks vocabulary and sizes before it allocates much memory.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/named.hpp"
 #include "data/indexed/dataset_metadata.hpp"
 #include "data/sampling/data_paths.hpp"
 #include "data/sampling/index_cache.hpp"
@@ -21,7 +23,11 @@ namespace lm::data {
 // to 2.5. The two Megatron orders differ in the rounding of splits, in the threshold for shuffling
 // the last epoch separately, and in blends.
 enum class DataOrder { stateless, megatron, megatron_deepspeed };
-DataOrder parse_data_order(std::string_view text);  // "stateless", "megatron", "megatron-deepspeed"
+inline constexpr std::array data_orders{Named{DataOrder::stateless, "stateless"},
+                                        Named{DataOrder::megatron, "megatron"},
+                                        Named{DataOrder::megatron_deepspeed, "megatron-deepspeed"}};
+// Throws Error(usage) for an unknown name.
+DataOrder parse_data_order(std::string_view text);
 std::string_view name_of(DataOrder order);
 
 struct DataConfig {

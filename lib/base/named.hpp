@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tables of the values of an enum and their names in options, files and messages. Each table
+// follows its enum in the same header, and all code that maps names to values or back reads it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.hpp"
+
+namespace lm {
+
+template <typename Value>
+struct Named {
+    Value value;
+    std::string_view name;
+};
+
+// Returns the name of `value`. Throws Error(bug) when the table has no entry for it.
+template <typename Table, typename Value>
+std::string_view name_in(const Table& table, Value value) {
+    for (const auto& entry : table) {
+        if (entry.value == value) return entry.name;
+    }
+    LM_CHECK(false, "expected a value of the table of names, got {}", static_cast<int>(value));
+}
+
+// Returns the value with this name; nullopt for an unknown name.
+template <typename Table>
+auto value_in(const Table& table, std::string_view name)
+    -> std::optional<decltype(table[0].value)> {
+    for (const auto& entry : table) {
+        if (entry.name == name) return entry.value;
+    }
+    return std::nullopt;
+}
+
+// Returns all names in the order of the table.
+template <typename Table>
+std::vector<std::string> names_in(const Table& table) {
+    std::vector<std::string> names;
+    for (const auto& entry : table) names.emplace_back(entry.name);
+    return names;
+}
+
+}  // namespace lm

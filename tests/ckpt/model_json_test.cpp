@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ckpt/model_json.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "base/error.hpp"
+
+using namespace lm;
+using namespace lm::ckpt;
+using namespace lm::spec;
+
+namespace {
+
+ModelConfig written_and_read(const ModelConfig& model) {
+    return model_from_json(io::Json::parse(to_json(model).dump()), "manifest.json");
+}
+
+}  // namespace
+
+TEST_CASE("a manifest keeps every kind of position, norm and activation") {
+    ModelConfig model;
+    for (const auto& [value, name] : position_embeddings) {
+        model.position = value;
+        CHECK(to_json(model)["position_embedding_type"] == name);
+        CHECK(written_and_read(model).position == value);
+    }
+    for (const auto& [value, name] : normalizations) {
+        model.normalization = value;
+        CHECK(to_json(model)["normalization"] == name);
+        CHECK(written_and_read(model).normalization == value);
+    }
+    for (const auto& [value, name] : activations) {
+        model.activation = value;
+        CHECK(to_json(model)["activation"] == name);
+        CHECK(written_and_read(model).activation == value);
+    }
+}
+
+TEST_CASE("a manifest with an unknown kind is refused") {
+    for (const char* name : {"spiral", ""}) {
+        io::OrderedJson json = to_json(ModelConfig{});
+        json["position_embedding_type"] = name;
+        CHECK_THROWS_WITH(model_from_json(io::Json::parse(json.dump()), "m/manifest.json"),
+                          Catch::Contains("'position_embedding_type' has the unknown value"));
+    }
+    io::OrderedJson json = to_json(ModelConfig{});
+    json["activation"] = "none";  // no activation of a model
+    CHECK_THROWS_AS(model_from_json(io::Json::parse(json.dump()), "m/manifest.json"), Error);
+}
