@@ -17,13 +17,13 @@ const Fields<DeviceFlags>& device_fields() {
          .help = "attention kernels on a GPU: fused: cuDNN where it supports the shapes; any other "
                  "value: lm-train's flash attention",
          .choices = {"auto", "flash", "fused", "unfused", "local"},
-         .block = Block::schedule,
+         .block = Block::training,
          .derived = true},
         {.option = "--deterministic-mode",
          .member = &S::deterministic_mode,
          .help = "give every run the same bits with --attention-backend fused too, at the cost of "
                  "memory and time",
-         .block = Block::schedule,
+         .block = Block::training,
          .derived = true},
         {.option = "--allow-tf32",
          .member = &S::allow_tf32,

@@ -19,7 +19,7 @@
 namespace lm::config {
 
 // The JSON object that holds a field.
-enum class Block { none, run, parallel, schedule, validation, checkpoints, stopping, logging };
+enum class Block { none, run, parallel, training, validation, checkpoints, stopping, logging };
 
 // The reaction of a resumed run to a value of the field that differs from the checkpoint.
 enum class OnResume {

@@ -32,8 +32,9 @@ const Fields<CheckpointFlags>& checkpoint_fields() {
         {.option = "--load",
          .member = &S::load,
          .metavar = "DIR",
-         .help = "resume from the newest complete checkpoint in DIR, or from DIR/global_stepN; an "
-                 "empty DIR, or a missing one that --save names too, starts at iteration 0",
+         .help =
+             "resume from the step that DIR/latest names, or from DIR/global_stepN; an empty DIR, "
+             "or a missing one that --save names too, starts at iteration 0",
          .block = Block::checkpoints},
         {.option = "--fresh",
          .member = &S::fresh,
@@ -156,7 +157,7 @@ const Fields<StoppingFlags>& stopping_fields() {
          .member = &S::skip_ranges,
          .metavar = "A-B",
          .help = "consume the batches of iterations A to B without training on them",
-         .block = Block::schedule,
+         .block = Block::training,
          .derived = true},
     };
     return fields;

@@ -37,21 +37,11 @@ void add_train_options(cli::Options& options, TrainFlags& flags) {
 
 OnResume on_resume(std::string_view key) {
     OnResume found = OnResume::noted;
-    const auto look = [&](const auto& fields) {
+    for_each_section([&](const auto& fields) {
         for (const auto& field : fields) {
-            if (field.block != Block::none && field.key() == key) found = field.on_resume;
+            if (field.block == Block::training && field.key() == key) found = field.on_resume;
         }
-    };
-    look(schedule_fields());
-    look(curriculum_fields());
-    look(stopping_fields());
-    look(optimizer_fields());
-    look(initial_fields());
-    look(data_fields());
-    look(document_fields());
-    look(precision_fields());
-    look(loss_scale_fields());
-    look(device_fields());
+    });
     return found;
 }
 

@@ -40,7 +40,30 @@ struct TrainFlags {
 // they are.
 void add_train_options(cli::Options& options, TrainFlags& flags);
 
-// Returns what a resumed run does when the field `key` of its configuration differs from the
+// Calls visit(fields) for the table of fields of each section, in the order of the JSON of
+// --print-config.
+template <typename Visit>
+void for_each_section(Visit&& visit) {
+    visit(validation_fields());
+    visit(checkpoint_fields());
+    visit(logging_fields());
+    visit(action_fields());
+    visit(parallel_fields());
+    visit(data_parallel_fields());
+    visit(recompute_fields());
+    visit(schedule_fields());
+    visit(curriculum_fields());
+    visit(stopping_fields());
+    visit(optimizer_fields());
+    visit(initial_fields());
+    visit(data_fields());
+    visit(document_fields());
+    visit(precision_fields());
+    visit(loss_scale_fields());
+    visit(device_fields());
+}
+
+// Returns what a resumed run does when the field `key` of Block::training differs from the
 // checkpoint.
 OnResume on_resume(std::string_view key);
 

@@ -44,7 +44,7 @@ class Changes {
             checkpoint_.path(), saved.digest, now.digest);
     }
 
-    void check_schedule(const io::Json& saved, const io::OrderedJson& now) const {
+    void check_training(const io::Json& saved, const io::OrderedJson& now) const {
         for (const auto& [key, value] : now.items()) {
             const auto old = saved.find(key);
             if (old == saved.end() || *old == io::Json(value)) continue;
@@ -157,7 +157,7 @@ void check_changes(const RunConfig& config, const io::OrderedJson& data,
     if (config.checkpoints.finetune) return;
     const io::Json& state = checkpoint.manifest().state;
     if (const auto saved = state.find("schedule"); saved != state.end()) {
-        changes.check_schedule(*saved, schedule_json(config));
+        changes.check_training(*saved, training_json(config));
     }
     if (const auto saved = state.find("data"); saved != state.end()) {
         changes.check_data(*saved, data);

@@ -266,7 +266,7 @@ ckpt::SaveInfo save_info(const RunConfig& config, const Trainer& trainer, const 
                                      .optimizer_step = trainer.optimizer_step()},
                         .tokenizer = config.tokenizer,
                         .seed = static_cast<i64>(config.trainer.seed),
-                        .state = {{"schedule", schedule_json(config)},
+                        .state = {{"schedule", training_json(config)},
                                   {"data", data},
                                   {"stepped", counters_json(progress.stepped)},
                                   {"interval", interval_json(progress.interval)}},

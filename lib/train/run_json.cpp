@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/run_json.hpp"
 
+#include <type_traits>
+
 #include "ckpt/model_json.hpp"
 #include "train/loop_rules.hpp"
 
@@ -39,15 +41,16 @@ OrderedJson curriculum_json(const std::optional<optim::Curriculum>& curriculum) 
     return json;
 }
 
-std::string_view name_of(spec::Recompute::Granularity granularity) {
-    using enum spec::Recompute::Granularity;
-    return granularity == full ? "full" : granularity == selective ? "selective" : "none";
-}
-
 std::string_view name_of(spec::PipelineBalance balance) {
-    using enum spec::PipelineBalance;
-    if (balance == layers_and_embedding) return "type:transformer|embedding";
-    return balance == parameters ? "parameters" : "uniform";
+    switch (balance) {
+        case spec::PipelineBalance::layers:
+            return "uniform";
+        case spec::PipelineBalance::layers_and_embedding:
+            return "type:transformer|embedding";
+        case spec::PipelineBalance::parameters:
+            return "parameters";
+    }
+    return "?";
 }
 
 // Returns the values of the derived fields of Block::parallel.
@@ -55,7 +58,9 @@ OrderedJson parallel_values(const RunConfig& config) {
     const spec::ParallelConfig& parallel = config.trainer.parallel;
     const spec::Recompute& recompute = parallel.recompute;
     const bool full = recompute.granularity == spec::Recompute::Granularity::full;
-    const bool block = recompute.method == spec::Recompute::Method::block;
+    const std::string_view granularity =
+        name_in(spec::recompute_granularities, recompute.granularity);
+    const std::string_view method = name_in(spec::recompute_methods, recompute.method);
     return {{"world_size", parallel.tp * parallel.pp * parallel.dp},
             {"tensor_model_parallel_size", parallel.tp},
             {"pipeline_model_parallel_size", parallel.pp},
@@ -69,8 +74,8 @@ OrderedJson parallel_values(const RunConfig& config) {
             {"overlap_param_gather", config.trainer.data_parallel.overlap_param_gather},
             {"ddp_bucket_size", config.trainer.data_parallel.bucket_elements},
             {"check_replicas", config::json_of(config.check_replicas)},
-            {"recompute_granularity", name_of(recompute.granularity)},
-            {"recompute_method", full ? OrderedJson(block ? "block" : "uniform") : nullptr},
+            {"recompute_granularity", granularity},
+            {"recompute_method", full ? OrderedJson(method) : nullptr},
             {"recompute_num_layers", full ? OrderedJson(recompute.n_layers) : nullptr}};
 }
 
@@ -88,7 +93,7 @@ void add_attention(OrderedJson& json, spec::GpuAttention attention) {
     if (attention != flash) json["deterministic_mode"] = attention == cudnn_deterministic;
 }
 
-OrderedJson schedule_values(const RunConfig& config) {
+OrderedJson training_values(const RunConfig& config) {
     const optim::LearningRate& rate = config.schedule.learning_rate();
     const spec::ModelConfig& model = config.trainer.model;
     const DType weights = config.trainer.precision.weights;
@@ -134,35 +139,33 @@ OrderedJson run_values(const RunConfig& config) {
             {"threads", config.trainer.n_threads}};
 }
 
-// Returns all fields of `block` in the order of the tables. `values` has the derived fields.
-OrderedJson block_json(const RunConfig& config, Block block, const OrderedJson& values) {
+// Returns the section of this type; nullptr when the configuration does not keep it, so that its
+// fields are derived.
+template <typename Section>
+const Section* section_of(const RunConfig& config) {
+    if constexpr (std::is_same_v<Section, config::ValidationFlags>) return &config.validation;
+    if constexpr (std::is_same_v<Section, config::CheckpointFlags>) return &config.checkpoints;
+    if constexpr (std::is_same_v<Section, config::LoggingFlags>) return &config.logging;
+    if constexpr (std::is_same_v<Section, config::ActionFlags>) return &config.action;
+    if constexpr (std::is_same_v<Section, config::StoppingFlags>) return &config.stopping;
+    if constexpr (std::is_same_v<Section, spec::AdamWConfig>) return &config.trainer.adamw;
+    if constexpr (std::is_same_v<Section, spec::LossScaleConfig>) return &config.trainer.loss_scale;
+    return nullptr;
+}
+
+// Returns all fields of `block` in the order of the tables. `derived` has the values of the derived
+// fields.
+OrderedJson block_json(const RunConfig& config, Block block, const OrderedJson& derived) {
     OrderedJson json = OrderedJson::object();
-    const auto add = [&]<typename S>(const config::Fields<S>& fields, const S& section) {
-        config::add_json(json, block, fields, section, values);
-    };
-    const auto add_derived = [&]<typename S>(const config::Fields<S>& fields) {
-        config::add_derived_json(json, block, fields, values);
-    };
-    add(config::validation_fields(), config.validation);
-    add(config::checkpoint_fields(), config.checkpoints);
-    add(config::logging_fields(), config.logging);
-    add(config::action_fields(), config.action);
-    add_derived(config::parallel_fields());
-    add_derived(config::data_parallel_fields());
-    add_derived(config::recompute_fields());
-    add_derived(config::schedule_fields());
-    add_derived(config::curriculum_fields());
-    add(config::stopping_fields(), config.stopping);
-    add(config::optimizer_fields(), config.trainer.adamw);
-    add_derived(config::initial_fields());
-    add_derived(config::data_fields());
-    add_derived(config::document_fields());
-    add_derived(config::precision_fields());
-    // Only fp16 scales the loss.
-    if (config.trainer.precision.weights == DType::fp16) {
-        add(config::loss_scale_fields(), config.trainer.loss_scale);
-    }
-    add_derived(config::device_fields());
+    config::for_each_section([&]<typename S>(const config::Fields<S>& fields) {
+        const bool scales_loss = config.trainer.precision.weights == DType::fp16;
+        if (std::is_same_v<S, spec::LossScaleConfig> && !scales_loss) return;
+        if (const S* section = section_of<S>(config)) {
+            config::add_json(json, block, fields, *section, derived);
+        } else {
+            config::add_derived_json(json, block, fields, derived);
+        }
+    });
     return json;
 }
 
@@ -175,8 +178,8 @@ OrderedJson memory_json(const cost::MemoryPlan& memory) {
 
 }  // namespace
 
-OrderedJson schedule_json(const RunConfig& config) {
-    return block_json(config, Block::schedule, schedule_values(config));
+OrderedJson training_json(const RunConfig& config) {
+    return block_json(config, Block::training, training_values(config));
 }
 
 OrderedJson to_json(const RunConfig& config) {
@@ -185,7 +188,7 @@ OrderedJson to_json(const RunConfig& config) {
                         {"micro_batch_size", config.trainer.micro_batch}};
     json.update(block_json(config, Block::run, run_values(config)));
     json["train_iterations"] = config.schedule.total_iterations();
-    json["schedule"] = schedule_json(config);
+    json["schedule"] = training_json(config);
     json["validation"] = block_json(config, Block::validation, validation_values(config));
     json["checkpoints"] = block_json(config, Block::checkpoints, {});
     json["stopping"] = block_json(config, Block::stopping, {});

@@ -12,6 +12,6 @@ io::OrderedJson to_json(const RunConfig& config);
 
 // Returns the part of the configuration that a checkpoint's manifest stores and a resumed run
 // compares.
-io::OrderedJson schedule_json(const RunConfig& config);
+io::OrderedJson training_json(const RunConfig& config);
 
 }  // namespace lm::train

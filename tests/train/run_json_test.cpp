@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tables of fields, the options of lm-train and the JSON of a run's configuration have the same
+// fields.
+#include "train/run_json.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <set>
+#include <sstream>
+
+#include "optim/curriculum.hpp"
+#include "optim/learning_rate.hpp"
+
+using namespace lm;
+using config::Block;
+
+namespace {
+
+// A command line whose configuration has a value for every field of the tables, except the fields
+// in `only_on_gpus`.
+const std::string line =
+    "--num-layers 2 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --vocab-size 64 "
+    "--mock-data --micro-batch-size 1 --global-batch-size 4 --train-iters 2 --lr 1e-3 --fp16 "
+    "--device cpu --threads 1";
+const std::set<std::string> only_on_gpus = {"attention_backend", "deterministic_mode"};
+
+struct Program {
+    cli::Options options{"lm-test", "a test"};
+    config::TrainFlags flags;
+
+    Program() {
+        config::add_train_options(options, flags);
+        std::istringstream words(line);
+        std::vector<std::string> arguments;
+        for (std::string word; words >> word;) arguments.push_back(word);
+        options.parse(arguments);
+    }
+};
+
+// Returns the object of to_json() that has the fields of `block`.
+const io::OrderedJson& object_of(const io::OrderedJson& json, Block block) {
+    switch (block) {
+        case Block::parallel:
+            return json["parallel"];
+        case Block::training:
+            return json["schedule"];
+        case Block::validation:
+            return json["validation"];
+        case Block::checkpoints:
+            return json["checkpoints"];
+        case Block::stopping:
+            return json["stopping"];
+        case Block::logging:
+            return json["logging"];
+        default:
+            return json;
+    }
+}
+
+}  // namespace
+
+TEST_CASE("the configuration as JSON has every field of the tables") {
+    Program program;
+    const io::OrderedJson json = to_json(train::resolve(program.flags, "lm-train"));
+    config::for_each_section([&](const auto& fields) {
+        for (const auto& field : fields) {
+            if (field.block == Block::none) continue;
+            CAPTURE(field.key());
+            CHECK(object_of(json, field.block).contains(field.key()) !=
+                  only_on_gpus.contains(field.key()));
+        }
+    });
+}
+
+TEST_CASE("every field of the tables with an option is an option of lm-train") {
+    const Program program;
+    config::for_each_section([&](const auto& fields) {
+        for (const auto& field : fields) {
+            const bool declared = !std::holds_alternative<std::monostate>(field.member);
+            if (!declared) continue;
+            CAPTURE(field.option);
+            CHECK_NOTHROW(program.options.given(field.option.substr(0, field.option.find(','))));
+        }
+    });
+}
+
+TEST_CASE("the choices of an option are the names of the values") {
+    const auto choices_of = [](std::string_view option) {
+        std::vector<std::string> choices;
+        config::for_each_section([&](const auto& fields) {
+            for (const auto& field : fields) {
+                if (field.option == option) choices = field.choices;
+            }
+        });
+        std::ranges::sort(choices);
+        return choices;
+    };
+    const auto sorted = [](std::vector<std::string> names) {
+        std::ranges::sort(names);
+        return names;
+    };
+    CHECK(choices_of("--lr-decay-style") == sorted(names_in(optim::decay_styles)));
+    CHECK(choices_of("--lr-wsd-decay-style") == sorted(names_in(optim::anneal_styles)));
+    CHECK(choices_of("--curriculum-schedule") == sorted(names_in(optim::curriculum_kinds)));
+    CHECK(choices_of("--data-order") == sorted(names_in(data::data_orders)));
+    CHECK(choices_of("--recompute-method") == sorted(names_in(spec::recompute_methods)));
+    std::vector<std::string> granularities = names_in(spec::recompute_granularities);
+    std::erase(granularities, "none");  // the default
+    CHECK(choices_of("--recompute-granularity") == sorted(granularities));
+}
