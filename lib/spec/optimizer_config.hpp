@@ -25,8 +25,10 @@ struct LossScaleConfig {
         fixed;  // --loss-scale; without it the scale is dynamic, by the other members
     double initial = 4294967296.0;
     double min = 1.0;
-    i64 window = 1000;   // overflows after a doubling until the scale halves
-    i64 hysteresis = 2;  // the scale halves at this many overflows since it last doubled
+    i64 window = 1000;  // the scale doubles after this many steps without an overflow
+    // The scale halves at this overflow since it last doubled (the second, by default) and at each
+    // later one.
+    i64 hysteresis = 2;
 
     // Throws Error(usage) naming the flag whose value is invalid.
     void check() const;

@@ -15,6 +15,24 @@ using device::Context;
 using spec::PipelineAction;
 using spec::PipelineOp;
 
+namespace {
+
+// Sets the weight of each token in the step's loss and gradient: mask / (unmasked tokens of the
+// micro-batch * n_micro_batches), with the number of micro-batches of all replicas. So the step's
+// loss is the mean over micro-batches of the means over their unmasked tokens, as in Megatron.
+// --eod-mask-loss gives a mask [B, T] of 0 and 1; when it is empty, all tokens count. `weights` is
+// [B, T].
+void set_loss_weights(std::span<const float> mask, i64 n_micro_batches, std::span<float> weights) {
+    const double unmasked = mask.empty() ? static_cast<double>(weights.size())
+                                         : std::accumulate(mask.begin(), mask.end(), 0.0);
+    const double scale = unmasked > 0 ? 1.0 / (unmasked * static_cast<double>(n_micro_batches)) : 0;
+    for (size_t i = 0; i < weights.size(); ++i) {
+        weights[i] = static_cast<float>((mask.empty() ? 1.0 : mask[i]) * scale);
+    }
+}
+
+}  // namespace
+
 // ---- a step -----------------------------------------------------------------------------------
 
 StepResult Trainer::step(BatchSource& batches, i64 n_micro_batches, double lr) {
@@ -131,10 +149,8 @@ const data::Batch& Trainer::next_batch(BatchSource& batches, const PipelineActio
     return batch;
 }
 
-// Copies the batch to the device, with the loss weight of each token: mask / (unmasked tokens of
-// the micro-batch * micro-batches of all ranks). So the step's loss is a mean over the unmasked
-// tokens of a micro-batch, then over micro-batches, as in Megatron. --eod-mask-loss gives a mask;
-// without a mask all tokens count.
+// Copies the batch, with the loss weight of each token, to the device. The stages between the first
+// and the last need neither tokens nor targets.
 void Trainer::copy_to_device(const data::Batch& batch, const model::MicroBatchInputs& inputs,
                              i64 n_micro_batches) {
     device_.copy_from_host(inputs.sample_ids, batch.sample_ids.data());
@@ -145,16 +161,7 @@ void Trainer::copy_to_device(const data::Batch& batch, const model::MicroBatchIn
     }
     if (!inputs.targets) return;
     device_.copy_from_host(inputs.targets, batch.targets.data());
-    double unmasked = static_cast<double>(loss_weight_.size());
-    if (!batch.loss_mask.empty()) {
-        unmasked = std::accumulate(batch.loss_mask.begin(), batch.loss_mask.end(), 0.0);
-    }
-    const auto n = static_cast<double>(n_micro_batches * config_.parallel.dp);
-    const double scale = unmasked > 0 ? 1.0 / (unmasked * n) : 0;
-    for (size_t i = 0; i < loss_weight_.size(); ++i) {
-        const double mask = batch.loss_mask.empty() ? 1.0 : batch.loss_mask[i];
-        loss_weight_[i] = static_cast<float>(mask * scale);
-    }
+    set_loss_weights(batch.loss_mask, n_micro_batches * config_.parallel.dp, loss_weight_);
     device_.copy_from_host(inputs.loss_weight, loss_weight_.data());
 }
 

@@ -6,7 +6,7 @@ usage: architecture.py ROOT
 
 Each folder of lib, each of its subfolders and each folder of cmd has a row "| `lib/io` | sentence |" of a table, and each
 row has a folder. Each stop `path:function` names an existing file that defines the function (`name` or `Class::name`) or the
-type. Each layer of lib/LAYERS has a comment above its line.
+type. Each path below lib, cmd or tests without a function exists too. Each layer of lib/LAYERS has a comment above its line.
 """
 
 import os
@@ -14,6 +14,7 @@ import re
 import sys
 
 STOP = re.compile(r"`([\w./-]+\.(?:cpp|hpp|cu|cuh|py|sh)):([\w:~]+)`")
+BARE = re.compile(r"`((?:lib|cmd|tests)/[\w./-]+)`")
 ROW = re.compile(r"^\| `([\w/.-]+)` \| *(\S.*) \|$", re.M)
 
 
@@ -63,6 +64,9 @@ def faults(root):
         with open(os.path.join(root, path), encoding="utf-8") as file:
             if not defines(file.read(), function):
                 yield f"docs/architecture.md: {path}:{function}: not defined there"
+    for path in BARE.findall(page):
+        if path not in rows and not os.path.exists(os.path.join(root, path)):
+            yield f"docs/architecture.md: {path}: no such file"
     if not STOP.search(page):
         yield "docs/architecture.md: no stops"
     with open(os.path.join(root, "lib", "LAYERS"), encoding="utf-8") as file:

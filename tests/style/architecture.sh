@@ -47,6 +47,9 @@ finds "the row cmd/train has no folder"
 echo '`lib/io/gone.cpp:open_file`' >>"$planted/docs/architecture.md"
 finds "lib/io/gone.cpp:open_file: no such file"
 # shellcheck disable=SC2016
+echo '`lib/io/gone.cpp`' >>"$planted/docs/architecture.md"
+finds "lib/io/gone.cpp: no such file"
+# shellcheck disable=SC2016
 echo '`lib/io/file.cpp:read_all`' >>"$planted/docs/architecture.md"
 finds "lib/io/file.cpp:read_all: not defined there"
 # shellcheck disable=SC2016
