@@ -86,6 +86,18 @@ class Checker {
     DType type_;
 };
 
+// The arguments that cross_entropy_stats and cross_entropy_backward share.
+template <typename Args>
+void check_logits(const Checker& c, const Args& a) {
+    c.rank(a.logits, "logits", 2);
+    const i64 n = a.logits[0];
+    c.is(a.targets, "targets", DType::int32, {n});
+    c.require(0 <= a.n_valid && a.n_valid <= a.logits[1], "n_valid: expected 0 to {}, got {}",
+              a.logits[1], a.n_valid);
+    c.stat(a.row_max, "row_max", {n});
+    c.stat(a.row_sum, "row_sum", {n});
+}
+
 template <typename Args>
 void check_attention(const Checker& c, const Args& a) {
     c.rank(a.qkv, "qkv", 3);
@@ -269,14 +281,8 @@ void check(const AttentionBackward& a) {
 
 void check(const CrossEntropyStats& a) {
     const Checker c("cross_entropy_stats", a.logits);
-    c.rank(a.logits, "logits", 2);
-    const i64 n = a.logits[0];
-    c.is(a.targets, "targets", DType::int32, {n});
-    c.require(0 <= a.n_valid && a.n_valid <= a.logits[1], "n_valid: expected 0 to {}, got {}",
-              a.logits[1], a.n_valid);
-    c.stat(a.row_max, "row_max", {n});
-    c.stat(a.row_sum, "row_sum", {n});
-    c.stat(a.target_logit, "target_logit", {n});
+    check_logits(c, a);
+    c.stat(a.target_logit, "target_logit", {a.logits[0]});
 }
 
 void check(const CrossEntropyRescale& a) {
@@ -300,14 +306,8 @@ void check(const CrossEntropyLoss& a) {
 
 void check(const CrossEntropyBackward& a) {
     const Checker c("cross_entropy_backward", a.logits);
-    c.rank(a.logits, "logits", 2);
-    const i64 n = a.logits[0];
-    c.is(a.targets, "targets", DType::int32, {n});
-    c.require(0 <= a.n_valid && a.n_valid <= a.logits[1], "n_valid: expected 0 to {}, got {}",
-              a.logits[1], a.n_valid);
-    c.stat(a.row_max, "row_max", {n});
-    c.stat(a.row_sum, "row_sum", {n});
-    c.stat(a.weight, "weight", {n});
+    check_logits(c, a);
+    c.stat(a.weight, "weight", {a.logits[0]});
 }
 
 void check(const AdamW& a) {

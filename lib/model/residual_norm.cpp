@@ -11,30 +11,32 @@ device::Norm norm_of(spec::Normalization norm) {
 
 }  // namespace
 
+// Returns the arguments of the norm; the caller adds its input.
+device::ResidualNormForward ResidualNorm::norm_arguments(const Pass& pass,
+                                                         const ResidualNormActivations& act) const {
+    return {.norm = norm_of(pass.setup.config.normalization),
+            .eps = pass.setup.config.norm_eps,
+            .weight = weight_.weight,
+            .bias = weight_.bias,
+            .y = act.y,
+            .mean = act.mean,
+            .rstd = act.rstd};
+}
+
 void ResidualNorm::forward(const Pass& pass, const Addition& add,
                            const ResidualNormActivations& act) const {
-    device::residual_norm_forward(pass.context, {.norm = norm_of(pass.setup.config.normalization),
-                                                 .eps = pass.setup.config.norm_eps,
-                                                 .branch = add.branch,
-                                                 .residual = add.residual,
-                                                 .dropout = add.dropout,
-                                                 .sum = act.stream,
-                                                 .weight = weight_.weight,
-                                                 .bias = weight_.bias,
-                                                 .y = act.y,
-                                                 .mean = act.mean,
-                                                 .rstd = act.rstd});
+    device::ResidualNormForward args = norm_arguments(pass, act);
+    args.branch = add.branch;
+    args.residual = add.residual;
+    args.dropout = add.dropout;
+    args.sum = act.stream;
+    device::residual_norm_forward(pass.context, args);
 }
 
 void ResidualNorm::normalize(const Pass& pass, const ResidualNormActivations& act) const {
-    device::residual_norm_forward(pass.context, {.norm = norm_of(pass.setup.config.normalization),
-                                                 .eps = pass.setup.config.norm_eps,
-                                                 .residual = act.stream,
-                                                 .weight = weight_.weight,
-                                                 .bias = weight_.bias,
-                                                 .y = act.y,
-                                                 .mean = act.mean,
-                                                 .rstd = act.rstd});
+    device::ResidualNormForward args = norm_arguments(pass, act);
+    args.residual = act.stream;
+    device::residual_norm_forward(pass.context, args);
 }
 
 View ResidualNorm::backward(const Pass& pass, const StreamGradient& grad,

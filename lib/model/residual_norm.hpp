@@ -58,6 +58,9 @@ class ResidualNorm {
     const NormParams& gradients() const { return grad_; }
 
   private:
+    device::ResidualNormForward norm_arguments(const Pass& pass,
+                                               const ResidualNormActivations& act) const;
+
     NormParams weight_, grad_;
 };
 

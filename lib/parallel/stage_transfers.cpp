@@ -17,6 +17,8 @@ StageTransfers::StageTransfers(Grid& grid, const std::vector<std::vector<StageBu
     }
 }
 
+// The backward passes of a chunk run in the order of its forward passes, and no more micro-batches
+// than slots are between the two (cost::micro_batches_in_flight). So slots are used in turn.
 int StageTransfers::slot_of(i64 chunk, i64 micro_batch) const {
     const size_t n_slots = slots_[static_cast<size_t>(chunk)].size();
     return static_cast<int>(micro_batch % static_cast<i64>(n_slots));
@@ -31,6 +33,8 @@ int StageTransfers::peer(PipelineOp op) const {
     return static_cast<int>(spec::pipeline_peer(shape_, grid_.at.pp, op));
 }
 
+// All slots are free here: the previous pass has needed all of its receives, and finish_sends() has
+// waited for its sends.
 void StageTransfers::begin(std::span<const PipelineAction> actions) {
     for (Receives* receives : {&inputs_, &gradients_}) {
         receives->all.clear();
@@ -64,6 +68,8 @@ void StageTransfers::send_output(const PipelineAction& action) {
     slot.output_sent_of = action.micro_batch;
 }
 
+// Backward has written the gradient of the input over the input. The slot takes the next input when
+// this send has been enqueued.
 void StageTransfers::send_gradient(const PipelineAction& action) {
     Slot& slot = this->slot(action);
     slot.gradient_sent = grid_.pipeline_backward->start_send(slot.buffers.input, peer(action.op));

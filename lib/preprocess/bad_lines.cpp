@@ -79,7 +79,7 @@ i64 BadLineReporter::lines_before_piece(const data::LineChunk& chunk, const std:
                                         i64 lines_before) {
     if (piece_ == chunk.piece) return before_piece_;
     piece_ = chunk.piece;
-    before_piece_ = chunk.behind_others ? count_lines(input, chunk.offset) - lines_before : 0;
+    before_piece_ = chunk.after_others ? count_lines(input, chunk.offset) - lines_before : 0;
     return before_piece_;
 }
 

@@ -31,9 +31,10 @@ PipelineAction nth_backward(const PipelineShape& shape, i64 k) {
 // stage its first micro-batch. For the interleaved schedule it is as in Megatron's schedules.py,
 // get_pp_rank_microbatches.
 i64 n_warmup(const PipelineShape& shape, i64 stage) {
-    const i64 behind = shape.n_stages - 1 - stage;
-    const i64 wanted =
-        shape.n_chunks == 1 ? behind : 2 * behind + (shape.n_chunks - 1) * shape.n_stages;
+    const i64 later_stages = shape.n_stages - 1 - stage;
+    const i64 wanted = shape.n_chunks == 1
+                           ? later_stages
+                           : 2 * later_stages + (shape.n_chunks - 1) * shape.n_stages;
     return std::min(wanted, shape.n_micro_batches * shape.n_chunks);
 }
 

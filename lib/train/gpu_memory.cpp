@@ -45,7 +45,7 @@ void require_room(const TrainerConfig& config, const parallel::Coordinates& at,
     const i64 free = memory.total - memory.in_use;
     if (memory.buffers > free) {
         run_error(device.name(),
-                  "{} of its {} are free, but the plan is {}: use a smaller --micro-batch-size, "
+                  "{} of its {} are free, but the run needs {}: use a smaller --micro-batch-size, "
                   "--recompute-granularity, or more ranks",
                   human_size(free), human_size(memory.total),
                   describe(memory_plan(config, at.tp, at.pp)));

@@ -98,7 +98,7 @@ TEST_CASE("lines of a piece in the middle of a file are counted from the start o
     BadLineWarnings warnings;
     BadLineReporter reporter(OnBadLine::fail, warnings);
     data::LineChunk chunk = chunk_of_piece(1);
-    chunk.behind_others = true;
+    chunk.after_others = true;
     chunk.offset = 6;  // after three lines, one of them in this piece
     const auto error = test::caught(
         [&] { reporter.report(chunk, dir / "a.jsonl", 1, one_bad_line(0, Fault::line)); });

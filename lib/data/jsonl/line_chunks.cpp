@@ -281,7 +281,7 @@ void ChunkReader::fail(const BadLineError& bad_line, const std::function<void()>
     eventfd_t interrupted = 0;
     (void)::eventfd_read(interrupt_.get(), &interrupted);
     std::vector<std::byte> scratch(size_t{1} << 20);
-    for (int n = 0; !is_verified(bad_line.behind()); ++n) {
+    for (int n = 0; !is_verified(bad_line.chunk_end()); ++n) {
         if (failure_) std::rethrow_exception(failure_);
         check();
         if (n == blocks_before_note)
@@ -302,7 +302,7 @@ bool ChunkReader::read_next(LineChunk& chunk) {
         chunk.piece = next_piece_ - 1;
         chunk.file = pieces_[static_cast<size_t>(chunk.piece)].file;
         chunk.first = at_start_;
-        chunk.behind_others = pieces_[static_cast<size_t>(chunk.piece)].begin > 0;
+        chunk.after_others = pieces_[static_cast<size_t>(chunk.piece)].begin > 0;
         chunk.offset = offset_;
         at_start_ = at_start_ && chunk.size_ == 0;
         offset_ += static_cast<i64>(chunk.size_);

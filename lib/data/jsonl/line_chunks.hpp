@@ -56,12 +56,12 @@ class LineChunk {
     static constexpr size_t padding = 64;
 
     std::string_view text() const { return {buffer_.get(), size_}; }
-    int file = 0;                // index into the reader's inputs
-    i64 piece = 0;               // index into the reader's pieces
-    i64 offset = 0;              // byte of the (decompressed) input where the text begins
-    bool first = false;          // the first chunk of its piece
-    bool behind_others = false;  // the piece begins in the middle of its input
-    ReadPosition next;           // where the next chunk begins
+    int file = 0;               // index into the reader's inputs
+    i64 piece = 0;              // index into the reader's pieces
+    i64 offset = 0;             // byte of the (decompressed) input where the text begins
+    bool first = false;         // the first chunk of its piece
+    bool after_others = false;  // the piece begins in the middle of its input
+    ReadPosition next;          // where the next chunk begins
 
     i64 memory() const { return static_cast<i64>(capacity_); }  // bytes
     void release();  // empties the chunk and frees memory that only a long line needs
@@ -84,11 +84,11 @@ class BadLineError : public Error {
   public:
     // `where` is "FILE:LINE:BYTE"; the line is in `chunk`.
     BadLineError(const LineChunk& chunk, std::string_view where, std::string_view reason)
-        : Error(Exit::failure, fmt::format("{}: {}", where, reason)), behind_(chunk.next) {}
-    ReadPosition behind() const { return behind_; }  // end of the line's chunk
+        : Error(Exit::failure, fmt::format("{}: {}", where, reason)), chunk_end_(chunk.next) {}
+    ReadPosition chunk_end() const { return chunk_end_; }  // the end of the line's chunk
 
   private:
-    ReadPosition behind_;
+    ReadPosition chunk_end_;
 };
 
 class ChunkReader {

@@ -9,9 +9,7 @@ using namespace device;
 
 namespace {
 
-OpList all_cases() {
-    restart_values();
-    OpList list;
+void add_embeddings_and_linears(OpList& list) {
     add_embedding(list, 1, 3, 1, false, 0);
     add_embedding(list, 37, 11, 5, true, 4);
     add_embedding(list, 70, 13, 131, true, 0);
@@ -36,6 +34,9 @@ OpList all_cases() {
         add_rotary(list, 2, 21, 3, 10, 7, inverse);
         add_rotary(list, 1, 33, 2, 128, 128, inverse);
     }
+}
+
+void add_norms(OpList& list) {
     for (const Norm norm : {Norm::layer_norm, Norm::rms_norm}) {
         for (const double p : {0.0, 0.3}) {
             add_norm(list, {.batch = 1, .length = 1, .width = 1, .norm = norm, .p = p});
@@ -63,6 +64,9 @@ OpList all_cases() {
             list,
             {.batch = 3, .length = 5, .width = 9, .y = y, .p = 0.4, .first_row = 7, .n_rows = 6});
     }
+}
+
+void add_attentions(OpList& list) {
     for (const double p : {0.0, 0.2}) {
         add_attention(list, {1, 1, 1, 1, 1, false, false, p});
         add_attention(list, {2, 7, 3, 1, 5, false, true, p});
@@ -80,6 +84,9 @@ OpList all_cases() {
     add_attention(list, {1, 97, 2, 1, 256, true, true, 0.1});
     add_attention(list, {2, 72, 3, 3, 256, false, true, 0.0});
     add_attention(list, {1, 129, 5, 1, 96, false, true, 0.0});
+}
+
+void add_losses_and_updates(OpList& list) {
     add_cross_entropy(list, 1, 1, 1, 0, 1.0);
     add_cross_entropy(list, 5, 7, 7, 0, 1.0);
     add_cross_entropy(list, 9, 61, 53, 100, 3.0);
@@ -90,7 +97,9 @@ OpList all_cases() {
         add_simple(list, n);
     }
     add_adamw(list, 4096, 300, true, 3);
-    // Add new cases below: random values depend on the position in the list.
+}
+
+void add_later_cases(OpList& list) {
     for (const Norm norm : {Norm::layer_norm, Norm::rms_norm}) {
         for (const i64 width : {2304, 4104}) {
             add_norm(list, {.batch = 1, .length = 2, .width = width, .norm = norm});
@@ -107,6 +116,17 @@ OpList all_cases() {
             add_linear_recomputed(list, 19, 48, 24, bias, activation);
         }
     }
+}
+
+// Random values depend on the position in the list, so new cases are added to add_later_cases().
+OpList all_cases() {
+    restart_values();
+    OpList list;
+    add_embeddings_and_linears(list);
+    add_norms(list);
+    add_attentions(list);
+    add_losses_and_updates(list);
+    add_later_cases(list);
     return list;
 }
 
