@@ -79,6 +79,8 @@ __global__ __launch_bounds__(n_threads, 1) void attention_forward_fp32_kernel(At
         load_tile(k, rows_of(head.k), key, step);
         load_tile(v, rows_of(head.v), key, step);
         wait_for_tiles();
+        // A thread has the scores of rows y + side i and columns x + side j of the step: the
+        // threads of a row are adjacent lanes of one warp, so that weigh() reduces it by shuffles.
         float scores[P::m][step_pieces];
         clear(scores);
         add_rows_by_rows(scores, q, k);
@@ -92,6 +94,7 @@ __global__ __launch_bounds__(n_threads, 1) void attention_forward_fp32_kernel(At
             }
         }
         weigh(scores, most, sum, result, head.scale_2);
+        // Dropout follows the sum of the softmax, because it applies to normalized probabilities.
         for (int i = 0; i < P::m; ++i) {
             for (int j = 0; j < step_pieces; ++j) {
                 if (!kept(input, head, first + y + side * i, key + x + side * j)) scores[i][j] = 0;
@@ -101,6 +104,8 @@ __global__ __launch_bounds__(n_threads, 1) void attention_forward_fp32_kernel(At
         add_weighted_rows(result, weights, v);
         __syncthreads();  // no thread reads these keys and values any more
     }
+    // The sum of a row is divided over its threads until here: one reduction instead of one in each
+    // step.
     float factors[P::m];
     for (int i = 0; i < P::m; ++i) {
         float total = sum[i];

@@ -139,6 +139,8 @@ bool Channel::settled(ncclComm_t comm) {
     return state == ncclSuccess;
 }
 
+// Makes one step of joining -> duplicating -> leaving -> formed when NCCL has finished the previous
+// one, and never blocks. The nonblocking communicator is left when its blocking duplicate exists.
 bool Channel::formed() {
     if (state_ == State::formed) return true;
     if (joined_ == nullptr || !settled(joined_)) return false;
