@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-convert: converts checkpoints of lm-utils to Hugging Face and back, and from Megatron.
+// lm-convert: converts checkpoints of lm-utils to Hugging Face and Megatron, and back.
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,6 +15,7 @@
 #include "convert/from_hf.hpp"
 #include "convert/megatron/from_megatron_deepspeed.hpp"
 #include "convert/megatron/from_megatron_lm.hpp"
+#include "convert/megatron/to_megatron.hpp"
 #include "convert/to_hf.hpp"
 
 namespace {
@@ -29,6 +30,8 @@ struct Args {
     std::string dtype;
     std::string format;
     i64 vocab_size = 0;
+    i64 tp = 1;
+    i64 pp = 1;
     cli::Bytes max_shard{5'000'000'000};
     std::string tokenizer;
     bool check = false;
@@ -56,6 +59,8 @@ convert::ConversionRequest request_of(const Args& args, const std::string& comma
     request.out = *args.out;
     if (!args.dtype.empty()) request.dtype = dtype_from_name(args.dtype);
     request.vocab_size = args.vocab_size;
+    request.tp = args.tp;
+    request.pp = args.pp;
     if (args.format == "bin") request.files = convert::WeightFiles::bin;
     request.max_shard_bytes = args.max_shard.value;
     request.tokenizer = args.tokenizer;
@@ -123,6 +128,18 @@ convert::ConversionReport import_model(const convert::ConversionRequest& request
     }
 }
 
+convert::ConversionReport export_model(const convert::ConversionRequest& request,
+                                       convert::Format to) {
+    switch (to) {
+        case convert::Format::megatron_lm:
+            return convert::to_megatron_lm(request);
+        case convert::Format::megatron_deepspeed:
+            return convert::to_megatron_deepspeed(request);
+        default:
+            return convert::to_hf(request, to);
+    }
+}
+
 int run(const Args& args, const std::string& command_line) {
     if (!args.against.empty()) return prove(args);
     if (!args.out) usage_error("OUT", "is missing: give the directory to create");
@@ -132,16 +149,17 @@ int run(const Args& args, const std::string& command_line) {
     check(args, to);
     if (from == to) usage_error(args.in, "has the format {} already", name_of(to));
     const bool to_hf = convert::is_hugging_face(to);
-    if (convert::is_megatron(to)) {
-        usage_error("--to", "{} can be read, but not written", name_of(to));
-    }
-    if (to_hf && from != convert::Format::native) {
+    if (to != convert::Format::native && from != convert::Format::native) {
         usage_error("--to", "{} cannot be written from {}: convert to native first", name_of(to),
                     name_of(from));
     }
     convert::ConversionRequest request = request_of(args, command_line);
     cli::Progress progress("convert", "B", -1, args.quiet);
     request.progress = [&](i64 bytes) { progress.update(bytes); };
+    if (args.check && convert::is_megatron(to)) {
+        usage_error("--check", "does not read {}: convert OUT back and use lm-ckpt diff",
+                    name_of(to));
+    }
     if (args.check) {
         request.check = [&](const std::string& finished) {
             if (!convert::is_megatron(from)) return compare(args, request, to, finished);
@@ -150,7 +168,7 @@ int run(const Args& args, const std::string& command_line) {
         };
     }
     const convert::ConversionReport report =
-        to_hf ? convert::to_hf(request, to) : import_model(request, from);
+        to == convert::Format::native ? import_model(request, from) : export_model(request, to);
     progress.finish();
     if (to_hf && !report.has_tokenizer) {
         note(
@@ -195,6 +213,10 @@ int main(int argc, char** argv) {
     options.value("--vocab-size", &args.vocab_size, "N",
                   "vocabulary of a Megatron checkpoint without its padding; by default as its "
                   "arguments state");
+    options.value("--tensor-model-parallel-size", &args.tp, "N",
+                  "tensor ranks of a Megatron checkpoint to write");
+    options.value("--pipeline-model-parallel-size", &args.pp, "N",
+                  "pipeline stages of a Megatron checkpoint to write");
     options.choice("--format", &args.format, {"safetensors", "bin"},
                    "format of Hugging Face weights: safetensors (default), or pytorch_model.bin");
     options.value("--max-shard-size", &args.max_shard, "SIZE",

@@ -45,6 +45,8 @@ struct ConversionRequest {
     std::optional<DType> dtype;  // default: the stored type to Hugging Face, fp32 to native
     WeightFiles files = WeightFiles::safetensors;
     i64 vocab_size = 0;  // unpadded, of a Megatron checkpoint; 0: as its arguments state
+    i64 tp = 1;          // tensor ranks and stages of a Megatron checkpoint to write
+    i64 pp = 1;
     i64 max_shard_bytes = 5'000'000'000;
     std::string tokenizer;  // directory; empty: GPT-2's, if the vocabulary has its size
     bool force = false;     // replace OUT

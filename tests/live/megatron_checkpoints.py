@@ -309,6 +309,30 @@ def write_deepspeed(native, directory, tp, pp, dp, bigscience):
         file.write(f"global_step{STEP}")
 
 
+def write_universal(native, directory):
+    """As ds_to_universal.py merges: whole fp32 parameters, with rows of the vocabulary that are not padded."""
+    step = f"{directory}/global_step{STEP}_universal"
+    for layer in range(1, 8):
+        for kind, file in (("master", "fp32"), ("exp_avg", "exp_avg"), ("exp_avg_sq", "exp_avg_sq")):
+            params = (native.embedding(kind, 1, 0) if layer == 1 else native.final_norm(kind) if layer == 6 else
+                      native.layer(kind, layer - 2, 1, 0) if layer < 6 else
+                      {} if native.model.tied else {"lm_head.weight": native.padded(kind, "head.weight", 1)})
+            for name, tensor in params.items():
+                folder = f"{step}/zero/" + ("tied_modules.embed." if layer == 1 else f"{layer}.") + name
+                os.makedirs(folder, exist_ok=True)
+                out = {"param": tensor, "cat_dim": 0}
+                if name in ("word_embeddings.weight", "lm_head.weight"):
+                    out = {"param": tensor[:VOCABULARY].clone(), "cat_dim": 0, "vocab_tensor": True}
+                torch.save(out, f"{folder}/{file}.pt")
+                torch.save(torch.tensor(float(STEP)), folder + "/step.pt")
+    dtype = native.kinds["weight"]["embedding.word.weight"].dtype
+    args = args_of(native, 1, 1, None, "deepspeed")
+    args.vocab_size, args.params_dtype = VOCABULARY, dtype
+    torch.save({"args": args, "iteration": STEP, "checkpoint_version": 3.0}, f"{step}/mp_rank_00_model_states.pt")
+    with open(directory + "/latest_universal", "w", encoding="ascii") as file:
+        file.write(f"global_step{STEP}_universal")
+
+
 def write_zero(native, step, layers, names, mp_rank, sizes, bf16):
     """The file of a model-parallel rank, and the flat partitions of its data-parallel ranks."""
     tp, pp, dp = sizes
@@ -368,6 +392,29 @@ def check(model, name, *flags):
     return imported
 
 
+def check_exports(model, native, whole):
+    """Exports load in torch, have the tensors that Megatron expects, and come back with all bits."""
+    for target in ("megatron-lm", "megatron-deepspeed"):
+        for tp, pp in ((1, 1), (2, 2), (whole, 4)):
+            name = f"{model.name}-to-{target}-{tp}-{pp}"
+            live.run(live.tool("lm-convert"), model.name, name, "--to", target, "--tensor-model-parallel-size", str(tp),
+                     "--pipeline-model-parallel-size", str(pp), "--quiet", stderr=subprocess.DEVNULL)
+            for file in glob.glob(name + "/**/*.pt", recursive=True):
+                torch.load(file)
+            if target == "megatron-lm":
+                last = f"{name}/iter_{STEP:07d}/mp_rank_{tp - 1:02d}" + (f"_{pp - 1:03d}" if pp > 1 else "")
+                top = torch.load(last + "/model_optim_rng.pt")
+                got = top["model"]["language_model"]["encoder"][f"layers.{4 // pp - 1}.self_attention.query_key_value.weight"]
+                wanted = native.layer("weight", 3, tp, tp - 1)["self_attention.query_key_value.weight"]
+                if not torch.equal(got, wanted) or top["iteration"] != STEP or top["args"].num_layers != 4:
+                    live.fail(f"{name}: another model")
+            if target == "megatron-deepspeed" and "master" not in native.kinds:
+                shutil.rmtree(name)
+                continue
+            check(model, name)
+    print(f"{model.name}: exports to Megatron-LM and Megatron-DeepSpeed, imported again: all bits")
+
+
 def check_model(model):
     train(model, model.name, STEP)
     native = Native(model, model.name)
@@ -386,6 +433,10 @@ def check_model(model):
             write_deepspeed(native, name, tp, pp, dp, bigscience)
             imported = check(model, name)
         print(f"{model.name}: Megatron-DeepSpeed, five layouts: all bits")
+        write_universal(native, model.name + "-universal")
+        check(model, model.name + "-universal")
+        print(f"{model.name}: DeepSpeed universal: all bits")
+    check_exports(model, native, whole)
     # The next steps are those of the run that was not interrupted.
     train(model, model.name + "-on", 6, "--load", model.name)
     train(model, model.name + "-imported-on", 6, "--load", imported)

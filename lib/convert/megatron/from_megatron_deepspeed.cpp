@@ -7,6 +7,7 @@
 #include "base/log.hpp"
 #include "convert/megatron/deepspeed_layers.hpp"
 #include "convert/megatron/deepspeed_zero.hpp"
+#include "convert/megatron/from_universal.hpp"
 #include "convert/megatron/megatron_import.hpp"
 #include "io/file.hpp"
 
@@ -17,10 +18,13 @@ std::string model_states(const std::string& step, i64 mp_rank) {
     return fmt::format("{}/mp_rank_{:02}_model_states.pt", step, mp_rank);
 }
 
-// Returns the directory of the step that `path` means.
+// Returns the directory of the step that `path` means. `latest_universal` counts where there is no
+// other step.
 std::string step_of(const std::string& path) {
-    if (!io::exists(path + "/latest") || io::exists(model_states(path, 0))) return path;
-    std::string tag = io::read_file(path + "/latest");
+    const std::string tracker =
+        path + (io::exists(path + "/latest") ? "/latest" : "/latest_universal");
+    if (!io::exists(tracker) || io::exists(model_states(path, 0))) return path;
+    std::string tag = io::read_file(tracker);
     while (!tag.empty() && (tag.back() == '\n' || tag.back() == ' ')) tag.pop_back();
     if (tag.empty() || tag[0] == '.' || tag.find('/') != tag.npos || tag.find('\n') != tag.npos) {
         return path;
@@ -117,7 +121,8 @@ bool is_megatron_deepspeed(const std::string& path) {
 }
 
 ConversionReport from_megatron_deepspeed(const ConversionRequest& request) {
-    return Importer(request).run();
+    const std::string step = step_of(request.in);
+    return is_universal(step) ? from_universal(request, step) : Importer(request).run();
 }
 
 }  // namespace lm::convert

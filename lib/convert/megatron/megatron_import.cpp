@@ -80,6 +80,8 @@ MegatronImport::MegatronImport(const ConversionRequest& request, MegatronHead he
 void MegatronImport::add(const std::string& own, ckpt::SliceKind kind, const SourceTensor& tensor,
                          i64 tp_rank, i64 tp) {
     if (tp_rank > 0 && is_replicated(own)) return;
+    // fp32 weights are their own masters.
+    if (kind == ckpt::SliceKind::master && weights_ == DType::fp32) return;
     MegatronPart part{tp_rank, tp, head_.qkv, head_.model.padded_vocab};
     // The rows of the file count: those of args may be of another padding.
     if (own == "embedding.word.weight" || own == "head.weight") {

@@ -46,6 +46,8 @@ class MegatronImport {
     // Adds the part of a tensor-parallel rank. Replicated tensors count once, those of rank 0.
     void add(const std::string& own, ckpt::SliceKind kind, const SourceTensor& tensor, i64 tp_rank,
              i64 tp);
+    // Sets the type of the weights; without it that of the first weight counts.
+    void set_weights(DType dtype) { weights_ = dtype; }
     void set_optimizer_step(i64 step) { optimizer_step_ = step; }
     void set_loss_scale(io::Json state) { loss_scale_ = std::move(state); }
     // Writes the checkpoint.

@@ -114,6 +114,12 @@ void PickleWriter::tuple(std::span<const i64> values) {
     bytes_ += static_cast<char>(TUPLE);
 }
 
+void PickleWriter::size(const std::vector<i64>& shape) {
+    bytes_ += "ctorch\nSize\n";
+    tuple(shape);
+    bytes_ += {static_cast<char>(TUPLE1), static_cast<char>(REDUCE)};
+}
+
 // torch._utils._rebuild_tensor_v2(storage, 0, shape, strides, False, OrderedDict())
 void PickleWriter::tensor(DType dtype, std::vector<i64> shape) {
     std::vector<i64> strides(shape.size());

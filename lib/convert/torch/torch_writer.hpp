@@ -36,6 +36,7 @@ class PickleWriter {
     void real(double value);
     void boolean(bool value);
     void none();
+    void size(const std::vector<i64>& shape);  // torch.Size
     void tensor(DType dtype, std::vector<i64> shape);
     // Opens an argparse.Namespace, whose attributes follow as in a dict. torch.load needs
     // weights_only=False for it.

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "convert/megatron/from_universal.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.hpp"
+#include "convert/megatron/deepspeed_layers.hpp"
+#include "convert/megatron/megatron_import.hpp"
+#include "convert/torch/pickle_globals.hpp"
+#include "io/file.hpp"
+
+namespace lm::convert {
+namespace {
+
+using Kind = PickleValue::Kind;
+
+// A folder of zero/ and the layer and tensor that it names: "3.mlp.dense_h_to_4h.weight", or
+// "tied_modules.embed.word_embeddings.weight", whose layer counts as -1.
+struct Parameter {
+    std::string folder;
+    i64 layer = -1;
+    std::string name;
+};
+
+Parameter parameter_of(const std::string& folder) {
+    constexpr std::string_view tied = "tied_modules.embed.";
+    if (folder.starts_with(tied)) return {folder, -1, folder.substr(tied.size())};
+    const size_t dot = folder.find('.');
+    const bool number =
+        dot != folder.npos && dot > 0 && dot < 7 &&
+        std::all_of(folder.begin(), folder.begin() + static_cast<std::ptrdiff_t>(dot),
+                    [](unsigned char c) { return std::isdigit(c) != 0; });
+    if (!number) return {folder, -1, {}};
+    return {folder, std::stoll(folder.substr(0, dot)), folder.substr(dot + 1)};
+}
+
+class Importer {
+  public:
+    Importer(const ConversionRequest& request, const std::string& step)
+        : zero_(step + "/zero"),
+          head_file_(TorchFile::open(step + "/mp_rank_00_model_states.pt")),
+          import_(request, read_head(head_file_, request.vocab_size)) {}
+
+    ConversionReport run() {
+        std::map<i64, std::vector<Parameter>> layers;
+        for (const std::string& name : io::list_directory(zero_)) {
+            if (!io::is_directory(zero_ + "/" + name)) continue;
+            const Parameter parameter = parameter_of(name);
+            if (parameter.name.empty()) run_error(zero_, "parameter {} is unknown", name);
+            layers[parameter.layer].push_back(parameter);
+        }
+        DeepspeedLayers roles;
+        for (const auto& [layer, parameters] : layers) {
+            std::vector<std::string> names;
+            for (const Parameter& parameter : parameters) names.push_back(parameter.name);
+            roles.learn(layer, names);
+        }
+        import_.set_weights(weights());
+        for (const auto& [layer, parameters] : layers) {
+            for (const Parameter& parameter : parameters) add(roles, parameter);
+        }
+        return import_.write();
+    }
+
+  private:
+    DType weights() const {
+        const PickleValue* dtype = head_file_.root().find("args")->find("params_dtype");
+        PickledTensor type;
+        if (dtype != nullptr && dtype->is(Kind::global) && set_dtype(dtype->text, type)) {
+            return type.dtype.value_or(DType::fp32);
+        }
+        return DType::fp32;
+    }
+
+    void add(const DeepspeedLayers& roles, const Parameter& parameter) {
+        const std::string own = roles.own_name(parameter.layer, parameter.name, import_.gated());
+        if (own.empty()) run_error(zero_, "parameter {} is unknown", parameter.folder);
+        const std::string folder = zero_ + "/" + parameter.folder;
+        const SourceTensor fp32 = read(folder, "fp32");
+        import_.add(own, ckpt::SliceKind::weight, fp32, 0, 1);
+        import_.add(own, ckpt::SliceKind::master, fp32, 0, 1);
+        for (const ckpt::SliceKind kind : {ckpt::SliceKind::exp_avg, ckpt::SliceKind::exp_avg_sq}) {
+            import_.add(own, kind, read(folder, std::string(name_of(kind))), 0, 1);
+        }
+        if (const std::string path = folder + "/step.pt"; io::exists(path)) {
+            const TorchFile file = TorchFile::open(path);
+            if (const auto step = number_of(&file.root(), file)) {
+                import_.set_optimizer_step(static_cast<i64>(*step));
+            }
+        }
+    }
+
+    // {"param": tensor, "cat_dim": ...}, or the tensor alone in the first version.
+    static SourceTensor read(const std::string& folder, const std::string& name) {
+        const TorchFile file = TorchFile::open(folder + "/" + name + ".pt");
+        const PickleValue* param = file.root().find("param");
+        return file.tensor(param != nullptr ? *param : file.root(), name);
+    }
+
+    std::string zero_;
+    TorchFile head_file_;
+    MegatronImport import_;
+};
+
+}  // namespace
+
+bool is_universal(const std::string& step) {
+    return io::is_directory(step + "/zero") && io::exists(step + "/mp_rank_00_model_states.pt");
+}
+
+ConversionReport from_universal(const ConversionRequest& request, const std::string& step) {
+    return Importer(request, step).run();
+}
+
+}  // namespace lm::convert

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "convert/megatron/megatron_export.hpp"
+
+#include <array>
+
+#include "base/error.hpp"
+
+namespace lm::convert {
+namespace {
+
+constexpr i64 vocab_multiple = 128;  // --make-vocab-size-divisible-by of Megatron
+
+struct Row {
+    const char* theirs;
+    const char* own;
+};
+constexpr std::array layer_rows{
+    Row{"input_layernorm", "attention.norm"},
+    Row{"self_attention.query_key_value", "attention.qkv"},
+    Row{"self_attention.dense", "attention.output"},
+    Row{"post_attention_layernorm", "mlp.norm"},
+    Row{"mlp.dense_h_to_4h", "mlp.up"},
+    Row{"mlp.dense_4h_to_h", "mlp.down"},
+};
+constexpr std::array embedding_rows{
+    Row{"word_embeddings", "embedding.word"},
+    Row{"word_embeddings.norm", "embedding.norm"},
+    Row{"position_embeddings", "embedding.position"},
+};
+constexpr std::array suffixes{".weight", ".bias"};
+
+const char* torch_dtype(DType dtype) {
+    return dtype == DType::bf16 ? "torch.bfloat16"
+                                : (dtype == DType::fp16 ? "torch.float16" : "torch.float32");
+}
+
+std::string_view position_name(spec::PositionEmbedding position) {
+    return position == spec::PositionEmbedding::absolute ? "learned_absolute" : name_of(position);
+}
+
+}  // namespace
+
+MegatronLayout::MegatronLayout(const spec::ModelConfig& config, i64 tp, i64 pp)
+    : model_(config), tp_(tp), pp_(pp) {
+    if (tp < 1 || tp > 99)
+        usage_error("--tensor-model-parallel-size", "must be from 1 to 99, got {}", tp);
+    if (pp < 1 || config.n_layers % pp != 0) {
+        usage_error("--pipeline-model-parallel-size", "{} does not divide {} layers", pp,
+                    config.n_layers);
+    }
+    const i64 multiple = checked_mul(vocab_multiple, tp);
+    padded_vocab_ = (config.vocab_size + multiple - 1) / multiple * multiple;
+}
+
+void MegatronLayout::add(std::vector<MegatronTensor>& all, MegatronTensor tensor,
+                         const std::string& own, i64 tp_rank) const {
+    auto map = megatron_part(model_, own, {tp_rank, tp_, QkvOrder::groups, padded_vocab_});
+    if (!map) return;
+    tensor.map = std::move(*map);
+    all.push_back(std::move(tensor));
+}
+
+void MegatronLayout::add_layer(std::vector<MegatronTensor>& all, i64 layer, i64 local,
+                               i64 tp_rank) const {
+    const bool gated = is_gated(model_.config().activation);
+    for (const Row& row : layer_rows) {
+        const bool up = gated && std::string_view(row.own) == "mlp.up";
+        for (const char* suffix : suffixes) {
+            add(all, {MegatronSection::layer, layer, local, std::string(row.theirs) + suffix, {}},
+                fmt::format("layers.{}.{}{}", layer, up ? "mlp.gate_up" : row.own, suffix),
+                tp_rank);
+        }
+    }
+}
+
+std::vector<MegatronTensor> MegatronLayout::tensors(i64 tp_rank, i64 stage) const {
+    std::vector<MegatronTensor> all;
+    const auto outer = [&](MegatronSection section, const std::string& name,
+                           const std::string& own) {
+        add(all, {section, 0, 0, name, {}}, own, tp_rank);
+    };
+    if (stage == 0) {
+        for (const Row& row : embedding_rows) {
+            for (const char* suffix : suffixes) {
+                outer(MegatronSection::embedding, std::string(row.theirs) + suffix,
+                      std::string(row.own) + suffix);
+            }
+        }
+    }
+    const i64 in_stage = model_.config().n_layers / pp_;
+    for (i64 local = 0; local < in_stage; ++local) {
+        add_layer(all, stage * in_stage + local, local, tp_rank);
+    }
+    if (stage < pp_ - 1) return all;
+    outer(MegatronSection::norm, "weight", "final_norm.weight");
+    outer(MegatronSection::norm, "bias", "final_norm.bias");
+    outer(MegatronSection::head, "weight", "head.weight");
+    if (pp_ > 1 && !model_.config().untied_head) {
+        outer(MegatronSection::tied_copy, "weight", "embedding.word.weight");
+    }
+    return all;
+}
+
+void MegatronLayout::write_args(PickleWriter& pickle, const ckpt::Manifest& manifest,
+                                DType weights) const {
+    const spec::ModelConfig& c = model_.config();
+    const auto integer = [&](const char* name, i64 value) {
+        pickle.key(name);
+        pickle.integer(value);
+    };
+    const auto real = [&](const char* name, double value) {
+        pickle.key(name);
+        pickle.real(value);
+    };
+    const auto flag = [&](const char* name, bool value) {
+        pickle.key(name);
+        pickle.boolean(value);
+    };
+    const auto text = [&](const char* name, std::string_view value) {
+        pickle.key(name);
+        pickle.text(value);
+    };
+    pickle.open_namespace();
+    integer("num_layers", c.n_layers);
+    integer("hidden_size", c.hidden);
+    integer("ffn_hidden_size", c.ffn_hidden);
+    integer("num_attention_heads", c.n_heads);
+    integer("kv_channels", c.head_dim);
+    flag("group_query_attention", c.n_groups != c.n_heads);
+    integer("num_query_groups", c.n_groups);
+    integer("seq_length", c.seq_length);
+    integer("max_position_embeddings", c.max_positions);
+    integer("padded_vocab_size", padded_vocab_);
+    integer("vocab_size", c.vocab_size);
+    integer("make_vocab_size_divisible_by", vocab_multiple);
+    text("position_embedding_type", position_name(c.position));
+    text("normalization", name_of(c.normalization));
+    flag("swiglu", c.activation == spec::Activation::swiglu);
+    if (c.activation == spec::Activation::geglu) text("glu_activation", "geglu");
+    flag("bias_gelu_fusion", c.activation == spec::Activation::gelu_tanh);
+    flag("openai_gelu", false);
+    flag("embed_layernorm", c.embedding_norm);
+    flag("untie_embeddings_and_output_weights", c.untied_head);
+    flag("add_bias_linear", c.linear_bias);
+    real("layernorm_epsilon", c.norm_eps);
+    real("norm_epsilon", c.norm_eps);
+    real("rotary_base", c.rotary_base);
+    real("rotary_percent", 1);
+    real("attention_dropout", c.attention_dropout);
+    real("hidden_dropout", c.hidden_dropout);
+    real("init_method_std", c.init_std);
+    flag("bf16", weights == DType::bf16);
+    flag("fp16", weights == DType::fp16);
+    text("params_dtype", torch_dtype(weights));
+    integer("tensor_model_parallel_size", tp_);
+    integer("pipeline_model_parallel_size", pp_);
+    integer("iteration", manifest.counters.iteration);
+    integer("consumed_train_samples", manifest.counters.consumed_samples);
+    integer("consumed_train_tokens", manifest.counters.consumed_tokens);
+    integer("consumed_valid_samples", 0);
+    integer("seed", manifest.seed);
+    pickle.close_namespace();
+}
+
+void MegatronFile::tensor(const MappedTensor& map, ckpt::SliceKind kind, DType dtype) {
+    pickle_.tensor(dtype, map.shape());
+    sources_.push_back({map, kind, dtype});
+}
+
+void MegatronFile::flat(const std::vector<const MappedTensor*>& maps, ckpt::SliceKind kind) {
+    i64 n = 0;
+    for (const MappedTensor* map : maps) {
+        n += map->numel();
+        sources_.push_back({*map, kind, DType::fp32});
+    }
+    pickle_.tensor(DType::fp32, {n});
+}
+
+void MegatronFile::write(const std::string& path) {
+    TorchWriter writer = TorchWriter::create(path, std::move(pickle_));
+    for (const Source& source : sources_) {
+        NativeExport(checkpoint_, source.kind, source.dtype)
+            .write(source.map, [&](std::span<const std::byte> bytes) {
+                writer.append(bytes);
+                report_.n_bytes += static_cast<i64>(bytes.size());
+                if (request_.progress) request_.progress(report_.n_bytes);
+            });
+        ++report_.n_tensors;
+    }
+    writer.commit();
+}
+
+}  // namespace lm::convert

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Exports to Megatron's layouts, imported again. tests/live compares with files that torch writes.
+#include <array>
+#include <catch2/catch.hpp>
+
+#include "../ckpt/support.hpp"
+#include "../support/odd_models.hpp"
+#include "ckpt/diff.hpp"
+#include "ckpt/model_json.hpp"
+#include "ckpt/steps.hpp"
+#include "convert/megatron/from_megatron_deepspeed.hpp"
+#include "convert/megatron/from_megatron_lm.hpp"
+#include "convert/megatron/to_megatron.hpp"
+
+using namespace lm;
+using namespace lm::convert;
+using Catch::Matchers::Contains;
+
+namespace {
+
+ConversionRequest request_of(const std::string& in, const std::string& out, i64 tp = 1,
+                             i64 pp = 1) {
+    ConversionRequest request;
+    request.in = in;
+    request.out = out;
+    request.tp = tp;
+    request.pp = pp;
+    return request;
+}
+
+bool same(const std::string& a, const std::string& b, std::span<const ckpt::SliceKind> kinds) {
+    bool equal = true;
+    ckpt::diff(ckpt::open(a), ckpt::open(b), kinds,
+               [&](const ckpt::TensorDifference& difference) { equal &= difference.equal(); });
+    return equal;
+}
+
+std::vector<spec::ModelConfig> models() {
+    auto bloom = test::bloom_model(4, 6, 3);
+    bloom.ffn_hidden = 20;
+    auto llama = test::llama_model(4, 8, 4);
+    llama.ffn_hidden = 12;
+    return {bloom, llama};
+}
+
+}  // namespace
+
+TEST_CASE("exports to Megatron come back with all bits, in every layout") {
+    const test::ScratchDirectory scratch;
+    for (const spec::ModelConfig& config : models()) {
+        INFO(name_of(config.position));
+        test::save_grid(scratch / "a", config, {}, 3, 5);
+        const ckpt::Manifest wanted = ckpt::open(scratch / "a").manifest();
+        for (const auto& [tp, pp] : {std::pair{1, 1}, {2, 1}, {1, 4}, {2, 2}}) {
+            INFO("tp " << tp << ", pp " << pp);
+            to_megatron_lm(request_of(scratch / "a", scratch / "lm", tp, pp));
+            CHECK(detect_format(scratch / "lm") == Format::megatron_lm);
+            CHECK(io::exists(scratch / (pp > 1 ? "lm/iter_0000003/mp_rank_00_000"
+                                               : "lm/iter_0000003/mp_rank_00")));
+            from_megatron_lm(request_of(scratch / "lm", scratch / "b"));
+            CHECK(same(scratch / "a", scratch / "b", ckpt::all_kinds));
+            const ckpt::Manifest got = ckpt::open(scratch / "b").manifest();
+            CHECK(ckpt::to_json(got.model) == ckpt::to_json(wanted.model));
+            CHECK(got.counters.consumed_samples == wanted.counters.consumed_samples);
+            CHECK(got.counters.optimizer_step == wanted.counters.optimizer_step);
+
+            to_megatron_deepspeed(request_of(scratch / "a", scratch / "ds", tp, pp));
+            CHECK(detect_format(scratch / "ds") == Format::megatron_deepspeed);
+            from_megatron_deepspeed(request_of(scratch / "ds", scratch / "c"));
+            CHECK(same(scratch / "a", scratch / "c", ckpt::all_kinds));
+            for (const char* name : {"lm", "ds", "b", "c"}) io::remove_tree(scratch / name);
+        }
+        io::remove_tree(scratch / "a");
+    }
+}
+
+TEST_CASE("incomplete and unsuitable Megatron checkpoints are refused") {
+    const test::ScratchDirectory scratch;
+    test::save_grid(scratch / "a", models()[1], {}, 3, 5);
+    CHECK_THAT(test::error_of([&] { to_megatron_lm(request_of(scratch / "a", scratch / "x", 3)); },
+                              Exit::usage),
+               Contains("--tensor-model-parallel-size: 3 does not divide"));
+    CHECK_THAT(
+        test::error_of([&] { to_megatron_lm(request_of(scratch / "a", scratch / "x", 1, 3)); },
+                       Exit::usage),
+        Contains("--pipeline-model-parallel-size: 3 does not divide 4 layers"));
+    CHECK_FALSE(io::exists(scratch / "x"));
+    to_megatron_lm(request_of(scratch / "a", scratch / "lm", 2, 2));
+    io::remove_tree(scratch / "lm/iter_0000003/mp_rank_01_001");
+    CHECK_THAT(
+        test::error_of([&] { from_megatron_lm(request_of(scratch / "lm", scratch / "x")); }),
+        Contains("mp_rank_01_001/model_optim_rng.pt: does not exist: args has 2 tensor ranks"));
+    to_megatron_deepspeed(request_of(scratch / "a", scratch / "ds", 2));
+    io::remove_tree(scratch / "ds/global_step3/layer_03-model_01-model_states.pt");
+    CHECK_THAT(
+        test::error_of([&] { from_megatron_deepspeed(request_of(scratch / "ds", scratch / "x")); }),
+        Contains("layer 3 of tensor rank 1 is missing"));
+    io::remove_tree(scratch / "ds");
+    to_megatron_deepspeed(request_of(scratch / "a", scratch / "ds"));
+    io::remove_tree(scratch / "ds/global_step3/layer_06-model_00-model_states.pt");
+    CHECK_THAT(
+        test::error_of([&] { from_megatron_deepspeed(request_of(scratch / "ds", scratch / "x")); }),
+        Contains("parameter 6.weight of the optimizer is unknown"));
+    CHECK_FALSE(io::exists(scratch / "x"));
+}
