@@ -18,10 +18,17 @@ TEST_CASE("the fields of a section are options and JSON in the same order") {
     CHECK(flags.override_schedule);
     io::OrderedJson json;
     add_json(json, Block::checkpoints, checkpoint_fields(), flags, {});
-    CHECK(json.dump() ==
-          R"({"save":"out","load":"","fresh":false,"finetune":false,"no_load_optim":false,)"
-          R"("override_schedule":true,"override_data":false,"override_tokenizer":false,)"
-          R"("save_interval":5000,"save_schedule":""})");
+    std::vector<std::string> keys;
+    for (const auto& [key, value] : json.items()) keys.push_back(key);
+    std::vector<std::string> printed;
+    for (const auto& field : checkpoint_fields())
+        if (field.block == Block::checkpoints) printed.push_back(field.key());
+    CHECK(keys == printed);
+    CHECK(json["save"] == "out");
+    CHECK(json["load"] == "");
+    CHECK(json["fresh"] == false);
+    CHECK(json["override_schedule"] == true);
+    CHECK(json["save_interval"] == 5000);
 }
 
 TEST_CASE("a derived field has the value of the resolved configuration") {

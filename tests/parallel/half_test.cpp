@@ -71,8 +71,10 @@ void save(train::Trainer& trainer, const train::TrainerConfig& config, const std
     info.counters.optimizer_step = trainer.optimizer_step();
     info.weights = config.precision.weights;
     comm::Group& world = *trainer.grid().world;
-    train::save_distributed(world, train::claim_generation(world, directory), info,
-                            trainer.checkpoint_pieces());
+    train::DistributedSave step(world, train::claim_generation(world, directory, {}), info);
+    step.begin({});
+    step.write(trainer.checkpoint_pieces());
+    step.commit();
 }
 
 }  // namespace
