@@ -13,6 +13,7 @@
 #include "config/parallel_flags.hpp"
 #include "convert/conversion.hpp"
 #include "io/atomic.hpp"
+#include "io/json.hpp"
 #include "paths.hpp"
 #include "verbs.hpp"
 
@@ -24,6 +25,7 @@ struct Args {
     std::string out;
     config::ParallelFlags parallel;  // only tensor and pipeline parallel sizes are used
     bool force = false;
+    bool json = false;
     bool quiet = false;
 };
 
@@ -38,9 +40,16 @@ int run(const Args& args) {
                       [&](i64 done) { progress.update(done); });
     out.commit();
     progress.finish();
-    cli::write_stdout(fmt::format("{}/{}: tp{} pp{}, {}\n", out.final_path(),
-                                  base_name(result.path), args.parallel.tensor,
-                                  args.parallel.pipeline, human_size(result.bytes)));
+    const std::string path = out.final_path() + "/" + base_name(result.path);
+    if (args.json) {
+        cli::write_stdout(io::json_line({{"path", path},
+                                         {"tensor_model_parallel_size", args.parallel.tensor},
+                                         {"pipeline_model_parallel_size", args.parallel.pipeline},
+                                         {"bytes", result.bytes}}));
+    } else {
+        cli::write_stdout(fmt::format("{}: tp{} pp{}, {}\n", path, args.parallel.tensor,
+                                      args.parallel.pipeline, human_size(result.bytes)));
+    }
     return 0;
 }
 
@@ -59,6 +68,7 @@ void add_reshard(cli::Options& options) {
     verb.value("--pipeline-model-parallel-size", &args->parallel.pipeline, "P",
                "pipeline stages of the layout");
     verb.flag("--force", &args->force, "replace an existing OUT");
+    verb.flag("--json", &args->json, "print one JSON object on one line");
     verb.flag("--quiet,-q", &args->quiet, "show no progress");
 }
 

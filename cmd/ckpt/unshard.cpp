@@ -9,6 +9,7 @@
 #include "ckpt/steps.hpp"
 #include "cli/main.hpp"
 #include "cli/progress.hpp"
+#include "io/json.hpp"
 #include "paths.hpp"
 #include "verbs.hpp"
 
@@ -21,6 +22,7 @@ struct Args {
     std::string dtype;
     cli::Bytes max_shard{5'000'000'000};
     bool force = false;
+    bool json = false;
     bool quiet = false;
 };
 
@@ -37,6 +39,11 @@ int run(const Args& args) {
     if (!args.dtype.empty()) request.dtype = dtype_from_name(args.dtype);
     const convert::UnshardReport report = convert::unshard(checkpoint, request);
     progress.finish();
+    if (args.json) {
+        cli::write_stdout(io::json_line(
+            {{"files", report.files}, {"tensors", report.n_tensors}, {"bytes", report.n_bytes}}));
+        return 0;
+    }
     const size_t n_files = report.files.size();
     cli::write_stdout(fmt::format("{}: {} tensors, {}{}\n", report.files.back(), report.n_tensors,
                                   human_size(report.n_bytes),
@@ -60,6 +67,7 @@ void add_unshard(cli::Options& options) {
                "maximum size of a file; a larger model becomes NAME-00001-of-0000N.safetensors and "
                "the index NAME.safetensors.index.json");
     verb.flag("--force", &args->force, "replace an existing OUT, in one file or in several");
+    verb.flag("--json", &args->json, "print one JSON object on one line");
     verb.flag("--quiet,-q", &args->quiet, "show no progress");
 }
 

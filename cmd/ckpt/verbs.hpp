@@ -20,6 +20,7 @@ void add_sync(cli::Options& options);
 void add_unshard(cli::Options& options);
 void add_reshard(cli::Options& options);
 void add_merge(cli::Options& options, const std::string& command_line);
+void add_repair(cli::Options& options, const std::string& command_line);
 
 // Logs a warning for each problem.
 void warn_of_problems(const ckpt::Verification& result);

@@ -39,6 +39,9 @@ Format detect_format(const std::string& path);
 
 enum class WeightFiles { safetensors, bin };
 
+// The source of a tensor whose copies on the tensor-parallel ranks differ.
+enum class Replicas { rank0, mean };
+
 struct ConversionRequest {
     std::string in;
     std::string out;
@@ -55,6 +58,11 @@ struct ConversionRequest {
     // the conversion without OUT. May be empty.
     std::function<void(const std::string& finished)> check;
     std::function<void(i64 bytes)> progress;  // gets the tensor bytes written so far; may be empty
+    // Compares the copies of replicated tensors of a Megatron checkpoint. Without it only those of
+    // rank 0 are read.
+    std::optional<Replicas> replicas;
+    // Gets each tensor whose copies differ, and the largest difference from rank 0; may be empty.
+    std::function<void(const std::string& tensor, std::string_view kind, double largest)> drifted;
 };
 
 struct ConversionReport {

@@ -2,8 +2,10 @@
 #include "convert/native_import.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.hpp"
+#include "ckpt/elements.hpp"
 #include "ckpt/geometry.hpp"
 #include "io/json.hpp"
 
@@ -13,8 +15,15 @@ namespace {
 // Reads parts of one tensor of lm-utils from its blocks.
 class BlockReader {
   public:
-    BlockReader(const std::vector<SourceBlock>& blocks, i64 cols, DType dtype, SourceReader& reader)
-        : blocks_(blocks), cols_(cols), dtype_(dtype), reader_(reader) {}
+    // `drift` gets the largest difference between copies.
+    BlockReader(const std::vector<SourceBlock>& blocks, i64 cols, DType dtype, SourceReader& reader,
+                Replicas replicas, double& drift)
+        : blocks_(blocks),
+          cols_(cols),
+          dtype_(dtype),
+          reader_(reader),
+          replicas_(replicas),
+          drift_(drift) {}
 
     // Reads elements [begin, end) in row-major order: the end of a row, whole rows, and the start
     // of a row.
@@ -40,10 +49,45 @@ class BlockReader {
             const i64 left = std::max(col_begin, block.col);
             const i64 right = std::min(col_end, block.col + block.from.cols);
             if (top >= bottom || left >= right) continue;
-            const SourceMatrix part = block.from.row_range(top - block.row, bottom - block.row)
-                                          .col_range(left - block.col, right - block.col);
+            const auto part_of = [&](const SourceMatrix& matrix) {
+                return matrix.row_range(top - block.row, bottom - block.row)
+                    .col_range(left - block.col, right - block.col);
+            };
             const i64 offset = (top - row_begin) * width + left - col_begin;
-            reader_.read(part, dtype_, out + offset * size_of(dtype_), width);
+            std::byte* const to = out + offset * size_of(dtype_);
+            reader_.read(part_of(block.from), dtype_, to, width);
+            if (block.copies.empty()) continue;
+            std::vector<SourceMatrix> copies{part_of(block.from)};
+            for (const SourceMatrix& copy : block.copies) copies.push_back(part_of(copy));
+            compare(copies, to, width);
+        }
+    }
+
+    // Compares the copies of a matrix with the first one, which is at `to` already, and replaces it
+    // by their mean if that is wanted. Equal copies keep their bits.
+    void compare(const std::vector<SourceMatrix>& copies, std::byte* to, i64 stride) {
+        const i64 rows = copies[0].rows;
+        const i64 cols = copies[0].cols;
+        std::vector<float> first(static_cast<size_t>(rows * cols));
+        std::vector<float> other(first.size());
+        std::vector<double> sum(first.size());
+        bool differ = false;
+        for (const SourceMatrix& copy : copies) {
+            std::vector<float>& values = &copy == copies.data() ? first : other;
+            reader_.read(copy, DType::fp32, reinterpret_cast<std::byte*>(values.data()), cols);
+            for (size_t i = 0; i < values.size(); ++i) {
+                sum[i] += values[i];
+                if (values[i] == first[i]) continue;
+                differ = true;
+                drift_ = std::max(drift_, std::abs(double{values[i]} - double{first[i]}));
+            }
+        }
+        if (!differ || replicas_ != Replicas::mean) return;
+        for (size_t i = 0; i < sum.size(); ++i)
+            first[i] = static_cast<float>(sum[i] / static_cast<double>(copies.size()));
+        for (i64 row = 0; row < rows; ++row) {
+            ckpt::convert_elements(first.data() + row * cols, DType::fp32,
+                                   to + row * stride * size_of(dtype_), dtype_, cols);
         }
     }
 
@@ -51,6 +95,8 @@ class BlockReader {
     i64 cols_;
     DType dtype_;
     SourceReader& reader_;
+    Replicas replicas_;
+    double& drift_;
 };
 
 i64 cols_of(const Shape& shape) {
@@ -74,6 +120,20 @@ void NativeImport::add(const MappedTensor& map, ckpt::SliceKind kind, const Sour
                 {range.begin, map.col_begin, matrix.row_range(row, row + n)});
         }
         row += n;
+    }
+}
+
+void NativeImport::add_copy(const MappedTensor& map, ckpt::SliceKind kind,
+                            const SourceTensor& from) {
+    NativeImport own(tensors_.config());
+    own.add(map, kind, from);
+    for (auto& [key, copies] : own.blocks_) {
+        for (SourceBlock& copy : copies) {
+            for (SourceBlock& block : blocks_[key]) {
+                if (block.row == copy.row && block.col == copy.col)
+                    block.copies.push_back(std::move(copy.from));
+            }
+        }
     }
 }
 
@@ -103,7 +163,9 @@ void NativeImport::check_complete(const std::string& in) const {
 }
 
 std::vector<ckpt::Piece> NativeImport::pieces(const ConversionRequest& request, DType weights,
-                                              ConversionReport& report) const {
+                                              ConversionReport& report,
+                                              std::map<Key, double>& drift) const {
+    const Replicas replicas = request.replicas.value_or(Replicas::rank0);
     const auto reader = std::make_shared<SourceReader>();
     std::vector<ckpt::Piece> pieces;
     for (const auto& [key, blocks] : blocks_) {
@@ -117,11 +179,11 @@ std::vector<ckpt::Piece> NativeImport::pieces(const ConversionRequest& request, 
                           .box = all.box,
                           .flat_begin = 0,
                           .flat_end = all.flat_end};
-        piece.read = [&blocks = blocks, reader, dtype, cols = cols_of(shape), &request, &report](
-                         std::span<std::byte> to, i64 offset) {
+        piece.read = [&blocks = blocks, reader, dtype, cols = cols_of(shape), &request, &report,
+                      replicas, &largest = drift[key]](std::span<std::byte> to, i64 offset) {
             const i64 begin = offset / size_of(dtype);
             const auto n_bytes = static_cast<i64>(to.size());
-            BlockReader(blocks, cols, dtype, *reader)
+            BlockReader(blocks, cols, dtype, *reader, replicas, largest)
                 .read(begin, begin + n_bytes / size_of(dtype), to.data());
             report.n_bytes += n_bytes;
             if (request.progress) request.progress(report.n_bytes);
@@ -140,7 +202,13 @@ ConversionReport NativeImport::write(const ConversionRequest& request, ckpt::Sav
     info.command_line = request.command_line;
     info.state["converted_from"] = request.in;
     io::AtomicDirectory out = make_output(request.out, {request.in}, request.force);
-    ckpt::save({out.path(), 0}, info, pieces(request, info.weights, report));
+    std::map<Key, double> drift;
+    ckpt::save({out.path(), 0}, info, pieces(request, info.weights, report, drift));
+    for (const auto& [key, largest] : drift) {
+        if (largest == 0 || !request.drifted) continue;
+        request.drifted(tensors_.table()[static_cast<size_t>(key.first)].name, name_of(key.second),
+                        largest);
+    }
     if (request.check) request.check(out.path());
     out.commit();
     return report;

@@ -19,6 +19,7 @@ struct SourceBlock {
     i64 row = 0;
     i64 col = 0;
     SourceMatrix from;
+    std::vector<SourceMatrix> copies = {};  // the same part on other tensor-parallel ranks
 };
 
 // The sources of all tensors of a checkpoint.
@@ -30,6 +31,8 @@ class NativeImport {
     // Adds the tensor `from` of another format, which is described by `map`, as a source of `kind`.
     // Throws Error(failure) when `from` does not have the shape of `map`.
     void add(const MappedTensor& map, ckpt::SliceKind kind, const SourceTensor& from);
+    // Adds a copy of a tensor that was added: that of another tensor-parallel rank.
+    void add_copy(const MappedTensor& map, ckpt::SliceKind kind, const SourceTensor& from);
     bool has(ckpt::SliceKind kind) const;
 
     // Writes the step into the directory request.out, which appears whole or not at all. `info` has
@@ -39,8 +42,9 @@ class NativeImport {
   private:
     using Key = std::pair<i64, ckpt::SliceKind>;
     void check_complete(const std::string& in) const;
+    // `drift` gets the largest difference between the copies of each tensor.
     std::vector<ckpt::Piece> pieces(const ConversionRequest& request, DType weights,
-                                    ConversionReport& report) const;
+                                    ConversionReport& report, std::map<Key, double>& drift) const;
 
     ModelTensors tensors_;
     std::map<Key, std::vector<SourceBlock>> blocks_;

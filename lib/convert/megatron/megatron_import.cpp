@@ -79,7 +79,8 @@ MegatronImport::MegatronImport(const ConversionRequest& request, MegatronHead he
 
 void MegatronImport::add(const std::string& own, ckpt::SliceKind kind, const SourceTensor& tensor,
                          i64 tp_rank, i64 tp) {
-    if (tp_rank > 0 && is_replicated(own)) return;
+    const bool copy = tp_rank > 0 && is_replicated(own);
+    if (copy && !request_.replicas) return;
     // fp32 weights are their own masters.
     if (kind == ckpt::SliceKind::master && weights_ == DType::fp32) return;
     MegatronPart part{tp_rank, tp, head_.qkv, head_.model.padded_vocab};
@@ -92,6 +93,7 @@ void MegatronImport::add(const std::string& own, ckpt::SliceKind kind, const Sou
         run_error(tensor.path(), "tensor {} is not part of the model that args describes",
                   tensor.name);
     }
+    if (copy) return import_.add_copy(*map, kind, tensor);
     if (kind == ckpt::SliceKind::weight && !weights_) weights_ = tensor.storage->dtype;
     import_.add(*map, kind, tensor);
 }

@@ -43,7 +43,8 @@ class MegatronImport {
     const MegatronHead& head() const { return head_; }
     const spec::ModelConfig& config() const { return head_.model.config; }
     bool gated() const { return is_gated(config().activation); }
-    // Adds the part of a tensor-parallel rank. Replicated tensors count once, those of rank 0.
+    // Adds the part of a tensor-parallel rank. Replicated tensors count once, those of rank 0; the
+    // copies of other ranks are compared on request.
     void add(const std::string& own, ckpt::SliceKind kind, const SourceTensor& tensor, i64 tp_rank,
              i64 tp);
     // Sets the type of the weights; without it that of the first weight counts.

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// lm-ckpt repair: writes a checkpoint whose replicated tensors are equal again, from a checkpoint
+// of Megatron in which the copies of the tensor-parallel ranks drifted apart.
+#include <memory>
+
+#include "base/error.hpp"
+#include "base/units.hpp"
+#include "cli/main.hpp"
+#include "cli/progress.hpp"
+#include "convert/megatron/from_megatron_deepspeed.hpp"
+#include "convert/megatron/from_megatron_lm.hpp"
+#include "io/json.hpp"
+#include "paths.hpp"
+#include "verbs.hpp"
+
+namespace lm::ckpt_tool {
+namespace {
+
+struct Args {
+    std::string in;
+    std::string out;
+    std::string from = "mean";
+    i64 vocab_size = 0;
+    bool force = false;
+    bool json = false;
+    bool quiet = false;
+};
+
+int run(const Args& args, const std::string& command_line) {
+    convert::ConversionRequest request;
+    request.in = existing_directory(args.in);
+    request.out = args.out;
+    request.vocab_size = args.vocab_size;
+    request.force = args.force;
+    request.command_line = command_line;
+    request.replicas = args.from == "mean" ? convert::Replicas::mean : convert::Replicas::rank0;
+    const convert::Format format = convert::detect_format(request.in);
+    if (format == convert::Format::native) {
+        usage_error(request.in,
+                    "stores each replicated tensor once, which needs no repair: "
+                    "lm-train --check-replicas compares those of a running training");
+    }
+    if (!convert::is_megatron(format)) {
+        usage_error(request.in, "expected a checkpoint of Megatron, got the format {}",
+                    name_of(format));
+    }
+    io::OrderedJson drifted = io::OrderedJson::array();
+    request.drifted = [&](const std::string& tensor, std::string_view kind, double largest) {
+        drifted.push_back({{"tensor", tensor}, {"kind", kind}, {"max", largest}});
+        if (args.json) return;
+        cli::write_stdout(fmt::format("{:<56} copies differ by at most {:.6e}\n",
+                                      fmt::format("{} ({})", tensor, kind), largest));
+    };
+    cli::Progress progress("repair", "B", -1, args.quiet);
+    request.progress = [&](i64 bytes) { progress.update(bytes); };
+    const convert::ConversionReport report = format == convert::Format::megatron_lm
+                                                 ? convert::from_megatron_lm(request)
+                                                 : convert::from_megatron_deepspeed(request);
+    progress.finish();
+    if (args.json) {
+        cli::write_stdout(io::json_line({{"path", args.out},
+                                         {"from", args.from},
+                                         {"bytes", report.n_bytes},
+                                         {"repaired", drifted}}));
+    } else {
+        cli::write_stdout(fmt::format("{}: {} tensors repaired from {}, {}\n", args.out,
+                                      drifted.size(), args.from, human_size(report.n_bytes)));
+    }
+    return 0;
+}
+
+}  // namespace
+
+void add_repair(cli::Options& options, const std::string& command_line) {
+    const auto args = std::make_shared<Args>();
+    cli::Options& verb = options.verb(
+        "repair", "make replicated tensors equal whose copies drifted apart between tensor ranks",
+        [args, command_line] { return run(*args, command_line); });
+    verb.positional("CKPT", &args->in, "directory of Megatron-DeepSpeed or Megatron-LM");
+    verb.positional("OUT", &args->out, "directory to create, with the repaired step of lm-utils");
+    verb.choice("--from", &args->from, {"mean", "rank0"},
+                "values of a repaired tensor: the mean of the copies, or those of rank 0");
+    verb.value("--vocab-size", &args->vocab_size, "N",
+               "vocabulary without its padding; by default as the arguments of CKPT state");
+    verb.flag("--force", &args->force, "replace an existing OUT");
+    verb.flag("--json", &args->json, "print one JSON object on one line");
+    verb.flag("--quiet,-q", &args->quiet, "show no progress");
+}
+
+}  // namespace lm::ckpt_tool
