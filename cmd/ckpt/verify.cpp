@@ -23,6 +23,33 @@ struct Args {
     bool json = false;
 };
 
+// Returns {"file", "tensor", "kind", "problem"} of the text of a problem, which is "FILE: tensor
+// NAME (KIND): PROBLEM"; tensor and kind are null when it names none.
+io::OrderedJson fields_of(const std::string& text) {
+    io::OrderedJson object{{"file", nullptr}, {"tensor", nullptr}, {"kind", nullptr}};
+    constexpr std::string_view separator = ": ";
+    const size_t end = text.find(separator);
+    std::string_view rest = text;
+    if (end != text.npos) {
+        object["file"] = text.substr(0, end);
+        rest.remove_prefix(end + separator.size());
+    }
+    constexpr std::string_view mark = "tensor ";
+    if (rest.starts_with(mark)) {
+        rest.remove_prefix(mark.size());
+        const size_t name_end = std::min(rest.find_first_of(" :"), rest.size());
+        object["tensor"] = rest.substr(0, name_end);
+        rest.remove_prefix(std::min(name_end + 1, rest.size()));
+        const size_t close = rest.find(')');
+        if (rest.starts_with('(') && close != rest.npos) {
+            object["kind"] = rest.substr(1, close - 1);
+            rest.remove_prefix(std::min(close + 1 + separator.size(), rest.size()));
+        }
+    }
+    object["problem"] = rest;
+    return object;
+}
+
 void report(const std::string& path, const ckpt::Verification& result, bool json) {
     if (json) {
         io::OrderedJson object;
@@ -32,7 +59,9 @@ void report(const std::string& path, const ckpt::Verification& result, bool json
         object["slices"] = result.n_slices;
         object["bytes"] = result.n_bytes;
         object["non_finite"] = result.n_non_finite;
-        object["problems"] = result.problems;
+        object["problems"] = io::OrderedJson::array();
+        for (const std::string& problem : result.problems)
+            object["problems"].push_back(fields_of(problem));
         cli::write_stdout(io::json_line(object));
         return;
     }

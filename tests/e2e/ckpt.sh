@@ -40,6 +40,10 @@ truncate -s -1 d/global_step6/weights-00000.safetensors
 printf global_step77 >d/latest
 expect 1 '' lm-ckpt verify d --quiet --json
 [ "$(jq -s 'map(select(.ok)) | length' out)" = 1 ] || fail "verify --json: $(cat out)"
+[ "$(jq -rs 'map(select(.path == "d/global_step12"))[0].problems[0] | [.file, .kind] | join(" ")' out)" = \
+    "d/global_step12/optim-00000.safetensors exp_avg_sq" ] || fail "verify --json: $(cat out)"
+[ "$(jq -rs 'map(select(.path == "d/latest"))[0].problems[0] | .file, .tensor' out)" = "d/latest
+null" ] || fail "verify --json: $(cat out)"
 expect 1 '' lm-ckpt verify d --quiet
 grep -q 'd/latest: names global_step77, which does not exist' out || fail "verify: $(cat out)"
 
