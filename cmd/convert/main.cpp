@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // lm-convert: converts checkpoints of lm-utils to Hugging Face and Megatron, and back.
-#include <optional>
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -17,14 +17,17 @@
 #include "convert/megatron/from_megatron_lm.hpp"
 #include "convert/megatron/to_megatron.hpp"
 #include "convert/to_hf.hpp"
+#include "io/file.hpp"
 
 namespace {
 
 using namespace lm;
 
 struct Args {
-    std::string in;
-    std::optional<std::string> out;
+    std::vector<std::string> paths;  // IN... OUT; only INs with output_dir, one IN with against
+    std::string in;                  // the current input
+    std::string out;
+    std::string output_dir;
     std::string to;
     std::string from;
     std::string dtype;
@@ -56,7 +59,7 @@ convert::Format format_from(const std::string& name) {
 convert::ConversionRequest request_of(const Args& args, const std::string& command_line) {
     convert::ConversionRequest request;
     request.in = args.in;
-    request.out = *args.out;
+    request.out = args.out;
     if (!args.dtype.empty()) request.dtype = dtype_from_name(args.dtype);
     request.vocab_size = args.vocab_size;
     request.tp = args.tp;
@@ -98,7 +101,6 @@ void compare(const Args& args, const convert::ConversionRequest& request, conver
 // lm-convert HFDIR --check --against CKPT
 int prove(const Args& args) {
     if (!args.check) usage_error("--against", "is valid only with --check");
-    if (args.out) usage_error(*args.out, "is not written with --against: give IN only");
     const convert::Format format = convert::detect_format(args.in);
     if (!convert::is_hugging_face(format)) {
         usage_error(args.in, "expected a Hugging Face model, got the format {}", name_of(format));
@@ -140,9 +142,18 @@ convert::ConversionReport export_model(const convert::ConversionRequest& request
     }
 }
 
-int run(const Args& args, const std::string& command_line) {
-    if (!args.against.empty()) return prove(args);
-    if (!args.out) usage_error("OUT", "is missing: give the directory to create");
+// Tensors whose copies on the tensor ranks of Megatron differ.
+struct Drift {
+    i64 n = 0;
+    double largest = 0;
+    std::string first;
+    void add(const std::string& tensor, double difference) {
+        if (n++ == 0) first = tensor;
+        largest = std::max(largest, difference);
+    }
+};
+
+void convert_one(const Args& args, const std::string& command_line) {
     const convert::Format from =
         args.from.empty() ? convert::detect_format(args.in) : format_from(args.from);
     const convert::Format to = args.to.empty() ? default_target(args, from) : format_from(args.to);
@@ -167,21 +178,70 @@ int run(const Args& args, const std::string& command_line) {
             if (!args.quiet) note("--check: perplexity {:.4f} of random tokens", perplexity);
         };
     }
+    Drift drift;
+    if (convert::is_megatron(from)) {
+        request.replicas = convert::Replicas::rank0;
+        request.drifted = [&](const std::string& tensor, std::string_view, double largest) {
+            drift.add(tensor, largest);
+        };
+    }
     const convert::ConversionReport report =
         to == convert::Format::native ? import_model(request, from) : export_model(request, to);
     progress.finish();
+    if (drift.n > 0) {
+        warn(
+            "{}: {} tensors that all tensor ranks share differ between them by up to {:.2e} "
+            "(first: {}): those of rank 0 are used: see lm-ckpt repair",
+            args.in, drift.n, drift.largest, drift.first);
+    }
     if (to_hf && !report.has_tokenizer) {
         note(
             "{}: written without tokenizer files, since the vocabulary is not that of GPT-2: give "
             "--tokenizer",
-            *args.out);
+            args.out);
     }
     if (report.end_of_document < 0) {
-        note("{}: the end-of-document id is unknown", *args.out);
+        note("{}: the end-of-document id is unknown", args.out);
     }
     if (!args.quiet) {
-        note("{}: {} tensors, {}", *args.out, report.n_tensors, human_size(report.n_bytes));
+        note("{}: {} tensors, {}", args.out, report.n_tensors, human_size(report.n_bytes));
     }
+}
+
+// lm-convert IN... --output-dir DIR. Outputs appear whole, so those of an earlier call are
+// complete.
+void convert_all(Args& args, const std::string& command_line) {
+    io::make_directories(args.output_dir);
+    for (const std::string& path : args.paths) {
+        std::string name = path;
+        while (name.size() > 1 && name.ends_with('/')) name.pop_back();
+        name = name.substr(name.rfind('/') + 1);
+        args.in = path;
+        args.out = args.output_dir + "/" + name;
+        if (io::exists(args.out) && !args.force) {
+            if (!args.quiet) note("{}: exists already: skipped", args.out);
+            continue;
+        }
+        convert_one(args, command_line);
+    }
+}
+
+int run(Args& args, const std::string& command_line) {
+    const size_t n_paths = args.paths.size();
+    args.in = args.paths.front();
+    if (!args.against.empty()) {
+        if (n_paths > 1) usage_error(args.paths[1], "is not written with --against: give IN only");
+        return prove(args);
+    }
+    if (!args.output_dir.empty()) {
+        convert_all(args, command_line);
+        return 0;
+    }
+    if (n_paths < 2) usage_error("OUT", "is missing: give the directory to create");
+    if (n_paths > 2)
+        usage_error(args.paths[2], "expected IN and OUT: give --output-dir for several");
+    args.out = args.paths[1];
+    convert_one(args, command_line);
     return 0;
 }
 
@@ -196,11 +256,11 @@ std::string joined(int argc, char** argv) {
 int main(int argc, char** argv) {
     Args args;
     cli::Options options("lm-convert", "convert checkpoints of Hugging Face and Megatron");
-    options.positional(
-        "IN", &args.in,
-        "checkpoint of lm-utils or Megatron (directory or one step), or Hugging Face model "
-        "(directory or one .safetensors or .bin file)");
-    options.positional("OUT", &args.out, "directory to create; none with --against");
+    options.positionals(
+        "IN... OUT", &args.paths,
+        "IN: checkpoint of lm-utils or Megatron (directory or one step), or Hugging Face model "
+        "(directory or one .safetensors or .bin file); OUT: directory to create, none with "
+        "--output-dir and --against");
     options.group("Conversion");
     options.choice(
         "--to", &args.to, format_names(),
@@ -231,12 +291,15 @@ int main(int argc, char** argv) {
                   "with --check: compare the Hugging Face model IN with this checkpoint and write "
                   "nothing");
     options.group("Output");
+    options.value("--output-dir", &args.output_dir, "DIR",
+                  "convert each IN to a directory of its name in DIR; existing ones are skipped");
     options.flag("--force", &args.force, "replace an existing OUT");
     options.flag("--quiet,-q", &args.quiet, "show no progress and no summary");
     options.epilogue(
         "Examples:\n"
         "  lm-convert checkpoints gpt2-hf --to hf-gpt2\n"
         "  lm-convert gpt2-hf restored\n"
-        "  lm-convert gpt2-hf --check --against checkpoints\n");
+        "  lm-convert gpt2-hf --check --against checkpoints\n"
+        "  lm-convert checkpoints/global_step* --output-dir hf\n");
     return cli::run_main(argc, argv, options, [&] { return run(args, joined(argc, argv)); });
 }

@@ -36,7 +36,16 @@ done
 lm-train "${model[@]}" "${args[@]}" --load back --finetune --save tuned >tuned.log 2>tuned.err ||
     fail "training from a converted model: $(cat tuned.err)"
 
+# Several inputs: each in a directory of its name, and a second call skips what the first one wrote.
+lm-train "${model[@]}" "${args[@]}" --save many --save-interval 2 >/dev/null 2>&1
+expect 0 '' lm-convert many/global_step* --output-dir several --quiet
+[ "$(ls several)" = $'global_step2\nglobal_step4' ] || fail "--output-dir: $(ls several)"
+rm -r several/global_step4
+expect 0 'several/global_step2: exists already: skipped' lm-convert many/global_step* --output-dir several
+[ -f several/global_step4/config.json ] || fail "--output-dir: the missing output was not written"
+
 # Usage errors.
+expect 2 'expected IN and OUT: give --output-dir for several' lm-convert c hf x
 expect 2 'hf: exists already: use --force' lm-convert c hf --to hf-gpt2
 expect 0 '' lm-convert c hf --to hf-gpt2 --force --quiet
 mkdir home; echo x >home/thesis

@@ -392,6 +392,21 @@ def check(model, name, *flags):
     return imported
 
 
+def check_drift(model, native):
+    """Copies of a replicated tensor that differ between tensor ranks are reported."""
+    name = model.name + "-drift"
+    write_deepspeed(native, name, 2, 1, 1, True)
+    path = f"{name}/global_step{STEP}/layer_04-model_01-model_states.pt"
+    tensors = torch.load(path)
+    tensors["input_layernorm.weight"] = tensors["input_layernorm.weight"] + 0.5
+    torch.save(tensors, path)
+    done = subprocess.run([live.tool("lm-convert"), name, name + "-native"], stderr=subprocess.PIPE, text=True)
+    if done.returncode or "1 tensors that all tensor ranks share differ between them by up to" not in done.stderr:
+        live.fail(f"{name}: {done.returncode} {done.stderr}")
+    live.run(live.tool("lm-ckpt"), "diff", model.name, name + "-native")
+    print(f"{model.name}: a copy that drifted is reported")
+
+
 def check_exports(model, native, whole):
     """Exports load in torch, have the tensors that Megatron expects, and come back with all bits."""
     for target in ("megatron-lm", "megatron-deepspeed"):
@@ -433,6 +448,7 @@ def check_model(model):
             write_deepspeed(native, name, tp, pp, dp, bigscience)
             imported = check(model, name)
         print(f"{model.name}: Megatron-DeepSpeed, five layouts: all bits")
+        check_drift(model, native)
         write_universal(native, model.name + "-universal")
         check(model, model.name + "-universal")
         print(f"{model.name}: DeepSpeed universal: all bits")
