@@ -101,7 +101,7 @@ grep -q 'note: bad/global_step8: resuming after iteration 8' err || fail "no fal
 expect 0 '' lm-ckpt verify bad --quiet
 expect 0 '' lm-ckpt diff ck/global_step12 bad/global_step12
 for step in 4 8 12; do flip bad/global_step$step/weights-00000.safetensors; done
-expect 3 'bad: has no complete checkpoint: bad/global_step' lm-train "${args[@]}" --load bad
+expect 3 'bad: has no complete checkpoint on its current branch: bad/global_step' lm-train "${args[@]}" --load bad
 
 # Other samples, another tokenizer or another schedule of the learning rate need a flag, or are errors.
 make_corpus other.jsonl 101
