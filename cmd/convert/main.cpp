@@ -268,8 +268,8 @@ int main(int argc, char** argv) {
         "the format that can hold it");
     options.choice("--from", &args.from, format_names(), "format of IN; detected by default");
     options.choice("--dtype", &args.dtype, {"fp32", "bf16", "fp16"},
-                   "type of the weights in OUT; by default that of IN for Hugging Face, fp32 for "
-                   "native");
+                   "type of the weights in OUT; by default that of IN, but fp32 from Hugging Face "
+                   "to native");
     options.value("--vocab-size", &args.vocab_size, "N",
                   "vocabulary of a Megatron checkpoint without its padding; by default as its "
                   "arguments state");
