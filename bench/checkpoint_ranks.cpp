@@ -69,7 +69,7 @@ std::string save(const ckpt::Generation& generation, const spec::ModelConfig& co
                     rank + 1 < parallel.tp * parallel.pp * parallel.dp) {
                     continue;
                 }
-                parts.push_back(ckpt::write_index(temporary, info, part));
+                parts.push_back(ckpt::write_index(temporary, part));
                 part = {};
             }
         }

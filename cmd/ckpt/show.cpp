@@ -54,18 +54,21 @@ void print_fields(const io::OrderedJson& object, const std::string& prefix) {
 }
 
 void print_tensors(const ckpt::Checkpoint& checkpoint) {
-    std::map<std::string, i64> n_slices;
+    std::map<i64, i64> n_slices;
     for (const ckpt::IndexPart& part : checkpoint.parts()) {
-        for (const ckpt::Slice& slice : part.slices) {
-            if (slice.kind == ckpt::SliceKind::weight) ++n_slices[slice.tensor];
+        for (const ckpt::DataFile& file : part.files) {
+            for (const ckpt::Slice& slice : file.slices) {
+                if (slice.kind == ckpt::SliceKind::weight) ++n_slices[slice.tensor];
+            }
         }
     }
+    i64 place = 0;
     cli::write_stdout(fmt::format("\n{:<44} {:<18} {:<6} {:>14} {:>7}\n", "TENSOR", "SHAPE",
                                   "DTYPE", "ELEMENTS", "SLICES"));
     for (const ckpt::TensorInfo& tensor : checkpoint.manifest().tensors) {
         cli::write_stdout(fmt::format("{:<44} {:<18} {:<6} {:>14} {:>7}\n", tensor.name,
                                       tensor.shape.str(), name_of(tensor.dtype),
-                                      tensor.shape.numel(), n_slices[tensor.name]));
+                                      tensor.shape.numel(), n_slices[place++]));
     }
 }
 

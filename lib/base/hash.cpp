@@ -5,6 +5,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 
 namespace lm {
@@ -24,6 +25,23 @@ std::string text_of_blocks(const Digester& blocks) {
 }
 
 }  // namespace
+
+Hash128 hash128(std::span<const std::byte> bytes) {
+    const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+    return {hash.high64, hash.low64};
+}
+
+std::string hex_of(const Hash128& hash) {
+    return fmt::format("{:016x}{:016x}", hash.high, hash.low);
+}
+
+bool parse_hex(std::string_view digits, Hash128& hash) {
+    if (digits.size() != 32) return false;
+    const char* const begin = digits.data();
+    const auto high = std::from_chars(begin, begin + 16, hash.high, 16);
+    const auto low = std::from_chars(begin + 16, begin + 32, hash.low, 16);
+    return high.ptr == begin + 16 && low.ptr == begin + 32;
+}
 
 struct Digester::State {
     XXH3_state_t* xxh = XXH3_createState();

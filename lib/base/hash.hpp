@@ -21,6 +21,17 @@ std::string digest(std::span<const std::byte> bytes);
 std::string digest(std::string_view bytes);
 
 // Computes digest() of bytes that arrive in several updates.
+// The 128 bits of a digest.
+struct Hash128 {
+    u64 high = 0;
+    u64 low = 0;
+    friend bool operator==(const Hash128&, const Hash128&) = default;
+};
+Hash128 hash128(std::span<const std::byte> bytes);
+std::string hex_of(const Hash128& hash);  // 32 digits: digest() without its prefix
+// Parses 32 hex digits; returns false for another text.
+bool parse_hex(std::string_view digits, Hash128& hash);
+
 class Digester {
   public:
     Digester();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads a checkpoint: assembles any box of any tensor from the slices that hold it, so that every
-// layout loads every checkpoint. Verifies the checksum of a slice before its first use.
+// layout loads every checkpoint. Every block of a slice is read and verified in one pass, several
+// blocks at once (io/block_file.hpp).
 #pragma once
 
 #include <functional>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "ckpt/block_reader.hpp"
 #include "ckpt/damage.hpp"
 #include "ckpt/flat.hpp"
 #include "ckpt/index.hpp"
@@ -25,15 +27,15 @@ struct Share {
     i64 count = 1;
 };
 
-// A complete step, open for reading. Copies share the mapped files. Thread-safe.
+// A complete step, open for reading. Copies share the open files. Thread-safe.
 class Checkpoint {
   public:
-    // Opens the global_stepN directory `path` without reading tensor data. Throws Error(failure)
+    // Opens the global_stepN directory `path` without reading tensor data. Throws DamageError
     // unless it is complete: manifest and index parts match their digests, every data file has its
-    // size and header, and the number in the directory's name is the iteration of the manifest.
-    // With a share, open() opens only the index parts and files of the share. load() opens and
-    // checks other parts when it needs them, so that the ranks of a large job do not all open all
-    // files.
+    // size, and the number in the directory's name is the iteration of the manifest. Throws
+    // Error(failure) when the system cannot read them. With a share, open() opens only the index
+    // parts and files of the share. load() opens and checks other parts when it needs them, so that
+    // the ranks of a large job do not all open all files.
     static Checkpoint open(const std::string& path, const Share& share = {});
 
     const std::string& path() const;
@@ -44,19 +46,19 @@ class Checkpoint {
     i64 n_parts_read() const;
     i64 n_files_opened() const;
 
-    // The destination of a load: elements [flat_begin, flat_end) of `box` in row-major order,
-    // converted to `dtype` (fp32, bf16 or fp16) and stored from `data` on.
-    struct Target {
-        spec::Box box;
-        i64 flat_begin = 0;
-        i64 flat_end = 0;
-        DType dtype = DType::fp32;
-        void* data = nullptr;
+    using Target = LoadTarget;
+    struct Request {
+        std::string tensor;
+        SliceKind kind;
+        Target target;
     };
 
-    // Reads a part of one tensor. SliceKind::master reads the weights of a checkpoint without
-    // masters (fp32 weights are their own masters). Throws Error(failure) naming file and tensor
-    // when the tensor is missing or not fully covered, DamageError when a slice fails its checksum.
+    // Reads parts of tensors, all blocks of them several at once. SliceKind::master reads the
+    // weights of a checkpoint without masters (fp32 weights are their own masters). Throws
+    // Error(failure) when the tensor is missing, DamageError naming file and tensor when it is not
+    // fully covered or a block does not match its digest. Keeps at most 16 blocks that only a part
+    // was read of, for later calls.
+    void load(const std::vector<Request>& requests) const;
     void load(const std::string& tensor, SliceKind kind, const Target& target) const;
 
     // Reads the elements [begin, end) of a rank's flat buffer (by default all) into data[0],
@@ -78,9 +80,12 @@ class Checkpoint {
     // Returns a whole tensor as fp32.
     std::vector<float> load_fp32(const std::string& tensor, SliceKind kind) const;
 
-    // Verifies the checksum of one slice; throws DamageError when it does not match.
-    void check(const Slice& slice) const;
-    std::span<const std::byte> bytes(const Slice& slice) const;  // not verified
+    // Reads the bytes [begin, end) of a data file, at most a block, without verifying them. They
+    // stay valid as long as `block`.
+    std::span<std::byte> read(const DataFile& file, i64 begin, i64 end, io::Block& block) const;
+    // "PATH/FILE" and "tensor NAME (KIND)", for messages.
+    std::string path_of(const DataFile& file) const { return path() + "/" + file.name; }
+    std::string describe(const Slice& slice) const;
 
   private:
     struct State;

@@ -1,62 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ckpt/copy.hpp"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <chrono>
+#include <mutex>
 #include <set>
 #include <thread>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/hash.hpp"
+#include "ckpt/damage.hpp"
+#include "ckpt/data_file.hpp"
 #include "ckpt/steps.hpp"
 #include "io/append_file.hpp"
 #include "io/atomic.hpp"
+#include "io/block_file.hpp"
 #include "io/checked.hpp"
 
 namespace lm::ckpt {
 namespace {
 
-constexpr i64 chunk_bytes = i64{8} << 20;
 constexpr std::string_view lock_name = "lock";
-
-// Computes the digests of a file's regions and counts the regions that match.
-class RegionCheck {
-  public:
-    // Starts at region `at`.
-    explicit RegionCheck(const CopyFile& file, size_t at = 0)
-        : file_(file), at_(at), done_(end_of_good()) {}
-
-    void update(std::span<const std::byte> bytes) {
-        while (!bytes.empty() && !bad_ && at_ < file_.regions.size()) {
-            const i64 left = file_.regions[at_].end - done_;
-            const size_t n = std::min(bytes.size(), static_cast<size_t>(left));
-            digester_.update(bytes.first(n));
-            done_ += static_cast<i64>(n);
-            bytes = bytes.subspan(n);
-            if (done_ == file_.regions[at_].end) finish_region();
-        }
-    }
-
-    bool bad() const { return bad_; }
-    size_t n_good() const { return at_; }
-    i64 end_of_good() const { return at_ == 0 ? 0 : file_.regions[at_ - 1].end; }
-    const CopyFile::Region& current() const { return file_.regions[at_]; }
-
-  private:
-    void finish_region() {
-        bad_ = digester_.finish() != current().digest;
-        if (bad_) return;
-        ++at_;
-        digester_ = Digester();
-    }
-
-    const CopyFile& file_;
-    size_t at_;
-    i64 done_;
-    bool bad_ = false;
-    Digester digester_;
-};
 
 // Limits the rate of a copy by sleeping. A copy that was delayed elsewhere catches up at most one
 // second.
@@ -64,10 +31,9 @@ class Pace {
   public:
     explicit Pace(std::optional<i64> bytes_per_second) : rate_(bytes_per_second) {}
 
-    // Returns the bytes of a tenth of a second.
-    i64 chunk() const {
-        return rate_ ? std::clamp(*rate_ / 10, i64{4096}, chunk_bytes) : chunk_bytes;
-    }
+    // Returns the number of blocks that may be in progress at once: one, when their rate is
+    // limited.
+    int blocks_in_flight() const { return rate_ ? 1 : io::blocks_in_flight; }
 
     void passed(i64 n_bytes) {
         if (!rate_) return;
@@ -100,7 +66,7 @@ class Copier {
         if (!lock.lock())
             run_error(temporary_, "another copy to this place is running: wait for it");
         refuse_existing();  // again: another copy may have finished before the lock was acquired
-        for (const CopyFile& file : plan_.files) copy_file(file);
+        for (const DataFile& file : plan_.files) copy_file(file);
         // The manifest is the last document: a directory with a manifest has all its files.
         for (const auto& [name, text] : plan_.documents) {
             io::write_file(in(name), text, io::Overwrite::yes);
@@ -123,58 +89,90 @@ class Copier {
                   "replace it");
     }
 
-    void copy_file(const CopyFile& file) {
-        const std::string source_path = plan_.from + "/" + file.name;
-        // Kept regions are not read from the source again: their digest is the one in the manifest.
-        const io::Fd source = io::open_read(source_path);
-        auto out = io::AppendFile::open(in(file.name), io::ReadAgain::no);
-        RegionCheck check(file, keep_good(file, out));
-        std::vector<std::byte> chunk;
-        for (i64 at = out.size(); at < file.size(); at += static_cast<i64>(chunk.size())) {
-            chunk.resize(static_cast<size_t>(std::min(pace_.chunk(), file.size() - at)));
-            io::read_exact(source, source_path, chunk, at);
-            check.update(chunk);
-            // The region is checked before its last bytes are written. So every region of the copy
-            // is either valid or shorter than its full size.
-            if (check.bad()) throw_damage(source_path, check.current());
-            out.write(chunk);
-            result_.n_copied += static_cast<i64>(chunk.size());
-            report();
-            pace_.passed(static_cast<i64>(chunk.size()));
+    void copy_file(const DataFile& file) {
+        const std::string path = in(file.name);
+        const bool resumes = io::exists(path);
+        if (resumes) {
+            // The file of an earlier copy may be longer or shorter.
+            const io::Fd fd(io::checked::create(path, O_WRONLY));
+            io::checked::truncate(fd.get(), path, file.size);
+        } else {
+            (void)io::BlockFile::create(path, file.size);
         }
+        const auto out = io::BlockFile::open_write(path);
+        copy_header(file, out, resumes);
+        std::optional<io::BlockFile> kept;
+        if (resumes) kept = io::BlockFile::open_read(path);
+        const std::vector<FileUnit> units = units_of(file);
+        io::for_each_block(static_cast<i64>(units.size()), pace_.blocks_in_flight(),
+                           [&](i64 at, io::Block& block) {
+                               copy_unit(file, units[static_cast<size_t>(at)], out, kept, block);
+                           });
         out.sync();
     }
 
-    // Truncates `out` to its leading regions that match their digests; returns the number of
-    // regions.
-    size_t keep_good(const CopyFile& file, io::AppendFile& out) {
-        const i64 before = result_.n_kept;
-        RegionCheck check(file);
-        out.for_each_block(std::min(out.size(), file.size()),
-                           [&](std::span<const std::byte> bytes) {
-                               check.update(bytes);
-                               result_.n_kept = before + check.end_of_good();
-                               report();
-                           });
-        out.truncate(check.end_of_good());
-        return check.n_good();
+    // Copies a unit unless its bytes exist already. They are verified before they are written.
+    void copy_unit(const DataFile& file, const FileUnit& unit, const io::BlockFile& out,
+                   const std::optional<io::BlockFile>& kept, io::Block& block) {
+        const i64 n = unit.padded_end - unit.begin;
+        if (kept && damage_of(file, unit, kept->read(block, unit.begin, n)).empty())
+            return count(result_.n_kept, n);
+        const auto bytes = plan_.source.read(file, unit.begin, unit.padded_end, block);
+        const std::string damage = damage_of(file, unit, bytes);
+        if (!damage.empty()) {
+            damaged(plan_.source.path_of(file),
+                    "{}: checksum mismatch: corrupt: copy another step (see lm-ckpt verify)",
+                    damage);
+        }
+        out.write(bytes, unit.begin);
+        count(result_.n_copied, n);
     }
 
-    [[noreturn]] static void throw_damage(const std::string& path, const CopyFile::Region& region) {
-        throw DamageError(Exit::failure,
-                          fmt::format("{}: {}: checksum mismatch: corrupt: copy another step (see "
-                                      "lm-ckpt verify)",
-                                      path, region.what));
+    // Returns what in the unit does not match its digest; empty: all is valid.
+    std::string damage_of(const DataFile& file, const FileUnit& unit,
+                          std::span<const std::byte> bytes) const {
+        for (size_t at = unit.first; at < unit.last; ++at) {
+            const Slice& slice = file.slices[at];
+            const i64 begin = std::max(slice.offset, unit.begin);
+            const i64 end = std::min(slice.end(), unit.end);
+            const auto part = bytes.subspan(static_cast<size_t>(begin - unit.begin),
+                                            static_cast<size_t>(end - begin));
+            if (hash128(part) != file.digest_of(slice, unit.block))
+                return plan_.source.describe(slice);
+        }
+        const auto padding = bytes.subspan(static_cast<size_t>(unit.end - unit.begin));
+        const bool zero =
+            std::ranges::all_of(padding, [](std::byte byte) { return byte == std::byte{0}; });
+        return zero ? "" : fmt::format("padding after byte {}", unit.end);
     }
 
-    void report() const {
+    void copy_header(const DataFile& file, const io::BlockFile& out, bool resumes) {
+        std::vector<std::byte> header(static_cast<size_t>(file.header_bytes));
+        const auto is_valid_in = [&](const std::string& path) {
+            io::read_exact(io::open_read(path), path, header, 0);
+            return digest(header) == file.header_digest;
+        };
+        if (resumes && is_valid_in(in(file.name))) return count(result_.n_kept, file.header_bytes);
+        if (!is_valid_in(plan_.source.path_of(file))) {
+            damaged(plan_.source.path_of(file),
+                    "its header: checksum mismatch: corrupt: copy another step (see lm-ckpt "
+                    "verify)");
+        }
+        out.write(header, 0);
+        count(result_.n_copied, file.header_bytes);
+    }
+
+    void count(i64& n, i64 n_bytes) {
+        const std::lock_guard lock(mutex_);
+        n += n_bytes;
         if (options_.progress) options_.progress(result_.n_kept + result_.n_copied);
+        if (&n == &result_.n_copied) pace_.passed(n_bytes);
     }
 
     // Removes the lock, and files of an earlier copy that do not belong to this one.
     void remove_others() const {
         std::set<std::string> wanted;
-        for (const CopyFile& file : plan_.files) wanted.insert(file.name);
+        for (const DataFile& file : plan_.files) wanted.insert(file.name);
         for (const auto& [name, text] : plan_.documents) wanted.insert(name);
         for (const std::string& name : io::list_directory(temporary_)) {
             if (!wanted.contains(name)) io::remove_tree(in(name));
@@ -197,6 +195,7 @@ class Copier {
     std::string temporary_;
     const CopyOptions& options_;
     Pace pace_;
+    std::mutex mutex_;  // guards pace_ and result_
     CopyResult result_;
 };
 

@@ -5,8 +5,7 @@
 //     STEP.tmp.copy: data files, each fsynced -> index parts -> manifest.json -> renamed to STEP
 //
 // A crash before the rename leaves no STEP, only STEP.tmp.copy. The next copy to the same place
-// verifies the files there, keeps the longest prefix of each that matches its digests, and
-// continues after it.
+// verifies the files there, keeps the blocks that match their digests, and copies the others.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The content of a copy of a step: files with the digests of their regions, and documents.
+// The content of a copy of a step: data files with their digests, and documents.
 #pragma once
 
 #include <string>
@@ -7,31 +7,21 @@
 #include <vector>
 
 #include "ckpt/checkpoint.hpp"
+#include "ckpt/index.hpp"
 
 namespace lm::ckpt {
 
-// A file to copy. It consists of adjacent regions, each with a digest.
-struct CopyFile {
-    struct Region {
-        i64 end = 0;  // offset; the region starts at the end of the previous one
-        std::string digest;
-        std::string what;  // its name in messages: "tensor x (weight)"
-    };
-    std::string name;
-    std::vector<Region> regions;
-    i64 size() const { return regions.back().end; }
-};
-
 struct CopyPlan {
+    Checkpoint source;
     std::string from;  // directory of the step
-    std::vector<CopyFile> files;
+    std::vector<DataFile> files;
     std::vector<std::pair<std::string, std::string>> documents;  // name, text; the manifest last
     i64 n_bytes() const;                                         // total size of the data files
 };
 
 // Returns the plan of a copy. With `weights_only` the copy has no masters and moments, and its
-// index and manifest do not list them. Throws Error(failure) when the data files and the index
-// contradict each other.
+// index and manifest do not list them. Throws Error(failure) when a file holds weights and other
+// state.
 CopyPlan plan_copy(const Checkpoint& checkpoint, bool weights_only);
 
 // Returns whether the step at `path` equals the step that the plan would create. Compares the

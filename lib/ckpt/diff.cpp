@@ -4,44 +4,75 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 
 #include "ckpt/geometry.hpp"
 #include "ckpt/index.hpp"
+#include "io/block_file.hpp"
 
 namespace lm::ckpt {
 namespace {
 
-constexpr i64 chunk_elements = i64{1} << 22;
+constexpr i64 chunk_elements = io::block_bytes / 4;  // 4 bytes each
 
+struct ChunkDifference {
+    i64 n_different = 0;
+    double max = 0;
+    double sum = 0;  // sum of the squares
+};
+
+void add_element(ChunkDifference& chunk, float a, float b) {
+    ++chunk.n_different;
+    const double d = std::abs(double{a} - double{b});
+    // NaN compares false, so a NaN difference replaces `max` and stays.
+    if (!(d <= chunk.max)) chunk.max = std::isnan(chunk.max) ? d + NAN : d;
+    chunk.sum += d * d;
+}
+
+// Compares the elements [begin, end) of one tensor.
+ChunkDifference compare_chunk(const Checkpoint& a, const Checkpoint& b,
+                              const TensorDifference& what, const Shape& shape, i64 begin,
+                              i64 end) {
+    const io::Block memory_a;
+    const io::Block memory_b;
+    const auto read = [&](const Checkpoint& from, const io::Block& to) {
+        auto* const values = reinterpret_cast<float*>(to.first(io::block_bytes).data());
+        from.load(what.tensor, what.kind, {whole(shape).box, begin, end, DType::fp32, values});
+        return values;
+    };
+    const float* const values_a = read(a, memory_a);
+    const float* const values_b = read(b, memory_b);
+    ChunkDifference chunk;
+    const i64 n = end - begin;
+    if (std::memcmp(values_a, values_b, static_cast<size_t>(n) * sizeof(float)) == 0) return chunk;
+    for (i64 i = 0; i < n; ++i) {
+        if (std::bit_cast<u32>(values_a[i]) == std::bit_cast<u32>(values_b[i])) continue;
+        add_element(chunk, values_a[i], values_b[i]);
+    }
+    return chunk;
+}
+
+// Compares several chunks at once; adds them in their order, so that the sum is always the same.
 void compare_values(const Checkpoint& a, const Checkpoint& b, const Shape& shape,
                     TensorDifference& difference) {
-    difference.n_elements = shape.numel();
-    const Region all = whole(shape);
-    std::vector<float> values_a(static_cast<size_t>(std::min(shape.numel(), chunk_elements)));
-    std::vector<float> values_b(values_a.size());
+    const i64 n = shape.numel();
+    std::vector<ChunkDifference> chunks(static_cast<size_t>(ceil_div(n, chunk_elements)));
+    io::for_each_block(
+        static_cast<i64>(chunks.size()), io::blocks_in_flight, [&](i64 at, io::Block&) {
+            const i64 begin = at * chunk_elements;
+            const i64 end = std::min(begin + chunk_elements, n);
+            chunks[static_cast<size_t>(at)] = compare_chunk(a, b, difference, shape, begin, end);
+        });
     double sum = 0;
-    for (i64 begin = 0; begin < shape.numel(); begin += chunk_elements) {
-        const i64 end = std::min(begin + chunk_elements, shape.numel());
-        const auto read = [&](const Checkpoint& from, std::vector<float>& to) {
-            from.load(difference.tensor, difference.kind,
-                      {.box = all.box,
-                       .flat_begin = begin,
-                       .flat_end = end,
-                       .dtype = DType::fp32,
-                       .data = to.data()});
-        };
-        read(a, values_a);
-        read(b, values_b);
-        for (size_t i = 0; i < static_cast<size_t>(end - begin); ++i) {
-            if (std::bit_cast<u32>(values_a[i]) == std::bit_cast<u32>(values_b[i])) continue;
-            ++difference.n_different;
-            const double d = std::abs(double{values_a[i]} - double{values_b[i]});
-            // NaN compares false, so a NaN difference replaces `max` and stays.
-            if (!(d <= difference.max)) difference.max = std::isnan(difference.max) ? d + NAN : d;
-            sum += d * d;
+    difference.n_elements = n;
+    for (const ChunkDifference& chunk : chunks) {
+        difference.n_different += chunk.n_different;
+        if (!(chunk.max <= difference.max)) {
+            difference.max = std::isnan(difference.max) ? chunk.max + NAN : chunk.max;
         }
+        sum += chunk.sum;
     }
-    difference.rms = std::sqrt(sum / static_cast<double>(std::max<i64>(1, shape.numel())));
+    difference.rms = std::sqrt(sum / static_cast<double>(std::max<i64>(1, n)));
 }
 
 bool holds(const Checkpoint& checkpoint, const TensorInfo& tensor, SliceKind kind) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <mutex>
 
 #include "base/error.hpp"
 #include "ckpt/elements.hpp"
@@ -14,7 +15,7 @@
 namespace lm::ckpt {
 namespace {
 
-constexpr i64 chunk_elements = i64{1} << 20;
+constexpr i64 chunk_elements = i64{4} << 20;
 constexpr std::array<std::string_view, 4> fields_that_may_differ{
     "attention_dropout", "hidden_dropout", "init_method_std", "seq_length"};
 
@@ -52,6 +53,7 @@ class Averager {
         info.counters = last.counters;
         info.tokenizer = last.tokenizer;
         info.seed = last.seed;
+        info.run_id = new_run_id();
         info.state = last.state;
         for (const MergeSource& source : sources_) {
             info.state["merged_from"].push_back(
@@ -76,15 +78,17 @@ class Averager {
                     .box = all.box,
                     .flat_begin = 0,
                     .flat_end = all.flat_end};
+        piece.concurrent = true;
         piece.read = [this, &tensor, all](std::span<std::byte> to, i64 offset) {
             const i64 size = size_of(dtype_);
             const i64 first = offset / size;
             const i64 n = static_cast<i64>(to.size()) / size;
             for (i64 at = 0; at < n; at += chunk_elements) {
                 const i64 part = std::min(n - at, chunk_elements);
-                average(tensor.name, all.box, first + at, part);
-                convert_elements(mean_.data(), DType::fp32, to.data() + at * size, dtype_, part);
+                const std::vector<float> mean = average(tensor.name, all.box, first + at, part);
+                convert_elements(mean.data(), DType::fp32, to.data() + at * size, dtype_, part);
                 check_held(tensor.name, to.data() + at * size, part);
+                const std::lock_guard lock(mutex_);
                 n_done_ += part;
                 if (options_.progress) options_.progress(n_done_);
             }
@@ -92,27 +96,29 @@ class Averager {
         return piece;
     }
 
-    // Averages the elements [first, first + n) of `box` into mean_.
-    void average(const std::string& tensor, const spec::Box& box, i64 first, i64 n) {
-        sum_.assign(static_cast<size_t>(n), 0.0);
-        mean_.resize(sum_.size());
+    // Returns the average of the elements [first, first + n) of `box`.
+    std::vector<float> average(const std::string& tensor, const spec::Box& box, i64 first,
+                               i64 n) const {
+        std::vector<double> sum(static_cast<size_t>(n), 0.0);
+        std::vector<float> mean(static_cast<size_t>(n));
         for (const MergeSource& source : sources_) {
             source.checkpoint.load(tensor, SliceKind::master,
                                    {.box = box,
                                     .flat_begin = first,
                                     .flat_end = first + n,
                                     .dtype = DType::fp32,
-                                    .data = mean_.data()});
-            for (size_t i = 0; i < sum_.size(); ++i) {
-                sum_[i] += source.weight * double{mean_[i]};
-                if (!std::isfinite(mean_[i])) {
+                                    .data = mean.data()});
+            for (size_t i = 0; i < sum.size(); ++i) {
+                sum[i] += source.weight * double{mean[i]};
+                if (!std::isfinite(mean[i])) {
                     run_error(source.checkpoint.path(),
                               "tensor {}: element {} is {}: cannot be averaged: use another step",
-                              tensor, first + static_cast<i64>(i), mean_[i]);
+                              tensor, first + static_cast<i64>(i), mean[i]);
                 }
             }
         }
-        for (size_t i = 0; i < sum_.size(); ++i) mean_[i] = static_cast<float>(sum_[i] / total_);
+        for (size_t i = 0; i < sum.size(); ++i) mean[i] = static_cast<float>(sum[i] / total_);
+        return mean;
     }
 
     void check_held(const std::string& tensor, const std::byte* values, i64 n) const {
@@ -126,8 +132,7 @@ class Averager {
     const MergeOptions& options_;
     DType dtype_;
     double total_ = 0;
-    std::vector<double> sum_;
-    std::vector<float> mean_;
+    std::mutex mutex_;
     i64 n_done_ = 0;
 };
 

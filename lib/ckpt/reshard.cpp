@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ckpt/reshard.hpp"
 
+#include <mutex>
+
 #include "base/error.hpp"
 #include "base/shape.hpp"
 #include "ckpt/index.hpp"
@@ -17,6 +19,9 @@ SaveInfo info_of(const Manifest& manifest) {
     info.seed = manifest.seed;
     info.state = manifest.state;
     info.command_line = manifest.command_line;
+    info.run_id = manifest.run_id;
+    info.parent = manifest.parent;
+    info.lineage = manifest.lineage;
     info.weights = manifest.tensors.at(0).dtype;
     return info;
 }
@@ -62,26 +67,25 @@ class Resharder {
         const spec::RankLayout layout = spec::rank_layout(info_.model, table_, info_.parallel,
                                                           tp_rank, rank / info_.parallel.tp);
         std::vector<Piece> pieces;
-        for (const SliceKind kind : all_kinds) {
-            if (!from_.has(kind)) continue;
+        for (const KindTotal& total : from_.manifest().totals().kinds) {
             for (const spec::LocalTensor& local : layout.tensors) {
                 if (local.copy || (local.replicated && tp_rank > 0)) continue;
-                pieces.push_back(piece_of(local, kind));
+                pieces.push_back(piece_of(local, total.kind, total.dtype));
             }
         }
         return pieces;
     }
 
-    Piece piece_of(const spec::LocalTensor& local, SliceKind kind) {
+    Piece piece_of(const spec::LocalTensor& local, SliceKind kind, DType dtype) {
         Piece piece{.tensor = local.index,
                     .kind = kind,
-                    .dtype = kind == SliceKind::weight ? info_.weights : DType::fp32,
+                    .dtype = dtype,
                     .box = local.box,
                     .flat_begin = 0,
                     .flat_end = local.box.shape().numel()};
-        piece.read = [this, kind, dtype = piece.dtype, box = local.box,
-                      index = static_cast<size_t>(local.index)](std::span<std::byte> to,
-                                                                i64 offset) {
+        piece.concurrent = true;
+        piece.read = [this, kind, dtype, box = local.box, index = static_cast<size_t>(local.index)](
+                         std::span<std::byte> to, i64 offset) {
             const i64 begin = offset / size_of(dtype);
             const auto n_bytes = static_cast<i64>(to.size());
             from_.load(table_[index].name, kind,
@@ -90,6 +94,7 @@ class Resharder {
                         .flat_end = begin + n_bytes / size_of(dtype),
                         .dtype = dtype,
                         .data = to.data()});
+            const std::lock_guard lock(mutex_);
             n_written_ += n_bytes;
             if (progress_) progress_(n_written_);
         };
@@ -100,6 +105,7 @@ class Resharder {
     SaveInfo info_;
     std::vector<spec::TensorSpec> table_;
     const std::function<void(i64)>& progress_;
+    std::mutex mutex_;
     i64 n_written_ = 0;
 };
 

@@ -62,9 +62,14 @@ void sort_and_place(std::vector<SafetensorsEntry>& entries) {
     }
 }
 
-std::string header_text(const std::vector<SafetensorsEntry>& entries, const Metadata& metadata) {
+}  // namespace
+
+std::string safetensors_header(const std::vector<SafetensorsEntry>& entries,
+                               const Metadata& metadata, i64 alignment) {
     const auto quoted = [](const std::string& text) { return io::Json(text).dump(); };
-    std::string text = "{";
+    u64 length = 0;  // little-endian in the file, as on every supported machine
+    std::string text(sizeof length, '\0');
+    text += "{";
     if (!metadata.empty()) {
         text += "\"__metadata__\":{";
         for (const auto& [key, value] : metadata) text += quoted(key) + ":" + quoted(value) + ",";
@@ -78,11 +83,11 @@ std::string header_text(const std::vector<SafetensorsEntry>& entries, const Meta
     }
     if (text.back() == ',') text.pop_back();
     text += "}";
-    text.resize(static_cast<size_t>(round_up(static_cast<i64>(text.size()), 8)), ' ');
+    text.resize(static_cast<size_t>(round_up(static_cast<i64>(text.size()), alignment)), ' ');
+    length = text.size() - sizeof length;
+    std::memcpy(text.data(), &length, sizeof length);
     return text;
 }
-
-}  // namespace
 
 SafetensorsWriter SafetensorsWriter::create(const std::string& path,
                                             std::vector<SafetensorsEntry> entries,
@@ -94,16 +99,15 @@ SafetensorsWriter SafetensorsWriter::create(const std::string& path,
 }
 
 SafetensorsWriter::SafetensorsWriter(io::AtomicFile file, std::vector<SafetensorsEntry> entries)
-    : file_(std::move(file)), entries_(std::move(entries)), checksums_(entries_.size()) {}
+    : file_(std::move(file)),
+      stream_(io::BlockFile::open_write(file_.temporary())),
+      entries_(std::move(entries)),
+      checksums_(entries_.size()) {}
 
 void SafetensorsWriter::write_header(const Metadata& metadata) {
-    const std::string text = header_text(entries_, metadata);
-    const u64 length = text.size();  // little-endian in the file, as on every supported machine
-    std::string header(sizeof length, '\0');
-    std::memcpy(header.data(), &length, sizeof length);
-    header += text;
+    const std::string header = safetensors_header(entries_, metadata, 8);
     header_digest_ = digest(header);
-    file_.write(header);
+    stream_.append(std::as_bytes(std::span(header)));
     finish_full();
 }
 
@@ -123,7 +127,7 @@ void SafetensorsWriter::append(std::span<const std::byte> bytes) {
         const i64 left = entries_[current_].end - entries_[current_].begin - done_;
         const size_t n = std::min({bytes.size(), static_cast<size_t>(left), chunk_bytes});
         digester_.update(bytes.first(n));
-        file_.write(bytes.first(n));
+        stream_.append(bytes.first(n));
         done_ += static_cast<i64>(n);
         bytes = bytes.subspan(n);
         finish_full();
@@ -133,6 +137,7 @@ void SafetensorsWriter::append(std::span<const std::byte> bytes) {
 void SafetensorsWriter::sync() {
     LM_CHECK(current_ == entries_.size(), "{}: expected {} full entries, got {}", file_.path(),
              entries_.size(), current_);
+    stream_.finish();
     file_.sync();
 }
 

@@ -15,9 +15,15 @@
 #include "base/hash.hpp"
 #include "ckpt/safetensors_header.hpp"
 #include "io/atomic.hpp"
+#include "io/block_file.hpp"
 #include "io/file.hpp"
 
 namespace lm::ckpt {
+
+// Returns the length and the JSON header of a file with these entries, padded with spaces to a
+// multiple of `alignment`.
+std::string safetensors_header(const std::vector<SafetensorsEntry>& entries,
+                               const Metadata& metadata, i64 alignment);
 
 class SafetensorsReader {
   public:
@@ -57,14 +63,15 @@ class SafetensorsWriter {
     const std::string& checksum(size_t entry) const {
         return checksums_[entry];
     }  // valid once the entry is full
-    i64 size() const { return file_.size(); }
+    i64 size() const { return stream_.size(); }
 
   private:
     SafetensorsWriter(io::AtomicFile file, std::vector<SafetensorsEntry> entries);
     void write_header(const Metadata& metadata);
     void finish_full();
 
-    io::AtomicFile file_;
+    io::AtomicFile file_;     // the name
+    io::BlockStream stream_;  // the content
     std::vector<SafetensorsEntry> entries_;
     std::vector<std::string> checksums_;
     std::string header_digest_;

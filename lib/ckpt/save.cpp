@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ckpt/save.hpp"
 
+#include <fcntl.h>
+
 #include <algorithm>
+#include <array>
+#include <iterator>
 #include <map>
-#include <set>
+#include <span>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
@@ -14,10 +18,10 @@
 #include "ckpt/checkpoint.hpp"
 #include "ckpt/damage.hpp"
 #include "ckpt/index.hpp"
-#include "ckpt/safetensors.hpp"
 #include "ckpt/steps.hpp"
 #include "io/atomic.hpp"
 #include "io/checked.hpp"
+#include "io/file.hpp"
 
 namespace lm::ckpt {
 namespace {
@@ -31,7 +35,7 @@ std::string temporary_path(const Generation& generation, i64 iteration) {
                        generation.number);
 }
 
-Slice slice_of(const Piece& piece, const spec::TensorSpec& tensor) {
+void check_piece(const Piece& piece, const TensorInfo& tensor) {
     const Shape shape = piece.box.shape();
     LM_CHECK(shape.rank() == tensor.shape.rank(), "{}: expected a piece of {} dimensions, got {}",
              tensor.name, tensor.shape.rank(), shape.rank());
@@ -43,83 +47,15 @@ Slice slice_of(const Piece& piece, const spec::TensorSpec& tensor) {
     LM_CHECK(piece.flat_begin >= 0 && piece.flat_end <= shape.numel(),
              "{}: expected flat elements within [0, {}), got [{}, {})", tensor.name, shape.numel(),
              piece.flat_begin, piece.flat_end);
-    return {.tensor = tensor.name,
-            .kind = piece.kind,
-            .dtype = piece.dtype,
-            .box = piece.box,
-            .flat_begin = piece.flat_begin,
-            .flat_end = piece.flat_end,
-            .file = {},
-            .entry = {},
-            .checksum = {}};
 }
 
-// A slice and the piece of memory that holds its data.
-struct Source {
-    Slice slice;
-    const Piece* piece = nullptr;
-};
-
-// Returns the name of a slice in its file: "TENSOR", "TENSOR.exp_avg", and a number when a writer
-// has several slices of one tensor.
-std::string entry_name(const Slice& slice, std::set<std::string>& taken) {
-    std::string base = slice.tensor;
-    if (slice.kind != SliceKind::weight) base += fmt::format(".{}", name_of(slice.kind));
-    std::string name = base;
-    for (int part = 1; !taken.insert(name).second; ++part) name = fmt::format("{}.{}", base, part);
-    return name;
-}
-
-SafetensorsEntry entry_of(const Slice& slice) {
-    SafetensorsEntry entry;
-    entry.name = slice.entry;
-    entry.dtype = safetensors_name(slice.dtype);
-    const Shape shape = slice.box.shape();
-    entry.shape = {slice.numel()};
-    if (slice.whole_box()) entry.shape.assign(shape.dims().begin(), shape.dims().end());
-    return entry;
-}
-
-// Appends a piece. GPU memory is read through a buffer of 32 MiB; host memory is written directly.
-void append(SafetensorsWriter& writer, const Piece& piece, i64 n_bytes) {
-    if (!piece.read) {
-        writer.append({static_cast<const std::byte*>(piece.data), static_cast<size_t>(n_bytes)});
-        return;
-    }
-    constexpr i64 most = i64{32} << 20;
-    std::vector<std::byte> buffer(static_cast<size_t>(std::min(n_bytes, most)));
-    for (i64 offset = 0; offset < n_bytes; offset += most) {
-        const auto part =
-            std::span(buffer).first(static_cast<size_t>(std::min(n_bytes - offset, most)));
-        piece.read(part, offset);
-        writer.append(part);
-    }
-}
-
-// Writes the data of all sources into one file and completes their slices: file, entry and
-// checksum.
-DataFile write_data(const std::string& directory, const std::string& name,
-                    std::vector<Source>& sources) {
-    std::set<std::string> taken;
-    std::vector<SafetensorsEntry> entries;
-    std::map<std::string, Source*> by_entry;
-    for (Source& source : sources) {
-        source.slice.file = name;
-        source.slice.entry = entry_name(source.slice, taken);
-        by_entry[source.slice.entry] = &source;
-        entries.push_back(entry_of(source.slice));
-    }
-    auto writer =
-        SafetensorsWriter::create(directory + "/" + name, std::move(entries), {{"format", "pt"}});
-    // The writer has sorted the entries: the data follows in that order.
-    for (size_t i = 0; i < writer.entries().size(); ++i) {
-        Source& source = *by_entry.at(writer.entries()[i].name);
-        const i64 n_bytes = source.slice.numel() * size_of(source.slice.dtype);
-        append(writer, *source.piece, n_bytes);
-        source.slice.checksum = writer.checksum(i);
-    }
-    writer.commit();
-    return {name, writer.size(), writer.header_digest()};
+// Writes a new file and makes its content durable. Its name needs no other name first: the
+// directory is temporary.
+void write_durable(const std::string& path, std::string_view text) {
+    const io::Fd fd(io::checked::create(path, O_WRONLY | O_EXCL));
+    if (!fd.valid()) run_error(path, "exists already: another process writes this file");
+    io::checked::write_at(fd.get(), path, std::as_bytes(std::span(text)), 0);
+    io::checked::fsync(fd.get(), path);
 }
 
 std::vector<TensorInfo> tensors_of(const SaveInfo& info) {
@@ -139,7 +75,8 @@ Manifest manifest_of(const Generation& generation, const SaveInfo& info,
     manifest.tokenizer = info.tokenizer;
     manifest.seed = info.seed;
     manifest.state = info.state;
-    manifest.generation = generation.number;
+    // A step that is rewritten, for example for another layout, keeps the generation of its run.
+    manifest.generation = info.lineage.empty() ? generation.number : info.lineage.back().generation;
     manifest.run_id = info.run_id.empty() ? generation.run_id : info.run_id;
     manifest.parent = info.parent;
     manifest.lineage = info.lineage.empty() ? generation.lineage : info.lineage;
@@ -194,38 +131,41 @@ std::string begin_save(const Generation& generation, i64 iteration) {
 
 IndexPart write_pieces(const std::string& temporary, const SaveInfo& info, i64 writer,
                        const std::vector<Piece>& pieces) {
-    const std::vector<spec::TensorSpec> table = spec::tensor_table(info.model);
-    std::map<std::string, std::vector<Source>> files;
+    const std::vector<TensorInfo> tensors = tensors_of(info);
+    std::map<std::string, std::vector<const Piece*>> files;
     for (const Piece& piece : pieces) {
         if (piece.flat_begin >= piece.flat_end) continue;
-        Slice slice = slice_of(piece, table.at(static_cast<size_t>(piece.tensor)));
-        files[data_file_name(piece.kind, writer)].push_back({std::move(slice), &piece});
+        check_piece(piece, tensors.at(static_cast<size_t>(piece.tensor)));
+        files[data_file_name(piece.kind, writer)].push_back(&piece);
     }
-    IndexPart part;
-    part.writer = writer;
-    for (auto& [name, sources] : files) {
-        part.files.push_back(write_data(temporary, name, sources));
-        for (Source& source : sources) part.slices.push_back(std::move(source.slice));
+    std::vector<DataShare> shares;
+    for (const auto& [name, own] : files) {
+        DataShare& share = shares.emplace_back(plan_share(name, own));
+        const std::string header = place_shares(std::array{&share.file}, tensors);
+        create_data_file(temporary, share.file, header);
+    }
+    write_shares(temporary, shares);
+    IndexPart part{.writer = writer, .files = {}};
+    for (DataShare& share : shares) {
+        io::checked::fsync_path(temporary + "/" + share.file.name);
+        part.files.push_back(std::move(share.file));
     }
     return part;
 }
 
 void append(IndexPart& part, IndexPart other) {
     std::ranges::move(other.files, std::back_inserter(part.files));
-    std::ranges::move(other.slices, std::back_inserter(part.slices));
 }
 
-IndexReference write_index(const std::string& temporary, const SaveInfo& info,
-                           const IndexPart& part) {
+IndexReference write_index(const std::string& temporary, const IndexPart& part) {
     const std::string text = index_text(part);
-    IndexReference reference = reference_to(part, text, tensors_of(info));
-    io::write_file(temporary + "/" + reference.file, text, io::Overwrite::no);
-    return reference;
+    write_durable(temporary + "/" + index_name(part.writer), text);
+    return reference_to(part, text);
 }
 
 IndexReference write_part(const std::string& temporary, const SaveInfo& info, i64 writer,
                           const std::vector<Piece>& pieces) {
-    return write_index(temporary, info, write_pieces(temporary, info, writer, pieces));
+    return write_index(temporary, write_pieces(temporary, info, writer, pieces));
 }
 
 SaveResult commit_save(const Generation& generation, const SaveInfo& info,
@@ -238,7 +178,9 @@ SaveResult commit_save(const Generation& generation, const SaveInfo& info,
     manifest.digest = digest_of_manifest(text);
     // All data files and index parts are durable: their writers committed them. The manifest makes
     // the directory a complete step, so it comes last.
-    io::write_file(fmt::format("{}/{}", temporary, manifest_file), text, io::Overwrite::no);
+    write_durable(fmt::format("{}/{}", temporary, manifest_file), text);
+    // The content of every file is durable; this makes all names durable.
+    io::checked::fsync_path(temporary);
     const SaveResult result{path, manifest.totals().bytes + static_cast<i64>(text.size()),
                             manifest.reference()};
     // The last moment to stop: after the rename a resumed run may load this step.

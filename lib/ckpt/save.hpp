@@ -5,7 +5,8 @@
 //
 //     create DIR/global_stepN.tmp.gG        the old checkpoints, and a temporary directory
 //     data files and index parts, fsynced   the same
-//     manifest.json, fsynced                the same; the temporary directory is complete
+//     manifest.json, fsynced                the same
+//     fsync of the temporary directory      the same; the temporary directory is complete
 //     read the generation again             a superseded run stops here
 //     rename to DIR/global_stepN, fsync DIR the new step; `latest` names the previous one
 //     replace `latest`                      the new step, named by `latest`
@@ -21,28 +22,12 @@
 #include <string>
 #include <vector>
 
+#include "ckpt/data_file.hpp"
 #include "ckpt/generation.hpp"
 #include "ckpt/index.hpp"
 #include "ckpt/manifest.hpp"
 
 namespace lm::ckpt {
-
-// The memory of a part of one tensor: elements [flat_begin, flat_end) of the box in row-major
-// order, without gaps, from `data` on. Padded vocabulary rows follow the elements of the box in
-// memory, so they are never part of a piece. Each element of a tensor belongs to exactly one
-// writer.
-struct Piece {
-    i64 tensor = 0;  // index into spec::tensor_table(model)
-    SliceKind kind;
-    DType dtype = DType::fp32;  // fp32, bf16 or fp16
-    spec::Box box;
-    i64 flat_begin = 0;
-    i64 flat_end = 0;
-    const void* data = nullptr;
-    // Set for a piece that is not in host memory; `data` is then unused. Copies bytes of the piece
-    // to `to`, from byte `offset` of the piece on.
-    std::function<void(std::span<std::byte> to, i64 offset)> read = {};
-};
 
 struct SaveInfo {
     spec::ModelConfig model;
@@ -82,8 +67,7 @@ std::string begin_save(const Generation& generation, i64 iteration);
 IndexPart write_pieces(const std::string& temporary, const SaveInfo& info, i64 writer,
                        const std::vector<Piece>& pieces);
 void append(IndexPart& part, IndexPart other);
-IndexReference write_index(const std::string& temporary, const SaveInfo& info,
-                           const IndexPart& part);
+IndexReference write_index(const std::string& temporary, const IndexPart& part);
 // Calls write_pieces() and write_index() for one writer.
 IndexReference write_part(const std::string& temporary, const SaveInfo& info, i64 writer,
                           const std::vector<Piece>& pieces);

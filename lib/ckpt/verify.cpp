@@ -3,12 +3,18 @@
 
 #include <algorithm>
 #include <map>
+#include <mutex>
+#include <set>
 
 #include "base/error.hpp"
+#include "base/hash.hpp"
 #include "base/range.hpp"
+#include "ckpt/damage.hpp"
+#include "ckpt/data_file.hpp"
 #include "ckpt/elements.hpp"
 #include "ckpt/geometry.hpp"
 #include "ckpt/index.hpp"
+#include "ckpt/safetensors.hpp"
 
 namespace lm::ckpt {
 namespace {
@@ -19,6 +25,10 @@ void add_ranges(const Slice& slice, const Shape& shape, std::vector<Range>& rang
                         [&](i64, i64 at, i64 n) {
                             append(ranges, Range{at, at + n});
                         });
+}
+
+bool is_float(DType dtype) {
+    return dtype == DType::fp32 || is_half(dtype);
 }
 
 // Returns a description of the first gap or overlap; empty when the ranges cover [0, n) exactly
@@ -43,9 +53,12 @@ class Verifier {
     void run() {
         check_table();
         check_coverage();
+        std::vector<const DataFile*> files;
         for (const IndexPart& part : checkpoint_.parts()) {
-            for (const Slice& slice : part.slices) check_slice(slice);
+            for (const DataFile& file : part.files) files.push_back(&file);
         }
+        for (const DataFile* file : files) check_header(*file);
+        check_data(files);
     }
 
   private:
@@ -73,41 +86,125 @@ class Verifier {
     }
 
     void check_coverage() {
-        std::map<std::pair<std::string, SliceKind>, std::vector<Range>> ranges;
+        const std::vector<TensorInfo>& tensors = checkpoint_.manifest().tensors;
+        std::map<std::pair<i64, SliceKind>, std::vector<Range>> ranges;
         for (const IndexPart& part : checkpoint_.parts()) {
-            for (const Slice& slice : part.slices) {
-                add_ranges(slice, checkpoint_.find(slice.tensor)->shape,
-                           ranges[{slice.tensor, slice.kind}]);
+            for (const DataFile& file : part.files) {
+                for (const Slice& slice : file.slices) {
+                    add_ranges(slice, tensors[static_cast<size_t>(slice.tensor)].shape,
+                               ranges[{slice.tensor, slice.kind}]);
+                }
             }
         }
         for (auto& [key, list] : ranges) {
-            const i64 n = checkpoint_.find(key.first)->shape.numel();
+            const TensorInfo& tensor = tensors[static_cast<size_t>(key.first)];
+            const i64 n = tensor.shape.numel();
             const std::string fault = tiling_fault(list, n);
             if (fault.empty()) continue;
-            problem(fmt::format("{}: tensor {} ({}): {}", checkpoint_.path(), key.first,
+            problem(fmt::format("{}: tensor {} ({}): {}", checkpoint_.path(), tensor.name,
                                 name_of(key.second), fault));
         }
     }
 
-    void check_slice(const Slice& slice) {
-        const std::span<const std::byte> bytes = checkpoint_.bytes(slice);
-        ++result_.n_slices;
+    // The header must match its digest and have the entries that the index lists.
+    void check_header(const DataFile& file) {
+        const std::string path = checkpoint_.path_of(file);
         try {
-            checkpoint_.check(slice);
+            const auto reader = SafetensorsReader::open(path);
+            if (digest(reader.header_bytes()) != file.header_digest) {
+                problem(
+                    fmt::format("{}: its header does not match its digest in the index: "
+                                "corrupt or edited: use another step",
+                                path));
+                return;
+            }
+            std::set<std::pair<i64, i64>> entries;
+            for (const SafetensorsEntry& entry : reader.entries()) {
+                entries.emplace(entry.begin + file.header_bytes, entry.end + file.header_bytes);
+            }
+            for (const Slice& slice : file.slices) {
+                if (entries.contains({slice.offset, slice.end()})) continue;
+                problem(fmt::format("{}: {}: its header has no entry of bytes {} to {}: corrupt",
+                                    path, checkpoint_.describe(slice), slice.offset, slice.end()));
+            }
         } catch (const Error& error) {
             problem(error.what());
         }
-        const i64 n = count_non_finite(bytes, slice.dtype);
-        if (n > 0) {
-            problem(fmt::format("{}/{}: tensor {} ({}): {} of {} numbers are not finite",
-                                checkpoint_.path(), slice.file, slice.tensor, name_of(slice.kind),
-                                n, slice.numel()));
-        }
-        result_.n_non_finite += n;
-        result_.n_bytes += static_cast<i64>(bytes.size());
-        if (progress_) progress_(result_.n_bytes);
     }
 
+    // Reads all data, several blocks at once. Lists the problems in the order of the files.
+    void check_data(const std::vector<const DataFile*>& files) {
+        std::vector<std::pair<const DataFile*, FileUnit>> units;
+        for (const DataFile* file : files) {
+            for (const FileUnit& unit : units_of(*file)) units.emplace_back(file, unit);
+            result_.n_slices += static_cast<i64>(file->slices.size());
+        }
+        std::vector<UnitResult> results(units.size());
+        std::mutex mutex;
+        io::for_each_block(static_cast<i64>(units.size()), io::blocks_in_flight,
+                           [&](i64 at, io::Block& block) {
+                               const auto& [file, unit] = units[static_cast<size_t>(at)];
+                               check_unit(*file, unit, block, results[static_cast<size_t>(at)]);
+                               const std::lock_guard lock(mutex);
+                               result_.n_bytes += unit.end - unit.begin;
+                               if (progress_) progress_(result_.n_bytes);
+                           });
+        for (size_t at = 0; at < units.size(); ++at) {
+            for (std::string& text : results[at].problems) problem(std::move(text));
+            for (const auto& [slice, n] : results[at].non_finite) non_finite_[slice] += n;
+            const auto& [file, unit] = units[at];
+            const Slice& last = file->slices[unit.last - 1];
+            if (unit.end == last.end()) report_non_finite(*file, unit);
+        }
+    }
+
+    struct UnitResult {
+        std::vector<std::string> problems;
+        std::vector<std::pair<const Slice*, i64>> non_finite;
+    };
+
+    void check_unit(const DataFile& file, const FileUnit& unit, io::Block& block,
+                    UnitResult& result) const {
+        const auto bytes = checkpoint_.read(file, unit.begin, unit.padded_end, block);
+        const auto part = [&](i64 begin, i64 end) {
+            return bytes.subspan(static_cast<size_t>(begin - unit.begin),
+                                 static_cast<size_t>(end - begin));
+        };
+        const std::string path = checkpoint_.path_of(file);
+        for (size_t at = unit.first; at < unit.last; ++at) {
+            const Slice& slice = file.slices[at];
+            const auto data =
+                part(std::max(slice.offset, unit.begin), std::min(slice.end(), unit.end));
+            if (hash128(data) != file.digest_of(slice, unit.block)) {
+                result.problems.push_back(
+                    fmt::format("{}: {}: checksum mismatch: corrupt: use another step (see "
+                                "lm-ckpt verify, lm-ckpt latest)",
+                                path, checkpoint_.describe(slice)));
+            }
+            const i64 n = is_float(slice.dtype) ? count_non_finite(data, slice.dtype) : 0;
+            if (n > 0) result.non_finite.emplace_back(&slice, n);
+        }
+        if (std::ranges::any_of(part(unit.end, unit.padded_end),
+                                [](std::byte byte) { return byte != std::byte{0}; })) {
+            result.problems.push_back(
+                fmt::format("{}: padding after byte {} is not zero: corrupt", path, unit.end));
+        }
+    }
+
+    // Called for the last unit of its slices.
+    void report_non_finite(const DataFile& file, const FileUnit& unit) {
+        for (size_t at = unit.first; at < unit.last; ++at) {
+            const Slice& slice = file.slices[at];
+            const auto found = non_finite_.find(&slice);
+            if (found == non_finite_.end()) continue;
+            result_.n_non_finite += found->second;
+            problem(fmt::format("{}: {}: {} of {} numbers are not finite",
+                                checkpoint_.path_of(file), checkpoint_.describe(slice),
+                                found->second, slice.numel()));
+        }
+    }
+
+    std::map<const Slice*, i64> non_finite_;
     const Checkpoint& checkpoint_;
     Verification& result_;
     const std::function<void(i64)>& progress_;
@@ -120,8 +217,7 @@ Verification verify(const std::string& step_path, const std::function<void(i64)>
     try {
         const auto checkpoint = Checkpoint::open(step_path);
         Verifier(checkpoint, result, progress).run();
-    } catch (const Error& error) {
-        if (error.code() == Exit::bug) throw;
+    } catch (const DamageError& error) {
         result.problems.emplace_back(error.what());
     }
     return result;

@@ -20,7 +20,8 @@ struct Verification {
 };
 
 // Verifies the global_stepN directory `step_path`. Corruption is not an exception: it is listed in
-// `problems`, as separately as possible. `progress` gets the number of bytes read so far.
+// `problems`, as separately as possible. An error of the system (EIO, EACCES) is an exception.
+// `progress` gets the number of bytes read so far.
 Verification verify(const std::string& step_path, const std::function<void(i64)>& progress);
 
 }  // namespace lm::ckpt

@@ -17,7 +17,7 @@
 namespace lm::convert {
 namespace {
 
-constexpr i64 chunk_bytes = i64{16} << 20;
+constexpr i64 chunk_bytes = i64{64} << 20;  // several blocks, which are read at once
 constexpr std::string_view ending = ".safetensors";
 constexpr std::string_view index_ending = ".safetensors.index.json";
 

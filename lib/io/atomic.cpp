@@ -208,6 +208,10 @@ const std::string& AtomicFile::path() const {
     return state_->path;
 }
 
+const std::string& AtomicFile::temporary() const {
+    return state_->temporary;
+}
+
 void AtomicFile::write(std::span<const std::byte> bytes) {
     state_->write(bytes);
 }

@@ -44,6 +44,7 @@ class AtomicFile {
     AtomicFile& operator=(AtomicFile&&) noexcept;  // removes the temporary that it held
 
     const std::string& path() const;               // the final name
+    const std::string& temporary() const;          // the name until commit()
     void write(std::span<const std::byte> bytes);  // appends; buffered
     void write(std::string_view text);
     // Writes at `offset` of the file; flushes first. size() does not change.

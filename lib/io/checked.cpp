@@ -152,6 +152,50 @@ bool write_direct(int fd, const std::string& path, std::span<const std::byte> by
     return write_all(fd, path, bytes, offset, true);
 }
 
+namespace {
+
+// Reads until `bytes` is full or the file ends; returns the number of bytes. Returns -1 when the
+// kernel refuses the first read with EINVAL.
+i64 read_all(int fd, const std::string& path, std::span<std::byte> bytes, i64 offset) {
+    if (fault::read_fails()) system_error(path, "read", EIO);
+    size_t done = 0;
+    while (done < bytes.size()) {
+        const std::span<std::byte> rest = bytes.subspan(done);
+        const ssize_t n = retried(
+            [&] { return ::pread(fd, rest.data(), rest.size(), offset + static_cast<i64>(done)); });
+        if (n < 0 && errno == EINVAL) return done == 0 ? -1 : static_cast<i64>(done);
+        if (n < 0) system_error(path, "read", errno);
+        if (n == 0) break;
+        done += static_cast<size_t>(n);
+    }
+    return static_cast<i64>(done);
+}
+
+}  // namespace
+
+void read_at(int fd, const std::string& path, std::span<std::byte> bytes, i64 offset) {
+    const i64 n = read_all(fd, path, bytes, offset);
+    if (n < 0) system_error(path, "read", EINVAL);
+    if (n < static_cast<i64>(bytes.size())) {
+        run_error(path, "truncated: ends at byte {}, expected {} bytes from byte {}", offset + n,
+                  bytes.size(), offset);
+    }
+}
+
+i64 read_direct(int fd, const std::string& path, std::span<std::byte> bytes, i64 offset) {
+    return std::max<i64>(0, read_all(fd, path, bytes, offset));
+}
+
+void reserve(int fd, const std::string& path, i64 size) {
+    const int result = faulted("reserve", path)
+                           ? -1
+                           : retried([&] { return size == 0 ? 0 : ::fallocate(fd, 0, 0, size); });
+    if (result == 0) return;
+    // NFS and others cannot reserve space; the writes then find out that the disk is full.
+    if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL) return truncate(fd, path, size);
+    system_error(path, "write", errno);
+}
+
 void truncate(int fd, const std::string& path, i64 size) {
     const int result =
         faulted("truncate", path) ? -1 : retried([&] { return ::ftruncate(fd, size); });

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The system calls that change files, one function each. Every call passes the fault layer
-// (io/fault.hpp), is retried on EINTR, and either completes or throws Error(failure) naming the
-// path, the reason and a remedy. io/atomic.hpp and io/append_file.hpp are built on these functions;
-// logs and shared memory use them directly.
+// The system calls that change files, and the reads of checkpoints, one function each. Every call
+// passes the fault layer (io/fault.hpp), is retried on EINTR, and either completes or throws
+// Error(failure) naming the path, the reason and a remedy. io/atomic.hpp and io/append_file.hpp are
+// built on these functions; logs and shared memory use them directly.
 #pragma once
 
 #include <span>
@@ -27,6 +27,13 @@ void write_at(int fd, const std::string& path, std::span<const std::byte> bytes,
 // Writes to an `fd` opened with O_DIRECT; memory, size and offset are multiples of 4096. Returns
 // false when the file system refuses that (EINVAL); then use write_at().
 bool write_direct(int fd, const std::string& path, std::span<const std::byte> bytes, i64 offset);
+// Reads bytes.size() bytes at `offset`. Throws when the file ends before.
+void read_at(int fd, const std::string& path, std::span<std::byte> bytes, i64 offset);
+// Reads from an `fd` opened with O_DIRECT, as write_direct() writes. Returns the number of bytes up
+// to the end of the file; 0 when the file system refuses the read (EINVAL).
+i64 read_direct(int fd, const std::string& path, std::span<std::byte> bytes, i64 offset);
+// Gives an empty file its size and, where the file system can do that, its space on the disk.
+void reserve(int fd, const std::string& path, i64 size);
 void truncate(int fd, const std::string& path, i64 size);
 // Copies the first `n` bytes of `source` (a file named `source_path`) to `offset` of `fd`, with
 // copy_file_range(2) where the file systems support it.

@@ -27,11 +27,13 @@ Fault parse_fault(std::string_view text) {
     if (name == "short") fault.action = Action::short_write;
     if (name == "kill") fault.action = Action::kill;
     if (name == "cached") fault.action = Action::cached_only;
+    if (name == "read") fault.action = Action::fail_read;
     const auto [end, error] = std::from_chars(count.data(), count.data() + count.size(), fault.at);
     const bool whole = error == std::errc() && end == count.data() + count.size();
     if (fault.action == Action::none || !whole || fault.at < 1) {
         usage_error("LM_IO_FAULT",
-                    "expected fail:K, short:K, kill:K or cached:K with K >= 1, got '{}'", text);
+                    "expected fail:K, short:K, kill:K, cached:K or read:K with K >= 1, got '{}'",
+                    text);
     }
     return fault;
 }
@@ -64,6 +66,7 @@ Action count_one(std::string_view operation, std::string_view path) {
     State& s = state();
     const std::lock_guard lock(s.mutex);
     if (s.recording) s.record.push_back({std::string(operation), std::string(path)});
+    if (s.fault.action == Action::fail_read) return Action::none;
     return ++s.n_operations == s.fault.at ? s.fault.action : Action::none;
 }
 
@@ -75,6 +78,14 @@ Action next(std::string_view operation, std::string_view path) {
     const Action action = count_one(operation, path);
     if (action == Action::kill) std::raise(SIGKILL);
     return action;
+}
+
+bool read_fails() {
+    std::call_once(environment_read, read_environment);
+    if (!active.load(std::memory_order_relaxed)) return false;
+    State& s = state();
+    const std::lock_guard lock(s.mutex);
+    return s.fault.action == Action::fail_read && ++s.n_operations == s.fault.at;
 }
 
 void arm(Action action, i64 at) {

@@ -3,7 +3,8 @@
 // next(). Some tests make the k-th operation fail, write less or kill the process, for every k.
 // Others record all operations and check their order: a test cannot cut the power, but it can find
 // a missing fsync. LM_IO_FAULT = "fail:K", "short:K", "kill:K" or "cached:K" (K counts from 1) arms
-// a fault in any program. When it is unset, next() costs one branch.
+// a fault in any program. "read:K" fails the K-th read of a checkpoint; only reads are counted
+// then. When it is unset, next() costs one branch.
 #pragma once
 
 #include <string>
@@ -16,13 +17,17 @@ namespace lm::io::fault {
 
 // fail: the operation does nothing and fails with EIO. short_write: a write writes half of its
 // bytes and fails with ENOSPC; other operations fail with EIO. kill: SIGKILL before the operation.
+// fail_read: a read fails with EIO; next() does not count reads, and read_fails() nothing else.
 // cached_only: a write with O_DIRECT fails with EINVAL, as on some file systems; all else is
 // normal.
-enum class Action { none, fail, short_write, kill, cached_only };
+enum class Action { none, fail, short_write, kill, cached_only, fail_read };
 
 // Counts an operation and returns what should happen to it; does not return for `kill`. Throws
 // Error(usage) for a malformed LM_IO_FAULT. Thread-safe.
 Action next(std::string_view operation, std::string_view path);
+
+// Counts a read and returns whether it should fail.
+bool read_fails();
 
 // Applies `action` to the `at`-th operation after this call, for tests in the same process;
 // Action::none disarms.

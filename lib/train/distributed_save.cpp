@@ -121,7 +121,7 @@ void DistributedSave::publish(ckpt::SaveResult& result) {
     ckpt::IndexReference own;
     together(world_, [&] {
         const bool leads = world_.rank() % ranks_per_part == 0;
-        if (leads) own = ckpt::write_index(temporary_, info_, part);
+        if (leads) own = ckpt::write_index(temporary_, part);
     });
     const std::vector<ckpt::IndexReference> parts = gather_references(world_, own);
     together(world_, [&] {

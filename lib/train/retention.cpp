@@ -7,9 +7,10 @@
 #include "base/log.hpp"
 #include "base/threads.hpp"
 #include "base/units.hpp"
-#include "ckpt/checkpoint.hpp"
+#include "ckpt/damage.hpp"
 #include "ckpt/lineage.hpp"
 #include "ckpt/steps.hpp"
+#include "ckpt/verify.hpp"
 
 namespace lm::train {
 namespace {
@@ -54,14 +55,17 @@ void add_rule(ckpt::PruneRules& rules, const std::string& name, const std::strin
     }
 }
 
-// Reads every slice of the step. Returns false when `stopped` ended it. Throws at damage.
+// Verifies every byte of the step. Returns false when `stopped` ended it. Throws at damage.
 bool verify(const std::string& path, const std::atomic<bool>& stopped) {
-    const auto checkpoint = ckpt::Checkpoint::open(path);
-    for (const ckpt::IndexPart& part : checkpoint.parts()) {
-        for (const ckpt::Slice& slice : part.slices) {
-            if (stopped) return false;
-            checkpoint.check(slice);
-        }
+    struct Stopped {};
+    try {
+        const ckpt::Verification result = ckpt::verify(path, [&](i64) {
+            if (stopped) throw Stopped();
+        });
+        if (!result.problems.empty())
+            throw ckpt::DamageError(Exit::failure, result.problems.front());
+    } catch (const Stopped&) {
+        return false;
     }
     return true;
 }

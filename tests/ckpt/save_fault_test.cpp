@@ -6,8 +6,13 @@
 
 #include "base/error.hpp"
 #include "ckpt/checkpoint.hpp"
+#include "ckpt/copy.hpp"
+#include "ckpt/diff.hpp"
+#include "ckpt/merge.hpp"
+#include "ckpt/reshard.hpp"
 #include "ckpt/save.hpp"
 #include "ckpt/steps.hpp"
+#include "ckpt/verify.hpp"
 #include "io/fault.hpp"
 #include "support.hpp"
 
@@ -80,4 +85,44 @@ TEST_CASE("a save that fails or is killed at any operation leaves the old step o
         }
         CHECK(n_cut > 20);
     }
+}
+
+// A failing disk must not look like a corrupt checkpoint: a run would continue from an older step.
+TEST_CASE("a read that fails is an error of the system, never damage") {
+    const test::ScratchDirectory scratch;
+    const auto config = test::small_model();
+    Buffers buffers(config, {.tp = 2});
+    buffers.fill(config, 1);
+    const std::string step = test::save_grid(scratch.path(), config, {.tp = 2}, 1, 1);
+    const auto use = [&](int what) {
+        const Checkpoint checkpoint = Checkpoint::open(step);
+        if (what == 0) test::check_grid(checkpoint, config, {}, 1);
+        if (what == 1) (void)verify(step, {});
+        if (what == 2) copy(plan_copy(checkpoint, false), scratch / "copy", {.replace = true});
+        if (what == 3) diff(checkpoint, checkpoint, all_kinds, [](const auto&) {});
+        if (what == 4) reshard(checkpoint, 1, 2, scratch / "resharded", {});
+        if (what == 5) merge({{checkpoint, 1}}, {}, scratch / "merged");
+    };
+    io::make_directories(scratch / "resharded");
+    io::make_directories(scratch / "merged");
+    for (int what = 0; what < 6; ++what) {
+        i64 n_failed = 0;
+        for (i64 at = 1;; at += at / 8 + 1) {
+            io::fault::arm(io::fault::Action::fail_read, at);
+            std::string text;
+            try {
+                use(what);
+            } catch (const DamageError& error) {
+                FAIL_CHECK("use " << what << " read " << at << ": damage: " << error.what());
+            } catch (const Error& error) {
+                text = error.what();
+            }
+            io::fault::arm(io::fault::Action::none, 0);
+            if (text.empty()) break;
+            CHECK(text.find("Input/output error") != std::string::npos);
+            ++n_failed;
+        }
+        CHECK(n_failed > 0);
+    }
+    CHECK(verify(step, {}).problems.empty());
 }

@@ -64,7 +64,7 @@ TEST_CASE("verify: a valid step, corrupt data, numbers that are not finite") {
     const Verification bad = verify(step, nullptr);
     REQUIRE(bad.problems.size() == 1);
     CHECK_THAT(bad.problems[0], Contains("optim-00000.safetensors") &&
-                                    Contains("tensor layers.1") && Contains("checksum"));
+                                    Contains("tensor final_norm.bias") && Contains("checksum"));
 
     const auto& local = local_of(buffers, config, "layers.1.attention.key.bias");
     buffers.exp_avg[static_cast<size_t>(local.offset) + 2] = NAN;

@@ -48,7 +48,7 @@ diff -r c/global_step6 w/global_step6 || fail "copy --force: not the same"
 [ "$(ls w)" = "$(printf 'global_step6\nlatest')" ] || fail "left behind: $(ls w)"
 
 # A full disk: a clear error, and the same command continues.
-expect 3 'No space left on device: free space, or' env LM_IO_FAULT=short:7 lm-ckpt copy c full
+expect 3 'No space left on device: free space, or' env LM_IO_FAULT=short:8 lm-ckpt copy c full
 grep -q '^lm-ckpt: note: full/global_step6.tmp.copy: keeps the files copied so far' err || fail "full: $(cat err)"
 [ ! -e full/global_step6 ] || fail "a copy that failed has a name"
 expect 3 'has no checkpoint' lm-ckpt ls full
@@ -56,7 +56,7 @@ expect 0 '' lm-ckpt copy c full
 grep -q 'copied before' out || fail "resumed: $(cat out)"
 # A kill.
 code=0
-(LM_IO_FAULT=kill:8 lm-ckpt copy c killed >/dev/null 2>&1) || code=$?
+(LM_IO_FAULT=kill:11 lm-ckpt copy c killed >/dev/null 2>&1) || code=$?
 [ $code = 137 ] || fail "kill: exit $code"
 [ ! -e killed/global_step6 ] || fail "a copy that was killed has a name"
 expect 0 '' lm-ckpt copy c killed

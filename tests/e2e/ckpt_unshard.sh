@@ -28,7 +28,7 @@ n=$(find . -name 'm-*-of-*.safetensors' | wc -l)
 # Usage errors; nothing of OUT remains.
 expect 2 'x.bin: expected a name that ends with' lm-ckpt unshard c x.bin
 expect 2 'max-shard-size: must be positive' lm-ckpt unshard c x.safetensors --max-shard-size 0
-expect 3 'cannot write' env LM_IO_FAULT=short:5 lm-ckpt unshard c x.safetensors --max-shard-size 50KB
+expect 3 'cannot write' env LM_IO_FAULT=short:2 lm-ckpt unshard c x.safetensors --max-shard-size 50KB
 flip c/global_step2/weights-00000.safetensors
 expect 3 'weights-00000.safetensors: tensor .* checksum mismatch' lm-ckpt unshard c x.safetensors --max-shard-size 50KB
 nothing_under x

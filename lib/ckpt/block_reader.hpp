@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads and verifies blocks of slices: the part of Checkpoint (checkpoint.hpp) that reads tensor
+// data.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ckpt/geometry.hpp"
+#include "ckpt/index.hpp"
+#include "ckpt/manifest.hpp"
+#include "io/block_file.hpp"
+
+namespace lm::ckpt {
+
+// The destination of a load: elements [flat_begin, flat_end) of `box` in row-major order, converted
+// to `dtype` (fp32, bf16 or fp16) and stored from `data` on.
+struct LoadTarget {
+    spec::Box box;
+    i64 flat_begin = 0;
+    i64 flat_end = 0;
+    DType dtype = DType::fp32;
+    void* data = nullptr;
+};
+
+struct SliceIn {
+    const DataFile* file = nullptr;
+    const Slice* slice = nullptr;
+};
+
+// The elements that one target gets from one block of a slice.
+struct BlockUse {
+    struct Run {
+        i64 at_block = 0;   // element of the block
+        i64 at_target = 0;  // element of the target
+        i64 n = 0;
+    };
+    SliceIn from;
+    i64 block = 0;
+    size_t target = 0;  // its number among the targets of load()
+    std::vector<Run> runs;
+    i64 n = 0;  // elements in all runs
+};
+
+// Appends the blocks of `slices` that hold elements of the target. Returns the number of elements.
+i64 add_uses(std::vector<BlockUse>& uses, const std::vector<SliceIn>& slices,
+             const LoadTarget& target, size_t at_target);
+
+std::string describe(const Slice& slice, const Manifest& manifest);  // "tensor NAME (KIND)"
+
+// Thread-safe.
+class BlockReader {
+  public:
+    // `manifest` must live as long as the reader.
+    BlockReader(std::string path, const Manifest& manifest);
+    ~BlockReader();
+    // Reads all blocks, several at once. Throws DamageError when one does not match its digest.
+    void load(const std::vector<BlockUse>& uses, const std::vector<LoadTarget>& targets);
+    // Reads the bytes [begin, end) of a data file, unverified.
+    std::span<std::byte> read(const DataFile& file, i64 begin, i64 end, io::Block& block);
+    i64 n_files_opened() const;
+
+  private:
+    void load_block(const BlockUse& use, const LoadTarget& target, io::Block& block);
+    std::span<const std::byte> read_verified(const BlockUse& use, io::Block& block);
+    struct OpenFiles;
+    struct KeptBlocks;
+    std::string path_;
+    const Manifest& manifest_;
+    std::unique_ptr<OpenFiles> files_;
+    std::unique_ptr<KeptBlocks> kept_;
+};
+
+}  // namespace lm::ckpt

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes the data files of a checkpoint: safetensors files whose data, and each slice of at least
+// 1 MiB, start at a multiple of 4096, so that blocks are written and read without a copy by the
+// kernel. The format allows no gaps, so entries "padding.N" of zero bytes fill them.
+//
+// Several writers, for example the ranks of a node, may share a file: each plans its share, one of
+// them places the shares and creates the file, then each writes its own share.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ckpt/index.hpp"
+#include "ckpt/manifest.hpp"
+
+namespace lm::ckpt {
+
+// The memory of a part of one tensor: elements [flat_begin, flat_end) of the box in row-major
+// order, without gaps, from `data` on. Padded vocabulary rows follow the elements of the box in
+// memory, so they are never part of a piece. Each element of a tensor belongs to exactly one
+// writer.
+struct Piece {
+    i64 tensor = 0;  // index into spec::tensor_table(model)
+    SliceKind kind;
+    DType dtype = DType::fp32;
+    spec::Box box;
+    i64 flat_begin = 0;
+    i64 flat_end = 0;
+    const void* data = nullptr;
+    // Set for a piece that is not in host memory; `data` is then unused. Copies bytes of the piece
+    // to `to`, from byte `offset` of the piece on.
+    std::function<void(std::span<std::byte> to, i64 offset)> read = {};
+    // Whether several threads may call `read` at once. If not, only the thread that saves calls it.
+    bool concurrent = false;
+};
+
+// The bytes of a data file that are read or written at once: a block of a slice of at least 1 MiB,
+// or several smaller slices.
+struct FileUnit {
+    size_t first = 0;  // slices [first, last)
+    size_t last = 0;
+    i64 block = 0;  // number of the block, if the slice is large
+    i64 begin = 0;  // bytes [begin, end) of the file
+    i64 end = 0;
+    i64 padded_end = 0;  // with the padding after them
+};
+// Returns units that cover all slices, by offset. The header is in none of them.
+std::vector<FileUnit> units_of(const DataFile& file);
+
+// One writer's part of a data file.
+struct DataShare {
+    DataFile file;                     // its slices; offsets from 0 until place_shares()
+    std::vector<const Piece*> pieces;  // one for each slice
+};
+
+// Orders the pieces and gives them offsets. `pieces` must live until write_shares() returns.
+DataShare plan_share(const std::string& name, const std::vector<const Piece*>& pieces);
+
+// Places the shares of one file one after another. Returns the header of the file.
+std::string place_shares(std::span<DataFile* const> shares, const std::vector<TensorInfo>& tensors);
+
+// Creates the file of placed shares in `directory`, with its header.
+void create_data_file(const std::string& directory, const DataFile& file,
+                      const std::string& header);
+// Writes the data of placed shares and computes their digests. The file is not durable yet.
+void write_shares(const std::string& directory, std::span<DataShare> shares);
+// Joins shares of one file in the order of place_shares().
+void append(DataFile& file, DataFile share);
+
+}  // namespace lm::ckpt

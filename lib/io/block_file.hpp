@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Large files, read and written in blocks of 16 MiB by several threads at once, past the page cache
+// where the file system allows it (O_DIRECT, open(2)); elsewhere, for example on tmpfs, through the
+// page cache. A direct transfer needs memory, offset and size at multiples of 4096; everything else
+// goes through the page cache, too.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <future>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "io/file.hpp"
+
+namespace lm::io {
+
+constexpr i64 block_bytes = i64{16} << 20;
+constexpr i64 block_alignment = 4096;
+constexpr int blocks_in_flight = 4;
+
+// Aligned memory for a block and its alignment at both ends. The memory is kept for the next Block
+// when it is released: the first touch of a page costs more than a copy into it.
+class Block {
+  public:
+    Block();
+    ~Block();
+    Block(Block&&) noexcept = default;
+    Block& operator=(Block&& other) noexcept;
+    // The first `n` bytes, at most block_bytes + 2 * block_alignment.
+    std::span<std::byte> first(i64 n) const { return {memory_.get(), static_cast<size_t>(n)}; }
+
+  private:
+    struct Free {
+        void operator()(std::byte* memory) const;
+    };
+    using Memory = std::unique_ptr<std::byte[], Free>;
+    friend struct BlockPool;
+    Memory memory_;
+};
+
+// An open file. Thread-safe, except for sync().
+class BlockFile {
+  public:
+    // Creates a file of `size` bytes, whose space is reserved where the file system can do that.
+    // Throws Error(failure) when `path` exists.
+    static BlockFile create(const std::string& path, i64 size);
+    // Opens an existing file for writing at any place.
+    static BlockFile open_write(const std::string& path);
+    static BlockFile open_read(const std::string& path);
+
+    const std::string& path() const { return path_; }
+    i64 size() const;
+    // Writes `bytes` at `offset`; the whole blocks of 4096 are direct if the memory is aligned.
+    void write(std::span<const std::byte> bytes, i64 offset) const;
+    // Reads n <= block_bytes bytes at `offset` into `block`; returns the place of them in it.
+    std::span<std::byte> read(Block& block, i64 offset, i64 n) const;
+    void sync() const;
+
+  private:
+    BlockFile(std::string path, Fd fd, Fd direct)
+        : path_(std::move(path)), fd_(std::move(fd)), direct_(std::move(direct)) {}
+    std::string path_;
+    Fd fd_;
+    Fd direct_;  // invalid: the file system has no direct transfers
+};
+
+// Calls body(i, block) for every i in [0, n), in about ascending order, by several threads that
+// have a block each. Returns when all calls have returned; then rethrows the first error, after
+// which no further call is started. The calling thread makes all calls when n_threads is 1.
+void for_each_block(i64 n, int n_threads, const std::function<void(i64 i, Block& block)>& body);
+
+// Appends to a file that others create and make durable; the blocks are written in the background.
+class BlockStream {
+  public:
+    explicit BlockStream(BlockFile file)
+        : file_(std::make_shared<const BlockFile>(std::move(file))) {}
+    BlockStream(BlockStream&&) = default;
+    void append(std::span<const std::byte> bytes);
+    void finish();  // returns when all bytes are written
+    i64 size() const { return at_ + used_; }
+
+  private:
+    void submit();
+    std::shared_ptr<const BlockFile> file_;  // shared with the writes in the background
+    Block block_;
+    i64 at_ = 0;  // offset of block_
+    i64 used_ = 0;
+    std::deque<std::future<void>> pending_;
+};
+
+}  // namespace lm::io
