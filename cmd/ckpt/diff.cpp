@@ -30,6 +30,7 @@ void print_json(const ckpt::TensorDifference& difference) {
         object["elements"] = difference.n_elements;
         object["different"] = difference.n_different;
         object["max"] = difference.max;
+        object["relative"] = difference.relative;
         object["rms"] = difference.rms;
     } else {
         object["incomparable"] = difference.only;
@@ -43,9 +44,9 @@ void print_text(const ckpt::TensorDifference& difference) {
         cli::write_stdout(fmt::format("{:<56} {}\n", name, difference.only));
         return;
     }
-    cli::write_stdout(fmt::format("{:<56} max {:.6e}  rms {:.6e}  {} of {} differ\n", name,
-                                  difference.max, difference.rms, difference.n_different,
-                                  difference.n_elements));
+    cli::write_stdout(fmt::format(
+        "{:<56} max {:.6e}  relative {:.2e}  rms {:.6e}  {} of {} differ\n", name, difference.max,
+        difference.relative, difference.rms, difference.n_different, difference.n_elements));
 }
 
 int run(const Args& args) {

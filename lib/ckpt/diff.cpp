@@ -18,6 +18,7 @@ constexpr i64 chunk_elements = io::block_bytes / 4;  // 4 bytes each
 struct ChunkDifference {
     i64 n_different = 0;
     double max = 0;
+    double relative = 0;
     double sum = 0;  // sum of the squares
 };
 
@@ -26,6 +27,8 @@ void add_element(ChunkDifference& chunk, float a, float b) {
     const double d = std::abs(double{a} - double{b});
     // NaN compares false, so a NaN difference replaces `max` and stays.
     if (!(d <= chunk.max)) chunk.max = std::isnan(chunk.max) ? d + NAN : d;
+    const double magnitude = std::max(std::abs(double{a}), std::abs(double{b}));
+    if (magnitude > 0) chunk.relative = std::max(chunk.relative, d / magnitude);
     chunk.sum += d * d;
 }
 
@@ -70,6 +73,7 @@ void compare_values(const Checkpoint& a, const Checkpoint& b, const Shape& shape
         if (!(chunk.max <= difference.max)) {
             difference.max = std::isnan(difference.max) ? chunk.max + NAN : chunk.max;
         }
+        difference.relative = std::max(difference.relative, chunk.relative);
         sum += chunk.sum;
     }
     difference.rms = std::sqrt(sum / static_cast<double>(std::max<i64>(1, n)));

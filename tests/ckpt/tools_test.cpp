@@ -121,6 +121,8 @@ TEST_CASE("diff: equal tensors of two layouts are equal, one changed number is f
     CHECK(list[0].tensor == "layers.1.mlp.up.weight");
     CHECK(list[0].n_different == 1);
     CHECK(list[0].max == 2.0);
+    const auto changed = static_cast<double>(buffers.weight[static_cast<size_t>(local.offset) + 5]);
+    CHECK(list[0].relative == Approx(2.0 / std::max(std::abs(changed), std::abs(changed - 2.0))));
     CHECK(list[0].rms == Approx(2.0 / std::sqrt(96.0 * 24.0)));
 
     buffers.weight[static_cast<size_t>(local.offset) + 5] = NAN;
