@@ -159,8 +159,9 @@ int run(const Args& args) {
 
 void add_copy(cli::Options& options) {
     const auto args = std::make_shared<Args>();
-    cli::Options& verb = options.verb("copy", "copy steps and verify them; a killed copy continues",
-                                      [args] { return run(*args); });
+    cli::Options& verb =
+        options.verb("copy", "copy steps and verify them; run again to resume an interrupted copy",
+                     [args] { return run(*args); });
     verb.positionals("SRC... DST", &args->paths,
                      "SRC: global_step* directories, or directories of them: their latest steps; "
                      "DST: directory of steps, created if needed, or the new path of one step");

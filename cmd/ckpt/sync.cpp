@@ -261,7 +261,7 @@ int run(const Args& args) {
     const auto target = SyncTarget::open(
         args.destination, args.bwlimit ? std::optional(args.bwlimit->value) : std::nullopt);
     if (args.rules.full_steps && !target->can_drop_state()) {
-        usage_error("--weights-only-older-than", "needs a DEST that is a path, got {}",
+        usage_error("--weights-only-older-than", "expected a local directory as DEST, got {}",
                     args.destination);
     }
     const Report report = Sync(args, source, state, *target).run();

@@ -241,7 +241,7 @@ bool is_rclone_remote(const std::string& remote) {
 }  // namespace
 
 void SyncTarget::drop_state(const std::string& name) {
-    usage_error(name, "--weights-only-older-than needs a DEST that is a path");
+    usage_error(name, "--weights-only-older-than: expected a local directory as DEST");
 }
 
 std::unique_ptr<SyncTarget> SyncTarget::open(const std::string& name,

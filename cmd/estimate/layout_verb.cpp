@@ -312,7 +312,8 @@ int run_layout(Flags flags) {
     printout.figures(
         "layouts",
         {{"tried", "layouts tried", Unit::count, found.n_tried,
-          "all layouts that satisfy the conditions of the columns"},
+          "layouts whose TP, PP, DP and micro batch satisfy the divisibility rules stated for "
+          "these columns"},
          {"fitting", "layouts that fit", Unit::count, static_cast<i64>(found.fitting.size()),
           "memory <= --gpu-memory"},
          {"least_memory", "least memory", Unit::bytes, smallest.bytes, "of all layouts tried"},

@@ -188,10 +188,9 @@ void add_memory_verb(cli::Options& program) {
          "--use-distributed-optimizer", "--zero-stage", "--deepspeed_config", "--device",
          "--attention-backend", "--deterministic-mode", "--threads", "--world-size"});
     options.group("Step");
-    options.value(
-        "--micro-batches", &flags->n_micro_batches, "N",
-        "micro-batches of a step in one pipeline; default: those of --global-batch-size, else "
-        "enough to fill it");
+    options.value("--micro-batches", &flags->n_micro_batches, "N",
+                  "micro-batches of a step in one pipeline; default: from --global-batch-size, "
+                  "else 2 x pipeline stages");
     options.group("Verdict");
     options.value(
         "--gpu-memory", &flags->memory, "SIZE",

@@ -55,7 +55,7 @@ i64 newest_file(const std::string& directory) {
 // Returns the JSON of a generation file or of fence.json; null when there is none or when it is
 // incomplete, since its writer was killed.
 io::Json read_claim(const std::string& path) {
-    if (!io::exists(path)) return {};
+    if (!io::checked::exists(path)) return {};
     const std::string text = io::read_file(path);
     io::Json document = io::Json::parse(text, nullptr, false);
     return document.is_object() && document.contains("generation") ? document : io::Json();

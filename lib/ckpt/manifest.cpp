@@ -10,6 +10,7 @@
 #include "base/machine.hpp"
 #include "ckpt/damage.hpp"
 #include "ckpt/model_json.hpp"
+#include "io/checked.hpp"
 #include "io/file.hpp"
 
 namespace lm::ckpt {
@@ -288,7 +289,7 @@ std::string digest_of_manifest(std::string_view text) {
 
 Manifest read_manifest(const std::string& step_path) {
     const std::string file = fmt::format("{}/{}", step_path, manifest_file);
-    if (!io::exists(file))
+    if (!io::checked::exists(file))
         damaged(step_path, "is not complete: it has no {}: use another step", manifest_file);
     return parse_manifest(io::read_file(file), file);
 }

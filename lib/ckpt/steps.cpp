@@ -8,6 +8,7 @@
 #include "base/log.hpp"
 #include "ckpt/damage.hpp"
 #include "io/atomic.hpp"
+#include "io/checked.hpp"
 #include "io/file.hpp"
 
 namespace lm::ckpt {
@@ -99,7 +100,7 @@ std::vector<i64> steps_in(const std::string& directory) {
 
 std::optional<Tip> read_latest(const std::string& directory) {
     const std::string path = latest_path(directory);
-    if (!io::exists(path)) return std::nullopt;
+    if (!io::checked::exists(path)) return std::nullopt;
     const std::string text = io::read_file(path);
     std::vector<std::string> lines;
     for (size_t begin = 0; begin < text.size();) {
@@ -131,13 +132,13 @@ void set_latest(const std::string& directory, const Tip& tip) {
 
 std::optional<Checkpoint> open_if_any(const std::string& path) {
     const std::string directory = without_trailing_slash(path);
-    if (!io::exists(directory)) return std::nullopt;
+    if (!io::checked::exists(directory)) return std::nullopt;
     if (!io::is_directory(directory))
         usage_error(directory, "is not a directory: give a checkpoint directory");
     if (is_step(directory)) return Checkpoint::open(directory);
     const Lineage lineage = read_lineage(directory);
     if (lineage.steps.empty() && lineage.unknown.empty()) {
-        if (!io::exists(latest_path(directory))) return std::nullopt;
+        if (!io::checked::exists(latest_path(directory))) return std::nullopt;
         run_error(latest_path(directory),
                   "no valid step named, and no global_step* directory exists");
     }

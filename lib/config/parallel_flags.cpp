@@ -110,9 +110,9 @@ const Fields<ParallelFlags>& parallel_fields() {
         {.option = "--pp-partition-method",
          .member = &S::partition_method,
          .metavar = "METHOD",
-         .help = "what is divided equally over the pipeline stages: layers (uniform or "
-                 "type:transformer); layers with embedding and head as one each "
-                 "(type:transformer|embedding); elements of the tensors (parameters)",
+         .help = "quantity to balance over the pipeline stages: uniform or type:transformer: "
+                 "layers; type:transformer|embedding: layers, with the embedding and the head "
+                 "counted as one layer each; parameters: elements of the tensors",
          .block = Block::parallel,
          .derived = true},
         {.option = "--sequence-parallel",

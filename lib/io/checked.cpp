@@ -289,7 +289,7 @@ bool rename_new(const std::string& from, const std::string& to) {
         if (errno == EEXIST) return finish_link(from, to);
         if (!unsupported(errno)) system_error(to, "link " + from + " to this name", errno);
     }
-    if (exists(to)) return false;
+    if (io::exists(to)) return false;
     rename(from, to);
     return true;
 }
@@ -302,6 +302,13 @@ void exchange_directories(const std::string& fresh, const std::string& old) {
     rename(old, aside);  // a crash after this leaves no `old`: its content is in `aside`
     rename(fresh, old);  // a crash after this leaves the new content under its name, and `aside`
     rename(aside, fresh);
+}
+
+bool exists(const std::string& path) {
+    struct stat status {};
+    if (::lstat(path.c_str(), &status) == 0) return true;
+    if (errno != ENOENT && errno != ENOTDIR) system_error(path, "get the status", errno);
+    return false;
 }
 
 void make_directory(const std::string& path) {

@@ -28,6 +28,15 @@ expect 0 '' lm-ckpt show c/global_step6 --json
 expect 0 '' lm-ckpt latest c
 [ "$(cat out)" = global_step12 ] || fail "latest: $(cat out)"
 
+# A step that this user may not read is an error, not a damaged step.
+if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
+    cp -r c private
+    chmod 755 . private
+    chmod 700 private/global_step12
+    expect 3 'private/global_step12/.*Permission denied' \
+        setpriv --reuid=65534 --regid=65534 --clear-groups --bounding-set=-all lm-ckpt show private
+fi
+
 # verify: a sound checkpoint, then one flipped bit, a missing file, and `latest` without its step.
 expect 0 '' lm-ckpt verify c --quiet
 [ "$(grep -c ': ok: ' out)" = 4 ] || fail "verify: $(cat out)"
