@@ -20,7 +20,6 @@ u64 hash64(std::string_view bytes);
 std::string digest(std::span<const std::byte> bytes);
 std::string digest(std::string_view bytes);
 
-// Computes digest() of bytes that arrive in several updates.
 // The 128 bits of a digest.
 struct Hash128 {
     u64 high = 0;
@@ -32,6 +31,7 @@ std::string hex_of(const Hash128& hash);  // 32 digits: digest() without its pre
 // Parses 32 hex digits; returns false for another text.
 bool parse_hex(std::string_view digits, Hash128& hash);
 
+// Computes digest() of bytes that arrive in several updates.
 class Digester {
   public:
     Digester();
@@ -60,7 +60,7 @@ class BlockDigester {
     // Returns the digest of all bytes so far; more updates may follow. The time does not depend on
     // the number of bytes.
     std::string finish() const;
-    i64 n_bytes() const { return n_bytes_; }  // added so far
+    i64 n_bytes() const { return n_bytes_; }  // passed to update() so far
     // Returns the digest of a whole file from the digests of its blocks, in their order.
     static std::string combine(const std::vector<std::string>& blocks);
 

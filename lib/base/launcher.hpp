@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The environment variables that launchers of parallel processes (mpirun, mpiexec, srun, torchrun)
-// set in each process: its rank, the number of ranks, and the address where the ranks connect. They
-// are read only here; connecting (MPI, TCP, files) is the job of lib/comm.
+// set in each process: its rank, the number of ranks, and the address where the ranks connect. No
+// other code reads these variables; connecting (MPI, TCP, files) is the job of lib/comm.
 #pragma once
 
 #include <functional>
@@ -29,13 +29,13 @@ enum class Launcher {
 struct Launched {
     Launcher by = Launcher::none;
     int rank = 0;
-    int size = 1;  // 0: unknown
+    int size = 1;  // number of ranks; 0: unknown
     bool in_slurm_step = false;
 };
 
-// Returns the rank under the first launcher of `among` whose variables are set. A batch script that
-// srun did not start is a single process. Throws Error(usage) naming a variable with an invalid
-// value.
+// Returns the rank and the number of ranks that the first launcher of `among` with set variables
+// states; a single process if there is none. A Slurm batch script, which srun did not start, is a
+// single process, too. Throws Error(usage) naming a variable with an invalid value.
 Launched launched_by(std::initializer_list<Launcher> among,
                      const Environment& get = environment_of_process);
 

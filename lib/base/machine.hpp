@@ -16,7 +16,7 @@ enum class Vectors { none, avx2, avx512 };
 // Returns whether kernels may use `vectors`; callers also check that the processor has them. The
 // environment variable LM_PROCESSOR (`avx2` or `portable`) limits the choice. Tests use it to run
 // the code for other processors, and users to compare results when they suspect a kernel. Throws
-// Error(usage) when it has another value.
+// Error(usage) when LM_PROCESSOR has another value.
 bool may_use(Vectors vectors);
 
 }  // namespace lm

@@ -37,7 +37,7 @@ u64 mix(u64 a, u64 b);
 u64 stream_key(u64 seed, std::string_view name);
 
 // Returns number `index` of the stream `key`, normally distributed with mean 0 and variance 1
-// (Box-Muller in double precision). Numbers 2k and 2k+1 are computed as one pair.
+// (Box-Muller in double precision). Numbers 2k and 2k + 1 are the two results of one transform.
 double normal(u64 key, u64 index);
 
 // Returns number `index` of the stream `key`, uniform in [0, 1) with 53 random bits.

@@ -46,7 +46,8 @@ class ThreadPool {
     int size() const { return static_cast<int>(workers_.size()) + 1; }
 
     // Calls task(i, worker) for every i in [0, n_tasks), with worker in [0, size()), and returns
-    // when all calls have returned. Then rethrows the first exception of a task. Not reentrant.
+    // when all calls have returned. Then rethrows the first exception of a task. A task must not
+    // call run().
     void run(i64 n_tasks, TaskRef task);
 
     // Cuts [0, n) into ranges of `grain` and calls body(begin, end, worker) for each.
