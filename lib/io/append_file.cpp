@@ -49,8 +49,8 @@ void AppendFile::make_buffer(size_t bytes) {
     if (!buffer_) throw std::bad_alloc();
 }
 
-// Without O_DIRECT: collects small writes in the buffer, to save system calls. Writes large ones to
-// the file directly, after the bytes in the buffer.
+// Without O_DIRECT, small writes are collected in the buffer to save system calls. A large write
+// first flushes the buffer, then goes to the file directly.
 void AppendFile::write(std::span<const std::byte> bytes) {
     if (direct_.valid()) return write_direct(bytes);
     if (n_buffered_ + bytes.size() > buffer_bytes || bytes.size() >= unbuffered_bytes) flush();

@@ -15,23 +15,23 @@
 
 namespace lm::io {
 
-// States whether the data will be read again soon. With `no`, it is written with O_DIRECT where the
-// file system supports that: copying the data into the page cache would cost more than all other
-// work of writing.
+// States whether the data will be read again soon. `no` writes it with O_DIRECT where the file
+// system supports that: copying it into the page cache would cost more than all other work of
+// writing.
 enum class ReadAgain { yes, no };
 
 class AppendFile {
   public:
-    // Opens `path`, or creates it. Its content stays; appends follow.
+    // Opens `path`, or creates it. The first write() appends to the existing content.
     static AppendFile open(std::string path, ReadAgain read_again = ReadAgain::yes);
 
     const std::string& path() const { return path_; }
     i64 size() const { return n_written_ + static_cast<i64>(n_buffered_); }
-    // Appends; small writes are buffered. The destructor does not flush: without a sync() the file
-    // is unfinished work.
+    // Appends `bytes`; small writes are buffered. The destructor drops the buffer: call sync() at
+    // the end.
     void write(std::span<const std::byte> bytes);
     void flush();
-    void truncate(i64 size);  // flushes; `size` at most size()
+    void truncate(i64 size);  // flushes, then cuts the file to `size` <= size() bytes
     // Acquires a lock (flock(2)), which the object holds until it is destroyed. Returns false when
     // another process holds the lock. Always returns true on a file system without locks.
     bool lock();

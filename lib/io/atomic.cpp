@@ -21,7 +21,7 @@
 namespace lm::io {
 namespace {
 
-// Appends are collected up to this size.
+// Appended bytes are buffered up to this size.
 constexpr size_t buffer_bytes = size_t{4} << 20;
 constexpr i64 abandoned_after_s = 86400;
 

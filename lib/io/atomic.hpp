@@ -47,9 +47,9 @@ class AtomicFile {
     const std::string& temporary() const;          // the name until commit()
     void write(std::span<const std::byte> bytes);  // appends; buffered
     void write(std::string_view text);
-    // Writes at `offset` of the file; flushes first. size() does not change.
+    // Flushes, then writes `bytes` at `offset` of the file. size() does not change.
     void write_at(std::span<const std::byte> bytes, i64 offset);
-    // Reads bytes that were appended; flushes first.
+    // Flushes, then reads bytes.size() appended bytes from `offset` on.
     void read_back(std::span<std::byte> bytes, i64 offset);
     i64 size() const;  // bytes appended so far
     void flush();
@@ -82,7 +82,7 @@ class AtomicDirectory {
     ~AtomicDirectory();
     AtomicDirectory(AtomicDirectory&&) noexcept;
     AtomicDirectory& operator=(AtomicDirectory&&) noexcept;
-    const std::string& path() const;  // where to write
+    const std::string& path() const;  // the temporary directory, until commit()
     const std::string& final_path() const;
     void commit();
 

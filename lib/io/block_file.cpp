@@ -26,7 +26,7 @@ namespace {
 
 constexpr i64 huge_page = i64{2} << 20;
 constexpr i64 memory_bytes = block_bytes + huge_page;  // room for the alignment at both ends
-constexpr size_t most_kept = 8;                        // free blocks
+constexpr size_t most_kept = 8;                        // unused blocks that the pool keeps
 static_assert(memory_bytes >= block_bytes + 2 * block_alignment);
 
 i64 whole_part(i64 n) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Large files, read and written in blocks of 16 MiB by several threads at once, past the page cache
 // where the file system allows it (O_DIRECT, open(2)); elsewhere, for example on tmpfs, through the
-// page cache. A direct transfer needs memory, offset and size at multiples of 4096; everything else
-// goes through the page cache, too.
+// page cache. A direct transfer needs memory, offset and size at multiples of 4096; other transfers
+// go through the page cache, too.
 #pragma once
 
 #include <deque>
@@ -20,15 +20,16 @@ constexpr i64 block_bytes = i64{16} << 20;
 constexpr i64 block_alignment = 4096;
 constexpr int blocks_in_flight = 4;
 
-// Aligned memory for a block and its alignment at both ends. The memory is kept for the next Block
-// when it is released: the first touch of a page costs more than a copy into it.
+// Aligned memory for a block of a file, with 4096 spare bytes at each end for reads whose ends are
+// not aligned. The destructor keeps the memory for the next Block: the first touch of a page costs
+// more than a copy into it.
 class Block {
   public:
     Block();
     ~Block();
     Block(Block&&) noexcept = default;
     Block& operator=(Block&& other) noexcept;
-    // The first `n` bytes, at most block_bytes + 2 * block_alignment.
+    // Returns the first `n` bytes, at most block_bytes + 2 * block_alignment.
     std::span<std::byte> first(i64 n) const { return {memory_.get(), static_cast<size_t>(n)}; }
 
   private:
@@ -52,9 +53,11 @@ class BlockFile {
 
     const std::string& path() const { return path_; }
     i64 size() const;
-    // Writes `bytes` at `offset`; the whole blocks of 4096 are direct if the memory is aligned.
+    // Writes `bytes` at `offset`. If memory and offset are aligned, the leading multiple of 4096
+    // bytes is a direct transfer.
     void write(std::span<const std::byte> bytes, i64 offset) const;
-    // Reads n <= block_bytes bytes at `offset` into `block`; returns the place of them in it.
+    // Reads n <= block_bytes bytes at `offset` into `block`; returns the part of `block` that holds
+    // them.
     std::span<std::byte> read(Block& block, i64 offset, i64 n) const;
     void sync() const;
 
@@ -66,12 +69,13 @@ class BlockFile {
     Fd direct_;  // invalid: the file system has no direct transfers
 };
 
-// Calls body(i, block) for every i in [0, n), in about ascending order, by several threads that
-// have a block each. Returns when all calls have returned; then rethrows the first error, after
-// which no further call is started. The calling thread makes all calls when n_threads is 1.
+// Calls body(i, block) for every i in [0, n), in about ascending order, in `n_threads` threads with
+// one block each. Returns when all calls have returned. After an error no further call starts, and
+// the first error is rethrown at the end. The calling thread makes all calls when n_threads is 1.
 void for_each_block(i64 n, int n_threads, const std::function<void(i64 i, Block& block)>& body);
 
-// Appends to a file that others create and make durable; the blocks are written in the background.
+// Appends bytes to `file`, in blocks that threads write in the background. Creating the file and
+// making it durable is left to the caller.
 class BlockStream {
   public:
     explicit BlockStream(BlockFile file)
@@ -85,8 +89,8 @@ class BlockStream {
     void submit();
     std::shared_ptr<const BlockFile> file_;  // shared with the writes in the background
     Block block_;
-    i64 at_ = 0;  // offset of block_
-    i64 used_ = 0;
+    i64 at_ = 0;    // offset of block_ in the file
+    i64 used_ = 0;  // bytes in block_
     std::deque<std::future<void>> pending_;
 };
 

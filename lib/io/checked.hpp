@@ -29,8 +29,9 @@ void write_at(int fd, const std::string& path, std::span<const std::byte> bytes,
 bool write_direct(int fd, const std::string& path, std::span<const std::byte> bytes, i64 offset);
 // Reads bytes.size() bytes at `offset`. Throws when the file ends before.
 void read_at(int fd, const std::string& path, std::span<std::byte> bytes, i64 offset);
-// Reads from an `fd` opened with O_DIRECT, as write_direct() writes. Returns the number of bytes up
-// to the end of the file; 0 when the file system refuses the read (EINVAL).
+// Reads from an `fd` opened with O_DIRECT; memory, size and offset are multiples of 4096. Returns
+// the number of bytes read, less than bytes.size() at the end of the file; 0 when the file system
+// refuses the read (EINVAL).
 i64 read_direct(int fd, const std::string& path, std::span<std::byte> bytes, i64 offset);
 // Gives an empty file its size and, where the file system can do that, its space on the disk.
 void reserve(int fd, const std::string& path, i64 size);
@@ -43,8 +44,8 @@ void fsync(int fd, const std::string& path);
 void fsync_path(const std::string& path);       // a file or directory by name
 void fsync_parent_of(const std::string& path);  // the directory that holds `path`
 void rename(const std::string& from, const std::string& to);
-// Renames `from` to `to` unless `to` exists. Returns false, without a change, when `to` is another
-// file. Completes an earlier call that a kill interrupted.
+// Renames `from` to `to`. Returns false, without a change, when `to` exists as another file. If an
+// earlier call was killed between link() and unlink(), removes the old name.
 bool rename_new(const std::string& from, const std::string& to);
 // Exchanges the names of two directories, atomically where the file system supports it; elsewhere
 // (NFS) a kill between the three renames leaves the old content as temporary_name(old) + ".old".

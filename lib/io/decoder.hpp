@@ -9,9 +9,10 @@
 
 namespace lm::io {
 
-// Returns a stream of the decompressed bytes of `source`. `continued` means that `source` starts
-// after other members or frames of its file; garbage there is reported as such. `threads` threads
-// decompress the blocks of one xz stream, as many at once as `memory` bytes allow.
+// Returns a stream of the decompressed bytes of `source`. `continued` states that `source` starts
+// after other members or frames of its file; bytes that start no further one are then reported as
+// garbage after the data. `threads` threads decompress the blocks of one xz stream, as many at once
+// as `memory` bytes allow.
 std::unique_ptr<InputStream> make_decoder(ByteSource source, Compression compression, int threads,
                                           i64 memory, bool continued);
 

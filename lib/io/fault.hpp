@@ -4,7 +4,7 @@
 // Others record all operations and check their order: a test cannot cut the power, but it can find
 // a missing fsync. LM_IO_FAULT = "fail:K", "short:K", "kill:K" or "cached:K" (K counts from 1) arms
 // a fault in any program. "read:K" fails the K-th read of a checkpoint; only reads are counted
-// then. When it is unset, next() costs one branch.
+// then. While LM_IO_FAULT is unset, next() costs one branch.
 #pragma once
 
 #include <string>
@@ -17,9 +17,8 @@ namespace lm::io::fault {
 
 // fail: the operation does nothing and fails with EIO. short_write: a write writes half of its
 // bytes and fails with ENOSPC; other operations fail with EIO. kill: SIGKILL before the operation.
-// fail_read: a read fails with EIO; next() does not count reads, and read_fails() nothing else.
-// cached_only: a write with O_DIRECT fails with EINVAL, as on some file systems; all else is
-// normal.
+// fail_read: a read fails with EIO; only reads are counted then. cached_only: a write with O_DIRECT
+// fails with EINVAL, as on some file systems; other operations are normal.
 enum class Action { none, fail, short_write, kill, cached_only, fail_read };
 
 // Counts an operation and returns what should happen to it; does not return for `kill`. Throws

@@ -49,8 +49,8 @@ struct Block {
 // fill() reads the next part of the file, one thread at a time (fill_mutex_), so that parts get
 // consecutive block numbers. process() decompresses it, in all threads at once, and sets `full`.
 // The reader waits until block n_emptied_ is full, so that content arrives in order whichever
-// thread is faster. It returns the block to the ring when it has copied it. A full ring stops the
-// threads, which bounds the memory. An exception is stored in its block and rethrown when the
+// thread is faster. When the reader has copied the block, the block becomes free. A full ring stops
+// the threads, which bounds the memory. An exception is stored in its block and rethrown when the
 // reader reaches that block.
 class RingStream : public InputStream {
   public:
@@ -98,8 +98,8 @@ class RingStream : public InputStream {
     // Returns the serial decoder that continues at offset `begin` of the file (Kind::serial).
     virtual std::unique_ptr<InputStream> continue_at(i64 begin) = 0;
 
-    // Start and join the threads. The threads call the functions above, so the class that overrides
-    // these calls start() in its constructor and stop() in its destructor.
+    // Start and join the threads. The threads call the virtual functions above, so each derived
+    // class calls start() at the end of its constructor and stop() in its destructor.
     void start(int n_threads) {
         try {
             for (int i = 0; i < n_threads; ++i)
@@ -188,7 +188,7 @@ class RingStream : public InputStream {
     bool stopped_ = false, ended_ = false;
     size_t copied_ = 0;  // bytes of block n_emptied_ that the reader has copied
     std::atomic<i64> consumed_ = 0;
-    i64 n_read_ = 0;  // content bytes copied from blocks, without those of serial_
+    i64 n_read_ = 0;  // content bytes copied from blocks; reads from serial_ do not count
     i64 verified_ = 0;
     std::unique_ptr<InputStream> serial_;
     std::vector<std::thread> threads_;

@@ -51,7 +51,7 @@ ByteSource source_at(const std::string& path, i64 begin) {
 
 using namespace std::string_view_literals;
 
-constexpr int max_unit_threads = 4;         // each decompresses more than one encoder consumes
+constexpr int max_unit_threads = 4;         // one decompresses more than an encoder consumes
 constexpr i64 unit_memory = i64{12} << 20;  // needed by one unit, compressed and decompressed
 
 // The empty block at the end of every BGZF file (SAM specification, 4.1.2), without the first ten
@@ -86,7 +86,7 @@ std::unique_ptr<InputStream> open_stream(const std::string& path, int threads, i
     const int unit_threads = static_cast<int>(
         std::min<i64>(std::min(threads, max_unit_threads), memory / unit_memory - 1));
     if (unit_threads > 1 && first.found != CompressedUnit::Found::other) {
-        // Reads on from `begin`, where no complete unit starts.
+        // Decompresses the file from `begin` on, where no complete unit starts.
         const auto serial = [path, compression, memory](i64 begin) {
             return read_ahead(
                 make_decoder(source_at(path, begin), compression, 1, memory, begin > 0));
@@ -103,8 +103,8 @@ std::unique_ptr<InputStream> open_plain_stream(const std::string& path, i64 begi
 i64 window_of(const std::string& path) {
     ByteSource source = open_source(path);
     const Compression compression = compression_at(source);
-    constexpr size_t header_bytes = size_t{64}
-                                    << 10;  // headers, after the skippable frame of pzstd
+    constexpr size_t header_bytes =
+        size_t{64} << 10;  // holds the skippable frame of pzstd and the headers after it
     source.peek(header_bytes);
     return window_of(compression, source.waiting());
 }

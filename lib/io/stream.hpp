@@ -7,8 +7,8 @@
 // tapes). A BGZF file without its end-of-file block gets a warning: a file that was cut between two
 // blocks shows no other sign of it.
 //
-// Memory is bounded: 1 MiB of input and the window of the decoder: 32 KiB for gzip, at most 2 GiB
-// for xz (more is an error that states the need) and for zstd (any window up to --long=31).
+// A serial decoder needs 1 MiB of input and its window: 32 KiB for gzip, at most 2 GiB for xz (a
+// larger window is an error that states its size) and for zstd (any window up to --long=31).
 #pragma once
 
 #include <memory>
@@ -52,11 +52,11 @@ i64 window_of(const std::string& path);
 // Opens `path` ("-" is standard input). Concatenated gzip members, xz streams and zstd frames read
 // as one stream; an empty file is a plain one. bzip2, lz4, zip and 7z files are refused by name.
 //
-// A separate thread decompresses a regular file, one to two MiB ahead of the reader. With more than
-// one of `threads`, independent parts are decompressed in parallel, as many at once as `memory`
-// bytes allow. Such parts are the blocks of an xz file that states their sizes, and the frames of a
-// zstd file and the blocks of a BGZF file up to the first one larger than 8 MiB. `interrupt`: see
-// Interrupted; regular files ignore it.
+// A separate thread decompresses a regular file, one to two MiB ahead of the reader. With several
+// `threads`, independent parts are decompressed in parallel, as many at once as `memory` bytes
+// allow: the blocks of an xz file that states their sizes; the frames of a zstd file or the blocks
+// of a BGZF file, up to the first one larger than 8 MiB. `interrupt`: see Interrupted; regular
+// files ignore it.
 std::unique_ptr<InputStream> open_stream(const std::string& path, int threads = 1,
                                          i64 memory = default_decoding_memory, int interrupt = -1);
 
