@@ -8,8 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/error.hpp"
-
 namespace lm {
 
 template <typename Value>
@@ -18,13 +16,16 @@ struct Named {
     std::string_view name;
 };
 
+// Throws Error(bug). Not inline: nvcc, which reads this header, cannot compile fmt.
+[[noreturn]] void no_name_for(int value);
+
 // Returns the name of `value`. Throws Error(bug) when the table has no entry for it.
 template <typename Table, typename Value>
 std::string_view name_in(const Table& table, Value value) {
     for (const auto& entry : table) {
         if (entry.value == value) return entry.name;
     }
-    LM_CHECK(false, "expected a value of the table of names, got {}", static_cast<int>(value));
+    no_name_for(static_cast<int>(value));
 }
 
 // Returns the value with this name; nullopt for an unknown name.
