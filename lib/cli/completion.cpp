@@ -34,8 +34,8 @@ std::string names_of(const Options& options) {
     return text;
 }
 
-// Returns the kind of value that follows an option: words, the prefix of a .bin and .idx pair, a
-// file.
+// Returns the shell assignments that state how the value of an option is completed: as one of some
+// words, as the prefix of a .bin and .idx pair, or as a file name.
 std::string kind_of(const Option& option) {
     const std::vector<std::string>& words = option.choices.empty() ? option.words : option.choices;
     if (!words.empty()) return fmt::format("words='{}'; kind=words", fmt::join(words, " "));
@@ -44,7 +44,7 @@ std::string kind_of(const Option& option) {
 }
 
 // Returns the branches of the shell's `case "$verb $previous" in`: one for each option that takes a
-// value, with what may follow it.
+// value, with the assignments of kind_of().
 std::string value_cases(const Options& options, const std::string& verb) {
     std::string text;
     for (const Option& option : completed_options(options)) {
@@ -68,13 +68,14 @@ std::string several_of(const Options& options) {
     return text;
 }
 
-// In the option tables, the metavar P means the prefix of a .bin and .idx pair.
+// Returns how operands are completed: as prefixes of .bin and .idx pairs if the first operand has
+// the metavar P, else as file names.
 std::string operand_kind(const Options& options) {
     const std::vector<Option> operands = operands_of(options);
     return !operands.empty() && operands[0].metavar == "P" ? "pairs" : "files";
 }
 
-// The second and further values of an option complete like the first one.
+// Shell code that completes the second and further values of an option like the first one.
 constexpr const char* further_value = R"(    for ((i = COMP_CWORD - 1; i > 0; --i)); do
         [[ ${COMP_WORDS[i]} == -* ]] || continue
         [[ $current == -* || $several != *" ${COMP_WORDS[i]} "* ]] || previous=${COMP_WORDS[i]}

@@ -39,8 +39,8 @@ void keep_standard_descriptors() {
     }
 }
 
-// Returns an empty result when the launcher's variables contradict each other: the code that uses
-// them reports the error.
+// Returns the rank that a launcher states; that of a single process when its variables are invalid:
+// the code that needs them reports the error.
 Launched launched() {
     try {
         return launched_by({Launcher::open_mpi, Launcher::pmi, Launcher::torchrun, Launcher::pmix,
@@ -159,7 +159,7 @@ void flush_stdout() {
 
 int run_main(int argc, char** argv, Options& options, const std::function<int()>& body) {
     keep_standard_descriptors();
-    std::signal(SIGXFSZ, SIG_IGN);  // beyond `ulimit -f` write() fails with EFBIG instead
+    std::signal(SIGXFSZ, SIG_IGN);  // so that write() beyond `ulimit -f` fails with EFBIG
     const Reporter reporter(options.program());
     set_log_sink([&reporter](Severity severity, std::string_view message) {
         reporter.log(severity, message);

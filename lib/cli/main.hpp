@@ -23,7 +23,8 @@ int run_main(int argc, char** argv, Options& options, const std::function<int()>
 std::string command_line(int argc, char** argv);
 
 // Writes to standard output through a buffer; run_main() flushes it at the end. Throws
-// Error(failure) when writing fails. If the output is a closed pipe, SIGPIPE ends a filter instead.
+// Error(failure) when writing fails. Writing to a closed pipe ends the process by SIGPIPE, unless
+// ignore_sigpipe() was called.
 void write_stdout(std::string_view text);
 // Writes all buffered output. Throws as write_stdout() does.
 void flush_stdout();

@@ -116,7 +116,8 @@ std::string list_of(const std::vector<Option>& options) {
     return text + ".El\n";
 }
 
-// Lists flags that are ignored for the same reason together and appends the reason.
+// Returns the list of the flags that have no effect: flags with the same reason together, then the
+// reason.
 std::string list_by_reason(std::vector<Option> options) {
     std::string text = ".Bl -tag -width Ds -compact\n";
     while (!options.empty()) {
@@ -179,8 +180,8 @@ std::string verb_name(const Options& options, const Options& verb) {
     return verb.program().substr(options.program().size() + 1);
 }
 
-// Returns the sections that several verbs share, each with the names of these verbs. The page
-// prints such a section once.
+// Returns the sections that at least two verbs have, each with the names of these verbs. The page
+// prints a shared section once.
 std::vector<std::pair<Section, std::vector<std::string>>> common_sections(const Options& options) {
     std::vector<std::pair<Section, std::vector<std::string>>> sections;
     for (const Options* verb : options.verbs()) {
@@ -202,8 +203,8 @@ std::string title_of(const Section& section) {
     return section.title == "Options" ? "Common options" : section.title;
 }
 
-// Returns ".Ss lm-ckpt ls DIR" with summary, operands and options of a verb. `elsewhere` lists the
-// sections that are in another place of the page.
+// Returns ".Ss lm-ckpt ls DIR" with summary, operands and options of a verb. For the sections in
+// `elsewhere`, which the page prints at another place, the text has only a reference.
 std::string verb_section(const Options& verb, const std::vector<Section>& elsewhere) {
     std::string text = ".Ss " + escaped(verb.program());
     for (const Option& operand : operands_of(verb)) text += " " + escaped(operand_text(operand));

@@ -207,7 +207,8 @@ void Options::value_is_optional() {
     Apply& apply = impl_->apply.back();
     apply = [given = apply, bare = option.choices.front()](const std::string& name,
                                                            const Values& values) {
-        const bool omitted = values.empty() || values.back().empty();  // CLI11 gives an empty one
+        // CLI11 passes an empty string for an omitted value.
+        const bool omitted = values.empty() || values.back().empty();
         given(name, omitted ? Values{bare} : values);
     };
 }
@@ -292,7 +293,8 @@ std::string Options::Impl::verbs_text() const {
     return fmt::format("use one of {}", fmt::join(verb_names, ", "));
 }
 
-// Throws when the first word is not a command of a program that has commands but no operands.
+// Throws Error(usage) when a program has commands, but no operands, and the first argument is not
+// one of its commands.
 void Options::Impl::check_first_word(const Values& arguments) const {
     if (verbs.empty() || arguments.empty() || arguments[0].starts_with('-')) return;
     if (std::ranges::any_of(table, &Option::positional)) return;

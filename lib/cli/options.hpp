@@ -26,10 +26,10 @@
 namespace lm::cli {
 
 struct Bytes {
-    i64 value = 0;  // --min-size 2GiB
+    i64 value = 0;  // bytes that an option such as --min-size 2GiB gives
 };
 struct Duration {
-    double seconds = 0;  // --watch 10s
+    double seconds = 0;  // time that an option such as --watch 10s gives
 };
 
 struct Option {
@@ -42,10 +42,10 @@ struct Option {
     std::string default_text;        // empty: help shows no default
     std::string group;
     bool positional = false;
-    bool repeatable = false;  // has one or more values
+    bool repeatable = false;  // accepts more than one value
     bool hidden = false;
     std::vector<std::string> choices;
-    std::vector<std::string> words;  // completion offers these; other values are valid, too
+    std::vector<std::string> words;  // values that completion offers; others are valid, too
     Kind kind = Kind::normal;
     int min_values = 0;  // one occurrence has min_values to max_values values; 0 for a flag
     int max_values = 0;
@@ -67,7 +67,7 @@ class Options {
     // default; help shows it unless it is empty or nullopt. An i64 is a count of at least 0:
     // 5_000_000, 5M, 300B.
     void flag(std::string_view names, bool* target, std::string help);
-    void flag_off(std::string_view names, bool* target, std::string help);  // sets it to false
+    void flag_off(std::string_view names, bool* target, std::string help);  // sets *target to false
     void value(std::string_view names, i64* target, std::string metavar, std::string help);
     void value(std::string_view names, double* target, std::string metavar, std::string help);
     void value(std::string_view names, std::string* target, std::string metavar, std::string help);

@@ -13,7 +13,7 @@
 namespace lm::cli {
 namespace {
 
-// Returns the names that a message may suggest: all except refused options.
+// Returns the option names that a message may suggest: all but the refused ones.
 std::vector<std::string> all_names(const std::vector<Option>& table) {
     std::vector<std::string> names;
     for (const Option& option : table) {

@@ -57,7 +57,7 @@ struct Progress::State {
     double start_s = 0;
     double due_s = 0;    // time of the next line
     double shown_s = 0;  // time of the last update of the rate
-    i64 shown_done = 0;  // `done` at that time
+    i64 shown_done = 0;  // `done` at shown_s
     double rate = 0;     // per second
     i64 done = 0;
     std::string extra;

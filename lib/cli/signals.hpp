@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Signals as flags that a loop polls. SIGUSR1, SIGTERM, SIGHUP (terminal closed) and SIGINT request
 // save-and-stop; a second SIGINT or SIGTERM ends the process at once; SIGUSR2 requests a state
-// dump. Filters keep the default action of SIGPIPE.
+// dump. SIGPIPE keeps its default action except in lm-train (ignore_sigpipe()).
 #pragma once
 
 namespace lm::cli {
@@ -23,9 +23,9 @@ enum class StopRequest { none, save_and_stop };
 enum class Sigterm { as_sigint, never_at_once };
 
 // Installs the handlers of SIGUSR1, SIGTERM, SIGHUP and SIGINT. A second SIGINT or SIGTERM, more
-// than 0.2 s after the first, ends the process with the default action. With never_at_once only
-// SIGINT does, since launchers and batch systems repeat SIGTERM while a checkpoint is written.
-// Interrupted system calls are restarted. A SIGINT or SIGHUP that was ignored at the start
+// than 0.2 s after the first, ends the process with the default action. With never_at_once only a
+// second SIGINT does this, since launchers and batch systems repeat SIGTERM while a checkpoint is
+// written. Interrupted system calls are restarted. A SIGINT or SIGHUP that was ignored at the start
 // (background job of a script, nohup) stays ignored.
 void install_stop_signals(Sigterm sigterm = Sigterm::as_sigint);
 StopRequest stop_requested();
