@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes a TensorBoard event file: length-prefixed, checksummed records (TFRecord) of hand-encoded
-// protobuf (tensorflow/core/util/event.proto), with scalars and the session mark only. Readers
-// tolerate a torn last record, so appending is enough.
+// protobuf (tensorflow/core/util/event.proto), with scalars and SessionLog records only. Readers
+// tolerate a torn last record, so the file is written by plain appends.
 #pragma once
 
 #include <optional>
@@ -28,8 +28,8 @@ struct EventRecord {
     std::string_view bytes;
 };
 
-// Returns the complete records of an event file's text, whose memory they share. Stops at a torn or
-// corrupt record.
+// Returns the complete records in the text of an event file, up to the first torn or corrupt one.
+// They point into `text`.
 std::vector<EventRecord> event_records(std::string_view text);
 
 u32 crc32c(std::string_view bytes);
@@ -43,8 +43,8 @@ class EventFile {
     // Queues a value until flush(). `step` must not be negative.
     void scalar(i64 step, std::string_view tag, double value);
     i64 queued() const { return n_queued_; }
-    // Appends the queued values in one write. A failure is a warning and ends this file: a full
-    // disk must not stop a training.
+    // Appends the queued values in one write. A failed write logs a warning, and this object drops
+    // all later values: a full disk must not stop a training.
     void flush();
 
     const std::string& path() const { return path_; }

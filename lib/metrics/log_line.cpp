@@ -191,12 +191,13 @@ bool read_fields(std::string_view text, LoggedIteration& iteration) {
     return true;
 }
 
-// Finds "iteration N/" at or after `from`; `end` is the offset after the slash.
+// The text "iteration N/" in a line; `begin` is npos when it was not found.
 struct Mark {
     size_t begin = npos;
-    size_t end = 0;
+    size_t end = 0;  // offset after the slash
     i64 iteration = 0;
 };
+// Returns the first mark at or after `from`.
 Mark find_mark(std::string_view line, size_t from) {
     constexpr std::string_view word = "iteration";
     for (size_t at; (at = find(line, word, from)) != npos; from = at + 1) {

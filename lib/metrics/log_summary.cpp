@@ -105,7 +105,8 @@ void LogSummary::follow_clock(double now) {
     clock_ = std::max(now, clock_.value_or(now));
 }
 
-// Returns whether another rank logged the same line, next to this one or up to 64 lines later.
+// Returns whether `line` repeats an iteration that another rank logged: the last one, or a line
+// equal to one of the last 64.
 bool LogSummary::is_repeated(const LoggedIteration& line) const {
     if (!last_ || started_ || line.iteration > last_->iteration) return false;
     return line.iteration == last_->iteration ||

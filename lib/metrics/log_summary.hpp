@@ -16,8 +16,8 @@ namespace lm::metrics {
 struct LogStop {
     bool restarted = false;  // false: a gap in time within a run
     i64 last_iteration = 0;  // last logged iteration before the stop
-    i64 resumed_after = 0;   // iteration of the loaded checkpoint; where the log does not state it,
-                             // the first one logged minus an interval
+    i64 resumed_after = 0;   // iteration of the loaded checkpoint; if the log does not state it,
+                             // the first iteration logged afterwards minus the log interval
     double repeated_s = 0;   // time of iterations that were computed twice
     std::optional<double> missing_s;    // time in which no iteration was computed
     std::optional<double> unix_time_s;  // end of the stop
@@ -31,13 +31,13 @@ struct LogSums {
     i64 iterations = 0;
     double samples = 0, tokens = 0;
     double step_s = 0;
-    // Sums over the iterations whose line states FLOP/s.
+    // FLOPs and seconds of only those iterations whose line states FLOP/s.
     double flops = 0, flops_s = 0;
     double mean_batch() const { return samples / static_cast<double>(iterations); }
     double mean_step_s() const { return step_s / static_cast<double>(iterations); }
 };
 
-// Least-squares fit of step_s = a + b * batch; every line is weighted by its iterations.
+// Least-squares fit of step_s = a + b * batch. `weight` of a line is its number of iterations.
 class StepFit {
   public:
     void add(double batch, double step_s, double weight);
@@ -52,7 +52,7 @@ class StepFit {
 class LogSummary {
   public:
     struct Settings {
-        i64 window = 100;          // lines of recent()
+        i64 window = 100;          // most lines that recent() sums
         double least_gap_s = 600;  // shorter gaps are not stops
     };
     explicit LogSummary(const Settings& settings) : settings_(settings) {}
@@ -76,8 +76,8 @@ class LogSummary {
     // Returns the sums over all iterations, including recomputed ones: the work that the machine
     // did.
     const LogSums& sums() const { return sums_; }
-    // Returns the sums over the last lines with the current batch size. Omits the first line of a
-    // run (warm-up) if there are other lines.
+    // Returns the sums over the last lines (at most Settings::window) with the current batch size.
+    // Omits the first line of a run (warm-up) if there are other lines.
     LogSums recent() const;
     const StepFit& fit() const { return fit_; }
 
@@ -119,11 +119,13 @@ class LogSummary {
     std::deque<size_t> digests_;  // digests of the last lines
     StepFit fit_;
     i64 interval_ = 1;  // iterations between two lines
-    // State since the last logged iteration.
+    // Events since the last logged iteration: a start, a loaded checkpoint, seconds without
+    // iterations.
     bool started_ = false;
     std::optional<i64> loaded_;
     double missing_now_s_ = 0;
-    // The time of the last event: the last time stamp plus the time of the steps since then.
+    // clock_: the last time stamp plus the time of the steps since then. first_clock_: the first
+    // time stamp.
     std::optional<double> clock_, first_clock_;
     bool stamped_ = false;  // more than one stamp was seen
     std::deque<LogStop> stops_;

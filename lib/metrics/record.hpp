@@ -33,7 +33,7 @@ struct StepRecord {
     double flops_per_s = 0;        // per device, by Megatron's formula (cost::iteration_flops)
     std::optional<double> mfu;     // relative to the dense peak; nullopt: peak unknown
     std::optional<double> save_s;  // time of the saves that ended in the interval
-    std::optional<double> save_blocked_s;  // time that the loop waited for them
+    std::optional<double> save_blocked_s;  // time that the training loop waited for these saves
     double unix_time_s = 0;                // time of logging
 };
 
@@ -55,8 +55,8 @@ struct SaveRecord {
     i64 iteration = 0;
     std::string path;
     i64 bytes = 0;
-    double elapsed_s = 0;             // from its begin to the complete step
-    std::optional<double> blocked_s;  // time that the loop waited for it; nullopt: all of it
+    double elapsed_s = 0;             // from the start of the save until the step is complete
+    std::optional<double> blocked_s;  // time that the loop waited for the save; nullopt: all of it
     double unix_time_s = 0;
 };
 

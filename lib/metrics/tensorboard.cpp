@@ -64,7 +64,7 @@ i64 TensorBoard::gigaflos(i64 samples) const {
     return gigaflos_of(options_, samples);
 }
 
-// Writes one point at each start, so that restarts are visible in the diagram.
+// Writes the world size at `iteration` and 0 at the next one, so that each start is a visible peak.
 void TensorBoard::add_world_size(i64 iteration) {
     constexpr std::string_view tag = "iteration-time/world_size at restart";
     add(by_iteration_, iteration, tag, static_cast<double>(options_.world_size));

@@ -17,8 +17,8 @@ namespace lm::metrics {
 
 struct TensorBoardOptions {
     std::string directory;
-    // The counters of a resumed run at its first iteration. Readers ignore later values of
-    // earlier files.
+    // The counters at the first iteration of a resumed run. Readers ignore the values that earlier
+    // files have at or after these counters.
     struct Start {
         i64 iteration, samples, tokens;
     };
@@ -29,8 +29,8 @@ struct TensorBoardOptions {
     bool timers = false;          // --log-timers-to-tensorboard: iteration-time
     i64 world_size = 1;
     i64 dp_size = 1;
-    // 6 x parameters without embeddings x seq_length / 1e9: one sample's length on the axis
-    // "gigaflos".
+    // Advance of the axis "gigaflos" by one sample: 6 x parameters without embeddings x seq_length
+    // / 1e9.
     double gigaflos_per_sample = 0;
 };
 
