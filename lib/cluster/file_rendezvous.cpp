@@ -152,12 +152,14 @@ void FileRendezvous::meet_as_other() {
             session_ = hash_text(numbers);
             return;
         }
-        // Rank 0 may have removed this file with the directory of an earlier run.
+        // Writes the join file again if rank 0 has removed it together with the files of an earlier
+        // run.
         if (io::is_directory(directory_) && !io::exists(join_file(launched_.rank))) {
             try {
                 io::write_file(join_file(launched_.rank), number, io::Overwrite::yes);
             } catch (const Error& error) {
-                reason = fmt::format(" ({})", error.what());  // just removed, or worse
+                // Either rank 0 has just removed the directory, or the error stays.
+                reason = fmt::format(" ({})", error.what());
             }
         }
         if (poll.elapsed_s() > timeout_s_) {

@@ -4,8 +4,8 @@
 // other ranks. Every meeting draws a new session number, so that files of an earlier run are never
 // taken for files of this run.
 //
-// A rank is alive while its file "alive" changes; a thread writes it. A rank that fails publishes
-// "failed". Clocks of different hosts are never compared.
+// A rank is alive while its file "alive" changes; a thread of the rank rewrites that file. A rank
+// that fails publishes "failed". Clocks of different hosts are never compared.
 #pragma once
 
 #include <atomic>
@@ -49,9 +49,9 @@ class FileRendezvous {
     // any thread may call it every few milliseconds.
     void check();
 
-    // Publishes that this rank fails, and waits at most 10 s until all ranks have noticed.
-    // Afterwards no rank uses DIRECTORY. Returns true when rank 0 prints the reason, so that this
-    // rank need not.
+    // Publishes that this rank fails, and waits at most 10 s until all ranks have published the
+    // same. Then rank 0 may remove DIRECTORY. Returns true when rank 0 prints the reason, so that
+    // this rank need not.
     bool leave(const std::string& why) noexcept;
 
   private:

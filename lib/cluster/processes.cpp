@@ -143,7 +143,8 @@ bool process_exists(i64 pid) {
     return kill(static_cast<pid_t>(pid), 0) == 0 || errno != ESRCH;
 }
 
-// proc_pid_maps(5): 7f00-7f10 rw-s 00000000 00:16 1234   /dev/shm/name (deleted)
+// Format: proc_pid_maps(5), for example
+//     7f00-7f10 rw-s 00000000 00:16 1234   /dev/shm/name (deleted)
 std::optional<MapsLine> parse_maps_line(std::string_view line) {
     u64 begin = 0;
     u64 end = 0;
