@@ -19,7 +19,7 @@ namespace lm::text {
 
 struct BpeTokenizerParts {
     std::string type;
-    std::string origin;  // the file that errors in the vocabulary name
+    std::string origin;  // path of the vocabulary, for error messages
     BpeFiles files;
     PretokenizerRule rule = PretokenizerRule::gpt2;
     bool ignore_merges = false;  // a pre-token that equals a token gets its id without merges
@@ -27,7 +27,7 @@ struct BpeTokenizerParts {
     std::vector<AddedToken> added;  // their content is literal text, not spelled in the byte map
     SpecialInText special = SpecialInText::parse;
     Normalizer normalizer;
-    bool prefix_space = false;        // a space before the text and after each added token
+    bool prefix_space = false;        // prepends a space to each text between added tokens
     std::vector<i32> prefix, suffix;  // ids before and after every text
 };
 

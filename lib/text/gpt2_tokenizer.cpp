@@ -62,7 +62,8 @@ std::vector<std::string_view> lines_of(std::string_view text) {
     return lines;
 }
 
-// Returns whether the token is the concatenation of two others. Every result of a merge is.
+// Returns whether the token is the concatenation of two other tokens, as every result of a merge
+// is.
 bool is_concatenation_of_two(std::string_view token, const TokenIndex& index) {
     for (size_t i = 1; i < token.size(); ++i)
         if (index.find(token.substr(0, i)) >= 0 && index.find(token.substr(i)) >= 0) return true;

@@ -6,7 +6,7 @@
 
 namespace lm::text {
 
-// For a large block, realloc moves the pages and copies nothing.
+// Uses realloc, which moves the pages of a large block instead of copying them.
 void IdBuffer::grow(size_t n_bytes) {
     if (consume_ && used_ > 0 && used_ + n_bytes > most_) {
         consume_();

@@ -30,8 +30,8 @@ class IdBuffer {
         return {reinterpret_cast<const Id*>(bytes_.get()), used_ / sizeof(Id)};
     }
 
-    // Limits the buffer to `n_bytes`. When an append would exceed them, the buffer calls `consume`
-    // and then removes the ids. A single append() of more than `n_bytes` still fits.
+    // Limits the buffer to `n_bytes`. When an append would exceed this limit, the buffer calls
+    // `consume` and then removes the ids. A single append() of more than `n_bytes` still fits.
     void consume_at(size_t n_bytes, std::function<void()> consume) {
         most_ = n_bytes;
         consume_ = std::move(consume);

@@ -43,7 +43,7 @@ class Tokenizer {
     // contains it.
     virtual const std::string& digest() const = 0;
     virtual std::unique_ptr<Encoder> make_encoder() const = 0;
-    // Returns whether encoders normalize. Then encode() needs about twice the size of the text as
+    // Returns whether encoders normalize. If so, encode() needs about twice the size of the text as
     // extra memory, and more if the normalizer makes the text longer.
     virtual bool normalizes() const { return false; }
     // Returns the bytes of one id. Throws Error(failure) if the id has no token.

@@ -18,7 +18,8 @@ SpecialInText special_of(const TokenizerChoice& choice, SpecialInText fallback) 
     usage_error("--special-in-text", "'{}' is neither plain nor parse", *choice.special);
 }
 
-// Versions of Megatron use different names for this type.
+// Returns whether `type` is one of the names that versions of Megatron use for a tokenizer of
+// Hugging Face.
 bool is_hf(const std::string& type) {
     return type == "HFTokenizer" || type == "HuggingFaceTokenizer" || type == "PretrainedFromHF";
 }

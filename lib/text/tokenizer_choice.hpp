@@ -19,7 +19,7 @@ struct TokenizerChoice {
     std::optional<std::string> special;     // --special-in-text plain|parse
 };
 
-// Returns the chosen tokenizer. Without any choice, returns GPT-2 from the installed tables. Throws
+// Returns the chosen tokenizer; if no option is set, GPT-2's from the installed vocabulary. Throws
 // Error(usage) for options that exclude each other, and Error(failure) for invalid files.
 std::shared_ptr<const Tokenizer> load_tokenizer(const TokenizerChoice& choice);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds added tokens ("<|endoftext|>") in text: the leftmost token, and the longest one at that
-// position, like the Aho-Corasick automaton of Hugging Face tokenizers. Then applies the flags of
-// the token.
+// Finds the added tokens ("<|endoftext|>") of a text and applies their flags. Finds the leftmost
+// match, and at its position the longest one, as the Aho-Corasick automaton of Hugging Face
+// tokenizers does.
 #pragma once
 
 #include <algorithm>
@@ -17,11 +17,11 @@ namespace lm::text {
 struct AddedToken {
     std::string content;  // not empty
     i32 id;
-    bool special = true;       // stays text with --special-in-text plain
+    bool special = true;       // encoded as ordinary text with --special-in-text plain
     bool normalized = false;   // found in the normalized text instead of the raw text
     bool single_word = false;  // found only if no word character is next to it
-    bool lstrip = false;       // removes the whitespace before it
-    bool rstrip = false;       // removes the whitespace after it
+    bool lstrip = false;       // the match includes the whitespace before the token
+    bool rstrip = false;       // the match includes the whitespace after the token
 
     bool operator==(const AddedToken&) const = default;
 };
@@ -48,8 +48,9 @@ class AddedTokenMatcher {
             const size_t begin =
                 match.token->lstrip ? strip_before(whole, match.begin, done) : match.begin;
             const size_t end = rstrip ? std::max(match.end, stripped) : match.end;
-            // As in Hugging Face tokenizers, a token inside the whitespace that the previous token
-            // removed is still found. It is dropped only if lstrip leaves nothing of it.
+            // As in Hugging Face tokenizers, a token counts even inside the whitespace that rstrip
+            // adds to the previous token. It is dropped only if lstrip moves `begin` to `end` or
+            // beyond it.
             if (begin >= end) continue;
             if (done < begin) text(whole.substr(done, begin - done));
             token(match.token->id);

@@ -13,11 +13,11 @@ namespace {
 
 // Id is the type of ids in the caches and in the output: u16 if the vocabulary allows.
 //
-// A batch of pre-tokens is encoded in spans. The ids of short pre-tokens and of long ones (more
-// than 15 bytes) in the cache are copied. A new long pre-token is cut where no merge crosses
-// (BpeModel::may_join). Its parts are gathered with the parts of other new long pre-tokens, and all
-// of these parts are found or merged together. A pre-token that gather() refuses ends the span and
-// is encoded separately.
+// A batch of pre-tokens is encoded in spans. Short pre-tokens, and long ones (more than 15 bytes)
+// that are in the cache, need only a copy of their ids. A new long pre-token is cut where no merge
+// crosses (BpeModel::may_join). Its parts are gathered with the parts of other new long pre-tokens,
+// and find() and merge_longs() process all of these parts together. A pre-token that gather()
+// refuses ends the span and is encoded separately.
 template <typename Id>
 class BpeEncoder : public Encoder {
   public:
@@ -98,10 +98,10 @@ class BpeEncoder : public Encoder {
         return static_cast<i64>(batch.ends[n - 1] - batch.begin_of(i)) + slack;
     }
 
-    // Gathers the parts of a new long pre-token. Refuses it (returns false and gathers nothing) if
-    // it is too long, or if it or one of its parts equals a whole token
-    // (BpeModel::add_whole_token()), whose id is valid only when the whole pre-token equals it.
-    // encode_alone() handles these.
+    // Gathers the parts of a new long pre-token. Returns false and gathers nothing if the pre-token
+    // is too long, or if it or one of its parts equals a token of BpeModel::add_whole_token(): the
+    // id of such a token is valid only for a whole pre-token. encode_alone() then encodes the
+    // pre-token.
     bool gather(std::string_view text, u32 index) {
         const std::string_view pretoken = batch_.pretoken(text, index);
         if (pretoken.size() > longest_gathered) return false;

@@ -28,7 +28,7 @@ class BpeModel {
   public:
     static constexpr int rank_bits = PairTable::rank_bits, id_bits = PairTable::id_bits;
     static constexpr u32 no_rank = PairTable::no_rank;
-    static constexpr i32 no_id = (1 << id_bits) - 1;  // an id without merges
+    static constexpr i32 no_id = (1 << id_bits) - 1;  // means "no token": no merge contains it
 
     // tokens[id] are the bytes of the token, empty for an unused id. byte_ids[b] is the id of the
     // single byte b. `merges` are in order of rank and without duplicates. All their ids are in
@@ -65,8 +65,8 @@ class BpeModel {
         return at == whole_.end() ? -1 : at->second;
     }
     bool has_whole_tokens() const { return !whole_.empty(); }
-    // For ignore_merges: a pre-token that equals token(id) gets this id. Call it only for tokens
-    // that BPE does not produce from their own bytes.
+    // Makes find_whole() return `id` for a pre-token that equals token(id), for ignore_merges. Call
+    // it only for tokens that BPE does not produce from their own bytes.
     void add_whole_token(i32 id) {
         whole_.emplace(token(id), id);
         may_be_whole_[look_of(token(id))] = true;

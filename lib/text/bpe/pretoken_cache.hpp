@@ -23,13 +23,13 @@ template <>
 class PackedIds<u16> {
   public:
     static constexpr u32 most = 7;
-    static constexpr u32 elsewhere = 0xFFFF;  // the count of an entry without its ids
+    static constexpr u32 elsewhere = 0xFFFF;  // the count of an entry that does not hold its ids
 
     u32 count() const { return count_; }
     // Always writes 16 bytes.
     void copy_to(u16* out) const { std::memcpy(out, this, sizeof *this); }
-    // `count` is at most `most`, or `elsewhere`. `most` ids must be readable even if `count` is
-    // smaller.
+    // Stores the ids. A `count` above `most` means that the ids are stored elsewhere. `most` ids
+    // must be readable at `ids`, even if `count` is smaller.
     void set(const i32* ids, u32 count) {
         for (u32 i = 0; i < most; ++i) ids_[i] = static_cast<u16>(ids[i]);
         count_ = static_cast<u16>(count);
@@ -91,7 +91,8 @@ class PretokenCache {
         return neighbour->key == key ? neighbour : nullptr;
     }
 
-    // Moves the pre-token from the neighbour to its place, where it is found faster.
+    // If the neighbour of `place` holds the pre-token, swaps the two entries: find() reads the
+    // place first.
     void move_to_place(const Entry* place, const PretokenKey& key) {
         Entry& here = entries_[index_of(place)];
         Entry& neighbour = entries_[index_of(place) ^ 1];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the ids of a batch of pre-tokens. Looks them up in the caches, and merges together the
-// pre-tokens that the caches do not contain.
+// Finds the ids of a batch of pre-tokens. Looks the pre-tokens up in the caches, and runs the merge
+// algorithm on all pre-tokens that the caches do not contain, several at a time.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace lm::text {
 
 // Order of calls for a batch: load() one or more times, find(), copy() of all pre-tokens in order,
 // keep(). Several batches may be loaded, but only one batch may be between find() and keep():
-// copy() reads cache entries in place, so they must not move before it.
+// copy() reads cache entries in place, so no entry may move before copy().
 template <typename Id>
 class PretokenIds {
   public:
@@ -113,7 +113,8 @@ class PretokenIds {
     }
 
     // Merges the long pre-tokens of the batch that have at most MediumIds::longest bytes and are
-    // not in the cache. The bytes after each must be readable as PretokenMerger requires.
+    // not in the cache, and inserts their ids into the cache. The bytes after each pre-token must
+    // be readable as PretokenMerger requires.
     void merge_longs(const Batch& batch, std::string_view text) {
         const std::span<const u32> longs = batch.longs();
         for (size_t i = 0; i < longs.size();) {
@@ -154,7 +155,8 @@ class PretokenIds {
 
     // Returns whether a short pre-token can be in the cache of long pre-tokens, because an entry of
     // the short cache has no room for all its ids. Returns true only for non-ASCII text and
-    // whitespace. Other text rarely has that many ids; it is then merged at every occurrence.
+    // whitespace. Other text rarely has that number of ids; if it does, it is merged at every
+    // occurrence.
     static bool may_be_long(const PretokenKey& key) {
         return key.length() > Packed::most && (!key.is_ascii() || key.byte(1) <= ' ');
     }

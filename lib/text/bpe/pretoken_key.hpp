@@ -29,9 +29,9 @@ struct KeyMasks {
 inline constexpr KeyMasks key_masks;
 }  // namespace detail
 
-// For a pre-token of up to 15 bytes: its bytes, zeros, and the length in the 16th byte. For a
-// longer one: its first 15 bytes and 0xFF, so that its key differs from the key of every short
-// pre-token.
+// The key of a pre-token of up to 15 bytes has its bytes, zeros, and the length in the 16th byte.
+// The key of a longer pre-token has its first 15 bytes and 0xFF, so it differs from the key of
+// every short pre-token.
 struct alignas(16) PretokenKey {
     static constexpr u32 longest = 15;
 

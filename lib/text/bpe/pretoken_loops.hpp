@@ -29,8 +29,8 @@ struct PretokenBatch {
     u32 begin = 0;  // offset of the first pre-token in the text
     alignas(64) u32 ends[capacity + slack];
     alignas(64) PretokenKey keys[capacity + slack];
-    // load() sets the place of each pre-token in the cache; PretokenIds::find() sets the entry with
-    // its ids.
+    // After load(): the place of each pre-token in the cache. After PretokenIds::find(): the entry
+    // with its ids.
     alignas(64) const typename PretokenCache<Id>::Entry* at[capacity + slack];
     i64 n_long = 0;
     u32 long_pretokens[capacity];  // indices of the pre-tokens of 16 bytes and more
@@ -68,8 +68,9 @@ struct PretokenLoops {
 template <typename Id>
 PretokenLoops<Id> portable_loops();
 
-// Copies the ids of the pre-tokens [i, n) until an entry does not contain its ids. Returns the
-// index of that pre-token, or n. May write 16 bytes after the ids.
+// Copies the ids of the pre-tokens [i, n) to `out`, up to the first pre-token whose entry does not
+// hold its ids. Returns the index of that pre-token, or n, and sets `out` to the end of the copied
+// ids. May write 16 bytes after them.
 template <typename Id>
 inline i64 copy_ids(const PretokenBatch<Id>& batch, i64 i, i64 n, Id*& out) {
     Id* to = out;

@@ -60,9 +60,10 @@ class PortableMerger : public PretokenMerger {
     static constexpr size_t n_lanes = 8;
     static constexpr u32 n_pairs = PretokenKey::longest + 1;
 
-    // A token stays at the position of its first byte, counted from 1, and `next` and `previous`
-    // link the tokens. Position 0 and the position after the last token hold no_id, which has no
-    // merges. So the first and the last token need no special case.
+    // The state of one of the pre-tokens that are merged in turn. A token stays at the position of
+    // its first byte, counted from 1, and `next` and `previous` link the tokens. Position 0 and the
+    // position after the last token hold no_id, which has no merges. So the first and the last
+    // token need no special case.
     struct alignas(64) Lane {
         i32 pairs[n_pairs];  // the pair of the token at i and the next token
         i32 ids[n_pairs + 1];

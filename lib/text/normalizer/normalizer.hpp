@@ -45,7 +45,9 @@ class Normalizer {
     std::string_view apply_steps(std::string_view text, Buffers& buffers) const;
 
     std::vector<NormalizerStep> steps_;
-    bool is_local_ = true;  // cuts before stands_alone() characters keep the result
+    // True if a text may be cut before stands_alone() characters (normalizer.cpp) and its parts
+    // normalized separately, with the same result.
+    bool is_local_ = true;
 };
 
 }  // namespace lm::text

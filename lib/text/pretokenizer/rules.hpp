@@ -92,8 +92,8 @@ inline bool in_bloom_word(const Char& c) {
     }
 }
 
-// Returns whether a match begins at `at`, and sets `*first` to the position of its first word
-// character.
+// Returns whether a match of BLOOM's pattern (see bloom_pretoken_end()) begins at `at`, and sets
+// `*first` to the position of the match's first word character.
 template <typename Reader>
 bool bloom_match(const Reader& chars, u32 at, u32* first) {
     const Char c = chars.at(at);
@@ -101,8 +101,8 @@ bool bloom_match(const Reader& chars, u32 at, u32* first) {
     return in_bloom_word(*first == at ? c : chars.at(*first));
 }
 
-// Returns the end of the word. The reader skips letters and numbers fast, and most word characters
-// are letters or numbers.
+// Returns the end of the BLOOM word whose first word character is at `at`. The reader skips letters
+// and numbers fast, and most word characters are letters or numbers.
 template <typename Reader>
 u32 bloom_word_end(const Reader& chars, u32 at) {
     for (;;) {
@@ -115,7 +115,7 @@ u32 bloom_word_end(const Reader& chars, u32 at) {
 
 }  // namespace detail
 
-// Llama-3 and GPT-4 (most_digits 3), Qwen2 (most_digits 1):
+// The pattern of Llama-3 and GPT-4 (most_digits 3) and of Qwen2 (most_digits 1):
 // (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|
 // \s*[\r\n]+|\s+(?!\S)|\s+
 template <typename Reader>
@@ -162,7 +162,8 @@ struct CasedRule {
     int most_digits;    // most characters in a pre-token of numbers
 };
 
-// With U = [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}], L = [\p{Ll}\p{Lm}\p{Lo}\p{M}] and C the contractions:
+// The pattern of o200k and Tekken,
+// with U = [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}], L = [\p{Ll}\p{Lm}\p{Lo}\p{M}] and C the contractions:
 // [^\r\n\p{L}\p{N}]?U*L+C?|[^\r\n\p{L}\p{N}]?U+L*C?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|
 // \s*[\r\n]+|\s+(?!\S)|\s+
 u32 cased_pretoken_end(const CharReader& chars, u32 begin, CasedRule rule);

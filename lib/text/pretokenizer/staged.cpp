@@ -86,7 +86,8 @@ u32 run_end(const CharReader& chars, u32 at, Holds holds) {
     return at;
 }
 
-// Returns the end of a match of \s?X+, where `holds` is X, or of the text before the next match.
+// Returns the end of the match of \s?X+ at `begin`, where X are the code points that satisfy
+// `holds`. If there is none, returns the beginning of the next match, or the end of the text.
 template <typename Holds>
 u32 spaced_run(const CharReader& chars, u32 begin, Holds holds) {
     return match_or_gap(chars, begin, [&](u32 at) {

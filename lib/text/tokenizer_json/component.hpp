@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the components of a tokenizer.json. A key that the reader does not know is an error that
-// names the key; no key is ignored.
+// Reads the components of a tokenizer.json. An unknown key is an error that names the key.
 #pragma once
 
 #include <fmt/format.h>

@@ -103,8 +103,8 @@ class Reader {
         parts_.files.merges = reader.finish();
     }
 
-    // Hugging Face tokenizers accepts such a file too. But a large vocabulary without merges means
-    // that the merges were lost.
+    // Warns of a large vocabulary without merges, because the merges were probably lost. It does
+    // not throw, since Hugging Face tokenizers accepts such a file.
     void warn_of_no_merges() const {
         constexpr i64 most_of_bytes = 1024;  // enough for all bytes and many special tokens
         if (parts_.files.merges.empty() && !parts_.ignore_merges && n_vocab_ > most_of_bytes) {

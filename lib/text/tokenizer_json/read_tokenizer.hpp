@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads Hugging Face's tokenizer.json for byte-level BPE. It applies each part of the file exactly,
-// or refuses the file with an error that names the part. It ignores only what changes no id.
+// or refuses the file with an error that names the part. It ignores only options that change no id.
 #pragma once
 
 #include <memory>

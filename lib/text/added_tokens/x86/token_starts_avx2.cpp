@@ -14,7 +14,7 @@ LM_AVX2_INLINE __m256i table_of(const std::array<u8, 16>& halves) {
         _mm_load_si128(reinterpret_cast<const __m128i*>(halves.data())));
 }
 
-// For each of the 32 bytes at `at`: returns a mask of the groups that the byte can belong to.
+// Returns, for each of the 32 bytes at `at`, a mask of the groups that the byte can belong to.
 LM_AVX2_INLINE __m256i groups_of(const char* at, __m256i low, __m256i high) {
     const __m256i half = _mm256_set1_epi8(15);
     const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
@@ -25,8 +25,9 @@ LM_AVX2_INLINE __m256i groups_of(const char* at, __m256i low, __m256i high) {
 
 }  // namespace
 
-// Tests whole blocks of positions. If no token can begin in them, sets `from` to the first position
-// that it has not tested.
+// Tests whole blocks of 32 positions, starting at `from`. Returns the first position where a token
+// can begin. If no block has one, returns npos and sets `from` to the first position that was not
+// tested.
 __attribute__((target("avx2"))) size_t TokenStarts::find_by_blocks(std::string_view text,
                                                                    size_t& from) const {
     constexpr size_t block = 32;

@@ -23,10 +23,10 @@ LM_AES_INLINE __m128i register_of(const void* bytes) {
     return _mm_load_si128(static_cast<const __m128i*>(bytes));
 }
 
-// A key is one register. After two rounds of AES, every byte of the hash depends on every byte of
-// the key: a round mixes within columns of four bytes, and shifts the rows by different numbers of
-// columns (FIPS 197, section 5.1). The constant is the round key. Any number with enough set bits
-// works.
+// Returns the hash of a key: two rounds of AES, after which every byte of the hash depends on every
+// byte of the key. A round mixes within columns of four bytes, and shifts the rows by different
+// numbers of columns (FIPS 197, section 5.1). The constant is the round key. Any number with enough
+// set bits works.
 LM_AES_INLINE u32 hash_of(__m128i key) {
     const __m128i once = _mm_aesenc_si128(key, _mm_set1_epi64x(0x1F83'D9AB'5BE0'CD19));
     return static_cast<u32>(_mm_cvtsi128_si32(_mm_aesenc_si128(once, key)));

@@ -7,7 +7,7 @@
 namespace lm::text {
 
 bool has_aes_loops();
-bool has_wide_aes();  // AVX-512 and VAES: four keys in a register
+bool has_wide_aes();  // true with AVX-512 and VAES, which hash four keys at a time
 template <typename Id>
 PretokenLoops<Id> aes_loops(bool wide = has_wide_aes());  // requires has_aes_loops()
 

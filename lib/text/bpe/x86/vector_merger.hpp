@@ -11,7 +11,8 @@ namespace lm::text {
 
 // The size of ids and ranks in registers: 16 bits (narrow) or 32 bits (wide).
 enum class MergerWords { narrow, wide };
-// Returns nullptr if this machine lacks the instructions, or if ids or ranks exceed 16 bits.
+// Returns nullptr if this machine lacks the instructions, or if `words` is narrow and ids or ranks
+// exceed 16 bits.
 std::unique_ptr<PretokenMerger> make_vector_merger(const BpeModel& model, MergerWords words);
 
 }  // namespace lm::text

@@ -21,8 +21,8 @@ namespace lm::text {
 // Operations on `width` numbers in registers. Bit i of a mask stands for number i.
 //   set: replaces the numbers at the bits `at` by `value`.
 //   remove: removes the number at the one bit `which`; `last` enters at the right end.
-//   equal: the bits of the numbers that equal `value`.
-//   least_of: the minimum, in the lowest element.
+//   equal: returns the bits of the numbers that equal `value`.
+//   least_of: returns the minimum, in the lowest element of the result.
 template <typename Number, size_t width>
 struct Words;
 
@@ -54,7 +54,7 @@ struct Words<u16, 16> {
     }
 };
 
-// These operations on one register of 64 bytes.
+// The operations of Words on the numbers in one register of 64 bytes.
 template <typename Number>
 struct Whole;
 

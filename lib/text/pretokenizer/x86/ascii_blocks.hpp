@@ -15,6 +15,7 @@
 
 namespace lm::text {
 
+// The bytes of each class in a block. `blank` is U+0020.
 struct AsciiBlock {
     u64 letter, number, space, line_end, blank, apostrophe;
     u64 stop;     // BLOOM's punctuation: ( ) | . , ! ?

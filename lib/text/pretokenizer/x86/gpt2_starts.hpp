@@ -51,9 +51,9 @@ class Gpt2Starts {
                          (other & ~(other << 1 | before_.other));
         u64 starts = runs & ~(m.blank << 1 | before_.blank);
         starts |= m.space & ~(m.space << 1 | before_.space);
-        // Starts at the last character of each run of W. For a character of whitespace of one, two
-        // or three bytes, the byte at the distance of that length tests whether the run ends.
-        // `narrow` is the whitespace of one byte, without the bytes of longer characters.
+        // Starts at the last character of each run of W. A whitespace character of n bytes is the
+        // last one of its run if the byte at distance n is not whitespace. `narrow` is the
+        // whitespace of one byte, without the bytes of longer characters.
         const u64 wide = m.space2 | m.space3;
         const u64 narrow = wide == 0 ? m.space : m.space & ~(wide | wide << 1 | m.space3 << 2);
         starts |= narrow & ~(m.space >> 1 | space_ahead << 63) & ~spilled_space_;
@@ -98,7 +98,7 @@ class Gpt2Starts {
     u32 size_ = 0;
     Before before_;
     u64 spilled_space_ = 0;    // bytes of a whitespace character that began in the previous block
-    u64 clear_ = 0, add_ = 0;  // contractions remove and add these starts of the next block
+    u64 clear_ = 0, add_ = 0;  // starts of the next block to remove and add, for contractions
 };
 
 }  // namespace lm::text

@@ -106,8 +106,8 @@ struct Llama3Rule {
     }
 
   private:
-    // `text` is an apostrophe, with `n` bytes up to the end. Returns the length of the contraction
-    // there, or 0.
+    // `text` begins with an apostrophe and has `n` bytes. Returns the length of the contraction at
+    // its begin, or 0.
     static u32 contraction(const u8* text, u32 n) {
         const u32 a = n > 1 ? text[1] | 0x20U : 0;
         if (a == 's' || a == 't' || a == 'm' || a == 'd') return 2;
