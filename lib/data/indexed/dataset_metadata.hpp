@@ -11,7 +11,7 @@
 //                                    digest: text::Tokenizer::digest()
 //   bin { bytes, digest }, idx { bytes, digest }
 //                                    sizes and digests of the whole files (lm::BlockDigester)
-//   origin { ... }                   optional: the run that made it (preprocess/run_description)
+//   origin { ... }                   optional: the run that wrote the dataset (run_description.hpp)
 #pragma once
 
 #include <optional>
@@ -52,7 +52,8 @@ struct DatasetMetadata {
     static DatasetMetadata parse(std::string_view text, const std::string& path);
 };
 
-// Reads PREFIX.json; nullopt when it does not exist. Throws Error(failure) when it is corrupt.
+// Reads PREFIX.json. Returns nullopt when it does not exist. Throws Error(failure) when it is
+// corrupt.
 std::optional<DatasetMetadata> read_metadata(const std::string& prefix);
 // Reads the metadata file of `dataset` and checks its counts, dtype and file sizes against the
 // dataset. verify_dataset() checks the checksums.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A part of an indexed dataset: the tokens, lengths and documents of one part of the input. Its
-// files grow; when the process is killed, a later one can continue them. DatasetAssembly joins the
-// parts.
+// files grow. After the process was killed, a later process can continue them. DatasetAssembly
+// joins the parts.
 #pragma once
 
 #include <functional>
@@ -41,8 +41,8 @@ class DigestedFile {
     // agree with its content. Calls `check` often; `check` may throw.
     size_t count_matching(std::span<const SizeAndDigest> wanted,
                           const std::function<void()>& check);
-    // Truncates the file to `size` bytes. Reads it again for the digest, unless the last entry that
-    // count_matching() found to match has this size.
+    // Truncates the file to `size` bytes. Reads it again for the digest, unless `size` is the size
+    // of the last entry that count_matching() found to agree.
     void cut_back(i64 size, const std::function<void()>& check);
     void append(std::span<const std::byte> bytes);
     std::string flush_and_digest();
@@ -60,11 +60,11 @@ class DatasetPart {
     DatasetPart(const std::string& stem, TokenType type,
                 io::ReadAgain read_again = io::ReadAgain::yes);
 
-    // Reads the files. Returns how many leading entries of `states`, in ascending order, agree with
-    // all files. Changes nothing. Calls `check` often; `check` may throw.
+    // Reads the files. Returns how many leading entries of `states`, which are in ascending order,
+    // agree with all files. Changes nothing. Calls `check` often; `check` may throw.
     size_t count_intact(std::span<const PartState> states, const std::function<void()>& check);
     // Truncates the files to `state`, one of the states that count_intact() found intact. Reads a
-    // file again when later states agreed with it as well.
+    // file again for its digest if the file also agreed with a later state.
     void resume(const PartState& state, const std::function<void()>& check);
 
     // Appends documents: `tokens` back to back, [sequences] `lengths` in tokens, and [documents]

@@ -24,7 +24,7 @@ enum class TokenType : u8 { u8 = 1, i8 = 2, i16 = 3, i32 = 4, i64 = 5, u16 = 8 }
 i64 size_of(TokenType type);               // bytes per token
 std::string_view name_of(TokenType type);  // "uint16", "int32"...
 i64 largest_id(TokenType type);            // the largest id that the type can hold
-// Megatron's rule: uint16 for a vocabulary below 65500, else int32.
+// Returns the type by Megatron's rule: uint16 for a vocabulary below 65500, else int32.
 TokenType token_type_for(i64 vocab_size);
 
 std::string bin_path(std::string_view prefix);       // PREFIX.bin
@@ -33,7 +33,8 @@ std::string metadata_path(std::string_view prefix);  // PREFIX.json
 // Throws Error(usage) when the .bin or the .idx does not exist.
 void require_dataset(const std::string& prefix);
 
-// Both files, mapped read-only. All const members may be called from several threads.
+// The two files of a dataset, mapped read-only. All const members may be called from several
+// threads.
 class IndexedDataset {
   public:
     // Opens PREFIX.bin and PREFIX.idx in O(1). Checks magic, version, dtype, the first and last

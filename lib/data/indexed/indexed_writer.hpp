@@ -44,8 +44,8 @@ class IndexedWriter {
     // Completes and publishes the three files. Returns `facts` with counts, dtype, sizes and
     // digests filled in.
     DatasetMetadata commit(DatasetMetadata facts);
-    // Like commit(), but writes no metadata file, because the tokenizer is unknown, and removes an
-    // old one.
+    // Like commit(), for an unknown tokenizer: writes no metadata file, and removes an existing
+    // one.
     void commit_without_metadata();
 
   private:

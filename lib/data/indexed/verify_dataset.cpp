@@ -54,7 +54,7 @@ class Verifier {
         if (static_cast<i64>(result_.faults.size()) >= rules_.most_faults) throw Full();
     }
 
-    // Runs `read` and adds its error to the faults.
+    // Runs `read` and adds its error to the faults. Throws Full at most_faults.
     template <typename Read>
     void guarded(Read read) {
         try {
@@ -73,9 +73,10 @@ class Verifier {
     // Checks that each sequence begins where the previous one ends. open() has checked the first
     // and the last sequence.
     void check_sequences(const IndexedDataset& dataset) {
-        // `end` is the end of the previous sequence, computed from its pointer. When that pointer
-        // differed from the end of the sequence before it, either may be wrong. `other_end` is then
-        // computed from the end of the sequence before it. Both are unknown after a corrupt entry.
+        // `end` is where the previous sequence ends: its pointer plus its length. When that pointer
+        // was not where the sequence before it ends, either of the two entries may be wrong.
+        // `other_end` is then the end of the previous sequence if its pointer is the wrong one.
+        // Both are nullopt after a corrupt entry.
         std::optional<i64> end = 0, other_end;
         for (i64 s = 0; s < dataset.n_sequences(); ++s) {
             const auto begin = std::exchange(end, std::nullopt);

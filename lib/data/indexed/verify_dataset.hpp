@@ -13,9 +13,13 @@
 namespace lm::data {
 
 struct VerifyRules {
-    std::optional<i64> vocab_size;  // default: the metadata file's, else ids are not checked
-    std::optional<i64> eod_id;      // the id that ends every document
-    i64 most_faults = 20;           // stops after this number of faults
+    // Every id must be below this size. nullopt: the size in the metadata file; without this file,
+    // any non-negative id is valid.
+    std::optional<i64> vocab_size;
+    // The id that must end every document. nullopt: the id in the metadata file, if it states that
+    // the documents end with it; else the ends are not checked.
+    std::optional<i64> eod_id;
+    i64 most_faults = 20;  // stops after this number of faults
 };
 
 struct VerifyResult {

@@ -19,7 +19,7 @@ class Reader {
 
     JsonLine object_values(std::span<const std::string> keys) {
         std::vector<JsonValue> values(keys.size());
-        if (line_.starts_with("\xEF\xBB\xBF")) at_ = 3;  // RFC 8259, 8.1: it may be ignored
+        if (line_.starts_with("\xEF\xBB\xBF")) at_ = 3;  // byte order mark (RFC 8259, 8.1)
         skip_spaces();
         if (at_end()) error("the line is empty");
         if (peek() != '{') error("expected an object {...}");
@@ -249,7 +249,7 @@ class Reader {
     LoneSurrogates surrogates_;
     size_t at_ = 0;
     i64 n_lone_ = 0;      // lone surrogates in the current key or wanted value
-    i64 first_lone_ = 0;  // byte of the first one
+    i64 first_lone_ = 0;  // byte of the first lone surrogate
 };
 
 }  // namespace

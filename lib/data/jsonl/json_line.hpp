@@ -23,19 +23,19 @@ struct LineError {
 
     bool is_skippable() const { return fault != Fault::length; }
 
-    i64 byte;  // from 1, in the line
+    i64 byte;  // position in the line, from 1
     std::string reason;
     Fault fault = Fault::line;
 };
 
 struct JsonValue {
     enum class Kind { missing, string, strings, other } kind = Kind::missing;
-    std::string text;                    // string
-    std::vector<std::string> sentences;  // strings: an array of strings only
+    std::string text;                    // value of kind string
+    std::vector<std::string> sentences;  // elements of kind strings, an array of strings only
     i64 byte = 0;                        // position of the value's first byte, from 1
-    const char* what = "";               // other: "a number", "null"...
-    i64 n_lone = 0;                      // lone surrogates, each replaced by U+FFFD
-    i64 first_lone = 0;                  // byte of the first one, from 1
+    const char* what = "";               // description of kind other: "a number", "null"...
+    i64 n_lone = 0;                      // number of lone surrogates, each replaced by U+FFFD
+    i64 first_lone = 0;                  // position of the first lone surrogate, from 1
 };
 
 enum class LoneSurrogates { refuse, replace };

@@ -17,13 +17,14 @@
 namespace lm::data {
 namespace {
 
-// More than the longest text (2 GiB) needs with its escapes.
+// A longer line is an error. Texts have at most 2 GiB, without their escapes.
 constexpr size_t longest_line = size_t{4} << 30;
 // The buffer of a long line grows by a quarter, within these bounds. A read fills the whole buffer,
 // so after a larger growth it would read far beyond the end of the line.
 constexpr size_t least_growth = size_t{1} << 20;
 constexpr size_t most_growth = size_t{16} << 20;
-constexpr int blocks_before_note = 64;  // blocks of 1 MiB; gzip decodes them in 0.3 s
+// fail() prints a note when it has read this number of blocks of 1 MiB. gzip decodes them in 0.3 s.
+constexpr int blocks_before_note = 64;
 
 i64 changed_ns(const struct stat& status) {
     return static_cast<i64>(status.st_mtim.tv_sec) * 1'000'000'000 +
@@ -98,7 +99,7 @@ void LineChunk::Free::operator()(char* memory) const {
     std::free(memory);
 }
 
-// realloc moves the pages of a large block instead of copying them.
+// Uses realloc, which moves the pages of a large block instead of copying them.
 void LineChunk::reserve(size_t bytes) {
     if (bytes <= capacity_) return;
     void* larger = std::realloc(buffer_.get(), bytes + padding);
@@ -270,8 +271,8 @@ bool ChunkReader::next(LineChunk& chunk) {
     }
 }
 
-// Returns whether a checksum has confirmed all data before `place`. True as well when the stream
-// has ended there.
+// Returns whether a checksum has confirmed all data before `place`. Also returns true when the
+// stream that contains `place` is closed.
 bool ChunkReader::is_verified(ReadPosition place) const {
     const bool open = stream_ && place.offset >= 0 && place.piece == next_piece_ - 1;
     return !open || stream_begin_ + stream_->verified_bytes() >= place.offset;

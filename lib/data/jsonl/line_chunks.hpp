@@ -59,8 +59,8 @@ class LineChunk {
     int file = 0;               // index into the reader's inputs
     i64 piece = 0;              // index into the reader's pieces
     i64 offset = 0;             // byte of the (decompressed) input where the text begins
-    bool first = false;         // the first chunk of its piece
-    bool after_others = false;  // the piece begins in the middle of its input
+    bool first = false;         // true for the first chunk of its piece
+    bool after_others = false;  // true if the piece begins in the middle of its input
     ReadPosition next;          // where the next chunk begins
 
     i64 memory() const { return static_cast<i64>(capacity_); }  // bytes
@@ -110,10 +110,10 @@ class ChunkReader {
     // throw. No chunk can be read afterwards.
     [[noreturn]] void fail(const BadLineError& bad_line, const std::function<void()>& check);
 
-    // Sets a function that is called with a number of bytes before that memory is allocated for a
-    // long line. `allow` may throw.
+    // Sets `allow`, which the reader calls before it allocates memory for a long line, with the
+    // number of bytes. `allow` may throw.
     void before_growing(std::function<void(i64)> allow) { allow_ = std::move(allow); }
-    // Limits the bytes that are decompressed in parallel (io::open_stream).
+    // Limits the memory for parallel decompression to `memory` bytes (io::open_stream).
     void limit_decoding(i64 memory) { decoding_memory_ = memory; }
     // Makes next() throw io::Interrupted while it waits for a pipe or skips to its first line. Any
     // thread may call this.

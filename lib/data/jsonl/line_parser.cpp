@@ -47,7 +47,7 @@ struct LineParser::State {
     std::vector<JsonValue> slow;  // owns the strings of parse_slow()
     std::string cleaned;
     bool replaced = false;
-    std::optional<PlainLineReader> plain;  // with a single key
+    std::optional<PlainLineReader> plain;  // set if there is a single key
 
     bool parse_fast(std::string_view line);
     bool read_value(simdjson::dom::element element, LineValue& value);

@@ -23,10 +23,10 @@ class PlainLineReader {
 
     explicit PlainLineReader(const std::string& key);
 
-    // When `rest` begins with such a line, removes the line and its end from `rest` and returns the
-    // text, which is valid until the next call. Otherwise returns nullopt and changes nothing.
-    // `rest` must be the end of a LineChunk's text, which LineChunk::padding zero bytes follow;
-    // parse() may overwrite it.
+    // When `rest` begins with a line {KEY: "..."}, removes the line and its end from `rest` and
+    // returns the text, which is valid until the next call. Otherwise returns nullopt and changes
+    // nothing. `rest` must be the end of a LineChunk's text, which LineChunk::padding zero bytes
+    // follow; parse() may overwrite it.
     std::optional<std::string_view> parse(std::string_view& rest);
 
   private:
@@ -38,7 +38,7 @@ class PlainLineReader {
 
     std::string opening_;  // the key in quotes; empty when the key needs escapes
     std::unique_ptr<char[]> buffer_;
-    size_t capacity_ = 0;  // without the room that unescape_avx512() overwrites
+    size_t capacity_ = 0;  // size of buffer_, without the bytes that unescape_avx512() overwrites
     bool one_pass_;
 };
 

@@ -15,8 +15,10 @@ namespace lm::data {
 namespace {
 
 struct EscapeTables {
-    std::array<char, 256> simple{};  // the character of \x; 0 for \u and unknown escapes
-    std::array<u8, 256> hex{};       // 0xFF: not a hexadecimal digit
+    // Indexed by the character after the backslash: the decoded character; 0 for \u and unknown
+    // escapes.
+    std::array<char, 256> simple{};
+    std::array<u8, 256> hex{};  // value of a hexadecimal digit; 0xFF for any other character
     constexpr EscapeTables() {
         simple['"'] = '"', simple['\\'] = '\\', simple['/'] = '/', simple['b'] = '\b';
         simple['f'] = '\f', simple['n'] = '\n', simple['r'] = '\r', simple['t'] = '\t';

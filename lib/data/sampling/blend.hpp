@@ -26,9 +26,9 @@ class BlendRule {
     BlendRule& operator=(const BlendRule&) = delete;
 
     virtual size_t n_datasets() const = 0;
-    // Adds the first `n_samples` samples (at most blend_block) of block `block` to `counts`:
-    // [n_datasets] samples of each dataset before the block. Writes these samples to `entries`,
-    // [n_samples], unless `entries` is empty.
+    // `counts`, [n_datasets], has the number of samples of each dataset before block `block`. Adds
+    // to it the first `n_samples` samples of the block, at most blend_block. Writes these samples
+    // to `entries`, [n_samples], unless `entries` is empty.
     virtual void advance(i64 block, i64 n_samples, std::span<i64> counts,
                          std::span<BlendEntry> entries) const = 0;
 };
@@ -68,7 +68,7 @@ class GreedyBlend final : public BlendRule {
     std::vector<double> weights_;
 };
 
-// Returns w / sum(w), bit-identical to numpy (pairwise summation).
+// Returns the weights divided by their sum, bit-identical to numpy (pairwise summation).
 std::vector<double> normalized_like_numpy(std::span<const double> weights);
 
 }  // namespace lm::data

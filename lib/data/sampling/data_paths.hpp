@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parses the options that name datasets: a blend (--data-path P, or W P W P ...), and the weighted
-// groups of BigScience's scripts, "NAME: W A:B PREFIX, W A:B PREFIX". Each group is a separate set.
-// Opens no dataset.
+// Parses the options that name datasets: a blend (--data-path P, or W P W P ... with weights W and
+// prefixes P), and the weighted groups of BigScience's scripts, "NAME: W A:B PREFIX, W A:B PREFIX",
+// where A:B is a range of the documents. Each group is a separate set. Opens no dataset.
 #pragma once
 
 #include <optional>

@@ -36,7 +36,7 @@ struct DataConfig {
     i64 seq_length = 0;
     i64 vocab_size = 0;  // vocabulary of the model, without padding: all ids must be smaller
     u64 seed = 1234;
-    // Samples that will be read. A part with 0 samples is not opened; train_samples must be > 0. It
+    // Samples that will be read. A part with 0 samples is not opened. train_samples must be > 0; it
     // is --train-samples, or iterations x global batch. Megatron's orders depend on these numbers.
     i64 train_samples = 0;
     i64 valid_samples = 0;  // for each validation set
@@ -60,7 +60,7 @@ struct NamedSource {
 
 struct DataSets {
     std::unique_ptr<SampleSource> train;
-    std::vector<NamedSource> valid;  // empty without data, or when it needs no samples
+    std::vector<NamedSource> valid;  // empty if the flags name no data for it or need no samples
     std::vector<NamedSource> test;
 };
 
@@ -79,7 +79,7 @@ std::vector<DataPath> training_paths(const DataConfig& config);
 struct DataFacts {
     TokenizerFacts tokenizer;
     std::optional<i64> eod_id;
-    bool appended_eod = false;  // true when all datasets have it
+    bool appended_eod = false;  // true when the documents of all datasets end with eod_id
 };
 // Reads the metadata files of these datasets. Returns nullopt when a dataset has no metadata file.
 // Throws Error(usage) when two datasets were encoded with different tokenizers.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Returns the micro-batches of a training step, which one thread fills in advance. The whole state
+// Returns the micro-batches of a training run, which one thread fills in advance. The whole state
 // of the loader is one integer: the number of samples that the run has consumed. The samples of an
 // iteration have consecutive numbers. Therefore an iteration has the same samples with another
 // micro-batch size, with another data-parallel size and after a resume.
@@ -19,7 +19,7 @@ struct BatchOptions {
     i64 micro_batch = 1;
     std::optional<i64> eod_id;          // needed by the three flags below
     bool reset_position_ids = false;    // positions restart at 0 after each eod
-    bool reset_attention_mask = false;  // document_starts are filled
+    bool reset_attention_mask = false;  // Batch::document_starts is filled
     bool eod_mask_loss = false;         // the loss of a prediction from an eod is 0
 
     // Throws Error(usage) when a flag is set and eod_id is not.
@@ -28,14 +28,15 @@ struct BatchOptions {
 
 // A micro-batch. The vectors of options that are off are empty.
 struct Batch {
-    i64 n_rows = 0;                    // B
-    i64 seq_length = 0;                // T
-    std::vector<i32> tokens;           // [B, T]
-    std::vector<i32> targets;          // [B, T] the token after each of `tokens`
-    std::vector<i64> sample_ids;       // [B] global sample numbers
-    std::vector<i32> positions;        // [B, T] with reset_position_ids
-    std::vector<i32> document_starts;  // [B, T] with reset_attention_mask: first visible key
-    std::vector<float> loss_mask;      // [B, T] with eod_mask_loss: 1 or 0
+    i64 n_rows = 0;               // B
+    i64 seq_length = 0;           // T
+    std::vector<i32> tokens;      // [B, T]
+    std::vector<i32> targets;     // [B, T] the token after each of `tokens`
+    std::vector<i64> sample_ids;  // [B] global sample numbers
+    std::vector<i32> positions;   // [B, T] with reset_position_ids
+    // [B, T] with reset_attention_mask: the first position to which the token may attend.
+    std::vector<i32> document_starts;
+    std::vector<float> loss_mask;  // [B, T] with eod_mask_loss: 1 or 0
 
     Batch() = default;
     Batch(i64 seq_length, const BatchOptions& options);
@@ -58,9 +59,9 @@ void truncate(const Batch& full, i64 seq_length, Batch& batch);
 
 class Loader {
   public:
-    // Rank `dp_rank` of `dp_size` reads rows [dp_rank*B, (dp_rank+1)*B) of each chunk of dp_size*B
-    // samples. `source` must outlive the loader. A thread fills `n_ahead` batches in advance; with
-    // 0 there is no thread.
+    // Rank `dp_rank` of `dp_size` reads samples [dp_rank*B, (dp_rank+1)*B) of each dp_size*B
+    // samples, where B is options.micro_batch. `source` must outlive the loader. A thread fills
+    // `n_ahead` batches in advance; with 0 there is no thread.
     Loader(const SampleSource& source, const BatchOptions& options, i64 first_sample,
            i64 dp_size = 1, i64 dp_rank = 0, int n_ahead = 2);
     ~Loader();

@@ -47,7 +47,7 @@ class NumpyRandom {
 struct EpochPlan {
     i64 n_epochs = 1;
     bool separate_last = false;
-    i64 samples_before_last = 0;  // when separate
+    i64 samples_before_last = 0;  // samples before the last epoch, if separate_last
     i64 n_samples = 0;            // in all epochs; at least the requested number
 };
 // Returns the epochs that `n_samples` samples need; 0 samples mean one epoch. Requires n_tokens >
@@ -55,7 +55,7 @@ struct EpochPlan {
 EpochPlan plan_epochs(i64 n_tokens, i64 seq_length, i64 n_samples, double last_epoch_threshold);
 
 struct MegatronIndex {
-    std::span<const i32> documents;  // sequence numbers, all epochs
+    std::span<const i32> documents;  // shuffled sequence numbers, of all epochs
     // Window k goes from token offset[k] of documents[position[k]] to token offset[k + 1] of
     // documents[position[k + 1]], inclusive. `position` and `offset` have [windows + 1] entries.
     std::span<const i64> position;

@@ -42,8 +42,8 @@ struct MegatronSizes {
     i64 blend = 0;
 };
 
-// Returns the sizes of blended_megatron_dataset_builder.py: 0.5 % more than the share, rounded up
-// twice.
+// Returns the sizes that blended_megatron_dataset_builder.py computes: each dataset gets 0.5 % more
+// than its share of the samples. The share and the result are rounded up.
 MegatronSizes nvidia_sizes(const std::vector<double>& weights, i64 n_samples) {
     MegatronSizes sizes;
     for (const double weight : weights) {
@@ -54,8 +54,8 @@ MegatronSizes nvidia_sizes(const std::vector<double>& weights, i64 n_samples) {
     return sizes;
 }
 
-// Returns the sizes of dataset_utils.py: 0.5 % more than the share, rounded up once. The blend has
-// as many samples as its datasets together.
+// Returns the sizes that dataset_utils.py computes: each dataset gets 0.5 % more than its share,
+// rounded up once. Leaves `blend` at 0: the blend has all samples of its datasets.
 MegatronSizes bigscience_sizes(const std::vector<double>& weights, i64 n_samples) {
     MegatronSizes sizes;
     for (const double weight : weights) {
@@ -64,7 +64,7 @@ MegatronSizes bigscience_sizes(const std::vector<double>& weights, i64 n_samples
     return sizes;
 }
 
-// Returns w / sum(w) with a plain sum, as dataset_utils.py computes it.
+// Returns the weights divided by their sum, added in order as dataset_utils.py does.
 std::vector<double> normalized_plainly(const std::vector<double>& weights) {
     double sum = 0;
     for (const double weight : weights) sum += weight;

@@ -23,10 +23,11 @@ class SetBuilder {
   private:
     using Sources = std::vector<std::unique_ptr<SampleSource>>;
 
-    // Several threads may call this at a time for a dataset that is already open.
+    // Returns the dataset, and opens it on the first call. Several threads may call this at a time
+    // for a dataset that is already open.
     std::shared_ptr<const IndexedDataset> open(const std::string& prefix);
     SequenceRange range_of(SplitPart part, const DataPath& path, i64 n_sequences) const;
-    // In Megatron's orders n_samples = 0 means one epoch.
+    // Builds the source of one dataset. In Megatron's orders n_samples = 0 means one epoch.
     std::unique_ptr<SampleSource> build_one(SplitPart part, const DataPath& path, i64 n_samples,
                                             std::string_view stream, int n_threads);
     Sources build_each(SplitPart part, const PathGroup& group, const std::vector<i64>& n_samples);

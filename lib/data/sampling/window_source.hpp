@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stateless order (--data-order stateless) of one dataset. Window k of an epoch has tokens
-// k*seq+f to (k+1)*seq+f, inclusive, of the range's token stream. Adjacent windows share one token,
-// so every token of the windows but the first is a target once. The offset f depends on the epoch.
-// It varies from 0 to the number of tokens that fill no window, so every token but the first of the
-// range is a target in some epoch. A keyed permutation gives the order of the windows. There is no
-// index.
+// The stateless order (--data-order stateless) of one dataset. A window has seq_length + 1 tokens.
+// Window k of an epoch begins at token k * seq_length + f of the range, where the offset f depends
+// on the epoch. Adjacent windows share one token, so every token of the windows but the first is a
+// target once. f varies from 0 to the number of tokens that fill no window, so every token but the
+// first of the range is a target in some epoch. A keyed permutation gives the order of the windows.
+// There is no index.
 #pragma once
 
 #include "data/sampling/sample_source.hpp"
