@@ -25,7 +25,7 @@ struct BadLine {
 // The bad lines of one chunk.
 struct BadLines {
     i64 count = 0;
-    std::vector<BadLine> first;  // the first 16, and all that must not be skipped
+    std::vector<BadLine> first;  // the first 16 lines, and each line that must not be skipped
 
     void add(i64 line, const data::LineError& error);
     void clear();

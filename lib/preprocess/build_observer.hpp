@@ -20,8 +20,8 @@ class BuildObserver {
     // Called when encoding begins, before any call of stop_requested(). `total_bytes` is the size
     // of this rank's inputs on disk; -1: unknown.
     virtual void begin(i64 total_bytes) = 0;
-    // Called when an earlier run has encoded a part or the beginning of it. `done` counts what it
-    // encoded.
+    // Called when an earlier run has encoded a part or the beginning of a part. `done` has the
+    // counts of the encoded data.
     virtual void resumed(const BuildTotals& done) = 0;
     // Called when a chunk was encoded. `disk_bytes` of the inputs were read for it.
     virtual void advance(const BuildTotals& chunk, i64 disk_bytes) = 0;

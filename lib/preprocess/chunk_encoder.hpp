@@ -37,7 +37,7 @@ struct KeyTokens {
 
     explicit KeyTokens(bool wide) : ids(wide) {}
     void clear();
-    void find_largest();  // includes the held ids in `largest`
+    void find_largest();  // raises `largest` to the largest of the held ids
 };
 
 struct EncodedChunk {
@@ -45,7 +45,7 @@ struct EncodedChunk {
     std::vector<KeyTokens> keys;  // [keys of the rules]
     i64 n_lines = 0, n_documents = 0, n_blank = 0, n_replaced = 0;
     i64 text_bytes = 0;        // bytes of the encoded texts
-    i64 compressed_bytes = 0;  // read from all inputs up to the end of this chunk
+    i64 compressed_bytes = 0;  // bytes on disk read from the inputs up to the end of this chunk
     BadLines bad;
 
     i64 memory() const;    // bytes of the text and of the held ids

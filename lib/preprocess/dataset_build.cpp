@@ -28,7 +28,7 @@ namespace {
 // The memory bound in lm-preprocess(1), minus the memory for chunks of ordinary lines.
 constexpr i64 long_lines_memory = i64{120} << 20;
 
-struct PartAborted {};  // another part of this rank has failed
+struct PartAborted {};  // thrown when another part of this rank has failed
 
 class DatasetBuild {
   public:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-preprocess without a verb: JSON Lines in, one indexed dataset per key out. The parts of the
-// output grow in a work directory. When all parts are finished, they are assembled, and the outputs
-// are renamed. Under a launcher every rank encodes its own parts. Ranks exchange data through the
-// work directory, so they need only a shared file system.
+// lm-preprocess without a verb: reads JSON Lines and writes one indexed dataset per key. The parts
+// of the output grow in a work directory. When all parts are finished, they are assembled, and the
+// outputs are renamed. Under a launcher every rank encodes its own parts. Ranks exchange data
+// through the work directory, so they need only a shared file system.
 #pragma once
 
 #include <string>
@@ -19,13 +19,15 @@ struct BuildResult {
     // True when this run encoded something. False when an earlier run had encoded everything; then
     // this run at most renamed the outputs.
     bool built = false;
-    BuildTotals totals;     // totals of all ranks, when built
-    i64 resumed_bytes = 0;  // input text that earlier runs had encoded, all ranks, when built
+    // Set only when `built`, over all ranks: the totals, and the bytes of input that earlier runs
+    // had encoded.
+    BuildTotals totals;
+    i64 resumed_bytes = 0;
     std::vector<std::string> prefixes;  // [keys] of the outputs
 };
 
-// Builds the datasets. Throws Stopped when the observer requests a stop. The work directory then
-// holds everything that was encoded if options.resume is set; otherwise it is removed. Collective.
+// Builds the datasets. Throws Stopped when the observer requests a stop: with options.resume the
+// work directory then holds everything that was encoded, otherwise it is removed. Collective.
 BuildResult build_datasets(const BuildOptions& options, const Launched& launch,
                            BuildObserver& observer);
 

@@ -37,8 +37,8 @@ struct InputPlan {
 // the options request, or that --resume could not read again.
 InputPlan make_input_plan(const BuildOptions& options, int n_ranks, int n_workers);
 
-// Returns how many parts of a rank are encoded at a time. They are fewer than the workers when each
-// decoder needs much memory.
+// Returns how many parts of a rank are encoded at a time: at most one per worker, and fewer when
+// each decoder needs much memory.
 int concurrent_parts(const InputPlan& plan, int n_workers);
 
 }  // namespace lm::preprocess

@@ -17,8 +17,9 @@ class MemoryBudget {
   public:
     explicit MemoryBudget(i64 bytes) : limit_(bytes) {}
 
-    // When the chunk that asks for memory is written: after others (later), now (next), or never,
-    // since its pipeline has been stopped (stopped).
+    // The state of the chunk that asks for memory. later: its pipeline writes other chunks first.
+    // next: its pipeline writes it next. stopped: its pipeline has been stopped and never writes
+    // it.
     enum class Turn { later, next, stopped };
 
     // Blocks until `pipeline` may allocate `bytes` more. Returns false when the pipeline has been

@@ -30,8 +30,8 @@ struct AssemblyTask {
 void assemble_outputs(const AssemblyTask& task, const std::vector<PartRecord>& records,
                       cluster::FileRendezvous& ranks);
 
-// Undoes the rename of a single part's .bin by an earlier run that was killed while it assembled.
-// Does nothing when there are several parts.
+// Gives the .bin of a single part its name as a part again, if an earlier run was killed after it
+// had renamed this file for the assembly. Does nothing when there are several parts.
 void restore_part_bin(const WorkDirectory& work, const InputPlan& plan, i64 part);
 
 }  // namespace lm::preprocess

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes one part of a dataset build: the files of each key, and the journal, which records up to
-// where they agree.
+// where these files agree.
 #pragma once
 
 #include <functional>
@@ -29,7 +29,8 @@ class PartWriter {
     // Returns how many lines of its piece precede `chunk`, the next chunk to be appended.
     i64 lines_before(const data::LineChunk& chunk) const;
 
-    // Appends the ids of `key` that precede the rest of their chunk. Returns their counts.
+    // Appends ids of `key` while the rest of their chunk is still being encoded. Returns their
+    // counts.
     BuildTotals append_ahead(const KeyTokens& ids, size_t key);
     // Appends a chunk without the ids that append_ahead() has written. Returns the counts of the
     // appended data.

@@ -22,12 +22,14 @@ io::OrderedJson describe_run(const InputPlan& plan, const BuildOptions& options,
 io::Json origin_of(const io::OrderedJson& description);
 
 // Compares `existing`, the origin of existing outputs, with `current`, the origin of this run.
-// Returns the first difference as "made with ..."; an empty string if there is no difference.
+// Returns a description of the first difference, such as "made with ..."; an empty string if there
+// is no difference.
 std::string difference_of_origins(const io::Json& existing, const io::Json& current);
 
 // Reads the run.json of an earlier run at `path` and returns its number of parts per rank. Throws
 // Error(usage) naming the first difference to `current`, Error(failure) when the file is corrupt.
-// The number of parts may differ; for another build of the program it only prints a note.
+// The number of parts may differ. If another build of the program wrote the file, only prints a
+// note.
 i64 parts_of_same_run(const std::string& path, const io::OrderedJson& current);
 
 }  // namespace lm::preprocess

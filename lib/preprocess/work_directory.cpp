@@ -151,7 +151,8 @@ void WorkDirectory::make_lock(bool directory_is_new) {
     }
 }
 
-// Runs before a file is created in the directory, because it may belong to the user.
+// Throws Error(usage) when the directory has files of the user. Must be called before a file is
+// created in the directory.
 void WorkDirectory::refuse_foreign_files() const {
     const std::vector<std::string> names = io::list_directory(path_);
     if (io::exists(run_file()) && io::exists(file("lock"))) return;

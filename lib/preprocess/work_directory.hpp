@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // PREFIX.unfinished: the directory in which the parts of an output grow until they are complete. A
 // killed run leaves it, and --resume continues with it. A run that ends removes it.
-//   lock                  created first, removed last: without it the directory is the user's
+//   lock                  created first, removed last: a directory without it is the user's
 //   run.json              description of the build (run_description.hpp)
 //   part-I.K.*            tokens, lengths and documents of key number K (dataset_part.hpp)
 //   part-I.journal        how far part I was encoded (part_journal.hpp)
 //   key-K.bin .idx .json  the assembled outputs
 //   complete              present when the outputs are assembled and need only be renamed
-//   ranks/                where ranks meet (cluster/file_rendezvous.hpp)
+//   ranks/                files that the ranks exchange (cluster/file_rendezvous.hpp)
 // Any other file belongs to the user and is never removed.
 #pragma once
 
