@@ -30,7 +30,7 @@ void declare(cli::Options& options, Args& args);
 // Checks combinations of options. Throws Error(usage).
 void check(const Args& args);
 
-// The program without a verb.
+// Runs the program without a verb.
 int preprocess(const Args& args);
 
 // The verbs, each in its own file.

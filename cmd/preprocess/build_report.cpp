@@ -15,7 +15,7 @@
 namespace lm::preprocess {
 namespace {
 
-constexpr i64 usual_interval = 1000;  // Megatron-LM's
+constexpr i64 usual_interval = 1000;  // as in Megatron-LM's preprocess_data.py
 constexpr double line_interval_s = 60;
 
 // Returns, for each output, how many documents it does not contain because they have no tokens.

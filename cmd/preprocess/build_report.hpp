@@ -36,7 +36,7 @@ class BuildReporter final : public BuildObserver {
     std::optional<cli::Progress> bar_;  // from begin() on
     Stopwatch watch_;                   // restarted by begin()
     std::mutex mutex_;                  // guards the members below
-    BuildTotals before_, totals_;       // documents and bytes of earlier runs, and of this run
+    BuildTotals before_, totals_;       // counts of earlier runs, and counts of this run
     i64 disk_bytes_ = 0;
     i64 shown_ = 0;  // number of documents at the previous advance()
     double next_line_s_ = 0;

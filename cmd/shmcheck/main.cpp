@@ -21,7 +21,7 @@ namespace lm::shmcheck {
 namespace {
 
 constexpr const char* directory = "/dev/shm";
-// --remove keeps younger segments: their user may be about to open them.
+// --remove keeps younger segments: a process may be about to open them.
 constexpr i64 min_age_s = 60;
 
 struct Flags {

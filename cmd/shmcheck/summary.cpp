@@ -136,7 +136,7 @@ std::string host_list(std::vector<std::string> hosts) {
     for (const std::string& name : hosts) {
         if (const Numbered n = split(name); n.padded) padded.insert({n.prefix, n.width});
     }
-    // By prefix and width; width 0: not padded.
+    // The numbers at the end of the names, by prefix and width. Width 0: numbers without padding.
     std::map<std::pair<std::string, size_t>, std::set<i64>> groups;
     for (const std::string& name : hosts) {
         const Numbered n = split(name);
