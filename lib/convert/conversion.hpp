@@ -45,23 +45,26 @@ enum class Replicas { rank0, mean };
 struct ConversionRequest {
     std::string in;
     std::string out;
-    std::optional<DType> dtype;  // default: the stored type to Hugging Face, fp32 to native
+    // Type of the weights that are written. nullopt: fp32 for a Hugging Face model converted to a
+    // checkpoint of lm-utils, else the type in the input.
+    std::optional<DType> dtype;
     WeightFiles files = WeightFiles::safetensors;
     i64 vocab_size = 0;  // unpadded, of a Megatron checkpoint; 0: as its arguments state
-    i64 tp = 1;          // tensor ranks and stages of a Megatron checkpoint to write
-    i64 pp = 1;
+    i64 tp = 1;          // tensor ranks of a Megatron checkpoint to write
+    i64 pp = 1;          // pipeline stages of a Megatron checkpoint to write
     i64 max_shard_bytes = 5'000'000'000;
-    std::string tokenizer;  // directory; empty: GPT-2's, if the vocabulary has its size
+    std::string tokenizer;  // directory; empty: GPT-2's tokenizer if the vocabulary has its size
     bool force = false;     // replace OUT
     std::string command_line;
     // Called with the complete temporary directory before it is renamed to OUT. An exception ends
     // the conversion without OUT. May be empty.
     std::function<void(const std::string& finished)> check;
     std::function<void(i64 bytes)> progress;  // gets the tensor bytes written so far; may be empty
-    // Compares the copies of replicated tensors of a Megatron checkpoint. Without it only those of
-    // rank 0 are read.
+    // Given: compares the copies of tensors that every tensor-parallel rank of a Megatron
+    // checkpoint stores. nullopt: reads only rank 0's copies.
     std::optional<Replicas> replicas;
-    // Gets each tensor whose copies differ, and the largest difference from rank 0; may be empty.
+    // Called for each tensor whose copies differ: its name, its kind (weight, master or moment) and
+    // the largest difference from rank 0's copy. May be empty.
     std::function<void(const std::string& tensor, std::string_view kind, double largest)> drifted;
 };
 

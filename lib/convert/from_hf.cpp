@@ -24,7 +24,8 @@ HfModel read_model(const std::string& path) {
     return hf_model(io::read_json(path), path);
 }
 
-// The tensors of the files by the names of the full model. A file of the base model has no prefix.
+// Finds the tensors of the files by their names in the model with head. Files of the model without
+// head (GPT2Model) omit the prefix of the names.
 class NamedTensors {
   public:
     NamedTensors(const HfArchitecture& architecture, const HfTensors& tensors)
@@ -47,7 +48,7 @@ class NamedTensors {
     bool prefixed_ = false;
 };
 
-// Checks that a head stored next to a tied word table is the same tensor.
+// Throws unless the stored head equals the word embedding matrix, to which the model ties it.
 void check_tied(const SourceTensor& head, const SourceTensor& word) {
     constexpr i64 most = i64{4} << 20;
     bool same = head.shape == word.shape && head.storage->dtype == word.storage->dtype;
@@ -73,7 +74,8 @@ void check_tied(const SourceTensor& head, const SourceTensor& word) {
               head.name, word.name);
 }
 
-// Checks that every tensor that was not used is known not to be a parameter.
+// Throws for a tensor that was not used, unless it is a tied head or one of the architecture's
+// buffers.
 void check_rest(const HfArchitecture& architecture, const ModelTensors& model,
                 const HfTensors& tensors, const NamedTensors& named,
                 const std::set<std::string>& used) {

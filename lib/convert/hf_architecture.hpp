@@ -14,7 +14,8 @@
 
 namespace lm::convert {
 
-// A tensor of transformers and its counterpart in lm-utils; within a layer both without the prefix.
+// The names of a tensor in transformers and in lm-utils. The names of a layer's tensors omit the
+// prefix of the layer.
 struct HfRow {
     std::string_view theirs;
     std::string_view ours;  // "attention.qkv.weight": query, key and value in one tensor
@@ -26,16 +27,18 @@ struct HfArchitecture {
     Format format;
     std::string_view model_type;
     std::string_view class_name;
-    std::string_view prefix;        // except of the head; files of the base model lack it
-    std::string_view layer_prefix;  // "h.": then the number and a dot
+    // "transformer.": starts every tensor name but the head's. Files of the model without head
+    // (GPT2Model) omit it.
+    std::string_view prefix;
+    std::string_view layer_prefix;  // "h.": precedes "3.ln_1.weight" in a layer's tensor names
     std::string_view head;
     std::span<const HfRow> before_layers;
     std::span<const HfRow> in_layers;
     std::span<const HfRow> after_layers;
     QkvOrder qkv = QkvOrder::groups;
-    bool conv1d = false;                             // the matrices of layers are [in, out]
+    bool conv1d = false;  // the matrices in the layers are [in, out], not [out, in]
     std::span<const std::string_view> buffers = {};  // endings of tensors that are not parameters
-    // Models that it can hold.
+    // The next members state which models the architecture can hold.
     spec::PositionEmbedding position = spec::PositionEmbedding::rope;
     spec::Normalization normalization = spec::Normalization::layer_norm;
     bool gated = false;
@@ -47,17 +50,19 @@ struct HfArchitecture {
     bool any_ffn = true;
 };
 
-// All of them. When several can hold a model, the first is the usual one.
+// Returns all architectures. When several can hold a model, the first is the usual one.
 std::span<const HfArchitecture> hf_architectures();
 const HfArchitecture& hf_architecture(Format format);
 
-// The flag of the model that an architecture cannot express, and the model's value.
+// The first flag of a model that an architecture cannot express, and the model's value.
 struct Misfit {
     std::string flag;
     std::string has;
 };
+// Returns nullopt when the architecture can hold the model.
 std::optional<Misfit> misfit(const HfArchitecture& architecture, const spec::ModelConfig& config);
-// Throws Error(usage) naming the flag and the architectures that can hold the model, if any.
+// Throws Error(usage) when there is a misfit, naming its flag and the architectures that can hold
+// the model.
 void check_fits(const HfArchitecture& architecture, const spec::ModelConfig& config);
 // Returns the first architecture that can hold the model. Throws Error(usage) when there is none.
 const HfArchitecture& choose_architecture(const spec::ModelConfig& config);

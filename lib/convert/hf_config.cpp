@@ -29,14 +29,14 @@ struct Constant {
     const char* absent;  // value when the key is missing
 };
 
-// The keys of one architecture, in the order of the file; hidden_dropout may have several keys.
+// The keys of one architecture, in the order of the file. Several keys may set hidden_dropout.
 struct Keys {
     Format format;
     std::span<const Integer> integers;
     std::span<const Number> numbers;
     std::span<const Constant> constants;
     const char* activation;        // key; nullptr: the architecture has only gelu_tanh
-    const char* gelu;              // the name of gelu_tanh, also when the key is missing
+    const char* gelu;              // value of `activation` that means gelu_tanh; "": none does
     bool tied_by_default = false;  // tie_word_embeddings when the key is missing
 };
 
@@ -174,7 +174,7 @@ std::string_view activation_name(const Keys& keys, Activation activation) {
     }
 }
 
-// The activation when the key is missing, as transformers assumes it.
+// Returns the value that transformers assumes when the key of the activation is missing.
 std::string_view default_activation(const Keys& keys) {
     if (keys.format == Format::hf_gpt_neox) return "gelu";
     return *keys.gelu != '\0' ? keys.gelu : "silu";

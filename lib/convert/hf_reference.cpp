@@ -159,7 +159,7 @@ class Reference {
             return {cols_of(all, 0, c_.width), cols_of(all, c_.width, c_.width),
                     cols_of(all, 2 * c_.width, c_.width)};
         }
-        // [heads, 3, D]
+        // Each row of `all` is [heads, 3, D]: query, key and value of each head.
         Qkv result{Matrix(x.rows, c_.width), Matrix(x.rows, c_.width), Matrix(x.rows, c_.width)};
         const i64 d = c_.head_dim;
         for (i64 t = 0; t < x.rows; ++t) {
@@ -205,7 +205,7 @@ class Reference {
         return linear(y, prefix + c_.output);
     }
 
-    // Causal attention of one head for token t; out [heads * D] gets the head's part.
+    // Adds the causal attention of one head for token t to the head's part of out [heads * D].
     void attend(const Qkv& all, i64 head, i64 t, double* out) const {
         const i64 d = c_.head_dim;
         const i64 group = head / (c_.n_heads / c_.n_groups);

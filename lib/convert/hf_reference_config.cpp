@@ -23,7 +23,7 @@ class ConfigReader {
     std::string text(const char* key, const char* absent) const {
         return io::json_get_or<std::string>(json_, key, absent, path_);
     }
-    // Newer versions of transformers have it in rope_parameters.
+    // Returns rope_theta, which newer versions of transformers store in rope_parameters.
     double rope_theta() const {
         const auto found = json_.find("rope_parameters");
         const bool newer = found != json_.end() && found->is_object();
@@ -61,7 +61,7 @@ ReferenceConfig gpt2(const ConfigReader& json) {
     return c;
 }
 
-// BLOOM and GPT-NeoX have Megatron's names in a layer.
+// Sets the names of a layer's tensors for BLOOM and GPT-NeoX, which have Megatron's names.
 void name_megatron_layer(ReferenceConfig& c, const std::string& attention) {
     c.fused = Fused::heads;
     c.attention_norm = "input_layernorm";
@@ -110,7 +110,8 @@ ReferenceConfig neox(const ConfigReader& json) {
     return c;
 }
 
-// Llama, Mistral and StarCoder2 differ in norm, MLP and biases.
+// Returns the settings of Llama, Mistral or StarCoder2. StarCoder2 has another norm and MLP, and
+// biases.
 ReferenceConfig llama(const ConfigReader& json, bool starcoder2) {
     ReferenceConfig c;
     c.n_layers = json.integer("num_hidden_layers");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What hf_reference.hpp needs of config.json: sizes, switches and the names of the tensors.
+// The settings of config.json that hf_reference.hpp needs: sizes, switches and the names of the
+// tensors.
 #pragma once
 
 #include <array>
@@ -10,7 +11,9 @@
 
 namespace lm::convert {
 
-enum class Fused { no, whole, heads };  // query, key and value in one tensor, and its order
+// The tensors of query, key and value. no: three tensors. whole: one, with all of query, then of
+// key, then of value. heads: one, with the query, key and value of each head in turn.
+enum class Fused { no, whole, heads };
 
 struct ReferenceConfig {
     i64 n_layers = 0;
@@ -28,7 +31,8 @@ struct ReferenceConfig {
     bool bias = true;
     bool conv1d = false;
     Fused fused = Fused::no;
-    // Names without prefix and ending; those of a layer without the layer's prefix.
+    // Names of modules, without ".weight" and ".bias". `prefix` starts all names, and is omitted
+    // from the others; `layers` starts the names in a layer ("h." and the layer's number).
     std::string prefix;
     std::string layers;
     std::string word;

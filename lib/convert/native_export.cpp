@@ -30,7 +30,7 @@ void transpose(const T* from, i64 stride, i64 rows, i64 cols, T* to) {
 
 }  // namespace
 
-// Reads the rows of `range`, with the columns of `tensor`.
+// Reads the rows of `range`, with the columns of `tensor`, to `to`. Writes zeros for padding rows.
 void NativeExport::load(const RowRange& range, const MappedTensor& tensor, std::byte* to) const {
     const i64 n = (range.end - range.begin) * tensor.n_cols();
     if (range.tensor.empty()) {

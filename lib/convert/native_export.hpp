@@ -21,9 +21,9 @@ class NativeExport {
     DType dtype() const { return dtype_; }
     i64 bytes_of(const MappedTensor& tensor) const { return tensor.numel() * size_of(dtype_); }
 
-    // Calls `sink` with the bytes of the tensor, in order. Holds the whole tensor only when it is
-    // transposed or has rows of several tensors. Throws Error(failure) naming the tensor when the
-    // conversion to `dtype` creates numbers that are not finite.
+    // Calls `sink` with the bytes of the tensor, in order. Holds the whole tensor in memory only
+    // when it is transposed. Throws Error(failure) naming the tensor when the conversion to `dtype`
+    // creates numbers that are not finite.
     using Sink = std::function<void(std::span<const std::byte>)>;
     void write(const MappedTensor& tensor, const Sink& sink);
 

@@ -63,8 +63,8 @@ class BlockReader {
         }
     }
 
-    // Compares the copies of a matrix with the first one, which is at `to` already, and replaces it
-    // by their mean if that is wanted. Equal copies keep their bits.
+    // Compares all copies of a matrix with copies[0], whose values `to` already has. If a copy
+    // differs and Replicas::mean is requested, writes the mean of the copies to `to`.
     void compare(const std::vector<SourceMatrix>& copies, std::byte* to, i64 stride) {
         const i64 rows = copies[0].rows;
         const i64 cols = copies[0].cols;

@@ -31,7 +31,7 @@ class NativeImport {
     // Adds the tensor `from` of another format, which is described by `map`, as a source of `kind`.
     // Throws Error(failure) when `from` does not have the shape of `map`.
     void add(const MappedTensor& map, ckpt::SliceKind kind, const SourceTensor& from);
-    // Adds a copy of a tensor that was added: that of another tensor-parallel rank.
+    // Adds another tensor-parallel rank's copy of a tensor that add() has added.
     void add_copy(const MappedTensor& map, ckpt::SliceKind kind, const SourceTensor& from);
     bool has(ckpt::SliceKind kind) const;
 

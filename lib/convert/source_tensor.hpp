@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensors in files of other formats: elements of one type in one or several files, and matrices
-// that view them with strides. Nothing is mapped: a read holds a bounded number of bytes.
+// that view them with strides. Files are read, not memory-mapped.
 #pragma once
 
 #include <memory>
@@ -28,7 +28,7 @@ struct Extent {
     std::string path;
     i64 offset = 0;
     i64 n = 0;
-    std::shared_ptr<RecordCheck> check = {};  // the record that holds them; or nullptr
+    std::shared_ptr<RecordCheck> check = {};  // CRC of the record that holds them; nullptr: none
 };
 
 // Extents in sequence: the ZeRO shards of a parameter make one storage.

@@ -13,7 +13,7 @@
 
 namespace lm::convert {
 
-// Rows [begin, end) of a tensor of lm-utils; elements of a vector.
+// Rows [begin, end) of a tensor of lm-utils; of a vector, the elements [begin, end).
 struct RowRange {
     std::string tensor;  // empty: rows of zeros, which the model does not have
     i64 begin = 0;
@@ -25,8 +25,10 @@ struct MappedTensor {
     std::string name;
     std::vector<RowRange> rows;
     int rank = 2;
-    i64 col_begin = 0;  // the part of the columns that it has: of all, except with
-    i64 col_end = 1;    // tensor parallelism; a vector has one column
+    // The columns [col_begin, col_end) of these rows: all columns, unless tensor parallelism
+    // divides them. A vector has one column.
+    i64 col_begin = 0;
+    i64 col_end = 1;
     bool transposed = false;
 
     i64 n_rows() const;
@@ -54,10 +56,11 @@ class ModelTensors {
     i64 index(const std::string& name) const;
 
     // Maps `name` to the whole tensor `own`. "layers.N.attention.qkv.weight" stands for query, key
-    // and value in the given order, of the groups [group_begin, group_end). Returns nullopt when
-    // the model has no such tensor.
+    // and value in the given order. Returns nullopt when the model has no such tensor.
     std::optional<MappedTensor> map(const std::string& name, const std::string& own,
                                     QkvOrder order) const;
+    // Returns the rows of query, key and value of the groups [group_begin, group_end), in the given
+    // order. The tensors are PREFIXquerySUFFIX and so on: "layers.3.attention." and ".weight".
     std::vector<RowRange> qkv_rows(const std::string& prefix, const std::string& suffix,
                                    QkvOrder order, i64 group_begin, i64 group_end) const;
 

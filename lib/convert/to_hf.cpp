@@ -57,7 +57,7 @@ class Exporter {
         if (request_.progress) request_.progress(n_written_);
     }
 
-    // A tied head is omitted: transformers ties it again.
+    // Writes a PyTorch shard. It has no tied head: transformers ties it again.
     void write_torch_shard(const std::string& path, const std::vector<std::string>& names) {
         PickleWriter pickle;
         pickle.open_dict();

@@ -11,8 +11,8 @@ namespace lm::convert {
 Format choose_hf_format(const std::string& path);
 
 // Converts request.in to request.out, which appears whole or not at all. Throws Error(usage) when
-// request.out exists and `force` is false. Throws Error(usage) naming the flag when the other
-// format cannot represent the model, and the format that can.
+// request.out exists and request.force is false. When `format` cannot represent the model, throws
+// Error(usage) naming the flag of the model and the formats that can.
 ConversionReport to_hf(const ConversionRequest& request, Format format);
 
 }  // namespace lm::convert

@@ -30,8 +30,8 @@ struct UnshardReport {
 // NAME-00001-of-0000N.safetensors and NAME.safetensors.index.json, which appears last. With `force`
 // all files of an earlier output with that NAME are removed. A type other than the stored one is
 // converted from the masters if the checkpoint has them. Uses tens of megabytes of memory. Throws
-// Error(usage) when `out` has another suffix or exists, Error(failure) naming a tensor that exceeds
-// the range of fp16.
+// Error(usage) when `out` has another suffix, or exists and `force` is false; Error(failure) naming
+// a tensor whose numbers exceed the range of the type.
 UnshardReport unshard(const ckpt::Checkpoint& checkpoint, const UnshardRequest& request);
 
 }  // namespace lm::convert

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The layer files of a DeepSpeed pipeline: their names, and the role of each layer. The numbers of
-// layers differ between versions of Megatron-DeepSpeed, so a role is found by the tensors.
+// layers differ between versions of Megatron-DeepSpeed, so the role follows from the names of the
+// tensors in the file.
 #pragma once
 
 #include <map>
@@ -13,13 +14,15 @@ namespace lm::convert {
 
 class DeepspeedLayers {
   public:
-    // Lists the layer files of the step directory. Throws Error(failure) when a rank lacks a layer.
+    // Lists the layer files of the step directory. Throws Error(failure) when there are none.
     static DeepspeedLayers open(const std::string& step);
 
     i64 tp() const { return tp_; }
     const std::vector<i64>& layers() const { return layers_; }  // ascending
+    // Returns the path of a layer file. Throws Error(failure) when the rank lacks the layer.
     std::string file(i64 layer, i64 tp_rank) const;
-    // Takes note of the tensors of a layer. Call it for all layers in order, before own_name().
+    // Sets the role of a layer from the `names` of its tensors. Call it for all layers in order,
+    // before own_name().
     void learn(i64 layer, const std::vector<std::string>& names);
     // Returns the name in lm-utils of tensor `name` of a layer; empty: unknown.
     std::string own_name(i64 layer, const std::string& name, bool gated) const;
@@ -29,7 +32,7 @@ class DeepspeedLayers {
     enum class Role { outer, transformer, norm, head };
     struct LayerRole {
         Role role = Role::outer;
-        i64 number = 0;  // counts transformer layers
+        i64 number = 0;  // index among the transformer layers
     };
 
     std::string step_;

@@ -17,7 +17,8 @@ using Kind = PickleValue::Kind;
 constexpr std::array zero_kinds{ckpt::SliceKind::master, ckpt::SliceKind::exp_avg,
                                 ckpt::SliceKind::exp_avg_sq};
 
-// Opens the files of all data-parallel ranks, in their order; the bf16 optimizer adds a prefix.
+// Opens the files of all data-parallel ranks, in the order of the ranks. The names of the bf16
+// optimizer's files start with "bf16_".
 std::vector<TorchFile> open_ranks(const std::string& step, i64 mp_rank) {
     std::vector<TorchFile> files;
     for (const char* prefix : {"bf16_", ""}) {
@@ -74,7 +75,8 @@ class ZeroReader {
                   count->integer, files_.size());
     }
 
-    // Element `group` of a list, or of a dict with whole numbers as keys.
+    // Returns element `group` of a list, or of a dict with integer keys; nullptr: it does not
+    // exist.
     static const PickleValue* element(const PickleValue* list, size_t group) {
         if (list == nullptr) return nullptr;
         if (list->is(Kind::list)) return group < list->items.size() ? list->items[group] : nullptr;
@@ -87,7 +89,8 @@ class ZeroReader {
         return nullptr;
     }
 
-    // The optimizer's state of a group: {state: {group: ...}}, or a list of the groups.
+    // Returns the dict with the moments of a group. base_optimizer_state is {state: {group: dict}},
+    // or a list with a dict for each group.
     static const PickleValue* moments_of(const PickleValue& state, size_t group) {
         const PickleValue* base = state.find("base_optimizer_state");
         if (base == nullptr) return nullptr;
@@ -95,7 +98,7 @@ class ZeroReader {
         return element(inner != nullptr ? inner : base, group);
     }
 
-    // The flat partition of a group on one rank.
+    // Returns the flat partition of a group that the rank of `file` has.
     SourceTensor partition(const TorchFile& file, size_t group, ckpt::SliceKind kind) const {
         const PickleValue& state = state_of(file);
         const PickleValue* value = nullptr;
@@ -120,7 +123,8 @@ class ZeroReader {
     };
     using Fragments = std::map<std::string, std::vector<Fragment>>;
 
-    // The bf16 optimizer and newer versions state the fragments: {name: fragment_address}.
+    // Reads the fragments from param_slice_mappings, {name: fragment_address}, which the bf16
+    // optimizer and newer versions save. Returns false when the files do not have it.
     bool stated_fragments(size_t group, Fragments& fragments) const {
         for (size_t rank = 0; rank < files_.size(); ++rank) {
             const PickleValue* mappings = state_of(files_[rank]).find("param_slice_mappings");
@@ -140,7 +144,8 @@ class ZeroReader {
         return true;
     }
 
-    // Otherwise the parameters follow each other in the concatenation of the partitions.
+    // Computes the fragments of files without param_slice_mappings: the concatenated partitions of
+    // all ranks are the parameters of `shapes` in sequence.
     void derive_fragments(size_t group, const PickleValue& shapes, Fragments& fragments) const {
         size_t rank = 0;
         i64 at = 0;
@@ -219,7 +224,7 @@ class ZeroReader {
         return {name, std::move(storage), 0, std::move(shape), strides};
     }
 
-    // Steps of Adam: of the state, of the group, or of the newer place.
+    // Returns the steps of Adam, from the place where this version of DeepSpeed saves them.
     i64 step() const {
         const PickleValue& state = state_of(files_[0]);
         std::vector<const PickleValue*> places{state.find("base_optimizer_state_step")};

@@ -13,11 +13,11 @@
 
 namespace lm::convert {
 
+using AddParameter = std::function<void(ckpt::SliceKind kind, const SourceTensor& tensor)>;
 // Calls `add` for the fp32 value and the moments of each parameter of the model-parallel rank
 // `mp_rank`, whose file mp_rank_NN_model_states.pt is `model`. Returns the steps of Adam, or
-// nullopt when the step has no ZeRO files. Throws Error(failure) naming the file when a fragment is
-// missing.
-using AddParameter = std::function<void(ckpt::SliceKind kind, const SourceTensor& tensor)>;
+// nullopt when the directory `step` has no ZeRO files. Throws Error(failure) naming the file when a
+// fragment is missing.
 std::optional<i64> read_zero(const std::string& step, i64 mp_rank, const TorchFile& model,
                              const AddParameter& add);
 

@@ -18,8 +18,8 @@ std::string model_states(const std::string& step, i64 mp_rank) {
     return fmt::format("{}/mp_rank_{:02}_model_states.pt", step, mp_rank);
 }
 
-// Returns the directory of the step that `path` means. `latest_universal` counts where there is no
-// other step.
+// Returns the directory of the step that `path` names: the step in the file `latest`, or without it
+// in `latest_universal`; `path` itself when it is a step.
 std::string step_of(const std::string& path) {
     const std::string tracker =
         path + (io::exists(path + "/latest") ? "/latest" : "/latest_universal");
@@ -67,15 +67,16 @@ class Importer {
             if (item.name.ends_with("_extra_state")) continue;
             const std::string own = layers_.own_name(layer, item.name, import_.gated());
             if (own.empty()) run_error(file.path(), "tensor {} is unknown", item.name);
-            // A later layer has a copy of a tied table.
+            // The file of a later layer has a copy of the tied word embeddings.
             if (own == "embedding.word.weight" && layer != layers_.layers().front()) continue;
             import_.add(own, ckpt::SliceKind::weight, file.tensor(*item.value, item.name), rank,
                         layers_.tp());
         }
     }
 
-    // Parameters are named "3.mlp.dense_h_to_4h.weight" by the number of the layer file, and those
-    // of the embedding "tied_modules.embed.word_embeddings.weight", on the last stage, too.
+    // Returns the name in lm-utils of a parameter: "3.mlp.dense_h_to_4h.weight" is in layer file 3,
+    // and "tied_modules.embed.word_embeddings.weight" in the embedding. Returns an empty text for
+    // the embedding's copy on a later stage.
     std::string own_name(const std::string& name, i64 stage) const {
         constexpr std::string_view tied = "tied_modules.embed.";
         if (name.starts_with(tied)) {
@@ -95,7 +96,7 @@ class Importer {
         return own;
     }
 
-    // The tensor rank varies fastest in mp_rank.
+    // Adds the ZeRO state of one model-parallel rank: mp_rank = stage * tensor ranks + tensor rank.
     void add_optimizer(i64 mp_rank) {
         const TorchFile file = TorchFile::open(model_states(step_, mp_rank));
         const i64 stage = mp_rank / layers_.tp();

@@ -16,7 +16,7 @@ using Kind = PickleValue::Kind;
 constexpr const char* tracker = "latest_checkpointed_iteration.txt";
 constexpr const char* model_file = "model_optim_rng.pt";
 
-// Returns the directory of the step that `path` means.
+// Returns the directory of the step that `path` names: the step of its tracker file, or `path`.
 std::string step_of(const std::string& path) {
     const std::string file = path + "/" + tracker;
     if (!io::exists(file)) return path;
@@ -37,7 +37,8 @@ bool has_ranks(const std::string& step) {
     });
 }
 
-// The name without the modules that hold the parts of the model.
+// Returns `name` without the modules before the tensor: "language_model.encoder.layers.3.mlp..." is
+// "layers.3.mlp...".
 std::string_view without_modules(std::string_view name) {
     for (bool found = true; found;) {
         found = false;
@@ -82,7 +83,8 @@ class Importer {
         run_error(step_, "has no rank");
     }
 
-    // Megatron adds the number of the stage only when there are several.
+    // Returns the path of a rank's file. Megatron adds the stage's number only when there are
+    // several stages.
     std::string file_of(i64 tp, i64 pp) const {
         const std::string plain = fmt::format("{}/mp_rank_{:02}/{}", step_, tp, model_file);
         const std::string staged =
@@ -121,7 +123,7 @@ class Importer {
         i64 n_chunks = 1;
     };
 
-    // The number in the whole model of layer `local` of a chunk.
+    // Returns the index in the whole model of layer `local` of a chunk.
     i64 layer_number(const MegatronImport& import, const Place& place, i64 local) const {
         const i64 n_layers = import.config().n_layers;
         if (n_layers % (pp_ * place.n_chunks) != 0) {
@@ -132,7 +134,8 @@ class Importer {
         return place.chunk * (n_layers / place.n_chunks) + place.pp * in_chunk + local;
     }
 
-    // Returns the name in lm-utils; empty: a copy of a tied table on the last stage.
+    // Returns the name in lm-utils, or an empty text for the last stage's copy of tied word
+    // embeddings.
     std::string own_name(const MegatronImport& import, const std::string& name,
                          const Place& place) const {
         std::string_view rest = without_modules(name);

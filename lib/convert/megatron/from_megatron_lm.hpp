@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a checkpoint of Megatron-LM in the format "torch" and writes one of lm-utils: weights, and
-// where they are saved whole, fp32 masters and Adam moments.
+// Reads a checkpoint of Megatron-LM in the format "torch" and writes one of lm-utils: weights, fp32
+// masters and Adam moments. It does not read masters and moments of the distributed optimizer.
 #pragma once
 
 #include "convert/conversion.hpp"

@@ -15,8 +15,8 @@ namespace {
 
 using Kind = PickleValue::Kind;
 
-// A folder of zero/ and the layer and tensor that it names: "3.mlp.dense_h_to_4h.weight", or
-// "tied_modules.embed.word_embeddings.weight", whose layer counts as -1.
+// A folder of zero/ and the layer and the tensor that its name states. The name is
+// "3.mlp.dense_h_to_4h.weight", or "tied_modules.embed.word_embeddings.weight" with layer -1.
 struct Parameter {
     std::string folder;
     i64 layer = -1;
@@ -91,7 +91,8 @@ class Importer {
         }
     }
 
-    // {"param": tensor, "cat_dim": ...}, or the tensor alone in the first version.
+    // Returns the tensor of the file FOLDER/NAME.pt, which holds {"param": tensor, "cat_dim": ...},
+    // or the tensor alone in the first version of the format.
     static SourceTensor read(const std::string& folder, const std::string& name) {
         const TorchFile file = TorchFile::open(folder + "/" + name + ".pt");
         const PickleValue* param = file.root().find("param");

@@ -57,8 +57,8 @@ class Args {
     const std::string& path_;
 };
 
-// A member of an enum is a text in newer versions; else a call of the class with the number, or of
-// getattr with the name.
+// Returns the name of an enum's member. Newer versions save it as text, older ones as a call of the
+// enum class with the number, or of getattr with the name.
 std::string enum_name(const PickleValue& value) {
     if (value.is(Kind::text)) return value.text;
     if (!value.is(Kind::object) || value.items.empty()) return {};
@@ -101,7 +101,8 @@ spec::Activation activation_of(const Args& args) {
         if (glu->text == "geglu") return spec::Activation::geglu;
         usage_error(args.path(), "args.glu_activation: lm-utils does not support '{}'", glu->text);
     }
-    // The fused bias and GELU has the tanh form; without it and openai_gelu GELU has the erf form.
+    // openai_gelu and bias_gelu_fusion compute the tanh form of GELU. Without both, Megatron
+    // computes the erf form.
     const bool tanh = args.flag("openai_gelu", false) || args.flag("bias_gelu_fusion", true);
     return tanh ? spec::Activation::gelu_tanh : spec::Activation::gelu_erf;
 }

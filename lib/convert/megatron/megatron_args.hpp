@@ -13,7 +13,7 @@ namespace lm::convert {
 struct MegatronModel {
     spec::ModelConfig config;
     i64 padded_vocab = 0;
-    bool vocab_known = false;  // else config.vocab_size is padded_vocab
+    bool vocab_known = false;  // false: config.vocab_size is padded_vocab
     i64 tp = 1;
     i64 pp = 1;
     i64 virtual_stages = 1;
@@ -22,9 +22,10 @@ struct MegatronModel {
     i64 seed = 0;
 };
 
-// Reads the model of `args`. `checkpoint_info` (or nullptr) is that of BigScience's fork.
-// `vocab_size` > 0 replaces the unpadded size of the vocabulary. Throws Error(usage) naming the
-// argument that lm-utils does not support, Error(failure) for a missing or invalid one.
+// Reads the model of `args`. `checkpoint_info` is the dict of this name that BigScience's fork
+// saves, or nullptr. `vocab_size` > 0 replaces the unpadded size of the vocabulary. Throws
+// Error(usage) naming the argument that lm-utils does not support, Error(failure) for a missing or
+// invalid one. `path` names the file in errors.
 MegatronModel megatron_model(const PickleValue& args, const PickleValue* checkpoint_info,
                              i64 vocab_size, const std::string& path);
 

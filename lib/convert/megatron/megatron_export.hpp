@@ -19,8 +19,8 @@ enum class MegatronSection { embedding, layer, norm, head, tied_copy };
 // A tensor as one rank holds it.
 struct MegatronTensor {
     MegatronSection section = MegatronSection::layer;
-    i64 layer = 0;     // number in the model
-    i64 local = 0;     // number in the stage
+    i64 layer = 0;     // index of the layer in the model
+    i64 local = 0;     // index of the layer in the stage
     std::string name;  // within the section: "self_attention.dense.weight", "weight"
     MappedTensor map;
     bool decays() const { return map.rank == 2; }
@@ -36,7 +36,7 @@ class MegatronLayout {
     i64 pp() const { return pp_; }
     i64 padded_vocab() const { return padded_vocab_; }
     std::vector<MegatronTensor> tensors(i64 tp_rank, i64 stage) const;
-    // Writes the Namespace of the arguments.
+    // Writes Megatron's arguments as an argparse.Namespace. `weights` is their params_dtype.
     void write_args(PickleWriter& pickle, const ckpt::Manifest& manifest, DType weights) const;
 
   private:
@@ -58,7 +58,7 @@ class MegatronFile {
         : checkpoint_(checkpoint), request_(request), report_(report) {}
 
     PickleWriter& pickle() { return pickle_; }
-    // Adds a tensor of the kind, in `dtype`.
+    // Adds the tensor `map` of `kind`, converted to `dtype`.
     void tensor(const MappedTensor& map, ckpt::SliceKind kind, DType dtype);
     // Adds a flat fp32 tensor that concatenates the given ones.
     void flat(const std::vector<const MappedTensor*>& maps, ckpt::SliceKind kind);

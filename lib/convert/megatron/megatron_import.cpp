@@ -26,8 +26,8 @@ void collect(const PickleValue& dict, const std::string& prefix, int level,
     }
 }
 
-// The order of query, key and value in each version of Megatron (fix_query_key_value_ordering of
-// its checkpointing.py).
+// Returns the order of query, key and value in a checkpoint_version of Megatron
+// (fix_query_key_value_ordering of its checkpointing.py).
 QkvOrder qkv_order(double version) {
     if (version >= 2) return QkvOrder::groups;
     return version >= 1 ? QkvOrder::interleaved : QkvOrder::whole;
@@ -84,7 +84,7 @@ void MegatronImport::add(const std::string& own, ckpt::SliceKind kind, const Sou
     // fp32 weights are their own masters.
     if (kind == ckpt::SliceKind::master && weights_ == DType::fp32) return;
     MegatronPart part{tp_rank, tp, head_.qkv, head_.model.padded_vocab};
-    // The rows of the file count: those of args may be of another padding.
+    // Computes the padded vocabulary from the rows in the file: args may state another padding.
     if (own == "embedding.word.weight" || own == "head.weight") {
         part.padded_vocab = tensor.shape.empty() ? 0 : tensor.shape[0] * tp;
     }

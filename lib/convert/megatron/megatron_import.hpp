@@ -24,16 +24,17 @@ struct NamedValue {
 // Returns the tensors in nested dicts, in their order.
 std::vector<NamedValue> flat_tensors(const PickleValue& dict);
 
-// Returns the value of a number: an int, a float, or a tensor of one element.
+// Returns the value of an int, a float, or a tensor of one element; nullopt for any other value.
 std::optional<double> number_of(const PickleValue* value, const TorchFile& file);
 
-// Reads arguments and counters from the file of one rank. Throws Error(failure) when it has no
-// args.
+// The model and the counters that the file of a rank states.
 struct MegatronHead {
     MegatronModel model;
     i64 iteration = 0;
     QkvOrder qkv = QkvOrder::groups;
 };
+// Reads arguments and counters from the file of one rank. `vocab_size` > 0 replaces the unpadded
+// size of the vocabulary. Throws Error(failure) when the file has no args.
 MegatronHead read_head(const TorchFile& file, i64 vocab_size);
 
 class MegatronImport {
@@ -43,15 +44,16 @@ class MegatronImport {
     const MegatronHead& head() const { return head_; }
     const spec::ModelConfig& config() const { return head_.model.config; }
     bool gated() const { return is_gated(config().activation); }
-    // Adds the part of a tensor-parallel rank. Replicated tensors count once, those of rank 0; the
-    // copies of other ranks are compared on request.
+    // Adds the part of the tensor `own` that a tensor-parallel rank stores. When all ranks store
+    // the whole tensor, only rank 0's copy is imported, and the other copies are compared with it
+    // if request.replicas is given.
     void add(const std::string& own, ckpt::SliceKind kind, const SourceTensor& tensor, i64 tp_rank,
              i64 tp);
-    // Sets the type of the weights; without it that of the first weight counts.
+    // Sets the type of the weights. By default it is the type of the first weight that add() gets.
     void set_weights(DType dtype) { weights_ = dtype; }
     void set_optimizer_step(i64 step) { optimizer_step_ = step; }
     void set_loss_scale(io::Json state) { loss_scale_ = std::move(state); }
-    // Writes the checkpoint.
+    // Writes the checkpoint to request.out.
     ConversionReport write();
 
   private:

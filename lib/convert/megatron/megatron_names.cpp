@@ -14,8 +14,8 @@ struct Name {
     std::string_view own;
 };
 
-// Classic names, those of 2023, and those of megatron-core with its own and with
-// TransformerEngine's layers.
+// The oldest names, the names of 2023, and the names of megatron-core with its own layers and with
+// TransformerEngine's.
 constexpr std::array layer_names{
     Name{"input_layernorm", "attention.norm"},
     Name{"input_norm", "attention.norm"},
@@ -61,7 +61,8 @@ i64 share(i64 n, const MegatronPart& part, std::string_view what) {
     return n / part.tp;
 }
 
-// Rows of the padded vocabulary; those after the last id have no tensor.
+// Returns the rows of the padded vocabulary that a rank holds, of the tensor `own` with `vocab`
+// rows. The padding rows are a range without a tensor.
 std::vector<RowRange> vocab_rows(const std::string& own, i64 vocab, const MegatronPart& part) {
     const i64 n = share(part.padded_vocab, part, "rows of the vocabulary");
     const i64 begin = std::min(part.tp_rank * n, vocab);

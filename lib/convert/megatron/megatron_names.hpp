@@ -15,14 +15,15 @@ namespace lm::convert {
 // "attention.qkv.weight", "mlp.dense_h_to_4h.weight" is "mlp.up.weight" or, with a gated
 // activation, "mlp.gate_up.weight". Returns an empty text for an unknown name.
 std::string megatron_layer_name(std::string_view name, bool gated);
-// The same for a tensor outside of the layers: "word_embeddings.weight" is "embedding.word.weight".
+// Returns the name in lm-utils of a tensor outside of the layers: "word_embeddings.weight" is
+// "embedding.word.weight". Returns an empty text for an unknown name.
 std::string megatron_outer_name(std::string_view name);
 
 struct MegatronPart {
     i64 tp_rank = 0;
     i64 tp = 1;
     QkvOrder qkv = QkvOrder::groups;
-    i64 padded_vocab = 0;  // rows of the word table over all ranks
+    i64 padded_vocab = 0;  // rows of the word embedding matrix over all ranks
 };
 
 // Describes the part of the tensor `own` ("layers.3.mlp.gate_up.weight") that a rank holds. Returns

@@ -8,7 +8,7 @@ namespace {
 
 using Kind = PickleValue::Kind;
 
-// The value of an integer key of a dict.
+// Returns the value of an integer key of a dict, or nullptr.
 const PickleValue* at_key(const PickleValue& dict, i64 key) {
     for (size_t i = 0; i + 1 < dict.items.size(); i += 2) {
         if (dict.items[i]->is(Kind::integer) && dict.items[i]->integer == key) {
@@ -27,7 +27,8 @@ class OptimizerReader {
     void run() {
         const PickleValue* saved = file_.root().find("optimizer");
         if (saved == nullptr || !saved->is(Kind::dict)) return;
-        // Mixed precision wraps the optimizer of PyTorch or Apex; fp32 does not.
+        // With mixed precision, the state of PyTorch's or Apex's optimizer is the entry
+        // "optimizer". With fp32 it is the whole dict.
         const PickleValue* inner = saved->find("optimizer");
         const PickleValue* optimizer = inner != nullptr ? inner : saved;
         state_ = optimizer->find("state");
@@ -56,8 +57,8 @@ class OptimizerReader {
         return true;
     }
 
-    // The groups with weight decay come first. Within the groups of one kind the parameters have
-    // the order of the modules. Returns the number of each parameter in the optimizer.
+    // Returns the optimizer's id of each of parameters_. The groups with weight decay list their
+    // parameters in the order of the modules, and so do the groups without.
     std::vector<i64> ids_of_parameters() {
         std::vector<i64> with;
         std::vector<i64> without;
@@ -112,7 +113,8 @@ class OptimizerReader {
         }
     }
 
-    // fp32_from_fp16_params has a list for each group, in the order of its params.
+    // Adds the masters of fp32_from_fp16_params, which has a list for each group, in the order of
+    // the group's params.
     void add_masters(const PickleValue& saved) {
         const PickleValue* lists = saved.find("fp32_from_fp16_params");
         if (lists == nullptr) lists = saved.find("fp32_from_float16_params");
@@ -129,7 +131,7 @@ class OptimizerReader {
         }
     }
 
-    // Apex counts steps in the group, PyTorch for each parameter.
+    // Apex stores the number of steps in the group, PyTorch in the state of each parameter.
     void add_step() {
         auto step = number_of(groups_->items.at(0)->find("step"), file_);
         if (!step && !ids_.empty()) {

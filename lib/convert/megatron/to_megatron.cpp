@@ -76,7 +76,7 @@ class Exporter {
         file.pickle().integer(value);
     }
 
-    // The parameter groups of Megatron: with weight decay, then without.
+    // Returns the parameter groups of Megatron: the tensors with weight decay, then those without.
     static std::array<std::vector<const MegatronTensor*>, 2> groups(const Tensors& tensors) {
         std::array<std::vector<const MegatronTensor*>, 2> result;
         for (const MegatronTensor& tensor : tensors) {
@@ -158,7 +158,7 @@ class Exporter {
         pickle.close_dict();
     }
 
-    // The optimizer of Apex, wrapped for mixed precision.
+    // Writes the state of Apex's optimizer, in Megatron's wrapper for mixed precision if needed.
     void write_lm_optimizer(MegatronFile& file, const Tensors& tensors) {
         PickleWriter& pickle = file.pickle();
         pickle.open_dict();
@@ -244,7 +244,8 @@ class Exporter {
         pickle.close_dict();
     }
 
-    // Layer files have the numbers of current Megatron-DeepSpeed: 1, 2 to L + 1, L + 2, L + 3.
+    // Returns the number of the tensor's layer file, as in current Megatron-DeepSpeed with L
+    // layers: embedding 1, layers 2 to L + 1, final norm L + 2, head L + 3.
     i64 layer_number(const MegatronTensor& tensor) const {
         const i64 n_layers = checkpoint_.manifest().model.n_layers;
         switch (tensor.section) {
@@ -261,7 +262,7 @@ class Exporter {
     static std::string layer_name(const MegatronTensor& tensor) {
         return tensor.section == MegatronSection::head ? "lm_head.weight" : tensor.name;
     }
-    // The name of a parameter in the pipeline's module.
+    // Returns the name of a parameter in DeepSpeed's pipeline module.
     std::string parameter_name(const MegatronTensor& tensor) const {
         constexpr const char* tied = "tied_modules.embed.";
         if (tensor.section == MegatronSection::tied_copy) {

@@ -10,7 +10,7 @@ namespace lm::convert {
 // Convert request.in to request.out for request.tp tensor ranks and request.pp stages; request.out
 // appears whole or not at all. Throw Error(usage) when these sizes do not divide the model.
 ConversionReport to_megatron_lm(const ConversionRequest& request);
-// The optimizer state is that of one data-parallel rank of DeepSpeed's bf16 optimizer.
+// Writes the optimizer state as a DeepSpeed run with one data-parallel rank saves it.
 ConversionReport to_megatron_deepspeed(const ConversionRequest& request);
 
 }  // namespace lm::convert

@@ -38,7 +38,8 @@ bool fits(const PickledTensor& tensor) {
     return n == 0 || last < tensor.storage_numel;
 }
 
-// _rebuild_tensor_v2(storage, offset, size, stride, ...); _v3 has the dtype as argument 6.
+// Turns a call _rebuild_tensor_v2(storage, offset, size, stride, ...) into a tensor. `has_dtype`:
+// the call is _rebuild_tensor_v3, whose argument 6 is the dtype.
 std::string interpret_tensor(PickleValue& call, bool has_dtype) {
     const auto& args = call.items;
     if (args.size() < (has_dtype ? 7U : 4U) || !args[0]->is(Kind::storage) ||
@@ -85,7 +86,8 @@ bool fill_dict(PickleValue& call, size_t argument) {
     return true;
 }
 
-// list(...), set(...), tuple(...), torch.Size(...): the items of the argument.
+// Turns a call list(...), set(...), tuple(...) or torch.Size(...) into a value of `kind` with the
+// items of the argument.
 void fill_sequence(PickleValue& call, Kind kind) {
     std::vector<PickleValue*> items;
     if (!call.items.empty()) {
@@ -97,7 +99,7 @@ void fill_sequence(PickleValue& call, Kind kind) {
     call.items = std::move(items);
 }
 
-// _codecs.encode(text, "latin1") is how protocol 2 writes bytes.
+// Turns a call _codecs.encode(text, "latin1"), which is how protocol 2 writes bytes, into bytes.
 void decode_bytes(PickleValue& call) {
     if (call.items.size() != 2 || !call.items[0]->is(Kind::text) ||
         call.items[1]->text != "latin1") {
@@ -160,7 +162,8 @@ std::string interpret_call(PickleValue& call) {
 }
 
 std::string interpret_storage(const PickleValue& id, PickleValue& storage) {
-    // ('storage', type, key, location, numel), and a view of old files that must be None.
+    // ('storage', type, key, location, numel). Old files have a sixth item, a view, which must be
+    // None.
     const auto& items = id.items;
     const bool known = id.is(Kind::tuple) && (items.size() == 5 || items.size() == 6) &&
                        items[0]->is(Kind::text) && items[0]->text == "storage" &&

@@ -9,10 +9,11 @@
 
 namespace lm::convert {
 
-// Turns `call`, a fresh object with callable and arguments, into the data that it describes, or
-// leaves it a record. Returns a text that states what is wrong with a tensor, or an empty text.
+// Turns `call`, a new object with callable and arguments, into the data that it describes. Leaves
+// any other call unchanged. Returns the problem of an invalid tensor, else an empty text.
 std::string interpret_call(PickleValue& call);
-// Turns the tuple of a persistent id into a storage; the same result.
+// Sets `storage` to the storage that the persistent id `id`, a tuple, describes. Returns the
+// problem of an invalid id, else an empty text.
 std::string interpret_storage(const PickleValue& id, PickleValue& storage);
 
 }  // namespace lm::convert

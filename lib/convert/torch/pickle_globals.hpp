@@ -8,14 +8,16 @@
 
 namespace lm::convert {
 
-// Returns whether a checkpoint of Megatron, DeepSpeed or transformers refers to `name` of `module`.
-// Classes of megatron and deepspeed all count: they stay inert.
+// Returns whether a checkpoint of Megatron, DeepSpeed or transformers may refer to `name` of
+// `module`. Every class of megatron, deepspeed and transformer_engine may occur, because no class
+// is ever imported or called.
 bool is_known_global(std::string_view module, std::string_view name);
 
-// Completes `storage` from the name of a storage type, such as "torch BFloat16Storage". Returns
-// false for another global.
+// Sets the element type of `storage` from the name of a storage type, such as
+// "torch BFloat16Storage". Returns false for another global.
 bool set_storage_type(std::string_view global, PickledTensor& storage);
-// The same for a dtype, such as "torch bfloat16".
+// Sets the element type of `storage` from the name of a dtype, such as "torch bfloat16". Returns
+// false for another global.
 bool set_dtype(std::string_view global, PickledTensor& storage);
 
 }  // namespace lm::convert

@@ -15,7 +15,8 @@ namespace lm::convert {
 
 class PickleInput {
   public:
-    // Reads bytes[at...]; `at` follows the position. The arguments outlive the object.
+    // Reads from bytes[at]. Each read advances `at`. The arguments outlive the object; `path` names
+    // the file in errors.
     PickleInput(std::span<const std::byte> bytes, size_t& at, const std::string& path)
         : bytes_(bytes), at_(at), path_(path) {}
 

@@ -91,7 +91,7 @@ class Machine : private PickleInput {
     }
 
     void push_text(std::string_view text, Kind kind) { push(kind).text = text; }
-    // Python writes surrogates that do not pair; U+FFFD replaces them.
+    // Pushes a text. Python may write unpaired surrogates; U+FFFD replaces them.
     void push_unicode(std::string_view text) {
         if (is_valid_utf8(text)) {
             push_text(text, Kind::text);
@@ -333,7 +333,8 @@ class Machine : private PickleInput {
         if (!value.is(Kind::object)) value.callable = nullptr;
     }
 
-    // Sets the state of an object. That of a dict is PyTorch's _metadata, which nothing needs.
+    // Executes BUILD: sets the state of an object. Drops the state of a dict, which is PyTorch's
+    // _metadata.
     void build() {
         PickleValue* state = pop();
         if (stack_.size() <= bottom()) refuse("the stack is empty");
@@ -385,7 +386,7 @@ class Machine : private PickleInput {
 
     Pickle pickle_;
     std::vector<PickleValue*> stack_;
-    std::vector<size_t> marks_;  // sizes of the stack
+    std::vector<size_t> marks_;  // size of the stack at each open MARK
     std::unordered_map<u32, PickleValue*> memo_;
     size_t n_items_ = 0;
 };

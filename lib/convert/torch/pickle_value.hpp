@@ -40,13 +40,13 @@ struct PickleValue {
         set,
         dict,     // `items` has keys and values in turn
         global,   // `text` is "module name"
-        storage,  // as `tensor`, without shape
+        storage,  // `tensor`, without shape and strides
         tensor,
         object  // a call: `callable`, the arguments `items`, and `state` of BUILD
     };
     Kind kind = Kind::none;
     bool boolean = false;
-    int depth = 0;  // 1 + that of the deepest item when it was added
+    int depth = 0;  // nesting: 1 + the largest depth that an item had when it was added
     i64 integer = 0;
     double real = 0;
     std::string text;

@@ -103,8 +103,9 @@ void TorchFile::open_zip(i64 begin, i64 end) {
     }
 }
 
-// Magic number, protocol version, system, the object, the keys of its storages; then for each key
-// the number of elements and the data.
+// Reads a file of the older format. It has the pickles of a magic number, the protocol version, the
+// system, the object and the keys of its storages; then for each key the number of elements and the
+// data.
 void TorchFile::open_old(i64 size) {
     const auto bytes = read_bytes(path_, 0, std::min(size, most_pickle_bytes));
     size_t at = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads files of torch.save: the ZIP archives of PyTorch 1.6 and later, and the older sequence of
-// pickles. Reads the pickle only; tensors are read later, and the CRC of a record is verified when
-// it is read first.
+// pickles. open() reads the pickle only. Tensors are read later (source_tensor.hpp); the first read
+// of a record verifies its CRC.
 #pragma once
 
 #include <map>
@@ -33,7 +33,7 @@ class TorchFile {
 
     std::string path_;
     std::shared_ptr<Pickle> pickle_;
-    std::map<std::string, Extent> records_;  // by key; n counts bytes
+    std::map<std::string, Extent> records_;  // by storage key; Extent::n counts bytes here
 };
 
 // Returns whether the file starts as torch.save starts files.

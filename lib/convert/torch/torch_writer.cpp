@@ -36,7 +36,8 @@ std::string_view storage_type(DType dtype) {
     }
 }
 
-// Fields that a local header and an entry of the directory have in common. The CRC is at byte 8.
+// Appends to `out` the fields that a local header and an entry of the directory have in common. The
+// CRC is at byte 10 of them.
 void put_common(std::string& out, bool zip64, u32 crc, u64 size, size_t name, size_t extra) {
     put(out, static_cast<u16>(zip64 ? 45 : 20));
     put(out, utf8_names);
@@ -120,7 +121,7 @@ void PickleWriter::size(const std::vector<i64>& shape) {
     bytes_ += {static_cast<char>(TUPLE1), static_cast<char>(REDUCE)};
 }
 
-// torch._utils._rebuild_tensor_v2(storage, 0, shape, strides, False, OrderedDict())
+// Writes torch._utils._rebuild_tensor_v2(storage, 0, shape, strides, False, OrderedDict()).
 void PickleWriter::tensor(DType dtype, std::vector<i64> shape) {
     std::vector<i64> strides(shape.size());
     i64 numel = 1;

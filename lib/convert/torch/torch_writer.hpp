@@ -24,8 +24,8 @@ class PickleWriter {
     };
 
     PickleWriter();
-    // A dict is opened, then has keys and values in turn, and is closed; the same for a list
-    // without keys.
+    // For a dict, call open_dict(), then key() and a value for each entry, then close_dict(). For a
+    // list, call open_list(), then each value, then close_list().
     void open_dict();
     void close_dict();
     void open_list();
@@ -54,7 +54,8 @@ class PickleWriter {
     std::vector<Tensor> tensors_;
 };
 
-// A file. The data of the tensors is appended in the order of the pickle, in parts of any size.
+// Writes a file: first the pickle, then the data of the tensors, which append() gets in the order
+// of the pickle, in parts of any size.
 class TorchWriter {
   public:
     static TorchWriter create(const std::string& path, PickleWriter pickle,

@@ -101,7 +101,7 @@ class DirectoryReader {
         return begin_ + static_cast<i64>(value);
     }
 
-    // The end record is the last one, and its comment ends with the archive.
+    // Returns the offset of the end record, the last record, whose comment ends with the archive.
     i64 find_end() const {
         if (end_ - begin_ < end_bytes) refuse("no end of the directory");
         constexpr i64 most_comment = 65535;
