@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <system_error>
@@ -11,6 +12,7 @@
 #include "base/log.hpp"
 #include "base/machine.hpp"
 #include "ckpt/index.hpp"
+#include "ckpt/model_json.hpp"
 #include "ckpt/steps.hpp"
 #include "io/file.hpp"
 #include "parallel/together.hpp"
@@ -158,6 +160,27 @@ std::string load(const RunConfig& config, const ckpt::Checkpoint& checkpoint, co
     return parallel::first_text(world, damage);
 }
 
+// Returns whether a run may resume with another value of this field of the model's JSON.
+bool may_change(std::string_view key) {
+    return key == "seq_length" || key == "attention_dropout" || key == "hidden_dropout" ||
+           key == "init_method_std";
+}
+
+// Returns the flag that sets a field of the model's JSON.
+std::string flag_of(std::string_view key) {
+    if (key == "activation") return "the activation function";
+    if (key == "linear_bias") return "--disable-bias-linear";
+    std::string flag = "--" + std::string(key);
+    std::ranges::replace(flag, '_', '-');
+    return flag;
+}
+
+// Returns a value as the flag of its field gives it.
+std::string text_of(std::string_view key, const io::OrderedJson& value) {
+    if (key == "linear_bias") return value.get<bool>() ? "false" : "true";
+    return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
 }  // namespace
 
 void check_writable(const config::CheckpointFlags& checkpoints,
@@ -230,30 +253,19 @@ Progress start(const RunConfig& config, const io::OrderedJson& data,
 
 void require_same_model(const spec::ModelConfig& saved, const spec::ModelConfig& wanted,
                         const std::string& path) {
-    const auto same = [&path](std::string_view flag, const auto& a, const auto& b) {
-        if (a != b) usage_error(flag, "is {}, but {} was trained with {}", b, path, a);
-    };
-    same("--num-layers", saved.n_layers, wanted.n_layers);
-    same("--hidden-size", saved.hidden, wanted.hidden);
-    same("--ffn-hidden-size", saved.ffn_hidden, wanted.ffn_hidden);
-    same("--num-attention-heads", saved.n_heads, wanted.n_heads);
-    same("--num-query-groups", saved.n_groups, wanted.n_groups);
-    same("--kv-channels", saved.head_dim, wanted.head_dim);
     if (saved.max_positions != wanted.max_positions && wanted.max_positions == wanted.seq_length) {
         usage_error("--seq-length",
                     "{} needs as many positions (--max-position-embeddings), but {} was trained "
                     "with {}",
                     wanted.seq_length, path, saved.max_positions);
     }
-    same("--max-position-embeddings", saved.max_positions, wanted.max_positions);
-    same("--vocab-size", saved.vocab_size, wanted.vocab_size);
-    same("--position-embedding-type", name_of(saved.position), name_of(wanted.position));
-    same("--normalization", name_of(saved.normalization), name_of(wanted.normalization));
-    same("the activation function", name_of(saved.activation), name_of(wanted.activation));
-    same("--layernorm-epsilon", saved.norm_eps, wanted.norm_eps);
-    same("--untie-embeddings-and-output-weights", saved.untied_head, wanted.untied_head);
-    same("--disable-bias-linear", !saved.linear_bias, !wanted.linear_bias);
-    same("--embed-layernorm", saved.embedding_norm, wanted.embedding_norm);
+    const io::OrderedJson before = ckpt::to_json(saved);
+    for (const auto& [key, value] : ckpt::to_json(wanted).items()) {
+        if (before[key] == value || may_change(key)) continue;
+        if (key == "rotary_base" && wanted.position != spec::PositionEmbedding::rope) continue;
+        usage_error(flag_of(key), "is {}, but {} was trained with {}", text_of(key, value), path,
+                    text_of(key, before[key]));
+    }
 }
 
 ckpt::SaveInfo save_info(const RunConfig& config, const Trainer& trainer, const Progress& progress,

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/resume.hpp"
+
+#include <catch2/catch.hpp>
+#include <functional>
+#include <vector>
+
+using namespace lm;
+using Catch::Matchers::Contains;
+
+namespace {
+
+spec::ModelConfig llama() {
+    spec::ModelConfig model;
+    model.n_layers = 2;
+    model.hidden = 32;
+    model.n_heads = 4;
+    model.seq_length = 16;
+    model.max_positions = 16;
+    model.vocab_size = 100;
+    model.position = spec::PositionEmbedding::rope;
+    model.resolve();
+    return model;
+}
+
+}  // namespace
+
+TEST_CASE("a resumed run refuses another model and names the flag") {
+    using Change = std::function<void(spec::ModelConfig&)>;
+    const std::vector<std::pair<std::string, Change>> changes{
+        {"--num-layers", [](auto& m) { m.n_layers = 3; }},
+        {"--hidden-size", [](auto& m) { m.hidden = 48; }},
+        {"--ffn-hidden-size", [](auto& m) { m.ffn_hidden = 96; }},
+        {"--num-attention-heads", [](auto& m) { m.n_heads = 2; }},
+        {"--num-query-groups", [](auto& m) { m.n_groups = 2; }},
+        {"--kv-channels", [](auto& m) { m.head_dim = 16; }},
+        {"--max-position-embeddings", [](auto& m) { m.max_positions = 32; }},
+        {"--vocab-size", [](auto& m) { m.vocab_size = 101; }},
+        {"--position-embedding-type", [](auto& m) { m.position = spec::PositionEmbedding::none; }},
+        {"--normalization", [](auto& m) { m.normalization = spec::Normalization::rms_norm; }},
+        {"the activation function", [](auto& m) { m.activation = spec::Activation::swiglu; }},
+        {"--layernorm-epsilon", [](auto& m) { m.norm_eps = 1e-6; }},
+        {"--rotary-base", [](auto& m) { m.rotary_base = 5e5; }},
+        {"--untie-embeddings-and-output-weights", [](auto& m) { m.untied_head = true; }},
+        {"--disable-bias-linear", [](auto& m) { m.linear_bias = false; }},
+        {"--embed-layernorm", [](auto& m) { m.embedding_norm = true; }},
+    };
+    for (const auto& [flag, change] : changes) {
+        spec::ModelConfig wanted = llama();
+        change(wanted);
+        CHECK_THROWS_WITH(train::require_same_model(llama(), wanted, "run/global_step5"),
+                          Contains(flag) && Contains("but run/global_step5 was trained with"));
+    }
+}
+
+TEST_CASE("a resumed run may change dropout and the scale of initial weights") {
+    spec::ModelConfig wanted = llama();
+    wanted.attention_dropout = 0.5;
+    wanted.hidden_dropout = 0.5;
+    wanted.init_std = 0.01;
+    CHECK_NOTHROW(train::require_same_model(llama(), wanted, "run/global_step5"));
+}
