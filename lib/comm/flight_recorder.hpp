@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records what a rank does and its last events, for reports when something hangs (like PyTorch's
-// FlightRecorder). The trainer records steps and phases; groups record operations. Events are
-// stored in a ring of fixed size, so recording allocates nothing. Any thread may call any member.
+// Records a rank's current phase and last events, for the report on a rank that hangs (like
+// PyTorch's FlightRecorder). The trainer records steps and phases; groups record operations. Events
+// are stored in a ring of fixed size, so recording allocates nothing. Any thread may call any
+// member.
 #pragma once
 
 #include <array>

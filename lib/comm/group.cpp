@@ -18,7 +18,7 @@ Operation all_reduce_of(const View& x, Reduction reduction) {
     return {Kind::all_reduce, reduction, x.dtype, x.numel(), -1, x.data, x.data};
 }
 
-// whole [size * n], part [n]
+// Checks the views of a reduce_scatter or all_gather: whole [size * n], part [n].
 void check_parts(const View& whole, const View& part, int size) {
     LM_CHECK(whole.dtype == part.dtype, "expected views of one type, got {} and {}",
              lm::name_of(whole.dtype), lm::name_of(part.dtype));

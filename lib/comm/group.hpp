@@ -66,7 +66,7 @@ class Work {
 // The operations on device memory for which Group::connect() makes connections.
 struct Traffic {
     bool collectives = false;
-    bool overlaps_compute = false;  // collectives leave most SMs to kernels that run meanwhile
+    bool overlaps_compute = false;  // collectives leave most SMs to concurrent compute kernels
     std::vector<int> to = {};       // members to which this rank sends messages
     std::vector<int> from = {};
 };
@@ -139,13 +139,13 @@ class Group {
     void send(const View& x, int to) { start_send(x, to).wait(); }
     void receive(const View& x, int from) { start_receive(x, from).wait(); }
 
-    // Returns the number of the collective that starts. A group on devices that wraps this one on
-    // hosts calls it, so that both number their collectives in one sequence.
+    // Returns the number of the next collective, and counts it. A device group that wraps this host
+    // group calls it, too, so that both number their collectives in one sequence.
     virtual i64 next_collective_number() { return n_counted_++; }
     // Returns the report on an operation that timed out: "all_reduce(sum, 100 x fp32), operation 3:
-    // timed out after 60 s waiting for rank 2 of 4; ..." It contains as much as this group can find
-    // out. `number` -1: a message. Blocks for a few seconds while it asks the other ranks where
-    // they are. Any thread may call it, one at a time.
+    // timed out after 60 s waiting for rank 2 of 4; ..." The report contains as much as this group
+    // can find out. `number` -1: a message. Blocks for a few seconds while it asks the other ranks
+    // for their status. Any thread may call it, one at a time.
     virtual std::string timeout_message(const Operation& operation, i64 number, double waited_s);
 
   protected:

@@ -18,11 +18,11 @@ struct LaunchOptions {
     double timeout_s = 600;  // for each operation, and for all ranks to join
     // Compare the operations of all members before each collective. This finds bugs, and is slow.
     bool check_operations = false;
-    // Records the operations of the world and its parts; nullptr: records nothing. Ranks that ask
-    // where this rank is receive the state of the recorder.
+    // Records the operations of the world and its parts; nullptr: records nothing. When another
+    // rank asks for this rank's status, the answer is the recorder's state.
     FlightRecorder* recorder = nullptr;
     // Ranks that MPI has not started may join over TCP (tcp/rendezvous.hpp), by the variables of
-    // launchers like torchrun and of Slurm. Only for programs whose tensors are carried by NCCL.
+    // launchers like torchrun and of Slurm. Only for programs that use NCCL for their tensors.
     bool rendezvous = false;
     // Maximum number of elements of one MPI call. Larger operations are divided into several calls.
     // Tests lower it.
@@ -42,27 +42,28 @@ class Launch {
     // Returns a description for the log, such as "1 rank" or "8 ranks, Open MPI 4.1.4".
     virtual std::string describe() const = 0;
 
-    // Call this when this rank ends because of its own error `own`. Returns the error of another
-    // rank that has ended the job before, if it is known. This rank's error then follows from it,
-    // and thousands of ranks need not print theirs.
+    // Call this when this rank ends because of its own error `own`. When another rank has failed
+    // before and its error is known, returns that error. `own` is then only a consequence, and is
+    // not printed: thousands of ranks may have one.
     virtual std::optional<Error> ended_before(const Error& /*own*/) noexcept {
         return std::nullopt;
     }
 
-    // Returns whether the groups are fit for tensors in host memory.
+    // Returns whether groups are fast enough to carry tensors in host memory; over TCP they are
+    // not.
     virtual bool carries_tensors() const { return true; }
 
   protected:
     Launch() = default;
 };
 
-// Which exception to throw in code that several ranks run. A JointError: when all ranks decide
+// Which exception to throw in code that several ranks run. Throw a JointError when all ranks decide
 // alike from values that are equal on all of them, such as flags, the loop's state or the sums of a
-// step. Rank 0 prints it once; one that rank 0 does not throw is printed by no rank. An Error
-// inside of parallel::together(): when a single rank may fail at a point that all ranks pass, such
-// as opening files, reading a checkpoint or allocating memory. All ranks then throw the same
-// JointError. An Error elsewhere: it ends the job with the exit code of the rank that throws it. Do
-// not catch it on one rank and continue: the next collectives of the ranks would not match.
+// step. Only rank 0 prints a JointError, so rank 0 must throw it, too. Throw an Error inside of
+// parallel::together() when a single rank may fail at a point that all ranks pass, such as opening
+// files, reading a checkpoint or allocating memory. All ranks then throw the same JointError. An
+// Error elsewhere ends the job with the exit code of the rank that throws it. Do not catch it on
+// one rank and continue: the next collectives of the ranks would not match.
 
 // Runs `body` and returns its result. Rethrows its exception; when another rank has failed before,
 // throws a JointError with that rank's reason and exit code instead.

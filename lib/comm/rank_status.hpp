@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The answers of ranks that are asked, after a timeout, where they are; and the report on the
+// The status that a rank sends when another rank asks for it after a timeout, and the report on the
 // timeout.
 #pragma once
 

@@ -8,7 +8,8 @@
 namespace lm::comm {
 namespace {
 
-// How an element is stored, and the type it is computed in.
+// Plain, Bf16 and Fp16 define for a dtype: Stored, its type in memory; Value, the type of the sums;
+// and the conversions load() and store().
 template <typename T>
 struct Plain {
     using Stored = T;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element-wise reduction on the CPU. Adds always in the order of `inputs`, so that groups of
-// threads and groups over TCP give the same bits. MPI reduces by itself, in an order of its own.
+// Element-wise reduction on the CPU. Always adds in the order of `inputs`, so that groups of
+// threads and groups over TCP give the same bits. MPI groups do not use it: the MPI library reduces
+// in an order of its own.
 #pragma once
 
 #include <span>
@@ -12,9 +13,9 @@ namespace lm::comm {
 constexpr i64 reduce_block = 2048;  // elements; their accumulators are on the stack
 
 // Writes out[i] = inputs[0][offset + i] + inputs[1][offset + i] + ... (or their maximum) for i in
-// [0, n), n <= reduce_block. The inputs are [>= offset + n] of `dtype`, out is [n]. 16-bit floats
-// are added in fp32 and rounded once. `out` may be the elements [offset, offset + n) of one of the
-// inputs.
+// [0, n), n <= reduce_block. Each input has at least offset + n elements of `dtype`; out is [n].
+// 16-bit floats are added in fp32 and rounded once. `out` may be the elements [offset, offset + n)
+// of one of the inputs.
 void reduce(DType dtype, Reduction reduction, std::span<const void* const> inputs, i64 offset,
             i64 n, void* out);
 

@@ -13,7 +13,7 @@
 namespace lm::comm {
 
 struct WatchdogOptions {
-    double timeout_s = 600;  // without any event
+    double timeout_s = 600;  // reports after this time without an event
     // Polled every 0.2 s. Returns true when a report was requested (SIGUSR2).
     std::function<bool()> dump_requested;
     // Called for each line, from the watchdog's thread.

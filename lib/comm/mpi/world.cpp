@@ -162,8 +162,9 @@ void MpiWorld::remove_group(u64 id) {
 
 // ---- Answering ---------------------------------------------------------------------------------
 
-// Runs in the answering thread, because the rank's own thread may be inside a long computation.
-// Calls MPI every 0.1 s, and never for longer than a probe and a small receive.
+// Answers the questions of other ranks. Runs in a thread of its own, because the rank's main thread
+// may be inside a long computation. Calls MPI every 0.1 s, and never for longer than a probe and a
+// small receive.
 void MpiWorld::answer_questions() {
     std::unique_lock stop_lock(stop_mutex_);
     while (!stopped_.wait_for(stop_lock, answer_interval, [this] { return stop_; })) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // This process's part of an MPI job.
 //
-// Threads: the rank's own, and one that answers when another rank, after a timeout, asks where this
-// rank is. With NCCL, its monitoring thread may ask as well. MPI is called only under mutex(). The
-// mutex is recursive, because groups lock it and call check() and world_ranks(), which lock it
-// again.
+// Threads: the rank's own thread, and a thread that sends this rank's status to ranks that ask for
+// it after a timeout. With NCCL, its monitoring thread may ask other ranks, too. MPI is called only
+// under mutex(). The mutex is recursive, because groups lock it and call check() and world_ranks(),
+// which lock it again.
 //
 // Failure: MPI cannot continue after it has lost a process. A rank that fails sets failed_ and
 // makes no more MPI calls, because memory of its pending operations may be freed. It prints its
@@ -52,7 +52,8 @@ class MpiWorld final : public Launch {
     void add_group(u64 id, const std::atomic<i64>& n_started);
     void remove_group(u64 id);
 
-    // Asks the ranks where they are. Blocks for 4 s at most. Called by the thread that timed out.
+    // Asks the ranks for their status in the group with this id. Blocks for 4 s at most. Called by
+    // the thread that timed out.
     std::vector<RankStatus> ask(const std::vector<int>& ranks, u64 group);
 
     // Marks this rank as failed: it makes no more MPI calls.
@@ -79,8 +80,8 @@ class MpiWorld final : public Launch {
     int size_ = 1;
     double spin_s_ = 0;
     std::string host_;
-    // Host of the rank size / 2 before this one (its "ward"); this rank states it when that rank
-    // does not answer.
+    // Host name of this rank's ward, the rank size / 2 before it. Every answer contains it, so that
+    // the asking rank learns it even when the ward does not answer.
     std::string ward_host_;
     std::unique_ptr<MpiOps> ops_;
     MPI_Comm control_ = MPI_COMM_NULL;  // carries questions and answers

@@ -18,9 +18,9 @@ enum class FrameKind : u32 {
     post,       // rank to hub: its contribution to a collective
     result,     // hub to each member: the result of a collective
     message,    // rank to rank: a send
-    question,   // rank to member `peer` of a group, or to all other members (-1): where are you?
+    question,   // rank to member `peer` of a group (-1: to all others): asks for its status
     host,       // hub to the asking rank: the host of each rank that it asks
-    answer,     // rank to the asking rank `peer`: its number of collectives, and what it does
+    answer,     // rank to the asking rank `peer`: `number` of collectives, and its state
     failure,    // rank to hub, then hub to all: why the job has failed
     bye         // rank to hub: this rank ends without an error; no frame follows
 };
@@ -58,7 +58,7 @@ struct Hello {
     char host[64];
 };
 
-// The bytes of a split's contribution, and of its result.
+// The bytes of a rank's contribution to a split, and of the split's result.
 struct SplitPost {
     i64 color;
     i64 key;

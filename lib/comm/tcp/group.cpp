@@ -31,7 +31,7 @@ std::string TcpGroup::timeout_message(const Operation& operation, i64 number, do
     const size_t n_asked = collective ? static_cast<size_t>(size() - 1) : 1;
     const std::vector<RankStatus> statuses =
         world_.ask(id_, collective ? -1 : operation.peer, n_asked);
-    Operation named = operation;  // its peer as a rank of the world
+    Operation named = operation;  // `operation` with its peer as a world rank
     if (operation.peer == rank()) {
         named.peer = world_.rank();
     } else if (operation.peer >= 0 && statuses.size() == n_asked) {

@@ -17,7 +17,8 @@ namespace lm::comm {
 namespace {
 
 constexpr double hello_s = 5;
-// Maximum number of strangers at a time, in addition to the ranks, which may all connect at once.
+// Maximum number of strangers at a time, in addition to one for each rank, because all ranks may
+// connect at once.
 constexpr i64 max_strangers = 256;
 constexpr size_t hello_bytes = sizeof(Frame) + sizeof(Hello);
 
@@ -89,7 +90,7 @@ void TcpHub::serve() {
 
 // ---- Letting ranks in --------------------------------------------------------------------------
 
-// Returns false when no connection waits to be accepted.
+// Accepts one connection. Returns false when none waits to be accepted.
 bool TcpHub::accept_one() {
     Socket socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket && (errno == EMFILE || errno == ENFILE) && !strangers_.empty()) {
@@ -171,8 +172,9 @@ std::string TcpHub::missing_text() const {
 
 // ---- Connections -------------------------------------------------------------------------------
 
-// Returns false when the connection must be dropped: it is closed (errno 0) or has failed (errno),
-// or its first bytes are not a hello.
+// Reads from the connection and handles the frames that are complete. Returns false when the
+// connection must be dropped: it is closed (errno 0) or has failed (errno), or its first bytes are
+// not a hello.
 bool TcpHub::read(Peer& peer) {
     std::byte piece[1 << 16];
     const ssize_t n = recv(peer.socket.fd(), piece, sizeof piece, MSG_DONTWAIT);
@@ -228,7 +230,7 @@ void TcpHub::send(Peer& peer, const Frame& frame, Shared bytes) {
     if (idle) write(peer);
 }
 
-// Ranks whose connection has ended are skipped.
+// Sends a frame to a rank; does nothing when the rank's connection has ended.
 void TcpHub::send_to(int rank, const Frame& frame, Shared bytes) {
     Peer* const peer = ranks_.at(static_cast<size_t>(rank));
     if (peer != nullptr) send(*peer, frame, std::move(bytes));
@@ -360,7 +362,8 @@ void TcpHub::finish(const Posts& posts) {
     }
 }
 
-// The members with one color form a group, ordered by key. A member with a negative color is alone.
+// Forms the groups of a split: members of equal color, ordered by key. A member with a negative
+// color is alone in its group.
 void TcpHub::split(const Posts& posts) {
     struct Member {
         i64 key;

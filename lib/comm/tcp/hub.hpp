@@ -3,10 +3,10 @@
 // with a connection to every rank, also to rank 0. It accepts the ranks, reports the missing ranks
 // at the timeout, computes collectives and forwards messages.
 //
-// Nothing here is locked, because only the hub's thread uses the members, except the constructor,
-// stop() and the counters. The thread never blocks on one rank: it queues output that a connection
-// does not accept. Bytes for many ranks are stored once. A turn of the loop costs time in
-// proportion to its events, not to the number of ranks.
+// No member needs a lock: only the hub's thread uses them, apart from the constructor and the
+// atomic members. The thread never blocks on one rank: it queues output that a connection does not
+// accept. Bytes for many ranks are stored once. A turn of the loop costs time in proportion to its
+// events, not to the number of ranks.
 //
 // The hub drops connections that do not send a valid hello, or belong to another job. A rank that
 // is restarted before all ranks have connected takes its former place.
@@ -52,7 +52,7 @@ class TcpHub {
     struct Peer {
         Socket socket;
         int rank = -1;      // -1: a stranger, whose hello has not been received
-        i64 number = 0;     // in the order in which connections were accepted
+        i64 number = 0;     // connections are numbered in the order of accept()
         Deadline hello_by;  // a stranger is dropped at this time
         Bytes in;           // received bytes of an incomplete frame
         std::deque<Parcel> out;
@@ -93,14 +93,14 @@ class TcpHub {
     Meeting meeting_;
     double timeout_s_;
     Deadline deadline_;  // for all ranks to connect
-    Socket listener_;    // none after all ranks have connected or at the timeout
+    Socket listener_;    // closed when all ranks have connected, or at the timeout
     Poller poller_;
     std::map<int, Peer> peers_;                   // by descriptor
     std::map<i64, int> strangers_;                // descriptors, the oldest connection first
     std::vector<Peer*> ranks_;                    // nullptr: not connected
     std::vector<std::string> hosts_;              // by rank; kept after the rank has ended
-    size_t n_connected_ = 0;                      // ranks
-    std::map<u64, std::vector<int>> groups_;      // ranks of the members
+    size_t n_connected_ = 0;                      // number of ranks
+    std::map<u64, std::vector<int>> groups_;      // by group: the members' world ranks
     std::map<std::pair<u64, i64>, Posts> posts_;  // by group and number of the collective
     u64 n_groups_ = 1;
     bool started_ = false;  // all ranks have connected

@@ -19,7 +19,7 @@ namespace {
 constexpr double connect_s = 5;
 constexpr double first_pause_s = 0.05;
 constexpr double longest_pause_s = 1;
-// The hub and the other ranks time out at the same time. The ranks wait for this time longer, to
+// The hub and the other ranks time out at the same time. The ranks wait last_words_s longer, to
 // receive the hub's list of missing ranks.
 constexpr double last_words_s = 5;
 constexpr u32 longest_reason = 64 << 10;
@@ -35,7 +35,8 @@ Hello hello_of(const Meeting& meeting) {
     return hello;
 }
 
-// Makes one attempt. When it may be repeated, returns no socket and stores the reason in *problem.
+// Tries once to join the hub. When a later attempt may succeed, returns no socket and stores the
+// reason in *problem. Throws Error(failure) when the hub refuses this rank.
 Socket attempt(const Meeting& meeting, const Deadline& deadline, std::string* problem) {
     // Rank 0 need not be reachable from itself by the address that the others use.
     const std::string& host = meeting.rank == 0 ? "127.0.0.1" : meeting.host;

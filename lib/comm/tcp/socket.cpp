@@ -136,8 +136,8 @@ void allow_connections(i64 n) {
                   "LimitNOFILE= of slurmd) to {} or more",
                   n, limit.rlim_max, wanted);
     }
-    // The limit is not higher than needed: programs that this one starts may close all descriptors
-    // in a loop.
+    // The limit is not higher than needed, because a child process may close every descriptor below
+    // it in a loop.
     limit.rlim_cur = wanted;
     setrlimit(RLIMIT_NOFILE, &limit);
 }

@@ -64,7 +64,8 @@ TcpWorld::~TcpWorld() {
     group_.reset();
 }
 
-// When this rank fails, abort() has already sent its error to the hub.
+// Ends the connection to the hub. `failing`: this rank has failed, and abort() has already sent its
+// error to the hub.
 void TcpWorld::leave(bool failing) {
     {
         const std::lock_guard lock(mutex_);
@@ -166,7 +167,7 @@ bool TcpWorld::has_arrived(const Key& key) {
 
 std::optional<Bytes> TcpWorld::wait_for(const Key& key, double seconds) {
     std::optional<Bytes> bytes;
-    {  // what arrived before a failure is still returned
+    {  // frames that arrived before a failure are still returned
         std::unique_lock lock(mutex_);
         changed_.wait_for(lock, duration(seconds),
                           [&] { return failed_ || arrived_.contains(key); });
@@ -214,7 +215,7 @@ bool TcpWorld::reports_failure() const {
 }
 
 // Throws the failure, if there is one: Error on a rank that reports the loss of rank 0, else
-// JointError, which only rank 0 prints. The exit code is that of the failure in both cases.
+// JointError, which only rank 0 prints. Both have the exit code of the failure.
 void TcpWorld::check_failure() {
     const std::lock_guard lock(mutex_);
     if (!failed_) return;
@@ -248,7 +249,7 @@ void TcpWorld::abort(Exit code, const std::string& reason) noexcept {
     try {
         send({.kind = FrameKind::failure, .code = static_cast<u8>(code)}, bytes_of_text(reason));
         fail(code, reason);
-    } catch (...) {  // the end of this process reports it too
+    } catch (...) {  // the end of this process ends the job, too
     }
 }
 

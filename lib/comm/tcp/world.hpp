@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// This process's part of a job whose ranks met over TCP, where MPI cannot start: its connection to
-// the hub on rank 0 (tcp/hub.hpp), and a thread that reads it. All data passes through rank 0. So
-// it is only for the small values that ranks exchange when they train on GPUs, where NCCL carries
-// the tensors.
+// The communication of a job whose ranks join over TCP because MPI cannot start. Each rank has a
+// connection to the hub on rank 0 (tcp/hub.hpp) and a thread that reads from it. All data passes
+// through rank 0, so this is only for the small values that ranks exchange when they train on GPUs.
+// NCCL carries the tensors.
 //
 // Threads: the rank's own thread starts and waits for operations. The reading thread stores
 // received frames in arrived_ and answers questions. NCCL's monitoring thread may ask() and
-// abort(). mutex_ guards all that they share; sending_ keeps frames whole; asking_ allows one open
-// question at a time. Order of locks: asking_, then mutex_. sending_ is never held together with
-// mutex_.
+// abort(). mutex_ guards all members that threads share. A thread holds sending_ while it sends a
+// frame, so that frames do not mix. asking_ allows one open question at a time. Order of locks:
+// asking_, then mutex_. sending_ is never held together with mutex_.
 //
 // Failure: the hub sends the first failure of the job to all ranks, and all later operations of
-// this rank throw. A rank that continues to compute and starts no operation is ended after 20 s.
+// this rank throw. A rank that starts no operation within 20 s after the failure is ended by its
+// reading thread.
 #pragma once
 
 #include <atomic>
@@ -70,8 +71,8 @@ class TcpWorld final : public Launch {
     // collectives that this rank has started.
     void add_group(u64 id, const std::atomic<i64>& n_started);
     void remove_group(u64 id);
-    // Asks member `member` of a group, or all its other members (-1), where they are. Blocks for 2
-    // s at most.
+    // Asks member `member` of a group (-1: all other members) for its status. `n_asked`: the number
+    // of ranks that are asked. Blocks for 2 s at most.
     std::vector<RankStatus> ask(u64 group, int member, size_t n_asked);
     // Gives up: the job ends with this reason and exit code, unless another rank has failed before.
     void abort(Exit code, const std::string& reason) noexcept;

@@ -14,8 +14,8 @@ namespace {
 
 constexpr i64 blocks_per_piece = 8;
 
-// Allocated in advance. The number of pending ones depends on which rank runs ahead, so allocating
-// them on demand would allocate late in a run.
+// Numbers of objects that are allocated in advance. How many are pending depends on which rank runs
+// ahead, so allocating them on demand would allocate late in a run.
 constexpr int first_collectives = 16;
 constexpr int first_messages = 4;  // for each member
 
@@ -198,7 +198,7 @@ void Hub::make_parts(Collective& collective) {
     }
 }
 
-// Does pieces until none is left. Other threads may still work on theirs when it returns: the
+// Computes pieces until none is left. Other threads may still compute theirs when it returns: the
 // collective is complete when pieces_done has reached n_pieces.
 void Hub::work(Collective& collective) {
     while (collective.next_piece.load() < collective.n_pieces) {
@@ -222,7 +222,7 @@ void Hub::do_piece(Collective& collective, i64 piece) {
     if (collective.pieces_done.fetch_add(1) + 1 == collective.n_pieces) ring_all();
 }
 
-// Does elements [begin, begin + n) of part `part`; n <= reduce_block.
+// Computes elements [begin, begin + n) of part `part`; n <= reduce_block.
 void Hub::do_block(Collective& collective, i64 part, i64 begin, i64 n) {
     const Operation& operation = collective.posts[0];
     const DType dtype = operation.dtype;
@@ -237,7 +237,7 @@ void Hub::do_block(Collective& collective, i64 part, i64 begin, i64 n) {
         }
         return;
     }
-    const i64 in_whole = part * operation.n + begin;  // in the larger of the two views
+    const i64 in_whole = part * operation.n + begin;  // index in the larger of the two views
     if (operation.kind == Kind::reduce_scatter) {
         void* out = collective.posts[static_cast<size_t>(part)].out;
         reduce(dtype, operation.reduction, collective.inputs, in_whole, n, at(out, begin, dtype));

@@ -81,8 +81,8 @@ struct Collective {
     int first = 0;                                            // the member that posted first
     int n_posted = 0;
     int n_unfinished = 0;    // members that have not called finish()
-    double latest_post = 0;  // virtual time
-    double finished_at = 0;  // virtual time
+    double latest_post = 0;  // virtual time of the last post
+    double finished_at = 0;  // virtual time of the end
     i64 n_pieces = 0;
     std::atomic<bool> ready{false};
     std::atomic<i64> next_piece{0};
@@ -130,7 +130,7 @@ class Hub {
     // when the collective does not match those that the other members posted.
     Collective* post(int member, const Operation& operation, SplitRequest split = {});
     void wait(int member, Collective& collective);
-    bool done(Collective& collective);                // also does pieces
+    bool done(Collective& collective);                // also computes pieces
     void finish(int member, Collective* collective);  // called once by each member when it is done
 
     Message* post_message(int member, const Operation& operation);

@@ -50,8 +50,8 @@ class ThreadsWorld {
     void ring(int rank) { bells_[static_cast<size_t>(rank)].ring(); }
     void ring_all();
 
-    // Records a failure and wakes all ranks. Only the first failure of the run counts: every other
-    // rank throws its text, and the run ends with its exception.
+    // Records a failure and wakes all ranks. Only the first failure of the run counts: all other
+    // ranks throw its reason, and run_ranks() rethrows its exception.
     void fail(const std::string& reason, std::exception_ptr exception) noexcept;
     bool failed() const { return failed_.load(); }
     // Blocks until no thread uses another rank's memory, then throws Error(failure) with the
