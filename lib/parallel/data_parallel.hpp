@@ -22,8 +22,8 @@ struct DataParallelConfig {
 class DataParallel {
   public:
     // weights: [E] compute, gradients: [E] fp32, with E = padded_elements(n_elements,
-    // group.size()). `shared_end` is that of cut_buckets(). The memory and the group must outlive
-    // this object.
+    // group.size()). `shared_end`: see cut_buckets(). The memory and the group must outlive this
+    // object.
     DataParallel(comm::Group& group, int zero_stage, const DataParallelConfig& config,
                  device::View weights, device::View gradients, i64 n_elements, i64 shared_end);
 
@@ -60,7 +60,7 @@ class DataParallel {
     device::View gradients_;  // [E] fp32
     DataParallelConfig config_;
     std::vector<Range> buckets_, owned_, updated_;
-    std::vector<comm::Work> work_;  // each bucket's reduction, then its gathering
+    std::vector<comm::Work> work_;  // by bucket: its reduction, later its all-gather
     size_t not_reduced_ = 0;        // the first not_reduced_ buckets have no reduction started
     size_t gathered_ = 0;           // the first gathered_ buckets have weights that may be read
 };

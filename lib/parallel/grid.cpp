@@ -31,7 +31,7 @@ Grid single() {
 namespace {
 
 // Returns the group of the ranks that share `color`, ordered by rank. Splitting is collective, so
-// all ranks must know whether a group is needed at all.
+// `size` is equal on all ranks: it decides whether they split.
 std::unique_ptr<comm::Group> group_of(comm::Group& world, i64 size, i64 color, const char* name) {
     if (size == 1) return comm::self(name);
     return world.split(static_cast<int>(color), world.rank(), name);
@@ -59,8 +59,7 @@ Grid make_grid(comm::Group& world, const spec::ParallelConfig& parallel) {
     }
     grid.data = group_of(world, parallel.dp, rank_of(parallel, {at.tp, at.pp, 0}), "data");
     if (parallel.pp == 1) return grid;
-    // Each stage between the two ends gets its own group. It calls split() too, since that is
-    // collective.
+    // A stage between the two ends gets a group of its own: it needs none, but must call split().
     const bool at_end = at.pp == 0 || at.pp == parallel.pp - 1;
     const i64 color = rank_of(parallel, {at.tp, at_end ? 0 : at.pp, at.dp});
     grid.embedding = group_of(world, 2, color, "embedding");

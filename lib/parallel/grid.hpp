@@ -28,14 +28,15 @@ struct Grid {
     std::unique_ptr<comm::Group> world;     // a duplicate of the group that was split
     std::unique_ptr<comm::Group> tensor;    // the tp ranks of one stage and replica
     std::unique_ptr<comm::Group> pipeline;  // the stages of one (tp, dp), in order
-    // The same ranks, for gradients: with two stages both directions have the same neighbour.
+    // The ranks of `pipeline` again, for messages with gradients. With two stages, the previous and
+    // the next stage are the same rank, so activations and gradients need separate groups.
     std::unique_ptr<comm::Group> pipeline_backward;
     std::unique_ptr<comm::Group> data;       // the replicas of one (tp, pp)
     std::unique_ptr<comm::Group> embedding;  // first and last stage, for tied embeddings; elsewhere
                                              // and with one stage: self
 };
 
-// Returns the grid of one rank.
+// Returns the grid of a run with a single rank.
 Grid single();
 
 // Splits `world` into the groups of this rank. Throws Error(usage) unless its size is tp * pp * dp.
@@ -44,7 +45,8 @@ Grid make_grid(comm::Group& world, const spec::ParallelConfig& parallel);
 
 // Connects the groups for the messages that a training run sends between devices. `overlap`:
 // data-parallel collectives overlap with compute. `tied`: the first and the last stage add up the
-// gradients of a word table that is also the output projection. Collective over the grid.
+// gradients of a word embedding matrix that is also the output projection. Collective over the
+// grid.
 void connect(Grid& grid, bool overlap, bool tied);
 
 }  // namespace lm::parallel

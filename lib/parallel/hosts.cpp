@@ -13,15 +13,15 @@
 namespace lm::parallel {
 namespace {
 
-// Counts the ranks with the same place as this one. A place is a hash of the host, or of host and
-// cores.
+// The number of ranks with the same place as this one. A place is a hash of the host, or of host
+// and cores.
 struct Neighbours {
     i64 n = 1;  // including this rank
     i64 n_before = 0;
 };
 
-// Splits by some bits of the hash first, then compares all bits within the part, so that no rank
-// gathers the places of all ranks.
+// Counts the ranks with this rank's `place`. Splits the ranks by some bits of the hash first, then
+// compares all bits within each part, so that no rank gathers the places of all ranks.
 Neighbours neighbours_at(comm::Group& world, u64 place) {
     const auto part = world.split(static_cast<int>(place >> 33), world.rank(), "place");
     std::vector<u64> places(static_cast<size_t>(part->size()));

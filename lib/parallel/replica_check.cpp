@@ -42,7 +42,7 @@ u64 fingerprint(device::Device& device, const View& data, i64 first_place) {
 // Returns the fingerprint of the part of a tensor that `state` holds.
 u64 fingerprint(device::Device& device, const HeldState& state, const spec::LocalTensor& tensor) {
     u64 sum = 0;
-    i64 at = 0;  // index in the data of the range's first element
+    i64 at = 0;  // index in state.data of the first element of `range`
     for (const Range& range : state.held) {
         const Range both{std::max(range.begin, tensor.offset), std::min(range.end, tensor.end())};
         if (both.begin < both.end) {
@@ -91,8 +91,8 @@ class Comparison {
     // Returns the global rank of a member of the group.
     using RankOf = std::function<i64(int member)>;
 
-    // Compares the members' copies of each tensor with counts(tensor), in each kind of state with
-    // kinds(state).
+    // Compares the members' copies of each tensor for which counts(tensor) is true, in each kind of
+    // state for which kinds(state) is true.
     void compare(const std::vector<Fingerprints>& members, std::string_view group,
                  const RankOf& rank_of, const std::function<bool(const spec::LocalTensor&)>& counts,
                  const std::function<bool(const HeldState&)>& kinds) {
@@ -153,7 +153,8 @@ void check_replicas(const model::ParamMap& map, Grid& grid, device::Device& devi
     comparison.compare(
         replicas, "data", rank_along(&Coordinates::dp), [](const auto&) { return true; },
         [](const HeldState& kind) { return kind.whole; });
-    // Along the other axes, state that is split over data ranks is compared as a whole.
+    // For the comparisons over tensor ranks and stages, adds up the fingerprints of the parts of
+    // state that is split over data ranks.
     for (size_t place = 0; place < own.size(); ++place) {
         if (state[place / tensors.size()].whole) continue;
         own[place] = 0;
@@ -165,7 +166,7 @@ void check_replicas(const model::ParamMap& map, Grid& grid, device::Device& devi
         [](const spec::LocalTensor& tensor) { return tensor.replicated; }, any_kind);
     if (grid.embedding->size() > 1) {
         // The first and the last stage also hold different tensors, so only the fingerprints of the
-        // shared table are exchanged.
+        // tied word embedding matrix are exchanged.
         const auto is_shared = [&](const spec::LocalTensor& tensor) {
             return map.spec_of(tensor).tied_head;
         };

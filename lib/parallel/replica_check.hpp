@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compares the copies of state that must have the same bits on several ranks: weights over data
-// ranks, tensors that every tensor rank holds (norms, biases), the word table of the first and the
-// last stage, and the optimizer state of all of these. Copies drift apart by hardware faults, and
-// by bugs such as clipping on some ranks only. The loss does not show it.
+// ranks, tensors that every tensor rank holds (norms, biases), the tied word embedding matrix of
+// the first and the last stage, and the optimizer state of all of these. Copies drift apart by
+// hardware faults, and by bugs such as clipping on some ranks only. The loss does not show it.
 #pragma once
 
 #include <string>

@@ -45,8 +45,8 @@ class StageTransfers {
     void send_gradient(const spec::PipelineAction& action);
 
     // Call this before a forward pass writes the output: waits for the send of the slot's previous
-    // micro-batch. In a step, a backward pass was between the two micro-batches; in an evaluation
-    // there was none.
+    // micro-batch. In a training step that send is already finished, because the gradient of its
+    // output has arrived in the same memory; in an evaluation it may be pending.
     void acquire_output(const spec::PipelineAction& action);
     // Call this after a forward pass that no backward pass follows: the input is not read again.
     void release_input(const spec::PipelineAction& action);
@@ -68,7 +68,7 @@ class StageTransfers {
     struct Receives {
         std::vector<spec::PipelineAction> all;
         size_t n_posted = 0;
-        size_t n_needed = 0;  // the stage waits for the first n_needed
+        size_t n_needed = 0;  // receive_*() was called for the first n_needed
     };
 
     void post_inputs();
