@@ -41,7 +41,8 @@ struct ChunkActivations {
     Scratch scratch;
 };
 
-// Returns the activations of each chunk of the stage that `plan` is for.
+// Returns the activations of each chunk of a stage: views into `buffer`, placed by the stage's
+// `plan`.
 std::vector<ChunkActivations> bind_activations(const cost::ActivationPlan& plan,
                                                const device::Buffer& buffer);
 

@@ -202,8 +202,9 @@ View GptChunk::backward_layer(const Pass& pass, const MicroBatchActivations& act
         a.attention_norm);
 }
 
-// Full recomputation: computes the activations of a group of layers again, from the stream that was
-// kept at the start of the group up to the first activation that backward reads.
+// Full recomputation: computes the activations of a group of layers again, starting with the stream
+// that was kept at the start of the group. Ends with the last layer's MLP activation, because
+// backward reads no later one.
 void GptChunk::recompute_layers(const Pass& pass, const MicroBatchActivations& act,
                                 const cost::LayerGroup& group) {
     View branch;
@@ -217,8 +218,8 @@ void GptChunk::recompute_layers(const Pass& pass, const MicroBatchActivations& a
 }
 
 // Zeroes the gradients that backward only adds to. GEMMs overwrite their gradients in the first
-// micro-batch and need no zeros. This is also true for the word table of a tied head, because its
-// GEMM precedes the embedding's backward pass.
+// micro-batch and need no zeros. This is also true for the word embedding matrix of a tied head,
+// because the head's GEMM precedes the embedding's backward pass.
 void GptChunk::zero_gradients(const Pass& pass) {
     if (part_.embedding) embedding_.zero_gradients(pass, !tied_);
     for (const Layer& layer : layers_) {

@@ -21,8 +21,9 @@ struct MicroBatch {
 };
 
 // Callbacks between the units of a chunk, which overlap the communication of weights and gradients
-// with compute. Units: spec/rank_layout.hpp. A tied word table belongs to the embedding's unit when
-// the rank has that unit in this chunk, else to the head's (LocalTensor::unit).
+// with compute. Units: spec/rank_layout.hpp. A tied word embedding matrix belongs to the
+// embedding's unit when the rank has that unit in this chunk, else to the head's
+// (LocalTensor::unit).
 class ChunkHooks {
   public:
     virtual ~ChunkHooks() = default;
@@ -56,20 +57,21 @@ class GptChunk {
     const MicroBatchActivations& slot(int slot) const { return slots_[static_cast<size_t>(slot)]; }
     int n_slots() const { return static_cast<int>(slots_.size()); }
 
-    // The residual stream at the ends of a chunk without the embedding, or without the head, [R, C]
-    // compute. The input is received into stage_input() before forward(); backward() replaces it by
-    // its gradient. forward() writes the output to stage_output(). The gradient of the output is
-    // received into the same memory before backward().
+    // The residual stream [R, C] compute: stage_input() at the start of a chunk without the
+    // embedding, stage_output() at the end of a chunk without the head. The input is received into
+    // stage_input() before forward(); backward() replaces it by its gradient. forward() writes the
+    // output to stage_output(). The gradient of the output is received into the same memory before
+    // backward().
     const View& stage_input(int slot) const {
         return this->slot(slot).layers.front().attention_norm.stream;
     }
     const View& stage_output(int slot) const { return this->slot(slot).final_norm.stream; }
 
-    // Computes the output of the final norm, or without the head the stage's output. The input is
-    // the tokens, or without the embedding the stage's input.
+    // Computes the output of the final norm; in a chunk without the head, computes stage_output().
+    // Reads the tokens; in a chunk without the embedding, reads stage_input().
     void forward(device::Context& context, const MicroBatch& micro_batch);
 
-    // Adds the weighted sum of the token losses to step_sums[loss_sum], which is the same on all
+    // Adds the weighted sum of the token losses to step_sums[loss_sum]; the sum is the same on all
     // tensor ranks. Call it after forward(), for a chunk with the head.
     void loss(device::Context& context, const MicroBatch& micro_batch);
     // Does what loss() does, and computes the gradients of the projection and of the final norm's
@@ -78,13 +80,15 @@ class GptChunk {
     void loss_and_gradient(device::Context& context, const MicroBatch& micro_batch,
                            double grad_scale);
 
-    // Computes the gradients of all parameters and of the stage's input, from the gradient of the
-    // final norm's output, or without the head of the stage's output. After the `last` micro-batch,
-    // tensor-replicated parameters have the same gradient on all tensor ranks.
+    // Computes the gradients of all parameters and of stage_input(). Starts from the gradient of
+    // the final norm's output; in a chunk without the head, from the gradient in stage_output().
+    // After the `last` micro-batch, tensor-replicated parameters have the same gradient on all
+    // tensor ranks.
     void backward(device::Context& context, const MicroBatch& micro_batch);
 
     // Connects the tensor group for the collectives of a step. Overwrites activations and
-    // gradients, which are zero before and afterwards. Collective over the tensor group.
+    // gradients: they must be zero before, and are zero afterwards. Collective over the tensor
+    // group.
     void warm_up() const;
 
     // Writes the logits of rows [begin, end) of the micro-batch in `slot` to out [end - begin, V]
@@ -126,7 +130,7 @@ class GptChunk {
     std::vector<Layer> layers_;
     ResidualNorm final_norm_;
     Head head_;
-    bool tied_ = false;  // this chunk's head and embedding have the same table
+    bool tied_ = false;  // this chunk's head and embedding share one matrix
     std::vector<MicroBatchActivations> slots_;
 };
 

@@ -8,7 +8,7 @@ View Embedding::forward(const Pass& pass, const EmbeddingActivations& act,
     if (pass.setup.config.embedding_norm) return forward_normalized(pass, act, scratch_rows);
     const TensorParallel& tensor = pass.setup.tensor;
     const View& branch = pass.setup.scratch.branch;
-    // The results of the ranks are summed, so only one rank adds the positions.
+    // The results of the ranks are summed, so only one rank adds the position rows.
     const bool positions = weight_.position && tensor.first();
     device::embedding_forward(pass.context,
                               {.tokens = pass.inputs.tokens.flat(),
@@ -20,8 +20,8 @@ View Embedding::forward(const Pass& pass, const EmbeddingActivations& act,
     return tensor.sum(branch);
 }
 
-// Normalizes the words and then adds the positions, as Megatron-DeepSpeed's VocabParallelEmbedding
-// with --embed-layernorm (BLOOM).
+// Normalizes the word rows and then adds the position rows, as Megatron-DeepSpeed's
+// VocabParallelEmbedding with --embed-layernorm (BLOOM).
 View Embedding::forward_normalized(const Pass& pass, const EmbeddingActivations& act,
                                    const View& scratch_rows) const {
     const TensorParallel& tensor = pass.setup.tensor;

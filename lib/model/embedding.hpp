@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The embedding: rows of the word table plus rows of a learned position table, if the model has
-// one. If the model has an embedding norm, it normalizes the word rows. The vocabulary is split
-// over the tensor ranks. Shapes: model/pass.hpp.
+// The embedding: for each token, the sum of its row of the word embedding matrix and, if the model
+// has one, a row of the learned position matrix. An embedding norm, if the model has one,
+// normalizes the word rows before the sum. The vocabulary is split over the tensor ranks. Shapes:
+// model/pass.hpp.
 #pragma once
 
 #include "model/residual_norm.hpp"
@@ -11,12 +12,12 @@ namespace lm::model {
 struct EmbeddingParams {
     View word;        // [V, C] compute; gradient fp32
     View position;    // [P, C] compute, or none; gradient fp32
-    NormParams norm;  // none: words are not normalized
+    NormParams norm;  // none: no embedding norm
 };
 
 // All views are none in a model without an embedding norm.
 struct EmbeddingActivations {
-    View words;  // [R, C] compute: the words before the norm
+    View words;  // [R, C] compute: the word rows before the norm
     View mean;   // [R] fp32
     View rstd;   // [R] fp32
 };
@@ -33,8 +34,8 @@ class Embedding {
     // Adds this micro-batch's part to the gradients of all parameters. dbranch: [R, C] compute.
     void backward(const Pass& pass, const View& dbranch, const EmbeddingActivations& act) const;
 
-    // Zeroes the gradients that backward adds to. `word`: includes the word table's gradient; false
-    // when a head with the same table overwrites it.
+    // Zeroes the gradients that backward adds to. `word`: also zeroes the word embedding matrix's
+    // gradient; false when a tied head overwrites it.
     void zero_gradients(const Pass& pass, bool word) const;
     // Sums the gradients of the norm: ResidualNorm::sum_gradients(). Collective over the tensor
     // group.

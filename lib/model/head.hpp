@@ -11,7 +11,7 @@
 namespace lm::model {
 
 struct HeadParams {
-    View weight;  // [V, C] compute: the word table when tied; gradient fp32
+    View weight;  // [V, C] compute: the word embedding matrix when tied; gradient fp32
 };
 
 struct HeadActivations {
@@ -25,7 +25,7 @@ class Head {
     Head(const HeadParams& weights, const HeadParams& gradients)
         : weight_(weights), grad_(gradients) {}
 
-    // Adds the weighted sum of the token losses to step_sums[loss_sum], which is the same on all
+    // Adds the weighted sum of the token losses to step_sums[loss_sum]; the sum is the same on all
     // tensor ranks. x: [R, C] compute, the final norm's output.
     void loss(const Pass& pass, const View& x, const HeadActivations& act) const;
     // Does what loss() does, and computes act.dx and the weight's gradient, both times

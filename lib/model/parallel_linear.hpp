@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Linear layers that are split over the tensor ranks (Shoeybi et al. 2019, "Megatron-LM", section
-// 3). In a column-parallel layer, each rank computes some of the outputs from all inputs; it begins
-// a branch. In a row-parallel layer, each rank computes a part of the sum over the inputs; it ends
-// a branch. Letters: K inputs and M outputs of this rank; the others as in model/pass.hpp.
+// 3). In a column-parallel layer, each rank computes some of the outputs from all inputs. In a
+// row-parallel layer, each rank computes a part of the sum over the inputs. A branch (attention or
+// MLP) begins with a column-parallel layer and ends with a row-parallel layer. Letters: K inputs
+// and M outputs of this rank; the others as in model/pass.hpp.
 #pragma once
 
 #include "model/pass.hpp"
@@ -37,7 +38,7 @@ struct RowLinearGradient {
     View x;                             // [N, K] compute
     View dw;                            // [C, K] fp32
     View dbias;                         // [C] fp32, or none
-    device::LinearBackwardInput input;  // without dy: it is set to the gathered rows of all ranks
+    device::LinearBackwardInput input;  // its dy is replaced by the rows of all ranks
 };
 // Computes the gradients of weight, bias and input.
 void row_linear_backward(const Pass& pass, const RowLinearGradient& grad);

@@ -26,7 +26,7 @@ struct MicroBatchInputs {
     View positions;    // [B, T] int32; chunks with the embedding, and all with rotary embedding
     View targets;      // [B, T] int32; chunks with the head
     View loss_weight;  // [B, T] fp32; chunks with the head
-    View doc_start;    // [B, T] int32: first key that a query attends to; none: all earlier keys
+    View doc_start;    // [B, T] int32: first key that each query attends to; none: key 0
     View sample_ids;   // [B] int64: global sample numbers, the key of dropout
 };
 
@@ -48,7 +48,7 @@ struct Scratch {
     View dgated;  // [N, F] compute: gradient of a gated activation's output, or none
     // Head, which computes M rows at a time (cost::head_chunk_rows).
     View logits;     // [M, V] compute
-    View row_stats;  // [4, M] fp32
+    View row_stats;  // [4, M] fp32: see Head::Rows (head.cpp)
 };
 
 // Indexes of step_sums.
