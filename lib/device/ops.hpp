@@ -33,7 +33,8 @@ struct Dropout {
     View sample_ids{};   // [B] int64: global sample index of each sample of the micro-batch
     i64 first_head = 0;  // attention: global number of local head 0
     // For row operations on a part of the micro-batch's rows (sequence parallelism). first_row: the
-    // index of local row 0 in the micro-batch; sample_rows: T, or 0 when the call has all rows.
+    // index of local row 0 in the micro-batch; sample_rows: T, or 0 if the call has all rows of
+    // the micro-batch.
     i64 first_row = 0;
     i64 sample_rows = 0;
     bool on() const { return p > 0.0; }
@@ -141,7 +142,7 @@ struct ResidualNormForward {
     View residual{};  // [N, C] bf16|fp16|fp32; optional: without it sum = dropout(branch)
     Dropout dropout;  // applied to branch; width C
     View sum{};       // [N, C] bf16|fp16|fp32; may alias residual or branch; optional: not stored
-    View weight{};    // [C] bf16|fp16|fp32; none without y: only sum is computed
+    View weight{};    // [C] bf16|fp16|fp32; none if y is none: then only sum is computed
     View bias{};      // [C] bf16|fp16|fp32; optional
     View y{};         // [N, C] bf16|fp16|fp32; optional
     View mean{};      // [N] fp32; none for rms_norm
@@ -182,8 +183,9 @@ struct Rotary {
 };
 
 // out = softmax(scale * q k^T + slope * (key - query)) v over the keys doc_start <= key <= query,
-// without a T x T matrix in memory. For each token, qkv has H query heads, then G key heads, then G
-// value heads, each D wide. Query head h uses group h / (H/G).
+// without a T x T matrix in memory. slope is the head's element of alibi_slopes. For each token,
+// qkv has H query heads, then G key heads, then G value heads, each D wide. Query head h uses group
+// h / (H/G).
 struct AttentionForward {
     View qkv{};        // [B, T, (H+2G)*D] bf16|fp16|fp32
     View out{};        // [B, T, H*D] bf16|fp16|fp32
@@ -267,14 +269,14 @@ struct AdamWPart {
     i64 size = 0;
     bool decay = true;
 };
-// AdamW with decoupled decay (Loshchilov & Hutter, 2019), as apex FusedAdam with adam_w_mode:
-// m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
-// p -= lr * (m / (1-b1^t) / (sqrt(v / (1-b2^t)) + eps) + weight_decay * p), g = grad_scale * grad.
-// One call updates all parts of a rank's parameters; elements between the parts do not change. n is
-// the number of parameters, s the number with optimizer state on this rank (s < n with the
-// distributed optimizer).
+// AdamW with decoupled decay (Loshchilov & Hutter, 2019), as apex FusedAdam with adam_w_mode. For
+// an element p of master at step t, with b1 = beta1, b2 = beta2 and g = grad_scale * grad: m = b1 m
+// + (1-b1) g; v = b2 v + (1-b2) g^2; p -= lr * (m / (1-b1^t) / (sqrt(v / (1-b2^t)) + eps) +
+// weight_decay * p). One call updates all parts of a rank's parameters; elements between the parts
+// do not change. n is the number of parameters, s the number with optimizer state on this rank (s <
+// n with the distributed optimizer).
 struct AdamW {
-    View master{};  // [s] fp32; without weight [n]: the weights, indexed by param_begin
+    View master{};  // [s] fp32; if weight is none: [n] fp32 weights, indexed by param_begin
     View weight{};  // [n] bf16|fp16|fp32, written from master; optional
     View grad{};    // [n] fp32
     View m{};       // [s] fp32: first moments
