@@ -95,7 +95,8 @@ void forward(const AttentionForward& a) {
     }
 }
 
-// With P the softmax, M the dropout factors and delta = rowsum(dout * out):
+// Adds the terms of one query to dqkv. With P the softmax, S the scores, M the dropout factors and
+// delta = rowsum(dout * out):
 // dV = (P M)^T dout; dS = P * (M * (dout V^T) - delta); dQ = scale dS K; dK = scale dS^T Q.
 template <typename T>
 void backward_query(const AttentionBackward& a, const Head<T, AttentionBackward>& head, i64 query) {

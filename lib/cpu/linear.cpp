@@ -121,7 +121,7 @@ void require_fast(DType type) {
     if (!is_fast_type(type)) no_such_type(type);
 }
 
-// y = activation(pre), pre += bias
+// pre += bias; y = activation(pre)
 void activate(Activation activation, float* pre, const float* bias, float* y, i64 n) {
     LM_CHECK(activation != Activation::none, "activation: expected a GELU, got none");
     const bool tanh_form = activation == Activation::gelu_tanh;

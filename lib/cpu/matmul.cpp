@@ -135,7 +135,8 @@ const Primitive& Matmul::Library::find(const TileShape& shape) {
 
 namespace {
 
-// The tiles of a product. Each dimension has at most two lengths, so there are at most four shapes.
+// The tiles of a product. Tiles have at most two different lengths in each dimension, so at most
+// four shapes.
 struct Tiling {
     explicit Tiling(const Product& p)
         : rows(p.m, tile_rows, row_granule), cols(p.n, tile_cols, col_granule) {}

@@ -7,8 +7,9 @@
 // implementations and processors differ only in the order of the sum. fp16 is always computed by
 // the packed product, which widens it while packing.
 //
-// Why not oneDNN alone: without AVX-512, oneDNN 2.6 multiplies tiles of a size that 2 to 64 threads
-// can share without packing, and loses up to half of its speed (bench/RESULTS.md, CPU ops).
+// Why not oneDNN alone: tiles must be small enough for 2 to 64 threads to share them. Without
+// AVX-512, oneDNN 2.6 does not pack the operands of such tiles, and loses up to half of its speed
+// (bench/RESULTS.md, CPU ops).
 #pragma once
 
 #include <memory>

@@ -51,7 +51,7 @@ class Source {
         widen(scratch, data_ + 2 * offset, type_, n);
         return scratch;
     }
-    // y = factor * row
+    // Writes y[0..n) = factor * row.
     void copy(i64 offset, float factor, float* y, i64 n) const {
         const float* const x = row(offset, n, y);
         if (x != y || factor != 1.0F) vector_kernels().scaled_copy(y, x, factor, n);

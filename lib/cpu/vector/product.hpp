@@ -77,9 +77,9 @@ void small_product(i64 m, i64 n, i64 k, const float* a, i64 a_row, i64 a_col, co
     }
 }
 
-// Transposes `width` vectors in registers in log2(width) rounds. In the round of d, rows i and i +
-// d exchange lanes: row i gives its lanes whose number has bit d, row i + d its lanes whose number
-// does not have it.
+// These functions transpose `width` vectors (rows) in registers in log2(width) rounds, one for each
+// power of two d. In a round, rows a = i and b = i + d exchange lanes: a gives its lanes whose
+// number has bit d, b its lanes whose number does not have it.
 template <int d, int... lane>
 LM_INLINE void exchange(Vec& a, Vec& b, Lanes<lane...>) {
     const Vec low = __builtin_shufflevector(a, b, ((lane & d) ? lane - d + width : lane)...);

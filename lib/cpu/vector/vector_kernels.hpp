@@ -87,7 +87,7 @@ struct VectorKernels {
     // p[i] = exp(p[i] + slope * (first_index + i) - lse) in [begin, end), zero elsewhere.
     void (*softmax_again)(float* p, i64 n, i64 begin, i64 end, float slope, float first_index,
                           float lse);
-    // ds = p * (dp * factors - delta), p *= factors; factors may be nullptr.
+    // dp = p * (dp * factors - delta); p *= factors. `factors` may be nullptr: all are 1.
     void (*softmax_backward)(float* p, float* dp, const float* factors, float delta, i64 n);
 
     void (*scale)(float* x, float factor, i64 n);                        // x *= factor
@@ -102,7 +102,7 @@ struct VectorKernels {
     void (*gelu_erf)(float* pre, const float* bias, float* y, i64 n);
     void (*gelu_erf_backward)(const float* pre, float* dx, i64 n);
 
-    // y = silu(gate) * up, and its gradients; geglu: with GELU by erf instead of silu.
+    // y = silu(gate) * up, and the gradients of gate and up. geglu: GELU by erf instead of silu.
     void (*swiglu)(const float* gate, const float* up, float* y, i64 n);
     void (*swiglu_backward)(const float* gate, const float* up, const float* dy, float* dgate,
                             float* dup, i64 n);
@@ -121,10 +121,10 @@ struct VectorKernels {
     void (*norm_row)(const NormRow& row, i64 width);
     void (*norm_backward_row)(const NormBackwardRow& row, i64 width);
 
-    // Adds a part of a row to the maximum *max and to *sum, the sum of exp(x - *max). They start at
-    // -infinity and 0.
+    // Adds n elements of a row to *max, the row's maximum, and to *sum, the sum of exp(element -
+    // *max). They start at -infinity and 0.
     void (*online_sum)(const float* x, i64 n, float* max, double* sum);
-    void (*softmax_gradient)(float* x, i64 n, float max, float share);  // share * exp(x - max)
+    void (*softmax_gradient)(float* x, i64 n, float max, float share);  // x = share * exp(x - max)
 
     // `weight` may be nullptr.
     void (*adamw)(const AdamWStep& step, float* master, float* weight, const float* grad, float* m,
