@@ -11,8 +11,8 @@ namespace {
 using device::AttentionBackward;
 using device::AttentionForward;
 
-// Returns the kernels' arguments. `more`: the other tensors of T. 16-byte accesses require that qkv
-// and all of these are aligned to 16 bytes.
+// Returns the kernels' arguments. `more`: the other tensors with elements of type T. Kernels use
+// 16-byte accesses only if qkv and all of `more` are aligned to 16 bytes.
 template <typename T, typename Args>
 AttentionInput input_of(const Args& a, std::initializer_list<device::View> more) {
     check_attention(a.head_dim, a.qkv[2], a.scale);
@@ -35,8 +35,8 @@ AttentionInput input_of(const Args& a, std::initializer_list<device::View> more)
     return input;
 }
 
-// delta = rowsum(dout * out) over a head's columns (FlashAttention-2, algorithm 2, line 4). Eight
-// lanes process a row of [B*T*H, D]. Memory bound: dout and out are read once.
+// Computes delta = rowsum(dout * out) over a head's columns (FlashAttention-2, algorithm 2, line
+// 4). Eight lanes process a row of [B*T*H, D]. Memory bound: dout and out are read once.
 constexpr int delta_threads = 256;
 constexpr int delta_lanes = 8;
 constexpr int delta_rows = delta_threads / delta_lanes;

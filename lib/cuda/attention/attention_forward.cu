@@ -2,9 +2,9 @@
 // Attention forward on tensor cores: FlashAttention-2 (Dao, 2023, "FlashAttention-2: Faster
 // Attention with Better Parallelism and Work Partitioning", algorithm 1).
 //
-// Grid: (tiles of queries, heads, samples). A block has 4 warps and P::queries queries; each warp
-// has 16 m_tiles of these. A block loops over the visible keys in steps of P::keys. A warp has
-// whole rows of scores, so the softmax of a row needs only the four lanes that share the row
+// Grid: (tiles of queries, heads, samples). A block has 4 warps and Plan::queries queries; each
+// warp has 16 m_tiles of these. A block loops over the visible keys in steps of Plan::keys. A warp
+// has whole rows of scores, so the softmax of a row needs only the four lanes that share the row
 // (section 3.3 of the paper). Shared memory: q [queries], k [keys], v [keys], each row `width`
 // elements. The copy of the values overlaps q k^T; the copy of the next keys overlaps the softmax
 // and p v.

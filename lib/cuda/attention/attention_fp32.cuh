@@ -70,7 +70,7 @@ __device__ void clear(float (&sums)[m][n]) {
     }
 }
 
-// a b^T: sums[i][j] += row y + 16 i of a times row x + 16 j of b.
+// Adds a b^T to the accumulators: sums[i][j] += row y + 16 i of a times row x + 16 j of b.
 template <int width, int m, int n>
 __device__ void add_rows_by_rows(float (&sums)[m][n], const FloatTile<width>& a,
                                  const FloatTile<width>& b) {
@@ -102,9 +102,9 @@ __device__ void add_rows_by_rows(float (&sums)[m][n], const FloatTile<width>& a,
     }
 }
 
-// w b: sums[i][4 c + e] += row y + 16 i of `weights` times column 64 c + 4 x + e of b. The half
-// warp that reads a row of weights here wrote it in put_weights(), so that no block barrier is
-// needed.
+// Adds the product of `weights` and b to the accumulators: sums[i][4 c + e] += row y + 16 i of
+// `weights` times column 64 c + 4 x + e of b, for e < 4. The half warp that reads a row of weights
+// here wrote it in put_weights(), so that no block barrier is needed.
 template <int width, int m, int n>
 __device__ void add_weighted_rows(float (&sums)[m][n], const ScoreTile& weights,
                                   const FloatTile<width>& b) {

@@ -20,13 +20,13 @@ struct BackwardPlan {
                                                      2 * ScoreTile::floats(rows));
 };
 
-// One element of P M, and of dS without the factor `scale`.
+// One element of P M and one of dS; attention_backward.cu defines these matrices.
 struct Gradient {
     float weight;
     float score;
 };
 
-// score: q k; dweight: dout v; lse, delta: [B, H, T].
+// Returns the elements of (query, key). score: q k; dweight: dout v; lse, delta: [B, H, T].
 __device__ inline Gradient gradient(const AttentionInput& input, const AttentionHead<float>& head,
                                     float score, float dweight, int query, int key,
                                     const float* lse, const float* delta) {

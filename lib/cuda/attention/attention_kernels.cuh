@@ -27,12 +27,14 @@ void with_head_width(int width, Body&& body) {
     body(HeadWidth<256>{});
 }
 
-// Attention of bf16 and fp16, on tensor cores. out: [B, T, H*D] T; lse: [B, H, T] fp32.
+// Writes out and lse: attention of bf16 and fp16, on tensor cores. out: [B, T, H*D] T; lse: [B, H,
+// T] fp32.
 template <typename T>
 void flash_attention_forward(cudaStream_t stream, const AttentionInput& input, int batch, T* out,
                              float* lse);
 
-// dout: [B, T, H*D] T; lse, delta: [B, H, T] fp32, delta = rowsum(dout * out); dqkv: shape of qkv.
+// Writes dqkv, of the shape of qkv. dout: [B, T, H*D] T; lse, delta: [B, H, T] fp32, delta =
+// rowsum(dout * out).
 template <typename T>
 void flash_attention_backward(cudaStream_t stream, const AttentionInput& input, int batch,
                               const T* dout, const float* lse, const float* delta, T* dqkv);

@@ -80,9 +80,9 @@ __device__ void load_tile(const Tile<T, width>& tile, const Rows<const T>& rows,
 
 // ---- products -----------------------------------------------------------------------------------
 
-// a b^T: sums[m][n] += rows row + 16 m + (0..15) of a times rows 8 n + (0..7) of b. Both tiles are
-// stored with the summed dimension along the row, as mma's row.col form expects. One ldmatrix loads
-// a 16 x 16 block of a, or two 8-row blocks of b with their 16 columns.
+// Adds a b^T to the accumulators: sums[m][n] += rows row + 16 m + (0..15) of a times rows 8 n +
+// (0..7) of b. Both tiles are stored with the summed dimension along the row, as mma's row.col form
+// expects. One ldmatrix loads a 16 x 16 block of a, or two 8-row blocks of b with their 16 columns.
 template <typename T, int width, int m_tiles, int n_tiles>
 __device__ void add_rows_by_rows(Sums<m_tiles, n_tiles>& sums, const Tile<T, width>& a, int row,
                                  const Tile<T, width>& b) {
@@ -110,8 +110,8 @@ __device__ void add_rows_by_rows(Sums<m_tiles, n_tiles>& sums, const Tile<T, wid
     }
 }
 
-// w b: sums[m][n] += weights[m] times columns 8 (first + n) + (0..7) of b. The summed dimension is
-// b's rows, so b is loaded with ldmatrix .trans.
+// Adds the product of `weights` and b to the accumulators: sums[m][n] += weights[m] times columns 8
+// (first + n) + (0..7) of b. The summed dimension is b's rows, so b is loaded with ldmatrix .trans.
 template <typename T, int width, int m_tiles, int k_steps, int n_tiles>
 __device__ void add_weighted_rows(Sums<m_tiles, n_tiles>& sums,
                                   const Weights<m_tiles, k_steps>& weights, const Tile<T, width>& b,
@@ -260,9 +260,9 @@ class KeptBits {
             const u64 element = head.element(input, query + along, key + 8 * eight);
             own |= kept_of_eight(input.dropout, head.sample_id, element) << (8 * i);
         }
-        // When rows are queries, bits[half][n % 2] has row g + 8 half, byte n / 2 the columns of
-        // block n. When rows are keys, bits[half][2 (n % 2) + e] has column 2 q + e of block n,
-        // rows from 8 half on.
+        // With g = lane / 4, q = lane % 4, e = 0 or 1: when rows are queries, bits[half][n % 2] has
+        // row g + 8 half, byte n / 2 the columns of block n. When rows are keys, bits[half][2 (n %
+        // 2) + e] has column 2 q + e of block n, rows from 8 half on.
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
 #pragma unroll

@@ -41,7 +41,7 @@ using TensorPointer = std::shared_ptr<Tensor_attributes>;
 // Adds operations on the scaled scores [B, H, T, T] to the graph: they add ALiBi's slope * (key -
 // query), and mask keys before the query's document and after the query. The operations are the
 // same as in the frontend's own ALiBi and causal masks (utils/attn_score_modifiers.h), except that
-// the slopes are given.
+// the slopes are an input.
 class ScoreMask {
   public:
     ScoreMask(Graph& graph, const CudnnProblem& p) {

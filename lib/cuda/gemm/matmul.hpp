@@ -118,7 +118,7 @@ class Matmul {
     };
     // A product as cuBLASLt describes it, and the algorithm.
     struct Plan {
-        Epilogue epilogue = Epilogue::none;  // the fused one
+        Epilogue epilogue = Epilogue::none;  // the fused epilogue
         cublasLtMatmulDescOpaque_t operation;
         cublasLtMatrixLayoutOpaque_t a, b, c;
         cublasLtMatmulAlgo_t algorithm{};
@@ -128,7 +128,8 @@ class Matmul {
     // The functions below are used by autotune.cpp.
     // Returns true in the first call after tune(): the GPU may have been idle.
     bool is_first_since_tune() { return !std::exchange(tuning_started_, true); }
-    // Returns a plan of the product with `epilogue` instead of its own, without an algorithm.
+    // Returns a plan of the product with `epilogue` instead of product.epilogue. It has no
+    // algorithm.
     Plan described(const Product& product, Epilogue epilogue) const;
     // Returns the algorithms of the library's heuristics, best first, at most `most`; none when
     // cuBLASLt does not support these operands.

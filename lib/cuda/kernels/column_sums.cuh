@@ -11,7 +11,7 @@
 namespace lm::cuda {
 
 // A block of sum_lanes x sum_rows threads reads sum_rows rows at a time; threadIdx.x selects W
-// columns, threadIdx.y the row.
+// adjacent columns (W: template argument of sum_columns()), threadIdx.y the row.
 constexpr int sum_lanes = 32;
 constexpr int sum_rows = 8;
 

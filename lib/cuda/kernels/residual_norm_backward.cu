@@ -24,7 +24,8 @@ namespace {
 
 constexpr int general_threads = 512;
 
-// parts[blockIdx.y][2][C]: dweight and dbias over the rows of a block (column_sums.cuh).
+// Writes dweight and dbias, summed over the rows of a block, to parts[blockIdx.y][2][a.width]
+// (column_sums.cuh).
 template <typename T, int width>
 __global__ void parameter_gradients(const Backward<T> a, float* parts) {
     sum_columns<2, width>(a.rows, a.width, parts, [&](i64 row, i64 column, float(&sums)[2][width]) {

@@ -81,7 +81,7 @@ constexpr int resident_blocks(int steps, bool with_dropout) {
 template <typename T>
 using Piece = Pack<T, W>;
 
-// The first column of a thread's step, and whether the row has that column.
+// column_of() returns the first column of a thread's step; has_column(), whether it exists.
 __device__ inline u32 column_of(int step) {
     return (threadIdx.x + static_cast<u32>(step) * blockDim.x) * W;
 }
@@ -138,7 +138,7 @@ struct RowPieces {
     }
 };
 
-// The values of one step, in fp32.
+// The values of one step, in fp32: dy, xhat = (sum - mean) * rstd, g = dy * weight.
 struct StepValues {
     float dy[W];
     float xhat[W];
@@ -158,8 +158,9 @@ __device__ StepValues values_of(const RowPieces<T, steps>& pieces, const Piece<T
     return values;
 }
 
-// Writes parts[blockIdx.x][2][width]: the sums of the block's rows. The blockDim.y threads of a
-// column add to shared memory one after another, with a barrier in between: a fixed order.
+// Writes the sums over the block's rows, dweight and dbias, to parts[blockIdx.x][2][width]. The
+// blockDim.y threads of a column add to shared memory one after another, with a barrier in between:
+// a fixed order.
 template <int steps>
 __device__ void write_parts(float* parts, i64 width, const float (&dweight)[steps][W],
                             const float (&dbias)[steps][W]) {

@@ -7,7 +7,7 @@
 namespace lm::cuda {
 
 struct Sorted {
-    const i32* rows;    // [n], ascending; n_table_rows replaces values outside [0, n_table_rows)
+    const i32* rows;    // [n], ascending; n_table_rows stands for all rows of other tables
     const i32* source;  // [n]: the index of each row before the sort, ascending among equal rows
 };
 

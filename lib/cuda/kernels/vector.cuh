@@ -41,7 +41,7 @@ __device__ inline float to_float(fp16 x) {
     return __half2float(x);
 }
 
-// Round to nearest even.
+// Converts x to T; rounds to nearest even.
 template <typename T>
 __device__ T from_float(float x);
 template <>
@@ -76,7 +76,7 @@ struct alignas(n * sizeof(T)) Pack {
     }
 };
 
-// Two elements of a 16-bit type in a word, the first in the low half.
+// Returns the two 16-bit elements in a word as fp32; the first is in the low half.
 __device__ inline float2 unpack(bf16, u32 word) {
     return {__uint_as_float(word << 16), __uint_as_float(word & 0xffff0000U)};
 }

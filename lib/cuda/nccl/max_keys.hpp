@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Maxima that propagate NaN. ncclMax, like fmax(), drops it. Floats are converted to integer keys
+// Maxima that propagate NaN. ncclMax, like fmax(), drops NaN. Floats are converted to integer keys
 // of the same order, with every NaN above infinity, and the maximum is computed over the keys.
 #pragma once
 

@@ -140,7 +140,8 @@ bool Channel::settled(ncclComm_t comm) {
 }
 
 // Makes one step of joining -> duplicating -> leaving -> formed when NCCL has finished the previous
-// one, and never blocks. The nonblocking communicator is left when its blocking duplicate exists.
+// one, and never blocks. `leaving` destroys the nonblocking communicator, when its blocking
+// duplicate exists.
 bool Channel::formed() {
     if (state_ == State::formed) return true;
     if (joined_ == nullptr || !settled(joined_)) return false;
@@ -292,7 +293,8 @@ void Channel::enqueue(const Operation& o) {
 
 // ---- Maxima ------------------------------------------------------------------------------------
 
-// fp32 and fp64: keys have the size of the elements and replace them in the input buffer.
+// Enqueues a maximum of fp32 or fp64. The keys have the size of the elements, and replace them in
+// the input buffer.
 void Channel::enqueue_maximum_in_place(const Operation& o) {
     const bool all = o.kind == Kind::all_reduce;
     const i64 n_in = all ? o.n : size_ * o.n;
@@ -309,7 +311,8 @@ void Channel::enqueue_maximum_in_place(const Operation& o) {
     if (apart) from_keys(stream_, o.dtype, o.in, keys, n_in);
 }
 
-// bf16 and fp16: keys are int32 in keys_, at most n_keys elements at a time.
+// Enqueues a maximum of bf16 or fp16. The keys are int32 in keys_, at most n_keys elements at a
+// time.
 void Channel::enqueue_maximum(const Operation& o) {
     const bool all = o.kind == Kind::all_reduce;
     const i64 n_parts = all ? 1 : size_;

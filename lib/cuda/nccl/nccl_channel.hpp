@@ -57,8 +57,8 @@ class Channel {
   public:
     // A channel of group `name`. `host` is the group that reports missing ranks. `peer` >= 0: for
     // messages between this rank and rank `peer` of `host`; -1: for collectives. `most_blocks` is
-    // the maximum number of SMs that its kernels occupy; 0: NCCL's default. Allocates device
-    // memory.
+    // the maximum number of SMs that the channel's kernels occupy; 0: NCCL's default. Allocates
+    // device memory.
     Channel(CudaDevice& device, std::string name, std::shared_ptr<comm::Group> host, int rank,
             int size, int peer, int most_blocks);
     ~Channel();

@@ -41,8 +41,8 @@ class NcclWorld {
     void form(const std::shared_ptr<Channel>& channel, const std::vector<ncclUniqueId>& ids);
     // Runs operations of the kind and memory of `largest`, with doubling sizes up to its size. NCCL
     // chooses an algorithm by kind, type and size, and makes connections when it first uses an
-    // algorithm (since 2.22, NCCL_RUNTIME_CONNECT). So no later operation makes any. Collective
-    // over the channel's ranks.
+    // algorithm (since 2.22, NCCL_RUNTIME_CONNECT). So no later operation of these sizes makes a
+    // connection. Collective over the channel's ranks.
     void warm_up(const std::shared_ptr<Channel>& channel, const comm::Operation& largest);
     // Enqueues an operation (Channel::start()).
     ChannelOperation* start(const std::shared_ptr<Channel>& channel,
