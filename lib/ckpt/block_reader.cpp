@@ -20,12 +20,12 @@ constexpr i64 least_kept_bytes = i64{1} << 20;  // smaller slices are read again
 
 }  // namespace
 
-// Open data files. Only some are open at once: a large job has more than a process may open.
+// Keeps at most 64 data files open: a step of a large job has more files than a process may open.
 struct BlockReader::OpenFiles {
     std::shared_ptr<const io::BlockFile> get(const std::string& path) {
         const std::lock_guard lock(mutex_);
         if (const auto found = files_.find(path); found != files_.end()) return found->second;
-        if (files_.size() >= most_open_files) files_.clear();  // users keep their own
+        if (files_.size() >= most_open_files) files_.clear();  // files in use stay open
         ++n_opened_;
         return files_[path] = std::make_shared<const io::BlockFile>(io::BlockFile::open_read(path));
     }

@@ -25,6 +25,7 @@ struct LoadTarget {
     void* data = nullptr;
 };
 
+// A slice and the data file that holds it.
 struct SliceIn {
     const DataFile* file = nullptr;
     const Slice* slice = nullptr;
@@ -33,32 +34,35 @@ struct SliceIn {
 // The elements that one target gets from one block of a slice.
 struct BlockUse {
     struct Run {
-        i64 at_block = 0;   // element of the block
-        i64 at_target = 0;  // element of the target
+        i64 at_block = 0;   // first element, counted from the start of the block
+        i64 at_target = 0;  // first element, counted from LoadTarget::data
         i64 n = 0;
     };
     SliceIn from;
-    i64 block = 0;
-    size_t target = 0;  // its number among the targets of load()
+    i64 block = 0;      // number of the block in the slice
+    size_t target = 0;  // index into the `targets` of BlockReader::load()
     std::vector<Run> runs;
     i64 n = 0;  // elements in all runs
 };
 
-// Appends the blocks of `slices` that hold elements of the target. Returns the number of elements.
+// Appends a BlockUse to `uses` for each block of `slices` that holds elements of `target`, the
+// target number `at_target` of BlockReader::load(). Returns the number of elements in all of them.
 i64 add_uses(std::vector<BlockUse>& uses, const std::vector<SliceIn>& slices,
              const LoadTarget& target, size_t at_target);
 
 std::string describe(const Slice& slice, const Manifest& manifest);  // "tensor NAME (KIND)"
 
-// Thread-safe.
+// Reads blocks of the data files of one step and verifies them. Thread-safe.
 class BlockReader {
   public:
     // `manifest` must live as long as the reader.
     BlockReader(std::string path, const Manifest& manifest);
     ~BlockReader();
-    // Reads all blocks, several at once. Throws DamageError when one does not match its digest.
+    // Reads the blocks of `uses`, several at once, and writes their elements to `targets`. Throws
+    // DamageError when a block does not match its digest.
     void load(const std::vector<BlockUse>& uses, const std::vector<LoadTarget>& targets);
-    // Reads the bytes [begin, end) of a data file, unverified.
+    // Reads the bytes [begin, end) of a data file into `block` without verifying them. Returns the
+    // part of `block` that holds them.
     std::span<std::byte> read(const DataFile& file, i64 begin, i64 end, io::Block& block);
     i64 n_files_opened() const;
 

@@ -33,9 +33,9 @@ class Checkpoint {
     // Opens the global_stepN directory `path` without reading tensor data. Throws DamageError
     // unless it is complete: manifest and index parts match their digests, every data file has its
     // size, and the number in the directory's name is the iteration of the manifest. Throws
-    // Error(failure) when the system cannot read them. With a share, open() opens only the index
-    // parts and files of the share. load() opens and checks other parts when it needs them, so that
-    // the ranks of a large job do not all open all files.
+    // Error(failure) when the system cannot read them. If share.count > 1, opens only the index
+    // parts of the share and checks only their files; load() opens other parts when it needs them.
+    // So the ranks of a large job do not all open all files.
     static Checkpoint open(const std::string& path, const Share& share = {});
 
     const std::string& path() const;
@@ -53,26 +53,26 @@ class Checkpoint {
         Target target;
     };
 
-    // Reads parts of tensors, all blocks of them several at once. SliceKind::master reads the
-    // weights of a checkpoint without masters (fp32 weights are their own masters). Throws
+    // Reads parts of tensors into their targets, several blocks at once. SliceKind::master reads
+    // the weights of a checkpoint without masters (fp32 weights are their own masters). Throws
     // Error(failure) when the tensor is missing, DamageError naming file and tensor when it is not
-    // fully covered or a block does not match its digest. Keeps at most 16 blocks that only a part
-    // was read of, for later calls.
+    // fully covered or a block does not match its digest. Keeps at most 16 blocks of which only a
+    // part was used, for later calls.
     void load(const std::vector<Request>& requests) const;
     void load(const std::string& tensor, SliceKind kind, const Target& target) const;
 
     // Reads the elements [begin, end) of a rank's flat buffer (by default all) into data[0],
     // data[1], ... The buffer has the layout of pieces_of() (flat.hpp). Padded rows and gaps are
-    // not written. Throws Error(usage) naming both shapes when a tensor of the table is missing or
-    // has another shape.
+    // not written. Throws Error(usage) when the checkpoint lacks a tensor of `table` or has another
+    // shape for it; the message names the tensor.
     void load(const std::vector<spec::TensorSpec>& table, const spec::RankLayout& layout,
               SliceKind kind, DType dtype, void* data) const;
     void load(const std::vector<spec::TensorSpec>& table, const spec::RankLayout& layout,
               SliceKind kind, DType dtype, void* data, i64 begin, i64 end) const;
 
-    // Reads a flat buffer that the host cannot write. Calls `store` with the elements [begin, end)
-    // of the buffer, a bounded number at a time. `elements` is host memory that is valid until
-    // `store` returns.
+    // Reads the elements [begin, end) of a flat buffer in memory that the host cannot write, such
+    // as that of a GPU: passes them to `store`, a bounded number at a time. `elements` is host
+    // memory that is valid until `store` returns.
     using Store = std::function<void(i64 begin, i64 end, const void* elements)>;
     void load_staged(const std::vector<spec::TensorSpec>& table, const spec::RankLayout& layout,
                      SliceKind kind, DType dtype, i64 begin, i64 end, const Store& store) const;
@@ -80,10 +80,10 @@ class Checkpoint {
     // Returns a whole tensor as fp32.
     std::vector<float> load_fp32(const std::string& tensor, SliceKind kind) const;
 
-    // Reads the bytes [begin, end) of a data file, at most a block, without verifying them. They
-    // stay valid as long as `block`.
+    // Reads the bytes [begin, end) of a data file, at most io::block_bytes, into `block` without
+    // verifying them. Returns the part of `block` that holds them.
     std::span<std::byte> read(const DataFile& file, i64 begin, i64 end, io::Block& block) const;
-    // "PATH/FILE" and "tensor NAME (KIND)", for messages.
+    // Return "PATH/FILE" and "tensor NAME (KIND)", for messages.
     std::string path_of(const DataFile& file) const { return path() + "/" + file.name; }
     std::string describe(const Slice& slice) const;
 

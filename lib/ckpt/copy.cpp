@@ -58,7 +58,7 @@ class Copier {
           pace_(options.bytes_per_second) {}
 
     CopyResult run() {
-        // The lock file is in the temporary directory and ends with this process, even after a
+        // Locks a file in the temporary directory. The lock ends with this process, even after a
         // kill.
         refuse_existing();
         io::checked::make_directory(temporary_);
@@ -111,7 +111,8 @@ class Copier {
         out.sync();
     }
 
-    // Copies a unit unless its bytes exist already. They are verified before they are written.
+    // Copies a unit unless `kept`, the file of an earlier copy, has its valid bytes. Bytes of the
+    // source are verified before they are written.
     void copy_unit(const DataFile& file, const FileUnit& unit, const io::BlockFile& out,
                    const std::optional<io::BlockFile>& kept, io::Block& block) {
         const i64 n = unit.padded_end - unit.begin;
@@ -128,7 +129,7 @@ class Copier {
         count(result_.n_copied, n);
     }
 
-    // Returns what in the unit does not match its digest; empty: all is valid.
+    // Returns the first part of the unit that does not match its digest; empty: all are valid.
     std::string damage_of(const DataFile& file, const FileUnit& unit,
                           std::span<const std::byte> bytes) const {
         for (size_t at = unit.first; at < unit.last; ++at) {

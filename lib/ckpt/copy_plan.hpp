@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The content of a copy of a step: data files with their digests, and documents.
+// The content of a copy of a step: data files with their digests, and documents (the texts of the
+// index parts and the manifest).
 #pragma once
 
 #include <string>
@@ -20,8 +21,8 @@ struct CopyPlan {
 };
 
 // Returns the plan of a copy. With `weights_only` the copy has no masters and moments, and its
-// index and manifest do not list them. Throws Error(failure) when a file holds weights and other
-// state.
+// index and manifest do not list them. Throws Error(failure) when one data file holds both weights
+// and optimizer state: files are copied whole.
 CopyPlan plan_copy(const Checkpoint& checkpoint, bool weights_only);
 
 // Returns whether the step at `path` equals the step that the plan would create. Compares the

@@ -136,7 +136,8 @@ DataShare plan_share(const std::string& name, const std::vector<const Piece*>& p
     const auto bytes_of = [](const Piece* piece) {
         return (piece->flat_end - piece->flat_begin) * size_of(piece->dtype);
     };
-    // Large slices first; then by decreasing size of the elements, so that all are aligned.
+    // Large slices come first, then the others by decreasing size of their elements, so that every
+    // slice is aligned to its element size.
     std::ranges::stable_sort(share.pieces, [&](const Piece* a, const Piece* b) {
         const bool large_a = bytes_of(a) >= large_bytes;
         const bool large_b = bytes_of(b) >= large_bytes;

@@ -44,29 +44,31 @@ struct FileUnit {
     i64 block = 0;  // number of the block, if the slice is large
     i64 begin = 0;  // bytes [begin, end) of the file
     i64 end = 0;
-    i64 padded_end = 0;  // with the padding after them
+    i64 padded_end = 0;  // end of the padding after these bytes
 };
-// Returns units that cover all slices, by offset. The header is in none of them.
+// Returns units that cover all slices, in the order of their offsets. No unit covers the header.
 std::vector<FileUnit> units_of(const DataFile& file);
 
 // One writer's part of a data file.
 struct DataShare {
-    DataFile file;                     // its slices; offsets from 0 until place_shares()
+    DataFile file;  // the slices of the share; place_shares() sets their final offsets
     std::vector<const Piece*> pieces;  // one for each slice
 };
 
-// Orders the pieces and gives them offsets. `pieces` must live until write_shares() returns.
+// Returns a share of the file `name`: the pieces in the order of the file, with offsets from 0 on.
+// The pieces must live until write_shares() returns.
 DataShare plan_share(const std::string& name, const std::vector<const Piece*>& pieces);
 
-// Places the shares of one file one after another. Returns the header of the file.
+// Changes the offsets so that the shares of one file follow each other after its header, and sets
+// its size in each share. Returns the header.
 std::string place_shares(std::span<DataFile* const> shares, const std::vector<TensorInfo>& tensors);
 
-// Creates the file of placed shares in `directory`, with its header.
+// Creates the file in `directory` and writes its header. `file` is any of its placed shares.
 void create_data_file(const std::string& directory, const DataFile& file,
                       const std::string& header);
 // Writes the data of placed shares and computes their digests. The file is not durable yet.
 void write_shares(const std::string& directory, std::span<DataShare> shares);
-// Joins shares of one file in the order of place_shares().
+// Appends the slices of `share` to `file`. Call it in the order of place_shares().
 void append(DataFile& file, DataFile share);
 
 }  // namespace lm::ckpt

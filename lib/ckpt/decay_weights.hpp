@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights of an average of steps that stands for a decay of the learning rate: WSM, "Decay-Free
-// Learning Rate Schedule via Checkpoint Merging", arXiv 2507.17634.
+// Weights for averaging steps of a training with a constant learning rate. The average approximates
+// the result of a decayed learning rate: WSM, "Decay-Free Learning Rate Schedule via Checkpoint
+// Merging", arXiv 2507.17634.
 #pragma once
 
 #include <vector>
@@ -9,10 +10,12 @@
 
 namespace lm::ckpt {
 
-// The decay over the window: linear, 1 - x; minus_sqrt, 1 - sqrt(x), for x from 0 to 1.
+// The factor of the learning rate at x, from 0 at the start of the window to 1 at its end: linear,
+// 1 - x; minus_sqrt, 1 - sqrt(x).
 enum class DecayStyle { linear, minus_sqrt };
 
-// Returns the weights of steps after `tokens` tokens (ascending, at least two); their sum is 1.
+// Returns the weight of each step; the sum is 1. tokens[i] is the consumed tokens of step i: at
+// least two steps, ascending.
 std::vector<double> decay_weights(const std::vector<i64>& tokens, DecayStyle style);
 
 }  // namespace lm::ckpt

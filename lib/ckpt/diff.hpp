@@ -19,7 +19,7 @@ struct TensorDifference {
     i64 n_elements = 0;
     i64 n_different = 0;  // elements whose bits differ after conversion to fp32
     double max = 0;       // largest absolute difference
-    double relative = 0;  // largest difference of two numbers by the larger magnitude of them
+    double relative = 0;  // largest |a - b| / max(|a|, |b|) of two elements
     double rms = 0;       // root of the mean square difference
     bool equal() const { return only.empty() && n_different == 0; }
 };

@@ -65,8 +65,9 @@ i64 number_in(const io::Json& claim, const std::string& path) {
     return claim.is_null() ? 0 : io::json_get<i64>(claim, "generation", path);
 }
 
-// Returns the newest number that a running start may have. Reads the directory, not a cached
-// number: the newer run may be on another host of a shared file system.
+// Returns the largest generation number that a running process may have: those in generation files,
+// in fence.json and in `latest`. Reads the directory, not a cached number: the newer run may be on
+// another host of a shared file system.
 i64 newest_claimed(const std::string& directory) {
     i64 newest = newest_file(directory);
     const std::string fence = fence_of(directory);
@@ -77,7 +78,8 @@ i64 newest_claimed(const std::string& directory) {
     return newest;
 }
 
-// Returns the newest number that was ever used, as far as the directory shows.
+// Returns the largest generation number in the directory: also those of abandoned directories and
+// of the manifests of steps.
 i64 newest_used(const std::string& directory) {
     i64 newest = std::max(newest_claimed(directory), newest_abandoned(directory));
     for (const i64 step : steps_in(directory)) {
@@ -105,7 +107,8 @@ std::string claim_text(const Generation& own, const std::optional<Tip>& start) {
     return io::json_text(document);
 }
 
-// Creates the generation file durably: a number that a power cut forgets could be claimed twice.
+// Creates the generation file durably, since a number could be claimed twice if a power cut removed
+// its file. Returns false when the file exists already.
 bool create_new(const std::string& path, const std::string& text) {
     const io::Fd fd(io::checked::create(path, O_WRONLY | O_EXCL));
     if (!fd.valid()) return false;
@@ -184,8 +187,8 @@ void remove_leftovers(const Generation& own) {
     }
 }
 
-// Writes the newest claim to fence.json. A claim that is created meanwhile is written after it, so
-// that fence.json never stays older than the newest generation file.
+// Writes a claim to fence.json. If a newer claim was created meanwhile, writes that one afterwards,
+// so that fence.json never stays older than the newest generation file.
 void write_fence(const std::string& directory, i64 number, std::string text) {
     while (true) {
         io::write_file(fence_of(directory), text, io::Overwrite::yes);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fencing of a checkpoint directory. Each start of a run claims the next generation number by
 // creating DIR/generation-N exclusively (O_EXCL). A run with an older number must not write any
-// more: ranks of a node that lost the network must not write into the run that replaced them.
+// more: ranks of a node that lost the network must not overwrite the steps of the run that replaced
+// theirs.
 //
 // The number is checked before a save begins and again right before its rename (save.hpp). Between
 // that check and the rename a newer run may still claim the directory. That is safe: the rename
@@ -32,18 +33,19 @@ struct Generation {
 // The content of a generation file.
 struct Claim {
     i64 number = 0;
-    std::optional<StepReference> start;
+    std::optional<StepReference> start;  // the step that the run resumed from; nullopt: a new run
     std::vector<LineageEntry> lineage;
     std::string who;  // "host n1, process 7, job 3, started 2026-01-31T12:00:00Z"
 };
 
-// Claims the next generation of `directory`, which is created if needed. `start` is the step that
-// the run resumes from, whose run it continues; without it a new run begins. Removes the temporary
-// directories of older generations, with a note for each, and reports an older run that may still
-// be alive.
+// Claims the next generation of `directory`, which is created if needed. `start` is the step to
+// resume from; its run id and lineage continue. Without `start` a new run begins. Removes the
+// temporary directories of older generations, with a note for each, and reports an older run that
+// may still be alive.
 Generation claim(const std::string& directory, const std::optional<Tip>& start = {});
 
-// Returns the newest claim of `directory`; nullopt when there is none or it states nothing.
+// Returns the newest claim of `directory`; nullopt when there is none, or only an incomplete file
+// of one.
 std::optional<Claim> newest_claim(const std::string& directory);
 
 // Throws Error(self_stopped) naming the newer run, if there is one.

@@ -28,14 +28,14 @@
 namespace lm::ckpt {
 
 struct Slice {
-    i64 tensor = 0;  // in the tensor table of the manifest
+    i64 tensor = 0;  // index into Manifest::tensors
     SliceKind kind;
     DType dtype = DType::fp32;
     spec::Box box;
     i64 flat_begin = 0;
     i64 flat_end = 0;
     i64 offset = 0;        // its first byte in its file
-    i64 first_digest = 0;  // in the digests of its data file
+    i64 first_digest = 0;  // index of its first block in DataFile::digests
     i64 numel() const { return flat_end - flat_begin; }
     i64 n_bytes() const { return numel() * size_of(dtype); }
     i64 end() const { return offset + n_bytes(); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kinds of state that a checkpoint holds for each tensor. Kinds are open: a checkpoint of a
-// newer release may have kinds that this one does not use, and copies and verifies them.
+// The kinds of state that a checkpoint holds for each tensor. The set of kinds is open: this
+// release copies and verifies kinds that it does not know, such as those of a newer release.
 #pragma once
 
 #include <array>

@@ -62,7 +62,8 @@ std::optional<Tip> tip_without_latest(const std::string& directory,
     return tip_of(*newest->manifest);
 }
 
-// Returns whether a step was written by a start that descends from `tip`, or by the same one.
+// Returns whether `step` was written by the start that wrote `tip`, or by one that descends from
+// it.
 bool continues(const Manifest& step, const Tip& tip) {
     return step.lineage.size() >= tip.lineage.size() &&
            std::equal(tip.lineage.begin(), tip.lineage.end(), step.lineage.begin());
@@ -76,7 +77,8 @@ std::optional<Tip> find_tip(const std::string& directory, const std::vector<Step
     if (!latest) return tip_without_latest(directory, steps);
     const StepEntry* named = find(steps, latest->step.iteration);
     if (!latest->lineage.empty()) {
-        // A save that replaced the step of a resume was killed before it wrote `latest`.
+        // replaced: after a resume, a save wrote this step anew and was killed before it wrote
+        // `latest`.
         const bool replaced = named && named->manifest && continues(*named->manifest, *latest);
         return replaced ? tip_of(*named->manifest) : latest;
     }
@@ -97,8 +99,8 @@ Tip tip_of(const Manifest& manifest) {
     return tip;
 }
 
-// A step that start e wrote is an ancestor when it is not later than the step from which start
-// e + 1 resumed, and not earlier than the step from which e itself resumed.
+// A step that a start (a LineageEntry of `tip`) wrote is an ancestor unless it is earlier than the
+// step from which that start resumed, or later than a step from which a later start resumed.
 bool on_branch(const Manifest& step, const Tip& tip) {
     const i64 iteration = step.counters.iteration;
     for (size_t at = 0; at < tip.lineage.size(); ++at) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The lineage of steps: which steps of a directory led to the current one. A rollback, or a start
-// from an earlier step, begins a new branch; the later steps of the old branch are abandoned. No
-// resume may take one of them again, whatever is damaged.
+// from an earlier step, begins a new branch; the later steps of the old branch are abandoned. A
+// resume never loads an abandoned step, even when all steps of the current branch are damaged.
 //
 // The steps of one start of a run (a generation, generation.hpp) follow each other. The lineage of
-// a step lists the starts that led to it and the step that each one resumed from. So the ancestors
-// of a step are known from its lineage alone, also when steps between them were pruned.
+// a step lists the starts that led to it and the step that each one resumed from. So the lineage
+// alone states which steps are ancestors, also when some steps of the branch were pruned.
 #pragma once
 
 #include <optional>
@@ -22,7 +22,7 @@ struct Tip {
     std::vector<LineageEntry> lineage;
 };
 
-Tip tip_of(const Manifest& manifest);  // `manifest` was parsed, so that it has its digest
+Tip tip_of(const Manifest& manifest);  // needs a parsed manifest, which has its digest
 
 // Returns whether a step is the tip or one of its ancestors.
 bool on_branch(const Manifest& step, const Tip& tip);
@@ -44,8 +44,9 @@ struct StepEntry {
 struct Lineage {
     std::vector<StepEntry> steps;  // ascending
     std::optional<i64> latest;     // the step that `latest` names, complete or not
-    // The end of the current branch: the step that `latest` names; without `latest` the start of
-    // the newest generation, or the newest step of the newest generation if that is newer.
+    // The end of the current branch: the step that `latest` names. Without `latest`: the newest
+    // step of the newest generation; if that generation has saved no step, the step from which it
+    // resumed.
     std::optional<Tip> tip;
     std::string unknown;  // the error of the system that hides the current branch; or empty
 

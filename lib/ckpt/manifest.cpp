@@ -163,7 +163,8 @@ void check_version(const io::Json& document, const std::string& path) {
     }
 }
 
-// The run that wrote the step, and where it stood.
+// Adds the keys that state which run wrote the step: generation, run id, parent, lineage and
+// writer.
 void write_origin(io::OrderedJson& document, const Manifest& manifest) {
     document["generation"] = manifest.generation;
     document["run_id"] = manifest.run_id;

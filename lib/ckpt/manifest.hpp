@@ -2,10 +2,10 @@
 // manifest.json of a checkpoint: configuration, counters, run and lineage, totals, tensor table and
 // references to the index parts (index.hpp), which list slices and files.
 //
-// Digests (base/hash.hpp): a slice has one digest for each 16 MiB of its bytes; that of a file
-// covers its safetensors header; that of an index part, the whole part; that of the manifest, the
-// bytes of manifest.json with the digest's own 32 digits as zeros. So one digest covers every byte
-// of a checkpoint.
+// Digests (base/hash.hpp): a slice has one for each 16 MiB of its bytes. The digest of a data file
+// covers its safetensors header. An index part contains these digests, and the manifest contains
+// the digests of the index parts. The digest of the manifest covers the bytes of manifest.json with
+// its own 32 digits as zeros, and so, indirectly, every byte of the checkpoint.
 //
 // Versions: a writer of a newer format states in `min_reader_version` the oldest reader that may
 // read it, and names in `features` what a reader must know. A reader refuses a feature that it does
@@ -28,7 +28,7 @@ namespace lm::ckpt {
 constexpr std::string_view manifest_file = "manifest.json";
 constexpr i64 format_version = 2;  // also of the index parts
 
-// Names a step by the digest of its manifest, which covers every byte of it.
+// Identifies a step by the digest of its manifest, which covers every byte of the step.
 struct StepReference {
     i64 iteration = 0;
     std::string digest;
@@ -39,7 +39,7 @@ struct StepReference {
 struct LineageEntry {
     i64 generation = 0;
     std::string run_id;
-    std::optional<StepReference> start;
+    std::optional<StepReference> start;  // nullopt: it began a new run
     friend bool operator==(const LineageEntry&, const LineageEntry&) = default;
 };
 

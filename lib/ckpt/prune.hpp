@@ -25,10 +25,11 @@ struct KeepPolicy {
 };
 
 struct PruneRules {
-    KeepPolicy keep;                    // empty: remove no step of the current branch
-    std::optional<i64> full_steps;      // only the newest of these many keep optimizer state
+    KeepPolicy keep;  // empty: remove no step of the current branch
+    // The newest `full_steps` kept steps, at least one, keep optimizer state; nullopt: all do.
+    std::optional<i64> full_steps;
     bool abandoned = false;             // remove the steps of other branches
-    std::optional<double> leftovers_s;  // remove left-overs older than this
+    std::optional<double> leftovers_s;  // remove left-overs older than this many seconds
 };
 
 enum class PruneKind { step, optimizer_state, abandoned, leftover };
@@ -36,8 +37,8 @@ std::string_view name_of(PruneKind kind);  // as --json prints it
 
 struct PruneAction {
     PruneKind kind = PruneKind::step;
-    std::string name;  // in the directory
-    i64 bytes = 0;     // that it frees
+    std::string name;  // name of the step or left-over
+    i64 bytes = 0;     // bytes that the action frees
 };
 
 struct PrunePlan {
@@ -56,8 +57,9 @@ PrunePlan plan_prune(const std::string& directory, const Lineage& lineage,
                      const std::vector<i64>& complete, const PruneRules& rules,
                      const std::vector<i64>& protect = {});
 
-// Does the actions of a plan; calls `done`, which may be empty, after each one. Waits for copies of
-// a step before it is removed. A kill leaves each step whole, or under a name with ".tmp.".
+// Does the actions of a plan; calls `done`, which may be empty, after each one. Before it removes a
+// step, waits until no other program copies it. A kill leaves each step whole, or under a name with
+// ".tmp.".
 void prune(const std::string& directory, const PrunePlan& plan,
            const std::function<void(const PruneAction&)>& done);
 
@@ -66,7 +68,7 @@ void prune(const std::string& directory, const PrunePlan& plan,
 // files.
 void remove_whole(const std::string& directory, const std::string& name);
 void remove_step(const std::string& directory, i64 step);
-// Removes what interrupted removals left.
+// Removes the NAME.tmp.removed directories that interrupted removals left in `directory`.
 void finish_removals(const std::string& directory);
 
 }  // namespace lm::ckpt

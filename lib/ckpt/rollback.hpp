@@ -25,7 +25,8 @@ struct Rollback {
     std::vector<std::string> set_aside;  // new paths of the later steps
 };
 
-// Throws DamageError unless global_stepN of `directory` is complete.
+// Makes step number `step` of `directory` the one that a run loads, in the order above. Throws
+// DamageError unless that step is complete.
 Rollback roll_back(const std::string& directory, i64 step);
 
 }  // namespace lm::ckpt

@@ -70,8 +70,8 @@ class SafetensorsWriter {
     void write_header(const Metadata& metadata);
     void finish_full();
 
-    io::AtomicFile file_;     // the name
-    io::BlockStream stream_;  // the content
+    io::AtomicFile file_;     // gives the file its name
+    io::BlockStream stream_;  // writes its content
     std::vector<SafetensorsEntry> entries_;
     std::vector<std::string> checksums_;
     std::string header_digest_;

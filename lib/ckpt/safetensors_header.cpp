@@ -272,8 +272,8 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::byte> bytes, i64
     if (file_size < 8 || bytes.size() < 8) {
         run_error(path, "is not a safetensors file: expected at least 8 bytes, got {}", file_size);
     }
-    // 8 bytes of length (little-endian), the JSON header, then the data; data_offsets count from
-    // there.
+    // 8 bytes of length (little-endian), the JSON header, then the data. data_offsets count from
+    // the start of the data.
     u64 length = 0;
     std::memcpy(&length, bytes.data(), sizeof length);
     if (length > static_cast<u64>(max_header_bytes)) {

@@ -30,7 +30,7 @@ struct SafetensorsEntry {
 struct SafetensorsHeader {
     Metadata metadata;
     std::vector<SafetensorsEntry> entries;
-    i64 data_start = 0;
+    i64 data_start = 0;  // offset of the data in the file
 };
 // Parses the header of a file of `file_size` bytes that starts with `bytes` (at least the header).
 // Throws Error(failure) naming `path` and the tensor for anything that the format does not allow.
@@ -43,6 +43,6 @@ std::string_view safetensors_name(DType dtype);
 // Properties of all element types of the format, including types that DType does not have.
 int safetensors_bits(std::string_view dtype);  // per element; 0: unknown type
 int safetensors_rank(
-    std::string_view dtype);  // position in the order of the reference; -1: unknown type
+    std::string_view dtype);  // position in the order of the reference implementation; -1: unknown
 
 }  // namespace lm::ckpt

@@ -49,8 +49,8 @@ void check_piece(const Piece& piece, const TensorInfo& tensor) {
              piece.flat_begin, piece.flat_end);
 }
 
-// Writes a new file and makes its content durable. Its name needs no other name first: the
-// directory is temporary.
+// Writes a new file and makes its content durable. Needs no temporary name, since the directory is
+// temporary.
 void write_durable(const std::string& path, std::string_view text) {
     const io::Fd fd(io::checked::create(path, O_WRONLY | O_EXCL));
     if (!fd.valid()) run_error(path, "exists already: another process writes this file");
@@ -92,7 +92,7 @@ Manifest manifest_of(const Generation& generation, const SaveInfo& info,
     return manifest;
 }
 
-// Sets a step of this name aside unless it is on the branch of the new step `tip`: a step of
+// Sets aside an existing step `path` unless it is on the branch of the new step `tip`: a step of
 // another branch, or one whose manifest is damaged, is never replaced.
 void make_way(const Generation& generation, const Tip& tip, const std::string& path) {
     if (!io::exists(path)) return;
@@ -176,14 +176,14 @@ SaveResult commit_save(const Generation& generation, const SaveInfo& info,
     Manifest manifest = manifest_of(generation, info, parts);
     const std::string text = manifest_text(manifest);
     manifest.digest = digest_of_manifest(text);
-    // All data files and index parts are durable: their writers committed them. The manifest makes
+    // All data files and index parts are durable: their writers called fsync(). The manifest makes
     // the directory a complete step, so it comes last.
     write_durable(fmt::format("{}/{}", temporary, manifest_file), text);
     // The content of every file is durable; this makes all names durable.
     io::checked::fsync_path(temporary);
     const SaveResult result{path, manifest.totals().bytes + static_cast<i64>(text.size()),
                             manifest.reference()};
-    // The last moment to stop: after the rename a resumed run may load this step.
+    // The last point at which a superseded run can stop: after the rename a run may load this step.
     check_not_superseded(generation);
     make_way(generation, tip_of(manifest), path);
     publish(temporary, path);
@@ -208,7 +208,7 @@ SaveResult save(const Generation& generation, const SaveInfo& info,
         return commit_save(generation, info, {write_part(temporary, info, 0, pieces)});
     } catch (...) {
         abandon_save(generation, info.counters.iteration);
-        // A newer run may have removed our directory; in that case that is the error to report.
+        // If the save failed because a newer run removed the temporary directory, reports that run.
         check_not_superseded(generation);
         throw;
     }

@@ -11,9 +11,9 @@
 //     rename to DIR/global_stepN, fsync DIR the new step; `latest` names the previous one
 //     replace `latest`                      the new step, named by `latest`
 //
-// The next claim() removes a temporary directory. A step of the same branch that exists already is
-// exchanged with the temporary directory, so that a complete step has its name at every moment. A
-// step of another branch is set aside before the rename (abandon.hpp).
+// The next claim() removes the temporary directory that a crash left. A step of the same branch
+// that exists already is exchanged with the temporary directory, so that a complete step has its
+// name at every moment. A step of another branch is set aside before the rename (abandon.hpp).
 #pragma once
 
 #include <functional>
@@ -38,7 +38,7 @@ struct SaveInfo {
     io::Json state = io::Json::object();
     std::string command_line;
     DType weights = DType::fp32;
-    // As in the manifest. Empty `run_id` and `lineage`: those of the generation.
+    // As in the manifest. If `run_id` or `lineage` is empty, the one of the generation is written.
     std::string run_id;
     std::optional<StepReference> parent;
     std::vector<LineageEntry> lineage;
@@ -60,7 +60,7 @@ SaveResult save(const Generation& generation, const SaveInfo& info,
 // directory. Each writer r of [0, n_writers) calls write_pieces(). One of every few writers
 // receives the index parts of the others, joins them with append() and calls write_index(). When
 // all have confirmed, the committer calls commit_save(). A writer that fails reports it, and the
-// committer calls abandon_save().
+// committer calls abandon_save(), which removes the temporary directory.
 //
 // begin_save() returns the temporary directory.
 std::string begin_save(const Generation& generation, i64 iteration);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Locks of a step (flock(2) on its manifest), between programs that read it for a long time, such
-// as copies, and programs that remove or replace it. They end with the process, even after a kill.
-// On a file system without locks every lock succeeds.
+// as copies, and programs that remove or replace it. A lock ends with its process, even after a
+// kill. On a file system without locks every lock succeeds.
 #pragma once
 
 #include <string>
@@ -13,10 +13,11 @@ namespace lm::ckpt {
 // Holds the lock until it is destroyed.
 class StepLock {
   public:
-    // For reading. Several programs may hold it at once. Blocks while the step is being removed.
+    // Acquires the lock for reading, which several programs may hold at once. Blocks while another
+    // program removes the step.
     static StepLock to_read(const std::string& step_path);
-    // For removing. Blocks until no program reads the step; a note names the step that is waited
-    // for.
+    // Acquires the lock for removing. Blocks until no program reads the step; a note names the step
+    // while it waits.
     static StepLock to_remove(const std::string& step_path);
 
   private:

@@ -23,8 +23,8 @@ std::string without_trailing_slash(std::string path) {
     return path;
 }
 
-// Opens the first complete step of `candidates` that is not in `damaged`. Warns when it is not the
-// first of all, or when there is a `reason` already.
+// Opens the first complete step of `candidates` that is not in `damaged`. Warns with `reason` when
+// that is not empty; if it is empty, with the problem of the first step that was skipped.
 Checkpoint open_first(const std::string& directory, const std::vector<const StepEntry*>& candidates,
                       std::string reason, const std::vector<i64>& damaged = {}) {
     for (const StepEntry* entry : candidates) {

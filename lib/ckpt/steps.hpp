@@ -3,8 +3,8 @@
 // to.
 //
 // `latest` has three lines: the name of a step, the digest of its manifest, and its lineage as
-// JSON, so that the current branch is known when the step is damaged. A hand-written one may have
-// only the name.
+// JSON, so that the current branch is known when the step is damaged. A `latest` that a person
+// wrote may have only the name.
 #pragma once
 
 #include <optional>

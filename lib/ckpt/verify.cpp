@@ -106,7 +106,7 @@ class Verifier {
         }
     }
 
-    // The header must match its digest and have the entries that the index lists.
+    // Checks that the header matches its digest and has the entries that the index lists.
     void check_header(const DataFile& file) {
         const std::string path = checkpoint_.path_of(file);
         try {
@@ -191,7 +191,8 @@ class Verifier {
         }
     }
 
-    // Called for the last unit of its slices.
+    // Lists the slices of `unit` with NaNs or infinities as problems. `unit` holds the end of these
+    // slices, so all their numbers are counted.
     void report_non_finite(const DataFile& file, const FileUnit& unit) {
         for (size_t at = unit.first; at < unit.last; ++at) {
             const Slice& slice = file.slices[at];

@@ -19,9 +19,9 @@ struct Verification {
     i64 n_non_finite = 0;
 };
 
-// Verifies the global_stepN directory `step_path`. Corruption is not an exception: it is listed in
-// `problems`, as separately as possible. An error of the system (EIO, EACCES) is an exception.
-// `progress` gets the number of bytes read so far.
+// Verifies the global_stepN directory `step_path`. Corruption throws nothing: each corrupt part is
+// an entry of `problems`. An error of the system (EIO, EACCES) throws Error(failure). `progress`
+// gets the number of bytes read so far.
 Verification verify(const std::string& step_path, const std::function<void(i64)>& progress);
 
 }  // namespace lm::ckpt
