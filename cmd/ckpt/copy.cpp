@@ -54,7 +54,8 @@ Destination destination_of(std::string to, i64 iteration) {
     return {to, to + "/" + name, false};
 }
 
-// The file system is that of the nearest existing directory: a copy that is refused creates none.
+// Throws Error(failure) when the destination has too little free space for the copy. Examines the
+// nearest existing directory above it, since a refused copy creates no directory.
 void check_space(const ckpt::CopyPlan& plan, const Destination& to) {
     std::string existing = to.directory;
     while (!io::is_directory(existing)) existing = io::parent_of(existing);
@@ -67,8 +68,8 @@ void check_space(const ckpt::CopyPlan& plan, const Destination& to) {
               human_size(needed), human_size(available));
 }
 
-// Makes `latest` name the copy unless it names a newer step: the directory is often loaded from
-// later.
+// Makes `latest` name the copy unless it names a newer step, so that a run can load from the
+// directory.
 void update_latest(const Destination& to, const ckpt::Manifest& copied) {
     if (to.names_step) return;
     const i64 iteration = copied.counters.iteration;
@@ -120,7 +121,7 @@ void report(const Args& args, const Destination& to, const ckpt::CopyResult& res
 
 void copy_step(const std::string& from, const std::string& destination, const Args& args) {
     const ckpt::Checkpoint source = ckpt::open(existing_directory(from));
-    // prune waits for the end of the copy.
+    // While this lock is held, lm-ckpt prune waits before it removes the step.
     const ckpt::StepLock lock = ckpt::StepLock::to_read(source.path());
     const Destination to = destination_of(destination, source.manifest().counters.iteration);
     const ckpt::CopyPlan plan = ckpt::plan_copy(source, args.weights_only);

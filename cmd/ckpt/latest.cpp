@@ -28,7 +28,8 @@ struct Args {
     bool json = false;
 };
 
-// Cuts the logs in the directory and the named ones; returns the paths of those that were cut.
+// Cuts the logs in `directory` and those that --logs names; returns the paths of the logs that were
+// cut.
 std::vector<std::string> cut_logs(const Args& args, const std::string& directory, i64 step,
                                   const std::string& aside) {
     std::vector<LogFile> logs = logs_below(directory);

@@ -24,9 +24,9 @@ std::vector<LogFile> logs_below(const std::string& directory);
 // Error(usage) when a pattern matches nothing.
 std::vector<LogFile> logs_matching(const std::vector<std::string>& patterns);
 
-// Removes the text after iteration `step` from a log: the lines of later iterations, and the lines
-// after them that name no iteration; or the TensorBoard values of later steps. Before that, the
-// whole file is kept as ASIDE/NAME. Returns whether anything was removed.
+// Removes the entries after iteration `step` from a log. In a text log: the lines of later
+// iterations, and the lines after them that name no iteration. In a TensorBoard file: the values of
+// later steps. First copies the whole file to ASIDE/NAME. Returns whether anything was removed.
 bool cut_log(const LogFile& log, i64 step, const std::string& aside);
 
 }  // namespace lm::ckpt_tool

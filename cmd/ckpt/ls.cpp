@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-ckpt ls: prints one line for each step of a checkpoint directory, those of abandoned branches
-// too, and one for each left-over. Opens only manifests.
+// lm-ckpt ls: prints one line for each step of a checkpoint directory and of its abandoned
+// branches, and one for each left-over. Opens only manifests.
 #include <algorithm>
 #include <memory>
 

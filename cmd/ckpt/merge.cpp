@@ -66,7 +66,7 @@ std::vector<ckpt::MergeSource> open_listed(const Args& args) {
     return sources;
 }
 
-// Returns the steps of the current branch of the directory in the last --window tokens.
+// Opens the steps that the current branch of the directory has in its last --window tokens.
 std::vector<ckpt::MergeSource> open_window(const Args& args) {
     if (!args.weights.empty()) usage_error("--weights", "cannot be used with --window");
     if (args.checkpoints.size() != 1 || is_step_path(args.checkpoints[0]))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-ckpt prune: removes the steps that no rule keeps, and what else is asked for.
+// lm-ckpt prune: removes the steps that no rule keeps; on request also optimizer state, abandoned
+// steps and left-overs.
 #include "ckpt/prune.hpp"
 
 #include <algorithm>

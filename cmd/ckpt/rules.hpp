@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options that choose which steps stay: those of prune and sync.
+// The options of prune and sync that choose which steps are kept.
 #pragma once
 
 #include <optional>
@@ -20,7 +20,7 @@ struct RuleFlags {
 
 void add_rules(cli::Options& verb, RuleFlags& flags);
 
-// Throws Error(usage) naming the option.
+// Parses the values of the options. Throws Error(usage) naming an option with an invalid value.
 ckpt::PruneRules parse_rules(const RuleFlags& flags);
 
 }  // namespace lm::ckpt_tool

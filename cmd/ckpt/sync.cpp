@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-ckpt sync: backs up a directory of steps, from cron. Only missing steps are copied, and only
-// the retention of the destination removes anything there.
+// lm-ckpt sync: backs up a directory of steps, from cron. Copies only missing steps. Removes steps
+// at the destination only by the rules of the options (--keep-last and others).
 #include <algorithm>
 #include <chrono>
 #include <functional>
@@ -40,7 +40,7 @@ struct Args {
     i64 retries = 3;
 };
 
-// The JSON line at the end.
+// The result, printed as a JSON line at the end.
 struct Report {
     std::vector<i64> copied, present, verified, removed, state_removed, set_aside;
     i64 bytes = 0;
@@ -63,7 +63,8 @@ struct Report {
     }
 };
 
-// Two manifests of one step: the second may lack the optimizer state.
+// Returns whether two manifests belong to the same step; one of them may be a copy without
+// optimizer state.
 bool same_step(const ckpt::Manifest& a, const ckpt::Manifest& b) {
     return a.counters.iteration == b.counters.iteration && a.generation == b.generation &&
            a.run_id == b.run_id && a.created == b.created;
@@ -99,7 +100,8 @@ class Sync {
     }
 
   private:
-    // Calls `transfer` again after a failure, which continues it.
+    // Calls `transfer`; after an Error(failure) calls it again, at most --retries times. A repeated
+    // call continues the interrupted transfer.
     void again(const std::function<void()>& transfer) const {
         for (i64 attempt = 1;; ++attempt) {
             try {
@@ -122,8 +124,8 @@ class Sync {
         return other && other->manifest && same_step(*entry.manifest, *other->manifest);
     }
 
-    // Returns the steps of the current branch that the retention keeps: a step that it would remove
-    // at once is not copied.
+    // Returns the steps of the current branch that the rules keep: a step that they would remove at
+    // once is not copied.
     std::vector<i64> wanted() const {
         std::vector<i64> all;
         for (const ckpt::StepEntry& entry : from_.steps) {
@@ -171,7 +173,7 @@ class Sync {
         }
         const std::string name = ckpt::step_name(entry.step);
         if (find(to_, entry.step)) {
-            // A step of another branch has this number at the target.
+            // A step of another branch has this number at the target: renames that one.
             const std::string aside =
                 fmt::format("{}{}/{}", ckpt::abandoned_prefix, entry.manifest->generation, name);
             again([&] { target_.rename(name, aside); });
@@ -182,7 +184,8 @@ class Sync {
         report_.bytes += ckpt::tree_bytes(entry.path);
     }
 
-    // A copy without optimizer state has other bytes than the step: it cannot be compared.
+    // Compares the bytes of the copy at the target with the step. Skips a copy without optimizer
+    // state, whose bytes differ anyway.
     void verify(const ckpt::StepEntry& entry) {
         const ckpt::Manifest& copy = *find(to_, entry.step)->manifest;
         if (copy.digest != entry.manifest->digest) return;
@@ -247,7 +250,7 @@ int run(const Args& args) {
     const std::string source = existing_directory(args.source);
     if (is_step_path(source)) usage_error(source, "is one step: give its parent directory");
     logs_matching(args.logs);  // a wrong pattern is refused before anything is copied
-    // The lock and the manifests of a remote destination.
+    // This directory holds the lock and the manifests of a remote destination.
     const std::string state = fmt::format("{}/.sync-{:016x}", source, hash64(args.destination));
     io::make_directories(state);
     auto lock = io::AppendFile::open(state + "/lock");

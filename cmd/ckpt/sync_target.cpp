@@ -18,7 +18,7 @@
 namespace lm::ckpt_tool {
 namespace {
 
-constexpr std::string_view incoming = ".tmp.sync";  // a step that is not complete yet
+constexpr std::string_view incoming = ".tmp.sync";  // suffix of a step that is not complete yet
 
 // A directory of this machine. Every byte is verified while it is copied.
 class PathTarget : public SyncTarget {
@@ -65,7 +65,7 @@ class PathTarget : public SyncTarget {
     std::optional<i64> rate_;
 };
 
-// Runs a program of which exit code 0 is success.
+// Runs a program and returns its output. Throws Error(failure) when its exit code is not 0.
 std::string must_run(const std::string& target, const std::vector<std::string>& words) {
     const ProgramResult result = run_program(words);
     if (result.code == 127) run_error(words[0], "cannot be started: install it");
@@ -113,7 +113,7 @@ class RsyncTarget : public SyncTarget {
         auto words = rsync_;
         words.insert(words.end(), {"--delete", path + "/", remote(temporary) + "/"});
         must_run(name_, words);
-        // -T: an existing directory of that name is an error; the step is never put into it.
+        // -T: mv fails when a directory of that name exists, instead of moving the step into it.
         on_host(fmt::format("cd {} && sync && mv -T {} {} && sync", shell_quoted(path_),
                             shell_quoted(temporary), shell_quoted(name)));
     }
@@ -202,7 +202,7 @@ class RcloneTarget : public SyncTarget {
         rclone({"moveto", remote(from), remote(to)});
     }
 
-    // The manifest goes first: after that the step is incomplete.
+    // Removes the manifest first: without it the step is incomplete, so that no run loads it.
     void remove_step(const std::string& name) override {
         rclone({"deletefile", remote(name) + "/manifest.json"});
         rclone({"purge", remote(name)});

@@ -20,10 +20,11 @@ class SyncTarget {
                                             std::optional<i64> bytes_per_second);
     virtual ~SyncTarget() = default;
 
-    // Returns a local directory with `latest` and the manifests of all steps at the target, of now.
-    // The directory of a remote target is `cache`, which is made equal to it.
+    // Returns a local directory that holds the current `latest` and manifests of the target. For a
+    // path that is the target itself; for a remote target, copies these files to `cache` and
+    // returns it.
     virtual std::string manifests(const std::string& cache) = 0;
-    // Copies the local step `path`. It gets its name at the target when it is complete there.
+    // Copies the local step `path`. The copy gets the name of the step when it is complete.
     virtual void send_step(const std::string& path) = 0;
     // Copies a local file to NAME, whole or not at all.
     virtual void send_file(const std::string& path, const std::string& name) = 0;
@@ -31,7 +32,8 @@ class SyncTarget {
     virtual void remove_step(const std::string& name) = 0;
     // Returns whether a step at the target has the bytes of the local step `path`.
     virtual bool same_bytes(const std::string& path) = 0;
-    // A path has only this one: removes the optimizer state of a step.
+    // Whether drop_state() is supported, which removes the optimizer state of a step: only for a
+    // path.
     virtual bool can_drop_state() const { return false; }
     virtual void drop_state(const std::string& name);
 };
