@@ -28,8 +28,8 @@ struct DataFlags {
 const Fields<DataFlags>& data_fields();
 const Fields<DataFlags>& document_fields();
 
-// Declares the options of both tables of fields and the tokenizer options, under the heading
-// "Data".
+// Declares the options of data_fields() and document_fields() and the tokenizer options, under the
+// heading "Data".
 void add_data_options(cli::Options& options, DataFlags& flags);
 
 }  // namespace lm::config

@@ -38,7 +38,7 @@ constexpr std::array top_level = {"train_micro_batch_size_per_gpu",
                                   "bfloat16",
                                   "curriculum_learning"};
 
-// Keys of DeepSpeed that are not read but are spelled like a key that is.
+// Keys of DeepSpeed that have no effect here, although their spelling is close to a key that has.
 constexpr std::array other_keys = {"loss_scale_raise_error_at_min", "consecutive_hysteresis"};
 
 // The keys in blocks that are read, or whose value is always true here.
@@ -187,8 +187,8 @@ class Reader {
         to.root_degree = io::json_get_or<i64>(schedule, "root_degree", to.root_degree, path_);
     }
 
-    // gradient_accumulation_steps follows from the batch size, so it is only compared with it. With
-    // a batch ramp it has no meaning. The caller checks that it fits the number of ranks.
+    // Checks that gradient_accumulation_steps fits the batch sizes, from which it follows. Ignores
+    // it with a batch ramp. The trainer's configuration checks that it fits the number of ranks.
     void check_accumulation() {
         constexpr const char* key = "gradient_accumulation_steps";
         const auto at = config_.find(key);
@@ -210,7 +210,7 @@ class Reader {
         flags_.schedule.accumulation_steps = steps;
     }
 
-    // Refuses the key `name` when it looks like a misspelled known key.
+    // Throws Error(usage) when the unknown key `name` looks like a misspelled key of `known`.
     void refuse_slip(const std::string& name, const std::vector<std::string>& known) const {
         const std::string nearest = cli::nearest_name(name, known);
         if (!nearest.empty()) wrong(name, "unknown key: did you mean {}?", nearest);
@@ -237,7 +237,7 @@ class Reader {
             note("{}: these keys have no effect here and are ignored: {}", path_, ignored);
     }
 
-    // Returns the keys of a block that are not read; an empty list when the block is not enabled.
+    // Returns the keys of `block` that have no effect here; none when the block is not enabled.
     std::vector<std::string> unread(const std::string& block, const io::Json& value) const {
         std::vector<std::string> keys;
         if (!value.is_object()) return keys;

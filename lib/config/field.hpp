@@ -51,7 +51,7 @@ struct Field {
     bool derived = false;
     OnResume on_resume = OnResume::noted;
 
-    // Returns the key in JSON: the option's first name, with '_' instead of '-'.
+    // Returns the key in JSON: `name`, else the option's first name with '_' instead of '-'.
     std::string key() const {
         if (!name.empty()) return std::string(name);
         std::string text(option.substr(2, option.find(',') - 2));
@@ -63,7 +63,8 @@ struct Field {
 template <typename Section>
 using Fields = std::vector<Field<Section>>;
 
-// Declares the options of `fields`; `section` must outlive parsing and stay where it is.
+// Declares the options of `fields`, which set the members of `section`. `section` must outlive
+// parsing and must not move.
 template <typename Section>
 void declare(cli::Options& options, const Fields<Section>& fields, Section& section) {
     for (const Field<Section>& field : fields) {
@@ -106,7 +107,7 @@ io::OrderedJson json_of(const std::optional<Value>& value) {
 }
 
 // Adds the fields of `block` to `json` in the order of the table. `derived` maps the keys of
-// derived fields to their values. A derived field without a value there is omitted.
+// derived fields to their values; a derived field that is not in it is omitted.
 template <typename Section>
 void add_json(io::OrderedJson& json, Block block, const Fields<Section>& fields,
               const Section& section, const io::OrderedJson& derived) {
@@ -127,8 +128,8 @@ void add_json(io::OrderedJson& json, Block block, const Fields<Section>& fields,
     }
 }
 
-// Calls add_json() for a section that the configuration does not keep: every field of `block` is
-// derived.
+// Calls add_json() for the table of a section that RunConfig does not store. Every field of `block`
+// must be derived.
 template <typename Section>
 void add_derived_json(io::OrderedJson& json, Block block, const Fields<Section>& fields,
                       const io::OrderedJson& derived) {

@@ -139,8 +139,8 @@ constexpr Family not_yet[] = {
     {"zeros in gradients are not counted yet: omit the flag", "--log-num-zeros-in-grad"},
 };
 
-// Flags that are refused. The text states the reason and the remedy. They take any number of
-// values. "--x-*" is every name that starts with "--x-".
+// Flags that are refused, each with any number of values. The text states the reason and the
+// remedy. "--x-*" is every name that starts with "--x-".
 constexpr Family refused[] = {
     {"old name: use --tensor-model-parallel-size", "--model-parallel-size="},
     {"old name: use --micro-batch-size", "--batch-size="},
@@ -289,8 +289,8 @@ bool is_declared(const cli::Options& options, std::string_view name) {
     });
 }
 
-// Calls declare(names, n_values, text) for each flag of the families that `options` does not have
-// yet.
+// Calls declare(names, n_values, text) for each flag of the families that is not declared in
+// `options` yet.
 template <typename Families, typename Declare>
 void add_families(const cli::Options& options, const Families& families, const Declare& declare) {
     for (const Family& family : families) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Flags of Megatron-LM and Megatron-DeepSpeed scripts that lm-train does not have. A flag without
 // effect here is accepted with a note. A flag that would change a result is refused with the
-// reason. A flag of a feature that does not exist yet is left to the program (cli::Options::later).
+// reason. A flag of a feature that does not exist yet is recorded (cli::Options::later), and each
+// program decides about it.
 // No flag is ignored silently.
 #pragma once
 

@@ -21,8 +21,8 @@ constexpr i64 gpt2_vocab = 50257;
 
 constexpr std::string_view learned_absolute = "learned_absolute";  // Megatron's name of absolute
 
-// Returns the value of a table with the name that a flag gives. Throws Error(usage) for an unknown
-// name.
+// Returns the value that `table` has for `name`, the value of `flag`. Throws Error(usage) for an
+// unknown name.
 template <typename Table>
 auto value_of(std::string_view flag, const Table& table, std::string_view name) {
     if (const auto value = value_in(table, name)) return *value;
@@ -53,8 +53,8 @@ std::vector<std::string> glu_choices() {
     return names;
 }
 
-// As in Megatron, the fused bias-GELU and OpenAI's GELU are the tanh form; the plain GELU is the
-// erf form.
+// Returns the activation function of the flags. As in Megatron, the fused bias-GELU and OpenAI's
+// GELU are the tanh form; the plain GELU is the erf form.
 Activation activation_from(const ModelFlags& flags) {
     if (flags.swiglu) return Activation::swiglu;
     if (!flags.glu_activation.empty()) {
@@ -102,7 +102,8 @@ void override_kind(ModelConfig& model, const ModelFlags& flags, const Given& giv
     model.linear_bias = model.linear_bias && flags.linear_bias;
 }
 
-// Runs after override_kind: the default width of the MLP depends on the activation.
+// Sets the sizes of `model` that are given as flags. Call it after override_kind(), because the
+// default width of the MLP depends on the activation.
 void override_shape(ModelConfig& model, const ModelFlags& flags) {
     const auto set = [](i64& target, const std::optional<i64>& value) {
         if (value) target = *value;
@@ -120,7 +121,8 @@ void override_shape(ModelConfig& model, const ModelFlags& flags) {
     const bool three_matrices =
         model.activation == Activation::swiglu && flags.glu_activation.empty();
     if (model.ffn_hidden == 0 && three_matrices) {
-        // As in Megatron, the three matrices have as many parameters as two of 4 x hidden.
+        // As in Megatron, the three matrices of SwiGLU have as many parameters as the two matrices
+        // of an MLP with width 4 x hidden.
         model.ffn_hidden = checked_mul(8, model.hidden) / 3 / 64 * 64;
         if (model.ffn_hidden == 0) {
             usage_error("--ffn-hidden-size",

@@ -60,8 +60,8 @@ void add_model_options(cli::Options& options, ModelFlags& flags);
 spec::ModelConfig resolve_model(const ModelFlags& flags,
                                 std::optional<i64> data_vocab = std::nullopt);
 
-// Returns the sequence length of the flag, else of the preset. Works also for a model that cannot
-// be resolved.
+// Returns --seq-length, else the sequence length of the preset, also when resolve_model() would
+// fail.
 std::optional<i64> seq_length_of(const ModelFlags& flags);
 
 }  // namespace lm::config

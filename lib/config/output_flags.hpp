@@ -34,8 +34,8 @@ struct CheckpointFlags {
 
 struct StoppingFlags {
     std::optional<i64> exit_interval;   // iterations of this run
-    std::optional<i64> exit_iteration;  // counted over the whole training
-    std::optional<i64> exit_samples;    // counted over the whole training
+    std::optional<i64> exit_iteration;  // iteration of the whole training
+    std::optional<i64> exit_samples;    // samples that the whole training consumes
     std::optional<double> exit_duration_min;
     std::string kill_switch, save_switch;  // files: if they exist, the run stops or saves
     std::vector<std::string> skip_ranges;  // "A-B": iterations that are not trained on

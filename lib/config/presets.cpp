@@ -122,8 +122,8 @@ Setting activation_setting(Activation activation) {
     return {};
 }
 
-// Returns, for every model, the same settings in the same order, so that two models can be compared
-// by index. A value of 0 means that ModelConfig::resolve() derives it.
+// Returns the settings of a model. Every model has the same settings in the same order, so that two
+// models can be compared by index. A value of 0 means that ModelConfig::resolve() derives it.
 std::vector<Setting> settings_of(const ModelConfig& model) {
     const auto value = [](std::string_view flag, const auto& x) {
         return Setting{flag, fmt::format("{}", x)};

@@ -44,7 +44,8 @@ Ranks replicas_of(i64 n, i64 tp, i64 pp) {
 
 namespace {
 
-// Returns "8 or 16": the largest number up to `wanted` and the smallest one above it.
+// Returns "8 or 16": the largest number of `sorted` up to `wanted` and the smallest one above it,
+// both times `factor`.
 std::string nearest(const std::vector<i64>& sorted, i64 wanted, i64 factor = 1) {
     const auto above = std::ranges::upper_bound(sorted, wanted);
     std::string text;

@@ -17,12 +17,12 @@ struct Ranks {
     i64 world() const { return dp * per_replica; }
 };
 
-// Divides `n` ranks into replicas of tp x pp ranks. Throws Error(usage) naming --world-size when
-// ranks remain.
+// Divides `n` ranks into model replicas of tp x pp ranks. Throws Error(usage) naming --world-size
+// when `n` is not a multiple of tp x pp.
 Ranks replicas_of(i64 n, i64 tp, i64 pp);
 
-// Divides the `n` ranks that were started, as replicas_of(). Its error names the parallel flags
-// instead.
+// Divides the `n` ranks that were started as replicas_of() does. The error names the parallel flags
+// instead of --world-size.
 Ranks started_replicas(i64 n, i64 tp, i64 pp);
 
 // Returns the multiples of `unit` next to `n`, for an error message: "16 or 24".

@@ -215,7 +215,7 @@ i64 training_samples(const ScheduleFlags& flags, const spec::BatchRamp& ramp, i6
     i64 samples = flags.train_samples.value_or(std::numeric_limits<i64>::max());
     if (flags.train_iters) samples = spec::samples_after(ramp, *flags.train_iters);
     if (flags.train_tokens) {
-        // The batch with the last token is trained on completely.
+        // The training consumes the whole batch that contains the last token.
         const i64 needed = ceil_div(*flags.train_tokens, seq_length);
         const i64 whole = spec::count_iterations(ramp, needed);
         const i64 before = spec::samples_after(ramp, whole);

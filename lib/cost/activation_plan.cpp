@@ -124,7 +124,7 @@ LayerGroup recompute_group(const Recompute& recompute, i64 n_layers, i64 layer) 
 
 i64 micro_batches_in_flight(const ParallelConfig& parallel, i64 n_micro_batches, i64 pp_rank,
                             i64 chunk) {
-    // The schedule repeats after 4 * pp micro-batches.
+    // The maximum is reached within 4 * pp micro-batches, because the schedule repeats.
     const i64 enough = std::min(round_up(n_micro_batches, parallel.pp), 4 * parallel.pp);
     const PipelineShape shape{parallel.pp, parallel.n_chunks, enough};
     i64 now = 0;
@@ -151,8 +151,9 @@ StageShape stage_shape(const ModelConfig& config, const ParallelConfig& parallel
 namespace {
 
 // Assigns an offset to each activation of a stage. Order in memory: the activations that exist
-// once, and the working set of recomputation; then the stored activations, chunk by chunk; then the
-// scratch of forward and the scratch of backward, which overlap (same start).
+// once, and the working set of recomputation (the memory of recomputed activations); then the
+// stored activations, chunk by chunk; then the scratch of forward and the scratch of backward,
+// which overlap: both have the same start.
 class Planner {
   public:
     Planner(std::vector<ActivationSpec> table, const Recompute& recompute, const StageShape& stage)
@@ -204,9 +205,9 @@ class Planner {
         end += aligned(spec.bytes());
     }
 
-    // Returns the copy in the working set of recomputation that `layer` uses, or -1 when the
-    // activation is stored. The residual stream at the start of a group is stored, because
-    // recomputation starts from it.
+    // Returns the index of the copy in the working set that `layer` uses, or -1 when the activation
+    // is stored. The residual stream at the start of a group is stored, because recomputation
+    // starts from it.
     i64 working_copy(const ActivationSpec& spec, i64 n_layers, i64 layer) const {
         if (recompute_.granularity == Recompute::Granularity::selective) return spec.cheap ? 0 : -1;
         const LayerGroup group = recompute_group(recompute_, n_layers, layer);

@@ -11,9 +11,9 @@
 
 namespace lm::cost {
 
-// The most bytes of logits in memory at a time: the head computes chunks of rows. For each chunk a
-// GPU reads and writes the whole fp32 gradient of the head's weight, so its chunks are large. Large
-// chunks also give GEMMs that use all SMs.
+// The most bytes of logits in memory at a time. The head computes the logits of a chunk of rows at
+// a time. For each chunk, a GPU reads and writes the whole fp32 gradient of the head's weight, so
+// chunks on a GPU are large. Large chunks also give GEMMs that use all SMs.
 constexpr i64 cpu_logits_bytes = i64{128} << 20;
 constexpr i64 cuda_logits_bytes = i64{1} << 30;
 
@@ -51,19 +51,20 @@ std::vector<ActivationSpec> activation_table(const spec::ModelConfig& config,
                                              const spec::ParallelConfig& parallel,
                                              const StepShape& step, i64 tp_rank = 0);
 
-// The local layers [begin, end) of a model part that backward recomputes together. The group is
+// The local layers [begin, end) of a pipeline chunk that backward recomputes together. The group is
 // empty for a layer whose activations are all stored, and for a layer that recomputes only the
-// cheap ones.
+// cheap ones (ActivationSpec::cheap).
 struct LayerGroup {
     i64 begin = 0;
     i64 end = 0;
     bool empty() const { return begin == end; }
 };
+// Returns the group of local layer `layer` of a chunk with `n_layers` layers.
 LayerGroup recompute_group(const spec::Recompute& recompute, i64 n_layers, i64 layer);
 
-// Returns the number of rows of logits in memory at a time. It gives the fewest chunks within
-// step.logits_bytes. Chunks have equal sizes, rounded to multiples of 64 rows, so that the last one
-// is not much smaller than the others.
+// Returns the number of rows of logits in memory at a time, a chunk. It gives the fewest chunks
+// that fit into step.logits_bytes. Chunks have equal sizes, rounded to multiples of 64 rows, so
+// that the last chunk is not much smaller than the others.
 i64 head_chunk_rows(const StepShape& step, i64 local_vocab);
 
 // One activation in the buffer. Recomputed activations of different layers and micro-batches use

@@ -8,13 +8,16 @@
 
 namespace lm::cost {
 
-// Returns L(12h^2 + 13h) + Vh + sh + 2h, which is exact for GPT-2's shape. Without a position table
-// s is 0; a normalized embedding (BLOOM) adds 2h. The formula ignores gated MLPs, grouped queries
-// and other MLP widths: count_parameters() is exact for them. Source: BigScience tr1-13B and
-// tr8-104B READMEs.
+// The formulas have these letters: L layers, h hidden size, V vocabulary size, s sequence length or
+// rows of the position embedding matrix, B samples of the global batch.
+//
+// Returns L(12h^2 + 13h) + Vh + sh + 2h, which is exact for GPT-2's shape. Without a position
+// embedding matrix s is 0; a normalized embedding (BLOOM) adds 2h. The formula ignores gated MLPs,
+// grouped queries and other MLP widths: count_parameters() is exact for them. Source: BigScience
+// tr1-13B and tr8-104B READMEs.
 double bigscience_parameters(const spec::ModelConfig& config);
 
-// Returns 12Lh^2 (1 + 13/(12h) + (V+s)/(12Lh)) with the padded vocabulary V. Source: arXiv
+// Returns 12Lh^2 (1 + 13/(12h) + (V+s)/(12Lh)) with the padded vocabulary size V. Source: arXiv
 // 2104.04473, eq. 2.
 double megatron_parameters(const spec::ModelConfig& config, i64 padded_vocab);
 
@@ -33,8 +36,8 @@ struct CheckpointSize {
 CheckpointSize checkpoint_size(const spec::ModelConfig& config, const spec::Precision& precision);
 
 // Returns the floating-point operations of one iteration: 24BsLh^2 k (1 + s/6h + V/16Lh). k is 3,
-// or 4 when `recompute` computes the forward pass twice. A gated MLP has 32 instead of 24. Sources:
-// arXiv 2104.04473, eq. 3; Megatron-DeepSpeed's log line.
+// or 4 with `recompute`, which computes the forward pass twice. With a gated MLP the factor 24 is
+// 32. Sources: arXiv 2104.04473, eq. 3; Megatron-DeepSpeed's log line.
 double iteration_flops(const spec::ModelConfig& config, i64 padded_vocab, i64 global_batch,
                        i64 seq_length, bool recompute);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory and SMs that NCCL uses on a GPU for the communicators of one rank. They add to the
-// buffers of the memory plan and the SMs of matrix products.
+// The memory and SMs that NCCL uses on a GPU for the communicators of one rank. The memory plan
+// does not include this memory, and matrix products cannot use these SMs.
 #pragma once
 
 #include "spec/rank_layout.hpp"

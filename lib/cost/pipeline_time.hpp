@@ -16,8 +16,8 @@ struct PipelineDurations {
 // Returns the time of a step with these durations. Messages overlap with computation.
 double pipeline_time(const spec::PipelineShape& shape, const PipelineDurations& durations);
 
-// Returns the pipeline bubble: idle time divided by busy time, (p - 1) / (m * v) (arXiv 2104.04473,
-// section 2.2.2).
+// Returns the pipeline bubble, idle time divided by busy time: (p - 1) / (m * v) with p stages, m
+// micro-batches and v chunks on each stage (arXiv 2104.04473, section 2.2.2).
 double pipeline_bubble(const spec::PipelineShape& shape);
 
 }  // namespace lm::cost

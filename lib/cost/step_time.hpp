@@ -27,8 +27,8 @@ struct StepTime {
     double compute_s = 0;  // all micro-batches on the slowest stage, including recomputation
     double tensor_s = 0;   // communication of tensor parallelism on the slowest stage
     double bubble_s = 0;   // idle while the pipeline fills and drains
-    double data_s =
-        0;  // data-parallel communication of gradients, with ZeRO stage 1 also of weights
+    // Data-parallel communication of gradients, with ZeRO stage 1 also of weights.
+    double data_s = 0;
     double total() const { return compute_s + tensor_s + bubble_s + data_s; }
 };
 

@@ -37,11 +37,12 @@ i64 cpu_workspace_bytes(const ModelConfig& config, const ParallelConfig& paralle
 
 namespace {
 
-// Returns the workspace of cuDNN's attention backward (cudnn-frontend,
-// node/scaled_dot_product_flash_attention.h). It contains an fp32 sum of dQ, or in deterministic
-// mode on Hopper a 16-bit dP for all pairs of query and key; two numbers for each query; dK and dV
-// of each head when heads share keys and values; and 16 MiB for the engine. When an engine needs
-// more, the CUDA backend uses its own kernels instead.
+// Returns the bytes of the workspace of cuDNN's attention backward (cudnn-frontend,
+// node/scaled_dot_product_flash_attention.h). dQ, dK, dV and dP are the gradients of queries, keys,
+// values and probabilities. The workspace contains an fp32 sum of dQ, or in deterministic mode on
+// Hopper a 16-bit dP for all pairs of query and key; two numbers for each query; dK and dV of each
+// head when heads share keys and values; and 16 MiB for the engine. When an engine needs more, the
+// CUDA backend uses its own kernels instead.
 i64 cudnn_attention_bytes(const ModelConfig& config, const StepShape& step, i64 heads,
                           GpuAttention attention) {
     if (attention == GpuAttention::flash || size_of(step.compute) != 2) return 0;

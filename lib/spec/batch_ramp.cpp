@@ -39,9 +39,9 @@ i64 BatchRamp::batch_at(i64 consumed_samples) const {
 
 namespace {
 
-// Returns the number of iterations that start within the ramp and have the batch size at
-// `consumed`. batch_at() does not decrease, so a search with doubling and then halving steps finds
-// the last one.
+// Returns the number of consecutive iterations within the ramp, the first after `consumed` samples,
+// that have the batch size of the first one. batch_at() does not decrease, so a search with
+// doubling and then halving steps finds the last one.
 i64 iterations_of_batch(const BatchRamp& ramp, i64 consumed) {
     const i64 batch = ramp.batch_at(consumed);
     const auto same = [&](i64 n) {  // true when iteration n, counted from 0, has this batch size

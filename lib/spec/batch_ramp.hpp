@@ -35,14 +35,14 @@ struct BatchRamp {
     // one, has the full batch size.
     bool is_full(i64 consumed_samples) const { return start == 0 || consumed_samples > samples; }
 
-    // Returns one step for each batch size of the ramp. The last one has the full size and ends
-    // after a few iterations.
+    // Returns one step for each batch size of the ramp. The last step has the full batch size and
+    // only a few iterations.
     std::vector<RampStep> stages() const;
 };
 
 // Returns the steps that remain for a training of `total_samples` samples after `consumed` of them.
-// Iterations are counted from there. As in Megatron, a last batch that exceeds `total_samples` is
-// dropped.
+// Iteration 1 is the first of the remaining ones. As in Megatron, a last batch that exceeds
+// `total_samples` is dropped.
 std::vector<RampStep> ramp_steps(const BatchRamp& ramp, i64 total_samples, i64 consumed = 0);
 
 // Returns the number of samples that the first `iterations` iterations consume.

@@ -21,13 +21,13 @@ struct AdamWConfig {
 
 // The factor by which fp16 training multiplies the loss.
 struct LossScaleConfig {
-    std::optional<double>
-        fixed;  // --loss-scale; without it the scale is dynamic, by the other members
+    // --loss-scale. nullopt: the scale is dynamic, and the other members control it.
+    std::optional<double> fixed;
     double initial = 4294967296.0;
     double min = 1.0;
     i64 window = 1000;  // the scale doubles after this many steps without an overflow
-    // The scale halves at this overflow since it last doubled (the second, by default) and at each
-    // later one.
+    // The scale halves at overflow number `hysteresis` and at each later one. Overflows are counted
+    // since the scale last doubled.
     i64 hysteresis = 2;
 
     // Throws Error(usage) naming the flag whose value is invalid.

@@ -15,7 +15,7 @@ namespace lm::spec {
 // the outputs of norms and activation functions, which need no matrix product. full: recomputes all
 // activations of a layer from its stored input. `uniform` stores the input of each group of
 // `n_layers` layers and recomputes the group. `block` recomputes the first `n_layers` layers of
-// each model part one by one, and no other layer.
+// each pipeline chunk one by one, and no other layer.
 struct Recompute {
     enum class Granularity { none, selective, full };
     enum class Method { uniform, block };
@@ -36,17 +36,18 @@ inline constexpr std::array recompute_methods{Named{Recompute::Method::uniform, 
 enum class PipelineBalance { layers, layers_and_embedding, parameters };
 
 struct ParallelConfig {
-    i64 tp = 1;                      // tensor-parallel ranks
-    i64 pp = 1;                      // pipeline stages
-    i64 dp = 1;                      // data-parallel ranks
-    i64 vocab_divisible_by = 128;    // --make-vocab-size-divisible-by; the padding uses it times tp
+    i64 tp = 1;  // tensor-parallel ranks
+    i64 pp = 1;  // pipeline stages
+    i64 dp = 1;  // data-parallel ranks
+    // --make-vocab-size-divisible-by: the padded vocabulary size is a multiple of this times tp.
+    i64 vocab_divisible_by = 128;
     i64 pad_vocab_to = 0;            // --pad-vocab-size-to; 0: vocab_divisible_by decides
     bool sequence_parallel = false;  // divide norms and dropout over tensor ranks by rows
     i64 n_chunks = 1;                // chunks of each stage; more than 1: the interleaved schedule
     PipelineBalance balance = PipelineBalance::layers;
     Recompute recompute = {};
     int zero_stage = 0;  // 1: data-parallel ranks divide fp32 masters and moments
-    // Returns the number of model parts, which are the chunks of all stages.
+    // Returns the number of chunks of all stages together.
     i64 n_parts() const { return pp * n_chunks; }
 };
 

@@ -21,9 +21,9 @@ Cuts even_cuts(i64 n, i64 n_parts) {
     return cuts;
 }
 
-// Divides the layers of each stage over its chunks. Part chunk * n_stages + stage is chunk `chunk`
-// of stage `stage`. The layers are divided over stages first, so that stages have even sizes when
-// the parts cannot.
+// Divides the layers of each stage over its chunks. Entry chunk * n_stages + stage of the result is
+// the first layer of that chunk. The layers are divided over stages first, so that stages have even
+// sizes even if chunks cannot.
 Cuts interleave(const Cuts& stages, i64 n_chunks) {
     Cuts cuts{0};
     for (i64 chunk = 0; chunk < n_chunks; ++chunk) {
@@ -41,9 +41,9 @@ struct Weights {
     double layer, embedding, head;
 };
 
-// Fills the stages in order with layers, each up to the weight `most`. Each stage gets at least
-// `least` layers. The embedding counts to the first stage, the head to the last. Returns an empty
-// list when that is not possible.
+// Fills the stages in order with layers, each up to the weight `most` and with at least `least`
+// layers. The embedding counts to the first stage, the head to the last. Returns an empty list when
+// the layers do not fit.
 Cuts fill_stages(i64 n_layers, i64 n_stages, i64 least, const Weights& weights, double most) {
     Cuts cuts{0};
     for (i64 stage = 0; stage < n_stages; ++stage) {
@@ -61,9 +61,9 @@ Cuts fill_stages(i64 n_layers, i64 n_stages, i64 least, const Weights& weights, 
     return cuts;
 }
 
-// Returns the division whose heaviest stage is lightest. All layers weigh the same, so the weight
-// of the heaviest stage is one of 3 * n_layers + 1 values. A binary search finds the least of them
-// that is feasible.
+// Returns the division whose heaviest stage is as light as possible. All layers weigh the same, so
+// the weight of the heaviest stage is one of 3 * n_layers + 1 values. A binary search finds the
+// smallest feasible value.
 Cuts balanced_cuts(i64 n_layers, i64 n_stages, i64 least, const Weights& weights) {
     std::vector<double> bounds;
     for (i64 n = 1; n <= n_layers; ++n) {

@@ -16,8 +16,9 @@ inline i64 head_unit(const ModelConfig& config) {
     return config.n_layers + 1;
 }
 
-// Returns the first layer of model part `part`, 0 <= part <= n_parts(). Part n_parts() gives
-// n_layers. Throws Error(usage) when a part would have no layer.
+// Returns the first layer of the chunk with index `part` among the chunks of all stages (see
+// ModelPart), 0 <= part <= n_parts(); n_layers for part = n_parts(). Throws Error(usage) when a
+// chunk would have no layer.
 i64 first_layer(const ModelConfig& config, const ParallelConfig& parallel, i64 part);
 
 // The adjacent units that one chunk of a pipeline stage computes. Chunk v of stage p is part

@@ -27,9 +27,9 @@ PipelineAction nth_backward(const PipelineShape& shape, i64 k) {
     return action;
 }
 
-// Returns the number of forward passes before the first backward pass, which gives every later
-// stage its first micro-batch. For the interleaved schedule it is as in Megatron's schedules.py,
-// get_pp_rank_microbatches.
+// Returns the number of forward passes of a stage before its first forward and backward pair. They
+// give every later stage its first micro-batch. The number for the interleaved schedule is from
+// Megatron's schedules.py, get_pp_rank_microbatches.
 i64 n_warmup(const PipelineShape& shape, i64 stage) {
     const i64 later_stages = shape.n_stages - 1 - stage;
     const i64 wanted = shape.n_chunks == 1

@@ -12,8 +12,8 @@ namespace {
 class TableBuilder {
   public:
     explicit TableBuilder(const ModelConfig& config)
-        // The output projections of attention and MLP are added to the residual stream 2 * n_layers
-        // times. Their initial weights are smaller by the square root of that number (GPT-2 paper,
+        // The model adds 2 * n_layers output projections of attention and MLP to the residual
+        // stream. Their initial weights are divided by the square root of that number (GPT-2 paper,
         // section 2.3; Megatron's scaled_init_method_normal).
         : config_(config),
           branch_std_(config.init_std / std::sqrt(2.0 * static_cast<double>(config.n_layers))) {}

@@ -45,7 +45,7 @@ std::vector<TensorSpec> tensor_table(const ModelConfig& config);
 
 // Numbers of elements of a model's parts.
 struct ParameterCount {
-    i64 embedding = 0;  // word and position tables, embedding norm
+    i64 embedding = 0;  // word and position embeddings, embedding norm
     i64 attention = 0;
     i64 mlp = 0;
     i64 norm = 0;  // all norms of the layers, and the final norm
