@@ -15,7 +15,7 @@
 namespace lm::comm {
 
 struct LaunchOptions {
-    double timeout_s = 600;  // for each operation, and for all ranks to join
+    double timeout_s = 600;  // limit for each operation, and for joining all ranks
     // Compare the operations of all members before each collective. This finds bugs, and is slow.
     bool check_operations = false;
     // Records the operations of the world and its parts; nullptr: records nothing. When another

@@ -11,9 +11,9 @@
 namespace lm::comm {
 
 struct RankStatus {
-    int rank = 0;  // in the world
+    int rank = 0;  // global rank
     bool answered = false;
-    i64 n_started = -1;  // collectives that it has started in the group; -1: it has no such group
+    i64 n_started = -1;  // number of the group's collectives that it started; -1: no member
     std::string host;    // empty: not known
     std::string where;   // FlightRecorder::where()
 };

@@ -67,7 +67,7 @@ class MpiGroup final : public Group {
     // Used by compare_with_members(); MPI_COMM_NULL when operations are not checked.
     MPI_Comm check_comm_ = MPI_COMM_NULL;
     u64 id_;
-    std::atomic<i64> n_started_{0};  // collectives; read by the thread that answers other ranks
+    std::atomic<i64> n_started_{0};  // collectives; the thread that answers other ranks reads it
     PendingOperations<Started> pending_;
     std::vector<MPI_Status> statuses_;  // results of the last MPI_Testall
 };

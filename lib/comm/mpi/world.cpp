@@ -37,7 +37,7 @@ namespace {
 constexpr int question_tag = 1;
 constexpr int answer_tag = 2;
 constexpr auto answer_interval = std::chrono::milliseconds(100);
-constexpr double answer_time_s = 2;  // a rank that is alive answers within one interval
+constexpr double answer_time_s = 2;  // a rank that is alive answers within answer_interval
 constexpr size_t max_pending_answers = 64;
 constexpr size_t max_hosts_asked = 64;
 
@@ -94,7 +94,7 @@ MpiWorld::~MpiWorld() {
     const bool failing = failed_.load() || std::uncaught_exceptions() > exceptions_at_start_;
     if (!failing) {
         try {
-            group_->barrier();  // unlike MPI_Finalize it has a timeout
+            group_->barrier();  // has a timeout, unlike MPI_Finalize
         } catch (const Error& error) {
             warn("{}", error.what());
             failed_.store(true);
@@ -240,7 +240,7 @@ void MpiWorld::collect_answers(size_t n_wanted, double seconds, std::vector<Answ
 }
 
 std::vector<RankStatus> MpiWorld::ask(const std::vector<int>& ranks, u64 group) {
-    static std::mutex one_at_a_time;  // the rank's thread, and NCCL's monitoring thread
+    static std::mutex one_at_a_time;  // the rank's thread and NCCL's monitoring thread ask
     const std::lock_guard asking(one_at_a_time);
     // Kept until the process ends, because MPI may still be sending them.
     static std::deque<Question> questions;

@@ -17,9 +17,9 @@ enum class FrameKind : u32 {
     welcome,    // hub to all ranks: every rank has connected
     post,       // rank to hub: its contribution to a collective
     result,     // hub to each member: the result of a collective
-    message,    // rank to rank: a send
+    message,    // rank to rank, through the hub: the data of a send
     question,   // rank to member `peer` of a group (-1: to all others): asks for its status
-    host,       // hub to the asking rank: the host of each rank that it asks
+    host,       // hub to the asking rank: the host of one of the ranks that were asked
     answer,     // rank to the asking rank `peer`: `number` of collectives, and its state
     failure,    // rank to hub, then hub to all: why the job has failed
     bye         // rank to hub: this rank ends without an error; no frame follows
@@ -32,7 +32,7 @@ struct Frame {
     i32 peer = -1;   // a member: root of a broadcast, receiver of a message
     u64 group = 0;
     i64 number = 0;  // index of the group's collective, or of the message between two members
-    i64 n = 0;       // elements
+    i64 n = 0;       // number of elements
     u8 operation = 0, reduction = 0, dtype = 0;
     u8 code = 0;  // exit code of a failure
     u32 n_bytes = 0;
@@ -54,7 +54,7 @@ inline Operation operation_of(const Frame& frame) {
 struct Hello {
     char magic[8];
     char token[40];  // digest of the job's token
-    i32 size;        // ranks of the job
+    i32 size;        // number of ranks of the job
     char host[64];
 };
 
@@ -65,7 +65,7 @@ struct SplitPost {
 };
 struct SplitResult {
     u64 group;  // number of the new group
-    i32 rank;   // in the new group
+    i32 rank;   // this rank's number in the new group
     i32 size;
 };
 

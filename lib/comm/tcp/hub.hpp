@@ -92,12 +92,12 @@ class TcpHub {
 
     Meeting meeting_;
     double timeout_s_;
-    Deadline deadline_;  // for all ranks to connect
+    Deadline deadline_;  // all ranks must connect before it
     Socket listener_;    // closed when all ranks have connected, or at the timeout
     Poller poller_;
-    std::map<int, Peer> peers_;                   // by descriptor
+    std::map<int, Peer> peers_;                   // by socket descriptor
     std::map<i64, int> strangers_;                // descriptors, the oldest connection first
-    std::vector<Peer*> ranks_;                    // nullptr: not connected
+    std::vector<Peer*> ranks_;                    // by rank; nullptr: not connected
     std::vector<std::string> hosts_;              // by rank; kept after the rank has ended
     size_t n_connected_ = 0;                      // number of ranks
     std::map<u64, std::vector<int>> groups_;      // by group: the members' world ranks

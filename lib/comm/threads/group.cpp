@@ -9,7 +9,7 @@ void ThreadsGroup::abort(const std::string& reason) noexcept {
     ThreadsWorld& world = hub_->world();
     const std::string text =
         "rank " + std::to_string(hub_->world_rank(rank())) + " gave up: " + reason;
-    const std::exception_ptr current = std::current_exception();  // abort() runs in its handler
+    const std::exception_ptr current = std::current_exception();  // a handler may call abort()
     // The run ends with the exception that is being handled, if there is one, because its type has
     // the exit code.
     world.fail(text, current ? current : std::make_exception_ptr(Error(Exit::failure, text)));

@@ -73,7 +73,7 @@ struct SplitRequest {
 
 // A pending collective.
 struct Collective {
-    i64 number = 0;                   // in the group
+    i64 number = 0;                   // counts the group's collectives
     std::vector<Operation> posts;     // by member
     std::vector<const void*> inputs;  // Operation::in of the posts, in the form that reduce() takes
     std::vector<SplitRequest> splits;                         // by member
@@ -95,7 +95,7 @@ struct Collective {
 struct Message {
     Operation operation;
     int member = 0;
-    double posted_at = 0;  // virtual time
+    double posted_at = 0;  // virtual time of the post
     double finished_at = 0;
     std::atomic<bool> complete{false};
     Message* next = nullptr;  // next message of its queue
@@ -146,7 +146,7 @@ class Hub {
     struct Channel {
         MessageQueue sends;
         MessageQueue receives;
-        double free_at = 0;  // virtual time
+        double free_at = 0;  // virtual time at which the channel is free
     };
 
     void add_collective();
@@ -168,11 +168,11 @@ class Hub {
     ThreadsWorld& world_;
     VirtualTime* time_;  // nullptr: real time
     std::string name_;
-    std::vector<int> members_;   // their ranks in the world
+    std::vector<int> members_;   // world ranks of the members
     std::mutex mutex_;           // guards all members that follow
     std::vector<i64> n_posted_;  // by member
     Fifo<Collective*> open_;     // collectives that not all members have posted, oldest first
-    i64 first_open_ = 0;         // number of the oldest
+    i64 first_open_ = 0;         // number of the oldest collective in open_
     double free_at_ = 0;         // virtual time at which the group's channel is free
     std::vector<Channel> channels_;
     std::vector<std::unique_ptr<Collective>> collectives_;

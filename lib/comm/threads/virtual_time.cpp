@@ -21,7 +21,7 @@ double LinkModel::collective_s(const Operation& operation, int n_ranks) const {
         case Kind::barrier:
             return tree_steps * latency_s;
         default:
-            return 0;  // a split costs nothing: runs begin with it
+            return 0;  // a split takes no time: it is part of the setup of a run
     }
 }
 
