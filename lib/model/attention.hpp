@@ -16,7 +16,7 @@ struct AttentionParams {
 };
 
 struct AttentionActivations {
-    View qkv;  // [B, T, (H+2G)*D] compute: H queries, G keys, G values; rotated
+    View qkv;  // [B, T, (H+2G)*D] compute: H rotated queries, G rotated keys, G values
     View out;  // [B, T, H*D] compute: the heads' outputs
     View lse;  // [B, H, T] fp32: log of the softmax denominator
 };

@@ -91,7 +91,7 @@ void Head::loss_and_gradient(const Pass& pass, const View& x, const HeadActivati
     for (i64 begin = 0; begin < all[0];) {
         const Rows rows = rows_of(pass, all, act, begin);
         forward_rows(pass, rows);
-        const View& dlogits = rows.logits;  // computed in place
+        const View& dlogits = rows.logits;  // overwrites the logits
         device::cross_entropy_backward(pass.context, {.logits = dlogits,
                                                       .targets = rows.targets,
                                                       .vocab_start = pass.setup.share.vocab_start,
