@@ -19,7 +19,7 @@ inline constexpr std::array decay_styles{
     Named{DecayStyle::cosine, "cosine"},
     Named{DecayStyle::inverse_square_root, "inverse-square-root"}, Named{DecayStyle::wsd, "WSD"}};
 
-enum class AnnealStyle { linear, cosine, exponential, minus_sqrt };  // the last part of wsd
+enum class AnnealStyle { linear, cosine, exponential, minus_sqrt };  // for the last part of wsd
 inline constexpr std::array anneal_styles{
     Named{AnnealStyle::linear, "linear"}, Named{AnnealStyle::cosine, "cosine"},
     Named{AnnealStyle::exponential, "exponential"}, Named{AnnealStyle::minus_sqrt, "minus_sqrt"}};
@@ -32,7 +32,7 @@ std::string_view name_of(AnnealStyle style);
 
 struct LearningRate {
     double max = 0;
-    double min = 0;   // from the end of the decay on; not applied during the warm-up
+    double min = 0;   // the rate after the decay; warm-up rates may be lower
     double init = 0;  // --lr-warmup-init
     DecayStyle style = DecayStyle::linear;
     double warmup_samples = 0;

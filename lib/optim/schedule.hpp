@@ -33,10 +33,10 @@ struct ScheduleRequest {
     std::optional<double> lr;
     double min_lr = 0, warmup_init = 0;
     DecayStyle decay_style = DecayStyle::linear;
-    std::optional<i64> warmup_samples, warmup_iters;              // at most one of these three
-    std::optional<double> warmup_fraction;                        // fraction of the decay
-    std::optional<i64> decay_samples, decay_iters, decay_tokens;  // at most one
-    std::optional<i64> anneal_samples, anneal_iters;              // WSD: exactly one
+    std::optional<i64> warmup_samples, warmup_iters;  // at most one, or warmup_fraction
+    std::optional<double> warmup_fraction;            // warm-up as a fraction of the decay
+    std::optional<i64> decay_samples, decay_iters, decay_tokens;  // at most one of the three
+    std::optional<i64> anneal_samples, anneal_iters;              // WSD: exactly one of the two
     AnnealStyle anneal_style = AnnealStyle::exponential;
 
     std::optional<Curriculum> curriculum;
