@@ -194,7 +194,7 @@ struct AttentionForward {
     i64 n_groups = 0;  // G
     i64 head_dim = 0;  // D
     double scale = 0;
-    View doc_start{};     // [B, T] int32: first visible key of each query, not decreasing; none: 0
+    View doc_start{};  // [B, T] int32: first visible key of each query, not decreasing; none: key 0
     View alibi_slopes{};  // [H] fp32, of the local heads (Press et al. 2021); optional
     Dropout dropout;      // applied to the probabilities
 };
