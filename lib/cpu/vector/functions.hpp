@@ -28,7 +28,7 @@ LM_INLINE Vec exponential(Vec x) {
     p = fma(p, r, splat(1.6666665459e-1F));
     p = fma(p, r, splat(5.0000001201e-1F));
     p = fma(p, r * r, r) + 1.0F;
-    const Vec scaled = (Vec)((IntVec)p + ((IntVec)shifted << 23));  // p * 2^n: adds to the exponent
+    const Vec scaled = (Vec)((IntVec)p + ((IntVec)shifted << 23));  // p * 2^n: adds n to exponent
     const Vec flushed = x < lowest ? splat(0.0F) : scaled;
     return x == x ? flushed : x;
 }

@@ -39,7 +39,7 @@ LM_INLINE Vec fma(Vec a, Vec b, Vec c) {
 LM_INLINE Vec square_root(Vec x) {
     return (Vec)_mm512_maskz_sqrt_ps(0xffff, (__m512)x);
 }
-LM_INLINE WordVec multiply_words(WordVec a, WordVec b) {  // low 32 bits of each, 64-bit products
+LM_INLINE WordVec multiply_words(WordVec a, WordVec b) {  // 64-bit products of low 32-bit halves
     return (WordVec)_mm512_maskz_mul_epu32(0xff, (__m512i)a, (__m512i)b);
 }
 #elif defined(LM_VECTOR_AVX2)
@@ -98,7 +98,7 @@ LM_INLINE void store_part(float* p, Vec v, i64 n) {
     for (i64 i = 0; i < n; ++i) p[i] = v[i];
 }
 
-LM_INLINE Vec larger(Vec a, Vec b) {  // propagates NaN of b
+LM_INLINE Vec larger(Vec a, Vec b) {  // returns NaN if b is NaN
     return a > b ? a : b;
 }
 LM_INLINE float horizontal_max(Vec v) {

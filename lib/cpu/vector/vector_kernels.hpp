@@ -34,7 +34,7 @@ struct NormBackwardRow {
     const float* weight;
     float mean;
     float rstd;
-    bool centred;          // LayerNorm
+    bool centred;          // true: LayerNorm; false: RMSNorm
     const float* dsum_in;  // optional
     float* dsum;
     const float* factors;  // dropout factors of branch; optional
