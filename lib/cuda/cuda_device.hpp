@@ -83,7 +83,7 @@ class CudaDevice final : public device::Device {
     std::unique_ptr<Matmul> matmul_;
     const CudnnAttention* cudnn_ = nullptr;
     bool cudnn_is_deterministic_ = false;
-    std::map<const std::byte*, i64> allocations_;  // begin and bytes
+    std::map<const std::byte*, i64> allocations_;  // first byte, and size in bytes
     std::function<void()> on_wait_;
 };
 

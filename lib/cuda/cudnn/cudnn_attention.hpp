@@ -41,7 +41,7 @@ struct CudnnTensors {
 
 // The functions of the plugin.
 struct CudnnAttention {
-    int abi = 3;  // to be increased with every change of this header
+    int abi = 3;  // increase it with every change of this header
     // Returns the bytes of workspace that cuDNN needs for `problem` on the current device, or -1
     // and the reason in `why` when cuDNN does not support it. The first call for a problem compiles
     // a plan.

@@ -61,7 +61,7 @@ __device__ SumBefore sum_before(i32 own) {
     __shared__ i32 warp_sums[n_warps];
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
     const int warp = static_cast<int>(threadIdx.x) / warp_size;
-    i32 sum = own;  // over the warp's lanes up to this one
+    i32 sum = own;  // sum over the warp's lanes up to this one
     for (int distance = 1; distance < warp_size; distance *= 2) {
         const i32 left = __shfl_up_sync(all_lanes, sum, static_cast<unsigned>(distance));
         if (lane >= distance) sum += left;

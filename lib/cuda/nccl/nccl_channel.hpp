@@ -72,7 +72,7 @@ class Channel {
     // Returns the operations to run first, with which NCCL allocates memory and makes connections:
     // a small and a large one of each collective, or messages from the first rank to the second.
     std::vector<comm::Operation> first_operations() const;
-    bool idle();  // no operation is pending
+    bool idle();  // returns whether no operation is pending
 
     // Enqueues an operation, stream-ordered after all work of the compute stream so far and after
     // the operation `after`, unless that is nullptr. When a connection is missing, blocks until the
@@ -117,7 +117,7 @@ class Channel {
     ncclComm_t comm_ = nullptr;    // the blocking duplicate
     device::Buffer keys_;  // keys of maxima of 16-bit floats, and data of first_operations()
     cudaStream_t stream_ = nullptr;
-    std::vector<std::unique_ptr<ChannelOperation>> operations_;  // all, for reuse of their events
+    std::vector<std::unique_ptr<ChannelOperation>> operations_;  // all; their events are reused
     std::vector<ChannelOperation*> unused_;
     std::deque<ChannelOperation*> pending_;  // in stream order
 };

@@ -61,7 +61,7 @@ class NcclGroup final : public comm::Group {
   private:
     struct Started {
         comm::Work on_host;
-        Channel* channel = nullptr;  // nullptr: on_host is the operation
+        Channel* channel = nullptr;  // nullptr: the operation is on_host
         ChannelOperation* on_device = nullptr;
     };
 
