@@ -66,8 +66,8 @@ void check_size(size_t n_ids, size_t n_merges, const std::string& origin) {
         run_error(origin, "{} merges exceed the limit of {}", n_merges, most_merges);
 }
 
-// For ignore_merges: adds the tokens that BPE does not produce from their own bytes. A pre-token
-// can equal only a token that is `spelled`.
+// For ignore_merges: makes each token that BPE does not produce from its own bytes a whole token.
+// Skips tokens that are not `spelled`, because no pre-token equals them.
 void add_whole_tokens(BpeModel& model, const std::vector<bool>& spelled) {
     constexpr i64 grain = 4096;
     constexpr int most_threads = 4;

@@ -21,7 +21,7 @@ BpeTrainer::BpeTrainer(const std::vector<std::string>& special)
         return id;
     };
     for (const std::string& token : special) add_token(token);
-    // All bytes, in the order of their characters in the byte map.
+    // Adds all bytes as tokens, in the order of their characters in the byte map.
     std::array<int, 256> bytes;
     std::iota(bytes.begin(), bytes.end(), 0);
     std::ranges::sort(bytes, {}, [](int byte) { return char_of_byte(static_cast<u8>(byte)); });
@@ -58,8 +58,8 @@ void BpeTrainer::push(u32 pair) {
 }
 
 // Adds `by` to the count of a pair, for an occurrence in `word`. A pair whose count rises is pushed
-// at the end of the step. If a count falls, the queue keeps the old entry with the higher count,
-// and train() corrects it later.
+// to the queue at the end of the step. If a count falls, the queue keeps the old entry with the
+// higher count, and train() corrects it later.
 void BpeTrainer::change(i32 left, i32 right, i64 by, u32 word) {
     const u32 index = pair_of(left, right);
     Pair& pair = pairs_[index];

@@ -46,7 +46,7 @@ class PairTable {
     u32 find(u64 key) const { return probe(key).rank(); }
 
   private:
-    static constexpr u64 empty = ~u64{0};  // the key of (no_id, no_id), which is never looked up
+    static constexpr u64 empty = ~u64{0};  // an empty slot: has the key of (no_id, no_id)
 
     // XORs both halves of the product, so that every bit of the hash depends on every bit of the
     // key.

@@ -73,7 +73,7 @@ class PretokenCache {
     static constexpr u32 n_places = u32{1} << 20;  // 32 MiB
 
     struct alignas(32) Entry {
-        PretokenKey key;  // its length is 0 in zeroed memory: it equals no pre-token
+        PretokenKey key;  // in zeroed memory its length is 0, so it equals no pre-token
         PackedIds<Id> ids;
     };
     static_assert(sizeof(Entry) == 32);

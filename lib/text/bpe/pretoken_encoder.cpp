@@ -9,7 +9,7 @@
 namespace lm::text {
 namespace {
 
-constexpr u32 short_limit = 48;  // the heap is faster for longer parts; a position has 6 bits
+constexpr u32 short_limit = 48;  // encode_long() is faster for longer parts; a position has 6 bits
 constexpr u32 nowhere = 0xFFFF'FFFF;
 
 }  // namespace

@@ -61,7 +61,8 @@ struct PretokenLoops {
     void (*load)(const char* text, i64 i, i64 n, Batch& batch, const Cache& cache);
 
     // Writes to `missing` the index of each pre-token of [i, n) whose place in the cache holds
-    // another key, and returns how many. `missing` has room for n - i + slack indices.
+    // another key. Returns the number of these indices. `missing` has room for n - i + slack
+    // indices.
     i64 (*find_missing)(const Batch& batch, i64 i, i64 n, u32* missing);
 };
 

@@ -11,7 +11,7 @@
 namespace lm::text {
 namespace {
 
-// A pair is rank << 4 | position. A value >= `none` has no rank.
+// A pair is stored as rank << 4 | position. A value >= `none` is a pair without a rank.
 constexpr i32 none = static_cast<i32>(BpeModel::no_rank << 4);
 
 i32 pack(u32 rank, u32 i) {

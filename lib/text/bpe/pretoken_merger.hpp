@@ -25,7 +25,7 @@ struct alignas(64) MediumIds {
     u32 count;
 };
 
-// The ids equal the ids of PretokenEncoder. A pre-token must not be empty. Each thread needs its
+// Computes the same ids as PretokenEncoder. A pre-token must not be empty. Each thread needs its
 // own merger.
 class PretokenMerger {
   public:
@@ -34,7 +34,7 @@ class PretokenMerger {
     // Merges pre-tokens of up to MediumIds::longest bytes. MediumIds::longest + 1 bytes must be
     // readable at each pre-token.
     virtual void merge(std::span<const std::string_view> pretokens, MediumIds* out) = 0;
-    virtual u64 operations() const = 0;  // counted as in PretokenEncoder
+    virtual u64 operations() const = 0;  // see PretokenEncoder::operations()
 };
 
 std::unique_ptr<PretokenMerger> make_merger(const BpeModel& model);  // the fastest for this machine

@@ -56,7 +56,8 @@ class MergeReader {
     MergeReader(const TokenIndex& index, size_t n_tokens, std::string vocab_path)
         : index_(&index), vocab_path_(std::move(vocab_path)), last_of_(n_tokens, -1) {}
 
-    // Adds a merge. Errors are Error(failure) with where(), the position in the file as text.
+    // Adds a merge. Throws Error(failure) with where(), which returns the position in the file as
+    // text.
     template <typename Where>
     void add(std::string_view left, std::string_view right, Where where) {
         if (const std::string wrong = try_add(left, right); !wrong.empty())

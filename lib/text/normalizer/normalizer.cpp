@@ -110,10 +110,11 @@ void replace(std::string_view text, const NormalizerStep& step, std::string& out
     }
 }
 
-// Returns whether a text may be cut before the character, for any sequence of local steps. Each
-// normal form of such a character begins with the character itself or a starter, and neither the
-// character nor its lower case is the second character of a composition. True for ASCII, kana, CJK,
-// Hangul syllables and private characters.
+// Returns whether a text may be cut before the character without a change of the result, for any
+// sequence of steps other than strip, replace and prepend. Each normal form of such a character
+// begins with the character itself or a starter, and neither the character nor its lower case is
+// the second character of a composition. True for ASCII, kana, CJK, Hangul syllables and private
+// characters.
 bool stands_alone(u32 cp) {
     return cp < 0x80 || (cp >= 0x3041 && cp <= 0x3096) || (cp >= 0x30A1 && cp <= 0x30FA) ||
            (cp >= 0x4E00 && cp <= 0x9FFF) || (cp >= 0xAC00 && cp <= 0xD7A3) ||

@@ -18,7 +18,7 @@ enum class PretokenizerRule {
     llama3,  // see rules.hpp
     qwen2,
     bloom,
-    starcoder,  // each number character is a pre-token; text between two is cut as by gpt2
+    starcoder,  // each number character is a pre-token; gpt2 cuts the text between them
     digits,     // like starcoder, but each run of number characters is a pre-token
     o200k,      // see rules.hpp
     tekken,

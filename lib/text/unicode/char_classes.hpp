@@ -30,7 +30,8 @@ enum class CharKind : u8 {
 // Returns the version of the Unicode Character Database of the tables: "16.0.0".
 std::string_view unicode_version();
 
-// A value for every code point, in two levels. Equal pages of 256 code points are stored only once.
+// A table with one value for each code point, in two levels. Equal pages of 256 code points are
+// stored only once.
 template <typename Value>
 class CodePointTable {
   public:
@@ -46,7 +47,7 @@ class CodePointTable {
 using ClassTable = CodePointTable<CharClass>;
 using KindTable = CodePointTable<CharKind>;
 
-// The first call builds the table. Call it before a loop and keep the reference.
+// Each function builds its table in the first call. Call it before a loop and keep the reference.
 const ClassTable& class_table();
 const ClassTable& class_table_with_marks();  // marks count as letters
 const KindTable& kind_table();
@@ -61,8 +62,8 @@ bool is_word_char(u32 code_point);
 
 bool is_unicode_9_mark(u32 code_point);
 
-// Returns whether the character is newer than Unicode 9 and is a mark, a character that normal
-// forms change or reorder, or a part of such a character.
+// Returns whether the character is newer than Unicode 9 and matters to normal forms: it is a mark,
+// normal forms change or reorder it, or it is a part of such a character.
 bool is_newer_than_unicode_9(u32 code_point);
 
 }  // namespace lm::text

@@ -24,7 +24,7 @@
 namespace lm::text {
 
 inline constexpr u32 block_bytes = 64;
-inline constexpr u32 reach = 3;  // most bytes that a character has after its block
+inline constexpr u32 reach = 3;  // most bytes of a character after the block in which it begins
 
 struct Masks {
     u64 letter, number, space;
@@ -33,7 +33,8 @@ struct Masks {
     u64 space2, space3;  // first bytes of whitespace characters of two and three bytes
 };
 
-// Class bits of the first bytes of the next block that belong to a character of this block.
+// Class bits of the first bytes of the next block, for the bytes that belong to a character of this
+// block.
 struct Spill {
     u64 letter = 0, number = 0, space = 0;
 };

@@ -38,8 +38,8 @@ class Gpt2Starts {
     }
 
   private:
-    // Class bits of the last byte of the previous block, as bit 0. The text begins as if after
-    // whitespace.
+    // Class bits of the last byte of the previous block, as bit 0. Before the first block `space`
+    // is 1, as if whitespace preceded the text.
     struct Before {
         u64 letter = 0, number = 0, space = 1, other = 0, blank = 0;
     };
