@@ -43,7 +43,8 @@ std::vector<InputFile> examine_inputs(const std::vector<std::string>& inputs);
 // Each byte belongs to one share; a share may be empty. All sizes must be known.
 std::vector<InputPiece> share_of(std::span<const InputFile> inputs, i64 index, i64 count);
 
-// A position between two lines of a list of pieces.
+// A position between two lines: the index of a piece in a list of pieces, and an offset in the
+// input of the piece.
 struct ReadPosition {
     i64 piece = 0;
     i64 offset = -1;  // in the (decompressed) input; -1: the start of the piece

@@ -119,7 +119,7 @@ struct Loader::State {
     i64 base = 0;      // first sample of micro-batch 0
     i64 n_taken = 0;   // micro-batches that next() has returned
     i64 n_filled = 0;  // micro-batches that are filled
-    i64 n_seeks = 0;   // number of seeks; micro-batches of earlier seeks are dropped
+    i64 n_seeks = 0;   // number of seeks; work() drops a micro-batch that it filled during a seek
     bool stop = false;
     std::thread thread;
 
