@@ -13,7 +13,7 @@ namespace {
 
 constexpr i64 chunk_bytes = i64{1} << 20;
 // Bytes of a round, which all threads count before the counts are merged. The size is fixed,
-// because the rarest pre-tokens are dropped at the end of a round.
+// because the end of a round drops the rarest pre-tokens, so the counts depend on where rounds end.
 constexpr i64 round_bytes = i64{64} << 20;
 // A worker frees its buffers after a chunk longer than this.
 constexpr size_t long_text = size_t{2} << 20;

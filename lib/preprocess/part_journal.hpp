@@ -40,7 +40,7 @@ class PartJournal {
     std::vector<PartRecord> read(size_t n_keys);
     // Truncates the journal after the first `n` records that read() returned.
     void keep(size_t n);
-    void append(const PartRecord& record);  // flushes as well
+    void append(const PartRecord& record);  // also flushes the file
     void sync() { file_.sync(); }
 
   private:

@@ -45,7 +45,7 @@ class WorkDirectory {
     bool is_new() const { return is_new_; }
     // Throws Error(usage) for an output that exists and must not be replaced.
     void refuse_existing_outputs(bool force) const;
-    bool outputs_exist() const;  // all of them
+    bool outputs_exist() const;  // whether all outputs exist
 
     // Renames the assembled files to their final names, .idx last, and removes the directory.
     void publish(bool force);

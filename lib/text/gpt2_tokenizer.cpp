@@ -70,7 +70,8 @@ bool is_concatenation_of_two(std::string_view token, const TokenIndex& index) {
     return false;
 }
 
-// Returns the tokens of more than one symbol that no merge produces, except tokens spelled "<...>".
+// Returns the ids of the tokens of more than one symbol that no merge produces, except tokens
+// spelled "<...>".
 std::vector<size_t> find_without_merge(const BpeFiles& files) {
     std::vector<bool> made(files.tokens.size());
     for (const Merge& merge : files.merges) made[static_cast<size_t>(merge.result)] = true;

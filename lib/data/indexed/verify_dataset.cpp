@@ -179,7 +179,7 @@ class Verifier {
     const VerifyRules& rules_;
     const std::function<void(i64)>& progress_;
     std::optional<DatasetMetadata> metadata_;
-    std::set<i64> doubtful_;  // sequences whose start is wrong; at most most_faults
+    std::set<i64> doubtful_;  // sequences whose begin may be wrong; at most most_faults
     std::string bin_digest_;
     VerifyResult result_;
 };

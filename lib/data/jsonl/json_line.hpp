@@ -15,10 +15,10 @@
 namespace lm::data {
 
 struct LineError {
-    // Selects the remedy in the message. line: the line is not JSON; character: replacing one
-    // character repairs the line; key: the text is under another key; encoding: the whole input is
-    // not UTF-8; length: the text is too long, which is found after some of its ids have been
-    // written.
+    // The kind of fault, which selects the remedy in the message. line: the line is not JSON.
+    // character: replacing one character repairs the line. key: the text is under another key.
+    // encoding: the whole input is not UTF-8. length: the text is too long; this is found after
+    // some of its ids have been written.
     enum class Fault { line, character, key, encoding, length };
 
     bool is_skippable() const { return fault != Fault::length; }

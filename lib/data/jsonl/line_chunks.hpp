@@ -22,7 +22,7 @@ namespace lm::data {
 // A whole input, or the lines of a plain file that begin in bytes [begin, end).
 struct InputPiece {
     int file = 0;   // index into the inputs
-    i64 begin = 0;  // byte; 0 except for plain files
+    i64 begin = 0;  // byte; always 0 if the input is not a plain file
     i64 end = -1;   // byte; -1: the end of the input
 };
 
@@ -39,8 +39,8 @@ struct InputFile {
 std::vector<InputFile> examine_inputs(const std::vector<std::string>& inputs);
 
 // Returns share `index` of `count` equal shares of the inputs' bytes on disk, in order. Plain files
-// are divided at any byte; a compressed file belongs whole to the share that has its first byte.
-// Each byte belongs to one share; a share may be empty. All sizes must be known.
+// are divided at any byte; a compressed file belongs as a whole to the share that has its first
+// byte. Each byte belongs to one share; a share may be empty. All sizes must be known.
 std::vector<InputPiece> share_of(std::span<const InputFile> inputs, i64 index, i64 count);
 
 // A position between two lines: the index of a piece in a list of pieces, and an offset in the

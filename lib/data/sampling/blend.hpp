@@ -33,10 +33,10 @@ class BlendRule {
                          std::span<BlendEntry> entries) const = 0;
 };
 
-// The stateless rule. At the end of every block each dataset has its share of all samples, rounded
-// up or down. A remaining sample goes to the dataset whose next sample is due first (Tijdeman, "The
-// chairman assignment problem", 1980, proves that such counts always exist). Within a block the
-// order is a keyed permutation.
+// The stateless rule. At the end of every block each dataset has its share of all samples up to
+// this point, rounded up or down. A remaining sample goes to the dataset whose next sample is due
+// first (Tijdeman, "The chairman assignment problem", 1980, proves that such counts always exist).
+// Within a block the order is a keyed permutation.
 class ProportionalBlend final : public BlendRule {
   public:
     // The weights must be positive; their sum may be any number.

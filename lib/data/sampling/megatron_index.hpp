@@ -19,7 +19,7 @@ namespace lm::data {
 constexpr double nvidia_last_epoch = 0.80;      // Megatron-LM
 constexpr double bigscience_last_epoch = 0.95;  // Megatron-DeepSpeed
 
-// numpy.random.RandomState(seed): MT19937, seed below 2^32.
+// The generator of numpy.random.RandomState(seed): MT19937. The seed is below 2^32.
 class NumpyRandom {
   public:
     explicit NumpyRandom(u32 seed) : engine_(seed) {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builds the sample source of one set (a group of weighted datasets) in the order of --data-order.
-// A dataset that several sets use is opened once.
+// Builds the sample source of one set (a group of weighted datasets). --data-order selects the
+// order of the samples. A dataset that several sets use is opened once.
 #pragma once
 
 #include <map>

@@ -47,8 +47,8 @@ class BpeEncoder : public Encoder {
         size_t n_ids;              // 0: not encoded yet
     };
 
-    // Fills the batch. Splits 128 pre-tokens at a time and prefetches their cache places. The
-    // prefetches of one round complete while the next pre-tokens are split.
+    // Fills the batch. Each round cuts up to 128 pre-tokens and prefetches their cache places.
+    // These prefetches complete while the next round cuts.
     bool fill_batch(std::string_view text) {
         constexpr i64 some = 128;  // the smallest capacity that Pretokenizer::next() accepts
         batch_.clear();

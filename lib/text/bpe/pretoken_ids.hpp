@@ -93,8 +93,8 @@ class PretokenIds {
         return out;
     }
 
-    // Inserts into the cache the pre-tokens that find() merged. Call it after copy(), because it
-    // moves entries.
+    // Inserts the pre-tokens that find() merged into the cache. Call keep() after copy(), because
+    // keep() moves entries.
     void keep(const Batch& batch) {
         for (const u32 m : std::span(at_neighbour_).first(n_at_neighbour_))
             short_.move_to_place(short_.neighbour_of(batch.at[m]), batch.keys[m]);
@@ -104,7 +104,7 @@ class PretokenIds {
     }
 
     // Returns whether the cache contains the long pre-token `m` of a loaded batch. A later
-    // insertion may evict it: copy() merges a pre-token that it does not find.
+    // insertion may evict this entry; copy() then merges the pre-token.
     bool has_long(const Batch& batch, std::string_view text, u32 m) const {
         return long_.has(batch.long_places[m], batch.pretoken(text, m));
     }

@@ -110,7 +110,7 @@ Template single_template(const Component& part) {
 Template one_post_processor(const Json& json, const std::string& path) {
     const Component part(json, "post_processor", path);
     if (part.type() == "TemplateProcessing") return single_template(part);
-    if (part.type() == "ByteLevel") return {};  // it changes only offsets
+    if (part.type() == "ByteLevel") return {};  // ByteLevel changes no ids, only offsets
     if (part.type() != "BertProcessing" && part.type() != "RobertaProcessing") part.refuse_type();
     return {{pair_id(part, "cls")}, {pair_id(part, "sep")}};
 }

@@ -18,8 +18,8 @@ class TokenizerJsonFile {
     explicit TokenizerJsonFile(const std::string& path);
 
     const io::Json& rest() const { return rest_; }  // everything except vocab() and merges()
-    // The tables of the model, valid as long as this object. nullopt if they are missing or have an
-    // unexpected type.
+    // The tables of the model, valid while this object exists. nullopt if they are missing or have
+    // an unexpected type.
     const std::optional<simdjson::dom::object>& vocab() const { return vocab_; }
     const std::optional<simdjson::dom::array>& merges() const { return merges_; }
 
