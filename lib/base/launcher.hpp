@@ -45,8 +45,8 @@ std::optional<i64> rank_on_host(const Environment& get = environment_of_process)
 // Returns the id of the Slurm job, for messages; empty outside of Slurm.
 std::string slurm_job(const Environment& get = environment_of_process);
 
-// Returns a key of this launch. It is equal in all processes of the launch; another launch has
-// another key, except for hash collisions.
+// Returns a key of this launch: a hash of the job ids that launchers set. It is equal in all
+// processes of the launch. Launches without a job id have the same key.
 std::string key_of_start(const Environment& get = environment_of_process);
 
 // The address where the processes of torchrun, and of srun without MPI, connect over TCP.
@@ -56,9 +56,9 @@ struct MeetingPoint {
     std::string token;  // equal for all ranks of a job; connections with another token are refused
 };
 // Returns the address from MASTER_ADDR and MASTER_PORT. Under srun the defaults are the first host
-// of the step's node list and a port computed from the job id. The token is LM_RENDEZVOUS_TOKEN; by
-// default it is computed from the job id. Throws Error(usage) naming a variable that is missing or
-// invalid.
+// of the step's node list and a port computed from the job id. The token is LM_RENDEZVOUS_TOKEN. By
+// default it is the ids of job and step under srun, else the number of ranks and the port. Throws
+// Error(usage) naming a variable that is missing or invalid.
 MeetingPoint meeting_point(const Launched& launched,
                            const Environment& get = environment_of_process);
 

@@ -69,7 +69,8 @@ ThreadPool::~ThreadPool() {
 void ThreadPool::run(i64 n_tasks, TaskRef task) {
     if (n_tasks <= 0) return;
     // Workers read n_tasks_ and task_ after they have seen the new generation_ (acquire), which is
-    // published below (release); all have left drain() before run() returns and changes them again.
+    // published below (release); all workers have left drain() before run() returns, so that the
+    // next run() may change both.
     n_tasks_ = n_tasks;
     task_ = &task;
     next_.store(0, std::memory_order_relaxed);
