@@ -55,7 +55,7 @@ class AppendFile {
     std::unique_ptr<std::byte[], Free> buffer_;
     size_t n_buffered_ = 0;
     size_t n_flushed_ = 0;  // bytes of the buffer that are in the file already
-    i64 n_written_ = 0;     // bytes of the file before the buffer
+    i64 n_written_ = 0;     // offset of the buffer in the file
 };
 
 }  // namespace lm::io

@@ -105,8 +105,8 @@ class Directory {
         return n;
     }
 
-    // Adds links to files like files. Does not follow links to directories, since they may form a
-    // cycle.
+    // Adds a link to a file like a file. Does not follow a link to a directory, since links may
+    // form a cycle.
     void collect(const std::string& directory) {
         const std::vector<std::string> names = list_directory(directory);
         const std::set<std::string_view> known(names.begin(), names.end());
