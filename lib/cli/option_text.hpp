@@ -17,8 +17,8 @@ std::vector<std::pair<std::string, std::vector<Option>>> groups_of(const Options
 std::vector<Option> operands_of(const Options& options);
 std::vector<Option> accepted_of(const Options& options);
 
-// Returns whether "..." follows the metavar. It does not when the metavar itself shows the number
-// of values: "START INCREMENT SAMPLES".
+// Returns whether help and man page print "..." after the metavar: the option takes several values,
+// and the metavar does not list them as "START INCREMENT SAMPLES" does.
 bool has_dots(const Option& option);
 std::string operand_text(const Option& operand);  // "DIR", "[STEP]", "CKPT..."
 std::string capitalized(std::string text);        // does not change names such as fp16
