@@ -25,6 +25,6 @@ std::string set_aside(const std::string& directory, const std::string& name, i64
 
 // Returns the names of the abandoned-gN directories, by ascending generation.
 std::vector<std::string> abandoned_in(const std::string& directory);
-i64 newest_abandoned(const std::string& directory);  // the largest N; 0: none
+i64 newest_abandoned(const std::string& directory);  // largest N of abandoned-gN; 0: none
 
 }  // namespace lm::ckpt

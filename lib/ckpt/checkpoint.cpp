@@ -117,8 +117,8 @@ void Checkpoint::State::open_part(size_t at) {
     }
 }
 
-// The manifest states the range of tensors of each part, so that a load opens only parts that can
-// have slices of its tensor.
+// Opens the index parts that can have slices of tensor number `place`: the manifest states the
+// range of tensors of each part.
 void Checkpoint::State::open_parts_of(i64 place) {
     for (size_t at = 0; at < parts.size(); ++at) {
         const IndexReference& reference = manifest.index[at];
@@ -148,7 +148,7 @@ void Checkpoint::State::add_slice(const DataFile& file, const Slice& slice) {
     slices[{slice.tensor, slice.kind}].push_back({&file, &slice});
 }
 
-// Opens all index parts that may list slices of the tensor.
+// Returns the slices of tensor number `place`. Opens all index parts that may list slices of it.
 std::vector<SliceIn> Checkpoint::State::slices_of(i64 place, SliceKind kind) {
     const std::lock_guard lock(mutex);
     open_parts_of(place);
@@ -163,8 +163,7 @@ std::vector<SliceIn> Checkpoint::State::slices_of(i64 place, SliceKind kind) {
     return found->second;
 }
 
-// Checks, for every kind of which the checkpoint has slices, that every tensor has all its
-// elements.
+// Checks that every tensor has all its elements in each kind of which the checkpoint has slices.
 void Checkpoint::State::check_totals() const {
     std::set<SliceKind> kinds{SliceKind::weight};
     for (const auto& [key, list] : slices) kinds.insert(key.second);

@@ -70,10 +70,11 @@ class Checkpoint {
     void load(const std::vector<spec::TensorSpec>& table, const spec::RankLayout& layout,
               SliceKind kind, DType dtype, void* data, i64 begin, i64 end) const;
 
-    // Reads the elements [begin, end) of a flat buffer in memory that the host cannot write, such
-    // as that of a GPU: passes them to `store`, a bounded number at a time. `elements` is host
-    // memory that is valid until `store` returns.
+    // Stores the elements [begin, end) of a flat buffer. `elements` is host memory that is valid
+    // until the call returns.
     using Store = std::function<void(i64 begin, i64 end, const void* elements)>;
+    // Reads the elements [begin, end) of a flat buffer in memory that the host cannot write, such
+    // as that of a GPU: passes them to `store`, a bounded number at a time.
     void load_staged(const std::vector<spec::TensorSpec>& table, const spec::RankLayout& layout,
                      SliceKind kind, DType dtype, i64 begin, i64 end, const Store& store) const;
 

@@ -25,8 +25,8 @@ namespace {
 
 constexpr std::string_view lock_name = "lock";
 
-// Limits the rate of a copy by sleeping. A copy that was delayed elsewhere catches up at most one
-// second.
+// Limits the rate of a copy by sleeping. After a delay elsewhere, exceeds the rate only to make up
+// for at most one second.
 class Pace {
   public:
     explicit Pace(std::optional<i64> bytes_per_second) : rate_(bytes_per_second) {}
@@ -170,7 +170,7 @@ class Copier {
         if (&n == &result_.n_copied) pace_.passed(n_bytes);
     }
 
-    // Removes the lock, and files of an earlier copy that do not belong to this one.
+    // Removes the lock file, and the files of an earlier copy that do not belong to this one.
     void remove_others() const {
         std::set<std::string> wanted;
         for (const DataFile& file : plan_.files) wanted.insert(file.name);

@@ -152,9 +152,9 @@ i64 generation_of_temporary(std::string_view name) {
     return number_after(name.substr(tmp), temporary_mark);
 }
 
-// Renames before removing: the writer of `path` may still run and rename it to its final name. That
-// rename then either publishes the complete directory or fails; it never publishes a half-removed
-// one.
+// Removes the directory `path`, but first renames it to `aside`: its writer may still run and
+// rename it to its final name. That rename then either publishes the complete directory or fails;
+// it never publishes a half-removed one.
 void remove_aside(const std::string& path, const std::string& aside) {
     try {
         io::checked::rename(path, aside);

@@ -48,7 +48,7 @@ void append_file(std::string& text, const DataFile& file) {
     text += last == nullptr ? "]}" : "]}]}";
 }
 
-// A file name in the index must not lead out of the directory of the checkpoint.
+// Throws DamageError for a file name that could lead out of the directory of the checkpoint.
 void check_file_name(const std::string& name, const std::string& path) {
     if (name.empty() || name[0] == '.' || name.find('/') != std::string::npos) {
         damaged(path, "corrupt: '{}' is not a plain file name", name);

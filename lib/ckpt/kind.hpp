@@ -17,7 +17,7 @@ class SliceKind {
     static const SliceKind exp_avg;
     static const SliceKind exp_avg_sq;
 
-    SliceKind();  // weight
+    SliceKind();  // the kind `weight`
     // Returns the kind of that name; keeps the name until the process ends. Thread-safe.
     static SliceKind named(std::string_view name);
     constexpr std::string_view name() const { return name_; }

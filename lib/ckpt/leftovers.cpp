@@ -22,7 +22,8 @@ struct Tree {
     double newest_s = 0;  // Unix time of the newest change
 };
 
-// Links are not followed. A file that disappears meanwhile is skipped: its program still runs.
+// Adds the files below `path` to `tree`. Does not follow links. Skips a file that disappears
+// meanwhile: its program still runs.
 void measure(const std::string& path, Tree& tree) {
     struct stat status {};
     if (::lstat(path.c_str(), &status) != 0) return;

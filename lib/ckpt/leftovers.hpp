@@ -17,7 +17,7 @@ struct Leftover {
     bool in_use = false;  // a running copy holds its lock
 };
 
-// Returns the left-overs of `directory` by name.
+// Returns the left-overs of `directory`, sorted by name.
 std::vector<Leftover> leftovers_in(const std::string& directory);
 
 // Returns the total size in bytes of all files below `path`; 0 when it disappears meanwhile.

@@ -50,7 +50,7 @@ struct Lineage {
     std::optional<Tip> tip;
     std::string unknown;  // the error of the system that hides the current branch; or empty
 
-    bool current(const StepEntry& step) const;  // its manifest is readable and on the branch
+    bool current(const StepEntry& step) const;  // whether the step is on the current branch
     // Returns the steps that a resume may load, in the order in which it tries them: the tip, then
     // its ancestors, newest first. The first one may have no manifest. Throws Error(failure) when
     // the current branch is unknown.

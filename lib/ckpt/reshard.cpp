@@ -60,8 +60,8 @@ class Resharder {
     }
 
   private:
-    // Returns the pieces that a rank of lm-train would write. The first rank that holds a tensor
-    // writes it.
+    // Returns the pieces that a rank of lm-train would write. If several ranks hold a tensor, only
+    // the first of them writes it.
     std::vector<Piece> pieces_of_rank(i64 rank) {
         const i64 tp_rank = rank % info_.parallel.tp;
         const spec::RankLayout layout = spec::rank_layout(info_.model, table_, info_.parallel,

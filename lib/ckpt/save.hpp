@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes a checkpoint. No data is gathered: each writer writes its pieces directly from the given
-// memory into its own files, and one committer publishes all of them in one step. G is the
-// generation of the run (generation.hpp). The steps, and what a crash after each one leaves:
+// memory into its own files, and one committer publishes all of them in one step. N is the
+// iteration, G the generation of the run (generation.hpp). The steps, and what a crash after each
+// one leaves:
 //
 //     create DIR/global_stepN.tmp.gG        the old checkpoints, and a temporary directory
 //     data files and index parts, fsynced   the same

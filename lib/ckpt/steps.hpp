@@ -44,10 +44,11 @@ Checkpoint open_other(const std::string& directory, const std::vector<i64>& dama
 bool is_step(const std::string& path);  // one step, not a directory of steps; by name or manifest
 std::vector<i64> steps_in(const std::string& directory);  // by name, ascending; complete or not
 
-// Returns what `latest` states; nullopt when it does not exist or names no step. The digest and the
-// lineage are empty when it has only the name.
+// Returns the step and the lineage in `latest`; nullopt when it does not exist or names no step.
+// Digest and lineage are empty when it has only the name.
 std::optional<Tip> read_latest(const std::string& directory);
-std::optional<i64> latest_step(const std::string& directory);   // number in `latest`, unchecked
+std::optional<i64> latest_step(
+    const std::string& directory);  // that `latest` names; it may not exist
 void set_latest(const std::string& directory, const Tip& tip);  // atomically
 
 }  // namespace lm::ckpt

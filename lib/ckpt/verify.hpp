@@ -15,7 +15,7 @@ struct Verification {
     std::vector<std::string> problems;  // "file or tensor: problem"; empty: the step is valid
     i64 n_tensors = 0;
     i64 n_slices = 0;
-    i64 n_bytes = 0;  // tensor data read
+    i64 n_bytes = 0;  // bytes of tensor data that were read
     i64 n_non_finite = 0;
 };
 
