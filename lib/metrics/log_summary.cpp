@@ -21,8 +21,8 @@ void operator+=(LogSums& sums, const LogSums& more) {
 
 }  // namespace
 
-// Welford's update of sums of squares about the mean (Technometrics 4, 1962): plain sums of squares
-// of batches of thousands would cancel.
+// Welford's update of sums of squares about the mean (Technometrics 4, 1962): the difference of
+// plain sums of squares would lose most digits for batches of thousands.
 void StepFit::add(double batch, double step_s, double weight) {
     n_ += weight;
     const double dx = batch - mean_x_;
