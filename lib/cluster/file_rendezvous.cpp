@@ -65,7 +65,7 @@ void remove_earlier(const std::string& directory) {
     try {
         io::remove_tree(old);
     } catch (const Error&) {
-        // The caller removes the whole directory at the end.
+        // Ignored: the caller removes the whole directory at the end.
     }
 }
 
