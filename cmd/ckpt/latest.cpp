@@ -48,7 +48,7 @@ int set(const Args& args, const std::string& directory) {
     const i64 step = parse_step("STEP", *args.step);
     const std::string path = directory + "/" + ckpt::step_name(step);
     if (!io::exists(path)) usage_error(path, "does not exist: see lm-ckpt ls {}", directory);
-    logs_matching(args.logs);  // a wrong pattern is refused before anything changes
+    logs_matching(args.logs);  // throws for a pattern without match before anything changes
     const ckpt::Rollback rollback = ckpt::roll_back(directory, step);
     const std::string aside = ckpt::abandoned_path(directory, rollback.generation.number);
     for (const std::string& later : rollback.set_aside) {

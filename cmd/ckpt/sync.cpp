@@ -249,7 +249,7 @@ int run(const Args& args) {
         usage_error("--bwlimit", "must be positive, got {}", args.bwlimit->value);
     const std::string source = existing_directory(args.source);
     if (is_step_path(source)) usage_error(source, "is one step: give its parent directory");
-    logs_matching(args.logs);  // a wrong pattern is refused before anything is copied
+    logs_matching(args.logs);  // throws for a pattern without match before anything is copied
     // This directory holds the lock and the manifests of a remote destination.
     const std::string state = fmt::format("{}/.sync-{:016x}", source, hash64(args.destination));
     io::make_directories(state);
