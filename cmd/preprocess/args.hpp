@@ -21,8 +21,8 @@ struct Args {
     bool quiet = false;
 };
 
-// Throws Error(usage) when `prefix` cannot be the prefix of file names: "-", or a name that ends
-// like a directory.
+// Throws Error(usage) when `prefix` cannot be the prefix of file names: it is "-", or its last
+// component is empty, "." or "..".
 void check_names_files(const std::string& prefix);
 
 void declare_tokenizer(cli::Options& options, text::TokenizerChoice& choice);

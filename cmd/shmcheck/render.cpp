@@ -14,7 +14,7 @@ namespace {
 using cluster::Segment;
 using cluster::SegmentState;
 
-constexpr size_t most_owners = 4;  // in a line of text
+constexpr size_t most_owners = 4;  // owners that a line of text names
 
 struct Dead {
     i64 n = 0;

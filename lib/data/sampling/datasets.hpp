@@ -46,8 +46,7 @@ struct DataConfig {
     DataOrder order = DataOrder::stateless;
     IndexCache index_cache;  // for Megatron's orders
     int n_threads = 1;       // to build the index of Megatron's orders
-    //     // Values of --train-data-path, --valid-data-path... They replace data_path and are not
-    // split.
+    // Values of --train-data-path, --valid-data-path... They replace data_path and are not split.
     std::vector<std::string> train_path, valid_path, test_path;
     // Groups "NAME: W A:B PREFIX, ..." of --train-weighted-split-paths (one group), --valid-... and
     // --test-... (each group is a set with its own name). They replace data_path as well.

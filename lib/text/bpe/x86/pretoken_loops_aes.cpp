@@ -5,7 +5,7 @@
 #include "base/machine.hpp"
 
 #if defined(__x86_64__)
-// g++ 12 warns of its own header (GCC bug 105593).
+// g++ 12 warns about code in its own headers (GCC bug 105593).
 #if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"

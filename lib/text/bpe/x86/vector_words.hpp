@@ -4,7 +4,7 @@
 #pragma once
 
 #if defined(__x86_64__)
-// g++ 12 warns of its own header (GCC bug 105593).
+// g++ 12 warns about code in its own headers (GCC bug 105593).
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #include <immintrin.h>

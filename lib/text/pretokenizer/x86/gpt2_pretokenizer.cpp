@@ -6,7 +6,7 @@
 #include "base/error.hpp"
 #include "base/machine.hpp"
 #if defined(__x86_64__)
-// g++ 12 warns of its own header (GCC bug 105593).
+// g++ 12 warns about code in its own headers (GCC bug 105593).
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
