@@ -125,8 +125,8 @@ std::string MpiWorld::describe() const {
     return fmt::format("{} ranks, {}", size_, text.substr(0, text.find_first_of(",\n")));
 }
 
-// Every rank keeps the host name of its ward, the rank size / 2 before it. When a whole host
-// fails, the ranks that keep its name are on other hosts.
+// Sets ward_host_: every rank keeps the host name of its ward, the rank size / 2 before it. When a
+// whole host fails, the ranks that keep its name are on other hosts.
 void MpiWorld::exchange_hosts() {
     char mine[64];
     char wards[64] = "";
@@ -139,8 +139,8 @@ void MpiWorld::exchange_hosts() {
     ward_host_ = wards;
 }
 
-// Spinning pays when every rank of this host has its own core. With fewer cores, the awaited rank
-// may need this rank's core.
+// Sets spin_s_. Spinning pays when every rank of this host has its own core. With fewer cores, the
+// awaited rank may need this rank's core.
 void MpiWorld::choose_spin() {
     constexpr double spin_with_own_core_s = 100e-6;
     MPI_Comm host = MPI_COMM_NULL;

@@ -44,7 +44,7 @@ class MpiWorld final : public Launch {
     const MpiOps& ops() const { return *ops_; }
     std::recursive_mutex& mutex() { return mutex_; }
     int size() const { return size_; }
-    // How long a waiting rank polls before it yields its core.
+    // Returns how long a waiting rank polls before it yields its core.
     double spin_s() const { return spin_s_; }
 
     // Makes a group known to the thread that answers questions about it. `n_started` counts the

@@ -73,7 +73,7 @@ class Poller {
 void allow_connections(i64 n);
 
 // Listens on all addresses of this host, IPv6 and IPv4. With port 0 the system picks the port.
-// Throws Error(failure) naming the port.
+// Throws Error(failure) naming the port when it is not available.
 Socket listen_on(int port);
 int port_of(const Socket& listener);
 

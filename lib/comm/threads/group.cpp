@@ -10,8 +10,8 @@ void ThreadsGroup::abort(const std::string& reason) noexcept {
     const std::string text =
         "rank " + std::to_string(hub_->world_rank(rank())) + " gave up: " + reason;
     const std::exception_ptr current = std::current_exception();  // a handler may call abort()
-    // The run ends with the exception that is being handled, if there is one, because its type has
-    // the exit code.
+    // If an exception is being handled, the run ends with that exception, so that its exit code is
+    // kept.
     world.fail(text, current ? current : std::make_exception_ptr(Error(Exit::failure, text)));
     world.drain();
 }
