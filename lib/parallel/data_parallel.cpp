@@ -48,8 +48,8 @@ void DataParallel::warm_up() {
     group_.warm_up_all_gather(rows(weights_, own), rows(weights_, *largest));
 }
 
-// With ZeRO-1 the reduction is in place: the sum of this rank's part replaces that part of the
-// gradients, and the other parts of the bucket are undefined afterwards.
+// Starts to reduce a bucket. With ZeRO-1 the reduction is in place: the sum of this rank's part
+// replaces that part of the gradients, and the other parts of the bucket are undefined afterwards.
 void DataParallel::start_reduce(size_t bucket) {
     const View whole = rows(gradients_, buckets_[bucket]);
     if (sharded()) {

@@ -28,7 +28,7 @@ class DataParallel {
                  device::View weights, device::View gradients, i64 n_elements, i64 shared_end);
 
     const std::vector<Range>& owned() const { return owned_; }  // ascending
-    // The elements that this rank's optimizer updates: owned() with ZeRO-1, else all.
+    // Returns the elements that this rank's optimizer updates: owned() with ZeRO-1, else all.
     const std::vector<Range>& updated() const { return updated_; }
     bool sharded() const { return zero_stage_ == 1; }
 

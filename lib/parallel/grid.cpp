@@ -66,7 +66,7 @@ Grid make_grid(comm::Group& world, const spec::ParallelConfig& parallel) {
     return grid;
 }
 
-// The last stage sends to the first one when each stage has several chunks.
+// When each stage has several chunks, the last stage also sends to the first one.
 void connect(Grid& grid, bool overlap, bool tied) {
     grid.tensor->connect({.collectives = true});
     grid.data->connect({.collectives = true, .overlaps_compute = overlap});

@@ -17,8 +17,9 @@ StageTransfers::StageTransfers(Grid& grid, const std::vector<std::vector<StageBu
     }
 }
 
-// The backward passes of a chunk run in the order of its forward passes, and no more micro-batches
-// than slots are between the two (cost::micro_batches_in_flight). So slots are used in turn.
+// The backward passes of a chunk run in the order of its forward passes, and there are as many
+// slots as micro-batches between their forward and their backward (cost::micro_batches_in_flight).
+// So slots are used in turn.
 int StageTransfers::slot_of(i64 chunk, i64 micro_batch) const {
     const size_t n_slots = slots_[static_cast<size_t>(chunk)].size();
     return static_cast<int>(micro_batch % static_cast<i64>(n_slots));
@@ -33,8 +34,8 @@ int StageTransfers::peer(PipelineOp op) const {
     return static_cast<int>(spec::pipeline_peer(shape_, grid_.at.pp, op));
 }
 
-// All slots are free here: the previous pass has needed all of its receives, and finish_sends() has
-// waited for its sends.
+// All slots are free here: the previous pass has waited for all of its receives, and finish_sends()
+// has waited for its sends.
 void StageTransfers::begin(std::span<const PipelineAction> actions) {
     for (Receives* receives : {&inputs_, &gradients_}) {
         receives->all.clear();
@@ -89,12 +90,12 @@ void StageTransfers::post_receives() {
     post_gradients();
 }
 
-// An input is received in the memory from which the gradient of an earlier input was sent. Its
-// receive is posted when that send has been enqueued: the device (or the library) then runs the
-// receive after the send and before anything that is enqueued later. When the stage already waits
-// for a receive, it is posted in any case, after waiting for the send. Receives are posted in the
-// order of the schedule, which is the order of the peer's sends, so a receive whose slot is not
-// free delays the later ones.
+// Posts receives of inputs. An input is received in the memory from which the gradient of an
+// earlier input was sent. Its receive is posted when that send has been enqueued: the device (or
+// the library) then runs the receive after the send and before anything that is enqueued later.
+// A receive that the stage already waits for is posted in any case, after waiting for the send.
+// Receives are posted in the order of the schedule, which is the order of the peer's sends, so a
+// receive whose slot is not free delays the later ones.
 void StageTransfers::post_inputs() {
     for (; inputs_.n_posted < inputs_.all.size(); ++inputs_.n_posted) {
         const PipelineAction& action = inputs_.all[inputs_.n_posted];
@@ -112,8 +113,8 @@ void StageTransfers::post_inputs() {
     }
 }
 
-// The gradient of an output is received in the memory from which that output was sent: after that
-// send, by the rules of post_inputs().
+// Posts receives of gradients, by the rules of post_inputs(). The gradient of an output is received
+// in the memory from which that output was sent, after that send.
 void StageTransfers::post_gradients() {
     for (; gradients_.n_posted < gradients_.all.size(); ++gradients_.n_posted) {
         const PipelineAction& action = gradients_.all[gradients_.n_posted];
