@@ -63,7 +63,7 @@ class Device {
     virtual void copy_from_host(const View& target, const void* host) = 0;
     // Blocks until all enqueued work is finished.
     virtual void synchronize() = 0;
-    // True when the host can read and write the memory of views directly; else it must copy.
+    // Returns whether the host can read and write the memory of views directly; else it must copy.
     virtual bool is_host() const { return false; }
     // Calls `work`, which enqueues operations. Adds the time that the device takes for them, in
     // seconds, to `seconds`: before it returns, or the next time that the host waits for the

@@ -86,7 +86,7 @@ class Checker {
     DType type_;
 };
 
-// The arguments that cross_entropy_stats and cross_entropy_backward share.
+// Checks the arguments that cross_entropy_stats and cross_entropy_backward share.
 template <typename Args>
 void check_logits(const Checker& c, const Args& a) {
     c.rank(a.logits, "logits", 2);
