@@ -263,6 +263,7 @@ LM_INLINE void packed_edge(i64 depth, const float* a, const float* b, float* c, 
     }
 }
 
+// Computes a large product for operands of type T.
 // scratch: packed b [strips of p.n][pack_depth][strip_cols], then packed a. The sums over k are
 // accumulated in c between blocks of pack_depth, so their order depends on the shape only.
 template <typename T>
