@@ -94,12 +94,12 @@ inline cudaStream_t stream_of(device::Context& context) {
     return device_of(context).stream();
 }
 
-// Both functions throw a bug.
+// out_of_workspace() and misaligned_workspace() throw a bug.
 [[noreturn]] void out_of_workspace(i64 needed, i64 left);
 [[noreturn]] void misaligned_workspace(const void* begin);
 
-// Returns the beginning of a workspace. It must be a multiple of cuda_alignment, which cuBLASLt and
-// cuDNN require.
+// Returns the beginning of a workspace. Throws a bug unless it is aligned to cuda_alignment, as
+// cuBLASLt and cuDNN require.
 inline std::byte* begin_of(const device::View& workspace) {
     if (reinterpret_cast<uintptr_t>(workspace.data) % cost::cuda_alignment != 0) {
         misaligned_workspace(workspace.data);

@@ -90,8 +90,8 @@ int count_devices(int n_ranks) {
     return count;
 }
 
-// The driver refuses a device that another process uses in exclusive mode only when the context is
-// created, which cudaSetDevice() does since CUDA 12.0; the calls before it succeed.
+// If another process uses the device in exclusive mode, the driver refuses to create a context.
+// cudaSetDevice() creates it (since CUDA 12.0), so the calls before it succeed.
 void claim_device(int index) {
     const std::string name = fmt::format("cuda:{}", index);
     cudaDeviceProp properties;

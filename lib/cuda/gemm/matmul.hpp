@@ -116,7 +116,7 @@ class Matmul {
         int sms;                        // SMs that the product is planned for; 0: all
         auto operator<=>(const Key&) const = default;
     };
-    // A product as cuBLASLt describes it, and the algorithm.
+    // A product in cuBLASLt's descriptors, and the algorithm that computes it.
     struct Plan {
         Epilogue epilogue = Epilogue::none;  // the fused epilogue
         cublasLtMatmulDescOpaque_t operation;
@@ -126,7 +126,8 @@ class Matmul {
     };
 
     // The functions below are used by autotune.cpp.
-    // Returns true in the first call after tune(): the GPU may have been idle.
+    // Returns true in the first call after tune(). Then the GPU needs a warm-up, because it may
+    // have been idle.
     bool is_first_since_tune() { return !std::exchange(tuning_started_, true); }
     // Returns a plan of the product with `epilogue` instead of product.epilogue. It has no
     // algorithm.

@@ -46,7 +46,7 @@ struct GeluTanh {
 
 struct GeluErf {
     static constexpr float half_root = 0.70710678118F;  // sqrt(1/2)
-    // erfc instead of 1 + erf(x), which cancels for negative x.
+    // Uses erfc(), because 1 + erf(x) cancels for negative x.
     __device__ static float normal_cdf(float x) { return 0.5F * erfcf(-x * half_root); }
     __device__ static float value(float x) { return x * normal_cdf(x); }
     __device__ static Slope slope(float x) {

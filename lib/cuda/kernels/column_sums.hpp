@@ -10,7 +10,7 @@
 
 namespace lm::cuda {
 
-// n_parts partial sums of `columns` floats; part i begins at parts + i * stride.
+// n_parts partial sums, each a row of `columns` floats; row i begins at parts + i * stride.
 struct PartSums {
     const float* parts = nullptr;
     i64 n_parts = 0;

@@ -20,8 +20,8 @@ constexpr int row_threads = 512;
 constexpr int flat_threads = 256;
 constexpr float log2_e = 1.44269504088896341F;
 
-// exp(x - most) is computed as 2^(x log2(e) - offset), which saves a multiplication. When all
-// values are -inf, the offset is 0, so that the powers are 0 and not NaN.
+// Returns the offset for exp(x - most) = 2^(x log2(e) - offset); this form saves a multiplication.
+// When all values are -inf, the offset is 0, so that the powers are 0 and not NaN.
 __device__ inline float offset_of(float most) {
     return most == -INFINITY ? 0.0F : most * log2_e;
 }

@@ -15,7 +15,7 @@ using device::Activation;
 using device::GatedBackward;
 using device::GatedForward;
 
-// SwiGLU gates by silu, GEGLU by GELU in its erf form.
+// Calls body with the gate's function: silu for SwiGLU, GELU in its erf form for GEGLU.
 template <typename Body>
 void with_gate(Activation gate, Body&& body) {
     if (gate == Activation::geglu) return body(GeluErf{});

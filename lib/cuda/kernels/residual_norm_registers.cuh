@@ -117,7 +117,8 @@ struct BlockRows {
     u32 n;
 };
 
-// A thread's elements of one row of dy and sum. The storage type needs half the registers of fp32.
+// A thread's elements of one row of dy and sum. They stay in the 16-bit storage type, which needs
+// half the registers of fp32.
 template <typename T, int steps>
 struct RowPieces {
     Piece<T> dy[steps];

@@ -158,7 +158,7 @@ __device__ void for_turns(i64 first, i64 stride, i64 n, bool vectors, const Turn
     for (i64 i = first; i < n_vectors; i += stride) turn.template operator()<width>(i * width);
     for (i64 i = n_vectors * width + first; i < n; i += stride) turn.template operator()<1>(i);
 }
-// Calls turn as for_turns() does, with the threads of the whole grid, in x.
+// Calls turn as for_turns() does, with all threads of a one-dimensional grid.
 template <int width, typename Turn>
 __device__ void for_grid_turns(i64 n, bool vectors, const Turn& turn) {
     const i64 first = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x;

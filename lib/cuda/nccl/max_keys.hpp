@@ -9,7 +9,7 @@
 
 namespace lm::cuda {
 
-// The type of keys: int64 for fp64, int32 for all others.
+// Returns the type of keys: int64 for fp64, int32 for all others.
 constexpr DType key_type(DType dtype) {
     return dtype == DType::fp64 ? DType::int64 : DType::int32;
 }

@@ -44,7 +44,8 @@ ncclDataType_t nccl_type(DType dtype) {
     return ncclUint8;
 }
 
-// NCCL has no 16-bit integers, so they are moved as bytes. They are never reduced.
+// Returns the count for an NCCL call. NCCL has no 16-bit integers, so they are moved as bytes. They
+// are never reduced.
 size_t nccl_count(DType dtype, i64 n) {
     return static_cast<size_t>(dtype == DType::uint16 ? 2 * n : n);
 }
@@ -106,7 +107,7 @@ Channel::~Channel() {
     cudaStreamDestroy(stream_);
 }
 
-// While the duplicate is being created, it belongs to NCCL: destroying joined_ frees it.
+// A duplicate that is still being created belongs to NCCL: destroying joined_ frees it, too.
 void Channel::surrender(Communicators& comms) {
     if (joined_ != nullptr) comms.joining.push_back(std::exchange(joined_, nullptr));
     if (state_ < State::leaving || comm_ == nullptr) return;

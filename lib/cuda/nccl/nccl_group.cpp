@@ -247,8 +247,8 @@ void NcclGroup::copy(const Operation& operation) {
 }
 
 // The host does not block for an operation on the device: the compute stream waits for its end, so
-// that later work sees the result. The record may then be reused, because a stream that waits for
-// an event waits for its recording at the time of the call.
+// that later work sees the result. The operation's record and its events may then be reused,
+// because cudaStreamWaitEvent() captures the state of the event at the time of the call.
 void NcclGroup::wait(i64 handle) {
     Started* const started = pending_.find(handle);
     if (started == nullptr) return;

@@ -228,7 +228,7 @@ bool NcclWorld::lock_in_time(std::unique_lock<std::timed_mutex>& lock) {
     return false;
 }
 
-// The rank hangs in an NCCL call and cannot notice a failure, so the monitor aborts the job.
+// Aborts the job, because the rank hangs in an NCCL call and cannot notice a failure.
 void NcclWorld::fail_in_call(double waited_s) {
     Call call;
     {
