@@ -21,7 +21,7 @@ int preprocess(const Args& args) {
         if (launch.rank == 0) reporter.report(result);
         return 0;
     } catch (const Stopped&) {
-        // The unfinished outputs are removed, so the process ends by the signal.
+        // Without --resume the unfinished outputs are removed, and the process ends by the signal.
         if (!options.resume) cli::end_by_signal(cli::stop_signal_number());
         note("{}.unfinished: interrupted: the finished work is kept: run the same command again",
              options.output_prefix);

@@ -131,7 +131,7 @@ i64 ChunkEncoder::encode_text(std::string_view text, text::IdBuffer& ids) {
 void ChunkEncoder::encode_sequence(std::string_view text, KeyTokens& key, EncodedChunk& out) {
     out.text_bytes += static_cast<i64>(text.size());
     const i64 n = encode_text(text, key.ids);
-    constexpr i64 most = std::numeric_limits<i32>::max() - 1;  // end-of-document adds 1
+    constexpr i64 most = std::numeric_limits<i32>::max() - 1;  // the end-of-document id adds 1
     if (n > most) {
         throw data::LineError{
             1, fmt::format("the text becomes {} ids: a sequence has {} at most", n, most),

@@ -82,7 +82,8 @@ class DatasetBuild {
     }
 
     // With --resume, returns whether this run has nothing to do: all outputs are complete, and this
-    // run would write the same. Throws Error(usage) when this run would write other outputs.
+    // run would write the same. In this case prints a note and removes the work directory. Throws
+    // Error(usage) when this run would write other outputs.
     bool is_complete_already() {
         if (!options_.resume || options_.force || io::exists(work_.run_file())) return false;
         if (!work_.outputs_exist()) return false;

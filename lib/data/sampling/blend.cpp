@@ -56,8 +56,9 @@ ProportionalBlend::ProportionalBlend(std::span<const double> weights, u64 key) :
     }
 }
 
-// Each dataset gets the integer part of its share of all samples up to the end of the block. The
-// remaining samples go to the datasets whose next sample is due first.
+// Adds the samples of `block` to `counts`. Each dataset gets the integer part of its share of all
+// samples up to the end of the block. The remaining samples go to the datasets whose next sample is
+// due first.
 void ProportionalBlend::count_block(i64 block, std::span<i64> counts) const {
     const i64 end = (block + 1) * blend_block;
     i64 left = end;

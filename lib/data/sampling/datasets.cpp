@@ -11,7 +11,7 @@
 namespace lm::data {
 namespace {
 
-// The options of one part.
+// The options of one SplitPart.
 struct PartFlags {
     SplitPart part;
     std::string_view path_option, group_option;

@@ -22,7 +22,7 @@ std::vector<i32> shuffled_documents(const SequenceRange& sequences, i64 n_epochs
     return documents;
 }
 
-// The memory of an index that was built.
+// Owns the arrays of an index that build() has computed.
 struct Arrays {
     std::vector<i32> documents;
     std::vector<i64> position;

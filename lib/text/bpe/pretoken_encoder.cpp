@@ -78,9 +78,9 @@ void PretokenEncoder::encode_part(std::string_view part) {
     }
 }
 
-// For short parts: scans all pairs for each merge. A token stays at the position of its first byte,
-// and `next` and `previous` link the tokens. The next merge is the minimum of rank << 6 | position,
-// which needs no branches.
+// Encodes a short part: scans all pairs for each merge. A token stays at the position of its first
+// byte, and `next` and `previous` link the tokens. The next merge is the minimum of rank << 6 |
+// position, which needs no branches.
 void PretokenEncoder::encode_short(std::string_view part) {
     constexpr u32 none = ~0U;
     const auto pack = [](u32 rank_of_pair, u32 i) {
@@ -124,7 +124,7 @@ void PretokenEncoder::push_pair(u32 left) {
     std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
 }
 
-// For long parts: keeps the pairs that merge in a heap ordered by rank, then position.
+// Encodes a long part: keeps the pairs that merge in a heap ordered by rank, then position.
 // encode_short() scans all pairs for each merge instead.
 void PretokenEncoder::encode_long(std::string_view part) {
     const auto n = static_cast<u32>(part.size());
