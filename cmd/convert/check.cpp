@@ -16,8 +16,9 @@
 namespace lm::convert_tool {
 namespace {
 
-// Enough tokens to involve every head and matrix. Later positions involve only other rows of the
-// position table, which require_finite() checks with all other weights.
+// The number of tokens is enough to involve every head and matrix. Later positions involve only
+// other rows of the position embedding matrix, which require_finite() checks with all other
+// weights.
 constexpr i64 max_tokens = 64;
 
 std::vector<i32> some_tokens(const spec::ModelConfig& model) {

@@ -24,8 +24,9 @@ namespace {
 using namespace lm;
 
 struct Args {
-    std::vector<std::string> paths;  // IN... OUT; only INs with output_dir, one IN with against
-    std::string in;                  // the current input
+    // IN and OUT; with --output-dir one or more INs, with --against one IN.
+    std::vector<std::string> paths;
+    std::string in;  // the current input
     std::string out;
     std::string output_dir;
     std::string to;
@@ -88,7 +89,8 @@ void print(const Args& args, const convert_tool::Comparison& result) {
         result.largest, result.rms, result.our_perplexity, result.their_perplexity);
 }
 
-// Runs before OUT appears: a conversion that fails the check leaves no files.
+// Compares the logits of both models. It runs before OUT appears, so that a conversion that fails
+// the check leaves no files. `finished` is the complete temporary directory.
 void compare(const Args& args, const convert::ConversionRequest& request, convert::Format to,
              const std::string& finished) {
     const bool to_hf = convert::is_hugging_face(to);
@@ -98,7 +100,7 @@ void compare(const Args& args, const convert::ConversionRequest& request, conver
     print(args, convert_tool::compare_logits(native, hf, request.dtype.value_or(stored)));
 }
 
-// lm-convert HFDIR --check --against CKPT
+// Runs lm-convert HFDIR --check --against CKPT: compares the logits of two models.
 int prove(const Args& args) {
     if (!args.check) usage_error("--against", "is valid only with --check");
     const convert::Format format = convert::detect_format(args.in);
@@ -110,7 +112,7 @@ int prove(const Args& args) {
     return 0;
 }
 
-// The target when --to is not given.
+// Returns the target format when --to is not given.
 convert::Format default_target(const Args& args, convert::Format from) {
     if (from != convert::Format::native) return convert::Format::native;
     const convert::Format to = convert::choose_hf_format(args.in);
@@ -142,7 +144,7 @@ convert::ConversionReport export_model(const convert::ConversionRequest& request
     }
 }
 
-// Tensors whose copies on the tensor ranks of Megatron differ.
+// Counts the tensors whose copies on the tensor ranks of Megatron differ.
 struct Drift {
     i64 n = 0;
     double largest = 0;
@@ -208,8 +210,8 @@ void convert_one(const Args& args, const std::string& command_line) {
     }
 }
 
-// lm-convert IN... --output-dir DIR. Outputs appear whole, so those of an earlier call are
-// complete.
+// Runs lm-convert IN... --output-dir DIR. Skips an input whose output exists: outputs appear whole,
+// so an output of an earlier call is complete.
 void convert_all(Args& args, const std::string& command_line) {
     io::make_directories(args.output_dir);
     for (const std::string& path : args.paths) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The output of every verb: tables and single figures, as text or as JSON Lines in base units. With
-// --explain it includes the formula of each figure.
+// The output of every verb: tables and single figures, as text or as JSON Lines in base units
+// (bytes, seconds). With --explain it includes the formula of each figure.
 #pragma once
 
 #include <string>

@@ -93,8 +93,8 @@ i64 bytes_of(const Flags& flags, const Task& task, const Candidate& candidate) {
     const cost::Processor processor{1, true, flags.train.device.attention()};
     i64 largest = 0;
     for (i64 stage = 0; stage < candidate.parallel.pp; ++stage) {
-        // The stages between the second and the last have the same contents, for fewer
-        // micro-batches.
+        // Skips the stages between the second and the last: they need no more memory than the
+        // second, because they have the same layers and fewer micro-batches in flight.
         const bool is_second_again = stage > 1 && stage < candidate.parallel.pp - 1 &&
                                      task.parallel.balance != spec::PipelineBalance::parameters &&
                                      stages_are_alike(task, candidate.parallel.pp);

@@ -22,8 +22,8 @@ void add_run_options(cli::Options& options, config::TrainFlags& flags,
 // Returns `flags` with the values of --deepspeed_config. Every verb calls it first.
 config::TrainFlags resolve_flags(const config::TrainFlags& flags);
 
-// Returns the model of lm-train. Its vocabulary is that of the tokenizer or the data if their files
-// can be read. Throws Error(usage).
+// Returns the model that lm-train trains with these flags. Takes the vocabulary size from the
+// tokenizer or the data if their files can be read. Throws Error(usage).
 spec::ModelConfig resolve_model(const config::TrainFlags& flags);
 
 // Returns --micro-batch-size, or 1 when it is not given. Throws Error(usage).

@@ -71,7 +71,8 @@ Left left_by_iterations(const std::optional<spec::BatchRamp>& ramp, i64 consumed
     return left;
 }
 
-// The batch with the last token is trained on completely.
+// Returns the rest of a training of `tokens` tokens. It consumes the whole batch that contains the
+// last token.
 Left left_by_tokens(const metrics::LogSummary& log, const spec::BatchRamp& ramp, i64 consumed,
                     i64 tokens, std::optional<i64> seq_length) {
     constexpr std::string_view flag = "--train-tokens";
@@ -104,7 +105,7 @@ Left what_is_left(const metrics::LogSummary& log, const config::TrainFlags& flag
     if (!schedule.train_samples && !schedule.train_tokens) {
         const i64 total = schedule.train_iters.value_or(last.total_iterations);
         if (total < 1) usage_error("--train-iters", "must be given: {} does not show it", name);
-        // Old logs do not show samples. Such a log has no ramp either.
+        // A log without consumed samples is old, and its training had no ramp: 0 is as good.
         return left_by_iterations(ramp, last.consumed_samples.value_or(0), total - last.iteration);
     }
     const char* flag = schedule.train_samples ? "--train-samples" : "--train-tokens";

@@ -19,7 +19,8 @@ struct Left {
 // Returns the rest of the training. It ends at the first of --train-samples, --train-iters and
 // --train-tokens, or without them at the total iterations of the log. The batch ramp is from the
 // flags, else from the log; without a ramp the batch size does not change. `name` is the name of
-// the log in messages. Throws Error(usage) when the log does not show what a flag counts.
+// the log in messages. Throws Error(usage) when the log does not show the samples, tokens or
+// iterations that a flag limits.
 Left what_is_left(const metrics::LogSummary& log, const config::TrainFlags& flags,
                   const std::string& name);
 

@@ -185,7 +185,7 @@ Run resolve_run(const Flags& flags) {
 int run_time(Flags flags) {
     flags.train = resolve_flags(flags.train);
     flags.micro_batch = resolve_micro_batch(flags.train);
-    // Only an --eval-interval on the command line counts, not lm-train's default.
+    // Evaluations count only when --eval-interval is given: lm-train's default is not used.
     const bool evaluates = flags.train.model.options->given("--eval-interval");
     if (evaluates) flags.eval_interval = flags.train.validation.interval;
     flags.save_interval = flags.train.checkpoints.save_interval;

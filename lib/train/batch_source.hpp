@@ -13,7 +13,8 @@ class BatchSource {
     virtual const data::Batch& next() = 0;
 };
 
-// Returns the micro-batches of a loader, with a curriculum only the first tokens of each sequence.
+// Returns the micro-batches of a loader. With a curriculum, each sequence has only its first
+// tokens.
 class LoaderBatches final : public BatchSource {
   public:
     // `loader` outlives this object.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The differences between a resumed run and the run that wrote its checkpoint. Most differences are
-// allowed and noted. A difference that would spoil a training without an error needs an --override
+// The differences between a resumed run and the run that wrote its checkpoint. A note states most
+// differences. A difference that would spoil the training without an error needs an --override
 // flag.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of the flags for saves and loads, and the values that they state as text.
+// Checks the flags for saves and loads, and parses those that are text.
 #pragma once
 
 #include "config/train_flags.hpp"

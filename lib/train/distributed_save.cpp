@@ -28,7 +28,8 @@ std::string receive_text(comm::Group& group, int from) {
     return text;
 }
 
-// Merges the parts of a block of ranks on its first rank. Returns an empty part on the other ranks.
+// Merges the index parts of a block of ranks on the first rank of the block. Returns an empty part
+// on the other ranks.
 ckpt::IndexPart merge_in_block(comm::Group& world, ckpt::IndexPart own) {
     const int leader = world.rank() / ranks_per_part * ranks_per_part;
     if (world.rank() != leader) {
@@ -74,8 +75,9 @@ DistributedSave::DistributedSave(comm::Group& world, const ckpt::Generation& gen
                                  ckpt::SaveInfo info)
     : world_(world), generation_(generation), info_(std::move(info)) {}
 
-// Runs `body`, which is collective. When it fails on all ranks alike, removes the files of the save
-// and throws. An error of the communication is thrown as it is.
+// Runs `body`, which is collective. When it throws the same JointError on all ranks, removes the
+// files of the save and throws a JointError. Any other error, such as a failure of the
+// communication, is thrown unchanged, because the ranks cannot act together.
 template <typename Body>
 void DistributedSave::or_abandon(const Body& body) {
     try {

@@ -30,7 +30,8 @@ class DistributedSave {
 
     i64 iteration() const { return info_.counters.iteration; }
 
-    // Checks the room and creates the temporary directory on rank 0. Collective.
+    // On rank 0, checks that the file system has room for `need`, and creates the temporary
+    // directory. Collective.
     void begin(const RoomNeed& need);
     // Writes this rank's files. Any thread may call it; it uses no group. An error is kept for
     // commit().
@@ -49,7 +50,7 @@ class DistributedSave {
     ckpt::SaveInfo info_;
     std::string temporary_;
     ckpt::IndexPart part_;
-    std::exception_ptr error_;  // what write() caught
+    std::exception_ptr error_;  // the exception that write() caught
 };
 
 }  // namespace lm::train

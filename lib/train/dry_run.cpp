@@ -26,7 +26,8 @@ Exit dry_run(const config::TrainFlags& flags, std::string command_line, i64 n_ra
         std::optional<ckpt::Checkpoint> checkpoint;
         problems.check([&] { checkpoint = check_checkpoints(*config); });
         problems.check([&] { check_writable(config->checkpoints, config->logging); });
-        // The file system of a plan for another cluster may be another one.
+        // The plan may be for another cluster with another file system, so it collects this problem
+        // separately.
         problems.check_built([&] {
             check_room_for_run(*config, checkpoint ? checkpoint->manifest().counters.iteration : 0);
         });
@@ -42,7 +43,8 @@ Exit dry_run(const config::TrainFlags& flags, std::string command_line, i64 n_ra
         } else {
             cli::write_stdout(plan);
         }
-        // A plan for other hosts checks one rank on a host like this one.
+        // With --world-size, the plan is for other hosts: it checks that one rank fits on this
+        // host.
         const i64 ranks = flags.action.world_size ? 1 : ranks_here;
         problems.check_built([&] { check_host_memory(*config, ranks); });
     } else {

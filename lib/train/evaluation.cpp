@@ -56,9 +56,9 @@ std::optional<double> Evaluation::mean_loss(BatchSource& batches) {
     return sum / static_cast<double>(n_batches);
 }
 
-// Returns the sample that an evaluation starts from. Each evaluation reads the same samples, so
-// that the losses of a run can be compared. With Megatron's data orders, each evaluation continues
-// after the previous one, as in Megatron.
+// Returns the sample from which a validation starts. With the stateless data order each validation
+// reads the same samples, so that the losses of a run can be compared. With Megatron's data orders,
+// each validation continues after the previous one, as in Megatron.
 i64 Evaluation::first_validation_sample(const optim::Counters& done) const {
     if (config_.data.order == data::DataOrder::stateless) return 0;
     const i64 earlier = (done.iteration - 1) / config_.validation.interval;

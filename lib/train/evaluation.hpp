@@ -28,8 +28,8 @@ class Evaluation {
                Trainer& trainer, TrainingLog& report)
         : config_(config), data_(data), world_(world), trainer_(trainer), report_(report) {}
 
-    // Reports the loss of each set. Returns false, on all ranks, when a signal to any rank stopped
-    // the evaluation; later sets are skipped then. Collective.
+    // Log the loss of each validation or test set. Return false, on all ranks, when a signal to any
+    // rank stopped the evaluation; the remaining sets are skipped then. Collective.
     bool validate(const optim::Counters& done);
     bool test(const optim::Counters& done);
 

@@ -53,7 +53,8 @@ std::string ChoicesInDirectory::store(const std::string& key, const std::string&
 
 namespace {
 
-// Operands have values as in a model, because a GPU runs at another clock rate with zeros.
+// Runs the matrix products of linear layers. The operands have values as in a model, because a GPU
+// runs at another clock rate with zeros.
 class LinearLayers {
   public:
     LinearLayers(device::Device& device, DType type, i64 workspace_bytes)

@@ -11,15 +11,15 @@
 
 namespace lm::train {
 
-// Choices in a directory, which the first store() creates. The first line of a file is the key, the
-// second line the choice.
+// Stores each choice in a file of a directory, which the first store() creates. The first line of a
+// file is the key, the second line the choice.
 class ChoicesInDirectory final : public device::TunedChoices {
   public:
     explicit ChoicesInDirectory(std::string directory) : directory_(std::move(directory)) {}
     std::string find(const std::string& key) override;
     std::string store(const std::string& key, const std::string& choice) override;
-    i64 n_found() const { return n_found_; }
-    i64 n_kept() const { return n_kept_; }
+    i64 n_found() const { return n_found_; }  // choices that find() has read
+    i64 n_kept() const { return n_kept_; }    // choices that store() has written
 
   private:
     std::string path_of(const std::string& key) const;
@@ -36,16 +36,16 @@ struct LinearShape {
     bool bias = false;
     bool bias_gradient = false;
     bool accumulated = false;  // weight gradients are also added to existing ones
-    device::Activation activation = device::Activation::none;        // is applied to the outputs
-    device::Activation input_activation = device::Activation::none;  // has computed the inputs
+    device::Activation activation = device::Activation::none;        // applied to the outputs
+    device::Activation input_activation = device::Activation::none;  // the inputs are its outputs
     friend bool operator==(const LinearShape&, const LinearShape&) = default;
 };
 
 // Returns the linear layers of tensor rank `tp_rank` for full sequences.
 std::vector<LinearShape> linear_shapes(const TrainerConfig& config, i64 tp_rank);
 
-// Runs every matrix product of `shapes` once, which makes the device measure it. Allocates
-// the memory for them.
+// Runs every matrix product of `shapes` once, which makes the device measure it. Allocates memory
+// for the operands, and releases it.
 void tune_linear_layers(device::Device& device, const TrainerConfig& config,
                         const std::vector<LinearShape>& shapes);
 

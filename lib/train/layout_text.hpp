@@ -11,7 +11,7 @@
 namespace lm::train {
 
 struct LayoutLine {
-    std::string what;  // "stage 0"
+    std::string what;  // label: "stage 0"
     std::string text;  // "ranks 0-3 of 8: embedding, layers 0-5; 1.2 GiB"
 };
 

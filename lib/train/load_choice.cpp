@@ -37,7 +37,8 @@ std::string list_of_steps(const fs::path& directory) {
     return fmt::format("{}", fmt::join(names, ", "));
 }
 
-// A missing step is always an error: the training must not start at iteration 0 instead.
+// Throws Error(usage) for a step that does not exist: the training must not start at iteration 0
+// instead.
 [[noreturn]] void fail_missing_step(const std::string& load) {
     const fs::path parent = canonical(load).parent_path();
     if (!io::is_directory(parent)) {
@@ -91,7 +92,8 @@ void check_first_start(const config::CheckpointFlags& flags, const Environment& 
                 exists ? "holds no checkpoint" : "no such directory", later);
 }
 
-// Whether lm-train, or a batch job around it, writes files of this name to a directory of steps.
+// Returns whether lm-train, or a batch job that runs it, writes files of this name to a directory
+// of steps.
 bool is_own_name(const std::string& name) {
     for (const std::string_view prefix :
          {std::string_view("generation-"), ckpt::fence_file, ckpt::abandoned_prefix,
@@ -105,7 +107,8 @@ bool is_own_name(const std::string& name) {
     return name.find(".tmp.") != std::string::npos;
 }
 
-// A start at iteration 0 is right in an empty directory, and in one with files of this run only.
+// Throws Error(usage) when the directory of --load has files of another program. In an empty
+// directory, and in one with files of this run only, the run may start at iteration 0.
 void check_not_foreign(const std::string& directory, const std::vector<std::string>& own_files) {
     for (const std::string& name : io::list_directory(directory)) {
         const fs::path path = canonical(directory) / name;

@@ -45,7 +45,7 @@ LoopRules rules_of(const RunConfig& config, const data::DataSets& data) {
 }
 
 // Returns the number of iterations, after the first, in which --benchmark measures each operation.
-// The throughput is that of the other iterations, because measuring takes time itself.
+// The throughput is computed from the other iterations, because measuring takes time itself.
 i64 timed_iterations(const RunConfig& config, const optim::Counters& start) {
     if (!config.action.benchmark) return 0;
     const i64 n_iterations = config.schedule.total_iterations() - start.iteration;
@@ -67,8 +67,8 @@ void max_over_ranks(comm::Group& world, std::span<double> values) {
                      comm::Reduction::max);
 }
 
-// Ends the training. The step has changed no weight, so a later step would not be better: it would
-// have the same data and weights. A person has to decide.
+// Throws the error that ends the training. The step has changed no weight, so a repeated step would
+// have the same result. A person has to decide.
 [[noreturn]] void stop_at_non_finite(i64 iteration, const StepResult& result) {
     throw JointError(
         Exit::self_stopped,
@@ -110,7 +110,8 @@ Exit TrainingLoop::run() {
     try {
         return run_to_stop();
     } catch (const JointError& error) {
-        // The groups still work, and the save in flight has an earlier state.
+        // The groups still work, and the save in flight has a state from before the error: commits
+        // it.
         if (error.code() == Exit::self_stopped) saver_.finish();
         throw;
     }
@@ -214,8 +215,8 @@ void TrainingLoop::check_finite(i64 iteration, const StepResult& result) {
                     config_.trainer.loss_scale.fixed ? "a lower --loss-scale, " : ""));
 }
 
-// Returns the same state on all ranks. A signal to any rank counts; files and time are those of
-// rank 0.
+// Returns the same state on all ranks: signals to any rank, saves that any rank is writing, and the
+// files and the time that rank 0 sees. Collective.
 LoopState TrainingLoop::loop_state() {
     const auto present = [this](const std::string& file) {
         return is_rank0() && !file.empty() && io::exists(file) ? 1.0 : 0.0;

@@ -38,7 +38,7 @@ struct LoopRules {
     std::optional<i64> save_interval;
     std::vector<spec::SaveRange> save_schedule;
     std::optional<i64> exit_interval;   // iterations of this run
-    std::optional<i64> exit_iteration;  // counted over the whole training
+    std::optional<i64> exit_iteration;  // iteration of the whole training
     std::optional<i64> exit_samples;    // consumed by the whole training
     std::optional<double> exit_duration_s;
     std::optional<i64> check_replicas;  // iterations between two checks
@@ -52,9 +52,9 @@ struct LoopState {
     double elapsed_s = 0;    // since the process started
     bool finished = false;   // the schedule has ended
     bool stop_signal = false;
-    bool kill_switch = false;  // the file exists
-    bool save_switch = false;
-    bool writing = false;  // a rank writes files of a save in flight
+    bool kill_switch = false;  // the file --kill-switch-path exists
+    bool save_switch = false;  // the file --save-switch-path exists
+    bool writing = false;      // a rank writes files of a save in flight
 };
 
 // Returns true when the replicas are compared after this iteration. The comparison comes before a
@@ -83,8 +83,8 @@ enum class Stop {
 
 // Returns the first reason to stop that holds. The order is: the kill switch, reasons that end the
 // whole training, reasons to run the same command again. The loop calls it before the first
-// iteration too, where every reason but the duration may hold. Each run makes at least one
-// iteration, so that a series of jobs cannot restart forever without progress.
+// iteration too, where the duration does not end the run: a series of jobs with --exit-duration
+// cannot restart forever without progress.
 Stop should_stop(const LoopRules& rules, const LoopState& now);
 // Returns true for a stop after which the process may be killed soon.
 bool time_is_over(Stop stop);

@@ -22,7 +22,8 @@
 namespace lm::train {
 namespace {
 
-// Returns the path of the plugin, which is in the directory of this library.
+// Returns the path of the plugin: in LM_PLUGIN_DIR if that is set, else in the directory of this
+// library.
 std::filesystem::path plugin_path() {
     if (const char* const directory = std::getenv("LM_PLUGIN_DIR")) {
         return std::filesystem::path(directory) / cuda::plugin_file;
@@ -69,8 +70,8 @@ const cuda::Plugin& cuda_plugin() {
 
 namespace {
 
-// Returns whether to open the plugin. Opening it takes a while because of its libraries, and is
-// useless without a driver.
+// Returns whether there is an NVIDIA driver, or a plugin directory is set. Without a driver the
+// plugin is useless, and its libraries take long to open.
 bool has_driver() {
     if (std::getenv("LM_PLUGIN_DIR") != nullptr) return true;
     void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
@@ -95,7 +96,8 @@ int index_of_gpu(i64 place, int n_ranks) {
     return n_devices == 1 ? 0 : static_cast<int>(place);
 }
 
-// Measures matrix products. Call it before anything else is allocated.
+// Measures the matrix products of this rank's model for each number of SMs that NCCL may hold. Call
+// it before anything else is allocated.
 void autotune(device::Device& device, const TrainerConfig& config, int rank) {
     const Stopwatch watch;
     ChoicesInDirectory choices(config.autotune);

@@ -12,9 +12,9 @@
 
 namespace lm::train {
 
-// Returns the plugin, which the first call opens. Throws Error(failure) when it does not exist,
-// when a library that it needs is missing, or when it belongs to another build. The environment
-// variable LM_PLUGIN_DIR names another directory for it.
+// Returns the plugin. The first call opens it, from the directory in the environment variable
+// LM_PLUGIN_DIR if that is set. Throws Error(failure) when the plugin does not exist, when a
+// library that it needs is missing, or when it belongs to another build.
 const cuda::Plugin& cuda_plugin();
 
 // For "auto", returns "cuda" when all ranks can use their GPU and "cpu" when no rank can. Throws
@@ -25,9 +25,8 @@ std::string choose_device(const std::string& choice, comm::Group& world);
 // Throws Error(failure). Collective.
 std::unique_ptr<device::Device> open_device(const TrainerConfig& config, comm::Group& world);
 
-// Connects the ranks. Returns the grid of config.parallel, whose groups transfer tensors of
-// `device`, over NCCL when several ranks have GPUs. Waits at most `timeout_s` for other ranks.
-// Collective.
+// Connects the ranks. Returns the grid of config.parallel. Its groups transfer tensors of `device`,
+// over NCCL when several ranks have GPUs. Waits at most `timeout_s` for other ranks. Collective.
 parallel::Grid connect(const TrainerConfig& config, device::Device& device, comm::Group& world,
                        double timeout_s);
 

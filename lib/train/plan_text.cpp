@@ -155,7 +155,7 @@ cost::MemoryPlan largest_memory_plan(const RunConfig& config) {
     const TrainerConfig& trainer = config.trainer;
     cost::MemoryPlan largest;
     for (i64 stage = 0; stage < trainer.parallel.pp; ++stage) {
-        TrainerConfig full = trainer;  // for the last batch of the ramp
+        TrainerConfig full = trainer;  // `trainer` with the full batch of the ramp
         full.n_micro_batches =
             config.schedule.ramp().global_batch / (trainer.micro_batch * trainer.parallel.dp);
         const cost::MemoryPlan plan = memory_plan(full, 0, stage);

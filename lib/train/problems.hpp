@@ -14,18 +14,19 @@ class Problems {
     enum class Mode {
         stop,         // throw the first problem
         collect,      // collect all problems
-        collect_plan  // collect all, but missing features separately: they do not make a plan for
-                      // another cluster wrong
+        collect_plan  // collect all problems; those of check_built() in not_yet(), because they do
+                      // not make a plan for another cluster wrong
     };
     explicit Problems(Mode mode) : mode_(mode) {}
 
-    // Calls `check`. Returns false when it threw an Error that was collected. Does not collect a
-    // bug.
+    // Calls `check`. Collects the Error that it throws, and returns false then. In Mode::stop, and
+    // for a bug, throws the Error on.
     template <typename Check>
     bool check(Check&& check) {
         return run(check, found_);
     }
-    // Calls `check`, which tests for a feature that lm-train does not have yet. Returns as check().
+    // Does as check(), for a problem that a plan may ignore: a feature that lm-train does not have
+    // yet, or a limit of this host. With Mode::collect_plan, not_yet() gets the problem.
     template <typename Check>
     bool check_built(Check&& check) {
         return run(check, mode_ == Mode::collect_plan ? not_yet_ : found_);

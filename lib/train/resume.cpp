@@ -140,9 +140,9 @@ void check_fits(const RunConfig& config, const ckpt::Checkpoint& checkpoint) {
         checkpoint.manifest().counters.iteration);
 }
 
-// Loads the checkpoint on all ranks. Returns an empty text, or on all ranks the same description of
-// the damage. Throws the damage instead when --load names one step, because no other step may be
-// loaded then. Collective.
+// Loads the checkpoint on all ranks. Returns an empty text, or when a rank finds the checkpoint
+// corrupt, the same description of the damage on all ranks. Throws it instead when --load names one
+// step, because no other step may be loaded then. Collective.
 std::string load(const RunConfig& config, const ckpt::Checkpoint& checkpoint, comm::Group& world,
                  Trainer& trainer) {
     const bool may_try_another = !ckpt::is_step(config.checkpoints.load);

@@ -18,7 +18,7 @@ namespace lm::train {
 struct Progress {
     optim::Counters done;
     optim::Counters stepped;
-    metrics::IntervalSums interval;        // sums since the last log line
+    metrics::IntervalSums interval;        // sums over the iterations since the last log line
     std::optional<ckpt::Tip> loaded = {};  // the step that the run resumed from
 };
 
@@ -34,10 +34,10 @@ std::optional<ckpt::Checkpoint> check_checkpoints(const RunConfig& config, comm:
 void check_writable(const config::CheckpointFlags& checkpoints,
                     const config::LoggingFlags& logging);
 
-// Loads `checkpoint` into `trainer`, or initializes the trainer without one, and reports which on
-// stderr. When --load is a directory of steps and this step is damaged on any rank, warns and loads
-// on all ranks the step that ckpt::open_other() chooses. `data` is training_data(), needed on rank
-// 0 only. Returns the progress from which the training continues. Collective.
+// Loads `checkpoint` into `trainer`, or initializes the trainer when it is nullopt, and prints a
+// note about it. When --load is a directory of steps and a rank finds this step corrupt, warns and
+// loads on all ranks the step that ckpt::open_other() chooses. `data` is training_data(), needed on
+// rank 0 only. Returns the progress from which the training continues. Collective.
 Progress start(const RunConfig& config, const io::OrderedJson& data,
                std::optional<ckpt::Checkpoint> checkpoint, comm::Group& world, Trainer& trainer);
 

@@ -55,7 +55,8 @@ void add_rule(ckpt::PruneRules& rules, const std::string& name, const std::strin
     }
 }
 
-// Verifies every byte of the step. Returns false when `stopped` ended it. Throws at damage.
+// Verifies every byte of the step. Returns false when `stopped` became true before the end. Throws
+// DamageError when the step is corrupt.
 bool verify(const std::string& path, const std::atomic<bool>& stopped) {
     struct Stopped {};
     try {
@@ -79,7 +80,7 @@ ckpt::PruneRules parse_retain(const std::string& text) {
     for (const std::string& item : split(text)) {
         const size_t equals = item.find('=');
         if (equals == item.npos) {
-            // The next step or range of the rule before it.
+            // The item is another value of the previous rule: "7" of "keep=5,7".
             if (name.empty()) usage_error(flag, "'{}' is not RULE=VALUE", item);
             value += "," + item;
             continue;

@@ -26,12 +26,12 @@ class Retention {
     Retention(const Retention&) = delete;
     Retention& operator=(const Retention&) = delete;
 
-    // Starts to apply the rules after `step` was saved. Does nothing while an earlier call is at
-    // work: the next one deletes its steps too.
+    // Starts to apply the rules after `step` was saved. Does nothing while the thread still applies
+    // them after an earlier save: the call after the next save deletes the steps of this one too.
     void start(i64 step);
     // Blocks until the rules are applied.
     void finish();
-    // Ends the work after the slice that is being verified.
+    // Makes the thread stop after the slice that it is verifying, and blocks until it has stopped.
     void stop();
 
   private:

@@ -108,7 +108,8 @@ Exit run(const RunConfig& config, comm::Group& world, comm::FlightRecorder& reco
     trainer.warm_up();
 
     recorder.enter("start");
-    // start() closes the files of the checkpoint again, because pruning may remove them.
+    // start() gets the only copy of `checkpoint`, so that its files are closed before pruning may
+    // remove them.
     const Progress progress = start(config, data.identities, std::move(checkpoint), world, trainer);
 
     data::Loader loader(*data.sets.train, config.batch_options(), progress.done.samples,

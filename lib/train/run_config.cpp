@@ -140,8 +140,8 @@ class Resolver {
     }
 
     void resolve_schedule() {
-        // A missing sequence length or batch size has been reported. To resolve the schedule
-        // without it would report false problems.
+        // Without a sequence length or a batch size, which has been reported, the schedule would
+        // report false problems.
         const auto seq_length =
             model_ ? model_->seq_length : config::seq_length_of(flags_.model).value_or(0);
         if (seq_length > 0 && (flags_.schedule.global_batch || micro_batch() > 0)) {

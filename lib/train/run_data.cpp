@@ -31,8 +31,9 @@ bool is_mock(const data::DataConfig& data) {
     return data.data_path.empty() && data.train_path.empty() && data.train_groups.empty();
 }
 
-// Warns when the digests differ: two tokenizer files may differ and be the same tokenizer, as with
-// GPT-2's. Another end-of-document token is an error.
+// Compares the tokenizer that the flags name with the one in the data's metadata file. Warns when
+// their digests differ: different files may describe the same tokenizer, such as GPT-2's. Throws
+// Error(usage) when their end-of-document tokens differ.
 void compare_with_data(const text::Tokenizer& named, const std::string& prefix) {
     const auto metadata = data::read_metadata(prefix);
     if (!metadata || metadata->tokenizer.digest == named.digest()) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The data of a run: its datasets and the tokenizer that made them.
+// The data of a run: its datasets and the tokenizer that encoded them.
 #pragma once
 
 #include <memory>
@@ -26,9 +26,9 @@ data::DataConfig data_config(const config::DataFlags& flags, u64 seed);
 // Throws Error(usage) unless datasets or --mock-data are given, but not both.
 void check_mock(const data::DataConfig& data, bool mock_data);
 
-// Returns the vocabulary of the tokenizer that the flags name, else of the data's metadata file.
-// Warns when the two tokenizers differ. Throws Error(usage) when their end-of-document tokens
-// differ.
+// Returns the vocabulary of the tokenizer that the flags name, else of the tokenizer in the data's
+// metadata file. Warns when the two tokenizers differ. Throws Error(usage) when their
+// end-of-document tokens differ.
 Vocabulary find_vocabulary(const config::DataFlags& flags, const data::DataConfig& data);
 
 // Returns the tokenizer of the run's data: the tokenizer that the flags name, else the tokenizer of

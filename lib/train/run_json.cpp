@@ -139,8 +139,8 @@ OrderedJson run_values(const RunConfig& config) {
             {"threads", config.trainer.n_threads}};
 }
 
-// Returns the section of this type; nullptr when the configuration does not keep it, so that its
-// fields are derived.
+// Returns the section of type Section in `config`; nullptr when RunConfig does not store it, so
+// that all of its fields are derived.
 template <typename Section>
 const Section* section_of(const RunConfig& config) {
     if constexpr (std::is_same_v<Section, config::ValidationFlags>) return &config.validation;

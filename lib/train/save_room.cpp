@@ -22,8 +22,8 @@ struct Room {
     std::optional<i64> inodes;  // nullopt: the file system has no fixed number
 };
 
-// Returns what an unprivileged process can still use on the file system of `directory`, or of its
-// nearest existing parent.
+// Returns the room that an unprivileged process can still use on the file system of `directory`, or
+// of its nearest existing parent.
 Room room_of(const std::string& directory) {
     namespace fs = std::filesystem;
     std::error_code ignored;
@@ -36,7 +36,8 @@ Room room_of(const std::string& directory) {
     return room;
 }
 
-// Returns "1.2 GiB free, but WHAT need 4.3 GiB"; empty when there is room.
+// Returns "1.2 GiB are free, but WHAT 4.3 GiB" or the same for inodes; empty when there is room.
+// `what` names what needs them: "a checkpoint needs".
 std::string shortage(const std::string& directory, const RoomNeed& need, std::string_view what) {
     const Room room = room_of(directory);
     if (room.bytes < need.bytes) {
@@ -49,8 +50,8 @@ std::string shortage(const std::string& directory, const RoomNeed& need, std::st
     return {};
 }
 
-// Returns the most checkpoints that the run has on disk at the same time, without those of
-// earlier starts.
+// Returns the most checkpoints of this run, which starts after iteration `start`, that are on disk
+// at the same time. Checkpoints from before `start` are not counted.
 i64 most_checkpoints(const RunConfig& config, i64 start) {
     const std::vector<spec::SaveRange> ranges = save_ranges(config.checkpoints);
     const i64 last = last_iteration(config);
@@ -61,7 +62,7 @@ i64 most_checkpoints(const RunConfig& config, i64 start) {
     const ckpt::KeepPolicy keep = parse_retain(config.checkpoints.save_retain).keep;
     if (keep.empty()) return std::ssize(steps);
     const auto removed = ckpt::steps_to_remove(steps, keep, std::nullopt);
-    // The next one is complete before an older one is deleted.
+    // An older checkpoint is deleted only after the next one is complete, so one more is on disk.
     return std::min(std::ssize(steps), std::ssize(steps) - std::ssize(removed) + 1);
 }
 

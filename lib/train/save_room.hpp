@@ -11,9 +11,9 @@
 
 namespace lm::train {
 
-// The number of ranks in a block, which share an index part; the first rank of the block writes it.
-// This keeps the number of files small. No rank has to hold the index of all ranks, or to read it
-// at a resume.
+// The number of ranks in a block. The ranks of a block share one index part of a checkpoint, which
+// the first rank of the block writes. So a checkpoint has few files, and no rank holds the index of
+// all ranks in memory.
 constexpr int ranks_per_part = 64;
 
 struct RoomNeed {
@@ -21,10 +21,10 @@ struct RoomNeed {
     i64 files = 0;
 };
 
-// Returns the most files that a checkpoint of `n_ranks` ranks has, with its directory.
+// Returns the most files that a checkpoint of `n_ranks` ranks has, its directory included.
 i64 files_of_checkpoint(i64 n_ranks);
 
-// Whether the file system of `directory`, which may not exist yet, has room for `need`.
+// Returns whether the file system of `directory`, which may not exist yet, has room for `need`.
 bool has_room(const std::string& directory, const RoomNeed& need);
 // Throws Error(failure) stating both numbers when there is no room.
 void check_room(const std::string& directory, const RoomNeed& need);

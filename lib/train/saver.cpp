@@ -104,7 +104,8 @@ void Saver::write_files() {
     writing_ = false;
 }
 
-// Called before each optimizer step.
+// Blocks until the optimizer step may change the state: until the save in flight has read the
+// pieces that have no copy.
 void Saver::before_update() {
     if (!in_flight_) return;
     const Stopwatch watch;
@@ -187,7 +188,8 @@ void Saver::save_last(const Progress& progress, bool in_a_hurry) {
     if (retention_ && !in_a_hurry) retention_->finish();
 }
 
-// Saves the state at `progress` unless that is done. Returns an empty text, or why it failed.
+// Saves the state at `progress`, unless it is saved already. Returns an empty text, or the reason
+// of the failure.
 std::string Saver::try_last(const Progress& progress) {
     parts_.recorder.enter("save");
     try {

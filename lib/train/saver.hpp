@@ -2,8 +2,9 @@
 // The saves of a run. A save copies this rank's part of the state to host memory and returns; a
 // thread of the rank writes its files. The loop passes any_writing(), combined over all ranks, to
 // progress(), which commits the save at the first step boundary where all ranks have written. One
-// save is in flight at a time. A failed save is a warning and the training continues; the last one
-// is repeated for --save-retry. All functions are collective unless stated otherwise.
+// save is in flight at a time. A failed save gives a warning, and the training continues; the last
+// save of a run is repeated for the time --save-retry. All functions are collective unless stated
+// otherwise.
 #pragma once
 
 #include <atomic>
@@ -48,12 +49,13 @@ class Saver {
     // Saves the state at `progress`. Returns when the state may change, or for a synchronous save
     // when the step is complete. Commits an earlier save first.
     void save(const Progress& progress);
-    // Saves the state at `progress` unless that is done, and waits until the step is complete.
-    // Throws JointError(failure) when that fails for --save-retry. `in_a_hurry`: the process may be
-    // killed soon, so that --save-retain is left to the next run.
+    // Saves the state at `progress`, unless it is saved already, and waits until the step is
+    // complete. Repeats a failed save; throws JointError(failure) when it still fails after
+    // --save-retry. `in_a_hurry`: the process may be killed soon, so the next run applies
+    // --save-retain.
     void save_last(const Progress& progress, bool in_a_hurry);
 
-    // Whether this rank's files of a save are being written. Not collective.
+    // Returns whether this rank is writing files of a save. Not collective.
     bool is_writing() const { return writing_; }
     // Commits the save in flight when no rank is writing. `any_writing`: is_writing() of any rank.
     void progress(bool any_writing);

@@ -19,8 +19,8 @@ SampleRange parse_sample_range(const std::string& text);  // "A-B" or "A"; throw
 
 // Writes one JSON object for each sample to stdout: the sample, the iteration that trains on it,
 // and its pieces [{data, document, offset, tokens, text}]. A piece has ids instead of text when the
-// data's tokenizer is not known. The last token of a sample is only a target: the next
-// window of the dataset starts with it.
+// data's tokenizer is not known. The last token of a sample is only a target. The sample that
+// follows it in the dataset starts with this token.
 void show_samples(const RunConfig& config, const config::DataFlags& flags,
                   const SampleRange& range);
 

@@ -16,7 +16,7 @@
 namespace lm::train {
 namespace {
 
-constexpr i64 page = 4096;  // copies start at pages, so that they can be written without a copy
+constexpr i64 page = 4096;  // copies start at pages, so that direct I/O needs no further copy
 constexpr i64 copied_at_once = i64{4} << 20;
 
 i64 bytes_of(const ckpt::Piece& piece) {
@@ -108,8 +108,9 @@ void Snapshot::copy(const std::vector<ckpt::Piece*>& chosen) {
     });
 }
 
-// Counts the bytes that the writer reads. A second read of the same bytes could see a later step's
-// values, so it is an error.
+// Leaves the piece in its original place. In host memory, gives it a reader that counts the bytes
+// that are still to be read. A second read of the same bytes could see a later step's values, so it
+// is an error.
 void Snapshot::leave(ckpt::Piece& piece) {
     if (bytes_of(piece) <= 0) return;
     if (piece.read) {

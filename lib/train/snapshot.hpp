@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A copy of this rank's part of a checkpoint in host memory. It is made between two steps; then
-// another thread writes the files while the training changes the original.
+// A copy of this rank's part of a checkpoint in host memory. take() makes it between two steps.
+// Then another thread writes the files, while the training changes the original.
 #pragma once
 
 #include <atomic>
@@ -35,18 +35,19 @@ class Snapshot {
     // Allocates a buffer of `bytes` bytes. `n_threads` threads copy.
     Snapshot(i64 bytes, int n_threads) : buffer_(bytes), n_threads_(n_threads) {}
 
-    // Copies the pieces. Pieces that do not fit into the buffer stay where they are; those that
-    // are written first are chosen. They must not change until wait_for_originals() returns.
+    // Copies the pieces to the buffer. When it is too small, the pieces that are written first are
+    // not copied: they are read from their original places, which must not change until
+    // wait_for_originals() returns.
     void take(std::vector<ckpt::Piece> pieces);
 
-    // The pieces for ckpt::write_pieces(), in the buffer or in their original place.
+    // Returns the pieces for ckpt::write_pieces(), in the buffer or in their original place.
     const std::vector<ckpt::Piece>& pieces() const { return pieces_; }
-    // Whether the thread that called take() must write: pieces that were not copied are in the
-    // memory of a device.
+    // Returns whether the thread that called take() must write the files, because pieces that were
+    // not copied are in the memory of a device.
     bool needs_this_thread() const { return needs_this_thread_; }
     // Blocks until every piece that was not copied has been read, or release() was called.
     void wait_for_originals();
-    // Ends the waiting: the pieces are not read any more.
+    // Makes wait_for_originals() return. Call it when the pieces will not be read any more.
     void release();
 
   private:

@@ -67,9 +67,8 @@ double Trainer::evaluate(BatchSource& batches, i64 n_micro_batches) {
     return global_step_sums()[model::loss_sum];
 }
 
-// Runs forward, and in training backward, of all micro-batches through this stage's chunks. The
-// result is the gradients of this rank's samples, times the loss scale, and their loss in
-// step_sums.
+// Runs forward, and in training backward, of all micro-batches through this stage's chunks. Writes
+// the gradients of this rank's samples, times the loss scale, and adds their loss to step_sums.
 void Trainer::run_schedule(const Schedule& schedule, BatchSource& batches) {
     zero_step_sums();
     Context context = this->context();
@@ -115,8 +114,8 @@ void Trainer::run_schedule(const Schedule& schedule, BatchSource& batches) {
     transfers_->finish_sends();
 }
 
-// Returns the schedule of the previous step when it fits. A batch ramp changes the number of
-// micro-batches.
+// Returns the schedule of a step or an evaluation. Builds it when the number of micro-batches
+// differs from the previous call, as with a batch ramp.
 const Trainer::Schedule& Trainer::schedule_of(bool training, i64 n_micro_batches) {
     Schedule& schedule = training ? training_schedule_ : evaluation_schedule_;
     if (schedule.n_micro_batches == n_micro_batches) return schedule;
@@ -165,8 +164,8 @@ void Trainer::copy_to_device(const data::Batch& batch, const model::MicroBatchIn
     device_.copy_from_host(inputs.loss_weight, loss_weight_.data());
 }
 
-// Reserves SMs for NCCL by the order of the program, not by the NCCL kernels that happen to run, so
-// that every run chooses the same GEMM algorithms.
+// Reserves SMs for NCCL. The caller decides at fixed points of the step, not by the NCCL kernels
+// that happen to run, so that every run chooses the same GEMM algorithms.
 void Trainer::reserve_sms(bool collectives) {
     device_.reserve_sms(cost::nccl_blocks(config_.parallel, grid_.at.pp, collectives));
 }

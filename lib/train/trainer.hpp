@@ -3,9 +3,9 @@
 // together with the other ranks of the grid. A step allocates nothing and waits for the device
 // once. The loop (train/loop.hpp) does the work between steps: data, logs, evaluation, saves.
 //
-// Operations may be pending between two calls. So ranks that are threads of one process abort their
-// groups before an exception destroys a trainer. A rank that is a process ends
-// its whole job (comm/launch.hpp).
+// Operations may be pending between two calls. When an exception destroys a trainer, its groups
+// must be aborted before: comm/launch.hpp does so for ranks that are threads of one process. A rank
+// that is a process ends the whole job instead.
 #pragma once
 
 #include <array>
@@ -47,6 +47,7 @@ class Trainer {
     void initialize();
     // Loads a checkpoint of any layout. `with_optimizer` false: only the weights. Collective.
     void load(const ckpt::Checkpoint& checkpoint, bool with_optimizer);
+    // Restores the dynamic loss scale of a checkpoint. Does nothing with a fixed scale.
     void restore(const optim::LossScaleState& state) { scaler_.restore(state); }
 
     // Sets the sequence length of later batches, at most the model's. Memory stays allocated for
@@ -136,7 +137,8 @@ class Trainer {
     std::unique_ptr<parallel::StageTransfers> transfers_;
     Schedule training_schedule_, evaluation_schedule_;
     std::vector<float> loss_weight_;  // the loss weights of one micro-batch on the host
-    std::vector<data::Batch> round_;  // batches that the stage's later chunks need again
+    // The batches that the first chunk has read and the stage's other chunks need again.
+    std::vector<data::Batch> round_;
     optim::LossScaler scaler_;
     std::function<double(double)> clip_fault_;
     std::function<void()> before_update_;

@@ -27,22 +27,24 @@ class TrainingLog {
         i64 global_batch = 0;
         i64 seq_length = 0;
     };
-    // Adds an iteration. `rate` is the learning rate of the next iteration, as in Megatron's log
-    // line. `timed`: op_times() has measured each operation of this iteration.
+    // Adds an iteration to the sums. `rate` is the learning rate of the next iteration, as in
+    // Megatron's log line. `timed`: op_times() has measured each operation of this iteration.
     void add(const optim::Counters& done, double rate, const Taken& taken, const StepResult& result,
              double elapsed_s, bool timed = false);
-    // Adds an iteration whose batch was consumed without training.
+    // Adds an iteration whose batch was consumed without training (--skip-train-iteration-range).
     void skipped(const optim::Counters& done, double rate, const Taken& taken);
     // Logs the iterations since the previous call.
     void log(const optim::Counters& done, double rate);
     // Logs a validation loss. `when` is part of the line: "iteration 1000".
     void validation(const std::string& name, const std::string& when, const optim::Counters& done,
                     double loss, i64 n_samples, double elapsed_s);
-    // Logs a save that took `elapsed_s`. `blocked_s`: the loop waited that long for it; nullopt:
-    // all the time.
+    // Logs a save that took `elapsed_s` seconds. The loop waited for it for `blocked_s` seconds;
+    // nullopt: the whole time.
     void saved(const ckpt::SaveResult& result, i64 iteration, double elapsed_s,
                std::optional<double> blocked_s);
 
+    // Returns the sums over the iterations since the last log(), for a checkpoint; restore() sets
+    // them on resume.
     const metrics::IntervalSums& unlogged() const { return interval_.sums(); }
     void restore(const metrics::IntervalSums& unlogged) { interval_.restore(unlogged); }
 
@@ -53,6 +55,7 @@ class TrainingLog {
     void benchmark(Trainer& trainer, const RunConfig& config, device::Device& device) const;
 
   private:
+    // The time and the work of some iterations.
     struct Spell {
         double s = 0;
         i64 tokens = 0, iterations = 0;

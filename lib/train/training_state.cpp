@@ -10,8 +10,8 @@
 namespace lm::train {
 namespace {
 
-// Returns the tensors that this rank counts in the gradient norm and in checkpoints. Tensors that
-// another tensor rank or stage counts are not among them.
+// Returns the tensors that this rank counts in the gradient norm and writes to checkpoints: all but
+// the copies of tensors that another tensor rank or stage counts.
 spec::RankLayout counted_tensors(const spec::RankLayout& layout, i64 tp_rank) {
     spec::RankLayout counted = layout;
     std::erase_if(counted.tensors, [tp_rank](const spec::LocalTensor& tensor) {
@@ -30,7 +30,8 @@ std::vector<Range> elements_of(const spec::RankLayout& layout) {
     return ranges;
 }
 
-// Returns the word table when the first and the last stage share it; nullptr when one rank is both.
+// Returns the word embedding matrix if the first and the last stage share it. Returns nullptr if
+// they do not, and when one rank is both stages.
 const spec::LocalTensor* shared_table(const model::ParamMap& map, comm::Group& embedding) {
     if (embedding.size() == 1) return nullptr;
     const auto& tensors = map.layout().tensors;
@@ -39,7 +40,7 @@ const spec::LocalTensor* shared_table(const model::ParamMap& map, comm::Group& e
     return table == tensors.end() ? nullptr : &*table;
 }
 
-// Gives the piece a reader, because its data is in the memory of `device`.
+// Sets piece.read to a function that copies the data from the memory of `device`.
 void read_by_copies(ckpt::Piece& piece, device::Device& device) {
     auto* const from = static_cast<std::byte*>(const_cast<void*>(piece.data));
     piece.read = [from, &device](std::span<std::byte> to, i64 offset) {

@@ -42,14 +42,15 @@ class TrainingState {
     // Sets fresh weights from the seed.
     void initialize(device::Context& context);
 
-    // Sums the gradients of the word table that the first and the last stage share. Each stage has
-    // the gradient of its own use of the table. Collective over the embedding group.
+    // Sums the gradients of the word embedding matrix that the first and the last stage share. Each
+    // stage has the gradient of its own use of it. Collective over the embedding group.
     void sum_tied_embedding();
     // Adds the sum of squares of the gradients that this rank counts to sum, [1] fp64. Over all
     // ranks, each gradient is counted once.
     void add_gradient_squares(device::Context& context, const device::View& sum);
     // Makes one AdamW update with the gradients multiplied by `grad_scale`. The parts of the
-    // weights that other ranks update are old until data_parallel().start_gather().
+    // weights that other ranks update keep their old values until data_parallel().start_gather()
+    // gathers them.
     void update(device::Context& context, double lr, double grad_scale);
     i64 optimizer_step() const { return optimizer_step_; }
 
@@ -85,8 +86,10 @@ class TrainingState {
     device::View exp_avg_sq_;  // [U] fp32
     std::unique_ptr<parallel::DataParallel> data_parallel_;
     std::unique_ptr<optim::AdamWOptimizer> optimizer_;
-    std::vector<Range> counted_;  // updated elements that no other rank counts
-    std::vector<Range> tied_;     // updated elements of the word table that two stages share
+    // Elements whose gradients this rank counts in the gradient norm.
+    std::vector<Range> counted_;
+    // Elements that this rank updates of the word embedding matrix that two stages share.
+    std::vector<Range> tied_;
     i64 optimizer_step_ = 0;
 };
 

@@ -6,9 +6,8 @@
 
 namespace lm::train {
 
-// Throws Error(usage) for a given flag without effect if the flag is lm-train's own or Megatron
-// refuses it too. Prints a note if Megatron accepts the flag. Call it before a DeepSpeed
-// configuration is applied.
+// For each given flag without effect: throws Error(usage) if only lm-train has the flag or Megatron
+// refuses it too, else prints a note. Call it before a DeepSpeed configuration is applied.
 void check_unused_flags(const config::TrainFlags& flags);
 
 }  // namespace lm::train
