@@ -51,7 +51,7 @@ class AppendFile {
 
     std::string path_;
     Fd fd_;
-    Fd direct_;  // the same file with O_DIRECT; invalid when not wanted or not possible
+    Fd direct_;  // the same file with O_DIRECT; invalid: all writes use fd_
     std::unique_ptr<std::byte[], Free> buffer_;
     size_t n_buffered_ = 0;
     size_t n_flushed_ = 0;  // bytes of the buffer that are in the file already

@@ -290,7 +290,7 @@ struct AtomicDirectory::State {
         }
         committed = true;
         checked::fsync_parent_of(path);
-        if (replace) remove_tree(temporary);  // the old content, after the exchange
+        if (replace) remove_tree(temporary);  // has the old content after the exchange
     }
 };
 

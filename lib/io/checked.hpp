@@ -41,8 +41,8 @@ void truncate(int fd, const std::string& path, i64 size);
 void copy_to(int fd, const std::string& path, i64 offset, int source,
              const std::string& source_path, i64 n);
 void fsync(int fd, const std::string& path);
-void fsync_path(const std::string& path);       // a file or directory by name
-void fsync_parent_of(const std::string& path);  // the directory that holds `path`
+void fsync_path(const std::string& path);       // opens a file or directory for the call
+void fsync_parent_of(const std::string& path);  // fsync() of the directory that holds `path`
 void rename(const std::string& from, const std::string& to);
 // Renames `from` to `to`. Returns false, without a change, when `to` exists as another file. If an
 // earlier call was killed between link() and unlink(), removes the old name.

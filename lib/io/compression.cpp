@@ -97,7 +97,7 @@ u64 content_size(std::span<const std::byte> frame, u32 descriptor) {
 i64 zstd_window(std::span<const std::byte> bytes) {
     while (bytes.size() > 8 && is_skippable(number_at(bytes, 0)))
         bytes = bytes.subspan(std::min(bytes.size(), 8 + size_t{number_at(bytes, 4)}));
-    if (is_single_segment(number_at(bytes, 4, 1))) {  // the content is the window
+    if (is_single_segment(number_at(bytes, 4, 1))) {  // the window is as large as the content
         const u64 size = ZSTD_getFrameContentSize(bytes.data(), bytes.size());
         return size >= ZSTD_CONTENTSIZE_ERROR ? 0 : static_cast<i64>(size);
     }

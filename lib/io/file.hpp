@@ -37,7 +37,7 @@ std::string read_file(const std::string& path);
 // Reads bytes.size() bytes at `offset`. Throws when the file ends before.
 void read_exact(const Fd& fd, const std::string& path, std::span<std::byte> bytes, i64 offset);
 
-bool exists(const std::string& path);  // a file of any type; false also when lstat() fails
+bool exists(const std::string& path);  // a file of any type; false if lstat() fails
 bool is_directory(const std::string& path);
 i64 file_size(const std::string& path);
 std::vector<std::string> list_directory(const std::string& path);  // names in bytewise order

@@ -296,7 +296,7 @@ class UnitStream final : public RingStream {
     std::unique_ptr<InputStream> file_;
     Compression compression_;
     std::function<std::unique_ptr<InputStream>(i64)> decoder_;
-    std::vector<std::byte> waiting_;  // read, and not yet in a block
+    std::vector<std::byte> waiting_;  // bytes that were read and are not in a block yet
     i64 begin_ = 0;                   // offset of waiting_ in the file
     bool ended_ = false;
 };
