@@ -12,7 +12,7 @@ namespace {
 
 struct ExitMeaning {
     Exit code;
-    bool always;  // every program may return this code
+    bool always;  // whether every program may return this code
     const char* meaning;
 };
 

@@ -19,7 +19,7 @@ namespace {
 
 std::atomic<int> first_stop_signal{0};
 std::atomic<i64> pressed_ms{0};           // time of the first SIGINT or SIGTERM; 0: none
-std::atomic<bool> sigterm_presses{true};  // a second SIGTERM ends the process
+std::atomic<bool> sigterm_presses{true};  // whether a second SIGTERM ends the process
 std::atomic<bool> dump_wanted{false};
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<i64>::is_always_lock_free &&
               std::atomic<bool>::is_always_lock_free);
