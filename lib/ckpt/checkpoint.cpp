@@ -34,7 +34,7 @@ i64 size_on_disk(const std::string& path) {
 struct Checkpoint::State {
     std::string path;
     Manifest manifest;
-    std::map<std::string, i64, std::less<>> places;  // index in the tensor table by name
+    std::map<std::string, i64, std::less<>> places;  // index into Manifest::tensors by tensor name
     std::unique_ptr<BlockReader> reader;
 
     mutable std::mutex mutex;      // guards the members after it

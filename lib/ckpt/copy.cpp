@@ -188,7 +188,7 @@ class Copier {
                       "was created by another program while it was being copied: left unchanged");
         }
         io::checked::fsync_parent_of(path_);
-        io::remove_tree(temporary_);  // the old step, after an exchange
+        io::remove_tree(temporary_);  // has the old step after an exchange
     }
 
     const CopyPlan& plan_;

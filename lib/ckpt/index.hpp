@@ -34,7 +34,7 @@ struct Slice {
     spec::Box box;
     i64 flat_begin = 0;
     i64 flat_end = 0;
-    i64 offset = 0;        // its first byte in its file
+    i64 offset = 0;        // offset of its first byte in the file
     i64 first_digest = 0;  // index of its first block in DataFile::digests
     i64 numel() const { return flat_end - flat_begin; }
     i64 n_bytes() const { return numel() * size_of(dtype); }

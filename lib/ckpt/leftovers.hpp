@@ -13,7 +13,7 @@ namespace lm::ckpt {
 struct Leftover {
     std::string name;
     i64 bytes = 0;
-    double age_s = 0;     // since the newest change in it
+    double age_s = 0;     // seconds since the newest change in it
     bool in_use = false;  // a running copy holds its lock
 };
 

@@ -37,7 +37,7 @@ struct StepEntry {
     std::string path;
     std::optional<Manifest> manifest;  // nullopt: see `reason`
     std::string reason;                // why the manifest cannot be used
-    bool unreadable = false;           // an error of the system, which proves no damage
+    bool unreadable = false;           // true: the system reported an error, which proves no damage
 };
 
 // The steps of a directory and its current branch.

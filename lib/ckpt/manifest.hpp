@@ -26,7 +26,7 @@
 namespace lm::ckpt {
 
 constexpr std::string_view manifest_file = "manifest.json";
-constexpr i64 format_version = 2;  // also of the index parts
+constexpr i64 format_version = 2;  // format of the manifest and of the index parts
 
 // Identifies a step by the digest of its manifest, which covers every byte of the step.
 struct StepReference {
@@ -95,16 +95,16 @@ struct TokenizerInfo {
 
 struct Manifest {
     spec::ModelConfig model;
-    spec::ParallelConfig parallel;  // the layout that wrote it; no reader needs it
+    spec::ParallelConfig parallel;  // layout of the run that saved the step; no reader needs it
     StepCounters counters;
     TokenizerInfo tokenizer;
     i64 seed = 0;
     io::Json state =
         io::Json::object();  // written by the trainer: schedules, loss scale, data, ...
-    i64 generation = 0;      // generation of the run that wrote it (generation.hpp)
+    i64 generation = 0;      // generation of the run that saved the step (generation.hpp)
     std::string run_id;      // 16 hex digits, kept on resume
-    std::optional<StepReference> parent;  // the step that the run had loaded or saved before
-    std::vector<LineageEntry> lineage;    // the starts that led here, oldest first
+    std::optional<StepReference> parent;  // the step that the run loaded or saved before this one
+    std::vector<LineageEntry> lineage;    // the starts of runs that led to this step, oldest first
     Writer writer;
     std::string tool_version;
     std::string command_line;

@@ -40,7 +40,8 @@ std::span<const std::byte> SafetensorsReader::header_bytes() const {
 
 namespace {
 
-constexpr size_t chunk_bytes = size_t{8} << 20;  // hashed, then written while in the CPU cache
+// A chunk is hashed, then written while it is still in the CPU cache.
+constexpr size_t chunk_bytes = size_t{8} << 20;
 
 // Sorts as the reference implementation does (serialize() in tensor.rs): by type, descending, so
 // that every tensor is aligned; then by name.

@@ -22,7 +22,7 @@ struct SafetensorsEntry {
     std::string name;
     std::string dtype;       // "F32", "BF16", ... as in the file
     std::vector<i64> shape;  // any number of dimensions
-    i64 begin = 0;           // bytes from the start of the data
+    i64 begin = 0;           // offset in bytes from the start of the data
     i64 end = 0;
 };
 
@@ -41,7 +41,7 @@ std::optional<DType> dtype_of_safetensors(std::string_view name);  // nullopt: n
 std::string_view safetensors_name(DType dtype);
 
 // Properties of all element types of the format, including types that DType does not have.
-int safetensors_bits(std::string_view dtype);  // per element; 0: unknown type
+int safetensors_bits(std::string_view dtype);  // bits of one element; 0: unknown type
 int safetensors_rank(
     std::string_view dtype);  // position in the order of the reference implementation; -1: unknown
 

@@ -189,7 +189,7 @@ SaveResult commit_save(const Generation& generation, const SaveInfo& info,
     publish(temporary, path);
     // A crash before this line leaves `latest` at the previous step, which is complete, too.
     set_latest(generation.directory, tip_of(manifest));
-    io::remove_tree(temporary);  // the older step, after an exchange
+    io::remove_tree(temporary);  // has the older step after an exchange
     return result;
 }
 

@@ -18,8 +18,10 @@
 namespace lm::ckpt {
 
 constexpr std::string_view latest_file = "latest";
-constexpr std::string_view temporary_mark = ".tmp.g";  // global_step7.tmp.g3: of generation 3
-constexpr std::string_view copy_mark = ".tmp.copy";    // global_step7.tmp.copy: an unfinished copy
+// global_step7.tmp.g3 is an unfinished save of generation 3, global_step7.tmp.copy an unfinished
+// copy.
+constexpr std::string_view temporary_mark = ".tmp.g";
+constexpr std::string_view copy_mark = ".tmp.copy";
 
 std::string step_name(i64 iteration);       // "global_step120"
 i64 step_from_name(std::string_view name);  // -1 when `name` is not the name of a step
@@ -41,14 +43,16 @@ std::optional<Checkpoint> open_if_any(const std::string& path);
 Checkpoint open_other(const std::string& directory, const std::vector<i64>& damaged,
                       const std::string& reason);
 
-bool is_step(const std::string& path);  // one step, not a directory of steps; by name or manifest
-std::vector<i64> steps_in(const std::string& directory);  // by name, ascending; complete or not
+// Returns whether `path` is one step, not a directory of steps: by its name or its manifest.
+bool is_step(const std::string& path);
+// Returns the numbers of all directory entries with the name of a step, ascending.
+std::vector<i64> steps_in(const std::string& directory);
 
 // Returns the step and the lineage in `latest`; nullopt when it does not exist or names no step.
 // Digest and lineage are empty when it has only the name.
 std::optional<Tip> read_latest(const std::string& directory);
-std::optional<i64> latest_step(
-    const std::string& directory);  // that `latest` names; it may not exist
+// Returns the number of the step that `latest` names; that step may not exist.
+std::optional<i64> latest_step(const std::string& directory);
 void set_latest(const std::string& directory, const Tip& tip);  // atomically
 
 }  // namespace lm::ckpt
