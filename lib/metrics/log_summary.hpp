@@ -66,7 +66,7 @@ class LogSummary {
         return n_logged_;
     }  // valid lines of iterations, including repeated ones
     i64 n_damaged() const { return n_damaged_; }    // lines of iterations without valid fields
-    i64 n_repeated() const { return n_repeated_; }  // iterations that another rank logged, too
+    i64 n_repeated() const { return n_repeated_; }  // skipped lines that another rank logged, too
     bool empty() const { return !last_; }
     // Returns the newest logged iteration. Requires !empty().
     const LoggedIteration& last() const { return *last_; }

@@ -45,7 +45,7 @@ struct ValidationRecord {
     i64 consumed_samples = 0;
     i64 consumed_tokens = 0;
     double loss = 0;
-    i64 n_tokens = 0;  // number of tokens in the mean
+    i64 n_tokens = 0;  // number of tokens over which `loss` is the mean
     double elapsed_s = 0;
     double unix_time_s = 0;
 };
