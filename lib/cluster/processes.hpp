@@ -31,7 +31,7 @@ struct FileId {
 
 struct FileUse {
     std::vector<i64> pids;  // ascending, each once
-    std::string path;       // in the mount namespace of one of the processes
+    std::string path;       // path in the mount namespace of one of the processes
     bool deleted = false;   // unlinked; the memory stays allocated while a process uses the file
     i64 bytes = 0;          // allocated bytes of an open file, else the end of the largest mapping
 };
