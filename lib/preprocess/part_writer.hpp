@@ -38,7 +38,7 @@ class PartWriter {
     // Records the chunks that have been appended. Does nothing between append_ahead() and append():
     // the journal has no positions within a chunk.
     void save();
-    // Marks the part as finished; files and journal are durable when it returns.
+    // Marks the part as finished. Its files and its journal are durable when finish() returns.
     void finish();
 
   private:

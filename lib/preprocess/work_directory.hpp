@@ -55,7 +55,7 @@ class WorkDirectory {
     void refuse_foreign_files() const;
     void make_lock(bool directory_is_new);
     void clear() const;
-    void remove_all() const;  // removes all files except foreign ones
+    void remove_all() const;  // removes the directory, but keeps files of the user
     void move(const std::string& from, const std::string& to, bool force) const;
 
     std::string output_prefix_;

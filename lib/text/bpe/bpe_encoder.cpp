@@ -213,7 +213,7 @@ class BpeEncoder : public Encoder {
     }
 
     static constexpr size_t gathered_bytes = size_t{1} << 14;
-    static constexpr size_t longest_gathered = 1024;  // such a pre-token has at most 1024 parts
+    static constexpr size_t longest_gathered = 1024;  // in bytes, so at most 1024 parts
 
     const BpeModel* model_;
     std::unique_ptr<Pretokenizer> pretokenizer_;

@@ -124,7 +124,7 @@ void PretokenEncoder::push_pair(u32 left) {
     std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
 }
 
-// Encodes a long part: keeps the pairs that merge in a heap ordered by rank, then position.
+// Encodes a long part: a heap holds the pairs that have a merge, ordered by rank, then position.
 // encode_short() scans all pairs for each merge instead.
 void PretokenEncoder::encode_long(std::string_view part) {
     const auto n = static_cast<u32>(part.size());

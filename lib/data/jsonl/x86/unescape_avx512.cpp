@@ -48,7 +48,7 @@ LM_AVX512 Unescaped unescape_avx512(const char* p, char* out) {
         const u64 n = escaped & equal(block, 'n');
         const u64 t = escaped & equal(block, 't');
         const u64 r = escaped & equal(block, 'r');
-        // These decode to themselves, so only the backslash is dropped.
+        // The escapes of these characters decode to the characters: only the backslash is dropped.
         const u64 same = equal(block, '"') | equal(block, '\\') | equal(block, '/');
         const u64 unknown = escaped & ~(n | t | r | same);
         const u64 control = _mm512_cmplt_epu8_mask(block, _mm512_set1_epi8(0x20));

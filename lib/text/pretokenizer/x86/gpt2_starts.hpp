@@ -3,9 +3,9 @@
 // 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 // Bit i stands for byte i of a block, and all bytes of a character have its class. L, N, W and O
 // are the masks of letters, numbers, whitespace and other characters. A pre-token starts
-//   at the beginning of a run of L, N or O, except after U+0020, which it includes (" ?");
+//   at the beginning of a run of L, N or O, or at the U+0020 before the run, if any (" ?");
 //   at the beginning of a run of W;
-//   at the last character of a run of W before another character ("\s+(?!\S)" leaves it).
+//   at the last character of a run of W, unless the text ends there: "\s+(?!\S)" does not match it.
 // Virtual whitespace follows the text, so that a run of W at the end is one pre-token. A start at
 // an apostrophe may be a contraction: then the start of the letters after it moves to the end of
 // the contraction. Contractions come first in the pattern, but a pre-token can begin with an
