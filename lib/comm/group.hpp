@@ -86,12 +86,12 @@ class Group {
     // each partial sum to 16 bits. A NaN in an element of any member gives NaN in the result, also
     // for max. Collective.
     Work start_all_reduce(const View& x, Reduction reduction);
-    // Reduces in [size() * n] over all members, and writes part r of the result to out [n] of
+    // Reduces `in` [size() * n] over all members, and writes part r of the result to `out` [n] of
     // member r. `out` may be this rank's own part of `in`; the other parts of `in` are then
     // undefined afterwards. Collective.
     Work start_reduce_scatter(const View& in, const View& out, Reduction reduction);
-    // Gathers in [n] of all members in out [size() * n], ordered by rank. `in` may be this rank's
-    // own part of `out`. Collective.
+    // Gathers `in` [n] of all members into `out` [size() * n], ordered by rank. `in` may be this
+    // rank's own part of `out`. Collective.
     Work start_all_gather(const View& in, const View& out);
     // Copies x [n] of member `root` to x of all members. Collective.
     Work start_broadcast(const View& x, int root);

@@ -242,7 +242,7 @@ void MpiWorld::collect_answers(size_t n_wanted, double seconds, std::vector<Answ
 std::vector<RankStatus> MpiWorld::ask(const std::vector<int>& ranks, u64 group) {
     static std::mutex one_at_a_time;  // the rank's thread and NCCL's monitoring thread ask
     const std::lock_guard asking(one_at_a_time);
-    // Kept until the process ends, because MPI may still be sending them.
+    // The buffers exist until the process ends, because MPI may still be sending them.
     static std::deque<Question> questions;
     static std::deque<MPI_Request> requests;
     std::vector<Answer> answers;
