@@ -69,8 +69,8 @@ void StageTransfers::send_output(const PipelineAction& action) {
     slot.output_sent_of = action.micro_batch;
 }
 
-// Backward has written the gradient of the input over the input. The slot takes the next input when
-// this send has been enqueued.
+// Sends the gradient of the input, which backward has written over the input. The slot takes the
+// next input when this send has been enqueued.
 void StageTransfers::send_gradient(const PipelineAction& action) {
     Slot& slot = this->slot(action);
     slot.gradient_sent = grid_.pipeline_backward->start_send(slot.buffers.input, peer(action.op));
