@@ -27,7 +27,7 @@ struct Curriculum {
     // Throws Error(usage) for invalid values.
     void check(i64 seq_length) const;
 
-    // Returns how many tokens of each sample iteration `iteration` (from 1) uses.
+    // Returns the number of tokens of each sample that are used in iteration `iteration` (from 1).
     i64 seq_length(i64 iteration) const;
     // Returns true when all later iterations have the same length as this one.
     bool finished(i64 iteration) const;
