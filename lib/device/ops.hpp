@@ -270,11 +270,12 @@ struct AdamWPart {
     bool decay = true;
 };
 // AdamW with decoupled decay (Loshchilov & Hutter, 2019), as apex FusedAdam with adam_w_mode. For
-// an element p of master at step t, with b1 = beta1, b2 = beta2 and g = grad_scale * grad: m = b1 m
-// + (1-b1) g; v = b2 v + (1-b2) g^2; p -= lr * (m / (1-b1^t) / (sqrt(v / (1-b2^t)) + eps) +
-// weight_decay * p). One call updates all parts of a rank's parameters; elements between the parts
-// do not change. n is the number of parameters, s the number with optimizer state on this rank (s <
-// n with the distributed optimizer).
+// an element p of master at step t, with b1 = beta1, b2 = beta2 and g = grad_scale * grad:
+// m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
+// p -= lr * (m / (1-b1^t) / (sqrt(v / (1-b2^t)) + eps) + weight_decay * p).
+// One call updates all parts of a rank's parameters; elements between the parts do not change. n is
+// the number of parameters, s the number with optimizer state on this rank (s < n with the
+// distributed optimizer).
 struct AdamW {
     View master{};  // [s] fp32; if weight is none: [n] fp32 weights, indexed by param_begin
     View weight{};  // [n] bf16|fp16|fp32, written from master; optional
