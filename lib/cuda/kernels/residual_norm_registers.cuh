@@ -81,7 +81,7 @@ constexpr int resident_blocks(int steps, bool with_dropout) {
 template <typename T>
 using Piece = Pack<T, W>;
 
-// column_of() returns the first column of a thread's step; has_column(), whether it exists.
+// column_of() returns the first column of a thread's step; has_column(): whether it exists.
 __device__ inline u32 column_of(int step) {
     return (threadIdx.x + static_cast<u32>(step) * blockDim.x) * W;
 }
@@ -237,7 +237,7 @@ __global__ void __launch_bounds__(register_threads, resident_blocks(steps, with_
 #pragma unroll
         for (int s = 0; s < steps; ++s) {
             if (!on || !has_column(a, s)) continue;
-            // Recomputed, because keeping them would exceed the registers.
+            // Recomputes the values, because keeping them would exceed the registers.
             if (!ahead) values[s] = values_of(pieces, weights[s], s);
             float d[W];
             dsum_in[s].get(d);
