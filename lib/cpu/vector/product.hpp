@@ -177,8 +177,8 @@ LM_INLINE void pack_part(const T* x, i64 k_step, i64 i_step, i64 n, i64 strip, i
 // a multiple of 4 KiB apart, this many fit into one set of an 8-way L1 cache.
 constexpr i64 rows_at_once = 8;
 
-// Packs n rows or columns of `depth` elements as packed[strip][k][of_strip]. Element (k, i) is x[k
-// * k_step + i * i_step]. If i_step is not 1, turn(x, packed) packs a whole strip.
+// Packs n rows or columns of `depth` elements as packed[strip][k][of_strip]. Element (k, i) is
+// x[k * k_step + i * i_step]. If i_step is not 1, turn(x, packed) packs a whole strip.
 template <i64 of_strip, typename T, typename Turn>
 LM_INLINE void pack(const T* x, i64 k_step, i64 i_step, i64 n, i64 depth, float* packed,
                     Turn turn) {
