@@ -23,8 +23,8 @@
 namespace lm::cuda {
 
 // The form of a GEMM c [m, n] = op(a) op(b), which sums over k. In a form's name, n is an operand
-// as stored, t a transposed one. nt: a [m, k], b [n, k]; nn: a [m, k], b [k, n]; tn: a [k, m], b
-// [k, n].
+// as stored, t a transposed one.
+// nt: a [m, k], b [n, k]; nn: a [m, k], b [k, n]; tn: a [k, m], b [k, n].
 enum class Form { nt, nn, tn };
 
 // Operations fused into a product. The library's GELU is the tanh form. It is computed from the
