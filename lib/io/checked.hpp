@@ -50,8 +50,8 @@ bool rename_new(const std::string& from, const std::string& to);
 // Exchanges the names of two directories, atomically where the file system supports it; elsewhere
 // (NFS) a kill between the three renames leaves the old content as temporary_name(old) + ".old".
 void exchange_directories(const std::string& fresh, const std::string& old);
-// Returns whether a file of any type has this name. Throws when the system reports neither (EACCES,
-// ESTALE, EIO): where a missing file would be taken for damage.
+// Returns whether a file of any type has this name. Throws on an error of the system (EACCES,
+// ESTALE, EIO), which io::exists() returns as false. Use it where a missing file counts as damage.
 bool exists(const std::string& path);
 void make_directory(const std::string& path);
 void unlink(const std::string& path);
