@@ -38,7 +38,7 @@ struct Field {
                                 std::optional<double> Section::*, std::vector<i64> Section::*,
                                 std::vector<std::string> Section::*>;
 
-    std::string_view option;  // "--name" or "--name,--alias"; empty: declared by another table
+    std::string_view option;  // "--name" or "--name,--alias"; empty: this table declares none
     Member member;
     std::string_view metavar;
     std::string_view help;

@@ -27,7 +27,8 @@ ModelConfig gpt(i64 n_layers, i64 hidden, i64 n_heads, i64 seq_length, double in
     return model;
 }
 
-// The vocabulary is that of the published weights: 250680 tokens and 200 reserved rows.
+// Returns a BLOOM model. The published weights have 250880 vocabulary rows: 250680 tokens and 200
+// reserved rows.
 ModelConfig bloom(i64 n_layers, i64 hidden, i64 n_heads, double init_std) {
     ModelConfig model = gpt(n_layers, hidden, n_heads, 2048, init_std);
     model.vocab_size = 250880;

@@ -11,7 +11,7 @@
 
 namespace lm::config {
 
-// Curriculum learning by sequence length. The names are those of DeepSpeed's configuration.
+// Curriculum learning by sequence length. The names are from DeepSpeed's configuration.
 struct CurriculumFlags {
     std::string type;  // empty: none
     std::string schedule = "fixed_linear";

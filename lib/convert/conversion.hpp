@@ -39,7 +39,8 @@ Format detect_format(const std::string& path);
 
 enum class WeightFiles { safetensors, bin };
 
-// The source of a tensor whose copies on the tensor-parallel ranks differ.
+// The value of a tensor whose copies on the tensor-parallel ranks differ: rank 0's copy, or the
+// mean of all copies.
 enum class Replicas { rank0, mean };
 
 struct ConversionRequest {

@@ -13,8 +13,8 @@
 namespace lm::convert {
 
 // Returns the logits [T, vocabulary], row-major, of one sequence of T tokens. A non-empty
-// `activation` ("gelu", "gelu_new", "silu") replaces that of config.json. Throws Error(failure)
-// naming file and tensor.
+// `activation` ("gelu", "gelu_new", "silu") replaces the activation function of config.json. Throws
+// Error(failure) naming file and tensor.
 std::vector<double> hf_reference_logits(const std::string& model, std::span<const i32> tokens,
                                         const std::string& activation = {});
 

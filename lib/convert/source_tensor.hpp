@@ -72,9 +72,9 @@ std::vector<i64> contiguous_strides(std::span<const i64> shape);
 // Reads matrices. Not thread-safe.
 class SourceReader {
   public:
-    // Reads `from` to out[row * out_stride + col], converted to `dtype`. Keeps the storage of the
-    // last matrix whose elements lie far from each other, such as a transposed one: the memory is
-    // at most that of the largest such tensor.
+    // Reads `from` to out[row * out_stride + col], converted to `dtype`. Reads a band of rows at a
+    // time. When the elements are far from each other, as in a transposed matrix, reads the whole
+    // storage into memory and keeps it until another such matrix is read.
     void read(const SourceMatrix& from, DType dtype, std::byte* out, i64 out_stride);
 
   private:

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The correspondence between tensors of lm-utils and those of another format: a tensor of the other
-// format consists of rows of tensors of lm-utils, and may be transposed. Pure functions: no file is
-// read or written.
+// Maps tensors of another format to tensors of lm-utils: a tensor of the other format consists of
+// rows of tensors of lm-utils, and may be transposed. Pure functions: no file is read or written.
 #pragma once
 
 #include <map>
@@ -15,7 +14,7 @@ namespace lm::convert {
 
 // Rows [begin, end) of a tensor of lm-utils; of a vector, the elements [begin, end).
 struct RowRange {
-    std::string tensor;  // empty: rows of zeros, which the model does not have
+    std::string tensor;  // empty: rows of zeros, the padding of the vocabulary
     i64 begin = 0;
     i64 end = 0;
 };

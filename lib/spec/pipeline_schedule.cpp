@@ -18,8 +18,8 @@ PipelineAction nth_forward(const PipelineShape& shape, i64 k) {
             .micro_batch = k / (group * shape.n_chunks) * group + in_round % group};
 }
 
-// Returns the k-th backward pass. The order is that of the forward passes, with the chunks
-// reversed.
+// Returns the k-th backward pass. The micro-batches have the order of the forward passes, the
+// chunks the reverse order.
 PipelineAction nth_backward(const PipelineShape& shape, i64 k) {
     PipelineAction action = nth_forward(shape, k);
     action.op = PipelineOp::backward;

@@ -19,9 +19,10 @@ namespace lm::train {
 // - when its directory has no checkpoint but files of another program;
 // - when there is no checkpoint and --exit-on-missing-checkpoint, --finetune or --no-load-optim is
 //   given;
-// - without --fresh, when the directory does not exist and is not that of --save, and when there is
-//   no checkpoint although Slurm restarted the job or this is a later task of a job array: the
-//   directory was probably moved away.
+// - without --fresh, when the directory does not exist and --save names another one;
+// - without --fresh, when there is no checkpoint although Slurm restarted the job or this is a
+// later
+//   task of a job array: the directory was probably moved away.
 // Throws Error(failure) when the directory has no complete step.
 std::optional<ckpt::Checkpoint> find_checkpoint(const config::CheckpointFlags& flags,
                                                 const std::vector<std::string>& own_files,

@@ -26,7 +26,7 @@ namespace lm::train {
 struct LoopParts {
     const RunConfig& config;
     const data::DataSets& data;
-    const io::OrderedJson& data_identities;  // the entry of the data in checkpoints; on rank 0
+    const io::OrderedJson& data_identities;  // training_data(), for checkpoints; set on rank 0 only
     comm::Group& world;
     comm::FlightRecorder& recorder;
     device::Device& device;

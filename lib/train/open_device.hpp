@@ -31,7 +31,7 @@ parallel::Grid connect(const TrainerConfig& config, device::Device& device, comm
                        double timeout_s);
 
 // Returns true when the plugin can be opened and this process can use the GPU of rank `place` of
-// its host. The job has `n_ranks` ranks. Otherwise sets `why` to the reason.
+// its host, in a job of `n_ranks` ranks. Else sets `why` to the reason and returns false.
 bool cuda_is_usable(std::string& why, i64 place = 0, int n_ranks = 1);
 
 }  // namespace lm::train

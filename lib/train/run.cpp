@@ -26,7 +26,7 @@ namespace {
 
 struct TrainingData {
     data::DataSets sets;
-    io::OrderedJson identities;  // the entry of the data in checkpoints; on rank 0
+    io::OrderedJson identities;  // training_data(), for checkpoints; set on rank 0 only
 };
 
 // Opens the data on all ranks. Rank 0 compares it with the data of the checkpoint.

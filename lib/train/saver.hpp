@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The saves of a run. A save copies this rank's part of the state to host memory and returns; a
-// thread of the rank writes its files. The loop passes any_writing(), combined over all ranks, to
-// progress(), which commits the save at the first step boundary where all ranks have written. One
+// thread of the rank writes its files. After each step, the loop passes to progress() whether any
+// rank is_writing(); progress() commits the save once all ranks have written their files. One
 // save is in flight at a time. A failed save gives a warning, and the training continues; the last
 // save of a run is repeated for the time --save-retry. All functions are collective unless stated
 // otherwise.
@@ -27,7 +27,7 @@ namespace lm::train {
 // The objects that a saver works with. All of them outlive it.
 struct SaverParts {
     const RunConfig& config;
-    const io::OrderedJson& data_identities;  // the entry of the data in checkpoints; on rank 0
+    const io::OrderedJson& data_identities;  // training_data(), for checkpoints; set on rank 0 only
     comm::Group& world;
     comm::FlightRecorder& recorder;
     Trainer& trainer;
@@ -67,7 +67,7 @@ class Saver {
     struct InFlight {
         DistributedSave save;
         Stopwatch since_begin = {};
-        double blocked_s = 0;  // time that the loop has waited for it; 0: it is synchronous
+        double blocked_s = 0;  // time that the loop has waited for this save; 0: a synchronous save
     };
 
     bool is_rank0() const { return parts_.world.rank() == 0; }

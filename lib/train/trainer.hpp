@@ -27,7 +27,7 @@ namespace lm::train {
 struct StepResult {
     double loss = 0;           // mean over the micro-batches of all ranks, before the update
     double gradient_norm = 0;  // global, before clipping
-    bool updated = false;      // false: loss or gradient was not finite, and nothing was changed
+    bool updated = false;      // false: loss or gradient was not finite, and no weight was changed
     double loss_scale = 1;     // loss scale of the next step
 };
 

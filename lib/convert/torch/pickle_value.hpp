@@ -56,7 +56,7 @@ struct PickleValue {
     std::vector<PickledTensor> tensor;  // empty or one
 
     // Returns the value of a text key of a dict, or of an attribute of an object
-    // (argparse.Namespace and others with a dict as state); nullptr: not there.
+    // (argparse.Namespace and others with a dict as state); nullptr when it does not exist.
     const PickleValue* find(std::string_view key) const;
     bool is(Kind wanted) const { return kind == wanted; }
 };
