@@ -57,9 +57,9 @@ int run(const Args& args) {
 
 void add_reshard(cli::Options& options) {
     const auto args = std::make_shared<Args>();
-    cli::Options& verb = options.verb(
-        "reshard", "write a step as another layout would have, with its optimizer state",
-        [args] { return run(*args); });
+    cli::Options& verb =
+        options.verb("reshard", "rewrite a step for another layout, with its optimizer state",
+                     [args] { return run(*args); });
     verb.positional("CKPT", &args->path,
                     "global_step* directory, or a directory of them: its latest step");
     verb.positional("OUT", &args->out, "directory to create, with the step as its only step");

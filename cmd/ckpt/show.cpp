@@ -122,9 +122,9 @@ int run(const Args& args) {
 
 void add_show(cli::Options& options) {
     const auto args = std::make_shared<Args>();
-    cli::Options& verb =
-        options.verb("show", "print what a step is; with --tensors all fields and the tensor table",
-                     [args] { return run(*args); });
+    cli::Options& verb = options.verb(
+        "show", "print a summary of a step; with --tensors all fields and the tensor table",
+        [args] { return run(*args); });
     verb.positional("CKPT", &args->path,
                     "global_step* directory, or a directory of them: its latest step");
     verb.flag("--tensors", &args->tensors, "print all fields of the manifest and the tensor table");

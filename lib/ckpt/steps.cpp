@@ -43,7 +43,7 @@ Checkpoint open_first(const std::string& directory, const std::vector<const Step
         }
         if (reason.empty()) reason = problem;
     }
-    if (reason.empty()) reason = "no step belongs to it";
+    if (reason.empty()) reason = "the branch has no step";
     run_error(directory,
               "has no complete checkpoint on its current branch: {}: see lm-ckpt ls {}, and choose "
               "a step with lm-ckpt latest",

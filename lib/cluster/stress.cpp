@@ -92,7 +92,7 @@ std::string refusal(const std::string& directory, i64 bytes) {
     const i64 free = blocks * static_cast<i64>(status.f_frsize);
     // A tmpfs without a size limit reports 0 blocks.
     if (status.f_blocks != 0 && bytes > free) {
-        return fmt::format("not tried: the file system has {} free of the {} asked for",
+        return fmt::format("not tried: the file system has {} free, less than the requested {}",
                            human_size(free), human_size(bytes));
     }
     const std::optional<MemoryRoom> room = memory_room();
