@@ -38,10 +38,11 @@ constexpr std::array top_level = {"train_micro_batch_size_per_gpu",
                                   "bfloat16",
                                   "curriculum_learning"};
 
-// Keys of DeepSpeed that have no effect here, although their spelling is close to a key that has.
+// Keys of DeepSpeed that have no effect here. They resemble keys that are read, but are not
+// misspellings of them.
 constexpr std::array other_keys = {"loss_scale_raise_error_at_min", "consecutive_hysteresis"};
 
-// The keys in blocks that are read, or whose value is always true here.
+// The keys in blocks that are read, or that request what lm-train always does.
 constexpr std::array known_in_blocks = {
     "zero_optimization.stage",
     "fp16.enabled",
@@ -105,7 +106,7 @@ class Reader {
     static double value_of(double target) { return target; }
     static i64 value_of(const std::optional<i64>& target) { return target.value_or(0); }
 
-    // Sets `target` from the key. If the flag was given, it must have the same value.
+    // Sets `target` from the key. Throws Error(usage) when the flag was given with another value.
     template <typename Target>
     void set(const char* key, std::string_view flag, Target& target) {
         const io::Json* json = find(key);

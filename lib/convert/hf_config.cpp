@@ -233,7 +233,7 @@ bool read_biases(const HfArchitecture& architecture, const io::Json& json,
     return attention;
 }
 
-// Newer versions of transformers write {"rope_parameters": {"rope_theta": ...}}.
+// Reads {"rope_parameters": {"rope_theta": ...}}, which newer versions of transformers write.
 void read_rope_parameters(const io::Json& json, ModelConfig& config, const std::string& path) {
     const auto found = json.find("rope_parameters");
     if (found == json.end() || found->is_null()) return;
@@ -315,7 +315,7 @@ HfModel hf_model(const io::Json& json, const std::string& path) {
     c.seq_length = c.max_positions;
     c.resolve();
     const auto eos = json.find("eos_token_id");
-    // Llama 3 has a list; the first is the end of a document.
+    // Llama 3 has a list of ids; the first one is the end-of-document token.
     const io::Json id = eos == json.end()                  ? io::Json(nullptr)
                         : eos->is_array() && !eos->empty() ? (*eos)[0]
                                                            : *eos;

@@ -27,7 +27,7 @@ struct Matrix {
     const double* row(i64 i) const { return values.data() + i * cols; }
 };
 
-// Query, key and value of all tokens: [T, heads * D], and twice [T, groups * D].
+// The query [T, heads * D], the key and the value [T, groups * D] of all T tokens. D: head size.
 struct Qkv {
     Matrix query;
     Matrix key;

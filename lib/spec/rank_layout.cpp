@@ -16,7 +16,8 @@ Shape Box::shape() const {
 
 namespace {
 
-// Returns the first of `n` granules that tensor rank `tp_rank` holds.
+// Returns the first of `n` granules (key-value groups with their heads, or rows) that tensor rank
+// `tp_rank` holds.
 i64 first_granule(i64 n, const ParallelConfig& parallel, i64 tp_rank) {
     return n * tp_rank / parallel.tp;
 }

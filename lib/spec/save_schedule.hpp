@@ -24,7 +24,7 @@ std::vector<SaveRange> parse_save_schedule(const std::string& text);
 // checkpoint at its end.
 i64 count_saves(const std::vector<SaveRange>& ranges, i64 n_iterations);
 
-// Returns the iterations of these saves after iteration `start`, ascending.
+// Returns the iterations after `start` at which such a training saves, ascending.
 std::vector<i64> save_iterations(const std::vector<SaveRange>& ranges, i64 start, i64 n_iterations);
 
 }  // namespace lm::spec

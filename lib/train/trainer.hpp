@@ -3,9 +3,9 @@
 // together with the other ranks of the grid. A step allocates nothing and waits for the device
 // once. The loop (train/loop.hpp) does the work between steps: data, logs, evaluation, saves.
 //
-// Operations may be pending between two calls. When an exception destroys a trainer, its groups
-// must be aborted before: comm/launch.hpp does so for ranks that are threads of one process. A rank
-// that is a process ends the whole job instead.
+// Operations may be pending between two calls. So before an exception destroys a trainer, a rank
+// that is a thread must call Group::abort() (comm/threads/run_ranks.hpp). A rank that is a process
+// ends its whole job instead (comm/launch.hpp).
 #pragma once
 
 #include <array>
@@ -33,7 +33,7 @@ struct StepResult {
 
 class Trainer {
   public:
-    // Allocates all memory, as cost::plan_memory states. `grid` is the grid of config.parallel.
+    // Allocates the memory that cost::plan_memory() states. `grid` is the grid of config.parallel.
     // `device` outlives this object.
     Trainer(const TrainerConfig& config, device::Device& device,
             parallel::Grid grid = parallel::single());
@@ -86,7 +86,7 @@ class Trainer {
     // checkpoint_pieces() returns.
     void before_update(std::function<void()> wait) { before_update_ = std::move(wait); }
 
-    // For tests: the flat buffers, with the gradients of the last step.
+    // For tests: the layout of the flat buffers, the weights, and the gradients of the last step.
     const model::ParamMap& params() const { return state_.params(); }
     device::View weights() { return state_.gathered_weights(); }
     device::View gradients() const { return state_.gradients(); }

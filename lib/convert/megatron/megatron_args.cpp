@@ -8,7 +8,7 @@ namespace {
 
 using Kind = PickleValue::Kind;
 
-// Attributes of the Namespace; None counts as missing.
+// Reads attributes of the Namespace. An attribute whose value is None counts as missing.
 class Args {
   public:
     Args(const PickleValue& args, const std::string& path) : args_(args), path_(path) {}
@@ -40,7 +40,7 @@ class Args {
         if (!value->is(Kind::boolean)) wrong(name, "True or False", *value);
         return value->boolean;
     }
-    // Refuses a model with an argument that changes the arithmetic.
+    // Throws Error(usage) when the argument `name`, which changes the arithmetic, is true.
     void refuse(const char* name) const {
         if (flag(name, false)) {
             usage_error(path_, "args.{} is set: lm-utils does not support such models", name);

@@ -225,7 +225,8 @@ class Exporter {
         pickle.close_list();
     }
 
-    // Megatron replaces all values but num_steps with --override-opt_param-scheduler.
+    // Writes the state of Megatron's scheduler. All values but num_steps are placeholders: Megatron
+    // replaces them with --override-opt_param-scheduler.
     void write_scheduler(MegatronFile& file) {
         PickleWriter& pickle = file.pickle();
         pickle.open_dict();

@@ -13,8 +13,8 @@
 
 namespace lm::convert {
 
-// The pickle of a file (protocol 2), value by value. Tensors are numbered in the order of their
-// values; each has a storage of its own.
+// Writes the pickle of a file (protocol 2), value by value. Tensors are numbered in the order of
+// the tensor() calls; each has a storage of its own.
 class PickleWriter {
   public:
     struct Tensor {
