@@ -84,7 +84,7 @@ struct ActivationPlan {
     i64 bytes = 0;
 };
 
-// The chunks of one pipeline stage.
+// One chunk of a pipeline stage.
 struct ChunkShape {
     spec::ModelPart part;
     i64 in_flight = 1;  // micro-batches between their forward and their backward

@@ -99,8 +99,9 @@ class TableBuilder {
         }
     }
 
-    // Adds a row-parallel projection. It is divided by columns of the weight. Its bias is added
-    // once, after the reduction over tensor ranks, so every tensor rank holds the whole bias.
+    // Adds a row-parallel projection. It is divided by columns of the weight. Every tensor rank
+    // holds the whole bias, but only the first one adds it to the result, which is summed over the
+    // tensor ranks.
     void row_parallel(const std::string& name, i64 cols, i64 granule, i64 layer) {
         matrix(name + ".weight", config_.hidden, cols, branch_std_, {1, granule}, Place::layer,
                layer);

@@ -11,12 +11,10 @@ namespace lm::train {
 
 class Problems {
   public:
-    enum class Mode {
-        stop,         // throw the first problem
-        collect,      // collect all problems
-        collect_plan  // collect all problems; those of check_built() in not_yet(), because they do
-                      // not make a plan for another cluster wrong
-    };
+    // stop: throws the first problem. collect: collects all problems. collect_plan: collects all
+    // problems, those of check_built() in not_yet(), because a plan for another cluster stays valid
+    // with them.
+    enum class Mode { stop, collect, collect_plan };
     explicit Problems(Mode mode) : mode_(mode) {}
 
     // Calls `check`. Collects the Error that it throws, and returns false then. In Mode::stop, and

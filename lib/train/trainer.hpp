@@ -62,9 +62,9 @@ class Trainer {
     // dropout. Changes no state. Collective.
     double evaluate(BatchSource& batches, i64 n_micro_batches);
 
+    using VisitRow = std::function<void(i64 row, std::span<const float> logits)>;
     // Computes the logits of one micro-batch, without dropout, on one rank that has the whole
     // model. Calls `visit` for each row (b * T + t) with the logits of the unpadded vocabulary.
-    using VisitRow = std::function<void(i64 row, std::span<const float> logits)>;
     void logits(const data::Batch& batch, const VisitRow& visit);
 
     // Returns this rank's part of a checkpoint: TrainingState::checkpoint_pieces(). Collective.

@@ -27,8 +27,8 @@ struct TrainerConfig {
     bool cuda = false;                                         // the device is a GPU
     spec::GpuAttention attention = spec::GpuAttention::flash;  // attention kernels on a GPU
     bool allow_tf32 = false;
-    // The most bytes of host memory for a copy of the rank's part of a checkpoint, from which it is
-    // saved while the training continues. 0: saves are synchronous.
+    // The most bytes of host memory for the copy of the rank's part of a checkpoint that an
+    // asynchronous save writes to files. 0: saves are synchronous.
     i64 save_buffer = 0;
     std::string autotune;  // directory of measured GEMM algorithms; empty: no measuring
 

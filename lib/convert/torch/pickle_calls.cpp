@@ -162,8 +162,8 @@ std::string interpret_call(PickleValue& call) {
 }
 
 std::string interpret_storage(const PickleValue& id, PickleValue& storage) {
-    // ('storage', type, key, location, numel). Old files have a sixth item, a view, which must be
-    // None.
+    // `id` is ('storage', type, key, location, numel). Old files have a sixth item, a view, which
+    // must be None.
     const auto& items = id.items;
     const bool known = id.is(Kind::tuple) && (items.size() == 5 || items.size() == 6) &&
                        items[0]->is(Kind::text) && items[0]->text == "storage" &&

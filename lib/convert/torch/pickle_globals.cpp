@@ -131,7 +131,7 @@ bool is_known_global(std::string_view module, std::string_view name) {
     }
     if (module == "numpy.dtypes") return name.ends_with("DType");
     for (const char* package : {"megatron", "deepspeed", "transformer_engine"}) {
-        // An attribute path could name a module that the package imports.
+        // Refuses a name with dots: it could refer to a module that the package imports.
         if (is_package(module, package)) return name.find('.') == name.npos;
     }
     const std::string full = std::string(module) + " " + std::string(name);
