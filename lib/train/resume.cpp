@@ -259,8 +259,8 @@ void require_same_model(const spec::ModelConfig& saved, const spec::ModelConfig&
                     "with {}",
                     wanted.seq_length, path, saved.max_positions);
     }
-    const io::OrderedJson before = ckpt::to_json(saved);
-    for (const auto& [key, value] : ckpt::to_json(wanted).items()) {
+    const io::OrderedJson before = ckpt::to_json(saved), now = ckpt::to_json(wanted);
+    for (const auto& [key, value] : now.items()) {
         if (before[key] == value || may_change(key)) continue;
         if (key == "rotary_base" && wanted.position != spec::PositionEmbedding::rope) continue;
         usage_error(flag_of(key), "is {}, but {} was trained with {}", text_of(key, value), path,
