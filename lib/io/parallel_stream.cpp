@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
-#include <cstring>
 #include <exception>
 #include <limits>
 #include <mutex>
@@ -77,7 +76,7 @@ class RingStream : public InputStream {
                 continue;
             }
             const size_t n = std::min(out.size() - filled, block.size - copied_);
-            std::memcpy(out.data() + filled, block.content.get() + copied_, n);
+            std::copy_n(block.content.get() + copied_, n, out.data() + filled);  // n may be 0
             filled += n;
             copied_ += n;
             n_read_ += static_cast<i64>(n);
