@@ -460,15 +460,20 @@ def check_model(model):
     print(f"{model.name}: two more steps from the import: all bits")
 
 
+def preprocess_some(corpus):
+    """Writes the dataset some_text_document from the first 60 documents of `corpus`."""
+    with open(corpus, encoding="utf-8") as lines, open("some.jsonl", "w", encoding="utf-8") as some:
+        some.writelines(line for _, line in zip(range(60), lines))
+    live.run(live.tool("lm-preprocess"), "--input", "some.jsonl", "--output-prefix", "some", "--append-eod",
+             "--tokenizer-type", "ByteTokenizer", "--quiet")
+
+
 def main():
     torch.set_num_threads(1)
     corpus = live.corpus()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        with open(corpus, encoding="utf-8") as lines, open("some.jsonl", "w", encoding="utf-8") as some:
-            some.writelines(line for _, line in zip(range(60), lines))
-        live.run(live.tool("lm-preprocess"), "--input", "some.jsonl", "--output-prefix", "some", "--append-eod",
-                 "--tokenizer-type", "ByteTokenizer", "--quiet")
+        preprocess_some(corpus)
         for model in (GPT2, LLAMA, BLOOM, HALF):
             check_model(model)
 

@@ -58,10 +58,7 @@ def main():
     corpus = live.corpus()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        with open(corpus, encoding="utf-8") as lines, open("some.jsonl", "w", encoding="utf-8") as some:
-            some.writelines(line for _, line in zip(range(60), lines))
-        live.run(live.tool("lm-preprocess"), "--input", "some.jsonl", "--output-prefix", "some", "--append-eod",
-                 "--tokenizer-type", "ByteTokenizer", "--quiet")
+        megatron.preprocess_some(corpus)
         megatron.train(megatron.HALF, megatron.HALF.name, megatron.STEP)
         for tp, dp in ((2, 1), (4, 3)):
             check(megatron.HALF, tp, dp)
