@@ -14,7 +14,9 @@
 #include "ckpt/elements.hpp"
 #include "ckpt/geometry.hpp"
 #include "ckpt/index.hpp"
-#include "ckpt/safetensors.hpp"
+#include "ckpt/safetensors_header.hpp"
+#include "io/checked.hpp"
+#include "io/file.hpp"
 
 namespace lm::ckpt {
 namespace {
@@ -106,29 +108,32 @@ class Verifier {
         }
     }
 
-    // Checks that the header matches its digest and has the entries that the index lists.
+    // Checks that the header matches its digest and has the entries that the index lists. Throws
+    // the error of a failed read.
     void check_header(const DataFile& file) {
         const std::string path = checkpoint_.path_of(file);
+        std::vector<std::byte> bytes(static_cast<size_t>(file.header_bytes));
+        io::checked::read_at(io::open_read(path).get(), path, bytes, 0);
+        if (digest(bytes) != file.header_digest) {
+            problem(
+                fmt::format("{}: its header does not match its digest in the index: "
+                            "corrupt or edited: use another step",
+                            path));
+            return;
+        }
+        std::set<std::pair<i64, i64>> entries;
         try {
-            const auto reader = SafetensorsReader::open(path);
-            if (digest(reader.header_bytes()) != file.header_digest) {
-                problem(
-                    fmt::format("{}: its header does not match its digest in the index: "
-                                "corrupt or edited: use another step",
-                                path));
-                return;
-            }
-            std::set<std::pair<i64, i64>> entries;
-            for (const SafetensorsEntry& entry : reader.entries()) {
+            const SafetensorsHeader header = parse_safetensors_header(bytes, file.size, path);
+            for (const SafetensorsEntry& entry : header.entries) {
                 entries.emplace(entry.begin + file.header_bytes, entry.end + file.header_bytes);
             }
-            for (const Slice& slice : file.slices) {
-                if (entries.contains({slice.offset, slice.end()})) continue;
-                problem(fmt::format("{}: {}: its header has no entry of bytes {} to {}: corrupt",
-                                    path, checkpoint_.describe(slice), slice.offset, slice.end()));
-            }
         } catch (const Error& error) {
-            problem(error.what());
+            return problem(error.what());
+        }
+        for (const Slice& slice : file.slices) {
+            if (entries.contains({slice.offset, slice.end()})) continue;
+            problem(fmt::format("{}: {}: its header has no entry of bytes {} to {}: corrupt", path,
+                                checkpoint_.describe(slice), slice.offset, slice.end()));
         }
     }
 
