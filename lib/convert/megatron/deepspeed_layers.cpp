@@ -2,7 +2,8 @@
 #include "convert/megatron/deepspeed_layers.hpp"
 
 #include <algorithm>
-#include <regex>
+#include <charconv>
+#include <optional>
 #include <set>
 
 #include "base/error.hpp"
@@ -11,19 +12,47 @@
 
 namespace lm::convert {
 
+namespace {
+
+struct LayerFile {
+    i64 layer = 0;
+    i64 tp_rank = 0;
+};
+
+// Takes `text` and then 1 to 6 digits off the front of `name`.
+std::optional<i64> take_numbered(std::string_view& name, std::string_view text) {
+    if (!name.starts_with(text)) return {};
+    const char* begin = name.data() + text.size();
+    const char* end = std::min(begin + 6, name.data() + name.size());
+    if (begin == end || *begin == '-') return {};
+    i64 number = 0;
+    const auto [rest, error] = std::from_chars(begin, end, number);
+    if (error != std::errc()) return {};
+    name.remove_prefix(static_cast<std::size_t>(rest - name.data()));
+    return number;
+}
+
+// layer_NN-model_MM-model_states.pt; -model_MM is left out where there is one tensor rank.
+std::optional<LayerFile> parse_layer_file(std::string_view name) {
+    const std::optional<i64> layer = take_numbered(name, "layer_");
+    if (!layer) return {};
+    const i64 tp_rank = take_numbered(name, "-model_").value_or(0);
+    if (name != "-model_states.pt") return {};
+    return LayerFile{*layer, tp_rank};
+}
+
+}  // namespace
+
 DeepspeedLayers DeepspeedLayers::open(const std::string& step) {
-    static const std::regex pattern(R"(layer_(\d{1,6})(?:-model_(\d{1,6}))?-model_states\.pt)");
     DeepspeedLayers layers;
     layers.step_ = step;
     std::set<i64> numbers;
     for (const std::string& name : io::list_directory(step)) {
-        std::smatch match;
-        if (!std::regex_match(name, match, pattern)) continue;
-        const i64 layer = std::stoll(match[1].str());
-        const i64 rank = match[2].matched ? std::stoll(match[2].str()) : 0;
-        layers.files_[{layer, rank}] = step + "/" + name;
-        layers.tp_ = std::max(layers.tp_, rank + 1);
-        numbers.insert(layer);
+        const std::optional<LayerFile> file = parse_layer_file(name);
+        if (!file) continue;
+        layers.files_[{file->layer, file->tp_rank}] = step + "/" + name;
+        layers.tp_ = std::max(layers.tp_, file->tp_rank + 1);
+        numbers.insert(file->layer);
     }
     if (numbers.empty()) {
         run_error(step, "has no layer files (layer_NN-model_NN-model_states.pt)");
