@@ -44,7 +44,8 @@ std::vector<float> our_logits(const ckpt::Checkpoint& checkpoint, spec::ModelCon
     model.seq_length = static_cast<i64>(tokens.size());
     const int n_threads = available_cores();
     const auto device = cpu::make_device(n_threads);
-    train::Trainer trainer({.model = model, .n_threads = n_threads}, *device);
+    train::Trainer trainer =
+        train::Trainer::allocate({.model = model, .n_threads = n_threads}, *device);
     trainer.load(checkpoint, false);
     data::Batch batch(model.seq_length, {});
     std::ranges::copy(tokens, batch.tokens.begin());

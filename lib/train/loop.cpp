@@ -151,14 +151,23 @@ void TrainingLoop::iterate() {
     const TrainingLog::Taken taken = next_taken();
     trainer_.set_seq_length(taken.seq_length);
     batches_.set_seq_length(taken.seq_length);
-    const StepResult result =
-        trainer_.step(batches_, n_micro_batches(config_.trainer, taken.global_batch), next_rate());
+    const StepResult result = step(taken.global_batch);
     if (run_iterations_ == 0 && config_.trainer.cuda && is_rank0()) {
         note("{}", gpu_memory(config_.trainer, trainer_.grid().at, device_).str());
     }
     check_finite(progress_.done.iteration + 1, result);
-    advance(result.updated);
+    advance(result.finite);
     report_.add(progress_.done, next_rate(), taken, result, watch.elapsed_s(), timed);
+}
+
+// Makes one training step with the next `global_batch` samples.
+StepResult TrainingLoop::step(i64 global_batch) {
+    const StepResult result =
+        trainer_.compute_gradients(batches_, n_micro_batches(config_.trainer, global_batch));
+    if (!result.finite) return result;
+    saver_.wait_for_originals();  // a save in flight may still read the state that changes now
+    trainer_.update(result, next_rate());
+    return result;
 }
 
 // Returns the next iteration's global batch (batch ramp) and sequence length (curriculum).
@@ -201,8 +210,8 @@ bool TrainingLoop::skip() {
 // Ends the training when the loss or the gradient is not finite. fp16 gradients that overflow are
 // an exception: the loss scale decreases until they no longer do.
 void TrainingLoop::check_finite(i64 iteration, const StepResult& result) {
-    skipped_in_a_row_ = result.updated ? 0 : skipped_in_a_row_ + 1;
-    if (result.updated) return;
+    skipped_in_a_row_ = result.finite ? 0 : skipped_in_a_row_ + 1;
+    if (result.finite) return;
     const bool fp16 = config_.trainer.precision.weights == DType::fp16;
     if (!fp16 || !std::isfinite(result.loss)) stop_at_non_finite(iteration, result);
     if (skipped_in_a_row_ < most_skipped_in_a_row) return;

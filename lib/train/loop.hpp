@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The training loop around Trainer::step: data, logs, saves, validation and stopping. The pure
+// The training loop around the training step: data, logs, saves, validation and stopping. The pure
 // functions of train/loop_rules.hpp decide what the loop does after each iteration. All ranks
 // decide alike, because their state is the same and loop_state() combines signals, files and time
 // of all ranks.
@@ -50,6 +50,7 @@ class TrainingLoop {
     bool is_rank0() const { return world_.rank() == 0; }
     Exit run_to_stop();
     void iterate();
+    StepResult step(i64 global_batch);
     bool skip();
     TrainingLog::Taken next_taken() const;
     double next_rate() const;

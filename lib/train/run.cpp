@@ -104,7 +104,7 @@ Exit run(const RunConfig& config, comm::Group& world, comm::FlightRecorder& reco
 
     const std::unique_ptr<device::Device> device = open_device_with_room(config.trainer, world);
     parallel::Grid grid = connect(config.trainer, *device, world, quiet_s);
-    Trainer trainer(config.trainer, *device, std::move(grid));
+    Trainer trainer = Trainer::allocate(config.trainer, *device, std::move(grid));
     trainer.warm_up();
 
     recorder.enter("start");

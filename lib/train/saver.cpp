@@ -47,7 +47,6 @@ void Saver::prepare(const std::optional<ckpt::Tip>& loaded) {
         snapshot_ =
             std::make_unique<Snapshot>(std::min(most, share), parts_.config.trainer.n_threads);
     });
-    parts_.trainer.before_update([this] { before_update(); });
 }
 
 void Saver::save(const Progress& progress) {
@@ -104,10 +103,8 @@ void Saver::write_files() {
     writing_ = false;
 }
 
-// Blocks until the optimizer step may change the state: until the save in flight has read the
-// pieces that have no copy.
-void Saver::before_update() {
-    if (!in_flight_) return;
+void Saver::wait_for_originals() {
+    if (!in_flight_ || !snapshot_) return;
     const Stopwatch watch;
     snapshot_->wait_for_originals();
     in_flight_->blocked_s += watch.elapsed_s();

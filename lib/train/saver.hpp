@@ -59,6 +59,9 @@ class Saver {
     bool is_writing() const { return writing_; }
     // Commits the save in flight when no rank is writing. `any_writing`: is_writing() of any rank.
     void progress(bool any_writing);
+    // Blocks until the optimizer step may change the state: until the save in flight has read the
+    // pieces that have no copy. Not collective.
+    void wait_for_originals();
     // Waits for the save in flight and commits it. Does nothing without one.
     void finish();
 
@@ -75,7 +78,6 @@ class Saver {
     void write_and_commit();
     void start_writing();
     void write_files();
-    void before_update();
     void commit();
     void commit_or_warn();
     void failed(i64 iteration, const JointError& error);

@@ -35,31 +35,31 @@ void set_loss_weights(std::span<const float> mask, i64 n_micro_batches, std::spa
 
 // ---- a step -----------------------------------------------------------------------------------
 
-StepResult Trainer::step(BatchSource& batches, i64 n_micro_batches, double lr) {
-    const double scale = scaler_.scale();
+StepResult Trainer::compute_gradients(BatchSource& batches, i64 n_micro_batches) {
     run_schedule(schedule_of(true, n_micro_batches), batches);
 
     enter("gradient reduction");
     Context context = this->context();
-    parallel::DataParallel& data_parallel = state_.data_parallel();
-    data_parallel.finish_reduce();  // with overlap, most buckets were reduced during backward
+    // With overlap, most buckets were reduced during backward.
+    state_.data_parallel().finish_reduce();
     state_.sum_tied_embedding();
     state_.add_gradient_squares(context, step_sum(model::gradient_sum_squares));
     const StepSums sums = global_step_sums();
-    StepResult result{.loss = sums[model::loss_sum],
-                      .gradient_norm = std::sqrt(sums[model::gradient_sum_squares]) / scale};
-    result.updated = std::isfinite(result.loss) && std::isfinite(result.gradient_norm);
-    scaler_.update(!std::isfinite(result.gradient_norm));
-    result.loss_scale = scaler_.scale();
-    if (!result.updated) return result;
+    StepResult step{.loss = sums[model::loss_sum], .gradient_scale = scaler_.scale()};
+    step.gradient_norm = std::sqrt(sums[model::gradient_sum_squares]) / step.gradient_scale;
+    step.finite = std::isfinite(step.loss) && std::isfinite(step.gradient_norm);
+    scaler_.update(!std::isfinite(step.gradient_norm));
+    step.loss_scale = scaler_.scale();
+    return step;
+}
 
-    if (before_update_) before_update_();
+void Trainer::update(const StepResult& step, double lr) {
     enter("optimizer");
-    double clip = optim::clip_coefficient(result.gradient_norm, config_.adamw.clip_grad);
-    if (clip_fault_) clip = clip_fault_(clip);
-    state_.update(context, lr, clip / scale);
-    data_parallel.start_gather();  // the next forward pass waits for each weight before it reads it
-    return result;
+    Context context = this->context();
+    const double clip = optim::clip_coefficient(step.gradient_norm, config_.adamw.clip_grad);
+    state_.update(context, lr, clip / step.gradient_scale);
+    // The next forward pass waits for each weight before it reads it.
+    state_.data_parallel().start_gather();
 }
 
 double Trainer::evaluate(BatchSource& batches, i64 n_micro_batches) {
@@ -190,15 +190,21 @@ Trainer::StepSums Trainer::global_step_sums() {
 
 // ---- construction -----------------------------------------------------------------------------
 
-Trainer::Trainer(const TrainerConfig& config, device::Device& device, parallel::Grid grid)
+Trainer Trainer::allocate(const TrainerConfig& config, device::Device& device,
+                          parallel::Grid grid) {
+    TrainingMemory memory = allocate_memory(config, device, grid.at.tp, grid.at.pp);
+    return Trainer(config, device, std::move(grid), std::move(memory));
+}
+
+Trainer::Trainer(const TrainerConfig& config, device::Device& device, parallel::Grid grid,
+                 TrainingMemory memory)
     : config_(config),
       device_(device),
       grid_(std::move(grid)),
-      plan_(memory_plan(config, grid_.at.tp, grid_.at.pp)),
-      state_(config, device, grid_, plan_),
-      activation_buffer_(
-          allocate(device, plan_, plan_.activations + plan_.workspace, "activations")),
-      workspace_(activation_buffer_.view(plan_.activations, DType::uint8, {plan_.workspace})),
+      memory_(std::move(memory)),
+      state_(config, device, grid_, memory_),
+      workspace_(memory_.activations.view(memory_.plan.activations, DType::uint8,
+                                          {memory_.plan.workspace})),
       overlap_(config.model, state_.params().layout(), state_.data_parallel()) {
     LM_CHECK(grid_.tensor->size() == config.parallel.tp &&
                  grid_.pipeline->size() == config.parallel.pp &&
@@ -251,7 +257,7 @@ void Trainer::build_chunks() {
     const cost::StageShape stage =
         cost::stage_shape(config_.model, config_.parallel, step, grid_.at.pp, grid_.at.tp);
     std::vector<model::ChunkActivations> activations = model::bind_activations(
-        cost::plan_activations(config_.model, config_.parallel, step, stage), activation_buffer_);
+        cost::plan_activations(config_.model, config_.parallel, step, stage), memory_.activations);
     for (i64 chunk = 0; chunk < config_.parallel.n_chunks; ++chunk) {
         model::ChunkActivations& own = activations[static_cast<size_t>(chunk)];
         for (model::MicroBatchActivations& slot : own.slots) {

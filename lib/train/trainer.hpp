@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The training step of one rank: its part of the model, its state, and the step that updates it
 // together with the other ranks of the grid. A step allocates nothing and waits for the device
-// once. The loop (train/loop.hpp) does the work between steps: data, logs, evaluation, saves.
+// once. The loop (train/loop.hpp) calls the parts of a step, and does the work between steps: data,
+// logs, evaluation, saves.
 //
 // Operations may be pending between two calls. So before an exception destroys a trainer, a rank
 // that is a thread must call Group::abort() (comm/threads/run_ranks.hpp). A rank that is a process
@@ -24,19 +25,22 @@
 
 namespace lm::train {
 
+// The loss and the gradients of a step, the same on all ranks.
 struct StepResult {
-    double loss = 0;           // mean over the micro-batches of all ranks, before the update
-    double gradient_norm = 0;  // global, before clipping
-    bool updated = false;      // false: loss or gradient was not finite, and no weight was changed
-    double loss_scale = 1;     // loss scale of the next step
+    double loss = 0;            // mean over the micro-batches of all ranks, before the update
+    double gradient_norm = 0;   // global, before clipping
+    bool finite = false;        // false: the step must not update the weights
+    double gradient_scale = 1;  // loss scale of this step: the factor of the gradients in memory
+    double loss_scale = 1;      // loss scale of the next step
 };
 
 class Trainer {
   public:
-    // Allocates the memory that cost::plan_memory() states. `grid` is the grid of config.parallel.
-    // `device` outlives this object.
-    Trainer(const TrainerConfig& config, device::Device& device,
-            parallel::Grid grid = parallel::single());
+    // Allocates the memory that cost::plan_memory() states, and returns a trainer in it, for
+    // sequences of the model's length. The weights are 0 until initialize() or load(). `grid` is
+    // the grid of config.parallel. `device` outlives the trainer.
+    static Trainer allocate(const TrainerConfig& config, device::Device& device,
+                            parallel::Grid grid = parallel::single());
     Trainer(const Trainer&) = delete;
     Trainer& operator=(const Trainer&) = delete;
 
@@ -54,9 +58,16 @@ class Trainer {
     // the model's sequence length.
     void set_seq_length(i64 seq_length);
 
-    // Makes one optimizer step over `n_micro_batches` micro-batches of each data-parallel rank.
-    // Returns the same result on all ranks. Collective.
-    StepResult step(BatchSource& batches, i64 n_micro_batches, double lr);
+    // A training step is compute_gradients(), then, if the result is finite, update(). Both are
+    // collective.
+    //
+    // Computes the loss and the gradients of `n_micro_batches` micro-batches of each data-parallel
+    // rank, sums the gradients over the ranks and computes their norm. Adjusts a dynamic loss
+    // scale. Changes no weights and no optimizer state.
+    StepResult compute_gradients(BatchSource& batches, i64 n_micro_batches);
+    // Clips the gradients of `step`, the last result of compute_gradients(), and makes the
+    // optimizer step. Changes what checkpoint_pieces() returns.
+    void update(const StepResult& step, double lr);
 
     // Returns the mean loss of `n_micro_batches` micro-batches of each data-parallel rank, without
     // dropout. Changes no state. Collective.
@@ -74,7 +85,7 @@ class Trainer {
 
     i64 optimizer_step() const { return state_.optimizer_step(); }
     const optim::LossScaler& loss_scaler() const { return scaler_; }
-    const cost::MemoryPlan& memory() const { return plan_; }
+    const cost::MemoryPlan& memory() const { return memory_.plan; }
     parallel::Grid& grid() { return grid_; }
 
     // Adds the time of every later operation to `times`; nullptr stops measuring.
@@ -82,16 +93,10 @@ class Trainer {
     // Records the phases of later steps in `recorder`; nullptr stops recording.
     void record_to(comm::FlightRecorder* recorder) { recorder_ = recorder; }
 
-    // Calls `wait` before each optimizer step, the only place of a step that changes what
-    // checkpoint_pieces() returns.
-    void before_update(std::function<void()> wait) { before_update_ = std::move(wait); }
-
     // For tests: the layout of the flat buffers, the weights, and the gradients of the last step.
     const model::ParamMap& params() const { return state_.params(); }
     device::View weights() { return state_.gathered_weights(); }
     device::View gradients() const { return state_.gradients(); }
-    // For tests: this rank clips by fault(coefficient) instead of the coefficient.
-    void distort_clipping(std::function<double(double)> fault) { clip_fault_ = std::move(fault); }
 
   private:
     // The actions of this stage in a step or an evaluation, in order.
@@ -100,6 +105,9 @@ class Trainer {
         i64 n_micro_batches = 0;
         std::vector<spec::PipelineAction> actions;
     };
+    Trainer(const TrainerConfig& config, device::Device& device, parallel::Grid grid,
+            TrainingMemory memory);
+
     using StepSums = std::array<double, model::step_sum_count>;
 
     void run_schedule(const Schedule& schedule, BatchSource& batches);
@@ -127,10 +135,9 @@ class Trainer {
     TrainerConfig config_;
     device::Device& device_;
     parallel::Grid grid_;
-    cost::MemoryPlan plan_;
+    TrainingMemory memory_;
     TrainingState state_;
-    device::Buffer activation_buffer_;
-    device::View workspace_;  // [plan_.workspace] uint8
+    device::View workspace_;  // [memory_.plan.workspace] uint8
     i64 seq_length_ = 0;
     parallel::Overlap overlap_;
     std::vector<model::GptChunk> chunks_;
@@ -140,8 +147,6 @@ class Trainer {
     // The batches that the first chunk has read and the stage's other chunks need again.
     std::vector<data::Batch> round_;
     optim::LossScaler scaler_;
-    std::function<double(double)> clip_fault_;
-    std::function<void()> before_update_;
     device::OpTimes* times_ = nullptr;
     comm::FlightRecorder* recorder_ = nullptr;
 };

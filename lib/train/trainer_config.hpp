@@ -39,9 +39,17 @@ struct TrainerConfig {
 // `tp_rank` of stage `pp_rank`.
 cost::MemoryPlan memory_plan(const TrainerConfig& config, i64 tp_rank = 0, i64 pp_rank = 0);
 
-// Allocates `bytes` bytes on `device`. When the device does not have them, throws Error(failure)
-// with the memory plan in its text.
-device::Buffer allocate(device::Device& device, const cost::MemoryPlan& plan, i64 bytes,
-                        std::string_view purpose);
+// The memory of a trainer on its device, as planned.
+struct TrainingMemory {
+    cost::MemoryPlan plan;
+    device::Buffer weights, masters, gradients;  // flat buffers of the rank's parameters
+    device::Buffer optimizer;                    // both moments
+    device::Buffer activations;                  // followed by the workspace of operations
+};
+
+// Allocates the memory of a trainer, zero-filled. When the device does not have it, throws
+// Error(failure) with the memory plan in its text.
+TrainingMemory allocate_memory(const TrainerConfig& config, device::Device& device, i64 tp_rank,
+                               i64 pp_rank);
 
 }  // namespace lm::train

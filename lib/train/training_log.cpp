@@ -67,7 +67,7 @@ metrics::StepRecord TrainingLog::record(const optim::Counters& done, double rate
 void TrainingLog::add(const optim::Counters& done, double rate, const Taken& taken,
                       const StepResult& result, double elapsed_s, bool timed) {
     last_norm_.reset();
-    if (result.updated) last_norm_ = result.gradient_norm;
+    if (result.finite) last_norm_ = result.gradient_norm;
     loss_scale_ = result.loss_scale;
     last_ = taken;
     const spec::ModelConfig& model = config_.trainer.model;
@@ -81,7 +81,7 @@ void TrainingLog::add(const optim::Counters& done, double rate, const Taken& tak
     };
     using Granularity = spec::Recompute::Granularity;
     interval_.add({.loss = result.loss,
-                   .stepped = result.updated,
+                   .stepped = result.finite,
                    .samples = taken.global_batch,
                    .tokens = tokens,
                    .elapsed_s = elapsed_s,

@@ -52,21 +52,17 @@ void read_by_copies(ckpt::Piece& piece, device::Device& device) {
 }  // namespace
 
 TrainingState::TrainingState(const TrainerConfig& config, device::Device& device,
-                             parallel::Grid& grid, const cost::MemoryPlan& plan)
+                             parallel::Grid& grid, const TrainingMemory& memory)
     : device_(device),
       grid_(grid),
       map_(config.model, config.parallel, grid.at.tp, grid.at.pp),
       seed_(config.seed),
-      n_threads_(config.n_threads),
-      weight_buffer_(allocate(device, plan, plan.weights, "weights")),
-      master_buffer_(allocate(device, plan, plan.masters, "masters")),
-      gradient_buffer_(allocate(device, plan, plan.gradients, "gradients")),
-      optimizer_buffer_(allocate(device, plan, plan.optimizer, "optimizer state")) {
+      n_threads_(config.n_threads) {
     const Shape flat{spec::flat_elements(map_.layout(), config.parallel)};
-    weights_ = weight_buffer_.view(config.precision.weights, flat);
-    gradients_ = gradient_buffer_.view(DType::fp32, flat);
+    weights_ = memory.weights.view(config.precision.weights, flat);
+    gradients_ = memory.gradients.view(DType::fp32, flat);
     build_data_parallel(config);
-    bind_optimizer(config);
+    bind_optimizer(config, memory);
 }
 
 void TrainingState::build_data_parallel(const TrainerConfig& config) {
@@ -83,11 +79,11 @@ void TrainingState::build_data_parallel(const TrainerConfig& config) {
     if (table != nullptr) tied_ = intersection(data_parallel_->updated(), {{0, table_end}});
 }
 
-void TrainingState::bind_optimizer(const TrainerConfig& config) {
+void TrainingState::bind_optimizer(const TrainerConfig& config, const TrainingMemory& memory) {
     const Shape updated{total_size(data_parallel_->updated())};
-    if (is_half(weights_.dtype)) masters_ = master_buffer_.view(DType::fp32, updated);
-    exp_avg_ = optimizer_buffer_.view(DType::fp32, updated);
-    exp_avg_sq_ = optimizer_buffer_.view(exp_avg_.bytes(), DType::fp32, updated);
+    if (is_half(weights_.dtype)) masters_ = memory.masters.view(DType::fp32, updated);
+    exp_avg_ = memory.optimizer.view(DType::fp32, updated);
+    exp_avg_sq_ = memory.optimizer.view(exp_avg_.bytes(), DType::fp32, updated);
     optimizer_ = std::make_unique<optim::AdamWOptimizer>(
         config.adamw, map_, data_parallel_->updated(), weights_, masters_, gradients_, exp_avg_,
         exp_avg_sq_);

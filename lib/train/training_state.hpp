@@ -20,9 +20,9 @@ namespace lm::train {
 
 class TrainingState {
   public:
-    // Allocates the buffers of `plan`, zero-filled. `device` and `grid` outlive this object.
+    // Stores views of `memory`. `device`, `grid` and `memory` outlive this object.
     TrainingState(const TrainerConfig& config, device::Device& device, parallel::Grid& grid,
-                  const cost::MemoryPlan& plan);
+                  const TrainingMemory& memory);
     TrainingState(const TrainingState&) = delete;
     TrainingState& operator=(const TrainingState&) = delete;
 
@@ -67,7 +67,7 @@ class TrainingState {
 
   private:
     void build_data_parallel(const TrainerConfig& config);
-    void bind_optimizer(const TrainerConfig& config);
+    void bind_optimizer(const TrainerConfig& config, const TrainingMemory& memory);
     template <typename Body>
     void for_masters(const Body& body);
     void load_range(const ckpt::Checkpoint& checkpoint, ckpt::SliceKind kind,
@@ -78,7 +78,6 @@ class TrainingState {
     model::ParamMap map_;
     u64 seed_;
     int n_threads_;
-    device::Buffer weight_buffer_, master_buffer_, gradient_buffer_, optimizer_buffer_;
     device::View weights_;     // [E] compute
     device::View masters_;     // [U] fp32; none: the weights are fp32 themselves
     device::View gradients_;   // [E] fp32

@@ -94,11 +94,13 @@ Outcome train_on_ranks(const Training& training) {
         std::vector<double> losses, norms, scales;
         std::vector<bool> updated;
         for (int step = 0; step < training.n_steps; ++step) {
-            const train::StepResult result = trainer.step(batches, n_micro, training.lr);
+            train::StepResult result = trainer.compute_gradients(batches, n_micro);
             losses.push_back(result.loss);
             norms.push_back(result.gradient_norm);
             scales.push_back(result.loss_scale);
-            updated.push_back(result.updated);
+            updated.push_back(result.finite);
+            if (training.before_update) training.before_update(trainer, result);
+            if (result.finite) trainer.update(result, training.lr);
             if (training.after_step) training.after_step(trainer, step);
         }
         const double validation = trainer.evaluate(batches, n_micro);
@@ -120,7 +122,8 @@ Outcome train_on_ranks(const Training& training) {
     };
     const auto body = [&](comm::Group& world) {
         const auto device = cpu::make_device(config.n_threads);
-        train::Trainer trainer(config, *device, parallel::make_grid(world, parallel));
+        train::Trainer trainer =
+            train::Trainer::allocate(config, *device, parallel::make_grid(world, parallel));
         if (device->allocated_bytes() != trainer.memory().total()) {
             throw std::runtime_error(fmt::format("expected {} bytes of the plan, got {}",
                                                  trainer.memory().total(),

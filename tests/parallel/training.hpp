@@ -19,8 +19,10 @@ struct Training {
     i64 first_sample = 0;
     int n_steps = 10;
     double lr = 1e-3;
-    // Called on every rank: at the start, and after every step.
+    // Called on every rank: at the start, between the gradients of a step and its update, and after
+    // every step.
     std::function<void(train::Trainer&)> prepare;
+    std::function<void(train::Trainer&, train::StepResult&)> before_update;
     std::function<void(train::Trainer&, int step)> after_step;
 };
 

@@ -18,7 +18,8 @@ int main(int argc, char** argv) try {
     const spec::ModelConfig& model = checkpoint.manifest().model;
     const int n_threads = available_cores();
     const auto device = cpu::make_device(n_threads);
-    train::Trainer trainer({.model = model, .n_threads = n_threads}, *device);
+    train::Trainer trainer =
+        train::Trainer::allocate({.model = model, .n_threads = n_threads}, *device);
     trainer.load(checkpoint, false);
     data::Batch batch(model.seq_length, {});
     while (std::fread(batch.tokens.data(), sizeof(i32), batch.tokens.size(), stdin) ==

@@ -16,6 +16,7 @@
 #include "comm/threads/run_ranks.hpp"
 #include "cpu/cpu_device.hpp"
 #include "golden.hpp"
+#include "support/training_step.hpp"
 
 namespace {
 
@@ -75,11 +76,12 @@ TEST_CASE("no step after the first allocates memory in lm-utils code") {
     model.attention_dropout = 0.1;
     model.hidden_dropout = 0.1;
     const auto device = cpu::make_device(2);
-    train::Trainer trainer({.model = model, .micro_batch = 2, .n_threads = 2}, *device);
+    train::Trainer trainer =
+        train::Trainer::allocate({.model = model, .micro_batch = 2, .n_threads = 2}, *device);
     trainer.initialize();
     const data::Batch batch = golden.batch(0, 0, 2);
     train::RepeatedBatch batches(batch);
-    const auto step = [&] { trainer.step(batches, 2, 1e-3); };
+    const auto step = [&] { test::make_step(trainer, batches, 2, 1e-3); };
     step();
     inside_onednn();  // backtrace's own first-use allocation
     counting = true;
@@ -106,11 +108,12 @@ TEST_CASE("no step of several ranks allocates memory in lm-utils code") {
             .n_threads = 1};
         comm::run_ranks(4, [&](comm::Group& world) {
             const auto device = cpu::make_device(1);
-            train::Trainer trainer(config, *device, parallel::make_grid(world, parallel));
+            train::Trainer trainer =
+                train::Trainer::allocate(config, *device, parallel::make_grid(world, parallel));
             trainer.initialize();
             train::RepeatedBatch batches(batch);
             const auto steps = [&](int n) {
-                for (int i = 0; i < n; ++i) trainer.step(batches, 2, 1e-3);
+                for (int i = 0; i < n; ++i) test::make_step(trainer, batches, 2, 1e-3);
                 world.barrier();
             };
             inside_onednn();

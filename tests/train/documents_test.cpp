@@ -7,6 +7,7 @@
 
 #include "cpu/cpu_device.hpp"
 #include "golden.hpp"
+#include "support/training_step.hpp"
 
 using namespace lm;
 using namespace lm::test;
@@ -67,12 +68,12 @@ struct Result {
 
 Result run(const spec::ModelConfig& model, const data::Batch& batch) {
     const auto device = cpu::make_device(2);
-    train::Trainer trainer(
+    train::Trainer trainer = train::Trainer::allocate(
         {.model = model, .micro_batch = batch.n_rows, .document_attention = true, .n_threads = 2},
         *device);
     trainer.initialize();
     train::RepeatedBatch batches(batch);
-    const double loss = trainer.step(batches, 1, 1e-3).loss;
+    const double loss = make_step(trainer, batches, 1, 1e-3).loss;
     const auto gradients = trainer.gradients().span<const float>();
     return {loss, {gradients.begin(), gradients.end()}};
 }
