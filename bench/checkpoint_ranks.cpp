@@ -10,7 +10,7 @@
 
 #include "base/clock.hpp"
 #include "ckpt/checkpoint.hpp"
-#include "ckpt/flat.hpp"
+#include "ckpt/flat_pieces.hpp"
 #include "ckpt/index.hpp"
 #include "ckpt/save.hpp"
 #include "io/file.hpp"

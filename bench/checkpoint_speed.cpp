@@ -14,7 +14,7 @@
 
 #include "base/clock.hpp"
 #include "ckpt/checkpoint.hpp"
-#include "ckpt/flat.hpp"
+#include "ckpt/flat_pieces.hpp"
 #include "ckpt/save.hpp"
 #include "io/block_file.hpp"
 #include "io/file.hpp"
@@ -97,7 +97,7 @@ double run(const char* what, const std::string& command, double bytes, double fl
 double write_floor(const std::string& path, i64 n_blocks) {
     const Stopwatch watch;
     const auto file = io::BlockFile::create(path, n_blocks * io::block_bytes);
-    io::for_each_block(n_blocks, io::blocks_in_flight, [&](i64 at, io::Block& block) {
+    io::for_each_block(n_blocks, io::blocks_in_flight, [&](i64 at, io::AlignedBlock& block) {
         file.write(block.first(io::block_bytes), at * io::block_bytes);
     });
     file.sync();
@@ -107,7 +107,7 @@ double write_floor(const std::string& path, i64 n_blocks) {
 double read_floor(const std::string& path, i64 n_blocks) {
     const Stopwatch watch;
     const auto file = io::BlockFile::open_read(path);
-    io::for_each_block(n_blocks, io::blocks_in_flight, [&](i64 at, io::Block& block) {
+    io::for_each_block(n_blocks, io::blocks_in_flight, [&](i64 at, io::AlignedBlock& block) {
         (void)file.read(block, at * io::block_bytes, io::block_bytes);
     });
     return watch.elapsed_s();

@@ -13,7 +13,7 @@
 #include "ckpt/step_lock.hpp"
 #include "ckpt/steps.hpp"
 #include "cli/main.hpp"
-#include "cli/progress.hpp"
+#include "cli/progress_line.hpp"
 #include "cluster/shared_memory.hpp"
 #include "io/checked.hpp"
 #include "io/file.hpp"
@@ -81,7 +81,7 @@ void update_latest(const Destination& to, const ckpt::Manifest& copied) {
 }
 
 ckpt::CopyResult copy_files(const ckpt::CopyPlan& plan, const Destination& to, const Args& args) {
-    cli::Progress progress("copy " + base_name(to.step), "B", plan.n_bytes(), args.quiet);
+    cli::ProgressLine progress("copy " + base_name(to.step), "B", plan.n_bytes(), args.quiet);
     ckpt::CopyOptions options{.replace = args.force,
                               .bytes_per_second = {},
                               .progress = [&](i64 done) { progress.update(done); }};

@@ -11,7 +11,7 @@
 #include "ckpt/lineage.hpp"
 #include "ckpt/steps.hpp"
 #include "cli/main.hpp"
-#include "cli/progress.hpp"
+#include "cli/progress_line.hpp"
 #include "convert/conversion.hpp"
 #include "io/atomic.hpp"
 #include "io/json.hpp"
@@ -88,7 +88,7 @@ std::vector<ckpt::MergeSource> open_window(const Args& args) {
                     *args.window, directory, paths.size());
     }
     const auto style =
-        args.style == "minus-sqrt" ? ckpt::DecayStyle::minus_sqrt : ckpt::DecayStyle::linear;
+        args.style == "minus-sqrt" ? ckpt::EmulatedDecay::minus_sqrt : ckpt::EmulatedDecay::linear;
     const std::vector<double> weights = ckpt::decay_weights(tokens, style);
     std::vector<ckpt::MergeSource> sources;
     for (size_t i = 0; i < paths.size(); ++i) {
@@ -110,8 +110,8 @@ int run(const Args& args, const std::string& command_line) {
     const std::vector<ckpt::MergeSource> sources = open_all(args);
     io::AtomicDirectory out = convert::make_output(args.out, args.checkpoints, args.force);
     const ckpt::Manifest& manifest = sources[0].checkpoint.manifest();
-    cli::Progress progress("merge", "parameters", spec::count_parameters(manifest.model).total(),
-                           args.quiet);
+    cli::ProgressLine progress("merge", "parameters",
+                               spec::count_parameters(manifest.model).total(), args.quiet);
     ckpt::MergeOptions options{.dtype = {},
                                .command_line = command_line,
                                .progress = [&](i64 done) { progress.update(done); }};

@@ -17,8 +17,8 @@
 #include "cli/main.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
+#include "keep_options.hpp"
 #include "paths.hpp"
-#include "rules.hpp"
 #include "verbs.hpp"
 
 namespace lm::ckpt_tool {

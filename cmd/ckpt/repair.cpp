@@ -6,7 +6,7 @@
 #include "base/error.hpp"
 #include "base/units.hpp"
 #include "cli/main.hpp"
-#include "cli/progress.hpp"
+#include "cli/progress_line.hpp"
 #include "convert/megatron/from_megatron_deepspeed.hpp"
 #include "convert/megatron/from_megatron_lm.hpp"
 #include "io/json.hpp"
@@ -51,7 +51,7 @@ int run(const Args& args, const std::string& command_line) {
         cli::write_stdout(fmt::format("{:<56} copies differ by at most {:.6e}\n",
                                       fmt::format("{} ({})", tensor, kind), largest));
     };
-    cli::Progress progress("repair", "B", -1, args.quiet);
+    cli::ProgressLine progress("repair", "B", -1, args.quiet);
     request.progress = [&](i64 bytes) { progress.update(bytes); };
     const convert::ConversionReport report = format == convert::Format::megatron_lm
                                                  ? convert::from_megatron_lm(request)

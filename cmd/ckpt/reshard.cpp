@@ -9,7 +9,7 @@
 #include "ckpt/leftovers.hpp"
 #include "ckpt/steps.hpp"
 #include "cli/main.hpp"
-#include "cli/progress.hpp"
+#include "cli/progress_line.hpp"
 #include "config/parallel_flags.hpp"
 #include "convert/conversion.hpp"
 #include "io/atomic.hpp"
@@ -34,7 +34,7 @@ int run(const Args& args) {
     const auto problems = config::cut_problems(args.parallel, from.manifest().model);
     if (!problems.empty()) throw Error(Exit::usage, problems.front());
     io::AtomicDirectory out = convert::make_output(args.out, {args.path}, args.force);
-    cli::Progress progress("reshard", "B", ckpt::tree_bytes(from.path()), args.quiet);
+    cli::ProgressLine progress("reshard", "B", ckpt::tree_bytes(from.path()), args.quiet);
     const ckpt::SaveResult result =
         ckpt::reshard(from, args.parallel.tensor, args.parallel.pipeline, out.path(),
                       [&](i64 done) { progress.update(done); });

@@ -21,9 +21,9 @@
 #include "io/checked.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
+#include "keep_options.hpp"
 #include "logs.hpp"
 #include "paths.hpp"
-#include "rules.hpp"
 #include "sync_target.hpp"
 #include "verbs.hpp"
 

@@ -8,7 +8,7 @@
 #include "base/units.hpp"
 #include "ckpt/steps.hpp"
 #include "cli/main.hpp"
-#include "cli/progress.hpp"
+#include "cli/progress_line.hpp"
 #include "io/json.hpp"
 #include "paths.hpp"
 #include "verbs.hpp"
@@ -30,7 +30,7 @@ int run(const Args& args) {
     if (args.max_shard.value < 1)
         usage_error("--max-shard-size", "must be positive, got {}", args.max_shard.value);
     const ckpt::Checkpoint checkpoint = ckpt::open(existing_directory(args.path));
-    cli::Progress progress("unshard", "B", -1, args.quiet);
+    cli::ProgressLine progress("unshard", "B", -1, args.quiet);
     convert::UnshardRequest request{.out = args.out,
                                     .dtype = {},
                                     .max_shard_bytes = args.max_shard.value,

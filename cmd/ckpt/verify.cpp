@@ -9,7 +9,7 @@
 #include "ckpt/leftovers.hpp"
 #include "ckpt/steps.hpp"
 #include "cli/main.hpp"
-#include "cli/progress.hpp"
+#include "cli/progress_line.hpp"
 #include "io/json.hpp"
 #include "paths.hpp"
 #include "verbs.hpp"
@@ -117,7 +117,7 @@ void warn_of_problems(const ckpt::Verification& result) {
 }
 
 ckpt::Verification verify_step(const std::string& path, bool quiet) {
-    cli::Progress progress("verify " + base_name(path), "B", ckpt::tree_bytes(path), quiet);
+    cli::ProgressLine progress("verify " + base_name(path), "B", ckpt::tree_bytes(path), quiet);
     return ckpt::verify(path, [&](i64 done) { progress.update(done); });
 }
 

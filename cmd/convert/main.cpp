@@ -11,7 +11,7 @@
 #include "ckpt/checkpoint.hpp"
 #include "ckpt/steps.hpp"
 #include "cli/main.hpp"
-#include "cli/progress.hpp"
+#include "cli/progress_line.hpp"
 #include "convert/from_hf.hpp"
 #include "convert/megatron/from_megatron_deepspeed.hpp"
 #include "convert/megatron/from_megatron_lm.hpp"
@@ -167,7 +167,7 @@ void convert_one(const Args& args, const std::string& command_line) {
                     name_of(from));
     }
     convert::ConversionRequest request = request_of(args, command_line);
-    cli::Progress progress("convert", "B", -1, args.quiet);
+    cli::ProgressLine progress("convert", "B", -1, args.quiet);
     request.progress = [&](i64 bytes) { progress.update(bytes); };
     if (args.check && convert::is_megatron(to)) {
         usage_error("--check", "does not read {}: convert OUT back and use lm-ckpt diff",

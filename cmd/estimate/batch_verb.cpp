@@ -122,7 +122,7 @@ int run(Flags flags) {
     at_least_one("--tensor-model-parallel-size", flags.train.parallel.tensor);
     at_least_one("--pipeline-model-parallel-size", flags.train.parallel.pipeline);
     if (flags.seq_length) at_least_one("--seq-length", *flags.seq_length);
-    const Schedule schedule = resolve_schedule(flags.train, flags.seq_length.value_or(0));
+    const BatchSchedule schedule = resolve_schedule(flags.train, flags.seq_length.value_or(0));
     const std::vector<spec::RampStep> steps = ramp_steps(schedule.ramp, schedule.samples);
     if (steps.empty()) {
         usage_error("--train-samples", "{} is less than the first batch", schedule.samples);

@@ -34,7 +34,7 @@ void add_total(Printout& printout, const config::TrainFlags& flags, const spec::
                const cost::CheckpointSize& size) {
     const std::vector<spec::SaveRange> ranges = ranges_of(flags.checkpoints);
     if (ranges.empty()) return;
-    const Schedule schedule = resolve_schedule(flags, model.seq_length);
+    const BatchSchedule schedule = resolve_schedule(flags, model.seq_length);
     const i64 iterations = count_iterations(schedule.ramp, schedule.samples);
     const i64 saves = spec::count_saves(ranges, iterations);
     printout.figures(

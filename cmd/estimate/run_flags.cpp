@@ -72,7 +72,7 @@ i64 resolve_micro_batch(const config::TrainFlags& flags) {
     return micro_batch;
 }
 
-Schedule resolve_schedule(const config::TrainFlags& flags, i64 seq_length) {
+BatchSchedule resolve_schedule(const config::TrainFlags& flags, i64 seq_length) {
     if (!flags.schedule.global_batch && flags.schedule.micro_batch.value_or(0) < 1) {
         usage_error("--global-batch-size", "must be given");
     }

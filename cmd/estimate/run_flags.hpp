@@ -30,13 +30,13 @@ spec::ModelConfig resolve_model(const config::TrainFlags& flags);
 i64 resolve_micro_batch(const config::TrainFlags& flags);
 
 // The batch sizes and samples of a training.
-struct Schedule {
+struct BatchSchedule {
     spec::BatchRamp ramp;
     i64 samples = 0;
 };
 // Returns the schedule of the flags. `seq_length` 0: not known; then --train-tokens is refused.
 // Throws Error(usage).
-Schedule resolve_schedule(const config::TrainFlags& flags, i64 seq_length);
+BatchSchedule resolve_schedule(const config::TrainFlags& flags, i64 seq_length);
 
 // Throws Error(usage) naming `flag` when `value` is less than 1.
 void at_least_one(std::string_view flag, i64 value);

@@ -36,7 +36,7 @@ double as_double(i64 n) {
 struct Run {
     spec::ModelConfig model;
     spec::ParallelConfig parallel;
-    Schedule schedule;
+    BatchSchedule schedule;
     i64 data_parallel = 1;
     // Returns true when the forward pass is computed twice.
     bool recompute() const {

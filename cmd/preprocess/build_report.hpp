@@ -7,7 +7,7 @@
 
 #include "args.hpp"
 #include "base/clock.hpp"
-#include "cli/progress.hpp"
+#include "cli/progress_line.hpp"
 #include "preprocess/build_observer.hpp"
 #include "preprocess/dataset_build.hpp"
 
@@ -33,10 +33,10 @@ class BuildReporter final : public BuildObserver {
     const Args& args_;
     i64 interval_;  // documents between two lines
     bool terminal_;
-    std::optional<cli::Progress> bar_;  // from begin() on
-    Stopwatch watch_;                   // restarted by begin()
-    std::mutex mutex_;                  // guards the members below
-    BuildTotals before_, totals_;       // counts of earlier runs, and counts of this run
+    std::optional<cli::ProgressLine> bar_;  // from begin() on
+    Stopwatch watch_;                       // restarted by begin()
+    std::mutex mutex_;                      // guards the members below
+    BuildTotals before_, totals_;           // counts of earlier runs, and counts of this run
     i64 disk_bytes_ = 0;
     i64 shown_ = 0;  // number of documents at the previous advance()
     double next_line_s_ = 0;

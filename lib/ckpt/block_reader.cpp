@@ -42,7 +42,7 @@ struct BlockReader::OpenFiles {
 // Verified blocks that were used in part: the next load often needs the rest.
 struct BlockReader::KeptBlocks {
     struct Kept {
-        std::shared_ptr<io::Block> memory;
+        std::shared_ptr<io::AlignedBlock> memory;
         std::span<const std::byte> bytes;
         i64 n_left = 0;  // elements that no load has used
         i64 time = 0;
@@ -61,13 +61,15 @@ struct BlockReader::KeptBlocks {
         return kept;
     }
 
-    void keep(const Key& key, io::Block memory, std::span<const std::byte> bytes, i64 n_left) {
+    void keep(const Key& key, io::AlignedBlock memory, std::span<const std::byte> bytes,
+              i64 n_left) {
         const std::lock_guard lock(mutex_);
         if (blocks_.size() >= most_kept_blocks) {
             blocks_.erase(std::ranges::min_element(
                 blocks_, {}, [](const auto& item) { return item.second.time; }));
         }
-        blocks_[key] = {std::make_shared<io::Block>(std::move(memory)), bytes, n_left, ++time_};
+        blocks_[key] = {std::make_shared<io::AlignedBlock>(std::move(memory)), bytes, n_left,
+                        ++time_};
     }
 
     std::mutex mutex_;
@@ -113,13 +115,14 @@ BlockReader::~BlockReader() = default;
 // Different uses write different elements, so that threads need no lock.
 void BlockReader::load(const std::vector<BlockUse>& uses, const std::vector<LoadTarget>& targets) {
     io::for_each_block(static_cast<i64>(uses.size()), io::blocks_in_flight,
-                       [&](i64 at, io::Block& block) {
+                       [&](i64 at, io::AlignedBlock& block) {
                            const BlockUse& use = uses[static_cast<size_t>(at)];
                            load_block(use, targets[use.target], block);
                        });
 }
 
-void BlockReader::load_block(const BlockUse& use, const LoadTarget& target, io::Block& block) {
+void BlockReader::load_block(const BlockUse& use, const LoadTarget& target,
+                             io::AlignedBlock& block) {
     const Slice& slice = *use.from.slice;
     const auto convert = [&](std::span<const std::byte> bytes) {
         for (const BlockUse::Run& run : use.runs) {
@@ -135,12 +138,13 @@ void BlockReader::load_block(const BlockUse& use, const LoadTarget& target, io::
     convert(bytes);
     const i64 n_left = static_cast<i64>(bytes.size()) / size_of(slice.dtype) - use.n;
     if (n_left == 0 || static_cast<i64>(bytes.size()) < least_kept_bytes) return;
-    io::Block fresh;
+    io::AlignedBlock fresh;
     std::swap(fresh, block);
     kept_->keep(key, std::move(fresh), bytes, n_left);
 }
 
-std::span<const std::byte> BlockReader::read_verified(const BlockUse& use, io::Block& block) {
+std::span<const std::byte> BlockReader::read_verified(const BlockUse& use,
+                                                      io::AlignedBlock& block) {
     const auto& [file, slice] = use.from;
     const i64 begin = slice->block_begin(use.block);
     const auto bytes = files_->get(path_ + "/" + file->name)
@@ -151,7 +155,8 @@ std::span<const std::byte> BlockReader::read_verified(const BlockUse& use, io::B
             describe(*slice, manifest_));
 }
 
-std::span<std::byte> BlockReader::read(const DataFile& file, i64 begin, i64 end, io::Block& block) {
+std::span<std::byte> BlockReader::read(const DataFile& file, i64 begin, i64 end,
+                                       io::AlignedBlock& block) {
     return files_->get(path_ + "/" + file.name)->read(block, begin, end - begin);
 }
 

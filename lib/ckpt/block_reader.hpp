@@ -63,12 +63,12 @@ class BlockReader {
     void load(const std::vector<BlockUse>& uses, const std::vector<LoadTarget>& targets);
     // Reads the bytes [begin, end) of a data file into `block` without verifying them. Returns the
     // part of `block` that holds them.
-    std::span<std::byte> read(const DataFile& file, i64 begin, i64 end, io::Block& block);
+    std::span<std::byte> read(const DataFile& file, i64 begin, i64 end, io::AlignedBlock& block);
     i64 n_files_opened() const;
 
   private:
-    void load_block(const BlockUse& use, const LoadTarget& target, io::Block& block);
-    std::span<const std::byte> read_verified(const BlockUse& use, io::Block& block);
+    void load_block(const BlockUse& use, const LoadTarget& target, io::AlignedBlock& block);
+    std::span<const std::byte> read_verified(const BlockUse& use, io::AlignedBlock& block);
     struct OpenFiles;
     struct KeptBlocks;
     std::string path_;

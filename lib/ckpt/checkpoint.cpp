@@ -12,7 +12,7 @@
 #include "base/error.hpp"
 #include "base/hash.hpp"
 #include "ckpt/damage.hpp"
-#include "ckpt/flat.hpp"
+#include "ckpt/flat_pieces.hpp"
 #include "ckpt/index.hpp"
 #include "ckpt/steps.hpp"
 #include "io/checked.hpp"
@@ -223,7 +223,7 @@ i64 Checkpoint::n_files_opened() const {
 }
 
 std::span<std::byte> Checkpoint::read(const DataFile& file, i64 begin, i64 end,
-                                      io::Block& block) const {
+                                      io::AlignedBlock& block) const {
     return state_->reader->read(file, begin, end, block);
 }
 

@@ -14,7 +14,7 @@
 #include "base/error.hpp"
 #include "ckpt/block_reader.hpp"
 #include "ckpt/damage.hpp"
-#include "ckpt/flat.hpp"
+#include "ckpt/flat_pieces.hpp"
 #include "ckpt/index.hpp"
 #include "ckpt/manifest.hpp"
 
@@ -83,7 +83,8 @@ class Checkpoint {
 
     // Reads the bytes [begin, end) of a data file, at most io::block_bytes, into `block` without
     // verifying them. Returns the part of `block` that holds them.
-    std::span<std::byte> read(const DataFile& file, i64 begin, i64 end, io::Block& block) const;
+    std::span<std::byte> read(const DataFile& file, i64 begin, i64 end,
+                              io::AlignedBlock& block) const;
     // Return "PATH/FILE" and "tensor NAME (KIND)", for messages.
     std::string path_of(const DataFile& file) const { return path() + "/" + file.name; }
     std::string describe(const Slice& slice) const;

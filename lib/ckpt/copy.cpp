@@ -105,7 +105,7 @@ class Copier {
         if (resumes) kept = io::BlockFile::open_read(path);
         const std::vector<FileUnit> units = units_of(file);
         io::for_each_block(static_cast<i64>(units.size()), pace_.blocks_in_flight(),
-                           [&](i64 at, io::Block& block) {
+                           [&](i64 at, io::AlignedBlock& block) {
                                copy_unit(file, units[static_cast<size_t>(at)], out, kept, block);
                            });
         out.sync();
@@ -114,7 +114,7 @@ class Copier {
     // Copies a unit unless `kept`, the file of an earlier copy, has its valid bytes. Bytes of the
     // source are verified before they are written.
     void copy_unit(const DataFile& file, const FileUnit& unit, const io::BlockFile& out,
-                   const std::optional<io::BlockFile>& kept, io::Block& block) {
+                   const std::optional<io::BlockFile>& kept, io::AlignedBlock& block) {
         const i64 n = unit.padded_end - unit.begin;
         if (kept && damage_of(file, unit, kept->read(block, unit.begin, n)).empty())
             return count(result_.n_kept, n);

@@ -25,7 +25,7 @@ class ShareWriter {
     ShareWriter(std::span<DataShare> shares, std::span<const io::BlockFile> files)
         : shares_(shares), files_(files) {}
 
-    void write(size_t at_share, const FileUnit& unit, io::Block& block) {
+    void write(size_t at_share, const FileUnit& unit, io::AlignedBlock& block) {
         DataShare& share = shares_[at_share];
         const io::BlockFile& file = files_[at_share];
         if (const std::byte* memory = memory_of(share, unit)) {
@@ -225,7 +225,7 @@ void write_shares(const std::string& directory, std::span<DataShare> shares) {
     }
     ShareWriter writer(shares, files);
     io::for_each_block(static_cast<i64>(units.size()), concurrent ? io::blocks_in_flight : 1,
-                       [&](i64 at, io::Block& block) {
+                       [&](i64 at, io::AlignedBlock& block) {
                            const auto& [share, unit] = units[static_cast<size_t>(at)];
                            writer.write(share, unit, block);
                        });

@@ -15,7 +15,7 @@ namespace lm::ckpt {
 // For evenly spaced steps, w_i is the decay at x_i = i / (k + 1), so that linear decay is the plain
 // mean. In general, with the consumed tokens t_i of step i, x_i = (t_i - t_0) / (t_k - t_0) * k /
 // (k + 1).
-std::vector<double> decay_weights(const std::vector<i64>& tokens, DecayStyle style) {
+std::vector<double> decay_weights(const std::vector<i64>& tokens, EmulatedDecay style) {
     LM_CHECK(tokens.size() >= 2 && tokens.front() < tokens.back(),
              "expected ascending tokens of at least two steps, got {} steps", tokens.size());
     const auto k = static_cast<double>(tokens.size() - 1);
@@ -23,7 +23,7 @@ std::vector<double> decay_weights(const std::vector<i64>& tokens, DecayStyle sty
     std::vector<double> decay{1};  // w_0, then w_1 .. w_k
     for (size_t i = 1; i < tokens.size(); ++i) {
         const double x = static_cast<double>(tokens[i] - tokens[0]) / all * k / (k + 1);
-        decay.push_back(style == DecayStyle::linear ? 1 - x : 1 - std::sqrt(x));
+        decay.push_back(style == EmulatedDecay::linear ? 1 - x : 1 - std::sqrt(x));
     }
     std::vector<double> weights;
     for (size_t j = 0; j < decay.size(); ++j) {

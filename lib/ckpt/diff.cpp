@@ -36,9 +36,9 @@ void add_element(ChunkDifference& chunk, float a, float b) {
 ChunkDifference compare_chunk(const Checkpoint& a, const Checkpoint& b,
                               const TensorDifference& what, const Shape& shape, i64 begin,
                               i64 end) {
-    const io::Block memory_a;
-    const io::Block memory_b;
-    const auto read = [&](const Checkpoint& from, const io::Block& to) {
+    const io::AlignedBlock memory_a;
+    const io::AlignedBlock memory_b;
+    const auto read = [&](const Checkpoint& from, const io::AlignedBlock& to) {
         auto* const values = reinterpret_cast<float*>(to.first(io::block_bytes).data());
         from.load(what.tensor, what.kind, {whole(shape).box, begin, end, DType::fp32, values});
         return values;
@@ -61,7 +61,7 @@ void compare_values(const Checkpoint& a, const Checkpoint& b, const Shape& shape
     const i64 n = shape.numel();
     std::vector<ChunkDifference> chunks(static_cast<size_t>(ceil_div(n, chunk_elements)));
     io::for_each_block(
-        static_cast<i64>(chunks.size()), io::blocks_in_flight, [&](i64 at, io::Block&) {
+        static_cast<i64>(chunks.size()), io::blocks_in_flight, [&](i64 at, io::AlignedBlock&) {
             const i64 begin = at * chunk_elements;
             const i64 end = std::min(begin + chunk_elements, n);
             chunks[static_cast<size_t>(at)] = compare_chunk(a, b, difference, shape, begin, end);

@@ -147,7 +147,7 @@ class Verifier {
         std::vector<UnitResult> results(units.size());
         std::mutex mutex;
         io::for_each_block(static_cast<i64>(units.size()), io::blocks_in_flight,
-                           [&](i64 at, io::Block& block) {
+                           [&](i64 at, io::AlignedBlock& block) {
                                const auto& [file, unit] = units[static_cast<size_t>(at)];
                                check_unit(*file, unit, block, results[static_cast<size_t>(at)]);
                                const std::lock_guard lock(mutex);
@@ -168,7 +168,7 @@ class Verifier {
         std::vector<std::pair<const Slice*, i64>> non_finite;
     };
 
-    void check_unit(const DataFile& file, const FileUnit& unit, io::Block& block,
+    void check_unit(const DataFile& file, const FileUnit& unit, io::AlignedBlock& block,
                     UnitResult& result) const {
         const auto bytes = checkpoint_.read(file, unit.begin, unit.padded_end, block);
         const auto part = [&](i64 begin, i64 end) {

@@ -28,7 +28,7 @@ constexpr i64 chunk_bytes = i64{16} << 20;
 constexpr i64 page_bytes = 4096;
 
 // The child's progress, in memory that parent and child share.
-struct Progress {
+struct ChildProgress {
     volatile i64 allocated = 0;
     volatile i64 touched = 0;
     volatile int error = 0;
@@ -58,7 +58,7 @@ void go_first(pid_t parent) {
     if (getppid() != parent) _exit(0);
 }
 
-int allocate_and_touch(int fd, i64 bytes, Progress& progress) {
+int allocate_and_touch(int fd, i64 bytes, ChildProgress& progress) {
     for (i64 done = 0; done < bytes; done += chunk_bytes) {
         const i64 n = std::min(chunk_bytes, bytes - done);
         // Allocates the pages, so that a full file system is an error here and not a SIGBUS below.
@@ -77,7 +77,7 @@ int allocate_and_touch(int fd, i64 bytes, Progress& progress) {
 
 // Runs in the child after fork(), so it makes system calls only. The file has no name (O_TMPFILE),
 // so the end of the child frees its memory. Returns an errno.
-int run_in_child(const char* directory, i64 bytes, Progress& progress) {
+int run_in_child(const char* directory, i64 bytes, ChildProgress& progress) {
     const int fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     return fd < 0 ? errno : allocate_and_touch(fd, bytes, progress);
 }
@@ -121,7 +121,7 @@ StressResult stress_shared_memory(const std::string& directory, i64 bytes) {
     void* shared =
         mmap(nullptr, page_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED) run_error("memory", "{}", std::strerror(errno));
-    auto* progress = new (shared) Progress;
+    auto* progress = new (shared) ChildProgress;
     const auto start = std::chrono::steady_clock::now();
     const pid_t parent = getpid();
     const pid_t child = fork();

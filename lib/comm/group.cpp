@@ -15,7 +15,7 @@ void check_reducible(const View& x) {
 
 Operation all_reduce_of(const View& x, Reduction reduction) {
     check_reducible(x);
-    return {Kind::all_reduce, reduction, x.dtype, x.numel(), -1, x.data, x.data};
+    return {OperationKind::all_reduce, reduction, x.dtype, x.numel(), -1, x.data, x.data};
 }
 
 // Checks the views of a reduce_scatter or all_gather: whole [size * n], part [n].
@@ -30,12 +30,12 @@ void check_parts(const View& whole, const View& part, int size) {
 Operation reduce_scatter_of(const View& in, const View& out, Reduction reduction, int size) {
     check_reducible(in);
     check_parts(in, out, size);
-    return {Kind::reduce_scatter, reduction, in.dtype, out.numel(), -1, in.data, out.data};
+    return {OperationKind::reduce_scatter, reduction, in.dtype, out.numel(), -1, in.data, out.data};
 }
 
 Operation all_gather_of(const View& in, const View& out, int size) {
     check_parts(out, in, size);
-    return {Kind::all_gather, Reduction::sum, in.dtype, in.numel(), -1, in.data, out.data};
+    return {OperationKind::all_gather, Reduction::sum, in.dtype, in.numel(), -1, in.data, out.data};
 }
 
 }  // namespace
@@ -79,18 +79,20 @@ Work Group::start_all_gather(const View& in, const View& out) {
 
 Work Group::start_broadcast(const View& x, int root) {
     LM_CHECK(root >= 0, "expected a member as root, got {}", root);
-    return begin({Kind::broadcast, Reduction::sum, x.dtype, x.numel(), root, x.data, x.data});
+    return begin(
+        {OperationKind::broadcast, Reduction::sum, x.dtype, x.numel(), root, x.data, x.data});
 }
 
 Work Group::start_send(const View& x, int to) {
     LM_CHECK(to >= 0 && to != rank_, "expected a member >= 0 other than {}, got {}", rank_, to);
-    return begin({Kind::send, Reduction::sum, x.dtype, x.numel(), to, x.data, nullptr});
+    return begin({OperationKind::send, Reduction::sum, x.dtype, x.numel(), to, x.data, nullptr});
 }
 
 Work Group::start_receive(const View& x, int from, const Work& after) {
     LM_CHECK(from >= 0 && from != rank_, "expected a member >= 0 other than {}, got {}", rank_,
              from);
-    return begin({Kind::receive, Reduction::sum, x.dtype, x.numel(), from, nullptr, x.data}, after);
+    return begin(
+        {OperationKind::receive, Reduction::sum, x.dtype, x.numel(), from, nullptr, x.data}, after);
 }
 
 void Group::warm_up_all_reduce(const View& x, Reduction reduction) {
@@ -106,7 +108,7 @@ void Group::warm_up_all_gather(const View& in, const View& out) {
 }
 
 void Group::barrier() {
-    begin({Kind::barrier}).wait();
+    begin({OperationKind::barrier}).wait();
 }
 
 std::string Group::timeout_message(const Operation& operation, i64 number, double waited_s) {
@@ -116,7 +118,7 @@ std::string Group::timeout_message(const Operation& operation, i64 number, doubl
 
 std::unique_ptr<Group> Group::split(int color, int key, std::string name) {
     const i64 number = n_collectives_++;
-    if (recorder_) recorder_->started(name_, {Kind::split}, number);
+    if (recorder_) recorder_->started(name_, {OperationKind::split}, number);
     std::unique_ptr<Group> part = make_part(color, key, std::move(name));
     part->record_to(recorder_);
     return part;

@@ -81,26 +81,29 @@ class Group {
     int rank() const { return rank_; }                 // number of this rank among the members
     int size() const { return size_; }
 
-    // Reduces x [n] in place over all members. Types: fp32, fp64, int32, int64, bf16 and fp16. Sums
+    // The views of all members have the same shape and dtype.
+    // Reduces x in place over all members. x: [n] fp32, fp64, int32, int64, bf16 or fp16. Sums
     // of bf16 and fp16 are added in fp32 and rounded once, except over MPI and NCCL: these round
     // each partial sum to 16 bits. A NaN in an element of any member gives NaN in the result, also
     // for max. Collective.
     Work start_all_reduce(const View& x, Reduction reduction);
-    // Reduces `in` [size() * n] over all members, and writes part r of the result to `out` [n] of
-    // member r. `out` may be this rank's own part of `in`; the other parts of `in` are then
-    // undefined afterwards. Collective.
+    // Reduces `in` over all members, and writes part r of the result to `out` of member r. in:
+    // [size() * n], out: [n], of a dtype of start_all_reduce(): fp32, fp64, ... `out` may be this
+    // rank's own part of `in`; the other parts of `in` are then undefined afterwards. Collective.
     Work start_reduce_scatter(const View& in, const View& out, Reduction reduction);
-    // Gathers `in` [n] of all members into `out` [size() * n], ordered by rank. `in` may be this
+    // Gathers `in` of all members into `out`, ordered by rank. in: [n], out: [size() * n], of any
+    // dtype. `in` may be this
     // rank's own part of `out`. Collective.
     Work start_all_gather(const View& in, const View& out);
-    // Copies x [n] of member `root` to x of all members. Collective.
+    // Copies x of member `root` to x of all members. x: [n] of any dtype. Collective.
     Work start_broadcast(const View& x, int root);
-    // Sends x [n] to member `to`, which receives n elements of the same type. Messages between two
-    // members arrive in the order in which they were sent. wait() may block until the receive is
-    // started. A message to the rank itself is a bug.
+    // Sends x, [n] of any dtype, to member `to`, which receives n elements of the same type.
+    // Messages between two members arrive in the order in which they were sent. wait() may block
+    // until the receive is started. A message to the rank itself is a bug.
     Work start_send(const View& x, int to);
-    // Receives x [n] from member `from`, ordered after the operation `after`: an operation of this
-    // or another group that still reads `x` and for which is_stream_ordered() is true.
+    // Receives x, [n] of any dtype, from member `from`, ordered after the operation `after`: an
+    // operation of this or another group that still reads `x` and for which is_stream_ordered() is
+    // true.
     Work start_receive(const View& x, int from, const Work& after = {});
     // Blocks until all members have called barrier(). Collective.
     void barrier();
@@ -114,7 +117,8 @@ class Group {
     virtual void connect(const Traffic&) {}
     // Warms up collectives like this one, of all sizes up to its size: libraries make connections
     // and choose algorithms when an operation of a size is first used. The views must hold zeros,
-    // and hold zeros afterwards. Call it after connect(). Blocks. Collective.
+    // and hold zeros afterwards. Call it after connect(). x, in and out: [n] and [size() * n], of
+    // any dtype, as in the functions above. Blocks. Collective.
     void warm_up_all_reduce(const View& x, Reduction reduction);
     void warm_up_reduce_scatter(const View& in, const View& out, Reduction reduction);
     void warm_up_all_gather(const View& in, const View& out);
@@ -127,7 +131,8 @@ class Group {
     // the other members. Any thread may call it.
     virtual void abort(const std::string& reason) noexcept = 0;
 
-    // The blocking forms.
+    // The blocking forms of the functions above, with the same x, in and out, [n] or [size() * n]
+    // of any dtype.
     void all_reduce(const View& x, Reduction reduction = Reduction::sum) {
         start_all_reduce(x, reduction).wait();
     }

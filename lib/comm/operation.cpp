@@ -5,7 +5,7 @@
 
 namespace lm::comm {
 
-std::string_view name_of(Kind kind) {
+std::string_view name_of(OperationKind kind) {
     constexpr std::string_view names[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast",
                                           "barrier",    "split",          "send",       "receive"};
     return names[static_cast<size_t>(kind)];
@@ -24,19 +24,19 @@ bool Operation::agrees_with(const Operation& other) const {
 std::string Operation::str() const {
     const std::string elements = fmt::format("{} x {}", n, lm::name_of(dtype));
     switch (kind) {
-        case Kind::all_reduce:
-        case Kind::reduce_scatter:
+        case OperationKind::all_reduce:
+        case OperationKind::reduce_scatter:
             return fmt::format("{}({}, {})", name_of(kind), name_of(reduction), elements);
-        case Kind::all_gather:
+        case OperationKind::all_gather:
             return fmt::format("all_gather({})", elements);
-        case Kind::broadcast:
+        case OperationKind::broadcast:
             return fmt::format("broadcast({} from rank {})", elements, peer);
-        case Kind::send:
+        case OperationKind::send:
             return fmt::format("send({} to rank {})", elements, peer);
-        case Kind::receive:
+        case OperationKind::receive:
             return fmt::format("receive({} from rank {})", elements, peer);
-        case Kind::barrier:
-        case Kind::split:
+        case OperationKind::barrier:
+        case OperationKind::split:
             break;
     }
     return std::string(name_of(kind));

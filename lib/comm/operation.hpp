@@ -12,7 +12,7 @@ namespace lm::comm {
 
 enum class Reduction : u8 { sum, max };
 
-enum class Kind : u8 {
+enum class OperationKind : u8 {
     all_reduce,
     reduce_scatter,
     all_gather,
@@ -22,15 +22,15 @@ enum class Kind : u8 {
     send,
     receive
 };
-std::string_view name_of(Kind kind);
+std::string_view name_of(OperationKind kind);
 std::string_view name_of(Reduction reduction);
 
-inline bool is_message(Kind kind) {
-    return kind == Kind::send || kind == Kind::receive;
+inline bool is_message(OperationKind kind) {
+    return kind == OperationKind::send || kind == OperationKind::receive;
 }
 
 struct Operation {
-    Kind kind = Kind::barrier;
+    OperationKind kind = OperationKind::barrier;
     Reduction reduction = Reduction::sum;
     DType dtype = DType::uint8;
     i64 n = 0;      // elements: of x, or of one part of reduce_scatter and all_gather

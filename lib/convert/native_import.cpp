@@ -13,11 +13,11 @@ namespace lm::convert {
 namespace {
 
 // Reads parts of one tensor of lm-utils from its blocks.
-class BlockReader {
+class SourceBlockReader {
   public:
     // `drift` gets the largest difference between copies.
-    BlockReader(const std::vector<SourceBlock>& blocks, i64 cols, DType dtype, SourceReader& reader,
-                Replicas replicas, double& drift)
+    SourceBlockReader(const std::vector<SourceBlock>& blocks, i64 cols, DType dtype,
+                      SourceReader& reader, Replicas replicas, double& drift)
         : blocks_(blocks),
           cols_(cols),
           dtype_(dtype),
@@ -183,7 +183,7 @@ std::vector<ckpt::Piece> NativeImport::pieces(const ConversionRequest& request, 
                       replicas, &largest = drift[key]](std::span<std::byte> to, i64 offset) {
             const i64 begin = offset / size_of(dtype);
             const auto n_bytes = static_cast<i64>(to.size());
-            BlockReader(blocks, cols, dtype, *reader, replicas, largest)
+            SourceBlockReader(blocks, cols, dtype, *reader, replicas, largest)
                 .read(begin, begin + n_bytes / size_of(dtype), to.data());
             report.n_bytes += n_bytes;
             if (request.progress) request.progress(report.n_bytes);

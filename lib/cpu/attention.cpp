@@ -311,7 +311,7 @@ void attention_forward(device::Context& context, const AttentionForward& a) {
     if (!is_fast_type(a.qkv.dtype)) no_such_type(a.qkv.dtype);
     ThreadPool& pool = pool_of(context);
     const i64 floats = cost::attention_forward_floats(a.head_dim);
-    float* const base = Scratch(context.workspace).reserve<float>(pool.size() * floats);
+    float* const base = arena_of(context.workspace).reserve<float>(pool.size() * floats);
     const i64 n_blocks = ceil_div(a.qkv[1], block);
     const i64 n_heads = a.qkv[0] * a.n_heads;
     pool.run(n_blocks * n_heads, [&](i64 task, int worker) {
@@ -327,7 +327,7 @@ void attention_backward(device::Context& context, const AttentionBackward& a) {
     if (!is_fast_type(a.qkv.dtype)) no_such_type(a.qkv.dtype);
     ThreadPool& pool = pool_of(context);
     const i64 floats = cost::attention_backward_floats(a.qkv[1], a.head_dim);
-    float* const base = Scratch(context.workspace).reserve<float>(pool.size() * floats);
+    float* const base = arena_of(context.workspace).reserve<float>(pool.size() * floats);
     const i64 in_group = a.n_heads / a.n_groups;
     pool.run(a.qkv[0] * a.n_groups, [&](i64 task, int worker) {
         const BackwardScratch scratch(base + worker * floats, a.qkv[1], a.head_dim);

@@ -13,8 +13,8 @@ namespace lm::cpu {
 class ColumnSums {
   public:
     ColumnSums(device::Context& context, i64 rows, i64 columns)
-        : ColumnSums(context, rows, columns, Scratch(context.workspace)) {}
-    ColumnSums(device::Context& context, i64 rows, i64 columns, Scratch scratch)
+        : ColumnSums(context, rows, columns, arena_of(context.workspace)) {}
+    ColumnSums(device::Context& context, i64 rows, i64 columns, device::WorkspaceArena scratch)
         : pool_(pool_of(context)),
           rows_(rows),
           columns_(columns),

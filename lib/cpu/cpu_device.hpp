@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "device/ops.hpp"
+#include "device/workspace_arena.hpp"
 
 namespace lm::cpu {
 
@@ -47,7 +48,8 @@ inline ThreadPool& pool_of(device::Context& context) {
     return static_cast<CpuDevice&>(context.device).pool();
 }
 
-// Returns the pointer of an optional argument, or nullptr when the argument is none.
+// Returns the pointer of an optional argument, or nullptr when the argument is none. view: [...] of
+// any dtype, with elements of type T.
 template <typename T>
 T* maybe(const device::View& view) {
     return view ? view.as<T>() : nullptr;
@@ -67,27 +69,10 @@ void with_type(DType dtype, Body&& body) {
     no_such_type(dtype);
 }
 
-// Reserves parts of a workspace, each aligned to 64 bytes. If the workspace is too small, the
-// formula in cost/workspace.cpp has a bug.
-class Scratch {
-  public:
-    explicit Scratch(const device::View& workspace)
-        : next_(static_cast<std::byte*>(workspace.data)),
-          left_(workspace ? workspace.bytes() : 0) {}
-    template <typename T>
-    T* reserve(i64 count) {
-        const i64 bytes = round_up(count * static_cast<i64>(sizeof(T)), 64);
-        LM_CHECK(bytes <= left_,
-                 fmt::format("workspace: expected {} free bytes, got {}", bytes, left_));
-        T* const piece = reinterpret_cast<T*>(next_);
-        next_ += bytes;
-        left_ -= bytes;
-        return piece;
-    }
-
-  private:
-    std::byte* next_;
-    i64 left_;
-};
+// Returns an arena over the workspace [bytes] uint8, with parts at multiples of a cache line.
+inline device::WorkspaceArena arena_of(const device::View& workspace) {
+    constexpr i64 cache_line = 64;
+    return {workspace, cache_line};
+}
 
 }  // namespace lm::cpu

@@ -99,7 +99,7 @@ void reduce(device::Context& context, i64 n, const device::View& out, bool accum
             const SumOf& sum_of) {
     const i64 piece = std::max(grain, round_up(ceil_div(n, cost::most_flat_pieces), 64));
     const i64 count = ceil_div(n, piece);
-    double* const sums = Scratch(context.workspace).reserve<double>(count);
+    double* const sums = arena_of(context.workspace).reserve<double>(count);
     pool_of(context).run_ranges(n, piece, [&](i64 begin, i64 end, int) {
         sums[begin / piece] = sum_of(begin, end - begin);
     });

@@ -163,7 +163,7 @@ void linear_forward(device::Context& context, const LinearForward& a) {
     const Target y(a.y);
     // The product is written to pre_activation, and the activation reads the tile from the cache.
     const Target pre(active ? a.pre_activation : a.y);
-    const Product product{.form = Form::nt,
+    const Product product{.form = GemmForm::nt,
                           .m = a.x[0],
                           .n = width,
                           .k = a.x[1],
@@ -202,7 +202,7 @@ void linear_backward_input(device::Context& context, const LinearBackwardInput& 
     const bool active = a.activation != Activation::none;
     const Source pre(active ? a.pre_activation : device::View{});
     const Target dx(a.dx);
-    const Product product{.form = Form::nn,
+    const Product product{.form = GemmForm::nn,
                           .m = a.dy[0],
                           .n = width,
                           .k = a.w[0],
@@ -226,7 +226,7 @@ void linear_backward_input(device::Context& context, const LinearBackwardInput& 
 
 void linear_backward_weight(device::Context& context, const LinearBackwardWeight& a) {
     require_fast(a.dy.dtype);
-    const Product product{.form = Form::tn,
+    const Product product{.form = GemmForm::tn,
                           .m = a.dy[1],
                           .n = a.x[1],
                           .k = a.dy[0],

@@ -39,7 +39,7 @@ struct Cut {
 
 // The key of a oneDNN primitive: everything that its creation depends on.
 struct TileShape {
-    Form form;
+    GemmForm form;
     i64 m, n, k, lda, ldb, ldc;
     bool accumulate;
     DType type;
@@ -51,7 +51,7 @@ struct Strides {
 };
 
 Strides strides_of(const Product& p) {
-    return {p.form == Form::tn ? p.m : p.k, p.form == Form::nt ? p.k : p.n};
+    return {p.form == GemmForm::tn ? p.m : p.k, p.form == GemmForm::nt ? p.k : p.n};
 }
 
 using Arguments = std::array<dnnl_exec_arg_t, 4>;
@@ -92,10 +92,10 @@ struct Matmul::Library {
 // Creates the primitive of a tile shape. Its scratch memory is in the workspace if that is large
 // enough.
 Primitive Matmul::Library::make(const TileShape& t) const {
-    const auto a = t.form == Form::tn ? desc_of(t.type, t.m, t.k, 1, t.lda)
-                                      : desc_of(t.type, t.m, t.k, t.lda, 1);
-    const auto b = t.form == Form::nt ? desc_of(t.type, t.k, t.n, 1, t.ldb)
-                                      : desc_of(t.type, t.k, t.n, t.ldb, 1);
+    const auto a = t.form == GemmForm::tn ? desc_of(t.type, t.m, t.k, 1, t.lda)
+                                          : desc_of(t.type, t.m, t.k, t.lda, 1);
+    const auto b = t.form == GemmForm::nt ? desc_of(t.type, t.k, t.n, 1, t.ldb)
+                                          : desc_of(t.type, t.k, t.n, t.ldb, 1);
     const auto c = desc_of(DType::fp32, t.m, t.n, t.ldc, 1);
     dnnl::post_ops post;
     if (t.accumulate) post.append_sum(1.0F);
@@ -162,8 +162,8 @@ TileShape shape_of(const Product& p, i64 m, i64 n) {
 // tile's memory. A transposed operand has its strides exchanged.
 Operands operands_of(const Product& p, const Tile& t) {
     const Strides s = strides_of(p);
-    const bool a_turned = p.form == Form::tn;
-    const bool b_turned = p.form == Form::nt;
+    const bool a_turned = p.form == GemmForm::tn;
+    const bool b_turned = p.form == GemmForm::nt;
     const auto element = [&p](const void* base, i64 offset) {
         return static_cast<const std::byte*>(base) + offset * size_of(p.type);
     };
@@ -242,7 +242,7 @@ void Matmul::run(device::Context& context, const Product& p, TileRef finish) {
     ThreadPool& pool = pool_of(context);
     constexpr i64 packed = cost::matmul_scratch_bytes / i64{sizeof(float)};
     constexpr i64 floats = packed + cost::matmul_tile_bytes / i64{sizeof(float)};
-    float* const scratch = Scratch(context.workspace).reserve<float>(pool.size() * floats);
+    float* const scratch = arena_of(context.workspace).reserve<float>(pool.size() * floats);
     pool.run(tiling.count(), [&](i64 task, int worker) {
         Tile tile = tiling.tile(task);
         float* const own = scratch + worker * floats;

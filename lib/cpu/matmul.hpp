@@ -15,16 +15,14 @@
 #include <memory>
 
 #include "cpu/cpu_device.hpp"
+#include "device/gemm_form.hpp"
 
 namespace lm::cpu {
 
-// The form of a GEMM c [m, n] = op(a) op(b), which sums over k. In a form's name, n is an operand
-// as stored, t a transposed one.
-// nt: a [m, k], b [n, k]; nn: a [m, k], b [k, n]; tn: a [k, m], b [k, n].
-enum class Form { nt, nn, tn };
+using device::GemmForm;
 
 struct Product {
-    Form form = Form::nt;
+    GemmForm form = GemmForm::nt;
     i64 m = 0;
     i64 n = 0;
     i64 k = 0;

@@ -206,7 +206,7 @@ constexpr i64 grain = 16;  // rows of a task
 // The scratch memory of the workers: cost::norm_scratch_rows rows for each.
 class ScratchRows {
   public:
-    ScratchRows(Scratch& scratch, int n_workers, i64 width)
+    ScratchRows(device::WorkspaceArena& scratch, int n_workers, i64 width)
         : width_(round_up(width, 16)),
           base_(scratch.reserve<float>(n_workers * cost::norm_scratch_rows * width_)) {}
     float* row(int worker, i64 index) const {
@@ -219,7 +219,7 @@ class ScratchRows {
 };
 
 // Returns a parameter as fp32. A 16-bit parameter is widened once for all rows.
-const float* parameter(const device::View& view, Scratch& scratch) {
+const float* parameter(const device::View& view, device::WorkspaceArena& scratch) {
     if (!view) return nullptr;
     const i64 n = view.numel();
     return Source(view).row(0, n, is_half(view.dtype) ? scratch.reserve<float>(n) : nullptr);
@@ -237,7 +237,7 @@ void residual_norm_forward(device::Context& context, const ResidualNormForward& 
     if (!is_fast_type(main.dtype)) no_such_type(main.dtype);
     const i64 width = main[1];
     const FactorRows factors(a.dropout, main[0], width);
-    Scratch scratch(context.workspace);
+    device::WorkspaceArena scratch = arena_of(context.workspace);
     const float* const weight = parameter(a.weight, scratch);
     const float* const bias = parameter(a.bias, scratch);
     const ScratchRows rows(scratch, pool_of(context).size(), width);
@@ -282,7 +282,7 @@ namespace {
 void join_backward(device::Context& context, const ResidualNormBackward& a) {
     const i64 width = a.dsum[1];
     const FactorRows factors(a.dropout, a.dsum[0], width);
-    Scratch scratch(context.workspace);
+    device::WorkspaceArena scratch = arena_of(context.workspace);
     const ScratchRows rows(scratch, pool_of(context).size(), width);
     const Source dsum_in(a.dsum_in);
     const Target dsum(a.dsum);
@@ -311,7 +311,7 @@ void residual_norm_backward(device::Context& context, const ResidualNormBackward
     const i64 width = a.dy[1];
     const bool centred = a.norm == Norm::layer_norm;
     const FactorRows factors(a.dropout, a.dy[0], width);
-    Scratch scratch(context.workspace);
+    device::WorkspaceArena scratch = arena_of(context.workspace);
     const float* const weight = parameter(a.weight, scratch);
     const ScratchRows rows(scratch, pool_of(context).size(), width);
     const Source dy(a.dy);

@@ -40,6 +40,7 @@ inline void round_row(float* x, DType type, i64 n) {
 class Source {
   public:
     Source() = default;
+    // view: [...] fp32, bf16 or fp16, or none
     Source(const device::View& view)  // NOLINT(google-explicit-constructor): views convert
         : data_(static_cast<const std::byte*>(view.data)), type_(view.dtype) {}
     explicit operator bool() const { return data_ != nullptr; }
@@ -66,6 +67,7 @@ class Source {
 class Target {
   public:
     Target() = default;
+    // view: [...] fp32, bf16 or fp16, or none
     Target(const device::View& view)  // NOLINT(google-explicit-constructor)
         : data_(static_cast<std::byte*>(view.data)), type_(view.dtype) {}
     explicit operator bool() const { return data_ != nullptr; }

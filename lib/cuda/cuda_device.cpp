@@ -7,8 +7,8 @@
 #include "base/units.hpp"
 #include "cuda/cuda_device.hpp"
 #include "cuda/driver.hpp"
-#include "cuda/gemm/matmul.hpp"
-#include "cuda/kernels/launch.cuh"
+#include "cuda/gemm/cublas_matmul.hpp"
+#include "cuda/kernels/kernel_launch.cuh"
 #include "cuda/ops.hpp"
 
 namespace lm::cuda {
@@ -51,10 +51,6 @@ void too_little_shared_memory(size_t bytes) {
               human_size(static_cast<i64>(bytes)));
 }
 
-void out_of_workspace(i64 needed, i64 left) {
-    bug(__FILE__, __LINE__, fmt::format("workspace: expected {} free bytes, got {}", needed, left));
-}
-
 void misaligned_workspace(const void* begin) {
     bug(__FILE__, __LINE__,
         fmt::format("workspace: expected a multiple of {} as its address, got {}",
@@ -66,7 +62,7 @@ CudaDevice::CudaDevice(int index) : index_(index) {
     check(cudaGetDeviceProperties(&properties_, index));
     check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
     staging_.open();
-    matmul_ = std::make_unique<Matmul>(*this);
+    matmul_ = std::make_unique<CublasMatmul>(*this);
     in_use_at_start_ = memory_in_use().now;
 }
 

@@ -20,10 +20,11 @@
 #include "cuda/op_timer.hpp"
 #include "cuda/staging.hpp"
 #include "device/ops.hpp"
+#include "device/workspace_arena.hpp"
 
 namespace lm::cuda {
 
-class Matmul;
+class CublasMatmul;
 struct CudnnAttention;
 
 class CudaDevice final : public device::Device {
@@ -51,7 +52,7 @@ class CudaDevice final : public device::Device {
     void on_wait(std::function<void()> check) { on_wait_ = std::move(check); }
     cudaStream_t stream() const { return stream_; }
     const cudaDeviceProp& properties() const { return properties_; }
-    Matmul& matmul() { return *matmul_; }
+    CublasMatmul& matmul() { return *matmul_; }
     // Returns nullptr when attention uses the kernels of this plugin.
     const CudnnAttention* cudnn() const { return cudnn_; }
     bool cudnn_is_deterministic() const { return cudnn_is_deterministic_; }
@@ -80,7 +81,7 @@ class CudaDevice final : public device::Device {
     const char* operation_ = "start";
     Staging staging_;
     OpTimer timer_;
-    std::unique_ptr<Matmul> matmul_;
+    std::unique_ptr<CublasMatmul> matmul_;
     const CudnnAttention* cudnn_ = nullptr;
     bool cudnn_is_deterministic_ = false;
     std::map<const std::byte*, i64> allocations_;  // first byte, and size in bytes
@@ -94,12 +95,11 @@ inline cudaStream_t stream_of(device::Context& context) {
     return device_of(context).stream();
 }
 
-// out_of_workspace() and misaligned_workspace() throw a bug.
-[[noreturn]] void out_of_workspace(i64 needed, i64 left);
+// Throws a bug that states the address.
 [[noreturn]] void misaligned_workspace(const void* begin);
 
-// Returns the beginning of a workspace. Throws a bug unless it is aligned to cuda_alignment, as
-// cuBLASLt and cuDNN require.
+// Returns the beginning of a workspace [bytes] uint8. Throws a bug unless it is aligned to
+// cuda_alignment, as cuBLASLt and cuDNN require.
 inline std::byte* begin_of(const device::View& workspace) {
     if (reinterpret_cast<uintptr_t>(workspace.data) % cost::cuda_alignment != 0) {
         misaligned_workspace(workspace.data);
@@ -107,27 +107,10 @@ inline std::byte* begin_of(const device::View& workspace) {
     return static_cast<std::byte*>(workspace.data);
 }
 
-// Reserves parts of a workspace, each aligned to cuda_alignment. If the workspace is too small, the
-// formula in cost/workspace.cpp has a bug.
-class Scratch {
-  public:
-    explicit Scratch(const device::View& workspace)
-        : next_(begin_of(workspace)), left_(workspace ? workspace.bytes() : 0) {}
-    template <typename T>
-    T* reserve(i64 count) {
-        const i64 bytes = cost::cuda_piece(count * static_cast<i64>(sizeof(T)));
-        if (bytes > left_) out_of_workspace(bytes, left_);
-        T* const piece = reinterpret_cast<T*>(next_);
-        next_ += bytes;
-        left_ -= bytes;
-        return piece;
-    }
-    // Returns the unreserved part.
-    device::View rest() const { return {next_, DType::uint8, {left_}}; }
-
-  private:
-    std::byte* next_;
-    i64 left_;
-};
+// Returns an arena over the workspace [bytes] uint8, with parts at multiples of cuda_alignment.
+inline device::WorkspaceArena arena_of(const device::View& workspace) {
+    begin_of(workspace);  // checks the alignment
+    return {workspace, cost::cuda_alignment};
+}
 
 }  // namespace lm::cuda

@@ -10,7 +10,7 @@
 namespace lm::cuda {
 
 void Staging::open() {
-    for (Buffer& buffer : buffers_) {
+    for (PinnedBuffer& buffer : buffers_) {
         void* data = nullptr;
         const cudaError_t status = cudaHostAlloc(&data, buffer_bytes, cudaHostAllocDefault);
         if (status != cudaSuccess) {
@@ -25,7 +25,7 @@ void Staging::open() {
 }
 
 void Staging::close() noexcept {
-    for (Buffer& buffer : buffers_) {
+    for (PinnedBuffer& buffer : buffers_) {
         if (buffer.free != nullptr) cudaEventDestroy(buffer.free);
         if (buffer.data != nullptr) cudaFreeHost(buffer.data);
         buffer = {};
@@ -37,7 +37,7 @@ void Staging::close() noexcept {
 cudaError_t Staging::to_device(void* target, const void* host, i64 bytes, cudaStream_t stream) {
     for (i64 begin = 0; begin < bytes;) {
         const auto place = static_cast<i64>(next_);
-        const Buffer& buffer = buffers_[next_ / buffer_bytes % buffers_.size()];
+        const PinnedBuffer& buffer = buffers_[next_ / buffer_bytes % buffers_.size()];
         const i64 offset = place % buffer_bytes;
         const i64 count = std::min(buffer_bytes - offset, bytes - begin);
         cudaError_t status = offset == 0 ? cudaEventSynchronize(buffer.free) : cudaSuccess;
@@ -64,7 +64,7 @@ cudaError_t Staging::to_host(void* host, const void* source, i64 bytes, cudaStre
     // The GPU copies chunk i while the host empties chunk i - 1.
     for (i64 i = 0; i <= n_chunks; ++i) {
         if (i < n_chunks) {
-            const Buffer& buffer = buffers_[static_cast<size_t>(i) % buffers_.size()];
+            const PinnedBuffer& buffer = buffers_[static_cast<size_t>(i) % buffers_.size()];
             cudaError_t status = cudaMemcpyAsync(
                 buffer.data, static_cast<const std::byte*>(source) + i * buffer_bytes, count(i),
                 cudaMemcpyDeviceToHost, stream);
@@ -72,7 +72,7 @@ cudaError_t Staging::to_host(void* host, const void* source, i64 bytes, cudaStre
             if (status != cudaSuccess) return status;
         }
         if (i > 0) {
-            const Buffer& buffer = buffers_[static_cast<size_t>(i - 1) % buffers_.size()];
+            const PinnedBuffer& buffer = buffers_[static_cast<size_t>(i - 1) % buffers_.size()];
             const cudaError_t status = cudaEventSynchronize(buffer.free);
             if (status != cudaSuccess) return status;
             std::memcpy(static_cast<std::byte*>(host) + (i - 1) * buffer_bytes, buffer.data,

@@ -25,11 +25,11 @@ class Staging {
 
   private:
     static constexpr i64 buffer_bytes = i64{8} << 20;
-    struct Buffer {
+    struct PinnedBuffer {
         std::byte* data = nullptr;
         cudaEvent_t free = nullptr;  // recorded after the last copy that used the buffer
     };
-    std::array<Buffer, 2> buffers_;
+    std::array<PinnedBuffer, 2> buffers_;
     // For to_device(): bytes staged so far, each copy rounded up to 256. The next byte goes to
     // buffer next_ / buffer_bytes % 2.
     size_t next_ = 0;

@@ -34,7 +34,8 @@ class Buffer {
 
     i64 bytes() const { return bytes_; }
     std::byte* data() const { return static_cast<std::byte*>(data_); }
-    // Returns a view of `shape` at `offset` bytes; a view beyond the buffer's end is a bug.
+    // Returns a view [shape] of any dtype at `offset` bytes; a view beyond the buffer's end is a
+    // bug.
     View view(i64 offset, DType dtype, const Shape& shape) const;
     View view(DType dtype, const Shape& shape) const { return view(0, dtype, shape); }
 
@@ -57,9 +58,11 @@ class Device {
     // Allocates zero-filled memory. Throws Error(failure) with `purpose` and the size when the
     // device has not enough memory.
     Buffer allocate(i64 bytes, std::string_view purpose);
-    // Copies after all enqueued work, in stream order. Blocks until the bytes are at `host`.
+    // Copies `source`, [...] of any dtype, after all enqueued work, in stream order. Blocks until
+    // the bytes are at `host`.
     virtual void copy_to_host(void* host, const View& source) = 0;
-    // Copies after all enqueued work, in stream order. On return, `host` may be reused.
+    // Copies to `target`, [...] of any dtype, after all enqueued work, in stream order. On return,
+    // `host` may be reused.
     virtual void copy_from_host(const View& target, const void* host) = 0;
     // Blocks until all enqueued work is finished.
     virtual void synchronize() = 0;

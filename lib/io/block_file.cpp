@@ -42,18 +42,18 @@ bool aligned(const void* memory, i64 offset) {
 
 struct BlockPool {
     std::mutex mutex;
-    std::vector<Block::Memory> free;
+    std::vector<AlignedBlock::Memory> free;
 
     static BlockPool& instance() {
         static auto* const pool = new BlockPool;  // never destroyed: threads may end after main()
         return *pool;
     }
 
-    Block::Memory acquire() {
+    AlignedBlock::Memory acquire() {
         {
             const std::lock_guard lock(mutex);
             if (!free.empty()) {
-                Block::Memory memory = std::move(free.back());
+                AlignedBlock::Memory memory = std::move(free.back());
                 free.pop_back();
                 return memory;
             }
@@ -61,26 +61,26 @@ struct BlockPool {
         auto* const memory = static_cast<std::byte*>(std::aligned_alloc(huge_page, memory_bytes));
         if (memory == nullptr) throw std::bad_alloc();
         ::madvise(memory, memory_bytes, MADV_HUGEPAGE);  // only advice: errors are ignored
-        return Block::Memory(memory);
+        return AlignedBlock::Memory(memory);
     }
 
-    void release(Block::Memory memory) {
+    void release(AlignedBlock::Memory memory) {
         const std::lock_guard lock(mutex);
         if (memory && free.size() < most_kept) free.push_back(std::move(memory));
     }
 };
 
-void Block::Free::operator()(std::byte* memory) const {
+void AlignedBlock::Free::operator()(std::byte* memory) const {
     std::free(memory);
 }
 
-Block::Block() : memory_(BlockPool::instance().acquire()) {}
+AlignedBlock::AlignedBlock() : memory_(BlockPool::instance().acquire()) {}
 
-Block::~Block() {
+AlignedBlock::~AlignedBlock() {
     BlockPool::instance().release(std::move(memory_));
 }
 
-Block& Block::operator=(Block&& other) noexcept {
+AlignedBlock& AlignedBlock::operator=(AlignedBlock&& other) noexcept {
     std::swap(memory_, other.memory_);
     return *this;
 }
@@ -127,7 +127,7 @@ void BlockFile::write(std::span<const std::byte> bytes, i64 offset) const {
     if (!bytes.empty()) checked::write_at(fd_.get(), path_, bytes, offset);
 }
 
-std::span<std::byte> BlockFile::read(Block& block, i64 offset, i64 n) const {
+std::span<std::byte> BlockFile::read(AlignedBlock& block, i64 offset, i64 n) const {
     LM_CHECK(0 <= n && n <= block_bytes, "{}: expected at most {} bytes, got {}", path_,
              block_bytes, n);
     const i64 before = offset - whole_part(offset);
@@ -148,13 +148,14 @@ void BlockFile::sync() const {
 
 // ---- several blocks in flight ------------------------------------------------------------------
 
-void for_each_block(i64 n, int n_threads, const std::function<void(i64 i, Block& block)>& body) {
+void for_each_block(i64 n, int n_threads,
+                    const std::function<void(i64 i, AlignedBlock& block)>& body) {
     std::atomic<i64> next{0};
     std::mutex mutex;
     std::exception_ptr error;
     const auto work = [&] {
         try {
-            Block block;
+            AlignedBlock block;
             for (i64 i = next++; i < n; i = next++) body(i, block);
         } catch (...) {
             const std::lock_guard lock(mutex);
@@ -188,7 +189,7 @@ void BlockStream::submit() {
         pending_.front().get();
         pending_.pop_front();
     }
-    auto full = std::make_shared<Block>();
+    auto full = std::make_shared<AlignedBlock>();
     std::swap(*full, block_);
     pending_.push_back(std::async(std::launch::async, [file = file_, full, at = at_, n = used_] {
         file->write(full->first(n), at);

@@ -21,14 +21,14 @@ constexpr i64 block_alignment = 4096;
 constexpr int blocks_in_flight = 4;
 
 // Aligned memory for a block of a file, with 4096 spare bytes at each end for reads whose ends are
-// not aligned. The destructor keeps the memory for the next Block: the first touch of a page costs
-// more than a copy into it.
-class Block {
+// not aligned. The destructor keeps the memory for the next AlignedBlock: the first touch of a page
+// costs more than a copy into it.
+class AlignedBlock {
   public:
-    Block();
-    ~Block();
-    Block(Block&&) noexcept = default;
-    Block& operator=(Block&& other) noexcept;
+    AlignedBlock();
+    ~AlignedBlock();
+    AlignedBlock(AlignedBlock&&) noexcept = default;
+    AlignedBlock& operator=(AlignedBlock&& other) noexcept;
     // Returns the first `n` bytes, at most block_bytes + 2 * block_alignment.
     std::span<std::byte> first(i64 n) const { return {memory_.get(), static_cast<size_t>(n)}; }
 
@@ -58,7 +58,7 @@ class BlockFile {
     void write(std::span<const std::byte> bytes, i64 offset) const;
     // Reads n <= block_bytes bytes at `offset` into `block`; returns the part of `block` that holds
     // them.
-    std::span<std::byte> read(Block& block, i64 offset, i64 n) const;
+    std::span<std::byte> read(AlignedBlock& block, i64 offset, i64 n) const;
     void sync() const;
 
   private:
@@ -72,7 +72,8 @@ class BlockFile {
 // Calls body(i, block) for every i in [0, n), in about ascending order, in `n_threads` threads with
 // one block each. Returns when all calls have returned. After an error no further call starts, and
 // the first error is rethrown at the end. The calling thread makes all calls when n_threads is 1.
-void for_each_block(i64 n, int n_threads, const std::function<void(i64 i, Block& block)>& body);
+void for_each_block(i64 n, int n_threads,
+                    const std::function<void(i64 i, AlignedBlock& block)>& body);
 
 // Appends bytes to `file`, in blocks that threads write in the background. Creating the file and
 // making it durable is left to the caller.
@@ -88,7 +89,7 @@ class BlockStream {
   private:
     void submit();
     std::shared_ptr<const BlockFile> file_;  // shared with the writes in the background
-    Block block_;
+    AlignedBlock block_;
     i64 at_ = 0;    // offset of block_ in the file
     i64 used_ = 0;  // bytes in block_
     std::deque<std::future<void>> pending_;

@@ -69,7 +69,6 @@ View Attention::backward(const Pass& pass, const View& dbranch, const View& x,
                                          .dbias = grad_.qkv_bias});
 }
 
-// Rotates queries and keys in place. `inverse` rotates their gradients back.
 void Attention::rotate(const Pass& pass, const View& qkv, bool inverse) const {
     if (pass.setup.config.position != spec::PositionEmbedding::rope) return;
     device::rotary(pass.context, {.x = qkv,

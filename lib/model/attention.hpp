@@ -35,6 +35,8 @@ class Attention {
                   const AttentionActivations& act) const;
 
   private:
+    // Rotates queries and keys of qkv, [B, T, (H+2G)*D] compute, in place by the rotary embedding.
+    // `inverse` rotates gradients back. Does nothing for other position embeddings.
     void rotate(const Pass& pass, const View& qkv, bool inverse) const;
     device::Dropout dropout(const Pass& pass) const;
 

@@ -151,7 +151,6 @@ void GptChunk::backward(Context& context, const MicroBatch& micro_batch) {
     after_backward(micro_batch, spec::embedding_unit);
 }
 
-// Returns the gradient of the last MLP's branch.
 View GptChunk::backward_final_norm(const Pass& pass, const MicroBatchActivations& act) {
     const Dropout dropout = dropout_before(pass, part_.n_layers());
     const View& dresidual = setup_.scratch.dresidual;

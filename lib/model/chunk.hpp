@@ -65,6 +65,7 @@ class GptChunk {
     const View& stage_input(int slot) const {
         return this->slot(slot).layers.front().attention_norm.stream;
     }
+    // [R, C] compute
     const View& stage_output(int slot) const { return this->slot(slot).final_norm.stream; }
 
     // Computes the output of the final norm; in a chunk without the head, computes stage_output().
@@ -104,10 +105,15 @@ class GptChunk {
     };
 
     Pass pass_of(device::Context& context, const MicroBatch& micro_batch) const;
+    // branch: [R, C] compute, added to the stream where the layer begins; none: the layer's stream
+    // exists already.
     void forward_layer(const Pass& pass, const MicroBatchActivations& act, i64 layer,
                        const View& branch);
+    // Returns the gradient of forward_layer()'s `branch`, [R, C] compute. dbranch: [R, C] compute,
+    // the gradient of the layer's MLP branch.
     View backward_layer(const Pass& pass, const MicroBatchActivations& act, i64 layer,
                         const View& dbranch);
+    // Returns the gradient of the last layer's MLP branch, [R, C] compute.
     View backward_final_norm(const Pass& pass, const MicroBatchActivations& act);
     void recompute_layers(const Pass& pass, const MicroBatchActivations& act,
                           const cost::LayerGroup& group);

@@ -38,6 +38,8 @@ class Head {
 
   private:
     struct Rows;  // a chunk of rows and their statistics
+    // Returns the next chunk of rows, from row `begin` on. x: [N, C] compute, the rows of all
+    // tensor ranks.
     Rows rows_of(const Pass& pass, const View& x, const HeadActivations& act, i64 begin) const;
     void forward_rows(const Pass& pass, const Rows& rows) const;
     void add_to_step_loss(const Pass& pass, const HeadActivations& act) const;

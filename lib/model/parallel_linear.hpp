@@ -21,8 +21,9 @@ struct ColumnLinearGradient {
     View dw;     // [M, C] fp32
     View dbias;  // [M] fp32, or none
 };
-// Computes the gradients of weight and bias. Returns the gradient of x, [R, C], in scratch.dnorm.
-// The two GEMMs overlap with gathering x and with summing its gradient over the tensor ranks.
+// Computes the gradients of weight and bias. Returns the gradient of x, [R, C] compute, in
+// scratch.dnorm. The two GEMMs overlap with gathering x and with summing its gradient over the
+// tensor ranks.
 View column_linear_backward(const Pass& pass, const ColumnLinearGradient& grad);
 
 struct RowLinear {
@@ -30,7 +31,8 @@ struct RowLinear {
     View w;     // [C, K] compute
     View bias;  // [C] compute, or none
 };
-// Computes a row-parallel layer. Returns x w^T + bias, [R, C], in scratch.branch.
+// Computes a row-parallel layer. Returns x w^T + bias, [R, C] compute, in
+// scratch.branch.
 View row_linear_forward(const Pass& pass, const RowLinear& linear);
 
 struct RowLinearGradient {

@@ -47,10 +47,13 @@ class ParamMap {
     // Returns the parameters of the stage's chunk number `chunk`. flat: [layout().n_elements], any
     // dtype.
     Params bind(const View& flat, i64 chunk = 0) const;
-    // Returns the view of one tensor, [local.shape] in the dtype of `flat`.
+    // Returns the view of one tensor, [local.shape] in the dtype of `flat`. flat:
+    // [layout().n_elements] of any dtype.
     View view_of(const spec::LocalTensor& local, const View& flat) const;
 
   private:
+    // Return the tensor of that name, or none when the rank does not hold it. flat:
+    // [layout().n_elements] of any dtype.
     View find(std::string_view name, const View& flat) const;
     View find_block(std::string_view name, const View& flat) const;
     NormParams find_norm(const std::string& name, const View& flat) const;

@@ -45,7 +45,7 @@ class ResidualNorm {
         device::Dropout dropout = {};  // as in forward()
     };
     // Computes out = dstream + norm'(dy). Adds to the gradients of the parameters. Returns the
-    // gradient of the branch, [R, C]: `out` itself; with dropout, scratch.dbranch.
+    // gradient of the branch, [R, C] compute: `out` itself; with dropout, scratch.dbranch.
     View backward(const Pass& pass, const StreamGradient& grad,
                   const ResidualNormActivations& act) const;
 

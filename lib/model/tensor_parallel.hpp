@@ -28,16 +28,17 @@ class TensorParallel {
     bool first() const { return rank_ == 0; }
     bool cuts_rows() const { return cut_rows_; }  // sequence parallelism
 
-    // Returns this rank's rows of a view that has all rows.
+    // Returns this rank's rows, [R, C] compute, of `all`, [N, C] compute.
     View own_rows(const View& all) const;
     // Returns the index of this rank's first row among all rows, when each rank has `n_rows` rows.
     i64 first_row(i64 n_rows) const { return cut_rows_ ? rank_ * n_rows : 0; }
 
-    // Gathers the rows of all ranks for a column-parallel layer. own: [R, C]; buffer: [N, C].
-    // Returns [N, C]: `buffer`, or `own` if it has all rows. Collective.
+    // Gathers the rows of all ranks for a column-parallel layer. own: [R, C] compute;
+    // buffer: [N, C] compute. Returns [N, C] compute: `buffer`, or `own` if it has all rows.
+    // Collective.
     View gather(const View& own, const View& buffer) const;
     // Sums a row-parallel layer's results, or the gradients of a column-parallel layer's input,
-    // over the ranks, in place. parts: [N, C]. Returns own_rows(parts). Collective.
+    // over the ranks, in place. parts: [N, C] compute. Returns own_rows(parts). Collective.
     View sum(const View& parts) const;
     // start_gather() and start_sum() only start gather() and sum(): `x` is the result after
     // work.wait().
@@ -45,12 +46,14 @@ class TensorParallel {
         View x;  // [N, C] compute from start_gather(), [R, C] compute from start_sum()
         comm::Work work;
     };
+    // own: [R, C] compute; buffer, parts: [N, C] compute.
     Started start_gather(const View& own, const View& buffer) const;
     Started start_sum(const View& parts) const;
-    // Does what sum() does, and writes the result to own [R, C]. `own` is `parts` itself if it has
+    // Does what sum() does, and writes the result to `own`. parts: [N, C] compute, own: [R, C]
+    // compute. `own` is `parts` itself if it has
     // all rows.
     void sum(const View& parts, const View& own) const;
-    // Sums x, of any shape, over all ranks, in place. Collective.
+    // Sums x, [...] of any dtype that comm::Group adds, over all ranks, in place. Collective.
     void all_sum(const View& x) const;
 
   private:

@@ -69,7 +69,7 @@ double Trainer::evaluate(BatchSource& batches, i64 n_micro_batches) {
 
 // Runs forward, and in training backward, of all micro-batches through this stage's chunks. Writes
 // the gradients of this rank's samples, times the loss scale, and adds their loss to step_sums.
-void Trainer::run_schedule(const Schedule& schedule, BatchSource& batches) {
+void Trainer::run_schedule(const StageSchedule& schedule, BatchSource& batches) {
     zero_step_sums();
     Context context = this->context();
     transfers_->begin(schedule.actions);
@@ -116,8 +116,8 @@ void Trainer::run_schedule(const Schedule& schedule, BatchSource& batches) {
 
 // Returns the schedule of a step or an evaluation. Builds it when the number of micro-batches
 // differs from the previous call, as with a batch ramp.
-const Trainer::Schedule& Trainer::schedule_of(bool training, i64 n_micro_batches) {
-    Schedule& schedule = training ? training_schedule_ : evaluation_schedule_;
+const Trainer::StageSchedule& Trainer::schedule_of(bool training, i64 n_micro_batches) {
+    StageSchedule& schedule = training ? training_schedule_ : evaluation_schedule_;
     if (schedule.n_micro_batches == n_micro_batches) return schedule;
     const spec::PipelineShape shape{.n_stages = config_.parallel.pp,
                                     .n_chunks = config_.parallel.n_chunks,
@@ -130,7 +130,7 @@ const Trainer::Schedule& Trainer::schedule_of(bool training, i64 n_micro_batches
     return schedule;
 }
 
-model::MicroBatch Trainer::micro_batch_of(const Schedule& schedule,
+model::MicroBatch Trainer::micro_batch_of(const StageSchedule& schedule,
                                           const PipelineAction& action) const {
     return {.slot = transfers_->slot_of(action.chunk, action.micro_batch),
             .training = schedule.training,

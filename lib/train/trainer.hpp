@@ -93,14 +93,15 @@ class Trainer {
     // Records the phases of later steps in `recorder`; nullptr stops recording.
     void record_to(comm::FlightRecorder* recorder) { recorder_ = recorder; }
 
-    // For tests: the layout of the flat buffers, the weights, and the gradients of the last step.
+    // For tests: the layout of the flat buffers, the weights [E] compute, and the gradients of the
+    // last step, [E] fp32.
     const model::ParamMap& params() const { return state_.params(); }
     device::View weights() { return state_.gathered_weights(); }
     device::View gradients() const { return state_.gradients(); }
 
   private:
     // The actions of this stage in a step or an evaluation, in order.
-    struct Schedule {
+    struct StageSchedule {
         bool training = true;
         i64 n_micro_batches = 0;
         std::vector<spec::PipelineAction> actions;
@@ -110,9 +111,9 @@ class Trainer {
 
     using StepSums = std::array<double, model::step_sum_count>;
 
-    void run_schedule(const Schedule& schedule, BatchSource& batches);
-    const Schedule& schedule_of(bool training, i64 n_micro_batches);
-    model::MicroBatch micro_batch_of(const Schedule& schedule,
+    void run_schedule(const StageSchedule& schedule, BatchSource& batches);
+    const StageSchedule& schedule_of(bool training, i64 n_micro_batches);
+    model::MicroBatch micro_batch_of(const StageSchedule& schedule,
                                      const spec::PipelineAction& action) const;
     const data::Batch& next_batch(BatchSource& batches, const spec::PipelineAction& action);
     void copy_to_device(const data::Batch& batch, const model::MicroBatchInputs& inputs,
@@ -142,7 +143,7 @@ class Trainer {
     parallel::Overlap overlap_;
     std::vector<model::GptChunk> chunks_;
     std::unique_ptr<parallel::StageTransfers> transfers_;
-    Schedule training_schedule_, evaluation_schedule_;
+    StageSchedule training_schedule_, evaluation_schedule_;
     std::vector<float> loss_weight_;  // the loss weights of one micro-batch on the host
     // The batches that the first chunk has read and the stage's other chunks need again.
     std::vector<data::Batch> round_;

@@ -70,6 +70,7 @@ class TrainingState {
     void bind_optimizer(const TrainerConfig& config, const TrainingMemory& memory);
     template <typename Body>
     void for_masters(const Body& body);
+    // Loads elements `range` of the flat buffers. target: [range.size()] of any dtype.
     void load_range(const ckpt::Checkpoint& checkpoint, ckpt::SliceKind kind,
                     const device::View& target, const Range& range);
 

@@ -11,9 +11,9 @@ using namespace lm::ckpt;
 
 TEST_CASE("merged steps equal a run whose updates were scaled by the decay") {
     const std::vector<i64> tokens{100, 200, 300, 400};
-    const std::vector<double> linear = decay_weights(tokens, DecayStyle::linear);
+    const std::vector<double> linear = decay_weights(tokens, EmulatedDecay::linear);
     for (const double weight : linear) CHECK(weight == Approx(0.25));
-    const std::vector<double> sqrt = decay_weights(tokens, DecayStyle::minus_sqrt);
+    const std::vector<double> sqrt = decay_weights(tokens, EmulatedDecay::minus_sqrt);
     CHECK(sqrt[0] == Approx(0.5));
     CHECK(sqrt[1] == Approx(std::sqrt(0.5) - 0.5));
     CHECK(sqrt[3] == Approx(1 - std::sqrt(0.75)));
@@ -21,7 +21,7 @@ TEST_CASE("merged steps equal a run whose updates were scaled by the decay") {
     // Any updates, any spacing: the merge is step 0 plus the updates times 1 - sqrt(x).
     const std::vector<i64> uneven{0, 10, 40, 50, 100};
     const std::vector<double> updates{3, -1, 4, 1.5};
-    const std::vector<double> weights = decay_weights(uneven, DecayStyle::minus_sqrt);
+    const std::vector<double> weights = decay_weights(uneven, EmulatedDecay::minus_sqrt);
     CHECK(std::accumulate(weights.begin(), weights.end(), 0.0) == Approx(1));
     double step = 7;
     double merged = weights[0] * step;

@@ -6,7 +6,7 @@
 
 #include "base/error.hpp"
 #include "ckpt/diff.hpp"
-#include "ckpt/flat.hpp"
+#include "ckpt/flat_pieces.hpp"
 #include "ckpt/index.hpp"
 #include "ckpt/verify.hpp"
 #include "support.hpp"

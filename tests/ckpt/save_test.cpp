@@ -6,7 +6,7 @@
 
 #include "base/log.hpp"
 #include "ckpt/checkpoint.hpp"
-#include "ckpt/flat.hpp"
+#include "ckpt/flat_pieces.hpp"
 #include "ckpt/index.hpp"
 #include "ckpt/model_json.hpp"
 #include "ckpt/steps.hpp"

@@ -16,7 +16,7 @@
 #include "base/error.hpp"
 #include "base/rng.hpp"
 #include "ckpt/checkpoint.hpp"
-#include "ckpt/flat.hpp"
+#include "ckpt/flat_pieces.hpp"
 #include "ckpt/index.hpp"
 #include "ckpt/save.hpp"
 #include "io/file.hpp"

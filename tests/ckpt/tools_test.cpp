@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "ckpt/diff.hpp"
-#include "ckpt/flat.hpp"
+#include "ckpt/flat_pieces.hpp"
 #include "ckpt/index.hpp"
 #include "ckpt/prune.hpp"
 #include "ckpt/steps.hpp"

@@ -4,13 +4,15 @@
 namespace lm::test {
 namespace {
 
-using comm::Kind;
 using comm::Operation;
+using comm::OperationKind;
 using device::View;
 
 // Returns the elements of the larger view.
 i64 whole(const Operation& o, int size) {
-    return o.kind == Kind::reduce_scatter || o.kind == Kind::all_gather ? o.n * size : o.n;
+    return o.kind == OperationKind::reduce_scatter || o.kind == OperationKind::all_gather
+               ? o.n * size
+               : o.n;
 }
 
 }  // namespace
@@ -27,7 +29,7 @@ OnDevice::OnDevice(std::unique_ptr<comm::Group> group, device::Device& device)
 }
 
 i64 OnDevice::start(const Operation& o) {
-    if (o.kind == Kind::barrier) {
+    if (o.kind == OperationKind::barrier) {
         group_->barrier();
         return 0;
     }
@@ -41,45 +43,45 @@ i64 OnDevice::start(const Operation& o) {
     const View own = large.rows(n == o.n ? 0 : rank() * o.n, (n == o.n ? 0 : rank() * o.n) + o.n);
     const View apart = started.memory.view(n * size_of(o.dtype), o.dtype, {o.n});
     const auto* const large_host =
-        static_cast<const std::byte*>(o.kind == Kind::all_gather ? o.out : o.in);
+        static_cast<const std::byte*>(o.kind == OperationKind::all_gather ? o.out : o.in);
     const auto* const small_host =
-        static_cast<const std::byte*>(o.kind == Kind::all_gather ? o.in : o.out);
+        static_cast<const std::byte*>(o.kind == OperationKind::all_gather ? o.in : o.out);
     const bool in_place = small_host == large_host + rank() * o.bytes();
     const View small = in_place ? own : apart;
     const auto to_device = [this](const View& view, const void* host) {
         if (view.numel() > 0) device_.copy_from_host(view, host);
     };
     switch (o.kind) {
-        case Kind::all_reduce:
+        case OperationKind::all_reduce:
             to_device(large, o.in);
             started.result = large;
             started.work = group_->start_all_reduce(large, o.reduction);
             break;
-        case Kind::broadcast:
+        case OperationKind::broadcast:
             to_device(large, o.in);
             started.result = large;
             started.work = group_->start_broadcast(large, o.peer);
             break;
-        case Kind::reduce_scatter:
+        case OperationKind::reduce_scatter:
             to_device(large, o.in);
             started.result = small;
             started.work = group_->start_reduce_scatter(large, small, o.reduction);
             break;
-        case Kind::all_gather:
+        case OperationKind::all_gather:
             to_device(small, o.in);
             started.result = large;
             started.work = group_->start_all_gather(small, large);
             break;
-        case Kind::send:
+        case OperationKind::send:
             to_device(large, o.in);
             started.work = group_->start_send(large, o.peer);
             break;
-        case Kind::receive:
+        case OperationKind::receive:
             started.result = large;
             started.work = group_->start_receive(large, o.peer);
             break;
-        case Kind::barrier:
-        case Kind::split:
+        case OperationKind::barrier:
+        case OperationKind::split:
             break;
     }
     return handle;

@@ -11,7 +11,7 @@
 #include "../ckpt/support.hpp"
 #include "../support/odd_models.hpp"
 #include "ckpt/diff.hpp"
-#include "ckpt/flat.hpp"
+#include "ckpt/flat_pieces.hpp"
 #include "ckpt/index.hpp"
 #include "ckpt/model_json.hpp"
 #include "ckpt/safetensors.hpp"

@@ -318,7 +318,7 @@ TEST_CASE("the packed product and oneDNN agree", "[ops]") {
     const DType type = GENERATE(DType::fp32, DType::bf16, DType::fp16);
     const Stored a(random_floats(rows * depth, 1), type);
     const Stored b(random_floats(cols * depth, 2), type);
-    for (const Form form : {Form::nt, Form::nn, Form::tn}) {
+    for (const GemmForm form : {GemmForm::nt, GemmForm::nn, GemmForm::tn}) {
         for (const bool accumulate : {false, true}) {
             Floats c = random_floats(rows * cols, 3);
             Floats d = c;

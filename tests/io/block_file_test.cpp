@@ -33,7 +33,7 @@ TEST_CASE("blocks: any place and size is written and read, also where direct wri
         const auto file = io::BlockFile::create(path, size);
         CHECK(file.size() == size);
         if (cached) io::fault::arm(io::fault::Action::cached_only, 1);
-        const io::Block block;
+        const io::AlignedBlock block;
         std::ranges::copy(bytes, block.first(size).begin());
         file.write(block.first(size), 0);
         io::fault::arm(io::fault::Action::none, 0);
@@ -45,12 +45,12 @@ TEST_CASE("blocks: any place and size is written and read, also where direct wri
                                         {4095, 4098},
                                         {size - 1, 1},
                                         {8000, 0}}) {
-            io::Block memory;
+            io::AlignedBlock memory;
             CHECK(std::ranges::equal(
                 reader.read(memory, offset, n),
                 std::span(bytes).subspan(static_cast<size_t>(offset), static_cast<size_t>(n))));
         }
-        io::Block memory;
+        io::AlignedBlock memory;
         CHECK_THROWS_AS(reader.read(memory, size - 1, 2), Error);
         CHECK_THROWS_AS(io::BlockFile::create(path, 1), Error);
     }
@@ -69,7 +69,7 @@ TEST_CASE("blocks: a stream keeps the order, and the first error of the threads 
     CHECK(std::ranges::equal(std::as_bytes(std::span(text)), bytes));
 
     CHECK_THROWS_AS(io::for_each_block(1000, 4,
-                                       [&](i64 i, io::Block&) {
+                                       [&](i64 i, io::AlignedBlock&) {
                                            if (i == 3) throw Error(Exit::failure, "x: stop");
                                        }),
                     Error);

@@ -84,7 +84,8 @@ i64 MpiGroup::start(const Operation& operation) {
     const i64 number = is_message(operation.kind) ? -1 : next_collective_number();
     if (number >= 0 && check_comm_ != MPI_COMM_NULL) compare_with_members(operation, number);
     // Makes no MPI call for 0 elements. The members agree on n, so all of them skip the call.
-    const bool carries_data = operation.kind != Kind::barrier && operation.kind != Kind::split;
+    const bool carries_data =
+        operation.kind != OperationKind::barrier && operation.kind != OperationKind::split;
     if (carries_data && operation.n == 0) return 0;
     const std::lock_guard lock(world_.mutex());
     const i64 handle = pending_.open();
@@ -94,24 +95,24 @@ i64 MpiGroup::start(const Operation& operation) {
     started.requests.clear();
     started.copy_from = nullptr;
     switch (operation.kind) {
-        case Kind::all_reduce:
+        case OperationKind::all_reduce:
             start_all_reduce(started);
             break;
-        case Kind::reduce_scatter:
+        case OperationKind::reduce_scatter:
             start_reduce_scatter(started);
             break;
-        case Kind::all_gather:
+        case OperationKind::all_gather:
             start_all_gather(started);
             break;
-        case Kind::broadcast:
+        case OperationKind::broadcast:
             start_broadcast(started);
             break;
-        case Kind::send:
-        case Kind::receive:
+        case OperationKind::send:
+        case OperationKind::receive:
             start_message(started);
             break;
-        case Kind::barrier:
-        case Kind::split:
+        case OperationKind::barrier:
+        case OperationKind::split:
             check(MPI_Ibarrier(comm_, add_request(started)), operation);
             break;
     }
@@ -149,7 +150,7 @@ void MpiGroup::start_message(Started& started) {
     for (i64 begin = 0; begin < o.n; begin += world_.options().max_count) {
         const i64 n = std::min(world_.options().max_count, o.n - begin);
         MPI_Request* request = add_request(started);
-        const int code = o.kind == Kind::send
+        const int code = o.kind == OperationKind::send
                              ? MPI_Isend(at(o.in, begin, o.dtype), static_cast<int>(n),
                                          mpi_type(o.dtype), o.peer, message_tag, comm_, request)
                              : MPI_Irecv(at(o.out, begin, o.dtype), static_cast<int>(n),
@@ -232,7 +233,7 @@ bool MpiGroup::test(Started& started) {
 
 void MpiGroup::finish(Started& started) {
     const Operation& o = started.operation;
-    if (o.kind == Kind::receive) check_received(started);
+    if (o.kind == OperationKind::receive) check_received(started);
     if (started.copy_from != nullptr) {
         std::memcpy(o.out, started.copy_from, static_cast<size_t>(o.bytes()));
     }
@@ -288,13 +289,14 @@ bool MpiGroup::done(i64 handle) {
 
 std::unique_ptr<Group> MpiGroup::make_part(int color, int key, std::string part_name) {
     // MPI_Comm_split has no timeout, so a barrier, which has one, comes first.
-    const i64 handle = start({Kind::split});
+    const i64 handle = start({OperationKind::split});
     const i64 number = pending_.find(handle)->number;
     wait(handle);
     const std::lock_guard lock(world_.mutex());
     MPI_Comm comm = MPI_COMM_NULL;
-    check(MPI_Comm_split(comm_, color < 0 ? MPI_UNDEFINED : color, key, &comm), {Kind::split});
-    if (comm == MPI_COMM_NULL) check(MPI_Comm_dup(MPI_COMM_SELF, &comm), {Kind::split});
+    check(MPI_Comm_split(comm_, color < 0 ? MPI_UNDEFINED : color, key, &comm),
+          {OperationKind::split});
+    if (comm == MPI_COMM_NULL) check(MPI_Comm_dup(MPI_COMM_SELF, &comm), {OperationKind::split});
     const u64 numbers[] = {id_, static_cast<u64>(number),
                            static_cast<u64>(static_cast<i64>(color))};
     return std::make_unique<MpiGroup>(

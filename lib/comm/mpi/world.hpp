@@ -26,7 +26,7 @@
 
 #include "base/error.hpp"
 #include "comm/launch.hpp"
-#include "comm/mpi/types.hpp"
+#include "comm/mpi/datatypes.hpp"
 #include "comm/rank_status.hpp"
 
 namespace lm::comm {

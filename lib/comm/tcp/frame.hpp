@@ -38,10 +38,10 @@ struct Frame {
     u32 n_bytes = 0;
 };
 
-using Bytes = std::vector<std::byte>;
+using FrameBytes = std::vector<std::byte>;
 
 inline Operation operation_of(const Frame& frame) {
-    return {static_cast<Kind>(frame.operation),
+    return {static_cast<OperationKind>(frame.operation),
             static_cast<Reduction>(frame.reduction),
             static_cast<DType>(frame.dtype),
             frame.n,
@@ -70,20 +70,20 @@ struct SplitResult {
 };
 
 template <typename T>
-Bytes bytes_of(const T& value) {
+FrameBytes bytes_of(const T& value) {
     const auto* const begin = reinterpret_cast<const std::byte*>(&value);
     return {begin, begin + sizeof value};
 }
-inline Bytes bytes_of_text(const std::string& text) {
+inline FrameBytes bytes_of_text(const std::string& text) {
     const auto* const begin = reinterpret_cast<const std::byte*>(text.data());
     return {begin, begin + text.size()};
 }
-inline std::string text_of_bytes(const Bytes& bytes) {
+inline std::string text_of_bytes(const FrameBytes& bytes) {
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 // Reads a T from `bytes`. Missing bytes are zeros.
 template <typename T>
-T read_as(const Bytes& bytes) {
+T read_as(const FrameBytes& bytes) {
     T value{};
     std::memcpy(&value, bytes.data(), std::min(bytes.size(), sizeof value));
     return value;

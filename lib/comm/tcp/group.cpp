@@ -57,16 +57,16 @@ Frame TcpGroup::frame_of(const Operation& o, i64 number) const {
 i64 TcpGroup::start(const Operation& o) {
     world_.check_failure();
     const auto* const data = static_cast<const std::byte*>(o.in);
-    const i64 n_bytes = o.kind == Kind::reduce_scatter ? o.bytes() * size() : o.bytes();
-    Bytes bytes;  // a copy: the caller may change its memory after start
-    const bool contributes = o.kind != Kind::broadcast || o.peer == rank();
+    const i64 n_bytes = o.kind == OperationKind::reduce_scatter ? o.bytes() * size() : o.bytes();
+    FrameBytes bytes;  // a copy: the caller may change its memory after start
+    const bool contributes = o.kind != OperationKind::broadcast || o.peer == rank();
     if (data != nullptr && contributes) bytes.assign(data, data + n_bytes);
-    if (o.kind == Kind::send) {
+    if (o.kind == OperationKind::send) {
         world_.send(frame_of(o, n_sent_[o.peer]++), bytes);
         return 0;  // done: the receiver's process stores the message
     }
     Started started{o, {}};
-    if (o.kind == Kind::receive) {
+    if (o.kind == OperationKind::receive) {
         started.key = {id_, o.peer, n_received_[o.peer]++};
     } else {
         started.key = {id_, -1, next_collective_number()};
@@ -77,7 +77,7 @@ i64 TcpGroup::start(const Operation& o) {
     return handle;
 }
 
-Bytes TcpGroup::wait_for(const Started& started) {
+FrameBytes TcpGroup::wait_for(const Started& started) {
     const double timeout_s =
         world_.options().timeout_s + std::min(rank() * ask_apart_s, ask_latest_s);
     if (auto bytes = world_.wait_for(started.key, timeout_s)) return std::move(*bytes);
@@ -91,8 +91,8 @@ void TcpGroup::wait(i64 handle) {
     const Started* const started = pending_.find(handle);
     if (started == nullptr) return;
     const Operation& o = started->operation;
-    const Bytes bytes = wait_for(*started);
-    const i64 wanted = o.kind == Kind::all_gather ? o.bytes() * size() : o.bytes();
+    const FrameBytes bytes = wait_for(*started);
+    const i64 wanted = o.kind == OperationKind::all_gather ? o.bytes() * size() : o.bytes();
     if (o.out != nullptr && static_cast<i64>(bytes.size()) != wanted) {
         fail(Exit::bug, fmt::format("group '{}'", name()), "{}: the message has {} bytes", o.str(),
              bytes.size());
@@ -110,8 +110,9 @@ bool TcpGroup::done(i64 handle) {
 }
 
 std::unique_ptr<Group> TcpGroup::make_part(int color, int key, std::string part_name) {
-    const Started started{{Kind::split}, {id_, -1, next_collective_number()}};
-    world_.send(frame_of({Kind::split}, started.key.number), bytes_of(SplitPost{color, key}));
+    const Started started{{OperationKind::split}, {id_, -1, next_collective_number()}};
+    world_.send(frame_of({OperationKind::split}, started.key.number),
+                bytes_of(SplitPost{color, key}));
     const auto part = read_as<SplitResult>(wait_for(started));
     return std::make_unique<TcpGroup>(world_, part.group, part.rank, part.size,
                                       std::move(part_name));

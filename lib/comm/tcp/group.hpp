@@ -35,7 +35,7 @@ class TcpGroup final : public Group {
         TcpWorld::Key key;
     };
     Frame frame_of(const Operation& operation, i64 number) const;
-    Bytes wait_for(const Started& started);
+    FrameBytes wait_for(const Started& started);
 
     TcpWorld& world_;
     u64 id_;                                  // the hub's number of this group

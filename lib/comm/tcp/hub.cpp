@@ -22,12 +22,12 @@ constexpr double hello_s = 5;
 constexpr i64 max_strangers = 256;
 constexpr size_t hello_bytes = sizeof(Frame) + sizeof(Hello);
 
-std::shared_ptr<const Bytes> shared(Bytes bytes) {
-    return std::make_shared<const Bytes>(std::move(bytes));
+std::shared_ptr<const FrameBytes> shared(FrameBytes bytes) {
+    return std::make_shared<const FrameBytes>(std::move(bytes));
 }
 
 // Removes a frame from the front of `in`. Returns false when it has not arrived completely.
-bool extract(Bytes& in, Frame& frame, Bytes& bytes) {
+bool extract(FrameBytes& in, Frame& frame, FrameBytes& bytes) {
     if (in.size() < sizeof frame) return false;
     frame = read_as<Frame>(in);
     if (in.size() < sizeof frame + frame.n_bytes) return false;
@@ -120,7 +120,7 @@ void TcpHub::drop_strangers() {
 }
 
 // Makes the sender of a hello a rank. Returns false when the connection must be dropped.
-bool TcpHub::admit(Peer& peer, const Frame& frame, const Bytes& bytes) {
+bool TcpHub::admit(Peer& peer, const Frame& frame, const FrameBytes& bytes) {
     if (frame.kind != FrameKind::hello || bytes.size() != sizeof(Hello)) return false;
     const auto hello = read_as<Hello>(bytes);
     const auto token = token_digest(meeting_);
@@ -183,7 +183,7 @@ bool TcpHub::read(Peer& peer) {
     if (n == 0) return false;
     peer.in.insert(peer.in.end(), piece, piece + n);
     Frame frame;
-    Bytes bytes;
+    FrameBytes bytes;
     while (extract(peer.in, frame, bytes)) {
         if (peer.rank >= 0) {
             handle(peer, frame, std::move(bytes));
@@ -270,7 +270,7 @@ void TcpHub::fail(int rank, Exit code, const std::string& text) {
 
 // ---- Frames ------------------------------------------------------------------------------------
 
-void TcpHub::handle(Peer& peer, const Frame& frame, Bytes bytes) {
+void TcpHub::handle(Peer& peer, const Frame& frame, FrameBytes bytes) {
     switch (frame.kind) {
         case FrameKind::post:
             return post(frame, std::move(bytes));
@@ -309,7 +309,7 @@ void TcpHub::ask(const Frame& question) {
     }
 }
 
-void TcpHub::post(const Frame& frame, Bytes bytes) {
+void TcpHub::post(const Frame& frame, FrameBytes bytes) {
     const auto posts = posts_.try_emplace({frame.group, frame.number}).first;
     Posts& p = posts->second;
     const size_t n_members = groups_[frame.group].size();
@@ -334,15 +334,16 @@ void TcpHub::finish(const Posts& posts) {
     Frame frame = posts.first;
     frame.kind = FrameKind::result;
     const Operation o = operation_of(frame);
-    if (o.kind == Kind::split) return split(posts);
-    Bytes all;
-    if (o.kind == Kind::broadcast) all = posts.bytes[static_cast<size_t>(o.peer)];
-    if (o.kind == Kind::all_gather) {
-        for (const Bytes& bytes : posts.bytes) all.insert(all.end(), bytes.begin(), bytes.end());
+    if (o.kind == OperationKind::split) return split(posts);
+    FrameBytes all;
+    if (o.kind == OperationKind::broadcast) all = posts.bytes[static_cast<size_t>(o.peer)];
+    if (o.kind == OperationKind::all_gather) {
+        for (const FrameBytes& bytes : posts.bytes)
+            all.insert(all.end(), bytes.begin(), bytes.end());
     }
-    if (o.kind == Kind::all_reduce || o.kind == Kind::reduce_scatter) {
+    if (o.kind == OperationKind::all_reduce || o.kind == OperationKind::reduce_scatter) {
         std::vector<const void*> inputs;
-        for (const Bytes& bytes : posts.bytes) inputs.push_back(bytes.data());
+        for (const FrameBytes& bytes : posts.bytes) inputs.push_back(bytes.data());
         const auto n = static_cast<i64>(posts.bytes[0].size()) / size_of(o.dtype);
         all = posts.bytes[0];
         for (i64 at = 0; at < n; at += reduce_block) {
@@ -354,9 +355,9 @@ void TcpHub::finish(const Posts& posts) {
     const std::vector<int>& members = groups_[frame.group];
     for (size_t member = 0; member < members.size(); ++member) {
         Shared own = result;
-        if (o.kind == Kind::reduce_scatter) {
+        if (o.kind == OperationKind::reduce_scatter) {
             const auto begin = result->begin() + static_cast<i64>(member) * o.bytes();
-            own = shared(Bytes(begin, begin + o.bytes()));
+            own = shared(FrameBytes(begin, begin + o.bytes()));
         }
         send_to(members[member], frame, std::move(own));
     }

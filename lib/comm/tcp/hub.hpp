@@ -43,7 +43,7 @@ class TcpHub {
     void stop() { stop_.store(true); }                     // ends the thread without waiting
 
   private:
-    using Shared = std::shared_ptr<const Bytes>;
+    using Shared = std::shared_ptr<const FrameBytes>;
     struct Parcel {
         Frame frame;
         Shared bytes;  // other parcels may share them
@@ -54,7 +54,7 @@ class TcpHub {
         int rank = -1;      // -1: a stranger, whose hello has not been received
         i64 number = 0;     // connections are numbered in the order of accept()
         Deadline hello_by;  // a stranger is dropped at this time
-        Bytes in;           // received bytes of an incomplete frame
+        FrameBytes in;      // received bytes of an incomplete frame
         std::deque<Parcel> out;
         size_t n_sent = 0;  // bytes of the first parcel that were sent
         bool said_bye = false;
@@ -63,14 +63,14 @@ class TcpHub {
     struct Posts {
         Frame first;  // the first frame received; the others must match it
         size_t n_received = 0;
-        std::vector<Bytes> bytes;  // by member
+        std::vector<FrameBytes> bytes;  // by member
     };
 
     void serve();
     bool over() const;
 
     bool accept_one();
-    bool admit(Peer& peer, const Frame& frame, const Bytes& bytes);
+    bool admit(Peer& peer, const Frame& frame, const FrameBytes& bytes);
     void refuse(Peer& peer, const std::string& why);
     void drop_strangers();
     void stop_accepting();
@@ -84,9 +84,9 @@ class TcpHub {
     void drop(Peer& peer, int error);
     void fail(int rank, Exit code, const std::string& text);
 
-    void handle(Peer& peer, const Frame& frame, Bytes bytes);
+    void handle(Peer& peer, const Frame& frame, FrameBytes bytes);
     void ask(const Frame& question);
-    void post(const Frame& frame, Bytes bytes);
+    void post(const Frame& frame, FrameBytes bytes);
     void finish(const Posts& posts);
     void split(const Posts& posts);
 

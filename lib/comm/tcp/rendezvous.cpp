@@ -58,7 +58,7 @@ Socket attempt(const Meeting& meeting, const Deadline& deadline, std::string* pr
         *problem = "another program listens there";
         return {};
     }
-    Bytes reason(reply.n_bytes);
+    FrameBytes reason(reply.n_bytes);
     if (socket.receive_all(reason, reply_by)) {
         run_error(place_of(meeting), "{}", text_of_bytes(reason));
     }

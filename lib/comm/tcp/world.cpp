@@ -89,7 +89,7 @@ std::string TcpWorld::describe() const {
 
 // ---- Sending and receiving ---------------------------------------------------------------------
 
-void TcpWorld::send(Frame frame, const Bytes& bytes) {
+void TcpWorld::send(Frame frame, const FrameBytes& bytes) {
     frame.from = rank();
     frame.n_bytes = static_cast<u32>(bytes.size());
     const std::lock_guard lock(sending_);  // frames of several threads must not mix
@@ -102,7 +102,7 @@ void TcpWorld::send(Frame frame, const Bytes& bytes) {
 void TcpWorld::read() {
     const Deadline deadline(forever_s);
     Frame frame;
-    Bytes bytes;
+    FrameBytes bytes;
     while (socket_.receive_all(std::as_writable_bytes(std::span(&frame, 1)), deadline)) {
         bytes.resize(frame.n_bytes);
         if (!socket_.receive_all(bytes, deadline)) break;
@@ -116,7 +116,7 @@ void TcpWorld::read() {
     std::_Exit(static_cast<int>(code_));
 }
 
-void TcpWorld::handle(const Frame& frame, Bytes bytes) {
+void TcpWorld::handle(const Frame& frame, FrameBytes bytes) {
     if (frame.kind == FrameKind::question) return answer(frame);
     if (frame.kind == FrameKind::failure) {
         const std::string text = text_of_bytes(bytes);
@@ -165,8 +165,8 @@ bool TcpWorld::has_arrived(const Key& key) {
     return arrived_.contains(key);
 }
 
-std::optional<Bytes> TcpWorld::wait_for(const Key& key, double seconds) {
-    std::optional<Bytes> bytes;
+std::optional<FrameBytes> TcpWorld::wait_for(const Key& key, double seconds) {
+    std::optional<FrameBytes> bytes;
     {  // frames that arrived before a failure are still returned
         std::unique_lock lock(mutex_);
         changed_.wait_for(lock, duration(seconds),

@@ -59,11 +59,11 @@ class TcpWorld final : public Launch {
     const LaunchOptions& options() const { return options_; }
 
     // Sends a frame to the hub.
-    void send(Frame frame, const Bytes& bytes);
+    void send(Frame frame, const FrameBytes& bytes);
     bool has_arrived(const Key& key);
     // Removes and returns the bytes of frame `key`; nullopt when it has not arrived after
     // `seconds`. Throws Error when the job has failed.
-    std::optional<Bytes> wait_for(const Key& key, double seconds);
+    std::optional<FrameBytes> wait_for(const Key& key, double seconds);
     // Throws Error when the job has failed.
     void check_failure();
 
@@ -80,7 +80,7 @@ class TcpWorld final : public Launch {
   private:
     void leave(bool failing);
     void read();
-    void handle(const Frame& frame, Bytes bytes);
+    void handle(const Frame& frame, FrameBytes bytes);
     void answer(const Frame& question);
     void fail(Exit code, const std::string& text);
     void lose_hub();
@@ -95,7 +95,7 @@ class TcpWorld final : public Launch {
     std::mutex sending_;
     std::mutex mutex_;  // guards all members that follow
     std::condition_variable changed_;
-    std::map<Key, Bytes> arrived_;
+    std::map<Key, FrameBytes> arrived_;
     std::map<u64, const std::atomic<i64>*> groups_;
     std::vector<RankStatus> statuses_;  // answers to the open question
     size_t n_answers_ = 0;

@@ -23,11 +23,11 @@ constexpr int first_messages = 4;  // for each member
 // data.
 i64 parts_of(const Operation& operation, int size) {
     switch (operation.kind) {
-        case Kind::all_reduce:
-        case Kind::broadcast:
+        case OperationKind::all_reduce:
+        case OperationKind::broadcast:
             return 1;
-        case Kind::reduce_scatter:
-        case Kind::all_gather:
+        case OperationKind::reduce_scatter:
+        case OperationKind::all_gather:
             return size;
         default:
             return 0;
@@ -137,7 +137,7 @@ Collective* Hub::post(int member, const Operation& operation, SplitRequest split
         collective->inputs[index] = operation.in;
         collective->latest_post = std::max(collective->latest_post, now(member));
         if (collective->n_posted == 0) collective->first = member;
-        if (operation.kind == Kind::split) {
+        if (operation.kind == OperationKind::split) {
             collective->splits.resize(members_.size());
             collective->splits[index] = std::move(split);
         }
@@ -165,7 +165,7 @@ void Hub::make_ready(Collective& collective) {
     const Operation& operation = collective.posts[0];
     const i64 blocks = parts_of(operation, size()) * ceil_div(operation.n, reduce_block);
     collective.n_pieces = ceil_div(blocks, blocks_per_piece);
-    if (operation.kind == Kind::split) make_parts(collective);
+    if (operation.kind == OperationKind::split) make_parts(collective);
     if (time_) {
         collective.finished_at = std::max(collective.latest_post, free_at_) +
                                  time_->links.collective_s(operation, size());
@@ -227,7 +227,7 @@ void Hub::do_block(Collective& collective, i64 part, i64 begin, i64 n) {
     const Operation& operation = collective.posts[0];
     const DType dtype = operation.dtype;
     const i64 bytes = n * size_of(dtype);
-    if (operation.kind == Kind::all_reduce) {
+    if (operation.kind == OperationKind::all_reduce) {
         // x of every member is input and output. The whole block is read, in the order of the
         // members, before any of it is written.
         alignas(64) std::byte result[reduce_block * 8];
@@ -238,12 +238,12 @@ void Hub::do_block(Collective& collective, i64 part, i64 begin, i64 n) {
         return;
     }
     const i64 in_whole = part * operation.n + begin;  // index in the larger of the two views
-    if (operation.kind == Kind::reduce_scatter) {
+    if (operation.kind == OperationKind::reduce_scatter) {
         void* out = collective.posts[static_cast<size_t>(part)].out;
         reduce(dtype, operation.reduction, collective.inputs, in_whole, n, at(out, begin, dtype));
         return;
     }
-    const bool gather = operation.kind == Kind::all_gather;
+    const bool gather = operation.kind == OperationKind::all_gather;
     const void* from = collective.inputs[static_cast<size_t>(gather ? part : operation.peer)];
     for (const Operation& post : collective.posts) {
         copy_bytes(at(post.out, in_whole, dtype), at(from, begin, dtype), bytes);
@@ -309,7 +309,7 @@ void Hub::finish(int member, Collective* collective) {
 
 Message* Hub::post_message(int member, const Operation& operation) {
     if (world_.failed()) world_.throw_failure();
-    const bool sends = operation.kind == Kind::send;
+    const bool sends = operation.kind == OperationKind::send;
     const int from = sends ? member : operation.peer;
     const int to = sends ? operation.peer : member;
     Message* mine = nullptr;

@@ -11,14 +11,14 @@ double LinkModel::collective_s(const Operation& operation, int n_ranks) const {
     const double tree_steps = std::bit_width(static_cast<unsigned>(n_ranks - 1));
     const auto bytes = static_cast<double>(operation.bytes());
     switch (operation.kind) {
-        case Kind::all_reduce:
+        case OperationKind::all_reduce:
             return 2 * ring_steps * (latency_s + transfer_s(bytes / n_ranks));
-        case Kind::reduce_scatter:
-        case Kind::all_gather:
+        case OperationKind::reduce_scatter:
+        case OperationKind::all_gather:
             return ring_steps * (latency_s + transfer_s(bytes));
-        case Kind::broadcast:
+        case OperationKind::broadcast:
             return tree_steps * latency_s + transfer_s(bytes);
-        case Kind::barrier:
+        case OperationKind::barrier:
             return tree_steps * latency_s;
         default:
             return 0;  // a split takes no time: it is part of the setup of a run

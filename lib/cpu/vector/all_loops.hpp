@@ -11,7 +11,7 @@
 #include "cpu/vector/half.hpp"
 // The loops.
 #include "cpu/vector/activation.hpp"
-#include "cpu/vector/elements.hpp"
+#include "cpu/vector/elementwise_loops.hpp"
 #include "cpu/vector/norm.hpp"
 #include "cpu/vector/product.hpp"
 #include "cpu/vector/softmax.hpp"

@@ -104,7 +104,7 @@ void attention_backward(device::Context& context, const AttentionBackward& a) {
         const T* const dout = pointer<T>(a.dout);
         const float* const lse = a.lse.as<float>();
         const i64 rows = cost::cuda_attention_floats(a.qkv[0], a.n_heads, a.qkv[1]);
-        float* const delta = Scratch(context.workspace).reserve<float>(rows);
+        float* const delta = arena_of(context.workspace).reserve<float>(rows);
         launch(stream_of(context), attention_delta_kernel<T>, blocks_for(rows, delta_rows),
                dim3(delta_threads), 0, input, dout, pointer<T>(a.out), rows, delta);
         T* const dqkv = pointer<T>(a.dqkv);

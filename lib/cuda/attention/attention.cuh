@@ -8,10 +8,10 @@
 // computed with powers 2^(scale_2 * s), where scale_2 = scale * log2(e).
 #pragma once
 
+#include "cuda/kernels/block_reduce.cuh"
 #include "cuda/kernels/dropout.cuh"
-#include "cuda/kernels/launch.cuh"
+#include "cuda/kernels/kernel_launch.cuh"
 #include "cuda/kernels/mma.cuh"
-#include "cuda/kernels/reduce.cuh"
 #include "cuda/kernels/shared.cuh"
 #include "cuda/kernels/vector.cuh"
 

@@ -77,7 +77,7 @@ struct KeyPlan {
     static constexpr int columns = width <= 128 ? width : 128;
     static constexpr int keys = n_warps * 16 * m_tiles;
     // Shared memory: keys, values, two stages of queries and dout, two stages of QueryNumbers.
-    static constexpr size_t tiles = Tile<u16, width>::bytes(2 * keys + 4 * queries);
+    static constexpr size_t tiles = SharedTile<u16, width>::bytes(2 * keys + 4 * queries);
     static constexpr size_t bytes = tiles + 2 * 3 * queries * sizeof(float);
 };
 
@@ -99,8 +99,8 @@ __global__ __launch_bounds__(n_threads) void attention_backward_keys_kernel(
     // First row of the warp in the tile of keys.
     const int row = static_cast<int>(threadIdx.x) / warp_size * 16 * m_tiles;
 
-    const Tile<T, width> k{dynamic_shared<T>()};
-    const Tile<T, width> v{k.data + P::keys * k.stride};
+    const SharedTile<T, width> k{dynamic_shared<T>()};
+    const SharedTile<T, width> v{k.data + P::keys * k.stride};
     T* const stages = v.data + P::keys * v.stride;
     float* const number_stages =
         reinterpret_cast<float*>(dynamic_shared<unsigned char>() + P::tiles);
@@ -108,10 +108,10 @@ __global__ __launch_bounds__(n_threads) void attention_backward_keys_kernel(
         return Rows<const T>{base, stride, input.length, input.width, input.vectors};
     };
     const auto queries_at = [&](int stage) {
-        return Tile<T, width>{stages + stage * 2 * P::queries * k.stride};
+        return SharedTile<T, width>{stages + stage * 2 * P::queries * k.stride};
     };
     const auto douts_at = [&](int stage) {
-        return Tile<T, width>{stages + (stage * 2 + 1) * P::queries * k.stride};
+        return SharedTile<T, width>{stages + (stage * 2 + 1) * P::queries * k.stride};
     };
     const auto numbers_at = [&](int stage) {
         return numbers_in<P::queries>(number_stages + stage * 3 * P::queries);
@@ -218,8 +218,8 @@ __global__ __launch_bounds__(n_threads) void attention_backward_keys_kernel(
 
     const AttentionHead<T> head(input, sample, group * in_group);
     float factors[m_tiles][2];
-    const auto store = [&](const Sums<m_tiles, P::columns / 8>& sums, const Tile<T, width>& tile,
-                           const T* base, float factor) {
+    const auto store = [&](const Sums<m_tiles, P::columns / 8>& sums,
+                           const SharedTile<T, width>& tile, const T* base, float factor) {
 #pragma unroll
         for (int m = 0; m < m_tiles; ++m) factors[m][0] = factors[m][1] = factor;
         const Rows<T> rows{dqkv + (base - static_cast<const T*>(input.qkv)), input.qkv_stride(),
@@ -241,7 +241,7 @@ struct QueryPlan {
     static constexpr int keys = 32;
     static constexpr int queries = n_warps * 16 * m_tiles;
     // Shared memory: queries, dout, two stages of keys and values, QueryNumbers.
-    static constexpr size_t tiles = Tile<u16, width>::bytes(2 * queries + 4 * keys);
+    static constexpr size_t tiles = SharedTile<u16, width>::bytes(2 * queries + 4 * keys);
     static constexpr size_t bytes = tiles + 3 * queries * sizeof(float);
 };
 
@@ -260,18 +260,18 @@ __global__ __launch_bounds__(n_threads) void attention_backward_queries_kernel(
     // First row of the warp in the tile of queries.
     const int row = static_cast<int>(threadIdx.x) / warp_size * 16 * m_tiles;
 
-    const Tile<T, width> q{dynamic_shared<T>()};
-    const Tile<T, width> douts{q.data + P::queries * q.stride};
+    const SharedTile<T, width> q{dynamic_shared<T>()};
+    const SharedTile<T, width> douts{q.data + P::queries * q.stride};
     T* const stages = douts.data + P::queries * q.stride;
     const auto rows_of = [&](const T* base, int stride) {
         return Rows<const T>{base, stride, input.length, input.width, input.vectors};
     };
     const QueryNumbers numbers = numbers_in<P::queries>(dynamic_shared<unsigned char>() + P::tiles);
     const auto keys_at = [&](int stage) {
-        return Tile<T, width>{stages + stage * 2 * P::keys * q.stride};
+        return SharedTile<T, width>{stages + stage * 2 * P::keys * q.stride};
     };
     const auto values_at = [&](int stage) {
-        return Tile<T, width>{stages + (stage * 2 + 1) * P::keys * q.stride};
+        return SharedTile<T, width>{stages + (stage * 2 + 1) * P::keys * q.stride};
     };
     const int begin = first_key_of(head.starts, first) / P::keys * P::keys;
     const int end = min(first + P::queries, input.length);

@@ -24,7 +24,7 @@ struct Plan {
     static constexpr int m_tiles = width <= 64 || (width == 128 && !dropout) ? 2 : 1;
     static constexpr int keys = width == (dropout ? 128 : 64) ? 64 : 32;
     static constexpr int queries = n_warps * 16 * m_tiles;
-    static constexpr size_t bytes = Tile<u16, width>::bytes(queries + 2 * keys);
+    static constexpr size_t bytes = SharedTile<u16, width>::bytes(queries + 2 * keys);
 };
 
 // Online softmax of a lane's rows: the largest score so far, and the sum of the weights so far. The
@@ -111,9 +111,9 @@ __global__ __launch_bounds__(n_threads) void attention_forward_kernel(AttentionI
     const int row = static_cast<int>(threadIdx.x) / warp_size * 16 * m_tiles;
     const int lane_query = first + row + lane / 4;
 
-    const Tile<T, width> q{dynamic_shared<T>()};
-    const Tile<T, width> k{q.data + P::queries * q.stride};
-    const Tile<T, width> v{k.data + P::keys * k.stride};
+    const SharedTile<T, width> q{dynamic_shared<T>()};
+    const SharedTile<T, width> k{q.data + P::queries * q.stride};
+    const SharedTile<T, width> v{k.data + P::keys * k.stride};
     const Rows<const T> q_rows{head.q, input.qkv_stride(), input.length, input.width,
                                input.vectors};
     const Rows<const T> k_rows{head.k, input.qkv_stride(), input.length, input.width,

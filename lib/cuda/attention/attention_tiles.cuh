@@ -22,7 +22,7 @@ using Weights = u32[m_tiles][k_steps][4];
 // swizzle puts these into eight different groups of four banks, which avoids bank conflicts.
 // The stride is a multiple of 64 elements (128 bytes, all 32 banks).
 template <typename T, int width>
-struct Tile {
+struct SharedTile {
     static constexpr int stride = (width + 63) / 64 * 64;
     static constexpr int pieces = width / 8;
     static constexpr size_t bytes(int rows) {
@@ -59,8 +59,8 @@ struct Rows {
 // exist become 0. All `threads` threads of the block must call it; a thread copies the same piece
 // column of every rows_at_once-th row. The caller commits and waits (mma.cuh).
 template <int n_rows, int threads, typename T, int width>
-__device__ void load_tile(const Tile<T, width>& tile, const Rows<const T>& rows, int first) {
-    constexpr int pieces = Tile<T, width>::pieces;
+__device__ void load_tile(const SharedTile<T, width>& tile, const Rows<const T>& rows, int first) {
+    constexpr int pieces = SharedTile<T, width>::pieces;
     constexpr int rows_at_once = threads / pieces;
     static_assert(threads % pieces == 0 && n_rows % rows_at_once == 0);
     const int c = static_cast<int>(threadIdx.x) % pieces;
@@ -84,8 +84,8 @@ __device__ void load_tile(const Tile<T, width>& tile, const Rows<const T>& rows,
 // (0..7) of b. Both tiles are stored with the summed dimension along the row, as mma's row.col form
 // expects. One ldmatrix loads a 16 x 16 block of a, or two 8-row blocks of b with their 16 columns.
 template <typename T, int width, int m_tiles, int n_tiles>
-__device__ void add_rows_by_rows(Sums<m_tiles, n_tiles>& sums, const Tile<T, width>& a, int row,
-                                 const Tile<T, width>& b) {
+__device__ void add_rows_by_rows(Sums<m_tiles, n_tiles>& sums, const SharedTile<T, width>& a,
+                                 int row, const SharedTile<T, width>& b) {
     static_assert(n_tiles % 2 == 0);
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
     const int a_lane = a.offset(row + lane % 16, lane / 16);
@@ -114,8 +114,8 @@ __device__ void add_rows_by_rows(Sums<m_tiles, n_tiles>& sums, const Tile<T, wid
 // (first + n) + (0..7) of b. The summed dimension is b's rows, so b is loaded with ldmatrix .trans.
 template <typename T, int width, int m_tiles, int k_steps, int n_tiles>
 __device__ void add_weighted_rows(Sums<m_tiles, n_tiles>& sums,
-                                  const Weights<m_tiles, k_steps>& weights, const Tile<T, width>& b,
-                                  int first = 0) {
+                                  const Weights<m_tiles, k_steps>& weights,
+                                  const SharedTile<T, width>& b, int first = 0) {
     static_assert(n_tiles % 2 == 0);
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
     const int b_lane = b.offset(lane % 16, lane / 16);
@@ -183,8 +183,8 @@ __device__ void for_each(Sums<m_tiles, n_tiles>& sums, Body&& body) {
 // its own rows.
 template <typename T, int width, int m_tiles, int n_tiles>
 __device__ void store_sums(const Sums<m_tiles, n_tiles>& sums, const float (&factors)[m_tiles][2],
-                           const Tile<T, width>& tile, int row, const Rows<T>& rows, int first,
-                           int first_piece = 0) {
+                           const SharedTile<T, width>& tile, int row, const Rows<T>& rows,
+                           int first, int first_piece = 0) {
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
     __syncwarp();
 #pragma unroll

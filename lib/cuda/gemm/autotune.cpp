@@ -28,7 +28,7 @@ constexpr float least_gain = 0.02F;
 
 // Returns the stored name of a key. "x_wt", "x_w" and "xt_w" are the forms NT, NN and TN, "depth"
 // is k.
-std::string key_text(const CudaDevice& device, const Matmul::Key& k) {
+std::string key_text(const CudaDevice& device, const CublasMatmul::Key& k) {
     constexpr std::string_view forms[] = {"x_wt", "x_w", "xt_w"};
     constexpr std::string_view epilogues[] = {"none",      "bias",  "gelu",
                                               "gelu_bias", "dgelu", "bias_gradient"};
@@ -43,15 +43,15 @@ std::string key_text(const CudaDevice& device, const Matmul::Key& k) {
         k.accumulate ? ", added" : "", k.align_a, k.align_b, k.align_c, k.workspace);
 }
 
-std::string text_of(const Matmul::Plan& plan, Epilogue wanted) {
+std::string text_of(const CublasMatmul::Plan& plan, Epilogue wanted) {
     return fmt::format("{} {:x}", plan.epilogue == wanted ? "fused" : "apart",
                        fmt::join(plan.algorithm.data, " "));
 }
 
 // Parses a stored choice into `plan`. Returns false when it is malformed, or cuBLASLt does not
 // accept its algorithm.
-bool read_plan(const Matmul& matmul, const std::string& text, const Product& product,
-               const Matmul::Key& key, Matmul::Plan& plan) {
+bool read_plan(const CublasMatmul& matmul, const std::string& text, const FusedProduct& product,
+               const CublasMatmul::Key& key, CublasMatmul::Plan& plan) {
     std::istringstream words(text);
     std::string way;
     words >> way >> std::hex;
@@ -95,14 +95,14 @@ class Timer {
 };
 
 // Returns the plans to measure. The first is the plan that is used without measurements
-// (Matmul::first_choice()). A separate bias is measured only if cuBLASLt cannot fuse it, because a
-// fused bias is always faster.
-std::vector<Matmul::Plan> ways(const Matmul& matmul, const Product& product,
-                               const Matmul::Key& key) {
+// (CublasMatmul::first_choice()). A separate bias is measured only if cuBLASLt cannot fuse it,
+// because a fused bias is always faster.
+std::vector<CublasMatmul::Plan> ways(const CublasMatmul& matmul, const FusedProduct& product,
+                                     const CublasMatmul::Key& key) {
     std::vector<Epilogue> epilogues = {key.epilogue};
     if (key.epilogue != Epilogue::none) epilogues.push_back(Epilogue::none);
     if (key.epilogue == Epilogue::bias_gradient) std::ranges::reverse(epilogues);
-    std::vector<Matmul::Plan> plans;
+    std::vector<CublasMatmul::Plan> plans;
     for (const Epilogue epilogue : epilogues) {
         const auto more =
             matmul.candidates(matmul.described(product, epilogue), product, key, most_candidates);
@@ -117,15 +117,15 @@ std::vector<Matmul::Plan> ways(const Matmul& matmul, const Product& product,
     return plans;
 }
 
-Matmul::Plan fastest(Matmul& matmul, device::Context& context, const Product& product,
-                     const Matmul::Key& key, Rest rest) {
+CublasMatmul::Plan fastest(CublasMatmul& matmul, device::Context& context,
+                           const FusedProduct& product, const CublasMatmul::Key& key, Rest rest) {
     const auto plans = ways(matmul, product, key);
     if (plans.empty()) {
         run_error(device_of(context).name(), "cuBLASLt has no algorithm for {}",
                   key_text(device_of(context), key));
     }
     Timer timer(device_of(context));
-    const auto time = [&](const Matmul::Plan& plan) {
+    const auto time = [&](const CublasMatmul::Plan& plan) {
         return timer.time([&] {
             for (int i = 0; i < n_runs; ++i) matmul.run_as(context, plan, product, rest);
         });
@@ -142,15 +142,16 @@ Matmul::Plan fastest(Matmul& matmul, device::Context& context, const Product& pr
 
 }  // namespace
 
-Matmul::Plan tuned_plan(Matmul& matmul, device::TunedChoices& choices, device::Context& context,
-                        const Product& product, const Matmul::Key& key, Rest rest) {
+CublasMatmul::Plan tuned_plan(CublasMatmul& matmul, device::TunedChoices& choices,
+                              device::Context& context, const FusedProduct& product,
+                              const CublasMatmul::Key& key, Rest rest) {
     const std::string name = key_text(device_of(context), key);
     std::string text = choices.find(name);
     if (text.empty()) {
         text = choices.store(name,
                              text_of(fastest(matmul, context, product, key, rest), key.epilogue));
     }
-    Matmul::Plan plan;
+    CublasMatmul::Plan plan;
     if (read_plan(matmul, text, product, key, plan)) return plan;
     run_error("autotune",
               "the stored algorithm for \"{}\" is invalid for this cuBLASLt: {}: delete it", name,

@@ -3,7 +3,7 @@
 // the epilogue fused into the product and, where that might be faster, with separate kernels.
 #pragma once
 
-#include "cuda/gemm/matmul.hpp"
+#include "cuda/gemm/cublas_matmul.hpp"
 #include "device/tuned_choices.hpp"
 
 namespace lm::cuda {
@@ -11,7 +11,8 @@ namespace lm::cuda {
 // Returns the plan of `product`, whose key is `key`, from `choices`. If it is not stored there,
 // measures and stores the fastest plan. Measuring runs the product many times and overwrites its
 // outputs. Throws Error(failure) when cuBLASLt does not accept the stored algorithm.
-Matmul::Plan tuned_plan(Matmul& matmul, device::TunedChoices& choices, device::Context& context,
-                        const Product& product, const Matmul::Key& key, Rest rest);
+CublasMatmul::Plan tuned_plan(CublasMatmul& matmul, device::TunedChoices& choices,
+                              device::Context& context, const FusedProduct& product,
+                              const CublasMatmul::Key& key, Rest rest);
 
 }  // namespace lm::cuda

@@ -4,7 +4,7 @@
 // needed for GELU by erf, for fp32, and for activations that are recomputed in backward (Epilogue
 // in matmul.hpp states why). For a layer with K inputs, M outputs and N rows, forward is a GEMM
 // with m = N, n = M, k = K.
-#include "cuda/gemm/matmul.hpp"
+#include "cuda/gemm/cublas_matmul.hpp"
 #include "cuda/kernels/activation.hpp"
 #include "cuda/kernels/column_sums.hpp"
 #include "cuda/ops.hpp"
@@ -18,8 +18,8 @@ using device::LinearForward;
 
 namespace {
 
-Product forward_product(const LinearForward& a, const device::View& out, Epilogue epilogue) {
-    return {.form = Form::nt,
+FusedProduct forward_product(const LinearForward& a, const device::View& out, Epilogue epilogue) {
+    return {.form = GemmForm::nt,
             .m = a.x[0],
             .n = a.w[0],
             .k = a.x[1],
@@ -47,9 +47,9 @@ void forward_apart(device::Context& context, const LinearForward& a) {
 
 void linear_forward(device::Context& context, const LinearForward& a) {
     const Epilogue gelu = a.bias ? Epilogue::gelu_bias : Epilogue::gelu;
-    const Product product = forward_product(a, a.y, gelu);
-    Matmul& matmul = device_of(context).matmul();
-    if (a.activation == Activation::gelu_tanh && !a.recomputed && Matmul::can_fuse(product)) {
+    const FusedProduct product = forward_product(a, a.y, gelu);
+    CublasMatmul& matmul = device_of(context).matmul();
+    if (a.activation == Activation::gelu_tanh && !a.recomputed && CublasMatmul::can_fuse(product)) {
         matmul.run(context, product, [&] { forward_apart(context, a); });
     } else {
         forward_apart(context, a);
@@ -58,17 +58,17 @@ void linear_forward(device::Context& context, const LinearForward& a) {
 
 void linear_backward_input(device::Context& context, const LinearBackwardInput& a) {
     const bool by_tanh = a.activation == Activation::gelu_tanh;
-    const Product product{.form = Form::nn,
-                          .m = a.dy[0],
-                          .n = a.w[1],
-                          .k = a.w[0],
-                          .a = a.dy.data,
-                          .b = a.w.data,
-                          .c = a.dx.data,
-                          .type = a.dy.dtype,
-                          .c_type = a.dx.dtype,
-                          .epilogue = by_tanh ? Epilogue::dgelu : Epilogue::none,
-                          .pre_activation = a.pre_activation.data};
+    const FusedProduct product{.form = GemmForm::nn,
+                               .m = a.dy[0],
+                               .n = a.w[1],
+                               .k = a.w[0],
+                               .a = a.dy.data,
+                               .b = a.w.data,
+                               .c = a.dx.data,
+                               .type = a.dy.dtype,
+                               .c_type = a.dx.dtype,
+                               .epilogue = by_tanh ? Epilogue::dgelu : Epilogue::none,
+                               .pre_activation = a.pre_activation.data};
     const auto through_activation = [&] {
         activate_backward(stream_of(context), a.activation, a.pre_activation, a.dx);
     };
@@ -82,21 +82,21 @@ void linear_backward_weight(device::Context& context, const LinearBackwardWeight
     // The bias_gradient epilogue overwrites its output. To accumulate, it writes to the start of
     // the workspace, which is then added to dbias; the product gets the rest of the workspace.
     const bool separate = a.dbias && a.accumulate;
-    Scratch scratch(context.workspace);
+    device::WorkspaceArena scratch = arena_of(context.workspace);
     void* const fresh = separate ? scratch.reserve<float>(width) : a.dbias.data;
     device::Context rest{context.device, scratch.rest(), context.times};
-    const Product product{.form = Form::tn,
-                          .m = width,
-                          .n = a.x[1],
-                          .k = a.dy[0],
-                          .a = a.dy.data,
-                          .b = a.x.data,
-                          .c = a.dw.data,
-                          .accumulate = a.accumulate,
-                          .type = a.dy.dtype,
-                          .c_type = a.dw.dtype,
-                          .epilogue = a.dbias ? Epilogue::bias_gradient : Epilogue::none,
-                          .bias_gradient = fresh};
+    const FusedProduct product{.form = GemmForm::tn,
+                               .m = width,
+                               .n = a.x[1],
+                               .k = a.dy[0],
+                               .a = a.dy.data,
+                               .b = a.x.data,
+                               .c = a.dw.data,
+                               .accumulate = a.accumulate,
+                               .type = a.dy.dtype,
+                               .c_type = a.dw.dtype,
+                               .epilogue = a.dbias ? Epilogue::bias_gradient : Epilogue::none,
+                               .bias_gradient = fresh};
     const bool fused = device_of(context).matmul().run(rest, product, [&] {
         column_sums(stream, rest.workspace, a.dy, a.dbias.as<float>(), a.accumulate);
     });

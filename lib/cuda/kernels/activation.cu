@@ -4,7 +4,7 @@
 
 #include "cuda/cuda_device.hpp"
 #include "cuda/kernels/activation.hpp"
-#include "cuda/kernels/launch.cuh"
+#include "cuda/kernels/kernel_launch.cuh"
 #include "cuda/kernels/vector.cuh"
 #include "cuda/ops.hpp"
 

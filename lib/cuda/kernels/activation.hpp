@@ -9,13 +9,14 @@
 
 namespace lm::cuda {
 
-// y = activation(x); x and y have the same shape and may be the same memory.
+// y = activation(x). x, y: [N, F] of the same dtype, fp32, bf16 or fp16; they may be the same
+// memory.
 void activate(cudaStream_t stream, device::Activation activation, const device::View& x,
               const device::View& y);
-// dx *= activation'(pre), in place; pre and dx have the same shape.
+// dx *= activation'(pre), in place. pre, dx: [N, F] of the same dtype, fp32, bf16 or fp16.
 void activate_backward(cudaStream_t stream, device::Activation activation, const device::View& pre,
                        const device::View& dx);
-// Copies row [M] to every row of y [N, M].
+// Copies `row` to every row of y. row: [M], y: [N, M] of the same dtype, fp32, bf16 or fp16.
 void repeat_row(cudaStream_t stream, const device::View& row, const device::View& y);
 
 }  // namespace lm::cuda

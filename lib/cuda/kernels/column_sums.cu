@@ -3,7 +3,7 @@
 
 #include "cuda/cuda_device.hpp"
 #include "cuda/kernels/column_sums.hpp"
-#include "cuda/kernels/launch.cuh"
+#include "cuda/kernels/kernel_launch.cuh"
 #include "cuda/kernels/vector.cuh"
 
 namespace lm::cuda {
@@ -51,7 +51,7 @@ void column_sums(cudaStream_t stream, const device::View& workspace, const devic
                  float* target, bool accumulate) {
     const i64 rows = x[0];
     const i64 columns = x[1];
-    float* const parts = Scratch(workspace).reserve<float>(cost::column_sum_floats(rows, columns));
+    float* const parts = arena_of(workspace).reserve<float>(cost::column_sum_floats(rows, columns));
     with_row_width(x.dtype, columns, {x}, [&]<typename T, int W>(T, Width<W>) {
         launch(stream, column_sums_kernel<T, W>, sum_grid(rows, ceil_div(columns, W)), sum_block(),
                0, pointer<T>(x), rows, columns, parts);

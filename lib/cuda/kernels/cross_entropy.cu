@@ -3,8 +3,8 @@
 // take one pass (online softmax, Milakov & Gimelshein 2018), and the gradient takes one pass, which
 // overwrites the logits. No fp32 copy of a row is stored.
 #include "cuda/cuda_device.hpp"
+#include "cuda/kernels/block_reduce.cuh"
 #include "cuda/kernels/mma.cuh"
-#include "cuda/kernels/reduce.cuh"
 #include "cuda/kernels/vector.cuh"
 #include "cuda/ops.hpp"
 

@@ -193,7 +193,7 @@ void add_rows(device::Context& context, const device::View& index, i64 start,
     const i64 n = index[0];
     const i64 width = dtable[1];
     const i64 n_chunks = ceil_div(n, i64{chunk});
-    Scratch scratch(context.workspace);
+    device::WorkspaceArena scratch = arena_of(context.workspace);
     const Sorted sorted =
         sort_rows(stream_of(context), scratch, index.as<i32>(), n, start, dtable[0]);
     Sums<T> s{.rows = sorted.rows,

@@ -3,7 +3,7 @@
 // each thread processes `width` elements at a time in a grid-stride loop.
 #include "cost/cuda_scratch.hpp"
 #include "cuda/cuda_device.hpp"
-#include "cuda/kernels/reduce.cuh"
+#include "cuda/kernels/block_reduce.cuh"
 #include "cuda/kernels/vector.cuh"
 #include "cuda/ops.hpp"
 
@@ -76,7 +76,7 @@ void reduce(device::Context& context, const device::View& view, const device::Vi
     const float* const weight = pointer<const float>(weights);
     const i64 n = view.numel();
     const dim3 blocks = blocks_for(n, threads * width * 4, cost::cuda_sum_blocks);
-    double* const partial = Scratch(context.workspace).reserve<double>(blocks.x);
+    double* const partial = arena_of(context.workspace).reserve<double>(blocks.x);
     launch(stream_of(context), sum_kernel<Term>, blocks, dim3(threads), 0, x, weight, n,
            aligned(x) && aligned(weight), partial);
     launch(stream_of(context), sum_of_sums_kernel, dim3(1), dim3(threads), 0, partial,

@@ -3,7 +3,7 @@
 // projection. Block (r, c) processes row r; c and the thread select the columns (rows.cuh).
 #include "cuda/cuda_device.hpp"
 #include "cuda/kernels/activation.cuh"
-#include "cuda/kernels/launch.cuh"
+#include "cuda/kernels/kernel_launch.cuh"
 #include "cuda/kernels/rows.cuh"
 #include "cuda/kernels/vector.cuh"
 #include "cuda/ops.hpp"

@@ -6,8 +6,8 @@
 
 #include <bit>
 
+#include "cuda/kernels/block_reduce.cuh"
 #include "cuda/kernels/dropout.cuh"
-#include "cuda/kernels/reduce.cuh"
 #include "cuda/kernels/rows.cuh"
 #include "device/ops.hpp"
 

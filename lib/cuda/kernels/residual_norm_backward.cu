@@ -11,7 +11,7 @@
 #include "cuda/cuda_device.hpp"
 #include "cuda/kernels/column_sums.cuh"
 #include "cuda/kernels/column_sums.hpp"
-#include "cuda/kernels/launch.cuh"
+#include "cuda/kernels/kernel_launch.cuh"
 #include "cuda/kernels/residual_norm.cuh"
 #include "cuda/kernels/residual_norm_registers.cuh"
 #include "cuda/kernels/vector.cuh"
@@ -115,7 +115,7 @@ void run_in_general(device::Context& context, const ResidualNormBackward& a) {
     const cudaStream_t stream = stream_of(context);
     const i64 n_parts = cost::column_sum_parts(args.rows);
     const i64 n_steps = ceil_div(args.width, width);
-    float* const parts = Scratch(context.workspace)
+    float* const parts = arena_of(context.workspace)
                              .reserve<float>(cost::column_sum_floats(args.rows, 2 * args.width));
     // Precedes backward_rows, which may overwrite sum.
     launch(stream, parameter_gradients<T, width>, sum_grid(args.rows, n_steps), sum_block(), 0,

@@ -4,7 +4,7 @@
 // mean, then the variance, then the output, so that global memory is read and written once. The two
 // passes for mean and variance avoid the cancellation of E[x^2] - E[x]^2.
 #include "cuda/cuda_device.hpp"
-#include "cuda/kernels/launch.cuh"
+#include "cuda/kernels/kernel_launch.cuh"
 #include "cuda/kernels/residual_norm.cuh"
 #include "cuda/kernels/shared.cuh"
 #include "cuda/kernels/vector.cuh"

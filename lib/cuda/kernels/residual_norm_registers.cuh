@@ -15,7 +15,7 @@
 #include "cost/cuda_scratch.hpp"
 #include "cuda/cuda_device.hpp"
 #include "cuda/kernels/column_sums.hpp"
-#include "cuda/kernels/launch.cuh"
+#include "cuda/kernels/kernel_launch.cuh"
 #include "cuda/kernels/residual_norm.cuh"
 #include "cuda/kernels/shared.cuh"
 #include "cuda/kernels/vector.cuh"
@@ -79,7 +79,7 @@ constexpr int resident_blocks(int steps, bool with_dropout) {
 }
 
 template <typename T>
-using Piece = Pack<T, W>;
+using RowPack = Pack<T, W>;
 
 // column_of() returns the first column of a thread's step; has_column(): whether it exists.
 __device__ inline u32 column_of(int step) {
@@ -121,8 +121,8 @@ struct BlockRows {
 // half the registers of fp32.
 template <typename T, int steps>
 struct RowPieces {
-    Piece<T> dy[steps];
-    Piece<T> sum[steps];
+    RowPack<T> dy[steps];
+    RowPack<T> sum[steps];
     float mean = 0.0F;
     float rstd = 0.0F;
 
@@ -146,7 +146,8 @@ struct StepValues {
     float g[W];
 };
 template <typename T, int steps>
-__device__ StepValues values_of(const RowPieces<T, steps>& pieces, const Piece<T>& weight, int s) {
+__device__ StepValues values_of(const RowPieces<T, steps>& pieces, const RowPack<T>& weight,
+                                int s) {
     StepValues values{};
     pieces.dy[s].get(values.dy);
     pieces.sum[s].get(values.xhat);
@@ -198,7 +199,7 @@ __global__ void __launch_bounds__(register_threads, resident_blocks(steps, with_
     const i64 begin = blockIdx.x * block_rows;
     const BlockRows<T> block(a, begin, block_rows);
     const float share = 1.0F / static_cast<float>(a.width);
-    Piece<T> weights[steps];
+    RowPack<T> weights[steps];
 #pragma unroll
     for (int s = 0; s < steps; ++s) {
         if (has_column(a, s)) weights[s] = load_pack(a.weight + column_of(s));
@@ -213,7 +214,7 @@ __global__ void __launch_bounds__(register_threads, resident_blocks(steps, with_
          first += blockDim.y, row += blockDim.y, turn ^= 1) {
         const bool on = row < block.n;
         if (!ahead && on) pieces.read(a, block, row);
-        Piece<T> dsum_in[steps] = {};
+        RowPack<T> dsum_in[steps] = {};
         StepValues values[steps] = {};
         float sums[2] = {0.0F, 0.0F};  // sums of g and of g * xhat
 #pragma unroll
@@ -268,7 +269,7 @@ void run_in_registers(device::Context& context, const ResidualNormBackward& a) {
     const i64 block_rows = round_up(ceil_div(args.rows, n_blocks), at_once);
     const i64 n_parts = ceil_div(args.rows, block_rows);
     float* const parts =
-        Scratch(context.workspace).reserve<float>(cost::norm_gradient_floats(args.width));
+        arena_of(context.workspace).reserve<float>(cost::norm_gradient_floats(args.width));
     launch(stream_of(context), backward_in_registers<T, steps, with_dropout>,
            blocks_for(n_parts, 1),
            dim3(static_cast<unsigned>(threads), static_cast<unsigned>(at_once)),

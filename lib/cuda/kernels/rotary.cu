@@ -3,7 +3,7 @@
 // thread eight pairs at a time; the token's angles are read from the L1 cache for all heads but the
 // first. A thread reads and writes both elements of its pairs, so that working in place is safe.
 #include "cuda/cuda_device.hpp"
-#include "cuda/kernels/launch.cuh"
+#include "cuda/kernels/kernel_launch.cuh"
 #include "cuda/kernels/vector.cuh"
 #include "cuda/ops.hpp"
 

@@ -6,7 +6,7 @@
 #include <initializer_list>
 #include <type_traits>
 
-#include "cuda/kernels/launch.cuh"
+#include "cuda/kernels/kernel_launch.cuh"
 #include "cuda/kernels/vector.cuh"
 
 namespace lm::cuda {
@@ -20,7 +20,7 @@ using Width = std::integral_constant<int, W>;
 
 // Calls body(T{}, Width<row_step>{}) when every row of `width` elements can be read in aligned
 // steps of row_step elements, else body(T{}, Width<1>{}), which is slower but correct for every
-// shape. views: matrices with rows of `width` elements of type `dtype`.
+// shape. views: matrices [rows, width], fp32, bf16 or fp16 as `dtype` states.
 template <typename Body>
 void with_row_width(DType dtype, i64 width, std::initializer_list<device::View> views,
                     Body&& body) {

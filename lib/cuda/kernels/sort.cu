@@ -9,8 +9,8 @@
 #include <bit>
 
 #include "cost/cuda_scratch.hpp"
-#include "cuda/kernels/launch.cuh"
-#include "cuda/kernels/reduce.cuh"
+#include "cuda/kernels/block_reduce.cuh"
+#include "cuda/kernels/kernel_launch.cuh"
 
 namespace lm::cuda {
 namespace {
@@ -139,8 +139,8 @@ __global__ void __launch_bounds__(threads)
 
 }  // namespace
 
-Sorted sort_rows(cudaStream_t stream, Scratch& scratch, const i32* index, i64 n, i64 start,
-                 i64 n_table_rows) {
+Sorted sort_rows(cudaStream_t stream, device::WorkspaceArena& scratch, const i32* index, i64 n,
+                 i64 start, i64 n_table_rows) {
     i32* rows = scratch.reserve<i32>(n);
     i32* source = scratch.reserve<i32>(n);
     i32* other_rows = scratch.reserve<i32>(n);

@@ -13,7 +13,7 @@ struct Sorted {
 
 // Sorts index[i] - start for i in [0, n). index: [n] int32 in device memory. The results are in
 // memory acquired from `scratch` (cost::cuda_sort_bytes(n) bytes).
-Sorted sort_rows(cudaStream_t stream, Scratch& scratch, const i32* index, i64 n, i64 start,
-                 i64 n_table_rows);
+Sorted sort_rows(cudaStream_t stream, device::WorkspaceArena& scratch, const i32* index, i64 n,
+                 i64 start, i64 n_table_rows);
 
 }  // namespace lm::cuda

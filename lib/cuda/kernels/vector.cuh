@@ -7,7 +7,7 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
-#include "cuda/kernels/launch.cuh"
+#include "cuda/kernels/kernel_launch.cuh"
 #include "device/view.hpp"
 
 namespace lm::cuda {
@@ -25,7 +25,8 @@ void with_type(DType dtype, Body&& body) {
     no_such_type(dtype);
 }
 
-// Returns a view's pointer, or nullptr for no view. T must be the type that with_type() selected.
+// Returns a view's pointer, or nullptr for no view. view: [...] of any dtype; T must be the type
+// that with_type() selected.
 template <typename T>
 T* pointer(const device::View& view) {
     return static_cast<T*>(view.data);

@@ -4,7 +4,7 @@
 // their order. The mapping is its own inverse.
 #include "cuda/nccl/max_keys.hpp"
 
-#include "cuda/kernels/launch.cuh"
+#include "cuda/kernels/kernel_launch.cuh"
 #include "cuda/kernels/vector.cuh"
 
 namespace lm::cuda {

@@ -13,8 +13,8 @@
 
 namespace lm::cuda {
 
-using comm::Kind;
 using comm::Operation;
+using comm::OperationKind;
 using comm::Reduction;
 
 namespace {
@@ -72,14 +72,15 @@ std::byte* at(const void* base, i64 elements, DType dtype) {
 }
 
 bool needs_keys(const Operation& o) {
-    const bool reduces = o.kind == Kind::all_reduce || o.kind == Kind::reduce_scatter;
+    const bool reduces =
+        o.kind == OperationKind::all_reduce || o.kind == OperationKind::reduce_scatter;
     return reduces && o.reduction == Reduction::max && is_float(o.dtype);
 }
 
 }  // namespace
 
-Channel::Channel(CudaDevice& device, std::string name, std::shared_ptr<comm::Group> host, int rank,
-                 int size, int peer, int most_blocks)
+NcclChannel::NcclChannel(CudaDevice& device, std::string name, std::shared_ptr<comm::Group> host,
+                         int rank, int size, int peer, int most_blocks)
     : device_(device),
       name_(std::move(name)),
       host_(std::move(host)),
@@ -96,7 +97,7 @@ Channel::Channel(CudaDevice& device, std::string name, std::shared_ptr<comm::Gro
     device_.check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest));
 }
 
-Channel::~Channel() {
+NcclChannel::~NcclChannel() {
     Communicators comms;
     surrender(comms);
     abort_together(comms);
@@ -108,13 +109,13 @@ Channel::~Channel() {
 }
 
 // A duplicate that is still being created belongs to NCCL: destroying joined_ frees it, too.
-void Channel::surrender(Communicators& comms) {
+void NcclChannel::surrender(Communicators& comms) {
     if (joined_ != nullptr) comms.joining.push_back(std::exchange(joined_, nullptr));
     if (state_ < State::leaving || comm_ == nullptr) return;
     comms.formed.push_back(std::exchange(comm_, nullptr));
 }
 
-void Channel::check(ncclResult_t result, ncclComm_t comm, const char* what) {
+void NcclChannel::check(ncclResult_t result, ncclComm_t comm, const char* what) {
     if (result == ncclSuccess || result == ncclInProgress) return;
     run_error(fmt::format("group '{}'", name_), "{}: {}: {}", what, nccl().GetErrorString(result),
               nccl().GetLastError(comm));
@@ -122,7 +123,7 @@ void Channel::check(ncclResult_t result, ncclComm_t comm, const char* what) {
 
 // ---- Forming -----------------------------------------------------------------------------------
 
-void Channel::join(std::vector<ncclUniqueId> ids) {
+void NcclChannel::join(std::vector<ncclUniqueId> ids) {
     ncclConfig_t config = config_of(name_, false, most_blocks_);
     if (ids.size() == 1) {
         return check(nccl().CommInitRankConfig(&joined_, size_, ids[0], rank_, &config), joined_,
@@ -133,7 +134,7 @@ void Channel::join(std::vector<ncclUniqueId> ids) {
           joined_, "ncclCommInitRankScalable");
 }
 
-bool Channel::settled(ncclComm_t comm) {
+bool NcclChannel::settled(ncclComm_t comm) {
     ncclResult_t state = ncclSuccess;
     check(nccl().CommGetAsyncError(comm, &state), comm, "ncclCommGetAsyncError");
     check(state, comm, "NCCL");
@@ -143,7 +144,7 @@ bool Channel::settled(ncclComm_t comm) {
 // Makes one step of joining -> duplicating -> leaving -> formed when NCCL has finished the previous
 // one, and never blocks. `leaving` destroys the nonblocking communicator, when its blocking
 // duplicate exists.
-bool Channel::formed() {
+bool NcclChannel::formed() {
     if (state_ == State::formed) return true;
     if (joined_ == nullptr || !settled(joined_)) return false;
     if (state_ == State::joining) {
@@ -161,24 +162,24 @@ bool Channel::formed() {
     return state_ == State::formed;
 }
 
-std::vector<Operation> Channel::first_operations() const {
+std::vector<Operation> NcclChannel::first_operations() const {
     std::vector<Operation> operations;
     void* const all = keys_.data();
     for (const i64 bytes : {i64{64}, keys_.bytes()}) {
-        const auto add = [&](Kind kind, i64 n, const void* in, void* out) {
+        const auto add = [&](OperationKind kind, i64 n, const void* in, void* out) {
             if (n == 0) return;
             operations.push_back(
                 {.kind = kind, .dtype = DType::uint8, .n = n, .peer = peer_, .in = in, .out = out});
         };
         if (peer_ >= 0) {
-            add(rank_ == 0 ? Kind::send : Kind::receive, bytes, all, all);
+            add(rank_ == 0 ? OperationKind::send : OperationKind::receive, bytes, all, all);
             continue;
         }
         const i64 n = bytes / size_;
         void* const part = at(all, rank_ * n, DType::uint8);
-        add(Kind::all_reduce, bytes, all, all);
-        add(Kind::reduce_scatter, n, all, part);
-        add(Kind::all_gather, n, part, all);
+        add(OperationKind::all_reduce, bytes, all, all);
+        add(OperationKind::reduce_scatter, n, all, part);
+        add(OperationKind::all_gather, n, part, all);
     }
     return operations;
 }
@@ -187,7 +188,7 @@ std::vector<Operation> Channel::first_operations() const {
 
 // Checks the result of an NCCL call. With NCCL_COMM_BLOCKING=0 in the environment, even blocking
 // communicators return before the kernel is in the stream; this function then waits until it is.
-void Channel::finish_call(ncclResult_t result, const char* what) {
+void NcclChannel::finish_call(ncclResult_t result, const char* what) {
     check(result, comm_, what);
     if (result != ncclInProgress) return;
     while (!settled(comm_)) std::this_thread::yield();
@@ -195,7 +196,7 @@ void Channel::finish_call(ncclResult_t result, const char* what) {
 
 // Returns an unused record with its two events. An operation's record may be reused when the
 // operation has ended (complete) and its Work handle does not exist any more (not held).
-ChannelOperation* Channel::acquire() {
+ChannelOperation* NcclChannel::acquire() {
     if (unused_.empty()) reap();
     if (unused_.empty()) {
         ChannelOperation& record = *operations_.emplace_back(std::make_unique<ChannelOperation>());
@@ -210,7 +211,7 @@ ChannelOperation* Channel::acquire() {
 }
 
 // Removes ended operations from pending_. They end in the order of the stream.
-void Channel::reap() {
+void NcclChannel::reap() {
     while (!pending_.empty() && done(*pending_.front())) {
         ChannelOperation* const record = pending_.front();
         pending_.pop_front();
@@ -219,12 +220,12 @@ void Channel::reap() {
     }
 }
 
-bool Channel::idle() {
+bool NcclChannel::idle() {
     reap();
     return pending_.empty();
 }
 
-bool Channel::done(ChannelOperation& record) {
+bool NcclChannel::done(ChannelOperation& record) {
     if (record.complete) return true;
     const cudaError_t status = cudaEventQuery(record.end);
     if (status == cudaErrorNotReady) {
@@ -235,7 +236,7 @@ bool Channel::done(ChannelOperation& record) {
     return true;
 }
 
-void Channel::release(ChannelOperation& record) {
+void NcclChannel::release(ChannelOperation& record) {
     record.held = false;
     if (record.complete) unused_.push_back(&record);
 }
@@ -243,8 +244,8 @@ void Channel::release(ChannelOperation& record) {
 // The host waits for neither stream: this channel's stream waits for the compute stream by `ready`,
 // and the compute stream waits for `end` when the caller waits for the operation
 // (NcclGroup::wait()).
-ChannelOperation* Channel::start(const Operation& operation, i64 number,
-                                 const ChannelOperation* after) {
+ChannelOperation* NcclChannel::start(const Operation& operation, i64 number,
+                                     const ChannelOperation* after) {
     LM_CHECK(state_ == State::formed && comm_ != nullptr,
              fmt::format("group '{}': expected a formed communicator, got state {}", name_,
                          static_cast<int>(state_)));
@@ -261,7 +262,7 @@ ChannelOperation* Channel::start(const Operation& operation, i64 number,
     return record;
 }
 
-void Channel::enqueue(const Operation& o) {
+void NcclChannel::enqueue(const Operation& o) {
     if (needs_keys(o)) {
         return keys_in_place(o.dtype) ? enqueue_maximum_in_place(o) : enqueue_maximum(o);
     }
@@ -269,24 +270,24 @@ void Channel::enqueue(const Operation& o) {
     const ncclDataType_t type = nccl_type(o.dtype);
     const size_t n = nccl_count(o.dtype, o.n);
     switch (o.kind) {
-        case Kind::all_reduce:
+        case OperationKind::all_reduce:
             return finish_call(nccl().AllReduce(o.in, o.out, n, type, op, comm_, stream_),
                                "ncclAllReduce");
-        case Kind::reduce_scatter:
+        case OperationKind::reduce_scatter:
             return finish_call(nccl().ReduceScatter(o.in, o.out, n, type, op, comm_, stream_),
                                "ncclReduceScatter");
-        case Kind::all_gather:
+        case OperationKind::all_gather:
             return finish_call(nccl().AllGather(o.in, o.out, n, type, comm_, stream_),
                                "ncclAllGather");
-        case Kind::broadcast:
+        case OperationKind::broadcast:
             return finish_call(nccl().Broadcast(o.in, o.out, n, type, o.peer, comm_, stream_),
                                "ncclBroadcast");
-        case Kind::send:  // the communicator of a message channel has two ranks
+        case OperationKind::send:  // the communicator of a message channel has two ranks
             return finish_call(nccl().Send(o.in, n, type, 1 - rank_, comm_, stream_), "ncclSend");
-        case Kind::receive:
+        case OperationKind::receive:
             return finish_call(nccl().Recv(o.out, n, type, 1 - rank_, comm_, stream_), "ncclRecv");
-        case Kind::barrier:
-        case Kind::split:
+        case OperationKind::barrier:
+        case OperationKind::split:
             break;
     }
     LM_CHECK(false, fmt::format("expected an operation with data, got {}", o.str()));
@@ -296,8 +297,8 @@ void Channel::enqueue(const Operation& o) {
 
 // Enqueues a maximum of fp32 or fp64. The keys have the size of the elements, and replace them in
 // the input buffer.
-void Channel::enqueue_maximum_in_place(const Operation& o) {
-    const bool all = o.kind == Kind::all_reduce;
+void NcclChannel::enqueue_maximum_in_place(const Operation& o) {
+    const bool all = o.kind == OperationKind::all_reduce;
     const i64 n_in = all ? o.n : size_ * o.n;
     const auto n = static_cast<size_t>(o.n);
     const ncclDataType_t type = nccl_type(key_type(o.dtype));
@@ -314,8 +315,8 @@ void Channel::enqueue_maximum_in_place(const Operation& o) {
 
 // Enqueues a maximum of bf16 or fp16. The keys are int32 in keys_, at most n_keys elements at a
 // time.
-void Channel::enqueue_maximum(const Operation& o) {
-    const bool all = o.kind == Kind::all_reduce;
+void NcclChannel::enqueue_maximum(const Operation& o) {
+    const bool all = o.kind == OperationKind::all_reduce;
     const i64 n_parts = all ? 1 : size_;
     const ncclDataType_t type = nccl_type(key_type(o.dtype));
     void* const keys = keys_.data();
@@ -338,7 +339,7 @@ void Channel::enqueue_maximum(const Operation& o) {
 
 // Once its inputs are ready, an operation waits only for other ranks. From that moment its time
 // counts towards the timeout.
-std::optional<ChannelError> Channel::poll(double timeout_s) {
+std::optional<ChannelError> NcclChannel::poll(double timeout_s) {
     if (state_ != State::formed || comm_ == nullptr) return std::nullopt;
     ncclResult_t state = ncclSuccess;
     nccl().CommGetAsyncError(comm_, &state);

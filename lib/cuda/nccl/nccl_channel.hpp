@@ -53,17 +53,17 @@ struct Communicators {
     std::vector<ncclComm_t> joining;  // nonblocking
 };
 
-class Channel {
+class NcclChannel {
   public:
     // A channel of group `name`. `host` is the group that reports missing ranks. `peer` >= 0: for
     // messages between this rank and rank `peer` of `host`; -1: for collectives. `most_blocks` is
     // the maximum number of SMs that the channel's kernels occupy; 0: NCCL's default. Allocates
     // device memory.
-    Channel(CudaDevice& device, std::string name, std::shared_ptr<comm::Group> host, int rank,
-            int size, int peer, int most_blocks);
-    ~Channel();
-    Channel(const Channel&) = delete;
-    Channel& operator=(const Channel&) = delete;
+    NcclChannel(CudaDevice& device, std::string name, std::shared_ptr<comm::Group> host, int rank,
+                int size, int peer, int most_blocks);
+    ~NcclChannel();
+    NcclChannel(const NcclChannel&) = delete;
+    NcclChannel& operator=(const NcclChannel&) = delete;
 
     // Starts to initialize the communicator. Call formed() until it returns true. Pass more than
     // one id only with Nccl::CommInitRankScalable.

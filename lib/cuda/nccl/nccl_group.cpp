@@ -17,8 +17,8 @@
 
 namespace lm::cuda {
 
-using comm::Kind;
 using comm::Operation;
+using comm::OperationKind;
 
 namespace {
 
@@ -82,7 +82,7 @@ NcclGroup::~NcclGroup() {
 
 // Waits for all operations of the group, then destroys its communicators.
 void NcclGroup::end() {
-    std::vector<std::shared_ptr<Channel>> channels;
+    std::vector<std::shared_ptr<NcclChannel>> channels;
     if (channel_) channels.push_back(channel_);
     for (const auto& [key, link] : links_) channels.push_back(link);
     if (channels.empty()) return;
@@ -133,15 +133,16 @@ void NcclGroup::form_collectives(bool overlaps_compute) {
         if (rank() == root) ids[i] = new_id(name());
         ids_->broadcast(view_of(ids[i]), root);
     }
-    channel_ = std::make_shared<Channel>(world_->device(), name(), host_, rank(), size(), -1,
-                                         overlaps_compute ? cost::nccl_overlap_channels : 0);
+    channel_ = std::make_shared<NcclChannel>(world_->device(), name(), host_, rank(), size(), -1,
+                                             overlaps_compute ? cost::nccl_overlap_channels : 0);
     world_->form(channel_, ids);
 }
 
 void NcclGroup::form_link(int from, int to) {
     const bool sends = from == rank();
     const int peer = sends ? to : from;
-    std::shared_ptr<Channel>& link = links_[{peer, sends ? Kind::send : Kind::receive}];
+    std::shared_ptr<NcclChannel>& link =
+        links_[{peer, sends ? OperationKind::send : OperationKind::receive}];
     LM_CHECK(!link && peer != rank(),
              fmt::format("group '{}': rank {}: link to {} exists or is to itself", name(), rank(),
                          peer));
@@ -152,8 +153,8 @@ void NcclGroup::form_link(int from, int to) {
     } else {
         ids_->receive(view_of(id), peer);
     }
-    link = std::make_shared<Channel>(world_->device(), name(), ids_, sends ? 0 : 1, 2, peer,
-                                     cost::nccl_link_channels);
+    link = std::make_shared<NcclChannel>(world_->device(), name(), ids_, sends ? 0 : 1, 2, peer,
+                                         cost::nccl_link_channels);
     world_->form(link, {id});
 }
 
@@ -216,14 +217,14 @@ i64 NcclGroup::start_on_device(const Operation& operation, const ChannelOperatio
         copy(operation);
         return 0;
     }
-    const std::shared_ptr<Channel>& channel = channel_for(operation);
+    const std::shared_ptr<NcclChannel>& channel = channel_for(operation);
     ChannelOperation* const started = world_->start(channel, operation, number, after);
     const i64 handle = pending_.open();
     *pending_.find(handle) = {.on_host = {}, .channel = channel.get(), .on_device = started};
     return handle;
 }
 
-const std::shared_ptr<Channel>& NcclGroup::channel_for(const Operation& operation) const {
+const std::shared_ptr<NcclChannel>& NcclGroup::channel_for(const Operation& operation) const {
     if (comm::is_message(operation.kind)) {
         const auto link = links_.find({operation.peer, operation.kind});
         LM_CHECK(

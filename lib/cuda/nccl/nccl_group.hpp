@@ -61,7 +61,7 @@ class NcclGroup final : public comm::Group {
   private:
     struct Started {
         comm::Work on_host;
-        Channel* channel = nullptr;  // nullptr: the operation is on_host
+        NcclChannel* channel = nullptr;  // nullptr: the operation is on_host
         ChannelOperation* on_device = nullptr;
     };
 
@@ -70,14 +70,14 @@ class NcclGroup final : public comm::Group {
     void copy(const comm::Operation& operation);
     void form_collectives(bool overlaps_compute);
     void form_link(int from, int to);
-    const std::shared_ptr<Channel>& channel_for(const comm::Operation& operation) const;
+    const std::shared_ptr<NcclChannel>& channel_for(const comm::Operation& operation) const;
     void end();
 
     std::shared_ptr<NcclWorld> world_;
     std::shared_ptr<comm::Group> host_;
-    std::shared_ptr<comm::Group> ids_;  // carries the ncclUniqueIds
-    std::shared_ptr<Channel> channel_;  // for collectives
-    std::map<std::pair<int, comm::Kind>, std::shared_ptr<Channel>> links_;
+    std::shared_ptr<comm::Group> ids_;      // carries the ncclUniqueIds
+    std::shared_ptr<NcclChannel> channel_;  // for collectives
+    std::map<std::pair<int, comm::OperationKind>, std::shared_ptr<NcclChannel>> links_;
     comm::PendingOperations<Started> pending_;
     int exceptions_at_start_;
 };

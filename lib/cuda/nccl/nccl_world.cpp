@@ -10,8 +10,8 @@
 
 namespace lm::cuda {
 
-using comm::Kind;
 using comm::Operation;
+using comm::OperationKind;
 
 namespace {
 
@@ -26,7 +26,7 @@ constexpr double unnoticed_s = 20;
 
 // Returns the collective number of an operation, -1 for a message. All members count collectives
 // alike, so that a timeout can name the members that have not started one.
-i64 number_of(Channel& channel, const Operation& operation) {
+i64 number_of(NcclChannel& channel, const Operation& operation) {
     return comm::is_message(operation.kind) ? -1 : channel.host().next_collective_number();
 }
 
@@ -53,11 +53,12 @@ NcclWorld::~NcclWorld() {
 
 // ---- Forming and warming up ---------------------------------------------------------------------
 
-void NcclWorld::form(const std::shared_ptr<Channel>& channel,
+void NcclWorld::form(const std::shared_ptr<NcclChannel>& channel,
                      const std::vector<ncclUniqueId>& ids) {
     const std::vector<Operation> first = channel->first_operations();
-    const Operation meeting{.kind = comm::is_message(first[0].kind) ? first[0].kind : Kind::split,
-                            .peer = first[0].peer};
+    const Operation meeting{
+        .kind = comm::is_message(first[0].kind) ? first[0].kind : OperationKind::split,
+        .peer = first[0].peer};
     const i64 number = number_of(*channel, meeting);
     {
         const std::lock_guard lock(mutex_);
@@ -79,7 +80,7 @@ void NcclWorld::form(const std::shared_ptr<Channel>& channel,
 }
 
 // Runs operations that only make connections. The monitor reports ranks that do not take part.
-void NcclWorld::perform(const std::shared_ptr<Channel>& channel,
+void NcclWorld::perform(const std::shared_ptr<NcclChannel>& channel,
                         const std::vector<Operation>& operations) {
     std::vector<ChannelOperation*> started;
     for (const Operation& operation : operations) {
@@ -93,7 +94,7 @@ void NcclWorld::perform(const std::shared_ptr<Channel>& channel,
     for (ChannelOperation* const operation : started) channel->release(*operation);
 }
 
-void NcclWorld::warm_up(const std::shared_ptr<Channel>& channel, const Operation& largest) {
+void NcclWorld::warm_up(const std::shared_ptr<NcclChannel>& channel, const Operation& largest) {
     const auto at = [&](const void* base, i64 elements) {
         return static_cast<std::byte*>(const_cast<void*>(base)) + elements * size_of(largest.dtype);
     };
@@ -107,10 +108,10 @@ void NcclWorld::warm_up(const std::shared_ptr<Channel>& channel, const Operation
          n = std::min(2 * n, largest.n)) {
         Operation& operation = operations.emplace_back(largest);
         operation.n = n;
-        if (largest.kind == Kind::reduce_scatter && out_in_place) {
+        if (largest.kind == OperationKind::reduce_scatter && out_in_place) {
             operation.out = at(largest.in, rank * n);
         }
-        if (largest.kind == Kind::all_gather && in_in_place) {
+        if (largest.kind == OperationKind::all_gather && in_in_place) {
             operation.in = at(largest.out, rank * n);
         }
     }
@@ -119,13 +120,13 @@ void NcclWorld::warm_up(const std::shared_ptr<Channel>& channel, const Operation
 
 // ---- Operations ---------------------------------------------------------------------------------
 
-ChannelOperation* NcclWorld::start(const std::shared_ptr<Channel>& channel,
+ChannelOperation* NcclWorld::start(const std::shared_ptr<NcclChannel>& channel,
                                    const Operation& operation, i64 number,
                                    const ChannelOperation* after) {
     return call(channel, {.operation = operation, .number = number}, after);
 }
 
-ChannelOperation* NcclWorld::call(const std::shared_ptr<Channel>& channel,
+ChannelOperation* NcclWorld::call(const std::shared_ptr<NcclChannel>& channel,
                                   const ChannelOperation& operation,
                                   const ChannelOperation* after) {
     // The monitor reads call_ when it cannot lock mutex_ because this thread hangs in the call.
@@ -175,8 +176,8 @@ void NcclWorld::abort_all() noexcept {
     Communicators comms;
     {
         const std::lock_guard lock(mutex_);
-        for (const std::weak_ptr<Channel>& each : channels_) {
-            if (const std::shared_ptr<Channel> channel = each.lock()) channel->surrender(comms);
+        for (const std::weak_ptr<NcclChannel>& each : channels_) {
+            if (const std::shared_ptr<NcclChannel> channel = each.lock()) channel->surrender(comms);
         }
     }
     abort_together(comms);
@@ -247,13 +248,13 @@ void NcclWorld::fail_in_call(double waited_s) {
 }
 
 void NcclWorld::poll_channels() {
-    std::vector<std::pair<std::shared_ptr<Channel>, ChannelError>> found;
+    std::vector<std::pair<std::shared_ptr<NcclChannel>, ChannelError>> found;
     {
         std::unique_lock lock(mutex_, std::defer_lock);
         if (!lock_in_time(lock)) return;
         std::erase_if(channels_, [](const auto& channel) { return channel.expired(); });
-        for (const std::weak_ptr<Channel>& each : channels_) {
-            const std::shared_ptr<Channel> channel = each.lock();
+        for (const std::weak_ptr<NcclChannel>& each : channels_) {
+            const std::shared_ptr<NcclChannel> channel = each.lock();
             if (!channel) continue;
             if (auto error = channel->poll(timeout_s_)) found.emplace_back(channel, *error);
         }
@@ -262,7 +263,7 @@ void NcclWorld::poll_channels() {
     if (!found.empty()) report(*found.front().first, found.front().second);
 }
 
-void NcclWorld::report(Channel& channel, const ChannelError& error) {
+void NcclWorld::report(NcclChannel& channel, const ChannelError& error) {
     const ChannelOperation& culprit = error.culprit;
     const std::string object = fmt::format("group '{}'", channel.name());
     const std::string phase = culprit.warm_up ? fmt::format("{}: ", warming_up) : "";

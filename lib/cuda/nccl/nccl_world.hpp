@@ -38,14 +38,14 @@ class NcclWorld {
     // Initializes the communicator of a new channel with `ids`, runs its first operations, which
     // make connections, and adds it to the monitored channels. Throws Error(failure) on timeout.
     // Collective over the channel's ranks.
-    void form(const std::shared_ptr<Channel>& channel, const std::vector<ncclUniqueId>& ids);
+    void form(const std::shared_ptr<NcclChannel>& channel, const std::vector<ncclUniqueId>& ids);
     // Runs operations of the kind and memory of `largest`, with doubling sizes up to its size. NCCL
     // chooses an algorithm by kind, type and size, and makes connections when it first uses an
     // algorithm (since 2.22, NCCL_RUNTIME_CONNECT). So no later operation of these sizes makes a
     // connection. Collective over the channel's ranks.
-    void warm_up(const std::shared_ptr<Channel>& channel, const comm::Operation& largest);
-    // Enqueues an operation (Channel::start()).
-    ChannelOperation* start(const std::shared_ptr<Channel>& channel,
+    void warm_up(const std::shared_ptr<NcclChannel>& channel, const comm::Operation& largest);
+    // Enqueues an operation (NcclChannel::start()).
+    ChannelOperation* start(const std::shared_ptr<NcclChannel>& channel,
                             const comm::Operation& operation, i64 number,
                             const ChannelOperation* after);
 
@@ -61,19 +61,19 @@ class NcclWorld {
   private:
     // The NCCL call that the rank is in, for the monitor.
     struct Call {
-        std::shared_ptr<Channel> channel;
+        std::shared_ptr<NcclChannel> channel;
         ChannelOperation operation;
     };
 
-    void perform(const std::shared_ptr<Channel>& channel,
+    void perform(const std::shared_ptr<NcclChannel>& channel,
                  const std::vector<comm::Operation>& operations);
-    ChannelOperation* call(const std::shared_ptr<Channel>& channel,
+    ChannelOperation* call(const std::shared_ptr<NcclChannel>& channel,
                            const ChannelOperation& operation, const ChannelOperation* after);
     void monitor();
     void poll_channels();
     void fail_in_call(double waited_s);
     bool lock_in_time(std::unique_lock<std::timed_mutex>& lock);
-    void report(Channel& channel, const ChannelError& error);
+    void report(NcclChannel& channel, const ChannelError& error);
     void abort_job_if_unnoticed();
     void abort_all() noexcept;
 
@@ -81,7 +81,7 @@ class NcclWorld {
     std::shared_ptr<comm::Group> host_;
     double timeout_s_;
     std::timed_mutex mutex_;
-    std::vector<std::weak_ptr<Channel>> channels_;
+    std::vector<std::weak_ptr<NcclChannel>> channels_;
     std::mutex call_mutex_;
     Call call_;                    // the call that the rank is in or enters; no channel: none
     double blocked_since_s_ = -1;  // time since which the monitor waits for mutex_; -1: it does not

@@ -249,7 +249,7 @@ i64 IndexedDataset::document(i64 index) const {
     return value;
 }
 
-IndexedDataset::Extent IndexedDataset::document_extent(i64 index) const {
+IndexedDataset::FlatRange IndexedDataset::document_extent(i64 index) const {
     const i64 first = document(index);
     const i64 behind = document(index + 1);
     if (behind < first) run_error(idx_.path(), "document index not monotonic at {}", index + 1);

@@ -58,12 +58,12 @@ class IndexedDataset {
     i64 position(i64 sequence) const;
     // Returns the first sequence of document `index`; document(n_documents()) is n_sequences().
     i64 document(i64 index) const;
-    struct Extent {
+    struct FlatRange {
         i64 begin, end;
     };
     // Returns the tokens of document `index` as a range of the flat stream. Checks that documents
     // are monotonic and that each sequence ends where the next one begins.
-    Extent document_extent(i64 index) const;
+    FlatRange document_extent(i64 index) const;
     // Returns the sequence that has the token at `position` of the flat stream. O(log n).
     i64 sequence_at(i64 position) const;
 

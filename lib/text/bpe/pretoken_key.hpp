@@ -13,11 +13,11 @@ namespace lm::text {
 namespace detail {
 // For each length: a mask of that number of bytes, and a value with the length in the last byte.
 struct KeyMasks {
-    struct Words {
+    struct Halves {
         u64 low, high;
     };
-    alignas(16) Words bytes[17];
-    alignas(16) Words tag[17];
+    alignas(16) Halves bytes[17];
+    alignas(16) Halves tag[17];
     constexpr KeyMasks() : bytes{}, tag{} {
         for (u32 n = 0; n <= 16; ++n) {
             bytes[n].low = n >= 8 ? ~u64{0} : (u64{1} << (8 * n)) - 1;

@@ -2,7 +2,7 @@
 #include "text/pretokenizer/pretokenizer.hpp"
 
 #include "base/error.hpp"
-#include "text/pretokenizer/rules.hpp"
+#include "text/pretokenizer/pretoken_rules.hpp"
 #include "text/pretokenizer/staged.hpp"
 #include "text/pretokenizer/x86/gpt2_pretokenizer.hpp"
 #include "text/pretokenizer/x86/masked_pretokenizer.hpp"

@@ -15,12 +15,12 @@ enum class PretokenizerRule {
     none,  // the whole text is one pre-token
     // GPT-2: 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
     gpt2,
-    llama3,  // see rules.hpp
+    llama3,  // see pretoken_rules.hpp
     qwen2,
     bloom,
     starcoder,  // each number character is a pre-token; gpt2 cuts the text between them
     digits,     // like starcoder, but each run of number characters is a pre-token
-    o200k,      // see rules.hpp
+    o200k,      // see pretoken_rules.hpp
     tekken,
     qwen3_5,  // like qwen2, but marks count as letters
     // See staged.hpp.

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "text/pretokenizer/rules.hpp"
+#include "text/pretokenizer/pretoken_rules.hpp"
 
 namespace lm::text {
 namespace {

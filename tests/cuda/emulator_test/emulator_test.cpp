@@ -10,8 +10,8 @@
 #include <string>
 
 #include "block.hpp"
-#include "cuda/kernels/launch.cuh"
-#include "cuda/kernels/reduce.cuh"
+#include "cuda/kernels/block_reduce.cuh"
+#include "cuda/kernels/kernel_launch.cuh"
 #include "cuda/kernels/shared.cuh"
 #include "memory.hpp"
 #include "stream.hpp"

@@ -2,7 +2,7 @@
 // cuBLASLt is column-major: a row-major [m, n] matrix is its n x m matrix with leading dimension n.
 // So c = op(a) op(b) is computed as c^T = op(b)^T op(a)^T: the library's A is b, and its B is a.
 // The length of a bias is n; the cuBLASLt documentation calls it "rows of D".
-#include "cuda/gemm/matmul.hpp"
+#include "cuda/gemm/cublas_matmul.hpp"
 
 #include <algorithm>
 
@@ -27,7 +27,7 @@ cudaDataType_t library_type(DType type) {
     return CUDA_R_32F;
 }
 
-std::string text_of(const Product& p) {
+std::string text_of(const FusedProduct& p) {
     return fmt::format("product of [{}, {}] and [{}, {}] in {}", p.m, p.k, p.k, p.n,
                        name_of(p.type));
 }
@@ -87,7 +87,7 @@ class Preference {
 // Checks what the cuBLASLt documentation requires of the operands of an epilogue. Also requires
 // 16-byte alignment of vectors: some kernels need it, and the heuristics do not check it. The
 // library's GELU is an approximation, accurate enough for 16-bit results only.
-bool Matmul::can_fuse(const Product& p) {
+bool CublasMatmul::can_fuse(const FusedProduct& p) {
     switch (p.epilogue) {
         case Epilogue::none:
             return true;
@@ -105,30 +105,30 @@ bool Matmul::can_fuse(const Product& p) {
     return false;
 }
 
-Matmul::Matmul(CudaDevice& device) : device_(device) {
+CublasMatmul::CublasMatmul(CudaDevice& device) : device_(device) {
     const cublasStatus_t status = cublasLtCreate(&handle_);
     if (status == CUBLAS_STATUS_SUCCESS) return;
     run_error(fmt::format("cuda:{}", device.index()), "cuBLASLt does not start: {} ({})",
               cublasLtGetStatusString(status), cublasLtGetStatusName(status));
 }
 
-Matmul::~Matmul() {
+CublasMatmul::~CublasMatmul() {
     cublasLtDestroy(handle_);
 }
 
-void Matmul::reserve_sms(int n) {
+void CublasMatmul::reserve_sms(int n) {
     const int all = device_.properties().multiProcessorCount;
     sms_ = n == 0 ? 0 : std::max(all - n, (all + 1) / 2);
 }
 
-void Matmul::check(cublasStatus_t status, const Product& product) const {
+void CublasMatmul::check(cublasStatus_t status, const FusedProduct& product) const {
     if (status == CUBLAS_STATUS_SUCCESS) return;
     run_error(fmt::format("cuda:{}", device_.index()), "{}: cuBLASLt, {}: {} ({})",
               device_.operation(), text_of(product), cublasLtGetStatusString(status),
               cublasLtGetStatusName(status));
 }
 
-Matmul::Plan Matmul::described(const Product& p, Epilogue epilogue) const {
+CublasMatmul::Plan CublasMatmul::described(const FusedProduct& p, Epilogue epilogue) const {
     Plan plan;
     plan.epilogue = epilogue;
     const bool fast_tf32 = tf32_ && p.type == DType::fp32;
@@ -136,8 +136,8 @@ Matmul::Plan Matmul::described(const Product& p, Epilogue epilogue) const {
                                  fast_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
                                  CUDA_R_32F),
           p);
-    const cublasOperation_t first = p.form == Form::nt ? CUBLAS_OP_T : CUBLAS_OP_N;
-    const cublasOperation_t second = p.form == Form::tn ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasOperation_t first = p.form == GemmForm::nt ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasOperation_t second = p.form == GemmForm::tn ? CUBLAS_OP_T : CUBLAS_OP_N;
     check(set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSA, first), p);
     check(set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSB, second), p);
     check(set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, library_epilogue(epilogue)), p);
@@ -152,10 +152,10 @@ Matmul::Plan Matmul::described(const Product& p, Epilogue epilogue) const {
         check(set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type), p);
     }
     // width and height of the stored row-major matrices; the width is the leading dimension.
-    const i64 a_width = p.form == Form::tn ? p.m : p.k;
-    const i64 a_height = p.form == Form::tn ? p.k : p.m;
-    const i64 b_width = p.form == Form::nt ? p.k : p.n;
-    const i64 b_height = p.form == Form::nt ? p.n : p.k;
+    const i64 a_width = p.form == GemmForm::tn ? p.m : p.k;
+    const i64 a_height = p.form == GemmForm::tn ? p.k : p.m;
+    const i64 b_width = p.form == GemmForm::nt ? p.k : p.n;
+    const i64 b_height = p.form == GemmForm::nt ? p.n : p.k;
     const auto layout = [&](cublasLtMatrixLayoutOpaque_t& target, DType type, i64 width,
                             i64 height) {
         check(cublasLtMatrixLayoutInit(&target, library_type(type), static_cast<u64>(width),
@@ -169,7 +169,7 @@ Matmul::Plan Matmul::described(const Product& p, Epilogue epilogue) const {
 }
 
 // Sets the pointers of the epilogue's operands; a, b and c are arguments of cublasLtMatmul().
-void Matmul::point(Plan& plan, const Product& p) const {
+void CublasMatmul::point(Plan& plan, const FusedProduct& p) const {
     if (takes_bias(plan.epilogue)) {
         check(set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias), p);
     }
@@ -181,8 +181,8 @@ void Matmul::point(Plan& plan, const Product& p) const {
     }
 }
 
-std::vector<Matmul::Plan> Matmul::candidates(Plan plan, const Product& p, const Key& key,
-                                             int most) const {
+std::vector<CublasMatmul::Plan> CublasMatmul::candidates(Plan plan, const FusedProduct& p,
+                                                         const Key& key, int most) const {
     point(plan, p);
     Preference preference;
     preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<u64>(key.workspace));
@@ -217,7 +217,7 @@ std::vector<Matmul::Plan> Matmul::candidates(Plan plan, const Product& p, const 
     return plans;
 }
 
-bool Matmul::accepts(Plan& plan, const Product& p) const {
+bool CublasMatmul::accepts(Plan& plan, const FusedProduct& p) const {
     point(plan, p);
     cublasLtMatmulHeuristicResult_t result;
     const cublasStatus_t status = cublasLtMatmulAlgoCheck(
@@ -233,7 +233,7 @@ bool Matmul::accepts(Plan& plan, const Product& p) const {
 
 // Returns the plan that is used without autotuning. It computes bias gradients by column_sums(),
 // because published measurements report the epilogue as slower. Autotuning measures both.
-Matmul::Plan Matmul::first_choice(const Product& p, const Key& key) const {
+CublasMatmul::Plan CublasMatmul::first_choice(const FusedProduct& p, const Key& key) const {
     std::vector<Epilogue> epilogues = {Epilogue::none};
     const bool fuse = p.epilogue != Epilogue::bias_gradient && can_fuse(p);
     if (fuse && p.epilogue != Epilogue::none) epilogues.insert(epilogues.begin(), p.epilogue);
@@ -246,7 +246,8 @@ Matmul::Plan Matmul::first_choice(const Product& p, const Key& key) const {
               device_.operation(), text_of(p));
 }
 
-const Matmul::Plan& Matmul::plan_of(device::Context& context, const Product& p, Rest rest) {
+const CublasMatmul::Plan& CublasMatmul::plan_of(device::Context& context, const FusedProduct& p,
+                                                Rest rest) {
     const i64 workspace = context.workspace ? context.workspace.bytes() : 0;
     const Key key{.form = p.form,
                   .m = p.m,
@@ -269,7 +270,8 @@ const Matmul::Plan& Matmul::plan_of(device::Context& context, const Product& p, 
     return plans_.emplace(key, plan).first->second;
 }
 
-void Matmul::run_as(device::Context& context, Plan plan, const Product& p, Rest rest) const {
+void CublasMatmul::run_as(device::Context& context, Plan plan, const FusedProduct& p,
+                          Rest rest) const {
     const bool fused = plan.epilogue == p.epilogue;
     if (!fused && is_gelu(p.epilogue)) return rest();
     const bool rest_first = !fused && p.epilogue == Epilogue::bias;  // see Rest
@@ -284,7 +286,7 @@ void Matmul::run_as(device::Context& context, Plan plan, const Product& p, Rest 
     if (!fused && !rest_first) rest();
 }
 
-bool Matmul::run(device::Context& context, const Product& product, Rest rest) {
+bool CublasMatmul::run(device::Context& context, const FusedProduct& product, Rest rest) {
     if (product.m == 0 || product.n == 0) return false;
     const Plan& plan = plan_of(context, product, rest);
     run_as(context, plan, product, rest);

@@ -9,7 +9,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/version.hpp"
-#include "cli/progress.hpp"
+#include "cli/progress_line.hpp"
 #include "data/indexed/dataset_metadata.hpp"
 #include "data/indexed/indexed_writer.hpp"
 #include "io/atomic.hpp"
@@ -125,7 +125,7 @@ int merge(const MergeArgs& args) {
     if (args.force) note_links(args.output_prefix);
     data::IndexedWriter writer(args.output_prefix, type,
                                args.force ? io::Overwrite::yes : io::Overwrite::no);
-    cli::Progress progress("merging", "B", bytes, args.quiet);
+    cli::ProgressLine progress("merging", "B", bytes, args.quiet);
     i64 done = 0;
     for (const std::string& input : args.inputs) {
         append(data::IndexedDataset::open(input), writer,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ckpt/flat.hpp"
+#include "ckpt/flat_pieces.hpp"
 
 #include "ckpt/index.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/progress.hpp"
+#include "cli/progress_line.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -46,7 +46,7 @@ std::string rate_text(double rate, std::string_view unit) {
 
 }  // namespace
 
-struct Progress::State {
+struct ProgressLine::State {
     std::mutex mutex;
     std::string what;
     std::string unit;
@@ -71,7 +71,7 @@ struct Progress::State {
     void finish();
 };
 
-void Progress::State::update_rate(double now_s) {
+void ProgressLine::State::update_rate(double now_s) {
     const double passed_s = now_s - shown_s;
     if (passed_s <= 0) return;
     const double current = static_cast<double>(done - shown_done) / passed_s;
@@ -84,7 +84,7 @@ void Progress::State::update_rate(double now_s) {
 
 // Returns the line without the last fields that do not fit. Drops the amount first, because the
 // percentage shows it, too.
-std::string Progress::State::line_within(size_t width) const {
+std::string ProgressLine::State::line_within(size_t width) const {
     std::string text = line(true);
     if (text.size() > width && total > 0) text = line(false);
     if (text.size() <= width) return text;
@@ -92,7 +92,7 @@ std::string Progress::State::line_within(size_t width) const {
     return end == text.npos ? what.substr(0, width) : text.substr(0, end);
 }
 
-std::string Progress::State::line(bool with_amount) const {
+std::string ProgressLine::State::line(bool with_amount) const {
     std::string text = what + ":";
     if (total > 0) {
         text += fmt::format(" {:3.0f} %", std::floor(100.0 * static_cast<double>(done) /
@@ -109,7 +109,7 @@ std::string Progress::State::line(bool with_amount) const {
     return text;
 }
 
-void Progress::State::show(double now_s) {
+void ProgressLine::State::show(double now_s) {
     update_rate(now_s);
     due_s = now_s + (redraws ? redraw_s : plain_line_s);
     if (!redraws) {
@@ -122,14 +122,14 @@ void Progress::State::show(double now_s) {
     }
 }
 
-void Progress::State::finish() {
+void ProgressLine::State::finish() {
     if (finished) return;
     finished = true;
     if (redraws) set_status_line("");
 }
 
-Progress::Progress(std::string_view what, std::string_view unit, i64 total, bool quiet,
-                   double (*clock)())
+ProgressLine::ProgressLine(std::string_view what, std::string_view unit, i64 total, bool quiet,
+                           double (*clock)())
     : state_(std::make_unique<State>()) {
     state_->what = what;
     state_->unit = unit;
@@ -141,11 +141,11 @@ Progress::Progress(std::string_view what, std::string_view unit, i64 total, bool
     state_->due_s = state_->start_s + (state_->redraws ? redraw_s : plain_line_s);
 }
 
-Progress::~Progress() {
+ProgressLine::~ProgressLine() {
     state_->finish();
 }
 
-void Progress::update(i64 done, std::string_view extra) {
+void ProgressLine::update(i64 done, std::string_view extra) {
     if (state_->quiet) return;
     const double now_s = state_->clock();
     const std::lock_guard lock(state_->mutex);
@@ -155,7 +155,7 @@ void Progress::update(i64 done, std::string_view extra) {
     state_->show(now_s);
 }
 
-void Progress::finish() {
+void ProgressLine::finish() {
     const std::lock_guard lock(state_->mutex);
     if (!state_->finished && state_->printed_plain) state_->show(state_->clock());
     state_->finish();

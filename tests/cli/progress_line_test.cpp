@@ -9,10 +9,10 @@
 #include <string>
 
 #include "child.hpp"
-#include "cli/progress.hpp"
+#include "cli/progress_line.hpp"
 
 using lm::i64;
-using lm::cli::Progress;
+using lm::cli::ProgressLine;
 
 namespace {
 
@@ -24,7 +24,7 @@ double test_clock() {
 // Half a minute of work, reported 100 times a second.
 int work(i64 total, bool quiet, double seconds, bool finish = true) {
     now_s = 100;
-    Progress progress("reading", "B", total, quiet, test_clock);
+    ProgressLine progress("reading", "B", total, quiet, test_clock);
     const int n_updates = static_cast<int>(seconds * 100);
     for (int i = 1; i <= n_updates; ++i) {
         now_s = 100 + i / 100.0;
@@ -89,7 +89,7 @@ TEST_CASE("a terminal line is cut to the width by whole fields, without colors")
 TEST_CASE("the largest common values of lm-preprocess fit in 80 columns") {
     const std::string text = on_terminal(80, [] {
         now_s = 0;
-        Progress progress("tokenizing", "B", 2'000'000'000'000, false, test_clock);
+        ProgressLine progress("tokenizing", "B", 2'000'000'000'000, false, test_clock);
         now_s = 100;
         progress.update(200'000'000'000, "320.1k docs/s, 272.1M tokens/s");
         return 0;
@@ -103,7 +103,7 @@ TEST_CASE("the largest common values of lm-preprocess fit in 80 columns") {
 TEST_CASE("messages and the progress line do not overwrite each other") {
     const std::string text = on_terminal(80, [] {
         now_s = 0;
-        Progress progress("saving", "tensors", -1, false, test_clock);
+        ProgressLine progress("saving", "tensors", -1, false, test_clock);
         now_s = 1;
         progress.update(5);
         lm::cli::print_line("a message");

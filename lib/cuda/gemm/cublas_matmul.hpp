@@ -19,13 +19,11 @@
 #include <vector>
 
 #include "cuda/cuda_device.hpp"
+#include "device/gemm_form.hpp"
 
 namespace lm::cuda {
 
-// The form of a GEMM c [m, n] = op(a) op(b), which sums over k. In a form's name, n is an operand
-// as stored, t a transposed one.
-// nt: a [m, k], b [n, k]; nn: a [m, k], b [k, n]; tn: a [k, m], b [k, n].
-enum class Form { nt, nn, tn };
+using device::GemmForm;
 
 // Operations fused into a product. The library's GELU is the tanh form. It is computed from the
 // fp32 sum before that is rounded to the 16-bit pre_activation, so device::activation_forward(),
@@ -43,8 +41,8 @@ inline bool is_gelu(Epilogue epilogue) {
     return epilogue == Epilogue::gelu || epilogue == Epilogue::gelu_bias;
 }
 
-struct Product {
-    Form form = Form::nt;
+struct FusedProduct {
+    GemmForm form = GemmForm::nt;
     i64 m = 0;
     i64 n = 0;
     i64 k = 0;
@@ -76,12 +74,12 @@ class Rest {
     void (*call_)(const void*);
 };
 
-class Matmul {
+class CublasMatmul {
   public:
-    explicit Matmul(CudaDevice& device);
-    ~Matmul();
-    Matmul(const Matmul&) = delete;
-    Matmul& operator=(const Matmul&) = delete;
+    explicit CublasMatmul(CudaDevice& device);
+    ~CublasMatmul();
+    CublasMatmul(const CublasMatmul&) = delete;
+    CublasMatmul& operator=(const CublasMatmul&) = delete;
 
     // Allows later fp32 products to round their operands to TF32.
     void allow_tf32() { tf32_ = true; }
@@ -92,9 +90,9 @@ class Matmul {
     // Enqueues the product and its epilogue. Returns true when the epilogue was fused. Returns
     // false when `rest` performed it, because cuBLASLt does not support it for these operands or is
     // slower with it. The first product of a key runs the library's heuristics on the host.
-    bool run(device::Context& context, const Product& product, Rest rest);
+    bool run(device::Context& context, const FusedProduct& product, Rest rest);
     // Returns true when the operands of the epilogue have the alignment and type that fusing needs.
-    static bool can_fuse(const Product& product);
+    static bool can_fuse(const FusedProduct& product);
 
     // Measures the algorithms of products with a new key until the next call with nullptr; see
     // device::Device::tune().
@@ -105,7 +103,7 @@ class Matmul {
 
     // Everything that the choice of an algorithm depends on.
     struct Key {
-        Form form;
+        GemmForm form;
         i64 m, n, k;
         DType type, c_type;
         bool tf32;
@@ -131,20 +129,21 @@ class Matmul {
     bool is_first_since_tune() { return !std::exchange(tuning_started_, true); }
     // Returns a plan of the product with `epilogue` instead of product.epilogue. It has no
     // algorithm.
-    Plan described(const Product& product, Epilogue epilogue) const;
+    Plan described(const FusedProduct& product, Epilogue epilogue) const;
     // Returns the algorithms of the library's heuristics, best first, at most `most`; none when
     // cuBLASLt does not support these operands.
-    std::vector<Plan> candidates(Plan plan, const Product& product, const Key& key, int most) const;
+    std::vector<Plan> candidates(Plan plan, const FusedProduct& product, const Key& key,
+                                 int most) const;
     // Returns false when cuBLASLt rejects the plan's algorithm; else sets plan.workspace.
-    bool accepts(Plan& plan, const Product& product) const;
+    bool accepts(Plan& plan, const FusedProduct& product) const;
     // Enqueues the product with a plan of its key.
-    void run_as(device::Context& context, Plan plan, const Product& product, Rest rest) const;
+    void run_as(device::Context& context, Plan plan, const FusedProduct& product, Rest rest) const;
 
   private:
-    const Plan& plan_of(device::Context& context, const Product& product, Rest rest);
-    Plan first_choice(const Product& product, const Key& key) const;
-    void point(Plan& plan, const Product& product) const;
-    void check(cublasStatus_t status, const Product& product) const;
+    const Plan& plan_of(device::Context& context, const FusedProduct& product, Rest rest);
+    Plan first_choice(const FusedProduct& product, const Key& key) const;
+    void point(Plan& plan, const FusedProduct& product) const;
+    void check(cublasStatus_t status, const FusedProduct& product) const;
 
     CudaDevice& device_;
     cublasLtHandle_t handle_ = nullptr;

@@ -5,7 +5,7 @@
 #include "args.hpp"
 #include "base/error.hpp"
 #include "cli/main.hpp"
-#include "cli/progress.hpp"
+#include "cli/progress_line.hpp"
 #include "data/indexed/indexed_dataset.hpp"
 #include "data/indexed/verify_dataset.hpp"
 #include "io/json.hpp"
@@ -24,8 +24,8 @@ int verify(const VerifyArgs& args) {
     if (args.rules.vocab_size && *args.rules.vocab_size < 1)
         usage_error("--vocab-size", "must be at least 1");
     data::require_dataset(args.prefix);
-    cli::Progress progress("verifying", "B", io::file_size(data::bin_path(args.prefix)),
-                           args.quiet);
+    cli::ProgressLine progress("verifying", "B", io::file_size(data::bin_path(args.prefix)),
+                               args.quiet);
     const data::VerifyResult result =
         data::verify_dataset(args.prefix, args.rules, [&](i64 bytes) { progress.update(bytes); });
     progress.finish();

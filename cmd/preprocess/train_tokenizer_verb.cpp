@@ -9,7 +9,7 @@
 #include "base/log.hpp"
 #include "base/utf8.hpp"
 #include "cli/main.hpp"
-#include "cli/progress.hpp"
+#include "cli/progress_line.hpp"
 #include "cli/terminal.hpp"
 #include "io/json.hpp"
 #include "preprocess/tokenizer_training.hpp"
@@ -146,7 +146,7 @@ void report(const TrainArgs& args, const TrainingResult& result) {
 int run_train_tokenizer(const TrainArgs& args) {
     check(args);
     const TrainingOptions options = training_options(args);
-    std::optional<cli::Progress> bar;
+    std::optional<cli::ProgressLine> bar;
     bar.emplace("counting", "B", -1, args.quiet);
     const TrainingProgress progress{
         [&](i64 bytes, i64 n_distinct) {

@@ -12,16 +12,16 @@
 
 namespace lm::cli {
 
-class Progress {
+class ProgressLine {
   public:
     // With the `unit` "B" amounts are shown as MB and MB/s, with any other unit as counts. A
     // negative `total` means that the total is unknown; the time left is then not shown. `clock`
     // returns seconds; tests replace it.
-    Progress(std::string_view what, std::string_view unit, i64 total, bool quiet,
-             double (*clock)() = monotonic_s);
-    ~Progress();  // clears the terminal line
-    Progress(const Progress&) = delete;
-    Progress& operator=(const Progress&) = delete;
+    ProgressLine(std::string_view what, std::string_view unit, i64 total, bool quiet,
+                 double (*clock)() = monotonic_s);
+    ~ProgressLine();  // clears the terminal line
+    ProgressLine(const ProgressLine&) = delete;
+    ProgressLine& operator=(const ProgressLine&) = delete;
 
     // Sets the progress and redraws the line when it is due; cheap otherwise. Thread-safe. `extra`
     // has fields separated by ", "; fields beyond the width of the terminal are dropped.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/mpi/types.hpp"
+#include "comm/mpi/datatypes.hpp"
 
 #include <algorithm>
 

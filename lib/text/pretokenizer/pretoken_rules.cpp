@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/pretokenizer/rules.hpp"
+#include "text/pretokenizer/pretoken_rules.hpp"
 
 namespace lm::text {
 namespace {

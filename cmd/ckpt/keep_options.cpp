@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rules.hpp"
+#include "keep_options.hpp"
 
 #include "base/error.hpp"
 #include "paths.hpp"

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// The form of a matrix product, for the products of the CPU and of the GPU.
+#pragma once
+
+namespace lm::device {
+
+// The form of a GEMM c [m, n] = op(a) op(b), which sums over k. In a form's name, n is an operand
+// as stored, t a transposed one.
+// nt: a [m, k], b [n, k]; nn: a [m, k], b [k, n]; tn: a [k, m], b [k, n].
+enum class GemmForm { nt, nn, tn };
+
+}  // namespace lm::device
