@@ -11,7 +11,7 @@ Usage: ./check.sh [--all] [--long] [--fuzz] [--preset NAME] [--jobs N]
              tests, and run the unit tests under the address and undefined-behaviour sanitizers:
              about 40 minutes
   --long     also run the proofs (ctest label proof), which may take hours
-  --fuzz     also run the fuzzers, 2,000 runs of each; needs clang
+  --fuzz     also run the fuzzers, 2,000 runs of each
   --preset NAME  build preset [release]; dev has debug information
   --jobs N   parallel compilers and tests [all cores]
 END

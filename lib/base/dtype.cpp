@@ -63,12 +63,41 @@ float fp32_from_bf16(u16 bits) {
     return std::bit_cast<float>(static_cast<u32>(bits) << 16);
 }
 
+// Rounds to nearest even. Written out since _Float16 needs g++ 12 or clang 15 on x86.
 u16 fp16_from_fp32(float value) {
-    return std::bit_cast<u16>(static_cast<_Float16>(value));
+    const u32 bits = std::bit_cast<u32>(value);
+    const u32 sign = (bits >> 16) & 0x8000U;
+    const u32 magnitude = bits & 0x7fffffffU;
+    u32 half = 0;
+    if (magnitude > 0x7f800000U) {
+        half = 0x7e00U | ((magnitude >> 13) & 0x3ffU);  // a quiet NaN
+    } else if (magnitude >= 0x47800000U) {
+        half = 0x7c00U;  // 65536 and above: infinity
+    } else if (magnitude < 0x38800000U) {
+        // Below 2^-14 the spacing of fp16 is 2^-24, which is that of fp32 at 0.5.
+        const float rounded = std::bit_cast<float>(magnitude) + 0.5F;
+        half = std::bit_cast<u32>(rounded) - std::bit_cast<u32>(0.5F);
+    } else {
+        // The carry of the rounding may reach the exponent, which is right, infinity included.
+        const u32 odd = (magnitude >> 13) & 1U;
+        half = ((magnitude + 0xfffU + odd) >> 13) - ((127 - 15) << 10);
+    }
+    return static_cast<u16>(sign | half);
 }
 
 float fp32_from_fp16(u16 bits) {
-    return static_cast<float>(std::bit_cast<_Float16>(bits));
+    const u32 sign = static_cast<u32>(bits & 0x8000U) << 16;
+    const u32 magnitude = bits & 0x7fffU;
+    u32 wide = 0;
+    if (magnitude >= 0x7c00U) {
+        wide = 0x7f800000U | (magnitude << 13);  // infinity or NaN
+        if (magnitude > 0x7c00U) wide |= 0x400000U;
+    } else if (magnitude < 0x400U) {
+        wide = std::bit_cast<u32>(static_cast<float>(magnitude) * 0x1p-24F);  // subnormal
+    } else {
+        wide = (magnitude << 13) + ((127U - 15U) << 23);
+    }
+    return std::bit_cast<float>(sign | wide);
 }
 
 }  // namespace lm

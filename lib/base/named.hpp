@@ -15,6 +15,8 @@ struct Named {
     Value value;
     std::string_view name;
 };
+template <typename Value>
+Named(Value, const char*) -> Named<Value>;
 
 // Throws Error(bug). Not inline: nvcc, which reads this header, cannot compile fmt.
 [[noreturn]] void no_name_for(int value);

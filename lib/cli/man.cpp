@@ -122,12 +122,12 @@ std::string list_by_reason(std::vector<Option> options) {
     std::string text = ".Bl -tag -width Ds -compact\n";
     while (!options.empty()) {
         const Option first = options.front();
-        const auto others = std::ranges::stable_partition(
-            options, [&first](const Option& option) { return option.help == first.help; });
-        for (auto option = options.begin(); option != others.begin(); ++option)
-            text += item_of(*option);
+        const auto others = std::stable_partition(
+            options.begin(), options.end(),
+            [&first](const Option& option) { return option.help == first.help; });
+        for (auto option = options.begin(); option != others; ++option) text += item_of(*option);
         text += body_of(first);
-        options.erase(options.begin(), others.begin());
+        options.erase(options.begin(), others);
         if (!options.empty()) text += ".Pp\n";
     }
     return text + ".El\n";

@@ -79,7 +79,9 @@ void check_tied(const SourceTensor& head, const SourceTensor& word) {
 void check_rest(const HfArchitecture& architecture, const ModelTensors& model,
                 const HfTensors& tensors, const NamedTensors& named,
                 const std::set<std::string>& used) {
-    for (const auto& [name, tensor] : tensors.all()) {
+    for (const auto& entry : tensors.all()) {
+        const std::string& name = entry.first;
+        const auto& tensor = entry.second;
         if (used.contains(name)) continue;
         if (named.is_head(name) && !model.config().untied_head) {
             const HfRow& word = architecture.before_layers.front();

@@ -82,7 +82,6 @@ void max_over_ranks(comm::Group& world, std::span<double> values) {
 
 TrainingLoop::TrainingLoop(const LoopParts& parts, const Progress& start)
     : config_(parts.config),
-      data_identities_(parts.data_identities),
       world_(parts.world),
       recorder_(parts.recorder),
       device_(parts.device),

@@ -63,7 +63,6 @@ class TrainingLoop {
     Exit leave(Stop stop);
 
     const RunConfig& config_;
-    const io::OrderedJson& data_identities_;
     comm::Group& world_;
     comm::FlightRecorder& recorder_;
     device::Device& device_;

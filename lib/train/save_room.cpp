@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <ranges>
 #include <system_error>
 
 #include "base/error.hpp"
@@ -102,10 +101,15 @@ i64 last_iteration(const RunConfig& config) {
     const i64 total = config.schedule.total_iterations();
     const i64 last = std::min(total, stopping.exit_iteration.value_or(total));
     if (!stopping.exit_samples) return last;
-    const auto iterations = std::views::iota(i64{1}, std::max<i64>(last, 1));
-    return *std::ranges::partition_point(iterations, [&](i64 iteration) {
-        return config.schedule.after(iteration).samples < *stopping.exit_samples;
-    });
+    // Bisection for the first iteration with that many samples.
+    i64 low = 1;
+    i64 high = std::max<i64>(last, 1);
+    while (low < high) {
+        const i64 middle = low + (high - low) / 2;
+        const bool enough = config.schedule.after(middle).samples >= *stopping.exit_samples;
+        (enough ? high : low) = enough ? middle : middle + 1;
+    }
+    return low;
 }
 
 std::vector<spec::SaveRange> save_ranges(const config::CheckpointFlags& flags) {

@@ -216,7 +216,9 @@ TEST_CASE("a staged load stores the elements of a load, in any range") {
     // Tensor rank 0: with this vocabulary the embedding of rank 1 is padding only.
     const Buffers buffers(config, parallel, 0, 1);
     const i64 n = buffers.layout.n_elements;
-    for (const auto& [begin, end] : {std::pair{i64{0}, n}, {i64{5}, n / 3}, {n / 3, n - 7}}) {
+    for (const auto& range : {std::pair{i64{0}, n}, {i64{5}, n / 3}, {n / 3, n - 7}}) {
+        const i64 begin = range.first;
+        const i64 end = range.second;
         INFO(begin << " to " << end);
         std::vector<float> direct(static_cast<size_t>(end - begin));
         checkpoint.load(table, buffers.layout, SliceKind::weight, DType::fp32, direct.data(), begin,

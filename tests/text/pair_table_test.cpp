@@ -19,7 +19,7 @@ TEST_CASE("PairTable finds exactly its keys") {
             keys.push_back(PairTable::key_of(id(), id()));
             if (keys.size() < n) continue;
             std::ranges::sort(keys);
-            keys.erase(std::ranges::unique(keys).begin(), keys.end());
+            keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
         }
         std::ranges::shuffle(keys, random);
         const PairTable table(keys);

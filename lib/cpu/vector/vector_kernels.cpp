@@ -4,9 +4,20 @@
 #include <vector>
 
 #include "base/machine.hpp"
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 namespace lm::cpu {
 namespace {
+
+#if defined(__x86_64__)
+// __builtin_cpu_supports("f16c") needs a clang newer than 14.
+bool has_f16c() {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+#endif
 
 std::vector<const VectorKernels*> supported() {
     std::vector<const VectorKernels*> sets;
@@ -18,7 +29,7 @@ std::vector<const VectorKernels*> supported() {
         sets.push_back(&avx512_kernels);
     }
     if (may_use(Vectors::avx2) && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-        __builtin_cpu_supports("f16c")) {
+        has_f16c()) {
         sets.push_back(&avx2_kernels);
     }
 #endif

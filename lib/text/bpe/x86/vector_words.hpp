@@ -5,8 +5,10 @@
 
 #if defined(__x86_64__)
 // g++ 12 warns about code in its own headers (GCC bug 105593).
+#if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
 #include <immintrin.h>
 
 #include "base/types.hpp"

@@ -7,8 +7,10 @@
 #include "base/machine.hpp"
 #if defined(__x86_64__)
 // g++ 12 warns about code in its own headers (GCC bug 105593).
+#if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
 #endif
 #include "text/pretokenizer/x86/gpt2_starts.hpp"
 
