@@ -125,7 +125,7 @@ void add_log(Printout& printout, const metrics::LogSummary& log) {
     Figures figures;
     add_count(figures, "lines", "lines", log.n_lines());
     add_count(figures, "logged", "of iterations", log.n_logged());
-    add_count(figures, "damaged", "damaged", log.n_damaged(),
+    add_count(figures, "damaged", "damaged", log.n_invalid(),
               "truncated or mixed lines of iterations, skipped");
     add_count(figures, "duplicates", "duplicates", log.n_repeated(),
               "the same iteration logged by another rank, skipped");
@@ -207,12 +207,12 @@ void read(const Flags& flags, metrics::LogSummary& log) {
                   "Megatron-DeepSpeed has \" iteration N/ TOTAL | ... | elapsed time per "
                   "iteration\", a file of --log-json has \"kind\":\"step\"",
                   log.n_lines(),
-                  log.n_damaged() > 0 ? fmt::format(" ({} are truncated or mixed)", log.n_damaged())
+                  log.n_invalid() > 0 ? fmt::format(" ({} are truncated or mixed)", log.n_invalid())
                                       : "");
     }
-    if (log.n_damaged() > 0) {
+    if (log.n_invalid() > 0) {
         warn("{}: {} lines of iterations are truncated or mixed with others: skipped", name,
-             log.n_damaged());
+             log.n_invalid());
     }
 }
 

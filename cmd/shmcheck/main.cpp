@@ -175,7 +175,7 @@ int run(const Flags& flags) {
     const Thresholds thresholds{parse_percent("--warn", flags.warn),
                                 parse_percent("--crit", flags.crit)};
     if (thresholds.warning > thresholds.critical) {
-        usage_error("--warn", "{} is above --crit {}: --warn must not exceed --crit", flags.warn,
+        usage_error("--warn", "{} is above --crit {}: give at most {}", flags.warn, flags.crit,
                     flags.crit);
     }
     if (!is_first_on_host()) return static_cast<int>(Exit::done);

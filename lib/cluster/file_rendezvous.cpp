@@ -69,7 +69,7 @@ void remove_earlier(const std::string& directory) {
     }
 }
 
-constexpr const char* see_directory = "is it on a file system that all nodes share?";
+constexpr const char* see_directory = "use a directory that all nodes share";
 
 }  // namespace
 

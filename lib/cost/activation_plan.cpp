@@ -21,6 +21,61 @@ i64 aligned(i64 bytes) {
     return round_up(bytes, buffer_alignment);
 }
 
+// The sizes in the shapes of activations, on one tensor rank. The letters are those of
+// model/pass.hpp.
+struct Sizes {
+    i64 b, t, n;
+    i64 r;  // rows of the residual stream and of norms on this rank
+    i64 c;
+    i64 heads;  // H
+    i64 a;      // H * D: columns of attention's output
+    i64 q;      // (H + 2G) * D: columns of queries, keys and values
+    i64 f, up;  // F, U
+    i64 v;
+    i64 chunk;  // rows of the logits that the head computes at a time
+    DType x;    // compute
+};
+
+Sizes sizes_of(const ModelConfig& config, const ParallelConfig& parallel, const StepShape& step,
+               i64 tp_rank) {
+    const TensorShare share = tensor_share(config, parallel, tp_rank);
+    return {.b = step.micro_batch,
+            .t = step.seq_length,
+            .n = step.rows(),
+            .r = parallel.sequence_parallel ? step.rows() / parallel.tp : step.rows(),
+            .c = config.hidden,
+            .heads = share.n_heads,
+            .a = share.n_heads * config.head_dim,
+            .q = (share.n_heads + 2 * share.n_groups) * config.head_dim,
+            .f = share.ffn,
+            .up = is_gated(config.activation) ? 2 * share.ffn : share.ffn,
+            .v = share.vocab_rows,
+            .chunk = head_chunk_rows(step, share.vocab_rows),
+            .x = step.compute};
+}
+
+// Appends the activations that only some architectures and layouts have.
+void add_activations_of_variants(std::vector<ActivationSpec>& table, const ModelConfig& config,
+                                 const Sizes& sizes) {
+    const auto& [b, t, n, r, c, heads, a, q, f, up, v, chunk, x] = sizes;
+    using enum Lifetime;
+    using enum Holder;
+    // The rows of all tensor ranks, gathered as the input of a GEMM.
+    if (r < n) table.push_back({"gathered", {n, c}, x, once});
+    if (config.embedding_norm) {
+        table.push_back({"embedding", {r, c}, x, per_micro_batch, embedding});
+        table.push_back({"embedding_norm_mean", {r}, DType::fp32, per_micro_batch, embedding});
+        table.push_back({"embedding_norm_rstd", {r}, DType::fp32, per_micro_batch, embedding});
+    }
+    if (config.position == PositionEmbedding::rope) {
+        table.push_back({"rotary_angles", {t, config.head_dim}, DType::fp32, once});
+    }
+    if (config.position == PositionEmbedding::alibi) {
+        table.push_back({"alibi_slopes", {heads}, DType::fp32, once});
+    }
+    if (is_gated(config.activation)) table.push_back({"dgated", {n, f}, x, backward});
+}
+
 }  // namespace
 
 i64 head_chunk_rows(const StepShape& step, i64 local_vocab) {
@@ -33,23 +88,10 @@ i64 head_chunk_rows(const StepShape& step, i64 local_vocab) {
 std::vector<ActivationSpec> activation_table(const ModelConfig& config,
                                              const ParallelConfig& parallel, const StepShape& step,
                                              i64 tp_rank) {
-    const TensorShare share = tensor_share(config, parallel, tp_rank);
-    const i64 b = step.micro_batch;
-    const i64 t = step.seq_length;
-    const i64 n = step.rows();
-    const i64 c = config.hidden;
-    const i64 q = (share.n_heads + 2 * share.n_groups) * config.head_dim;
-    const i64 a = share.n_heads * config.head_dim;
-    const i64 f = share.ffn;
-    const i64 up = is_gated(config.activation) ? 2 * f : f;
-    const i64 v = share.vocab_rows;
-    const i64 chunk = head_chunk_rows(step, v);
-    // The rows of the residual stream and of norms. With sequence parallelism: the rows of this
-    // rank.
-    const i64 r = parallel.sequence_parallel ? n / parallel.tp : n;
+    const Sizes sizes = sizes_of(config, parallel, step, tp_rank);
+    const auto& [b, t, n, r, c, heads, a, q, f, up, v, chunk, x] = sizes;
     const bool full_recompute = parallel.recompute.granularity == Recompute::Granularity::full;
     const bool rotary = config.position == PositionEmbedding::rope;
-    const DType x = step.compute;
     constexpr bool cheap = true;
     using enum Lifetime;
     using enum Holder;
@@ -69,7 +111,7 @@ std::vector<ActivationSpec> activation_table(const ModelConfig& config,
         {"attention_norm_rstd", {r}, DType::fp32, per_layer},
         {"qkv", {b, t, q}, x, per_layer},
         {"attention", {b, t, a}, x, per_layer},
-        {"attention_lse", {b, share.n_heads, t}, DType::fp32, per_layer},
+        {"attention_lse", {b, heads, t}, DType::fp32, per_layer},
         {"residual_mid", {r, c}, x, per_layer},
         {"mlp_norm", {r, c}, x, per_layer, all, cheap},
         {"mlp_norm_mean", {r}, DType::fp32, per_layer},
@@ -97,19 +139,7 @@ std::vector<ActivationSpec> activation_table(const ModelConfig& config,
         {"dattention", {b, t, a}, x, backward},
         {"dqkv", {b, t, q}, x, backward},
     };
-    // The rows of all tensor ranks, gathered as the input of a GEMM.
-    if (r < n) table.push_back({"gathered", {n, c}, x, once});
-    // Activations that only some architectures have.
-    if (config.embedding_norm) {
-        table.push_back({"embedding", {r, c}, x, per_micro_batch, embedding});
-        table.push_back({"embedding_norm_mean", {r}, DType::fp32, per_micro_batch, embedding});
-        table.push_back({"embedding_norm_rstd", {r}, DType::fp32, per_micro_batch, embedding});
-    }
-    if (rotary) table.push_back({"rotary_angles", {t, config.head_dim}, DType::fp32, once});
-    if (config.position == PositionEmbedding::alibi) {
-        table.push_back({"alibi_slopes", {share.n_heads}, DType::fp32, once});
-    }
-    if (is_gated(config.activation)) table.push_back({"dgated", {n, f}, x, backward});
+    add_activations_of_variants(table, config, sizes);
     return table;
 }
 

@@ -63,7 +63,7 @@ i64 cuda_workspace_bytes(const ModelConfig& config, const ParallelConfig& parall
         usage_error("--kv-channels", "head size {} exceeds {}, the largest on a GPU",
                     config.head_dim, cuda_widest_head);
     }
-    constexpr i64 f32 = sizeof(float);
+    constexpr i64 fp32 = sizeof(float);
     const i64 rows = step.rows();
     const i64 groups = ceil_div(config.n_groups, parallel.tp);
     // The columns of the widest bias gradient: query, key and value together; gate and up of the
@@ -71,12 +71,12 @@ i64 cuda_workspace_bytes(const ModelConfig& config, const ParallelConfig& parall
     const i64 widest = std::max({config.hidden, 2 * ceil_div(config.ffn_hidden, parallel.tp),
                                  groups * (config.qkv_rows() / config.n_groups)});
     const i64 product =
-        cuda_piece(cuda_product_bytes) + cuda_piece(f32 * column_sum_floats(rows, widest));
-    const i64 norm = cuda_piece(f32 * std::max(norm_gradient_floats(config.hidden),
-                                               column_sum_floats(rows, 2 * config.hidden)));
+        cuda_piece(cuda_product_bytes) + cuda_piece(fp32 * column_sum_floats(rows, widest));
+    const i64 norm = cuda_piece(fp32 * std::max(norm_gradient_floats(config.hidden),
+                                                column_sum_floats(rows, 2 * config.hidden)));
     const i64 heads = tensor_share(config, parallel, tp_rank).n_heads;
     const i64 attention =
-        std::max(cuda_piece(f32 * cuda_attention_floats(step.micro_batch, heads, step.seq_length)),
+        std::max(cuda_piece(fp32 * cuda_attention_floats(step.micro_batch, heads, step.seq_length)),
                  cudnn_attention_bytes(config, step, heads, kernels));
     const i64 sums = cuda_piece(cuda_sum_blocks * static_cast<i64>(sizeof(double)));
     return std::max({product, norm, attention, sums, cuda_embedding_bytes(rows, config.hidden)});

@@ -32,16 +32,17 @@ constexpr i64 block = cost::attention_block;
 // Divides a worker's scratch memory into named arrays. cost/cpu_scratch.hpp has their total size.
 class Pieces {
   public:
-    Pieces(float* base, i64 floats) : next_(base), end_(base + floats) {}
+    Pieces(float* base, i64 floats) : base_(base), next_(base), end_(base + floats) {}
     float* reserve(i64 floats) {
         float* const piece = next_;
         next_ += floats;
-        LM_CHECK(next_ <= end_,
-                 fmt::format("attention scratch: {} floats more than the formula", next_ - end_));
+        LM_CHECK(next_ <= end_, fmt::format("attention scratch: expected at most {} floats, got {}",
+                                            end_ - base_, next_ - base_));
         return piece;
     }
 
   private:
+    float* base_;
     float* next_;
     float* end_;
 };

@@ -16,7 +16,7 @@ namespace {
 class Checker {
   public:
     explicit Checker(std::string_view op, const View& main) : op_(op), type_(main.dtype) {
-        require(main.data != nullptr, "expected a first argument, got none");
+        require(main.data != nullptr, "expected memory for the first argument, got none");
         require(type_ == DType::fp32 || type_ == DType::fp64 || is_half(type_),
                 "expected a compute type (fp32, bf16, fp16 or fp64), got {}", name_of(type_));
     }

@@ -217,12 +217,12 @@ bool read_megatron(std::string_view line, LogLine& out) {
     Mark mark = find_mark(line, 0);
     if (mark.begin == npos) return false;
     for (Mark next; (next = find_mark(line, mark.end)).begin != npos; mark = next) {
-        ++out.n_damaged;
+        ++out.n_invalid;
     }
     LoggedIteration& iteration = out.iteration;
     iteration.iteration = mark.iteration;
     if (!read_fields(line.substr(mark.end), iteration)) {
-        ++out.n_damaged;
+        ++out.n_invalid;
         return true;
     }
     constexpr size_t longest_prefix = 200;
@@ -255,7 +255,7 @@ void read_json(std::string_view line, LogLine& out) {
         read_number(json, "step_s", step_s);
     }
     if (!iteration || !total || !step_s || !std::isfinite(*step_s) || *step_s < 0) {
-        ++out.n_damaged;
+        ++out.n_invalid;
         return;
     }
     LoggedIteration& to = out.iteration;

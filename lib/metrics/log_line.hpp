@@ -43,7 +43,7 @@ struct LogLine {
     std::optional<double> unix_time_s;  // valid for Kind::start and Kind::clock
     // Number of iteration lines within this line that have no valid value for a needed field,
     // because they are cut or mixed with other output.
-    i64 n_damaged = 0;
+    i64 n_invalid = 0;
 };
 
 LogLine read_log_line(std::string_view line);

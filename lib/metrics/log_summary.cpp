@@ -44,7 +44,7 @@ std::optional<double> StepFit::fixed_share(double batch) const {
 void LogSummary::add(std::string_view text) {
     ++n_lines_;
     const LogLine line = read_log_line(text);
-    n_damaged_ += line.n_damaged;
+    n_invalid_ += line.n_invalid;
     if (line.kind == LogLine::Kind::other) return;
     if (line.kind == LogLine::Kind::iteration) return add(line.iteration);
     finish();

@@ -65,7 +65,7 @@ class LogSummary {
     i64 n_logged() const {
         return n_logged_;
     }  // valid lines of iterations, including repeated ones
-    i64 n_damaged() const { return n_damaged_; }    // lines of iterations without valid fields
+    i64 n_invalid() const { return n_invalid_; }    // lines of iterations without valid fields
     i64 n_repeated() const { return n_repeated_; }  // skipped lines that another rank logged, too
     bool empty() const { return !last_; }
     // Returns the newest logged iteration. Requires !empty().
@@ -108,7 +108,7 @@ class LogSummary {
     void keep(const LogStop& stop);
 
     Settings settings_;
-    i64 n_lines_ = 0, n_logged_ = 0, n_damaged_ = 0, n_repeated_ = 0;
+    i64 n_lines_ = 0, n_logged_ = 0, n_invalid_ = 0, n_repeated_ = 0;
     // Holds the first line until the second one shows how many iterations a line stands for.
     std::optional<LoggedIteration> first_;
     std::optional<LoggedIteration> last_;

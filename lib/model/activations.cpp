@@ -76,7 +76,9 @@ View& view_named(const Fields& fields, const std::string& name, Owner& owner) {
     for (const auto& field : fields) {
         if (name == field.name) return field.view(owner);
     }
-    bug(__FILE__, __LINE__, "the memory plan has the activation '" + name + "', the model has not");
+    bug(__FILE__, __LINE__,
+        "activation '" + name +
+            "' of the memory plan: expected a View for it in lib/model, got none");
 }
 
 // Returns element `index` of a list that grows as needed.

@@ -118,8 +118,8 @@ class Comparison {
         std::vector<int> ranks;
         for (const int member : out) ranks.push_back(static_cast<int>(rank_of(member)));
         message_ = fmt::format(
-            "tensor {} ({}): its copies on {} {} ranks differ: see {}: the state was damaged since "
-            "the last check: resume from an earlier checkpoint, without that machine",
+            "tensor {} ({}): its copies on {} {} ranks differ: see {}: the state became corrupt "
+            "after the last check: resume from an earlier checkpoint, without that machine",
             map_.spec_of(tensor).name, state_[kind].kind, n_members, group,
             comm::ranks_text(ranks, n_ranks_));
     }

@@ -91,12 +91,12 @@ class DatasetBuild {
             const std::string difference = difference_of_output(k);
             if (difference.empty()) continue;
             usage_error(work_.output_prefix(0),
-                        "exists, complete but {}: --force replaces it, another --output-prefix "
-                        "keeps it",
+                        "exists and is complete, but {}: replace it with --force, or give another "
+                        "--output-prefix",
                         difference);
         }
         if (is_rank0()) work_.remove();  // a killed run may not have removed all of it
-        note("{}: complete already, nothing is left to do", work_.output_prefix(0));
+        note("{}: complete already: nothing to do", work_.output_prefix(0));
         return true;
     }
 
@@ -105,9 +105,9 @@ class DatasetBuild {
     std::string difference_of_output(size_t key) {
         const auto dataset = data::IndexedDataset::open(work_.output_prefix(key));
         const auto existing = data::read_metadata(dataset);
-        if (!existing) return "without a metadata file that names the run";
+        if (!existing) return "it has no metadata file that states its run";
         if (existing->tokenizer.digest != tokenizer_->digest())
-            return "made with another tokenizer";
+            return "it was made with another tokenizer";
         const i64 padded = metadata_.tokenizer.padded_vocab_size;
         if (existing->tokenizer.padded_vocab_size != padded) {
             return fmt::format("its metadata file states a padded vocabulary of {}, not {}",

@@ -121,16 +121,16 @@ io::Json origin_of(const io::OrderedJson& description) {
 }
 
 std::string difference_of_origins(const io::Json& existing, const io::Json& current) {
-    if (!existing.is_object()) return "its metadata file names no run that made it";
+    if (!existing.is_object()) return "its metadata file does not state its run";
     for (const auto& [key, value] : current.items()) {
         const io::Json was = existing.value(key, io::Json());
         if (was == value) continue;
         if (key != "inputs")
-            return fmt::format("made with {} {}, not {}", key, was.dump(), value.dump());
+            return fmt::format("it was made with {} {}, not {}", key, was.dump(), value.dump());
         const auto number = value["number"].get<i64>();
         const i64 before = io::json_get<i64>(was, "number", "origin");
-        if (number == before) return "made from other inputs, or they have changed since";
-        return fmt::format("made from {} inputs, not {}", before, number);
+        if (number == before) return "it was made from other inputs, or they have changed since";
+        return fmt::format("it was made from {} inputs, not {}", before, number);
     }
     return "";
 }

@@ -39,7 +39,7 @@ metrics::TensorBoardOptions tensorboard_options(const RunConfig& config,
 }  // namespace
 
 void TrainingLog::open(const optim::Counters& start) {
-    if (!writes_) return;
+    if (!is_rank0_) return;
     const config::LoggingFlags& logging = config_.logging;
     if (!logging.file.empty()) log_file_ = metrics::LineFile::open(logging.file);
     if (!logging.json.empty()) json_file_ = metrics::LineFile::open(logging.json);
@@ -109,7 +109,7 @@ void TrainingLog::skipped(const optim::Counters& done, double rate, const Taken&
 void TrainingLog::print(const std::string& lines) {
     // The training continues when its log cannot be written.
     try {
-        if (writes_ && stdout_works_) {
+        if (is_rank0_ && stdout_works_) {
             cli::write_stdout(lines + "\n");
             cli::flush_stdout();
         }

@@ -15,9 +15,9 @@ namespace lm::train {
 
 class TrainingLog {
   public:
-    // `writes`: false on all ranks but rank 0. The other ranks only compute the sums.
-    explicit TrainingLog(const RunConfig& config, bool writes = true)
-        : config_(config), writes_(writes) {}
+    // Only rank 0 writes; the other ranks only compute the sums.
+    explicit TrainingLog(const RunConfig& config, bool is_rank0 = true)
+        : config_(config), is_rank0_(is_rank0) {}
 
     // Opens the files on rank 0. `start`: the progress at the start of the run.
     void open(const optim::Counters& start);
@@ -66,7 +66,7 @@ class TrainingLog {
     metrics::StepRecord record(const optim::Counters& done, double rate) const;
 
     const RunConfig& config_;
-    bool writes_;
+    bool is_rank0_;
     metrics::Interval interval_;
     double loss_scale_ = 1;
     std::optional<double> last_norm_;  // nullopt: the last iteration was skipped

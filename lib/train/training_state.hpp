@@ -2,7 +2,7 @@
 // The state of one rank: the weights, fp32 masters and Adam's moments, which a step updates and a
 // checkpoint contains; and the gradients. All are flat buffers of one layout (model::ParamMap),
 // split over the data-parallel ranks (parallel/buckets.hpp). E: elements of the flat buffers,
-// padding included (spec::flat_elements). U: elements that this rank's optimizer updates: E, or E /
+// padding included (spec::flat_elements). S: elements that this rank's optimizer updates: E, or E /
 // dp with ZeRO-1.
 #pragma once
 
@@ -80,10 +80,10 @@ class TrainingState {
     u64 seed_;
     int n_threads_;
     device::View weights_;     // [E] compute
-    device::View masters_;     // [U] fp32; none: the weights are fp32 themselves
+    device::View masters_;     // [S] fp32; none: the weights are fp32 themselves
     device::View gradients_;   // [E] fp32
-    device::View exp_avg_;     // [U] fp32
-    device::View exp_avg_sq_;  // [U] fp32
+    device::View exp_avg_;     // [S] fp32
+    device::View exp_avg_sq_;  // [S] fp32
     std::unique_ptr<parallel::DataParallel> data_parallel_;
     std::unique_ptr<optim::AdamWOptimizer> optimizer_;
     // Elements whose gradients this rank counts in the gradient norm.

@@ -31,7 +31,7 @@ expect 70 "operation 1: rank 0 calls all_reduce\(sum, 10 x fp32\), but rank 1 ca
     "${conformance[@]}" other_operation --check
 expect 70 "operation 0: rank 0 calls all_reduce\(sum, 10 x fp32\), but rank 1 calls all_reduce\(sum, 11 x fp32\)" \
     "${conformance[@]}" other_shape --check
-expect 70 "receive\(11 x fp32 from rank 0\): the message has 10 elements" "${conformance[@]}" other_message
+expect 70 "receive\(11 x fp32 from rank 0\): expected 11 elements, got 10" "${conformance[@]}" other_message
 expect 3 "data/0.bin: cannot be read" "${conformance[@]}" all_throw
 [ "$(grep -c "cannot be read" err)" = 1 ] || fail "not printed once: $(cat err)"
 expect 2 "no case 'nonsense'" "${conformance[@]}" nonsense

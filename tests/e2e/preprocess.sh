@@ -82,11 +82,11 @@ expect 2 'meta-llama/X: does not exist: give a local file, tokenizers are not do
     --output-prefix x --tokenizer-type HFTokenizer --tokenizer-model meta-llama/X
 
 # --resume over complete outputs of another run: an error, and no new files.
-expect 2 'one_text_document: exists, complete but made with --append-eod true, not false: --force' \
+expect 2 'one_text_document: exists and is complete, but it was made with --append-eod true, not false: replace it with --force' \
     lm-preprocess --input a.jsonl --output-prefix one --resume
 touch -r a.jsonl before
 touch -d '+1 hour' a.jsonl
-expect 2 'one_text_document: exists, complete but made from other inputs, or they have changed since' \
+expect 2 'one_text_document: exists and is complete, but it was made from other inputs, or they have changed since' \
     lm-preprocess --input a.jsonl --output-prefix one --append-eod --resume
 touch -r before a.jsonl
 expect 0 'complete already' lm-preprocess --input a.jsonl --output-prefix one --append-eod --resume

@@ -105,7 +105,7 @@ for rule in fail skip replace; do
     for input in bad.jsonl.*; do
         expect 3 "$input:4322:[0-9]+: not valid JSON" "$lm" --input "$input" "${args[@]}"
         expect 3 'standard input:4322:[0-9]+: not valid JSON' from "$input" "$lm" --input - "${args[@]}"
-        ! grep -q 'reading on' err || fail "a note of a short while: $(cat err)"
+        ! grep -q 'reading the rest' err || fail "a note of a short while: $(cat err)"
     done
     nothing_under bad_text
     expect 3 'stored.jsonl.gz: the gzip data is corrupt' "$lm" train-tokenizer --input stored.jsonl.gz --vocab-size 300 --output bad_tok --on-bad-line $rule
@@ -114,7 +114,7 @@ done
 # Corruption after a bad line of another file; a note is printed before the long check.
 expect 3 'bad.jsonl.gz:4322:' "$lm" --input bad.jsonl.gz stored.jsonl.gz --output-prefix bad --tokenizer-type ByteTokenizer --workers 2
 { echo '{"text":5}'; yes '{"text":"some words"}' | head -c 200000000; } | gzip -1 > long.jsonl.gz || true
-expect 3 'note: long.jsonl.gz:1:9: .* \(reading on to the checksum' "$lm" --input long.jsonl.gz --output-prefix bad --tokenizer-type ByteTokenizer --workers 2
+expect 3 'note: long.jsonl.gz:1:9: .* reading the rest of the stream' "$lm" --input long.jsonl.gz --output-prefix bad --tokenizer-type ByteTokenizer --workers 2
 grep -q '^lm-preprocess: long.jsonl.gz:1:9' err || fail "$(cat err)"
 nothing_under bad_text
 

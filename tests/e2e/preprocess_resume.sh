@@ -160,7 +160,7 @@ kill_everywhere() { # FILE
         LM_IO_FAULT=kill:$k quietly "$lm" --input "$1" --output-prefix f --append-eod --resume --quiet --workers 1 || got=$?
         [ $got = 137 ] || break
         if [ -e f.unfinished/complete ]; then
-            expect 2 'the earlier run had 1 inputs, this one has 2|complete but made from 1 inputs, not 2' "$lm" --input "$1" b.jsonl --output-prefix f --append-eod --resume
+            expect 2 'the earlier run had 1 inputs, this one has 2|complete, but it was made from 1 inputs, not 2' "$lm" --input "$1" b.jsonl --output-prefix f --append-eod --resume
         fi
         "$lm" --input "$1" --output-prefix f --append-eod --resume --quiet --json > stats 2> err || fail "$1: resume after kill $k: $(cat err)"
         grep -Eq '"documents":[1-9].*"left_out_documents":\{"text":[0-9]+\}' stats || fail "$1: kill $k: statistics: $(cat stats)"
@@ -241,17 +241,17 @@ expect 0 'complete already' "$lm" --input large.jsonl --output-prefix k --append
 expect 2 'exists already' "$lm" --input large.jsonl --output-prefix k --append-eod
 # Complete outputs of other inputs or options: an error, and the outputs stay.
 other() { # PATTERN ARGUMENTS...
-    expect 2 "k_text_document: exists, complete but $1: --force replaces it" "$lm" --output-prefix k --append-eod --resume "${@:2}"
+    expect 2 "k_text_document: exists and is complete, but $1: replace it with --force" "$lm" --output-prefix k --append-eod --resume "${@:2}"
     [ ! -e k.unfinished ] || fail "a refused --resume leaves k.unfinished"
 }
-other 'made from 1 inputs, not 2' --input large.jsonl b.jsonl
-other 'made from other inputs, or they have changed since' --input a.jsonl
-other 'made with --shard "0/1", not "1/2"' --input large.jsonl --shard 1/2
-other 'made with --keep-empty false, not true' --input large.jsonl --keep-empty
-other 'made with --on-bad-line "fail", not "skip"' --input large.jsonl --on-bad-line skip
+other 'it was made from 1 inputs, not 2' --input large.jsonl b.jsonl
+other 'it was made from other inputs, or they have changed since' --input a.jsonl
+other 'it was made with --shard "0/1", not "1/2"' --input large.jsonl --shard 1/2
+other 'it was made with --keep-empty false, not true' --input large.jsonl --keep-empty
+other 'it was made with --on-bad-line "fail", not "skip"' --input large.jsonl --on-bad-line skip
 other 'its metadata file states a padded vocabulary of 50304, not 51200' --input large.jsonl --pad-vocab-size-to 51200
 touch -d '2020-01-02' large.jsonl
-other 'made from other inputs, or they have changed since' --input large.jsonl
+other 'it was made from other inputs, or they have changed since' --input large.jsonl
 touch -d '2020-01-01' large.jsonl
 expect 0 'complete already' "$lm" --input large.jsonl --output-prefix k --append-eod --resume --workers 1
 python3 - <<'PY'
@@ -260,9 +260,9 @@ side = json.load(open("k_text_document.json"))
 del side["origin"]
 json.dump(side, open("k_text_document.json", "w"))
 PY
-other 'its metadata file names no run that made it' --input large.jsonl
+other 'its metadata file does not state its run' --input large.jsonl
 rm k_text_document.json
-other 'without a metadata file that names the run' --input large.jsonl
+other 'it has no metadata file that states its run' --input large.jsonl
 rm -f k_text_document.*
 # A stop signal with --resume keeps the work, and the exit code reports it.
 "$lm" --input large.jsonl --output-prefix k --append-eod --workers 1 --resume --quiet 2> err &

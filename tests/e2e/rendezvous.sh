@@ -70,7 +70,7 @@ ended 3 "'half': all_reduce\(sum, 10 x fp32\), operation 0: timed out after 4 s 
 start 4 "${conformance[@]}" other_operation
 ended 70 "rank . calls all_reduce\(sum, 10 x fp32\), but rank 1 calls all_gather\(10 x fp32\)|rank 1 calls all_gather\(10 x fp32\), but rank . calls"
 start 4 "${conformance[@]}" other_message
-ended 70 "receive\(11 x fp32 from rank 0\): the message has 40 bytes"
+ended 70 "receive\(11 x fp32 from rank 0\): expected 44 bytes, got 40"
 
 # A rank that dies, and one that never starts.
 start 4 "${conformance[@]}" forever

@@ -21,7 +21,7 @@ const std::string bloom =
 
 void check_bloom(const LogLine& line) {
     REQUIRE(line.kind == Kind::iteration);
-    CHECK(line.n_damaged == 0);
+    CHECK(line.n_invalid == 0);
     CHECK(line.iteration.iteration == 12695);
     CHECK(line.iteration.total_iterations == 115311);
     CHECK(line.iteration.consumed_samples == 9841584);
@@ -89,7 +89,7 @@ TEST_CASE("values that are not finite are ignored in fields that are not needed"
     CHECK(!line.iteration.flops_per_s);
 }
 
-TEST_CASE("damaged lines are counted") {
+TEST_CASE("truncated and mixed lines are counted") {
     for (const char* text : {
              " iteration    12695/  1153",
              " iteration    12695/  115311 | consumed samples:      98",
@@ -106,11 +106,11 @@ TEST_CASE("damaged lines are counted") {
         CAPTURE(text);
         const LogLine line = read_log_line(text);
         CHECK(line.kind == Kind::other);
-        CHECK(line.n_damaged == 1);
+        CHECK(line.n_invalid == 1);
     }
     // The next line came before the end of this one.
     const LogLine line = read_log_line(" iteration    12694/  115311 | consumed sam" + bloom);
-    CHECK(line.n_damaged == 1);
+    CHECK(line.n_invalid == 1);
     CHECK(line.iteration.iteration == 12695);
     // Cut after the last field that is needed.
     const LogLine cut =
@@ -130,7 +130,7 @@ TEST_CASE("other lines are ignored") {
         CAPTURE(text);
         const LogLine line = read_log_line(text);
         CHECK(line.kind == Kind::other);
-        CHECK(line.n_damaged == 0);
+        CHECK(line.n_invalid == 0);
     }
 }
 

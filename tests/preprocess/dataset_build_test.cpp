@@ -78,7 +78,9 @@ TEST_CASE("--resume of a complete output does nothing, of another run's output i
     f.options.resume = true;
     CHECK_FALSE(f.build().built);
     f.options.append_eod = true;
-    CHECK(caught([&] { f.build(); }).says("complete but made with --append-eod false, not true"));
+    CHECK(caught([&] {
+              f.build();
+          }).says("complete, but it was made with --append-eod false, not true"));
     CHECK_FALSE(f.has_work_directory());
 }
 

@@ -72,7 +72,7 @@ MpiGroup::~MpiGroup() {
 
 void MpiGroup::abort(const std::string& reason) noexcept {
     try {
-        warn("gives up: {}", reason);
+        warn("group '{}': ends the job: {}", name(), reason);
     } catch (...) {  // ending the job matters more than the message
     }
     world_.end(Exit::failure);
@@ -248,7 +248,8 @@ void MpiGroup::check_received(const Started& started) {
         n_received += n;
     }
     if (n_received == o.n) return;
-    fail_with(Exit::bug, fmt::format("{}: the message has {} elements", describe(o), n_received));
+    fail_with(Exit::bug,
+              fmt::format("{}: expected {} elements, got {}", describe(o), o.n, n_received));
 }
 
 void MpiGroup::wait_for(Started& started) {

@@ -94,8 +94,8 @@ void TcpGroup::wait(i64 handle) {
     const FrameBytes bytes = wait_for(*started);
     const i64 wanted = o.kind == OperationKind::all_gather ? o.bytes() * size() : o.bytes();
     if (o.out != nullptr && static_cast<i64>(bytes.size()) != wanted) {
-        fail(Exit::bug, fmt::format("group '{}'", name()), "{}: the message has {} bytes", o.str(),
-             bytes.size());
+        fail(Exit::bug, fmt::format("group '{}'", name()), "{}: expected {} bytes, got {}", o.str(),
+             wanted, bytes.size());
     }
     if (o.out != nullptr && wanted > 0) std::memcpy(o.out, bytes.data(), bytes.size());
     pending_.close(handle);

@@ -108,7 +108,7 @@ bool CublasMatmul::can_fuse(const FusedProduct& p) {
 CublasMatmul::CublasMatmul(CudaDevice& device) : device_(device) {
     const cublasStatus_t status = cublasLtCreate(&handle_);
     if (status == CUBLAS_STATUS_SUCCESS) return;
-    run_error(fmt::format("cuda:{}", device.index()), "cuBLASLt does not start: {} ({})",
+    run_error(fmt::format("cuda:{}", device.index()), "cannot initialize cuBLASLt: {} ({})",
               cublasLtGetStatusString(status), cublasLtGetStatusName(status));
 }
 

@@ -77,7 +77,7 @@ NcclGroup::~NcclGroup() {
         warn("{}", error.what());
         failing = true;
     }
-    if (failing) world_->fail("this rank failed");
+    if (failing) world_->fail("this rank stopped with an error");
 }
 
 // Waits for all operations of the group, then destroys its communicators.
@@ -144,8 +144,8 @@ void NcclGroup::form_link(int from, int to) {
     std::shared_ptr<NcclChannel>& link =
         links_[{peer, sends ? OperationKind::send : OperationKind::receive}];
     LM_CHECK(!link && peer != rank(),
-             fmt::format("group '{}': rank {}: link to {} exists or is to itself", name(), rank(),
-                         peer));
+             fmt::format("group '{}': rank {}: expected a first link to another rank, got {} to {}",
+                         name(), rank(), link ? "a second one" : "one", peer));
     ncclUniqueId id{};
     if (sends) {
         id = new_id(name());

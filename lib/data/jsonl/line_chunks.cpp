@@ -286,8 +286,10 @@ void ChunkReader::fail(const BadLineError& bad_line, const std::function<void()>
         if (failure_) std::rethrow_exception(failure_);
         check();
         if (n == blocks_before_note)
-            note("{} (reading on to the checksum, which shows whether the data is corrupt)",
-                 bad_line.what());
+            note(
+                "{}: reading the rest of the stream, whose checksum shows whether the line is "
+                "corrupt",
+                bad_line.what());
         if (stream_->read(scratch) < static_cast<i64>(scratch.size())) close();
     }
     throw bad_line;

@@ -15,7 +15,7 @@ namespace lm::text {
 template <typename... Args>
 [[noreturn]] void refuse(const std::string& path, fmt::format_string<Args...> format,
                          Args&&... args) {
-    run_error(path, "{} is not supported: lm-preprocess(1) lists what is",
+    run_error(path, "{} is not supported: see the list of supported components in lm-preprocess(1)",
               fmt::format(format, std::forward<Args>(args)...));
 }
 
