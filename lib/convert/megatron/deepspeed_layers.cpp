@@ -32,7 +32,7 @@ std::optional<i64> take_numbered(std::string_view& name, std::string_view text) 
     return number;
 }
 
-// layer_NN-model_MM-model_states.pt; -model_MM is left out where there is one tensor rank.
+// layer_NN-model_MM-model_states.pt; without -model_MM for one tensor rank.
 std::optional<LayerFile> parse_layer_file(std::string_view name) {
     const std::optional<i64> layer = take_numbered(name, "layer_");
     if (!layer) return {};
