@@ -2,6 +2,7 @@
 #include "convert/native_import.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "base/error.hpp"
@@ -142,7 +143,7 @@ bool NativeImport::has(ckpt::SliceKind kind) const {
                                [&](const auto& item) { return item.first.second == kind; });
 }
 
-// Checks that the blocks of each tensor have as many elements as the tensor. A block that overlaps
+// Compares the number of elements of the blocks with that of the tensor. A block that overlaps
 // another one would leave elements without a source.
 void NativeImport::check_complete(const std::string& in) const {
     for (const ckpt::SliceKind kind : ckpt::all_kinds) {
@@ -160,6 +161,28 @@ void NativeImport::check_complete(const std::string& in) const {
                       tensor.name, name_of(kind), tensor.shape.numel(), n);
         }
     }
+}
+
+std::string NativeImport::tensor_with_other_masters(DType weights) const {
+    constexpr i64 most = 1024;
+    SourceReader reader;
+    double drift = 0;
+    for (size_t i = 0; i < tensors_.table().size(); ++i) {
+        const auto weight = blocks_.find({static_cast<i64>(i), ckpt::SliceKind::weight});
+        const auto master = blocks_.find({static_cast<i64>(i), ckpt::SliceKind::master});
+        if (weight == blocks_.end() || master == blocks_.end()) continue;
+        const spec::TensorSpec& tensor = tensors_.table()[i];
+        const i64 n = std::min(tensor.shape.numel(), most);
+        std::array<std::vector<std::byte>, 2> values;
+        for (const auto& [blocks, out] : {std::pair{&weight->second, values.data()},
+                                          std::pair{&master->second, values.data() + 1}}) {
+            out->resize(static_cast<size_t>(n * size_of(weights)));
+            BlockReader(*blocks, cols_of(tensor.shape), weights, reader, Replicas::rank0, drift)
+                .read(0, n, out->data());
+        }
+        if (values[0] != values[1]) return tensor.name;
+    }
+    return {};
 }
 
 std::vector<ckpt::Piece> NativeImport::pieces(const ConversionRequest& request, DType weights,

@@ -34,6 +34,11 @@ class NativeImport {
     // Adds another tensor-parallel rank's copy of a tensor that add() has added.
     void add_copy(const MappedTensor& map, ckpt::SliceKind kind, const SourceTensor& from);
     bool has(ckpt::SliceKind kind) const;
+    // Throws Error(failure) naming `in` when a tensor has elements without a source.
+    void check_complete(const std::string& in) const;
+    // Returns the first tensor whose weights, of type `weights`, are not its rounded masters;
+    // empty: none. Compares the first elements of each tensor.
+    std::string tensor_with_other_masters(DType weights) const;
 
     // Writes the step into the directory request.out, which appears whole or not at all. `info` has
     // everything but the model. Throws Error(failure) when a tensor has rows without a source.
@@ -41,7 +46,6 @@ class NativeImport {
 
   private:
     using Key = std::pair<i64, ckpt::SliceKind>;
-    void check_complete(const std::string& in) const;
     // `drift` gets the largest difference between the copies of each tensor.
     std::vector<ckpt::Piece> pieces(const ConversionRequest& request, DType weights,
                                     ConversionReport& report, std::map<Key, double>& drift) const;

@@ -19,6 +19,28 @@ std::vector<i64> MappedTensor::shape() const {
     return {n_rows(), n_cols()};
 }
 
+MappedTensor MappedTensor::part(i64 row, i64 n_rows_, i64 col, i64 n_cols_) const {
+    LM_CHECK(0 <= row && 0 <= n_rows_ && row <= n_rows() - n_rows_ && 0 <= col && 0 <= n_cols_ &&
+                 col <= n_cols() - n_cols_,
+             "expected a part of {} rows and {} columns, got {} from {} and {} from {}", n_rows(),
+             n_cols(), n_rows_, row, n_cols_, col);
+    MappedTensor result = *this;
+    result.rows.clear();
+    result.col_begin = col_begin + col;
+    result.col_end = result.col_begin + n_cols_;
+    i64 at = 0;
+    for (const RowRange& range : rows) {
+        const i64 n = range.end - range.begin;
+        const i64 begin = std::max(row - at, i64{0});
+        const i64 end = std::min(row + n_rows_ - at, n);
+        if (begin < end) {
+            result.rows.push_back({range.tensor, range.begin + begin, range.begin + end});
+        }
+        at += n;
+    }
+    return result;
+}
+
 ModelTensors::ModelTensors(const spec::ModelConfig& config)
     : config_(config), table_(spec::tensor_table(config)) {
     for (size_t i = 0; i < table_.size(); ++i) places_[table_[i].name] = static_cast<i64>(i);

@@ -34,6 +34,9 @@ struct MappedTensor {
     i64 n_cols() const { return col_end - col_begin; }
     i64 numel() const { return n_rows() * n_cols(); }
     std::vector<i64> shape() const;
+    // Returns the part with rows [row, row + n_rows) and columns [col, col + n_cols), which lie
+    // within the tensor.
+    MappedTensor part(i64 row, i64 n_rows, i64 col, i64 n_cols) const;
 };
 
 // How a fused tensor orders the rows of query, key and value. D: head size, G: groups, H: heads.

@@ -40,7 +40,7 @@ class Importer {
           import_(request, read_head(TorchFile::open(model_states(step_, 0)), request.vocab_size)) {
     }
 
-    ConversionReport run() {
+    MegatronImport run() {
         for (const i64 layer : layers_.layers()) {
             for (i64 rank = 0; rank < layers_.tp(); ++rank) add_layer(layer, rank);
         }
@@ -51,7 +51,7 @@ class Importer {
         for (i64 mp_rank = 0; io::exists(model_states(step_, mp_rank)); ++mp_rank) {
             add_optimizer(mp_rank);
         }
-        return import_.write();
+        return std::move(import_);
     }
 
   private:
@@ -121,9 +121,13 @@ bool is_megatron_deepspeed(const std::string& path) {
     return io::is_directory(path) && io::exists(model_states(step_of(path), 0));
 }
 
-ConversionReport from_megatron_deepspeed(const ConversionRequest& request) {
+MegatronImport open_megatron_deepspeed(const ConversionRequest& request) {
     const std::string step = step_of(request.in);
-    return is_universal(step) ? from_universal(request, step) : Importer(request).run();
+    return is_universal(step) ? open_universal(request, step) : Importer(request).run();
+}
+
+ConversionReport from_megatron_deepspeed(const ConversionRequest& request) {
+    return open_megatron_deepspeed(request).write();
 }
 
 }  // namespace lm::convert

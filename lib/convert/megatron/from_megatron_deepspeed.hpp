@@ -3,7 +3,7 @@
 // layer files, fp32 masters and Adam moments from the ZeRO files of all data-parallel ranks.
 #pragma once
 
-#include "convert/conversion.hpp"
+#include "convert/megatron/megatron_import.hpp"
 
 namespace lm::convert {
 
@@ -13,6 +13,8 @@ bool is_megatron_deepspeed(const std::string& path);
 // Converts request.in (a directory with `latest`, or global_stepN) to the directory request.out.
 // Throws Error(usage) for a model that lm-utils does not support, Error(failure) naming file and
 // tensor for an incomplete checkpoint.
+// open_megatron_deepspeed() only finds the sources of the tensors; `request` outlives them.
+MegatronImport open_megatron_deepspeed(const ConversionRequest& request);
 ConversionReport from_megatron_deepspeed(const ConversionRequest& request);
 
 }  // namespace lm::convert

@@ -4,6 +4,9 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "convert/megatron/dist_checkpoint.hpp"
+#include "convert/megatron/distributed_optimizer.hpp"
+#include "convert/megatron/from_torch_dist.hpp"
 #include "convert/megatron/megatron_import.hpp"
 #include "convert/megatron/megatron_optimizer.hpp"
 #include "io/file.hpp"
@@ -37,31 +40,16 @@ bool has_ranks(const std::string& step) {
     });
 }
 
-// Returns `name` without the modules before the tensor: "language_model.encoder.layers.3.mlp..." is
-// "layers.3.mlp...".
-std::string_view without_modules(std::string_view name) {
-    for (bool found = true; found;) {
-        found = false;
-        for (const std::string_view module :
-             {"language_model.", "embedding.", "encoder.", "transformer.", "decoder.", "module."}) {
-            if (!name.starts_with(module)) continue;
-            name.remove_prefix(module.size());
-            found = true;
-        }
-    }
-    return name;
-}
-
 class Importer {
   public:
     explicit Importer(const ConversionRequest& request)
         : request_(request), step_(step_of(request.in)) {}
 
-    ConversionReport run() {
+    MegatronImport run() {
         if (!has_ranks(step_)) {
             run_error(step_,
-                      "has no mp_rank_*/{}: only the format \"torch\" of Megatron-LM can be "
-                      "imported",
+                      "has no mp_rank_*/{}: only the formats \"torch\" and \"torch_dist\" of "
+                      "Megatron-LM can be imported",
                       model_file);
         }
         MegatronHead head = read_head(TorchFile::open(file_of_first()), request_.vocab_size);
@@ -71,7 +59,15 @@ class Importer {
         for (i64 pp = 0; pp < pp_; ++pp) {
             for (i64 tp = 0; tp < tp_; ++tp) add_rank(import, tp, pp);
         }
-        return import.write();
+        if (distributed_) {
+            if (const std::string other = import.tensor_with_other_masters(); !other.empty()) {
+                run_error(step_,
+                          "the state of the distributed optimizer does not belong to the "
+                          "weights of {}",
+                          other);
+            }
+        }
+        return import;
     }
 
   private:
@@ -94,12 +90,15 @@ class Importer {
         run_error(staged, "does not exist: args has {} tensor ranks and {} stages", tp_, pp_);
     }
 
-    void add_rank(MegatronImport& import, i64 tp, i64 pp) const {
-        const TorchFile file = TorchFile::open(file_of(tp, pp));
+    void add_rank(MegatronImport& import, i64 tp, i64 pp) {
+        const std::string path = file_of(tp, pp);
+        const TorchFile file = TorchFile::open(path);
         std::vector<MegatronParameter> parameters;
+        std::vector<size_t> ends;  // the parameters of chunk i end at ends[i]
         const PickleValue* model = file.root().find("model");
         if (model != nullptr) {
             add_chunk(import, file, *model, {tp, pp, 0, 1}, parameters);
+            ends.push_back(parameters.size());
         } else {
             std::vector<const PickleValue*> chunks;
             while (const PickleValue* chunk =
@@ -111,9 +110,33 @@ class Importer {
                 add_chunk(import, file, *chunks[i],
                           {tp, pp, static_cast<i64>(i), static_cast<i64>(chunks.size())},
                           parameters);
+                ends.push_back(parameters.size());
             }
         }
+        const std::string distributed = path.substr(0, path.rfind('/')) + "/distrib_optim.pt";
+        if (io::exists(distributed)) {
+            add_distributed(import, TorchFile::open(distributed), parameters, ends, tp, pp);
+            distributed_ = true;
+        }
         add_megatron_optimizer(import, file, parameters, tp, tp_);
+    }
+
+    // Adds the state of distrib_optim.pt. The parameters of chunk i end at ends[i].
+    void add_distributed(MegatronImport& import, const TorchFile& file,
+                         const std::vector<MegatronParameter>& parameters,
+                         const std::vector<size_t>& ends, i64 tp, i64 pp) const {
+        std::vector<std::vector<BufferParameter>> chunks(1);
+        for (size_t i = 0; i < parameters.size(); ++i) {
+            if (i == ends[chunks.size() - 1]) chunks.emplace_back();
+            const MegatronParameter& parameter = parameters[i];
+            const bool word = parameter.own.empty() || parameter.own == "embedding.word.weight";
+            const bool alone = word && pp_ > 1 && !import.config().untied_head;
+            chunks.back().push_back({parameter.own, parameter.shape, alone});
+        }
+        if (!add_gathered_state(import, file.root(), file, chunks, tp, pp)) {
+            run_error(file.path(),
+                      "the buffers do not have the elements that args and the model state");
+        }
     }
 
     struct Place {
@@ -182,16 +205,23 @@ class Importer {
     std::string step_;
     i64 tp_ = 1;
     i64 pp_ = 1;
+    bool distributed_ = false;  // the step has files of the distributed optimizer
 };
 
 }  // namespace
 
 bool is_megatron_lm(const std::string& path) {
-    return io::is_directory(path) && (io::exists(path + "/" + tracker) || has_ranks(path));
+    return io::is_directory(path) &&
+           (io::exists(path + "/" + tracker) || has_ranks(path) || is_torch_dist(path));
+}
+
+MegatronImport open_megatron_lm(const ConversionRequest& request) {
+    const std::string step = step_of(request.in);
+    return is_torch_dist(step) ? open_torch_dist(request, step) : Importer(request).run();
 }
 
 ConversionReport from_megatron_lm(const ConversionRequest& request) {
-    return Importer(request).run();
+    return open_megatron_lm(request).write();
 }
 
 }  // namespace lm::convert

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads a checkpoint of Megatron-LM in the format "torch" and writes one of lm-utils: weights, fp32
-// masters and Adam moments. It does not read masters and moments of the distributed optimizer.
+// masters and Adam moments. A checkpoint in the format "torch_dist" is read by from_torch_dist.hpp.
 #pragma once
 
-#include "convert/conversion.hpp"
+#include "convert/megatron/megatron_import.hpp"
 
 namespace lm::convert {
 
@@ -13,6 +13,8 @@ bool is_megatron_lm(const std::string& path);
 // Converts request.in (a directory with latest_checkpointed_iteration.txt, or iter_NNNNNNN) to the
 // directory request.out. Throws Error(usage) for a model that lm-utils does not support,
 // Error(failure) naming file and tensor for an incomplete checkpoint.
+// open_megatron_lm() only finds the sources of the tensors; `request` outlives them.
+MegatronImport open_megatron_lm(const ConversionRequest& request);
 ConversionReport from_megatron_lm(const ConversionRequest& request);
 
 }  // namespace lm::convert

@@ -42,7 +42,7 @@ class Importer {
           head_file_(TorchFile::open(step + "/mp_rank_00_model_states.pt")),
           import_(request, read_head(head_file_, request.vocab_size)) {}
 
-    ConversionReport run() {
+    MegatronImport run() {
         std::map<i64, std::vector<Parameter>> layers;
         for (const std::string& name : io::list_directory(zero_)) {
             if (!io::is_directory(zero_ + "/" + name)) continue;
@@ -60,7 +60,7 @@ class Importer {
         for (const auto& [layer, parameters] : layers) {
             for (const Parameter& parameter : parameters) add(roles, parameter);
         }
-        return import_.write();
+        return std::move(import_);
     }
 
   private:
@@ -110,7 +110,7 @@ bool is_universal(const std::string& step) {
     return io::is_directory(step + "/zero") && io::exists(step + "/mp_rank_00_model_states.pt");
 }
 
-ConversionReport from_universal(const ConversionRequest& request, const std::string& step) {
+MegatronImport open_universal(const ConversionRequest& request, const std::string& step) {
     return Importer(request, step).run();
 }
 

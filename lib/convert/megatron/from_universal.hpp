@@ -3,15 +3,15 @@
 // whole fp32 parameters and moments, one file each.
 #pragma once
 
-#include "convert/conversion.hpp"
+#include "convert/megatron/megatron_import.hpp"
 
 namespace lm::convert {
 
 // Returns whether `step` is the directory of one universal step.
 bool is_universal(const std::string& step);
 
-// Converts the step `step` to the directory request.out. The weights are the fp32 parameters,
-// rounded to the type of the training.
-ConversionReport from_universal(const ConversionRequest& request, const std::string& step);
+// Returns the sources of all tensors of the step `step`. The weights are the fp32 parameters,
+// rounded to the type of the training. `request` outlives them.
+MegatronImport open_universal(const ConversionRequest& request, const std::string& step);
 
 }  // namespace lm::convert

@@ -172,6 +172,10 @@ MegatronModel megatron_model(const PickleValue& namespace_, const PickleValue* c
     model.tp = args.integer("tensor_model_parallel_size", args.integer("model_parallel_size", 1));
     model.pp = args.integer("pipeline_model_parallel_size", 1);
     model.virtual_stages = args.integer("virtual_pipeline_model_parallel_size", 1);
+    model.data_parallel =
+        args.integer("data_parallel_size", 1) * args.integer("context_parallel_size", 1);
+    model.overlap_grad_reduce = args.flag("overlap_grad_reduce", false);
+    model.bucket_size = args.integer("ddp_bucket_size", 0);
     model.consumed_samples = args.integer("consumed_train_samples", 0);
     model.consumed_tokens = args.integer("consumed_train_tokens", -1);
     model.seed = args.integer("seed", 0);

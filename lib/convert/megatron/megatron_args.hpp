@@ -17,6 +17,10 @@ struct MegatronModel {
     i64 tp = 1;
     i64 pp = 1;
     i64 virtual_stages = 1;
+    i64 data_parallel = 1;
+    // The gradient buckets of the distributed optimizer.
+    bool overlap_grad_reduce = false;
+    i64 bucket_size = 0;  // 0: Megatron's default
     i64 consumed_samples = 0;
     i64 consumed_tokens = -1;  // -1: not stated
     i64 seed = 0;

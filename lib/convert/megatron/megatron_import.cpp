@@ -98,6 +98,50 @@ void MegatronImport::add(const std::string& own, ckpt::SliceKind kind, const Sou
     import_.add(*map, kind, tensor);
 }
 
+MappedTensor MegatronImport::whole(const std::string& own, i64 vocab_rows,
+                                   const std::string& path) const {
+    const auto map = megatron_part(import_.tensors(), own, {0, 1, head_.qkv, vocab_rows});
+    if (!map) run_error(path, "tensor {} is not part of the model that args describes", own);
+    return *map;
+}
+
+void MegatronImport::add_part(const std::string& own, ckpt::SliceKind kind,
+                              const SourceTensor& tensor, i64 row, i64 col, i64 vocab_rows) {
+    if (kind == ckpt::SliceKind::master && weights_ == DType::fp32) return;
+    const MappedTensor map = whole(own, vocab_rows, tensor.path());
+    const i64 n_rows = tensor.shape[0];
+    const i64 n_cols = map.rank == 2 && tensor.shape.size() == 2 ? tensor.shape[1] : 1;
+    if (n_rows > map.n_rows() - row || n_cols > map.n_cols() - col) {
+        run_error(tensor.path(),
+                  "tensor {}: expected shape {} by args, got rows and columns to "
+                  "({}, {})",
+                  tensor.name, io::Json(map.shape()).dump(), row + n_rows, col + n_cols);
+    }
+    if (kind == ckpt::SliceKind::weight && !weights_) weights_ = tensor.storage->dtype;
+    import_.add(map.part(row, n_rows, col, n_cols), kind, tensor);
+}
+
+std::optional<MappedTensor> MegatronImport::part(const std::string& own, i64 tp_rank,
+                                                 i64 vocab_rows) const {
+    return megatron_part(import_.tensors(), own, {tp_rank, head_.model.tp, head_.qkv, vocab_rows});
+}
+
+std::string MegatronImport::tensor_with_other_masters() const {
+    import_.check_complete(request_.in);
+    return import_.tensor_with_other_masters(weights_.value_or(DType::fp32));
+}
+
+void MegatronImport::set_loss_scale(const PickleValue* scaler, const TorchFile& file) {
+    if (scaler == nullptr) return;
+    const auto scale = number_of(scaler->find("scale"), file);
+    if (!scale) return;
+    const double growth = number_of(scaler->find("growth_tracker"), file).value_or(0);
+    const double hysteresis = number_of(scaler->find("hysteresis_tracker"), file).value_or(2);
+    loss_scale_ = {{"scale", *scale},
+                   {"steps_since_overflow", static_cast<i64>(growth)},
+                   {"hysteresis_left", static_cast<i64>(hysteresis)}};
+}
+
 ConversionReport MegatronImport::write() {
     const MegatronModel& model = head_.model;
     if (!model.vocab_known) {

@@ -49,10 +49,26 @@ class MegatronImport {
     // if request.replicas is given.
     void add(const std::string& own, ckpt::SliceKind kind, const SourceTensor& tensor, i64 tp_rank,
              i64 tp);
+    // Adds `tensor`, the part of the whole tensor `own` that starts at (row, col). The word
+    // embedding and the head have `vocab_rows` rows.
+    void add_part(const std::string& own, ckpt::SliceKind kind, const SourceTensor& tensor, i64 row,
+                  i64 col, i64 vocab_rows);
+    // Describes the whole tensor `own` with `vocab_rows` rows of the vocabulary. Throws
+    // Error(failure) naming `path` when the model has no such tensor.
+    MappedTensor whole(const std::string& own, i64 vocab_rows, const std::string& path) const;
+    // Describes the part of `own` that a tensor-parallel rank holds; nullopt: it is not in the
+    // model.
+    std::optional<MappedTensor> part(const std::string& own, i64 tp_rank, i64 vocab_rows) const;
+    // Returns the first tensor whose 16-bit weights are not its rounded masters; empty: none.
+    // Throws Error(failure) when tensors are missing.
+    std::string tensor_with_other_masters() const;
+    // Takes the tensors of `other`, a copy of this object to which more tensors were added.
+    void replace_sources(MegatronImport other) { import_ = std::move(other.import_); }
     // Sets the type of the weights. By default it is the type of the first weight that add() gets.
     void set_weights(DType dtype) { weights_ = dtype; }
     void set_optimizer_step(i64 step) { optimizer_step_ = step; }
-    void set_loss_scale(io::Json state) { loss_scale_ = std::move(state); }
+    // Imports the state of Megatron's grad_scaler; nullptr: none.
+    void set_loss_scale(const PickleValue* scaler, const TorchFile& file);
     // Writes the checkpoint to request.out.
     ConversionReport write();
 

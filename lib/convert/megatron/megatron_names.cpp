@@ -75,6 +75,24 @@ std::vector<RowRange> vocab_rows(const std::string& own, i64 vocab, const Megatr
 
 }  // namespace
 
+bool is_number(std::string_view text) {
+    return !text.empty() && text.size() < 7 &&
+           std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+std::string_view without_modules(std::string_view name) {
+    for (bool found = true; found;) {
+        found = false;
+        for (const std::string_view module :
+             {"language_model.", "embedding.", "encoder.", "transformer.", "decoder.", "module."}) {
+            if (!name.starts_with(module)) continue;
+            name.remove_prefix(module.size());
+            found = true;
+        }
+    }
+    return name;
+}
+
 std::string megatron_layer_name(std::string_view name, bool gated) {
     // TransformerEngine fuses a norm with the projection after it.
     if (name == "self_attention.linear_qkv.layer_norm_weight") return "attention.norm.weight";

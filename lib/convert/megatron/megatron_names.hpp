@@ -11,6 +11,11 @@
 
 namespace lm::convert {
 
+// Returns whether `text` is a whole number of at most six digits.
+bool is_number(std::string_view text);
+// Returns `name` without the modules before the tensor: "language_model.encoder.layers.3.mlp..." is
+// "layers.3.mlp...".
+std::string_view without_modules(std::string_view name);
 // Returns the name in lm-utils of a tensor of a layer: "self_attention.query_key_value.weight" is
 // "attention.qkv.weight", "mlp.dense_h_to_4h.weight" is "mlp.up.weight" or, with a gated
 // activation, "mlp.gate_up.weight". Returns an empty text for an unknown name.

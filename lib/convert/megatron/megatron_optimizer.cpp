@@ -41,7 +41,7 @@ class OptimizerReader {
         for (size_t i = 0; i < ids_.size(); ++i) add_moments(parameters_[i], ids_[i]);
         add_masters(*saved);
         add_step();
-        add_loss_scale(saved->find("grad_scaler"));
+        import_.set_loss_scale(saved->find("grad_scaler"), file_);
     }
 
   private:
@@ -138,17 +138,6 @@ class OptimizerReader {
             step = number_of(at_key(*state_, ids_[0])->find("step"), file_);
         }
         if (step) import_.set_optimizer_step(static_cast<i64>(*step));
-    }
-
-    void add_loss_scale(const PickleValue* scaler) {
-        if (scaler == nullptr) return;
-        const auto scale = number_of(scaler->find("scale"), file_);
-        if (!scale) return;
-        const double growth = number_of(scaler->find("growth_tracker"), file_).value_or(0);
-        const double hysteresis = number_of(scaler->find("hysteresis_tracker"), file_).value_or(2);
-        import_.set_loss_scale({{"scale", *scale},
-                                {"steps_since_overflow", static_cast<i64>(growth)},
-                                {"hysteresis_left", static_cast<i64>(hysteresis)}});
     }
 
     MegatronImport& import_;

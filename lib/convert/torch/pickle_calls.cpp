@@ -65,6 +65,25 @@ std::string interpret_tensor(PickleValue& call, bool has_dtype) {
     return {};
 }
 
+// Turns a call _rebuild_from_type_v2(function, type, arguments, state) into a tensor: how PyTorch 2
+// saves a tensor with Python attributes, as Megatron's fp32 masters. Leaves other types unchanged.
+std::string interpret_typed_tensor(PickleValue& call) {
+    const auto& args = call.items;
+    const bool known = args.size() >= 3 && args[0]->is(Kind::global) &&
+                       args[0]->text.starts_with("torch._utils _rebuild_tensor_v") &&
+                       args[2]->is(Kind::tuple);
+    if (!known) return {};
+    const bool has_dtype = args[0]->text.ends_with("3");
+    PickleValue inner;
+    inner.items = args[2]->items;
+    const std::string problem = interpret_tensor(inner, has_dtype);
+    if (!problem.empty()) return problem;
+    call.kind = Kind::tensor;
+    call.tensor = std::move(inner.tensor);
+    call.items.clear();
+    return {};
+}
+
 // Fills a dict from the argument of dict(...) or OrderedDict(...): a dict, or a list of pairs.
 bool fill_dict(PickleValue& call, size_t argument) {
     std::vector<PickleValue*> items;
@@ -136,6 +155,7 @@ std::string interpret_call(PickleValue& call) {
         return interpret_tensor(call, false);
     }
     if (name == "torch._utils _rebuild_tensor_v3") return interpret_tensor(call, true);
+    if (name == "torch._tensor _rebuild_from_type_v2") return interpret_typed_tensor(call);
     if (name.starts_with("torch._utils _rebuild_parameter")) {
         if (call.items.empty() || !call.items[0]->is(Kind::tensor)) {
             return "a parameter is not a tensor";

@@ -31,7 +31,7 @@ constexpr std::array element_types{
     ElementType{"", "float8_e5m2", 1, std::nullopt},
 };
 
-constexpr std::array<std::string_view, 62> known_globals{
+constexpr std::array<std::string_view, 65> known_globals{
     "argparse Namespace",
     "types SimpleNamespace",
     "collections OrderedDict",
@@ -90,6 +90,9 @@ constexpr std::array<std::string_view, 62> known_globals{
     "torch.distributed.checkpoint.filesystem _StoragePrefix",
     "torch.distributed._shard.sharded_tensor.metadata TensorProperties",
     "torch.distributed._shard.sharded_tensor.metadata MEM_FORMAT_ENCODING",
+    "torch.distributed.checkpoint.planner SavePlan",
+    "torch.distributed.checkpoint.planner TensorWriteData",
+    "torch.distributed.checkpoint.planner WriteItem",
     "torch.distributed.checkpoint.planner WriteItemType",
     "torch.serialization _LayoutMap",
     "torch.optim.adamw AdamW",

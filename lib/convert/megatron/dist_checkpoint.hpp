@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads the directory of torch.distributed.checkpoint (the format "torch_dist" of megatron-core).
+// The pickle .metadata lists global tensors and the place of each of their chunks: a file of
+// torch.save within one of the *.distcp files. It is read by the restricted machine
+// (torch/pickle_reader.hpp).
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "convert/torch/torch_file.hpp"
+
+namespace lm::convert {
+
+// A file of torch.save in the bytes [offset, offset + n_bytes) of `path`.
+struct DistRecord {
+    std::string path;
+    i64 offset = 0;
+    i64 n_bytes = 0;
+
+    TorchFile open() const { return TorchFile::open(path, offset, offset + n_bytes); }
+};
+
+// A part of a global tensor. It starts at index `offsets`; its record has its shape.
+struct DistChunk {
+    std::vector<i64> offsets;
+    DistRecord record;
+};
+
+struct DistTensor {
+    std::vector<i64> shape;
+    std::vector<DistChunk> chunks;
+};
+
+class DistCheckpoint {
+  public:
+    // Reads DIR/.metadata. Throws Error(failure) naming the entry that is missing or invalid.
+    static DistCheckpoint open(const std::string& directory);
+
+    const std::string& path() const { return path_; }  // the file .metadata
+    const std::map<std::string, DistTensor>& tensors() const { return tensors_; }
+    // Other objects by key. The record has a list of them.
+    const std::map<std::string, DistRecord>& objects() const { return objects_; }
+    // Returns the tensor of a chunk. `name` names it in errors.
+    static SourceTensor read(const DistChunk& chunk, const std::string& name);
+
+  private:
+    void add_tensors(const PickleValue& metadata);
+    void add_records(const PickleValue& metadata, const std::string& directory);
+
+    std::string path_;
+    std::map<std::string, DistTensor> tensors_;
+    std::map<std::string, DistRecord> objects_;
+};
+
+// Returns whether `step` is a directory of torch.distributed.checkpoint with Megatron's common.pt.
+bool is_torch_dist(const std::string& step);
+
+}  // namespace lm::convert

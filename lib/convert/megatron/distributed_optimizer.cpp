@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "convert/megatron/distributed_optimizer.hpp"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+#include "base/error.hpp"
+
+namespace lm::convert {
+namespace {
+
+using Kind = PickleValue::Kind;
+using ckpt::SliceKind;
+
+struct StateName {
+    const char* name;
+    SliceKind kind;
+};
+constexpr std::array state_names{StateName{"param", SliceKind::master},
+                                 StateName{"exp_avg", SliceKind::exp_avg},
+                                 StateName{"exp_avg_sq", SliceKind::exp_avg_sq}};
+
+std::optional<i64> steps(const PickleValue& value, const TorchFile& file, int level) {
+    constexpr int most_levels = 8;
+    if (level > most_levels) return std::nullopt;
+    for (const char* key : {"common_step", "step"}) {
+        if (const auto number = number_of(value.find(key), file)) return static_cast<i64>(*number);
+    }
+    if (!value.is(Kind::dict) && !value.is(Kind::list)) return std::nullopt;
+    for (const PickleValue* item : value.items) {
+        if (const auto number = steps(*item, file, level + 1)) return number;
+    }
+    return std::nullopt;
+}
+
+// Returns the entry of an integer key of a dict; nullptr: it does not exist.
+const PickleValue* at_key(const PickleValue& dict, i64 key) {
+    for (size_t i = 0; dict.is(Kind::dict) && i + 1 < dict.items.size(); i += 2) {
+        if (dict.items[i]->is(Kind::integer) && dict.items[i]->integer == key) {
+            return dict.items[i + 1];
+        }
+    }
+    return nullptr;
+}
+
+// Returns the only type of elements of a buffer: {(parameter type, gradient type): value}.
+const PickleValue& only_type(const PickleValue* buffer, const std::string& path) {
+    if (buffer == nullptr || !buffer->is(Kind::dict)) {
+        run_error(path, "distributed optimizer: a chunk of the model has no buffer");
+    }
+    if (buffer->items.size() != 2) {
+        usage_error(path, "distributed optimizer: expected parameters of one type, got {}",
+                    buffer->items.size() / 2);
+    }
+    return *buffer->items[1];
+}
+
+// Returns the number of elements that fill a bucket of a chunk; 0: it has one bucket. As
+// megatron-core chooses it (distributed_data_parallel.py).
+i64 full_bucket(const MegatronImport& import, i64 stage, size_t chunk) {
+    const MegatronModel& model = import.head().model;
+    if (!model.overlap_grad_reduce || stage > 0 || chunk > 0) return 0;
+    constexpr i64 least = 40'000'000;
+    constexpr i64 least_of_rank = 1'000'000;
+    if (model.bucket_size > 0) return model.bucket_size;
+    return std::max(least, least_of_rank * model.data_parallel);
+}
+
+Storage storage_of(const PickleValue* value, const TorchFile& file, const char* name) {
+    if (value == nullptr) run_error(file.path(), "distributed optimizer: {} is missing", name);
+    const SourceTensor tensor = file.tensor(*value, name);
+    Storage storage = *tensor.storage;
+    if (tensor.shape.size() != 1 || tensor.start != 0 || tensor.shape[0] > storage.numel()) {
+        run_error(file.path(), "distributed optimizer: {}: expected a flat tensor", name);
+    }
+    storage.extents.at(0).n = tensor.shape[0];
+    return storage;
+}
+
+// Returns the object of a record, which holds it in a list.
+const PickleValue& only_item(const TorchFile& file) {
+    if (!file.root().is(Kind::list) || file.root().items.size() != 1) {
+        run_error(file.path(), "corrupt: expected a list of one object");
+    }
+    return *file.root().items[0];
+}
+
+// The chunked buckets of a model-parallel rank in "torch_dist".
+class ShardedBuckets {
+  public:
+    ShardedBuckets(const DistCheckpoint& checkpoint, i64 group) : checkpoint_(checkpoint) {
+        prefix_ = fmt::format("optimizer.distributed.dp_group_idx_{}.", group);
+    }
+
+    const std::string& prefix() const { return prefix_; }
+
+    // Returns the keys of the buckets of a buffer, in their order, without the name of the state.
+    std::vector<std::string> keys(i64 buffer) const {
+        const std::string start = fmt::format("{}gbuf_idx_{}.dtype_", prefix_, buffer);
+        const std::string end = ".param";
+        std::map<i64, std::string> found;
+        for (const auto& [key, tensor] : checkpoint_.tensors()) {
+            const size_t at = key.find(start);
+            const size_t number = key.rfind(".bucket_idx_");
+            if (at == key.npos || !key.ends_with(end) || number == key.npos) continue;
+            const std::string digits =
+                key.substr(number + 12, key.size() - number - 12 - end.size());
+            if (!is_number(digits)) continue;
+            const std::string bucket = key.substr(0, key.size() - end.size());
+            if (!found.emplace(std::stoll(digits), bucket).second) {
+                usage_error(checkpoint_.path(),
+                            "distributed optimizer: expected parameters of one type, got several");
+            }
+        }
+        std::vector<std::string> keys;
+        for (auto& [digits, key] : found) keys.push_back(std::move(key));
+        return keys;
+    }
+
+    i64 size(const std::string& key) const { return checkpoint_.tensors().at(key).shape.at(0); }
+
+    // Appends the elements of a bucket to `storage`.
+    void append(const std::string& key, Storage& storage) const {
+        const auto tensor = checkpoint_.tensors().find(key);
+        if (tensor == checkpoint_.tensors().end()) {
+            run_error(checkpoint_.path(), "{} is missing", key);
+        }
+        std::map<i64, SourceTensor> chunks;
+        for (const DistChunk& chunk : tensor->second.chunks) {
+            chunks.emplace(chunk.offsets.at(0), DistCheckpoint::read(chunk, key));
+        }
+        const i64 size = tensor->second.shape.at(0);
+        i64 n = 0;
+        for (const auto& [begin, chunk] : chunks) {
+            if (begin != n) {
+                run_error(checkpoint_.path(), "{}: expected element {}, got {}", key, n, begin);
+            }
+            Extent extent = chunk.storage->extents.at(0);
+            storage.dtype = chunk.storage->dtype;
+            extent.offset += chunk.start * size_of(storage.dtype);
+            extent.n = std::min(chunk.shape.at(0), size - n);
+            n += extent.n;
+            storage.extents.push_back(std::move(extent));
+        }
+        if (n != size) {
+            run_error(checkpoint_.path(), "{}: expected {} elements, got {}", key, size, n);
+        }
+    }
+
+  private:
+    const DistCheckpoint& checkpoint_;
+    std::string prefix_;
+};
+
+// Returns false when the buckets do not have these parameters.
+bool add_sharded_rank(MegatronImport& import, const ShardedBuckets& buckets, i64 buffer,
+                      const std::vector<BufferParameter>& parameters, i64 tp_rank) {
+    const std::vector<std::string> keys = buckets.keys(buffer);
+    std::vector<i64> sizes;
+    for (const std::string& key : keys) sizes.push_back(buckets.size(key + ".param"));
+    const auto positions = buffer_positions(parameters, sizes);
+    if (!positions) return false;
+    for (const StateName& state : state_names) {
+        BufferState all{state.kind, {}};
+        for (const std::string& key : keys) {
+            buckets.append(fmt::format("{}.{}", key, state.name), all.storage);
+        }
+        add_buffer(import, parameters, *positions, all, tp_rank, import.head().model.tp);
+    }
+    return true;
+}
+
+}  // namespace
+
+std::optional<i64> optimizer_steps(const PickleValue& state, const TorchFile& file) {
+    return steps(state, file, 0);
+}
+
+bool add_gathered_state(MegatronImport& import, const PickleValue& root, const TorchFile& file,
+                        const std::vector<std::vector<BufferParameter>>& chunks, i64 tp_rank,
+                        i64 stage) {
+    const PickleValue* coalesced = root.find("buckets_coalesced");
+    if (coalesced == nullptr || !coalesced->boolean) {
+        usage_error(
+            file.path(),
+            "distributed optimizer: written by an old version of Megatron-LM: load and save "
+            "it with core 0.6 or later");
+    }
+    for (size_t chunk = 0; chunk < chunks.size(); ++chunk) {
+        const PickleValue& tensors = only_type(at_key(root, static_cast<i64>(chunk)), file.path());
+        const std::vector<i64> buckets =
+            bucket_sizes(chunks[chunk], full_bucket(import, stage, chunk));
+        const i64 n = std::accumulate(buckets.begin(), buckets.end(), i64{0});
+        const auto positions = buffer_positions(chunks[chunk], buckets);
+        LM_CHECK(positions.has_value(), "expected positions in buckets of {} elements", n);
+        for (const StateName& state : state_names) {
+            BufferState all{state.kind, storage_of(tensors.find(state.name), file, state.name)};
+            if (all.storage.numel() != n) return false;
+            add_buffer(import, chunks[chunk], *positions, all, tp_rank, import.head().model.tp);
+        }
+    }
+    return true;
+}
+
+bool add_sharded_buffers(MegatronImport& import, const DistCheckpoint& checkpoint, i64 vocab_rows) {
+    const auto is_state = [](const auto& item) {
+        return item.first.starts_with("optimizer.distributed.") ||
+               item.first.starts_with("chained_");
+    };
+    if (std::ranges::none_of(checkpoint.tensors(), is_state) &&
+        std::ranges::none_of(checkpoint.objects(), is_state)) {
+        return false;
+    }
+    const MegatronModel& model = import.head().model;
+    const i64 n_chunks = std::max<i64>(model.virtual_stages, 1);
+    add_in_matching_order(import, checkpoint.path(), [&](MegatronImport& copy, NormOrder order) {
+        for (i64 group = 0; group < model.pp * model.tp; ++group) {
+            const i64 tp_rank = group % model.tp;
+            const i64 stage = group / model.tp;
+            const ShardedBuckets buckets(checkpoint, group);
+            std::vector<std::vector<BufferParameter>> chunks;
+            for (i64 chunk = 0; chunk < n_chunks; ++chunk) {
+                chunks.push_back(
+                    chunk_parameters(copy, {tp_rank, stage, chunk, vocab_rows}, order));
+            }
+            const auto gathered =
+                checkpoint.objects().find(buckets.prefix() + "param_state/shard_0_1");
+            if (gathered != checkpoint.objects().end()) {
+                const TorchFile file = gathered->second.open();
+                if (!add_gathered_state(copy, only_item(file), file, chunks, tp_rank, stage)) {
+                    return false;
+                }
+                continue;
+            }
+            for (i64 chunk = 0; chunk < n_chunks; ++chunk) {
+                const auto& parameters = chunks[static_cast<size_t>(chunk)];
+                if (!add_sharded_rank(copy, buckets, chunk, parameters, tp_rank)) return false;
+            }
+        }
+        return true;
+    });
+    for (const char* part : {"optimizer", "grad_scaler"}) {
+        const auto object = checkpoint.objects().find(
+            fmt::format("optimizer.distributed.dp_group_idx_0.{}/shard_0_1", part));
+        if (object == checkpoint.objects().end()) continue;
+        const TorchFile file = object->second.open();
+        if (const auto n = optimizer_steps(file.root(), file)) import.set_optimizer_step(*n);
+        if (part == std::string_view("grad_scaler")) import.set_loss_scale(&only_item(file), file);
+    }
+    return true;
+}
+
+}  // namespace lm::convert

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The state of Megatron's distributed optimizer in the order of its gradient buffers: the file
+// distrib_optim.pt of the format "torch", and the forms dp_reshardable and dp_zero_gather_scatter
+// of "torch_dist".
+#pragma once
+
+#include "convert/megatron/dist_checkpoint.hpp"
+#include "convert/megatron/grad_buffer.hpp"
+
+namespace lm::convert {
+
+// Adds the state of `root`, which distrib_optim.pt has, for one model-parallel rank.
+// `chunks` are the parameters of each chunk of the model. Returns false when the buffers have
+// another number of elements.
+bool add_gathered_state(MegatronImport& import, const PickleValue& root, const TorchFile& file,
+                        const std::vector<std::vector<BufferParameter>>& chunks, i64 tp_rank,
+                        i64 stage);
+
+// Adds the state of a checkpoint of the format "torch_dist", whose word embedding has `vocab_rows`
+// rows, and its number of steps. Returns false when the checkpoint has no such state.
+bool add_sharded_buffers(MegatronImport& import, const DistCheckpoint& checkpoint, i64 vocab_rows);
+
+// Returns the number of Adam's steps that the state of an optimizer states anywhere; nullopt: none.
+std::optional<i64> optimizer_steps(const PickleValue& state, const TorchFile& file);
+
+}  // namespace lm::convert

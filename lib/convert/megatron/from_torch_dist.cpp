@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "convert/megatron/from_torch_dist.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.hpp"
+#include "convert/megatron/dist_checkpoint.hpp"
+#include "convert/megatron/distributed_optimizer.hpp"
+#include "convert/megatron/megatron_import.hpp"
+
+namespace lm::convert {
+namespace {
+
+using Kind = PickleValue::Kind;
+using ckpt::SliceKind;
+
+// The state of the optimizer by key. Megatron names the fp32 masters "fp32_param" or, in the form
+// fully_reshardable, "param".
+struct StateKey {
+    std::string_view prefix;
+    SliceKind kind;
+};
+constexpr std::array state_keys{
+    StateKey{"optimizer.state.fp32_param.", SliceKind::master},
+    StateKey{"optimizer.state.param.", SliceKind::master},
+    StateKey{"optimizer.state.exp_avg.", SliceKind::exp_avg},
+    StateKey{"optimizer.state.exp_avg_sq.", SliceKind::exp_avg_sq},
+};
+
+// A tensor of the checkpoint. A stacked tensor has one layer at each index of its first dimension.
+struct DistName {
+    SliceKind kind = SliceKind::weight;
+    bool stacked = false;
+    std::string own;  // name in lm-utils; of a stacked tensor without "layers.N."
+
+    std::string of_layer(i64 layer) const {
+        return stacked ? fmt::format("layers.{}.{}", layer, own) : own;
+    }
+};
+
+class Importer {
+  public:
+    Importer(const ConversionRequest& request, const std::string& step)
+        : step_(step),
+          common_(TorchFile::open(step + "/common.pt")),
+          checkpoint_(DistCheckpoint::open(step)),
+          import_(request, read_head(common_, request.vocab_size)) {}
+
+    MegatronImport run() {
+        add_kind(SliceKind::weight);
+        for (const SliceKind kind :
+             {SliceKind::master, SliceKind::exp_avg, SliceKind::exp_avg_sq}) {
+            add_kind(kind);
+        }
+        if (!add_sharded_buffers(import_, checkpoint_, vocab_rows_)) {
+            if (const std::string other = import_.tensor_with_other_masters(); !other.empty()) {
+                run_error(checkpoint_.path(),
+                          "the optimizer state does not belong to the weights of {}: megatron-core "
+                          "misplaces the state of the form fully_reshardable when its buckets are "
+                          "padded: save the form dp_reshardable",
+                          other);
+            }
+        }
+        add_step();
+        return std::move(import_);
+    }
+
+  private:
+    // Returns the name of a tensor; nullopt: the checkpoint of lm-utils has no such tensor. Throws
+    // Error(failure) for an unknown one.
+    std::optional<DistName> name_of_key(std::string_view key) const {
+        DistName name;
+        std::string_view rest = key;
+        for (const StateKey& state : state_keys) {
+            const size_t at = key.find(state.prefix);
+            // A chained optimizer has a prefix.
+            if (at == key.npos || (at > 0 && !key.starts_with("chained_"))) continue;
+            name.kind = state.kind;
+            rest = key.substr(at + state.prefix.size());
+        }
+        if (rest == key && (key.starts_with("optimizer.") || key.starts_with("chained_"))) {
+            return std::nullopt;
+        }
+        rest = without_modules(rest);
+        std::string prefix;
+        if (rest.starts_with("layers.")) {
+            rest.remove_prefix(7);
+            const size_t dot = rest.find('.');
+            name.stacked = !is_number(rest.substr(0, dot));
+            if (!name.stacked) {
+                prefix = fmt::format("layers.{}.", rest.substr(0, dot));
+                rest.remove_prefix(dot + 1);
+            }
+            name.own = layer_name(rest);
+        } else {
+            name.own = megatron_outer_name(rest);
+        }
+        if (name.own.empty()) run_error(checkpoint_.path(), "tensor {} is unknown", key);
+        if (name.own == "head.weight" && !import_.config().untied_head) return std::nullopt;
+        name.own = prefix + name.own;
+        return name;
+    }
+
+    // Megatron may save the halves of a gated MLP as two tensors: weight_w and weight_v.
+    std::string layer_name(std::string_view name) const {
+        std::string_view half;
+        if (name.ends_with("_w")) half = "mlp.gate.";
+        if (name.ends_with("_v")) half = "mlp.up.";
+        if (half.empty() || !import_.gated()) return megatron_layer_name(name, import_.gated());
+        std::string own = megatron_layer_name(name.substr(0, name.size() - 2), true);
+        const size_t dot = own.rfind('.');
+        return own.empty() ? own : std::string(half) + own.substr(dot + 1);
+    }
+
+    void add_kind(SliceKind kind) {
+        for (const auto& [key, tensor] : checkpoint_.tensors()) {
+            if (key.ends_with("_extra_state")) continue;
+            const auto name = name_of_key(key);
+            if (!name || name->kind != kind) continue;
+            if (kind == SliceKind::weight && name->own == "embedding.word.weight") {
+                vocab_rows_ = tensor.shape.at(0);
+            }
+            add(*name, key, tensor);
+        }
+    }
+
+    void add(const DistName& name, const std::string& key, const DistTensor& tensor) {
+        const size_t first = name.stacked ? 1 : 0;
+        const MappedTensor map = import_.whole(name.of_layer(0), vocab_rows_, checkpoint_.path());
+        const auto rank = static_cast<size_t>(map.rank);
+        if (tensor.shape.size() == first + rank + 1) return add_flattened(name, key, tensor, map);
+        if (tensor.shape.size() != first + rank) {
+            run_error(checkpoint_.path(), "{}: expected rank {}, got {}", key, first + rank,
+                      tensor.shape.size());
+        }
+        for (const DistChunk& chunk : tensor.chunks) {
+            const SourceTensor part = DistCheckpoint::read(chunk, key);
+            const i64 n_layers = name.stacked ? part.shape[0] : 1;
+            for (i64 i = 0; i < n_layers; ++i) {
+                const i64 col = rank == 2 ? chunk.offsets[first + 1] : 0;
+                import_.add_part(name.of_layer(name.stacked ? chunk.offsets[0] + i : 0), name.kind,
+                                 name.stacked ? of_first_index(part, i) : part,
+                                 chunk.offsets[first], col, vocab_rows_);
+            }
+        }
+    }
+
+    // Returns the tensor part[i].
+    static SourceTensor of_first_index(SourceTensor part, i64 i) {
+        part.start += i * part.strides[0];
+        part.shape.erase(part.shape.begin());
+        part.strides.erase(part.strides.begin());
+        return part;
+    }
+
+    // Adds a tensor of the form fully_sharded_model_space. Its shape is [f0, f1, n]: the tensor is
+    // divided into f0 x f1 boxes, and the n elements of each box are divided over the data-parallel
+    // ranks.
+    void add_flattened(const DistName& name, const std::string& key, const DistTensor& tensor,
+                       const MappedTensor& map) {
+        const size_t first = name.stacked ? 1 : 0;
+        std::vector<i64> box = map.shape();
+        for (size_t dim = 0; dim < box.size(); ++dim) {
+            const i64 n = tensor.shape[first + dim];
+            if (n == 0 || box[dim] % n != 0) {
+                run_error(checkpoint_.path(), "{}: {} boxes do not divide {} elements", key, n,
+                          box[dim]);
+            }
+            box[dim] /= n;
+        }
+        std::map<std::vector<i64>, std::map<i64, SourceTensor>> boxes;  // chunks by start
+        for (const DistChunk& chunk : tensor.chunks) {
+            std::vector<i64> at = chunk.offsets;
+            const i64 begin = at.back();
+            at.pop_back();
+            boxes[at].emplace(begin, DistCheckpoint::read(chunk, key));
+        }
+        for (const auto& [at, chunks] : boxes) {
+            const i64 row = at[first] * box[0];
+            const i64 col = box.size() == 2 ? at[first + 1] * box[1] : 0;
+            import_.add_part(name.of_layer(name.stacked ? at[0] : 0), name.kind,
+                             joined(key, chunks, box), row, col, vocab_rows_);
+        }
+    }
+
+    // Returns the tensor of shape `box` whose elements are those of `chunks` in sequence.
+    SourceTensor joined(const std::string& key, const std::map<i64, SourceTensor>& chunks,
+                        const std::vector<i64>& box) const {
+        auto storage = std::make_shared<Storage>();
+        i64 n = 0;
+        for (const auto& [begin, chunk] : chunks) {
+            Extent extent = chunk.storage->extents.at(0);
+            if (begin != n) {
+                run_error(checkpoint_.path(), "{}: expected element {}, got {}", key, n, begin);
+            }
+            storage->dtype = chunk.storage->dtype;
+            extent.offset += chunk.start * size_of(storage->dtype);
+            extent.n = chunk.shape.back();
+            n += extent.n;
+            storage->extents.push_back(std::move(extent));
+        }
+        if (n != (box.size() == 2 ? checked_mul(box[0], box[1]) : box[0])) {
+            run_error(checkpoint_.path(), "{}: expected boxes of shape {}, got {} elements", key,
+                      io::Json(box).dump(), n);
+        }
+        return {key, std::move(storage), 0, box, contiguous_strides(box)};
+    }
+
+    void add_step() {
+        const PickleValue* optimizer = common_.root().find("optimizer");
+        if (optimizer == nullptr) return;
+        if (const auto n = optimizer_steps(*optimizer, common_)) import_.set_optimizer_step(*n);
+        import_.set_loss_scale(optimizer->find("grad_scaler"), common_);
+    }
+
+    std::string step_;
+    TorchFile common_;
+    DistCheckpoint checkpoint_;
+    MegatronImport import_;
+    i64 vocab_rows_ = 0;
+};
+
+}  // namespace
+
+MegatronImport open_torch_dist(const ConversionRequest& request, const std::string& step) {
+    return Importer(request, step).run();
+}
+
+}  // namespace lm::convert

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads a checkpoint of Megatron-LM in the format "torch_dist" and writes one of lm-utils: weights,
+// fp32 masters and Adam moments of the plain and of the distributed optimizer, in each of its
+// forms.
+#pragma once
+
+#include "convert/megatron/megatron_import.hpp"
+
+namespace lm::convert {
+
+// Returns the sources of all tensors of the step `step` (dist_checkpoint.hpp). `request` outlives
+// them.
+MegatronImport open_torch_dist(const ConversionRequest& request, const std::string& step);
+
+}  // namespace lm::convert

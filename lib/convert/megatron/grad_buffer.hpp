@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The order of parameters in the gradient buffers of megatron-core, which is also the order of the
+// state of its distributed optimizer (param_and_grad_buffer.py). A buffer is a sequence of buckets.
+// Positions here do not count the padding between buckets.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "convert/megatron/megatron_import.hpp"
+
+namespace lm::convert {
+
+struct BufferParameter {
+    std::string own;  // name in lm-utils; empty: a copy that is not imported
+    std::vector<i64> shape;
+    bool alone = false;  // it has a bucket of its own: tied word embeddings of several stages
+};
+
+// Returns the sizes of the buckets. A bucket ends when it has `full` elements; 0: there is one
+// bucket. `parameters` are in the order of the modules.
+std::vector<i64> bucket_sizes(const std::vector<BufferParameter>& parameters, i64 full);
+// Returns the position of each of `parameters` in buckets of the given sizes; nullopt: the
+// parameters do not fill them.
+std::optional<std::vector<i64>> buffer_positions(const std::vector<BufferParameter>& parameters,
+                                                 const std::vector<i64>& buckets);
+
+// How TransformerEngine's layers and Megatron's own ones order the norm before the attention.
+enum class NormOrder { norm_first, output_first };
+// Calls `add` for each order that the modules of megatron-core may have had, with a copy of
+// `import`, until it returns true, and keeps the copy if its masters belong to its weights. Throws
+// Error(failure) naming `path` when none does.
+void add_in_matching_order(MegatronImport& import, const std::string& path,
+                           const std::function<bool(MegatronImport& copy, NormOrder order)>& add);
+
+// The state of one kind of all parameters of a buffer.
+struct BufferState {
+    ckpt::SliceKind kind = ckpt::SliceKind::master;
+    Storage storage;
+};
+// Adds the state of the parameters of a tensor-parallel rank.
+void add_buffer(MegatronImport& import, const std::vector<BufferParameter>& parameters,
+                const std::vector<i64>& positions, const BufferState& state, i64 tp_rank, i64 tp);
+
+// The part of a model that one rank holds.
+struct BufferChunk {
+    i64 tp_rank = 0;
+    i64 stage = 0;
+    i64 chunk = 0;  // index in virtual pipeline parallelism
+    i64 vocab_rows = 0;
+};
+// Returns the parameters of a chunk, in the order of megatron-core's modules.
+std::vector<BufferParameter> chunk_parameters(const MegatronImport& import,
+                                              const BufferChunk& chunk, NormOrder order);
+
+}  // namespace lm::convert

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# lm-convert on checkpoints that megatron-core wrote with its own optimizers (tests/golden/megatron): the format torch, and
+# torch_dist in each form of the optimizer state, are the same checkpoint, bit for bit. The next losses are megatron-core's.
+# timeout: 120
+golden=$(realpath "$(dirname "$0")/../golden/megatron")
+# shellcheck source=tests/e2e/common.bash
+. "$(dirname "$0")/common.bash"
+
+for archive in "$golden"/*.tar.xz; do tar xJf "$archive"; done
+for model in plain gpt2 llama; do
+    expect 0 '' lm-convert "$model-torch" "$model" --quiet
+    [ "$(jq -c '[.counters.iteration, .counters.optimizer_step]' "$model"/global_step2/manifest.json)" = '[2,2]' ] ||
+        fail "$model: $(jq -c .counters "$model"/global_step2/manifest.json)"
+    for form in "$model"-*/; do
+        form=${form%/}
+        [ "$form" != "$model-torch" ] || continue
+        expect 0 '' lm-convert "$form" imported --quiet
+        prints 'equal: [0-9]+ tensors, bit for bit' lm-ckpt diff "$model" imported
+        [ "$(jq -c .counters imported/global_step2/manifest.json)" = "$(jq -c .counters "$model"/global_step2/manifest.json)" ] ||
+            fail "$form: $(jq -c .counters imported/global_step2/manifest.json)"
+        rm -r imported
+    done
+done
+expect 0 'check: perplexity' lm-convert gpt2-dp-reshardable checked --check
+
+# The three next losses of megatron-core, whose batches are the same two samples. Its softmax includes the padding of the
+# vocabulary, so the padding is imported too.
+expect 0 '' lm-convert plain-torch-dist padded --vocab-size 32 --quiet
+python3 - <<'END'
+import json, struct
+tokens = json.load(open("plain-next.json"))["tokens"]
+open("next.bin", "wb").write(struct.pack(f"<{len(tokens)}H", *tokens))
+open("next.idx", "wb").write(b"MMIDIDX\0\0" + struct.pack("<QBQQiqqq", 1, 8, 1, 2, len(tokens), 0, 0, 1))
+END
+lm-train --num-layers 2 --hidden-size 8 --num-attention-heads 2 --ffn-hidden-size 12 --seq-length 8 \
+    --max-position-embeddings 8 --vocab-size 32 --attention-dropout 0 --hidden-dropout 0 --micro-batch-size 2 \
+    --global-batch-size 2 --lr 0.01 --min-lr 0.01 --lr-decay-style constant --adam-beta2 0.95 --weight-decay 0.1 --clip-grad 0 \
+    --data-path next --split 100,0,0 --load padded --train-iters 5 --log-interval 1 --device cpu --threads 1 >log 2>err ||
+    fail "lm-train: $(cat err)"
+python3 - <<'END' || fail "other losses: $(cat log)"
+import json, re
+wanted = json.load(open("plain-next.json"))["losses"]
+got = [float(x) for x in re.findall(r"lm loss: ([0-9.E+-]+)", open("log").read())]
+assert len(got) == 3 and all(abs(a - b) < 1e-5 for a, b in zip(got, wanted)), (got, wanted)
+END
+
+# Incomplete and corrupt checkpoints.
+cp -r llama-torch-dist broken
+rm broken/iter_0000002/__0_0.distcp
+expect 3 '__0_0.distcp: does not exist: .metadata names it' lm-convert broken x
+cp llama-torch-dist/iter_0000002/__1_0.distcp broken/iter_0000002/__0_0.distcp
+expect 3 'broken/iter_0000002/' lm-convert broken x
+cp llama-torch-dist/iter_0000002/__0_0.distcp broken/iter_0000002/
+printf 'cos\nsystem\n(S"true"\ntR.' >broken/iter_0000002/.metadata
+expect 3 '.metadata: pickle refused at byte' lm-convert broken x
+printf '\x80\x04\x8c\x05posix\x8c\x06system\x93.' >broken/iter_0000002/.metadata
+expect 3 'refers to posix.system, which is not part of checkpoints: nothing was executed' lm-convert broken x
+rm -r broken
+# The state of another model under the name of this one: the masters do not belong to the weights.
+cp -r gpt2-distributed other
+cp gpt2-distributed/iter_0000002/mp_rank_00_000/distrib_optim.pt other/iter_0000002/mp_rank_01_000/
+expect 3 'does not belong to the weights of' lm-convert other x
+nothing_under x
