@@ -177,7 +177,8 @@ std::string NativeImport::tensor_with_other_masters(DType weights) const {
         for (const auto& [blocks, out] : {std::pair{&weight->second, values.data()},
                                           std::pair{&master->second, values.data() + 1}}) {
             out->resize(static_cast<size_t>(n * size_of(weights)));
-            BlockReader(*blocks, cols_of(tensor.shape), weights, reader, Replicas::rank0, drift)
+            SourceBlockReader(*blocks, cols_of(tensor.shape), weights, reader, Replicas::rank0,
+                              drift)
                 .read(0, n, out->data());
         }
         if (values[0] != values[1]) return tensor.name;
