@@ -3,6 +3,8 @@
 // that the inner loops of all backends use the same numbers.
 #pragma once
 
+#include <cmath>
+
 #include "device/ops.hpp"
 
 namespace lm::device {
@@ -13,6 +15,18 @@ struct AdamWStep {
     float eps, lr, weight_decay;
 };
 
-AdamWStep adamw_step(const AdamW& args);
+inline AdamWStep adamw_step(const AdamW& a) {
+    const auto t = static_cast<double>(a.step);
+    return {.grad_scale = static_cast<float>(a.grad_scale),
+            .beta1 = static_cast<float>(a.beta1),
+            .one_minus_beta1 = static_cast<float>(1.0 - a.beta1),
+            .beta2 = static_cast<float>(a.beta2),
+            .one_minus_beta2 = static_cast<float>(1.0 - a.beta2),
+            .correct1 = static_cast<float>(1.0 / (1.0 - std::pow(a.beta1, t))),
+            .correct2 = static_cast<float>(1.0 / (1.0 - std::pow(a.beta2, t))),
+            .eps = static_cast<float>(a.eps),
+            .lr = static_cast<float>(a.lr),
+            .weight_decay = static_cast<float>(a.weight_decay)};
+}
 
 }  // namespace lm::device

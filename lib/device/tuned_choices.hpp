@@ -5,6 +5,7 @@
 // its resume, use the same algorithms.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,16 @@ class TunedChoices {
 // Returns the index of the algorithm to use. times[i] are the measured times of algorithm i, at
 // least one each; algorithm 0 is the default. The result is the algorithm with the smallest median,
 // or 0 when its median is not smaller than the default's by the fraction `least_gain`.
-size_t fastest_algorithm(std::vector<std::vector<float>> times, float least_gain);
+inline size_t fastest_algorithm(std::vector<std::vector<float>> times, float least_gain) {
+    std::vector<float> medians;
+    for (std::vector<float>& of_one : times) {
+        const auto middle = of_one.begin() + static_cast<std::ptrdiff_t>(of_one.size() / 2);
+        std::ranges::nth_element(of_one, middle);
+        medians.push_back(*middle);
+    }
+    const auto best = std::ranges::min_element(medians);
+    if (*best > (1 - least_gain) * medians.front()) return 0;
+    return static_cast<size_t>(best - medians.begin());
+}
 
 }  // namespace lm::device

@@ -3,9 +3,12 @@
 // is in place. With it, callers need no special case for a parallel size of 1.
 #pragma once
 
+#include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 
+#include "base/error.hpp"
 #include "comm/group.hpp"
 
 namespace lm::comm {
@@ -19,16 +22,26 @@ class SelfGroup final : public Group {
     }
 
   protected:
-    i64 start(const Operation& operation) override;
+    i64 start(const Operation& operation) override {
+        if (!reason_.empty()) run_error("group '" + name() + "'", "aborted: {}", reason_);
+        if (operation.in != operation.out && operation.bytes() > 0) {
+            std::memcpy(operation.out, operation.in, static_cast<size_t>(operation.bytes()));
+        }
+        return 0;
+    }
     void wait(i64) override {}
     bool done(i64) override { return true; }
-    std::unique_ptr<Group> make_part(int color, int key, std::string name) override;
+    std::unique_ptr<Group> make_part(int, int, std::string part_name) override {
+        return std::make_unique<SelfGroup>(std::move(part_name));
+    }
 
   private:
     std::string reason_;  // given to abort(); empty: not aborted
 };
 
 // Returns a group of this rank alone. Not collective.
-std::unique_ptr<Group> self(std::string name);
+inline std::unique_ptr<Group> self(std::string name) {
+    return std::make_unique<SelfGroup>(std::move(name));
+}
 
 }  // namespace lm::comm
