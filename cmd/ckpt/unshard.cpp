@@ -66,7 +66,7 @@ void add_unshard(cli::Options& options) {
     verb.value("--max-shard-size", &args->max_shard, "SIZE",
                "maximum size of a file; a larger model becomes NAME-00001-of-0000N.safetensors and "
                "the index NAME.safetensors.index.json");
-    verb.flag("--force", &args->force, "replace an existing OUT, in one file or in several");
+    verb.flag("--force", &args->force, "replace the existing files of OUT");
     verb.flag("--json", &args->json, "print one JSON object on one line");
     verb.flag("--quiet,-q", &args->quiet, "show no progress");
 }

@@ -241,7 +241,7 @@ int run(Args& args, const std::string& command_line) {
     }
     if (n_paths < 2) usage_error("OUT", "is missing: give the directory to create");
     if (n_paths > 2)
-        usage_error(args.paths[2], "expected IN and OUT: give --output-dir for several");
+        usage_error(args.paths[2], "expected IN and OUT: to convert several, give --output-dir");
     args.out = args.paths[1];
     convert_one(args, command_line);
     return 0;

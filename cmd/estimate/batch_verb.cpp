@@ -132,7 +132,7 @@ int run(Flags flags) {
     const spec::RampStep& last = steps.back();
     std::vector<Figure> totals = {
         {"iterations", "iterations", Unit::count, last.first_iteration + last.n_iterations - 1,
-         "of all steps; an incomplete last batch is dropped, as in Megatron"},
+         "the sum over all steps; an incomplete last batch is dropped, as in Megatron"},
         {"samples", "samples", Unit::count, last.consumed_after(), ""}};
     if (flags.seq_length) {
         totals.push_back({"tokens", "tokens", Unit::count,

@@ -79,13 +79,13 @@ void add_done(Figures& figures, const metrics::LoggedIteration& last, const Left
                        "samples / (samples + samples left); iterations when the log shows no "
                        "samples"});
     add_count(figures, "iterations_left", "iterations left", left.iterations,
-              "to the end by --train-samples, --train-iters or --train-tokens, else by the total "
-              "of the log; each batch of the ramp counts");
+              "until --train-samples, --train-iters or --train-tokens is reached; without these "
+              "flags, until the total in the log; with the batch sizes of the ramp");
     if (left.samples) {
         add_count(
             figures, "samples_left", "samples left", *left.samples,
-            "of these iterations, along the ramp of the flags, else of the log, else with the "
-            "present batch");
+            "iterations left x batch size: of --rampup-batch-size, else of the ramp in the log, "
+            "else the present one");
     }
 }
 
@@ -132,7 +132,7 @@ void add_log(Printout& printout, const metrics::LogSummary& log) {
     add_count(figures, "computed", "iterations computed", log.sums().iterations,
               "including those between logged ones, and repeated ones");
     add_seconds(figures, "computing", "time computing", log.sums().step_s,
-                "their elapsed times per iteration");
+                "the sum of the elapsed times per iteration");
     add_count(figures, "restarts", "restarts", log.n_restarts(),
               "the iteration decreases, or a program starts (messages of Megatron and lm-train)");
     add_count(figures, "repeated", "repeated iterations", log.repeated_iterations(),
@@ -142,7 +142,7 @@ void add_log(Printout& printout, const metrics::LogSummary& log) {
     if (log.wall_s()) {
         add_seconds(
             figures, "wall", "wall time", *log.wall_s(),
-            "from the first time stamp to the last; the steps of lines without time stamps");
+            "from the first time stamp to the last; a line without one adds its step times");
         add_seconds(figures, "missing", "time missing", log.missing_s(),
                     "wall time without computed iterations");
         if (const auto share = availability(log)) {

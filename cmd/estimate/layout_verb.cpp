@@ -318,8 +318,8 @@ int run_layout(Flags flags) {
           "memory <= --gpu-memory"},
          {"least_memory", "least memory", Unit::bytes, smallest.bytes, "of all layouts tried"},
          {"tflops", "TFLOP/s", Unit::plain, flags.tflops,
-          "--tflops, of the matrix products of one GPU: an assumption; A100s reach about 150 in "
-          "published trainings (arXiv 2104.04473, table 1; BLOOM)"}});
+          "--tflops, the assumed speed of one GPU; A100s reach about 150 in published trainings "
+          "(arXiv 2104.04473, table 1; BLOOM)"}});
     printout.print(flags.output);
     return static_cast<int>(found.fitting.empty() ? Exit::answer_is_no : Exit::done);
 }

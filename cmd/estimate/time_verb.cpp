@@ -136,7 +136,7 @@ void add_steps(std::vector<Figure>& figures, const Flags& flags, const Run& run,
                            "operations / (--gpus x --tflops), at the full batch"));
     figures.push_back(
         days("steps", "all steps", seconds.steps,
-             "of all batches of the ramp; a smaller batch has a larger pipeline bubble, "
+             "the sum over all batches of the ramp; a smaller batch has a larger pipeline bubble, "
              "(PP - 1) / micro-batches"));
     figures.push_back(
         days("rule", "rule of thumb",

@@ -100,7 +100,8 @@ void check(const Args& args) {
             usage_error("--json-keys", "'{}' cannot be part of a file name", build.keys[i]);
         }
         if (!is_valid_utf8(build.keys[i]))
-            usage_error("--json-keys", "'{}' is not valid UTF-8: no line has it", build.keys[i]);
+            usage_error("--json-keys", "'{}' is not valid UTF-8, so no line can have this key",
+                        build.keys[i]);
         for (size_t j = 0; j < i; ++j) {
             if (build.keys[i] == build.keys[j])
                 usage_error("--json-keys", "'{}' is given twice", build.keys[i]);

@@ -111,8 +111,8 @@ class Copier {
         out.sync();
     }
 
-    // Copies a unit unless `kept`, the file of an earlier copy, has its valid bytes. Bytes of the
-    // source are verified before they are written.
+    // Copies a unit of a file. Does nothing when the file of an earlier copy, `kept`, has the right
+    // bytes there. Verifies the bytes of the source before it writes them.
     void copy_unit(const DataFile& file, const FileUnit& unit, const io::BlockFile& out,
                    const std::optional<io::BlockFile>& kept, io::AlignedBlock& block) {
         const i64 n = unit.padded_end - unit.begin;

@@ -31,7 +31,7 @@ std::optional<i64> cgroup_memory_limit();
 // that the process is in.
 struct MemoryRoom {
     i64 bytes = 0;
-    std::string whose;  // what limits it: "available memory of the host", "memory left in the
+    std::string whose;  // the limit: "available memory of the host", "memory left in the
                         // control group"
 };
 // Returns nullopt when the system does not report the memory.

@@ -258,8 +258,8 @@ const HfArchitecture& choose_architecture(const spec::ModelConfig& config) {
     for (const HfArchitecture& architecture : architectures) {
         if (!misfit(architecture, config)) return architecture;
     }
-    // No architecture can hold the model. For the error, takes an architecture with the model's
-    // position embedding and norm if there is one: its misfit is the flag to change.
+    // No architecture can hold the model. The error names one flag to change: prefers an
+    // architecture that has the model's position embedding and norm, and differs in another flag.
     for (const HfArchitecture& architecture : architectures) {
         const Misfit found = *misfit(architecture, config);
         if (found.flag != "--position-embedding-type" && found.flag != "--normalization") {

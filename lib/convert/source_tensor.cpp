@@ -90,7 +90,8 @@ void read_storage(const Storage& storage, i64 begin, i64 n, std::byte* out) {
         }
         begin -= extent.n;
     }
-    LM_CHECK(n == 0, "expected a range within a storage of {} elements, got {} too many",
+    LM_CHECK(n == 0,
+             "expected a range within a storage of {} elements, got one that exceeds it by {}",
              storage.numel(), n);
 }
 

@@ -68,7 +68,7 @@ class StageTransfers {
     struct Receives {
         std::vector<spec::PipelineAction> all;
         size_t n_posted = 0;
-        size_t n_needed = 0;  // receive_*() was called for the first n_needed
+        size_t n_needed = 0;  // of `all`: those that receive_*() was called for, the first ones
     };
 
     void post_inputs();

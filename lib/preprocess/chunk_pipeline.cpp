@@ -81,7 +81,7 @@ void ChunkPipeline::release_item() {
     {
         const std::lock_guard lock(mutex_);
         slot.full = false;
-        ++emptied_;
+        ++emptied_;  // frees the slot for chunk emptied_ - 1 + slots_.size()
     }
     changed_.notify_all();
     budget_.release(charged);
@@ -162,7 +162,7 @@ ChunkPipeline::Slot* ChunkPipeline::read_chunk() {
     } catch (...) {
         slot.error = std::current_exception();
     }
-    ++read_;
+    ++read_;  // read_mutex_ guards read_: one worker reads at a time
     if (!more || slot.error) {
         const std::lock_guard lock(mutex_);
         end_ = more ? number + 1 : number;

@@ -111,8 +111,8 @@ void check_complete(const BpeFiles& files, const TokenIndex& index,
                   files.tokens[first], first);
     }
     warn(
-        "{}: {} tokens are the result of no merge, the first is '{}' (id {}): used as special "
-        "tokens, which no text encodes to",
+        "{}: no merge makes {} of the tokens, the first is '{}' (id {}): used as special tokens, "
+        "which encoding a text never gives",
         merges_path, without_merge.size(), files.tokens[first], first);
 }
 

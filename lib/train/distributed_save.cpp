@@ -109,7 +109,7 @@ void DistributedSave::write(const std::vector<ckpt::Piece>& pieces) noexcept {
     try {
         part_ = ckpt::write_pieces(temporary_, info_, world_.rank(), pieces);
     } catch (const std::bad_alloc&) {
-        error_ = std::make_exception_ptr(Error(Exit::failure, "a save: out of memory"));
+        error_ = std::make_exception_ptr(Error(Exit::failure, "not enough memory for a save"));
     } catch (...) {
         error_ = std::current_exception();
     }

@@ -88,7 +88,8 @@ class TrainingState {
     std::unique_ptr<optim::AdamWOptimizer> optimizer_;
     // Elements whose gradients this rank counts in the gradient norm.
     std::vector<Range> counted_;
-    // Elements that this rank updates of the word embedding matrix that two stages share.
+    // The part of the tied word embedding matrix (of the first and the last stage) that this rank
+    // updates.
     std::vector<Range> tied_;
     i64 optimizer_step_ = 0;
 };

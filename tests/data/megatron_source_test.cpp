@@ -229,7 +229,8 @@ TEST_CASE("an index is built once and mapped afterwards") {
     CHECK_FALSE(equal(shared_index(cache, other, 7, plan, 1234, 1), own));
     CHECK(io::list_directory(dir / "cache").size() == 3);
 
-    // Not worth a file; a file that is not one; a directory that cannot be made.
+    // A small index gets no file. A file that is not an index is reported and not used. Where the
+    // directory cannot be created, the index is only in memory.
     shared_index({dir / "small", i64{1} << 40}, range, 7, plan, 1234, 1);
     CHECK_FALSE(io::exists(dir / "small"));
     messages.clear();

@@ -45,7 +45,7 @@ expect 0 'several/global_step2: exists already: skipped' lm-convert many/global_
 [ -f several/global_step4/config.json ] || fail "--output-dir: the missing output was not written"
 
 # Usage errors.
-expect 2 'expected IN and OUT: give --output-dir for several' lm-convert c hf x
+expect 2 'expected IN and OUT: to convert several, give --output-dir' lm-convert c hf x
 expect 2 'hf: exists already: use --force' lm-convert c hf --to hf-gpt2
 expect 0 '' lm-convert c hf --to hf-gpt2 --force --quiet
 mkdir home; echo x >home/thesis

@@ -48,7 +48,7 @@ expect 0 '' "$lm" merge --output-prefix "$odd/merged" "${prefix}_text_document" 
 
 # Strings in JSON must be text.
 expect 2 'is not valid UTF-8' "$lm" train-tokenizer --input a.jsonl --vocab-size 300 --special-tokens $'\xff' --output bad
-expect 2 'is not valid UTF-8: no line has it' "$lm" --input a.jsonl --output-prefix bad --json-keys $'te\xffxt'
+expect 2 'is not valid UTF-8, so no line can have this key' "$lm" --input a.jsonl --output-prefix bad --json-keys $'te\xffxt'
 nothing_under bad
 
 # Half a character in a member that is not requested; a format that predates xz.

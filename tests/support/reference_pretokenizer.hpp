@@ -295,7 +295,8 @@ class ReferenceStages {
         stage([](std::string_view pretoken) {
             return Split(text::PretokenizerRule::gpt2, pretoken).ends();
         });
-        // Matches over bytes, each spelled as a character of the byte map.
+        // Applies `match` to the text in which each byte is replaced by its character of the byte
+        // map, as Hugging Face's ByteLevel does. Returns ends in bytes.
         const auto over_bytes = [](std::string_view pretoken, const Match& match) {
             const std::string shown = text::token_of_bytes(pretoken);
             std::vector<u32> ends;

@@ -181,7 +181,7 @@ TEST_CASE("gpt2: a few tokens without a merge are special tokens") {
         CHECK_THAT(
             warnings[0],
             Catch::Contains(fmt::format(
-                "1 tokens are the result of no merge, the first is '{}' (id 50257)", added)));
+                "no merge makes 1 of the tokens, the first is '{}' (id 50257)", added)));
         const std::string text = "a [PAD] hellohello b";
         CHECK(tokenizer->encode(text) == gpt2()->encode(text));
     }

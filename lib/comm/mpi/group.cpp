@@ -19,7 +19,7 @@
 namespace lm::comm {
 namespace {
 
-constexpr int message_tag = 0;
+constexpr int message_tag = 0;  // MPI keeps the order of messages of one tag (MPI 4.0, 3.5)
 
 // A waiting rank first tests without pause, then yields its core between tests, then sleeps:
 // another 0.1 ms does not matter for an operation that takes a second.
@@ -56,7 +56,7 @@ MpiGroup::MpiGroup(MpiWorld& world, MPI_Comm comm, std::string name, u64 id)
       world_(world),
       comm_(comm),
       id_(id) {
-    MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);  // check() throws them
     if (world_.options().check_operations) MPI_Comm_dup(comm_, &check_comm_);
     world_.add_group(id_, n_started_);
 }
@@ -92,8 +92,8 @@ i64 MpiGroup::start(const Operation& operation) {
     Started& started = *pending_.find(handle);
     started.operation = operation;
     started.number = number;
-    started.requests.clear();
-    started.copy_from = nullptr;
+    started.requests.clear();     // the slot keeps the memory of its previous operation
+    started.copy_from = nullptr;  // for finish()
     switch (operation.kind) {
         case OperationKind::all_reduce:
             start_all_reduce(started);
@@ -112,18 +112,21 @@ i64 MpiGroup::start(const Operation& operation) {
             start_message(started);
             break;
         case OperationKind::barrier:
-        case OperationKind::split:
+        case OperationKind::split:  // make_part() splits after this barrier
             check(MPI_Ibarrier(comm_, add_request(started)), operation);
             break;
     }
     return handle;
 }
 
+// Returns a place for the next MPI call of the operation, which fills it before it returns. Later
+// calls may move the requests, since MPI keeps no address of a request.
 MPI_Request* MpiGroup::add_request(Started& started) {
     started.requests.push_back(MPI_REQUEST_NULL);
     return &started.requests.back();
 }
 
+// MPI counts elements by int: larger operations are several MPI calls.
 void MpiGroup::start_all_reduce(Started& started) {
     const Operation& o = started.operation;
     for (i64 begin = 0; begin < o.n; begin += world_.options().max_count) {
@@ -257,14 +260,14 @@ void MpiGroup::wait_for(Started& started) {
         world_.options().timeout_s + std::min(rank() * ask_apart_s, ask_latest_s);
     const Stopwatch watch;
     for (i64 n_tests = 0; !test(started); ++n_tests) {
-        if (n_tests < eager_tests) continue;
+        if (n_tests < eager_tests) continue;  // a small operation needs no clock
         const double waited_s = watch.elapsed_s();
-        if (waited_s < world_.spin_s()) continue;
+        if (waited_s < world_.spin_s()) continue;  // MPI progresses only in calls
         if (waited_s > timeout_s) {
             fail_with(Exit::failure, timeout_message(started.operation, started.number, waited_s));
         }
         if (waited_s < sleep_after_s) {
-            sched_yield();
+            sched_yield();  // ranks may share this core
         } else {
             std::this_thread::sleep_for(sleep_time);
         }
@@ -298,6 +301,7 @@ std::unique_ptr<Group> MpiGroup::make_part(int color, int key, std::string part_
     check(MPI_Comm_split(comm_, color < 0 ? MPI_UNDEFINED : color, key, &comm),
           {OperationKind::split});
     if (comm == MPI_COMM_NULL) check(MPI_Comm_dup(MPI_COMM_SELF, &comm), {OperationKind::split});
+    // All members compute the same id for their part.
     const u64 numbers[] = {id_, static_cast<u64>(number),
                            static_cast<u64>(static_cast<i64>(color))};
     return std::make_unique<MpiGroup>(
@@ -308,7 +312,7 @@ std::unique_ptr<Group> MpiGroup::make_part(int color, int key, std::string part_
 // ---- Failing -----------------------------------------------------------------------------------
 
 void MpiGroup::fail_with(Exit code, const std::string& text) {
-    world_.fail();
+    world_.fail();  // destructors then make no collective MPI call
     fail(code, fmt::format("group '{}'", name()), "{}", text);
 }
 
@@ -316,7 +320,7 @@ void MpiGroup::check(int code, const Operation& operation) {
     if (code == MPI_SUCCESS) return;
     char text[MPI_MAX_ERROR_STRING] = "";
     int length = 0;
-    if (code == MPI_ERR_IN_STATUS) {
+    if (code == MPI_ERR_IN_STATUS) {  // of MPI_Testall: each status has its own code
         for (const MPI_Status& status : statuses_) {
             if (status.MPI_ERROR != MPI_SUCCESS && status.MPI_ERROR != MPI_ERR_PENDING) {
                 code = status.MPI_ERROR;
@@ -333,7 +337,7 @@ std::vector<int> MpiGroup::world_ranks(const std::vector<int>& members) const {
     MPI_Group mine = MPI_GROUP_NULL;
     MPI_Group all = MPI_GROUP_NULL;
     const std::lock_guard lock(world_.mutex());
-    MPI_Comm_group(comm_, &mine);
+    MPI_Comm_group(comm_, &mine);  // these calls are local
     MPI_Comm_group(MPI_COMM_WORLD, &all);
     MPI_Group_translate_ranks(mine, static_cast<int>(members.size()), members.data(), all,
                               ranks.data());
@@ -361,7 +365,7 @@ std::string MpiGroup::timeout_message(const Operation& operation, i64 number, do
 // Compares the members' operations by the minimum and maximum of a digest of their texts. Gathers
 // the texts only when the digests differ.
 void MpiGroup::compare_with_members(const Operation& operation, i64 number) {
-    char text[128] = "";
+    char text[128] = "";  // MPI_Allgather below needs one size for all members
     const std::string mine = describe(operation);
     std::memcpy(text, mine.data(), std::min(mine.size(), sizeof text - 1));
     const i64 digest = static_cast<i64>(hash64({text, sizeof text}) >> 1);  // -digest fits too
@@ -376,7 +380,7 @@ void MpiGroup::compare_with_members(const Operation& operation, i64 number) {
               operation);
     }
     wait_for(started);
-    if (range[0] == -range[1]) return;
+    if (range[0] == -range[1]) return;  // all digests are equal
     std::vector<char> all(sizeof text * static_cast<size_t>(size()));
     const std::lock_guard lock(world_.mutex());
     check(

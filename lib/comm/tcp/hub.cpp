@@ -16,7 +16,7 @@
 namespace lm::comm {
 namespace {
 
-constexpr double hello_s = 5;
+constexpr double hello_s = 5;  // time in which a stranger must send its hello
 // Maximum number of strangers at a time, in addition to one for each rank, because all ranks may
 // connect at once.
 constexpr i64 max_strangers = 256;
@@ -45,17 +45,17 @@ TcpHub::TcpHub(const Meeting& meeting, double timeout_s)
       deadline_(timeout_s),
       ranks_(static_cast<size_t>(meeting.size)),
       hosts_(ranks_.size(), "an unknown host") {
-    std::vector<int>& all = groups_[0];
+    std::vector<int>& all = groups_[0];  // the world
     all.resize(ranks_.size());
     std::iota(all.begin(), all.end(), 0);
 }
 
 void TcpHub::start() {
     listener_ = listen_on(meeting_.port);
-    meeting_.port = port_of(listener_);
+    meeting_.port = port_of(listener_);  // the system chooses the port when it was 0
     allow_connections(meeting_.size + max_strangers);
     poller_.add(listener_.fd());
-    deadline_ = Deadline(timeout_s_);
+    deadline_ = Deadline(timeout_s_);  // for the hellos of all ranks
     thread_ = start_thread([this] { serve(); });
 }
 
@@ -63,19 +63,20 @@ TcpHub::~TcpHub() {
     if (thread_.joinable()) thread_.join();
 }
 
+// Before the start the hub also serves without connections, because ranks may still connect.
 bool TcpHub::over() const {
     return stop_.load() || ((started_ || failed_) && n_connected_ == 0);
 }
 
 void TcpHub::serve() {
-    constexpr double longest_wait_s = 0.2;
+    constexpr double longest_wait_s = 0.2;  // stop_ and the deadlines are checked that often
     while (!over()) {
         bool knocked = false;
         for (const epoll_event& event : poller_.wait(longest_wait_s)) {
             const int fd = event.data.fd;
             knocked = knocked || fd == listener_.fd();
             const auto found = peers_.find(fd);
-            if (found == peers_.end()) continue;
+            if (found == peers_.end()) continue;  // the listener, or dropped in this turn
             Peer& peer = found->second;
             if ((event.events & EPOLLOUT) != 0) write(peer);
             if ((event.events & ~EPOLLOUT) != 0 && !read(peer)) drop(peer, errno);
@@ -94,6 +95,7 @@ void TcpHub::serve() {
 bool TcpHub::accept_one() {
     Socket socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket && (errno == EMFILE || errno == ENFILE) && !strangers_.empty()) {
+        // No file descriptor is free: drops the oldest stranger and tries again.
         drop(peers_.at(strangers_.begin()->second), 0);
         return true;
     }
@@ -104,7 +106,7 @@ bool TcpHub::accept_one() {
     const i64 number = n_accepted_++;
     peers_.insert_or_assign(
         fd, Peer{.socket = std::move(socket), .number = number, .hello_by = Deadline(hello_s)});
-    strangers_[number] = fd;
+    strangers_[number] = fd;  // in the order of their connection
     return true;
 }
 
@@ -179,7 +181,7 @@ bool TcpHub::read(Peer& peer) {
     std::byte piece[1 << 16];
     const ssize_t n = recv(peer.socket.fd(), piece, sizeof piece, MSG_DONTWAIT);
     if (n < 0) return would_block();
-    errno = 0;
+    errno = 0;  // for drop(): closed, without an error
     if (n == 0) return false;
     peer.in.insert(peer.in.end(), piece, piece + n);
     Frame frame;
@@ -191,7 +193,7 @@ bool TcpHub::read(Peer& peer) {
             return false;
         }
     }
-    return peer.rank >= 0 || peer.in.size() < hello_bytes;
+    return peer.rank >= 0 || peer.in.size() < hello_bytes;  // bounds a stranger's memory
 }
 
 // Writes as much as the connection accepts; the rest follows at its next EPOLLOUT. When the
@@ -252,6 +254,7 @@ void TcpHub::drop(Peer& peer, int error) {
     }
     peers_.erase(peer.socket.fd());
     if (!lost) return;
+    // The errors of an unreachable host and of unanswered keepalive probes (Socket::tune()).
     const bool silent = error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
     fail(rank, Exit::failure,
          fmt::format("rank {} on {}: {}", rank, hosts_[static_cast<size_t>(rank)],
@@ -317,7 +320,7 @@ void TcpHub::post(const Frame& frame, FrameBytes bytes) {
         p.first = frame;
         p.bytes.resize(n_members);
     }
-    const Operation first = operation_of(p.first);
+    const Operation first = operation_of(p.first);  // the others must agree with it
     const Operation mine = operation_of(frame);
     if (!first.agrees_with(mine)) {
         return fail(frame.from, Exit::bug,
@@ -342,7 +345,7 @@ void TcpHub::finish(const Posts& posts) {
             all.insert(all.end(), bytes.begin(), bytes.end());
     }
     if (o.kind == OperationKind::all_reduce || o.kind == OperationKind::reduce_scatter) {
-        std::vector<const void*> inputs;
+        std::vector<const void*> inputs;  // by member: sums have the same bits in every run
         for (const FrameBytes& bytes : posts.bytes) inputs.push_back(bytes.data());
         const auto n = static_cast<i64>(posts.bytes[0].size()) / size_of(o.dtype);
         all = posts.bytes[0];
@@ -380,7 +383,7 @@ void TcpHub::split(const Posts& posts) {
     Frame frame = posts.first;
     frame.kind = FrameKind::result;
     for (auto& [color, part] : parts) {
-        std::ranges::stable_sort(part, {}, &Member::key);
+        std::ranges::stable_sort(part, {}, &Member::key);  // then by rank
         SplitResult result{n_groups_++, 0, static_cast<i32>(part.size())};
         std::vector<int>& ranks = groups_[result.group];
         for (const Member& member : part) {

@@ -61,8 +61,9 @@ i64 share(i64 n, const MegatronPart& part, std::string_view what) {
     return n / part.tp;
 }
 
-// Returns the rows of the padded vocabulary that a rank holds, of the tensor `own` with `vocab`
-// rows. The padding rows are a range without a tensor.
+// Megatron divides the rows of the padded vocabulary among the tensor ranks. Returns the rows of
+// one rank: a range of the tensor `own`, which has `vocab` rows, and a range without a tensor for
+// padding.
 std::vector<RowRange> vocab_rows(const std::string& own, i64 vocab, const MegatronPart& part) {
     const i64 n = share(part.padded_vocab, part, "rows of the vocabulary");
     const i64 begin = std::min(part.tp_rank * n, vocab);

@@ -38,6 +38,7 @@ const CudnnAttention* open_plugin() {
                   "cannot open the cuDNN plugin: {}: remove {} to use the kernels of lm-train",
                   dlerror(), flag);
     }
+    // The plugins may be of different builds: structs are passed only when their ABI agrees.
     const auto entry = reinterpret_cast<CudnnPluginEntry>(dlsym(library, cudnn_plugin_entry));
     if (entry == nullptr || entry()->abi != CudnnAttention{}.abi) {
         run_error(flag, "{} was built from another version: expected ABI {}, got {}: reinstall it",
@@ -46,6 +47,7 @@ const CudnnAttention* open_plugin() {
     return entry();
 }
 
+// Returns whether cuDNN can read the view, [...] of any dtype, in steps of 16 bytes.
 bool aligned(const device::View& view) {
     return reinterpret_cast<uintptr_t>(view.data) % 16 == 0;
 }
@@ -58,6 +60,8 @@ bool declined(const std::string& why) {
     return false;
 }
 
+// Performs attention by cuDNN. Returns false when cuDNN is not selected or cannot do it; the caller
+// then uses the kernels of this plugin.
 template <typename Args>
 bool run(device::Context& context, const Args& a, bool backward, CudnnTensors tensors) {
     const CudnnAttention* const cudnn = device_of(context).cudnn();
@@ -80,8 +84,9 @@ bool run(device::Context& context, const Args& a, bool backward, CudnnTensors te
                                .alibi = bool{a.alibi_slopes},
                                .documents = bool{a.doc_start}};
     std::string why;
-    const i64 bytes = cudnn->workspace_bytes(problem, why);
+    const i64 bytes = cudnn->workspace_bytes(problem, why);  // builds the plan at the first call
     if (bytes < 0) return declined(why);
+    // The workspace was planned by a formula (cost/workspace.cpp), which an engine may exceed.
     if (bytes > context.workspace.bytes()) {
         return declined(fmt::format("expected {} bytes of workspace, got {}", bytes,
                                     context.workspace.bytes()));

@@ -17,6 +17,7 @@ namespace fe = cudnn_frontend;
 using fe::graph::Graph;
 using fe::graph::Tensor_attributes;
 
+// The ids of a graph's inputs and outputs. run() assigns a pointer to each.
 enum Tensor : i64 { q = 1, k, v, out, lse, dout, dq, dk, dv, slopes, starts };
 
 // Returns the attributes of the heads of q, k, v or out [B, heads, T, D], in a tensor whose tokens
@@ -28,6 +29,8 @@ Tensor_attributes heads_of(const CudnnProblem& p, Tensor name, i64 heads, i64 ro
         .set_stride({p.length * row, p.width, row, 1});
 }
 
+// Returns the attributes of cuDNN's statistics [B, H, T, 1] fp32: for each query the logarithm of
+// the sum of the exponentials of its scores.
 Tensor_attributes lse_of(const CudnnProblem& p) {
     return Tensor_attributes()
         .set_uid(lse)
@@ -49,20 +52,21 @@ class ScoreMask {
             slopes_ = graph.tensor(Tensor_attributes()
                                        .set_uid(slopes)
                                        .set_data_type(fe::DataType_t::FLOAT)
-                                       .set_dim({1, p.n_heads, 1, 1})
+                                       .set_dim({1, p.n_heads, 1, 1})  // broadcast
                                        .set_stride({p.n_heads, 1, 1, 1}));
         }
         if (p.documents) {
             starts_ = graph.tensor(Tensor_attributes()
                                        .set_uid(starts)
                                        .set_data_type(fe::DataType_t::INT32)
-                                       .set_dim({p.batch, 1, p.length, 1})
+                                       .set_dim({p.batch, 1, p.length, 1})  // broadcast
                                        .set_stride({p.length, p.length, 1, 1}));
         }
     }
     TensorPointer operator()(const std::shared_ptr<Graph>& graph, TensorPointer scores) const {
         using fe::PointwiseMode_t;
         using enum fe::DataType_t;
+        // The index of each score along an axis: 2 is the query, 3 the key.
         const auto number_along = [&](i64 axis) {
             auto made = graph->pointwise(scores, fe::graph::Pointwise_attributes()
                                                      .set_mode(PointwiseMode_t::GEN_INDEX)
@@ -81,6 +85,7 @@ class ScoreMask {
         if (slopes_) {
             const auto distance =
                 of_two(number_along(3), number_along(2), PointwiseMode_t::SUB, INT32);
+            // <= 0 for each visible key, because its distance is <= 0.
             const auto bias = of_two(distance, slopes_, PointwiseMode_t::MUL, FLOAT);
             scores = of_two(scores, bias, PointwiseMode_t::ADD, FLOAT);
         }
@@ -120,6 +125,7 @@ void put(const std::shared_ptr<Tensor_attributes>& tensor, const Tensor_attribut
 }
 
 void add_attention(Graph& graph, const CudnnProblem& p) {
+    // A token's row of qkv has the heads of all queries, then of keys, then of values.
     const i64 row = (p.n_heads + 2 * p.n_groups) * p.width;
     const i64 out_row = p.n_heads * p.width;
     const auto q_in = graph.tensor(heads_of(p, q, p.n_heads, row));
@@ -174,14 +180,14 @@ std::string find_engines(Graph& graph, cudnnHandle_t handle) {
 
 struct Plan {
     std::unique_ptr<Graph> graph;
-    i64 workspace = -1;
-    std::string why;
+    i64 workspace = -1;  // bytes; -1: no engine supports the problem
+    std::string why;     // the reason, then
 };
 
 // The plans of this process, which uses one GPU.
 struct Plans {
-    std::mutex mutex;
-    cudnnHandle_t handle = nullptr;
+    std::mutex mutex;                // one thread at a time may use a handle
+    cudnnHandle_t handle = nullptr;  // created by the first workspace_bytes()
     std::map<CudnnProblem, Plan> plans;
 };
 
@@ -230,7 +236,8 @@ std::string run(const CudnnProblem& p, const CudnnTensors& tensors, void* worksp
     const std::lock_guard lock(known.mutex);
     const cudnnStatus_t set = cudnnSetStream(known.handle, stream);
     if (set != CUDNN_STATUS_SUCCESS) return cudnnGetErrorString(set);
-    constexpr i64 element = 2;  // bytes
+    constexpr i64 element = 2;  // bytes of bf16 and fp16
+    // q, k and v are parts of one row, so they differ only in their first element.
     const auto part = [&](void* base, i64 first_head) {
         return static_cast<std::byte*>(base) + first_head * p.width * element;
     };
@@ -258,6 +265,7 @@ std::string unsupported_on(const CudnnProblem& problem, const std::string& devic
         properties->deserialize(std::vector<uint8_t>(device.begin(), device.end()));
     if (status.is_bad()) return status.get_message();
     const std::unique_ptr<Graph> graph = empty_graph(problem);
+    // The check needs no GPU: the properties of another machine's GPU replace it.
     graph->set_device_properties(properties);
     graph->set_sm_version(capability);
     graph->set_sm_count(multiprocessors);

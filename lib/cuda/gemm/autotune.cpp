@@ -109,8 +109,8 @@ std::vector<CublasMatmul::Plan> ways(const CublasMatmul& matmul, const FusedProd
         plans.insert(plans.end(), more.begin(), more.end());
         if (epilogue == Epilogue::bias && !plans.empty()) break;
         if (!is_gelu(key.epilogue)) continue;
-        // For a separate GELU there is one plan: the product without it, which has a key of its
-        // own.
+        // A separate GELU needs one plan, an empty one: run() then computes the product without the
+        // GELU, whose algorithm is chosen under a key of its own.
         plans.emplace_back();
         break;
     }

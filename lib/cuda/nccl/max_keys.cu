@@ -13,6 +13,8 @@ namespace {
 constexpr int threads = 256;
 constexpr i64 most_blocks = i64{132} * 8;
 
+// The bits of positive floats are ordered as integers. Those of negative ones are ordered in
+// reverse, so all bits but the sign are inverted. NaN becomes the largest key.
 __device__ int key_of(float x) {
     constexpr int without_sign = 0x7fffffff;
     if (x != x) return without_sign;
@@ -25,6 +27,7 @@ __device__ long long key_of(double x) {
     const long long bits = __double_as_longlong(x);
     return bits >= 0 ? bits : bits ^ without_sign;
 }
+// The inverse of key_of().
 __device__ float value_of(int key) {
     return __int_as_float(key >= 0 ? key : key ^ 0x7fffffff);
 }

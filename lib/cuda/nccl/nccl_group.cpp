@@ -86,6 +86,7 @@ void NcclGroup::end() {
     if (channel_) channels.push_back(channel_);
     for (const auto& [key, link] : links_) channels.push_back(link);
     if (channels.empty()) return;
+    // ncclCommDestroy must not run while operations are pending.
     for (const auto& channel : channels) {
         world_->until([&] { return channel->idle(); });
     }
@@ -126,6 +127,7 @@ void NcclGroup::connect(const comm::Traffic& traffic) {
 
 void NcclGroup::form_collectives(bool overlaps_compute) {
     LM_CHECK(!channel_, fmt::format("group '{}': connect() was called twice", name()));
+    // The id of a root travels over the host's group, since no communicator exists yet.
     // Several roots for many ranks: a single one would have to serve all of them in turn.
     std::vector<ncclUniqueId> ids(static_cast<size_t>(n_roots(size())));
     for (size_t i = 0; i < ids.size(); ++i) {
@@ -153,6 +155,7 @@ void NcclGroup::form_link(int from, int to) {
     } else {
         ids_->receive(view_of(id), peer);
     }
+    // A communicator of two ranks: the sender is rank 0, the receiver rank 1.
     link = std::make_shared<NcclChannel>(world_->device(), name(), ids_, sends ? 0 : 1, 2, peer,
                                          cost::nccl_link_channels);
     world_->form(link, {id});
@@ -187,7 +190,7 @@ bool NcclGroup::on_device(const Operation& operation) const {
 i64 NcclGroup::start(const Operation& operation) {
     world_->require_healthy();
     if (on_device(operation)) return start_on_device(operation, nullptr);
-    const comm::Work work = forward_to(*host_, operation);
+    const comm::Work work = forward_to(*host_, operation);  // host memory: over MPI or TCP
     const i64 handle = pending_.open();
     *pending_.find(handle) = {.on_host = work};
     return handle;
@@ -212,7 +215,7 @@ i64 NcclGroup::start_after(const Operation& operation, Group& other, i64 handle)
 
 i64 NcclGroup::start_on_device(const Operation& operation, const ChannelOperation* after) {
     const i64 number = comm::is_message(operation.kind) ? -1 : host_->next_collective_number();
-    if (operation.n == 0) return 0;
+    if (operation.n == 0) return 0;  // handle 0: done
     if (size() == 1) {
         copy(operation);
         return 0;

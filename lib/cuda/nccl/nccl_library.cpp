@@ -22,6 +22,7 @@ std::filesystem::path path_next_to_plugin() {
     return std::filesystem::path(info.dli_fname).parent_path() / file;
 }
 
+// Prefers the library in the directory of the plugin to one that the dynamic linker finds.
 void* open_library() {
     std::error_code ignored;
     const std::filesystem::path path = path_next_to_plugin();
@@ -51,13 +52,13 @@ Nccl load() {
 #define LM_FIND(name) table.name = reinterpret_cast<decltype(&nccl##name)>(find("nccl" #name));
     LM_NCCL_FUNCTIONS(LM_FIND)
 #undef LM_FIND
-    int version = 0;
+    int version = 0;  // 10000 * major + 100 * minor + patch
     table.GetVersion(&version);
     if (version < oldest) {
         run_error("NCCL", "{} is version {}.{}, too old: install NCCL {}.{} or later", file,
                   version / 10000, version / 100 % 100, oldest / 10000, oldest / 100 % 100);
     }
-    if (version >= scalable) {
+    if (version >= scalable) {  // optional: without it all ranks share one bootstrap root
         table.CommInitRankScalable = reinterpret_cast<decltype(table.CommInitRankScalable)>(
             dlsym(library, "ncclCommInitRankScalable"));
     }

@@ -39,7 +39,7 @@ NcclWorld::NcclWorld(CudaDevice& device, std::shared_ptr<comm::Group> host, doub
 }
 
 NcclWorld::~NcclWorld() {
-    device_.on_wait({});
+    device_.on_wait({});  // this object ends before the device
     {
         const std::lock_guard lock(state_mutex_);
         stop_ = true;
@@ -62,7 +62,7 @@ void NcclWorld::form(const std::shared_ptr<NcclChannel>& channel,
     const i64 number = number_of(*channel, meeting);
     {
         const std::lock_guard lock(mutex_);
-        channels_.push_back(channel);
+        channels_.push_back(channel);  // fail() aborts it, too, while it is formed
         channel->join(ids);
     }
     const Stopwatch watch;
@@ -104,6 +104,7 @@ void NcclWorld::warm_up(const std::shared_ptr<NcclChannel>& channel, const Opera
     const bool out_in_place = largest.out == at(largest.in, rank * largest.n);
     const bool in_in_place = largest.in == at(largest.out, rank * largest.n);
     std::vector<Operation> operations;
+    // Powers of two: NCCL chooses algorithm and protocol by size, and connects at their first use.
     for (i64 n = 1; operations.empty() || operations.back().n < largest.n;
          n = std::min(2 * n, largest.n)) {
         Operation& operation = operations.emplace_back(largest);
@@ -149,14 +150,14 @@ ChannelOperation* NcclWorld::call(const std::shared_ptr<NcclChannel>& channel,
 
 void NcclWorld::require_healthy() {
     if (!failed_.load()) return;
-    noticed_.store(true);
+    noticed_.store(true);  // the rank ends by this exception, so the monitor need not abort the job
     const std::lock_guard lock(state_mutex_);
     throw Error(Exit::failure, reason_);
 }
 
 void NcclWorld::fail(const std::string& text) noexcept {
     const std::lock_guard lock(state_mutex_);
-    if (failed_.load()) return;
+    if (failed_.load()) return;  // the first reason stays
     reason_ = text;
     failed_at_s_ = monotonic_s();
     failed_.store(true);

@@ -41,7 +41,8 @@ std::vector<i64> BlendSource::counts_before_block(i64 block) const {
 }
 
 BlendEntry BlendSource::entry(i64 sample) const {
-    LM_CHECK(sample >= 0 && sample < size_, fmt::format("sample {} of {}", sample, size_));
+    LM_CHECK(sample >= 0 && sample < size_,
+             fmt::format("expected a sample below {}, got {}", size_, sample));
     const i64 block = sample / blend_block;
     const std::lock_guard lock(mutex_);
     if (listed_block_ != block) {

@@ -26,7 +26,8 @@ MegatronSource::MegatronSource(TokenRange range, i64 seq_length, i64 n_samples, 
 }
 
 std::vector<TokenSpan> MegatronSource::spans(i64 sample) const {
-    LM_CHECK(sample >= 0 && sample < size(), fmt::format("sample {} of {}", sample, size()));
+    LM_CHECK(sample >= 0 && sample < size(),
+             fmt::format("expected a sample below {}, got {}", size(), sample));
     const size_t window = static_cast<size_t>(index_.order[static_cast<size_t>(sample)]);
     std::vector<TokenSpan> spans;
     i64 offset = index_.offset[window];

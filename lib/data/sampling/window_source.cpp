@@ -18,7 +18,7 @@ WindowSource::WindowSource(TokenRange range, i64 seq_length, u64 key, const std:
 }
 
 i64 WindowSource::position(i64 sample) const {
-    LM_CHECK(sample >= 0, fmt::format("sample number {}", sample));
+    LM_CHECK(sample >= 0, fmt::format("expected a sample of at least 0, got {}", sample));
     const i64 epoch = sample / n_windows_;
     const u64 epoch_key = mix(key_, static_cast<u64>(epoch));
     const i64 remainder = n_tokens_ - 1 - n_windows_ * seq_length();

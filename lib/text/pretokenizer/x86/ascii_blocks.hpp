@@ -117,12 +117,13 @@ LM_AVX2_INLINE u64 llama3_starts(const AsciiBlock& b, u32 most_digits) {
     starts |= space & ~(space << 1);
     starts |= space & ~(space >> 1);
     if (b.at_end && (space >> (b.n - 1) & 1) != 0) starts &= low_bits(run_begin(space, b.n) + 1);
-    // " ?[^\s...]+": other characters include the blank before them. `lone` are the other
-    // characters that a word can include before its letters ("[^\r\n...]?\p{L}+"): each is the only
-    // character of its run and has no blank before it.
+    // The regular expression " ?[^\s...]+": a run of other characters begins at the blank before
+    // it, so its first character is a start only without that blank.
     const u64 joined = (b.blank & space) << 1;
     const u64 other_begins = other & ~(other << 1);
     starts |= other_begins & ~joined;
+    // "[^\r\n...]?\p{L}+": a word begins at an other character before its letters, if that
+    // character is the only one of its run and has no blank before it (`lone`).
     const u64 lone = other_begins & ~joined & ~(other >> 1);
     starts |= b.letter & ~(b.letter << 1) & ~((space | lone) << 1);
     starts |= most_digits == 1 ? b.number : number_starts(b.number);
