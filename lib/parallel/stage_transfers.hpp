@@ -68,7 +68,7 @@ class StageTransfers {
     struct Receives {
         std::vector<spec::PipelineAction> all;
         size_t n_posted = 0;
-        size_t n_needed = 0;  // of `all`: those that receive_*() was called for, the first ones
+        size_t n_needed = 0;  // the first n_needed were asked for by receive_*()
     };
 
     void post_inputs();

@@ -320,7 +320,7 @@ void MpiGroup::check(int code, const Operation& operation) {
     if (code == MPI_SUCCESS) return;
     char text[MPI_MAX_ERROR_STRING] = "";
     int length = 0;
-    if (code == MPI_ERR_IN_STATUS) {  // of MPI_Testall: each status has its own code
+    if (code == MPI_ERR_IN_STATUS) {  // by MPI_Testall: each status has its own code
         for (const MPI_Status& status : statuses_) {
             if (status.MPI_ERROR != MPI_SUCCESS && status.MPI_ERROR != MPI_ERR_PENDING) {
                 code = status.MPI_ERROR;

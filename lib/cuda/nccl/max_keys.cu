@@ -13,8 +13,9 @@ namespace {
 constexpr int threads = 256;
 constexpr i64 most_blocks = i64{132} * 8;
 
-// The bits of positive floats are ordered as integers. Those of negative ones are ordered in
-// reverse, so all bits but the sign are inverted. NaN becomes the largest key.
+// The bits of positive floats have the order of integers, the bits of negative floats the reverse
+// order. So the key of a negative float has all bits but the sign inverted. NaN becomes the largest
+// key.
 __device__ int key_of(float x) {
     constexpr int without_sign = 0x7fffffff;
     if (x != x) return without_sign;
