@@ -23,31 +23,15 @@ struct Args {
     bool json = false;
 };
 
-// Returns {"file", "tensor", "kind", "problem"} of the text of a problem, which is "FILE: tensor
-// NAME (KIND): PROBLEM"; tensor and kind are null when it names none.
-io::OrderedJson fields_of(const std::string& text) {
-    io::OrderedJson object{{"file", nullptr}, {"tensor", nullptr}, {"kind", nullptr}};
-    constexpr std::string_view separator = ": ";
-    const size_t end = text.find(separator);
-    std::string_view rest = text;
-    if (end != text.npos) {
-        object["file"] = text.substr(0, end);
-        rest.remove_prefix(end + separator.size());
-    }
-    constexpr std::string_view mark = "tensor ";
-    if (rest.starts_with(mark)) {
-        rest.remove_prefix(mark.size());
-        const size_t name_end = std::min(rest.find_first_of(" :"), rest.size());
-        object["tensor"] = rest.substr(0, name_end);
-        rest.remove_prefix(std::min(name_end + 1, rest.size()));
-        const size_t close = rest.find(')');
-        if (rest.starts_with('(') && close != rest.npos) {
-            object["kind"] = rest.substr(1, close - 1);
-            rest.remove_prefix(std::min(close + 1 + separator.size(), rest.size()));
-        }
-    }
-    object["problem"] = rest;
-    return object;
+// Returns {"file", "tensor", "kind", "problem"}; null where the problem names none.
+io::OrderedJson to_json(const ckpt::Problem& problem) {
+    const auto or_null = [](const std::string& text) {
+        return text.empty() ? io::OrderedJson() : io::OrderedJson(text);
+    };
+    return {{"file", or_null(problem.file)},
+            {"tensor", or_null(problem.tensor)},
+            {"kind", or_null(problem.kind)},
+            {"problem", problem.text}};
 }
 
 void report(const std::string& path, const ckpt::Verification& result, bool json) {
@@ -60,12 +44,12 @@ void report(const std::string& path, const ckpt::Verification& result, bool json
         object["bytes"] = result.n_bytes;
         object["non_finite"] = result.n_non_finite;
         object["problems"] = io::OrderedJson::array();
-        for (const std::string& problem : result.problems)
-            object["problems"].push_back(fields_of(problem));
+        for (const ckpt::Problem& problem : result.problems)
+            object["problems"].push_back(to_json(problem));
         cli::write_stdout(io::json_line(object));
         return;
     }
-    for (const std::string& problem : result.problems) cli::write_stdout(problem + "\n");
+    for (const ckpt::Problem& problem : result.problems) cli::write_stdout(problem.line() + "\n");
     if (result.problems.empty()) {
         cli::write_stdout(fmt::format("{}: ok: {} tensors, {} slices, {} of data\n", path,
                                       result.n_tensors, result.n_slices,
@@ -87,9 +71,10 @@ bool verify_latest(const std::string& directory, const std::vector<i64>& steps, 
     const std::optional<i64> latest = ckpt::latest_step(directory);
     if (latest && std::ranges::find(steps, *latest) != steps.end()) return true;
     ckpt::Verification result;
-    result.problems.push_back(latest ? fmt::format("{}/latest: names {}, which does not exist",
-                                                   directory, ckpt::step_name(*latest))
-                                     : fmt::format("{}/latest: names no step", directory));
+    result.problems.push_back(
+        {.file = directory + "/latest",
+         .text = latest ? fmt::format("names {}, which does not exist", ckpt::step_name(*latest))
+                        : "names no step"});
     report(directory + "/latest", result, args.json);
     return false;
 }
@@ -113,7 +98,7 @@ int run(const Args& args) {
 }  // namespace
 
 void warn_of_problems(const ckpt::Verification& result) {
-    for (const std::string& problem : result.problems) warn("{}", problem);
+    for (const ckpt::Problem& problem : result.problems) warn("{}", problem.line());
 }
 
 ckpt::Verification verify_step(const std::string& path, bool quiet) {

@@ -47,6 +47,7 @@ std::vector<float> our_logits(const ckpt::Checkpoint& checkpoint, spec::ModelCon
     train::Trainer trainer =
         train::Trainer::allocate({.model = model, .n_threads = n_threads}, *device);
     trainer.load(checkpoint, false);
+    trainer.gather_loaded();
     data::Batch batch(model.seq_length, {});
     std::ranges::copy(tokens, batch.tokens.begin());
     std::vector<float> logits;

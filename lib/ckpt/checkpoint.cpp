@@ -43,7 +43,7 @@ struct Checkpoint::State {
     std::set<std::string> known_files;
     std::map<std::pair<i64, SliceKind>, std::vector<SliceIn>> slices;
 
-    void open(const std::string& directory, const Share& share);
+    void open(const std::string& directory, const Share& share, Manifest read);
     // open() runs before the object is shared. The other functions expect a locked `mutex`, except
     // slices_of(), which locks it, and functions that only read.
     void open_part(size_t at);
@@ -56,12 +56,12 @@ struct Checkpoint::State {
     std::string what(const Slice& slice) const { return ckpt::describe(slice, manifest); }
 };
 
-void Checkpoint::State::open(const std::string& directory, const Share& share) {
+void Checkpoint::State::open(const std::string& directory, const Share& share, Manifest read) {
     path = directory;
     while (path.size() > 1 && path.ends_with('/')) path.pop_back();
     // The chain of trust: the manifest contains its own digest and the digests of the index parts.
     // An index part contains the digests of the blocks, which are verified when they are read.
-    manifest = read_manifest(path);
+    manifest = std::move(read);
     reader = std::make_unique<BlockReader>(path, manifest);
     check_name();
     for (const TensorInfo& tensor : manifest.tensors) {
@@ -185,7 +185,14 @@ void Checkpoint::State::check_totals() const {
 
 Checkpoint Checkpoint::open(const std::string& path, const Share& share) {
     auto state = std::make_shared<State>();
-    state->open(path, share);
+    state->open(path, share, read_manifest(path));
+    return Checkpoint(std::move(state));
+}
+
+Checkpoint Checkpoint::open(const std::string& path, const Share& share,
+                            std::string_view manifest) {
+    auto state = std::make_shared<State>();
+    state->open(path, share, parse_manifest(manifest, fmt::format("{}/{}", path, manifest_file)));
     return Checkpoint(std::move(state));
 }
 

@@ -37,6 +37,8 @@ class Checkpoint {
     // parts of the share and checks only their files; load() opens other parts when it needs them.
     // So the ranks of a large job do not all open all files.
     static Checkpoint open(const std::string& path, const Share& share = {});
+    // Opens like open(). `manifest`: the text of the manifest, which another rank has read.
+    static Checkpoint open(const std::string& path, const Share& share, std::string_view manifest);
 
     const std::string& path() const;
     const Manifest& manifest() const;

@@ -205,17 +205,13 @@ std::string place_shares(std::span<DataFile* const> shares,
     return header;
 }
 
-void create_data_file(const std::string& directory, const DataFile& file,
-                      const std::string& header) {
-    const auto out = io::BlockFile::create(directory + "/" + file.name, file.size);
-    out.write(std::as_bytes(std::span(header)), 0);
-}
-
 void write_shares(const std::string& directory, std::span<DataShare> shares) {
     std::vector<io::BlockFile> files;
     bool concurrent = true;
     for (const DataShare& share : shares) {
-        files.push_back(io::BlockFile::open_write(directory + "/" + share.file.name));
+        const DataFile& file = share.file;
+        files.push_back(io::BlockFile::create_shared(directory + "/" + file.name, file.size));
+        files.back().write(std::as_bytes(std::span(share.header)), 0);
         for (const Piece* piece : share.pieces)
             concurrent = concurrent && (!piece->read || piece->concurrent);
     }
@@ -223,12 +219,19 @@ void write_shares(const std::string& directory, std::span<DataShare> shares) {
     for (size_t at = 0; at < shares.size(); ++at) {
         for (const FileUnit& unit : units_of(shares[at].file)) units.emplace_back(at, unit);
     }
+    // Files of one kind are written side by side: pieces that are read from a checkpoint then need
+    // the same blocks of it.
+    std::ranges::stable_sort(units, {}, [&](const auto& unit) {
+        const bool weights = shares[unit.first].file.slices.front().kind == SliceKind::weight;
+        return std::pair(weights, unit.second.begin);
+    });
     ShareWriter writer(shares, files);
     io::for_each_block(static_cast<i64>(units.size()), concurrent ? io::blocks_in_flight : 1,
                        [&](i64 at, io::AlignedBlock& block) {
                            const auto& [share, unit] = units[static_cast<size_t>(at)];
                            writer.write(share, unit, block);
                        });
+    for (const io::BlockFile& file : files) file.sync();
 }
 
 void append(DataFile& file, DataFile share) {

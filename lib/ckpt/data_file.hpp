@@ -4,7 +4,7 @@
 // kernel. The format allows no gaps, so entries "padding.N" of zero bytes fill them.
 //
 // Several writers, for example the ranks of a node, may share a file: each plans its share, one of
-// them places the shares and creates the file, then each writes its own share.
+// them places the shares, then each writes its own share.
 #pragma once
 
 #include <functional>
@@ -52,7 +52,8 @@ std::vector<FileUnit> units_of(const DataFile& file);
 // One writer's part of a data file.
 struct DataShare {
     DataFile file;  // the slices of the share; place_shares() sets their final offsets
-    std::vector<const Piece*> pieces;  // one for each slice
+    std::vector<const Piece*> pieces = {};  // one for each slice
+    std::string header = {};                // set for the writer that writes the header of the file
 };
 
 // Returns a share of the file `name`: the pieces in the order of the file, with offsets from 0 on.
@@ -63,10 +64,8 @@ DataShare plan_share(const std::string& name, const std::vector<const Piece*>& p
 // its size in each share. Returns the header.
 std::string place_shares(std::span<DataFile* const> shares, const std::vector<TensorInfo>& tensors);
 
-// Creates the file in `directory` and writes its header. `file` is any of its placed shares.
-void create_data_file(const std::string& directory, const DataFile& file,
-                      const std::string& header);
-// Writes the data of placed shares and computes their digests. The file is not durable yet.
+// Writes the headers and the data of placed shares into files of `directory`, which the first
+// writer creates, makes them durable and computes the digests.
 void write_shares(const std::string& directory, std::span<DataShare> shares);
 // Appends the slices of `share` to `file`. Call it in the order of place_shares().
 void append(DataFile& file, DataFile share);

@@ -5,6 +5,8 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <mutex>
+#include <utility>
 
 #include "ckpt/geometry.hpp"
 #include "ckpt/index.hpp"
@@ -55,19 +57,9 @@ ChunkDifference compare_chunk(const Checkpoint& a, const Checkpoint& b,
     return chunk;
 }
 
-// Compares several chunks at once; adds them in their order, so that the sum is always the same.
-void compare_values(const Checkpoint& a, const Checkpoint& b, const Shape& shape,
-                    TensorDifference& difference) {
-    const i64 n = shape.numel();
-    std::vector<ChunkDifference> chunks(static_cast<size_t>(ceil_div(n, chunk_elements)));
-    io::for_each_block(
-        static_cast<i64>(chunks.size()), io::blocks_in_flight, [&](i64 at, io::AlignedBlock&) {
-            const i64 begin = at * chunk_elements;
-            const i64 end = std::min(begin + chunk_elements, n);
-            chunks[static_cast<size_t>(at)] = compare_chunk(a, b, difference, shape, begin, end);
-        });
+// Adds the chunks of a tensor in their order, so that the sum is always the same.
+void add_chunks(std::span<const ChunkDifference> chunks, TensorDifference& difference) {
     double sum = 0;
-    difference.n_elements = n;
     for (const ChunkDifference& chunk : chunks) {
         difference.n_different += chunk.n_different;
         if (!(chunk.max <= difference.max)) {
@@ -76,7 +68,7 @@ void compare_values(const Checkpoint& a, const Checkpoint& b, const Shape& shape
         difference.relative = std::max(difference.relative, chunk.relative);
         sum += chunk.sum;
     }
-    difference.rms = std::sqrt(sum / static_cast<double>(std::max<i64>(1, n)));
+    difference.rms = std::sqrt(sum / static_cast<double>(std::max<i64>(1, difference.n_elements)));
 }
 
 bool holds(const Checkpoint& checkpoint, const TensorInfo& tensor, SliceKind kind) {
@@ -84,9 +76,19 @@ bool holds(const Checkpoint& checkpoint, const TensorInfo& tensor, SliceKind kin
     return checkpoint.has(kind);
 }
 
-TensorDifference compare(const Checkpoint& a, const Checkpoint& b, const std::string& tensor,
-                         SliceKind kind) {
-    TensorDifference difference;
+// A tensor that is compared: its difference, and its chunks.
+struct Comparison {
+    TensorDifference difference = {};
+    Shape shape = {};
+    std::vector<ChunkDifference> chunks = {};
+    i64 n_left = 0;  // chunks that are not compared yet
+};
+
+// Returns the comparison of a tensor; without chunks if the two cannot be compared.
+Comparison plan_comparison(const Checkpoint& a, const Checkpoint& b, const std::string& tensor,
+                           SliceKind kind) {
+    Comparison comparison;
+    TensorDifference& difference = comparison.difference;
     difference.tensor = tensor;
     difference.kind = kind;
     const TensorInfo* in_a = a.find(tensor);
@@ -98,10 +100,60 @@ TensorDifference compare(const Checkpoint& a, const Checkpoint& b, const std::st
     } else if (in_a->shape != in_b->shape) {
         difference.only = "shapes " + in_a->shape.str() + " and " + in_b->shape.str();
     } else {
-        compare_values(a, b, in_a->shape, difference);
+        comparison.shape = in_a->shape;
+        difference.n_elements = in_a->shape.numel();
+        comparison.n_left = ceil_div(difference.n_elements, chunk_elements);
+        comparison.chunks.resize(static_cast<size_t>(comparison.n_left));
     }
-    return difference;
+    return comparison;
 }
+
+// Compares the chunks of all tensors, several at once, and reports each tensor in its turn.
+class Comparer {
+  public:
+    Comparer(const Checkpoint& a, const Checkpoint& b, std::vector<Comparison> comparisons,
+             const std::function<void(const TensorDifference&)>& report)
+        : a_(a), b_(b), comparisons_(std::move(comparisons)), report_(report) {}
+
+    void run() {
+        std::vector<std::pair<size_t, i64>> chunks;  // comparison, number of the chunk
+        for (size_t i = 0; i < comparisons_.size(); ++i) {
+            for (i64 chunk = 0; chunk < comparisons_[i].n_left; ++chunk)
+                chunks.emplace_back(i, chunk);
+        }
+        report_finished();
+        io::for_each_block(
+            std::ssize(chunks), io::blocks_in_flight, [&](i64 at, io::AlignedBlock&) {
+                const auto& [index, chunk] = chunks[static_cast<size_t>(at)];
+                Comparison& comparison = comparisons_[index];
+                const i64 begin = chunk * chunk_elements;
+                const i64 end = std::min(begin + chunk_elements, comparison.difference.n_elements);
+                comparison.chunks[static_cast<size_t>(chunk)] =
+                    compare_chunk(a_, b_, comparison.difference, comparison.shape, begin, end);
+                const std::lock_guard lock(mutex_);
+                --comparison.n_left;
+                report_finished();
+            });
+    }
+
+  private:
+    // Reports the next tensors whose chunks are all compared.
+    void report_finished() {
+        for (; next_ < comparisons_.size() && comparisons_[next_].n_left == 0; ++next_) {
+            Comparison& comparison = comparisons_[next_];
+            add_chunks(comparison.chunks, comparison.difference);
+            report_(comparison.difference);
+            comparison.chunks = {};
+        }
+    }
+
+    const Checkpoint& a_;
+    const Checkpoint& b_;
+    std::vector<Comparison> comparisons_;
+    const std::function<void(const TensorDifference&)>& report_;
+    std::mutex mutex_;
+    size_t next_ = 0;  // the comparison that is reported next
+};
 
 }  // namespace
 
@@ -112,11 +164,14 @@ void diff(const Checkpoint& a, const Checkpoint& b, std::span<const SliceKind> k
     for (const TensorInfo& tensor : b.manifest().tensors) {
         if (!a.find(tensor.name)) names.push_back(tensor.name);
     }
+    std::vector<Comparison> comparisons;
     for (const std::string& name : names) {
         for (const SliceKind kind : kinds) {
-            if (a.has(kind) || b.has(kind)) report(compare(a, b, name, kind));
+            if (!a.has(kind) && !b.has(kind)) continue;
+            comparisons.push_back(plan_comparison(a, b, name, kind));
         }
     }
+    Comparer(a, b, std::move(comparisons), report).run();
 }
 
 }  // namespace lm::ckpt

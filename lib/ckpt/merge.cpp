@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <memory>
 #include <mutex>
+#include <span>
 
 #include "base/error.hpp"
 #include "ckpt/elements.hpp"
@@ -15,7 +17,22 @@
 namespace lm::ckpt {
 namespace {
 
-constexpr i64 chunk_elements = i64{4} << 20;
+constexpr i64 chunk_elements = io::block_bytes / i64{sizeof(float)};
+
+// Memory for the average of a chunk. It is used again: the first touch of a page costs more than a
+// sum in it.
+struct Scratch {
+    std::vector<double> sum = std::vector<double>(chunk_elements);
+    std::vector<float> values = std::vector<float>(chunk_elements);
+};
+
+// sum[i] += weight * values[i], or sum[i] = weight * values[i].
+void add_weighted(std::span<double> sum, std::span<const float> values, double weight, bool first) {
+    for (size_t i = 0; i < sum.size(); ++i) {
+        const double term = weight * double{values[i]};
+        sum[i] = first ? term : sum[i] + term;
+    }
+}
 constexpr std::array<std::string_view, 4> fields_that_may_differ{
     "attention_dropout", "hidden_dropout", "init_method_std", "seq_length"};
 
@@ -83,42 +100,57 @@ class Averager {
             const i64 size = size_of(dtype_);
             const i64 first = offset / size;
             const i64 n = static_cast<i64>(to.size()) / size;
+            std::unique_ptr<Scratch> scratch = acquire();
             for (i64 at = 0; at < n; at += chunk_elements) {
                 const i64 part = std::min(n - at, chunk_elements);
-                const std::vector<float> mean = average(tensor.name, all.box, first + at, part);
-                convert_elements(mean.data(), DType::fp32, to.data() + at * size, dtype_, part);
+                average(tensor.name, all.box, first + at, part, *scratch);
+                convert_elements(scratch->values.data(), DType::fp32, to.data() + at * size, dtype_,
+                                 part);
                 check_held(tensor.name, to.data() + at * size, part);
                 const std::lock_guard lock(mutex_);
                 n_done_ += part;
                 if (options_.progress) options_.progress(n_done_);
             }
+            const std::lock_guard lock(mutex_);
+            scratch_.push_back(std::move(scratch));
         };
         return piece;
     }
 
-    // Returns the average of the elements [first, first + n) of `box`.
-    std::vector<float> average(const std::string& tensor, const spec::Box& box, i64 first,
-                               i64 n) const {
-        std::vector<double> sum(static_cast<size_t>(n), 0.0);
-        std::vector<float> mean(static_cast<size_t>(n));
+    std::unique_ptr<Scratch> acquire() {
+        const std::lock_guard lock(mutex_);
+        if (scratch_.empty()) return std::make_unique<Scratch>();
+        std::unique_ptr<Scratch> scratch = std::move(scratch_.back());
+        scratch_.pop_back();
+        return scratch;
+    }
+
+    // Writes the average of the elements [first, first + n) of `box` to scratch.values.
+    void average(const std::string& tensor, const spec::Box& box, i64 first, i64 n,
+                 Scratch& scratch) const {
+        const auto sum = std::span(scratch.sum).first(static_cast<size_t>(n));
+        const auto values = std::span(scratch.values).first(static_cast<size_t>(n));
         for (const MergeSource& source : sources_) {
             source.checkpoint.load(tensor, SliceKind::master,
                                    {.box = box,
                                     .flat_begin = first,
                                     .flat_end = first + n,
                                     .dtype = DType::fp32,
-                                    .data = mean.data()});
-            for (size_t i = 0; i < sum.size(); ++i) {
-                sum[i] += source.weight * double{mean[i]};
-                if (!std::isfinite(mean[i])) {
-                    run_error(source.checkpoint.path(),
-                              "tensor {}: element {} is {}: cannot be averaged: use another step",
-                              tensor, first + static_cast<i64>(i), mean[i]);
-                }
-            }
+                                    .data = values.data()});
+            check_finite(source, tensor, first, values);
+            add_weighted(sum, values, source.weight, &source == sources_.data());
         }
-        for (size_t i = 0; i < sum.size(); ++i) mean[i] = static_cast<float>(sum[i] / total_);
-        return mean;
+        for (size_t i = 0; i < sum.size(); ++i) values[i] = static_cast<float>(sum[i] / total_);
+    }
+
+    static void check_finite(const MergeSource& source, const std::string& tensor, i64 first,
+                             std::span<const float> values) {
+        if (count_non_finite(std::as_bytes(values), DType::fp32) == 0) return;
+        const auto found =
+            std::ranges::find_if(values, [](float value) { return !std::isfinite(value); });
+        run_error(source.checkpoint.path(),
+                  "tensor {}: element {} is {}: cannot be averaged: use another step", tensor,
+                  first + (found - values.begin()), *found);
     }
 
     void check_held(const std::string& tensor, const std::byte* values, i64 n) const {
@@ -132,7 +164,8 @@ class Averager {
     const MergeOptions& options_;
     DType dtype_;
     double total_ = 0;
-    std::mutex mutex_;
+    std::mutex mutex_;                               // guards the members after it
+    std::vector<std::unique_ptr<Scratch>> scratch_;  // unused
     i64 n_done_ = 0;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ckpt/reshard.hpp"
 
+#include <array>
 #include <mutex>
 
 #include "base/error.hpp"
@@ -48,9 +49,10 @@ class Resharder {
         try {
             const std::string temporary = begin_save(generation, iteration);
             std::vector<IndexReference> parts;
-            const i64 n_ranks = checked_mul(info_.parallel.tp, info_.parallel.pp);
-            for (i64 rank = 0; rank < n_ranks; ++rank) {
-                parts.push_back(write_part(temporary, info_, rank, pieces_of_rank(rank)));
+            for (i64 stage = 0; stage < info_.parallel.pp; ++stage) {
+                for (const IndexPart& part : write_stage(temporary, stage)) {
+                    parts.push_back(write_index(temporary, part));
+                }
             }
             return commit_save(generation, info_, parts);
         } catch (...) {
@@ -60,6 +62,31 @@ class Resharder {
     }
 
   private:
+    // Writes the files of the tensor ranks of a stage side by side: they need the same source
+    // blocks.
+    std::vector<IndexPart> write_stage(const std::string& temporary, i64 stage) {
+        const std::vector<TensorInfo> tensors = tensors_of(info_.model, info_.weights);
+        std::vector<IndexPart> parts;
+        std::vector<std::vector<Piece>> pieces;
+        std::vector<DataShare> shares;
+        std::vector<size_t> part_of;  // by share
+        for (i64 tp_rank = 0; tp_rank < info_.parallel.tp; ++tp_rank) {
+            const i64 rank = stage * info_.parallel.tp + tp_rank;
+            parts.push_back({.writer = rank, .files = {}});
+            pieces.push_back(pieces_of_rank(rank));
+            for (DataShare& share : plan_shares(tensors, rank, pieces.back())) {
+                share.header = place_shares(std::array{&share.file}, tensors);
+                shares.push_back(std::move(share));
+                part_of.push_back(parts.size() - 1);
+            }
+        }
+        write_shares(temporary, shares);
+        for (size_t i = 0; i < shares.size(); ++i) {
+            parts[part_of[i]].files.push_back(std::move(shares[i].file));
+        }
+        return parts;
+    }
+
     // Returns the pieces that a rank of lm-train would write. If several ranks hold a tensor, only
     // the first of them writes it.
     std::vector<Piece> pieces_of_rank(i64 rank) {

@@ -30,11 +30,6 @@ std::string final_path(const Generation& generation, i64 iteration) {
     return generation.directory + "/" + step_name(iteration);
 }
 
-std::string temporary_path(const Generation& generation, i64 iteration) {
-    return fmt::format("{}{}{}", final_path(generation, iteration), temporary_mark,
-                       generation.number);
-}
-
 void check_piece(const Piece& piece, const TensorInfo& tensor) {
     const Shape shape = piece.box.shape();
     LM_CHECK(shape.rank() == tensor.shape.rank(), "{}: expected a piece of {} dimensions, got {}",
@@ -58,14 +53,6 @@ void write_durable(const std::string& path, std::string_view text) {
     io::checked::fsync(fd.get(), path);
 }
 
-std::vector<TensorInfo> tensors_of(const SaveInfo& info) {
-    std::vector<TensorInfo> tensors;
-    for (const spec::TensorSpec& tensor : spec::tensor_table(info.model)) {
-        tensors.push_back({tensor.name, tensor.shape, info.weights});
-    }
-    return tensors;
-}
-
 Manifest manifest_of(const Generation& generation, const SaveInfo& info,
                      const std::vector<IndexReference>& parts) {
     Manifest manifest;
@@ -87,7 +74,7 @@ Manifest manifest_of(const Generation& generation, const SaveInfo& info,
     manifest.tool_version = version();
     manifest.command_line = info.command_line;
     manifest.created = iso_time(static_cast<i64>(unix_time_s()));
-    manifest.tensors = tensors_of(info);
+    manifest.tensors = tensors_of(info.model, info.weights);
     manifest.index = parts;
     return manifest;
 }
@@ -119,8 +106,21 @@ void publish(const std::string& temporary, const std::string& path) {
 
 }  // namespace
 
+std::vector<TensorInfo> tensors_of(const spec::ModelConfig& model, DType weights) {
+    std::vector<TensorInfo> tensors;
+    for (const spec::TensorSpec& tensor : spec::tensor_table(model)) {
+        tensors.push_back({tensor.name, tensor.shape, weights});
+    }
+    return tensors;
+}
+
 // The temporary directory has the generation in its name: a superseded run never writes into the
 // directory of its successor.
+std::string temporary_path(const Generation& generation, i64 iteration) {
+    return fmt::format("{}{}{}", final_path(generation, iteration), temporary_mark,
+                       generation.number);
+}
+
 std::string begin_save(const Generation& generation, i64 iteration) {
     check_not_superseded(generation);
     const std::string temporary = temporary_path(generation, iteration);
@@ -129,9 +129,8 @@ std::string begin_save(const Generation& generation, i64 iteration) {
     return temporary;
 }
 
-IndexPart write_pieces(const std::string& temporary, const SaveInfo& info, i64 writer,
-                       const std::vector<Piece>& pieces) {
-    const std::vector<TensorInfo> tensors = tensors_of(info);
+std::vector<DataShare> plan_shares(const std::vector<TensorInfo>& tensors, i64 writer,
+                                   const std::vector<Piece>& pieces) {
     std::map<std::string, std::vector<const Piece*>> files;
     for (const Piece& piece : pieces) {
         if (piece.flat_begin >= piece.flat_end) continue;
@@ -139,17 +138,18 @@ IndexPart write_pieces(const std::string& temporary, const SaveInfo& info, i64 w
         files[data_file_name(piece.kind, writer)].push_back(&piece);
     }
     std::vector<DataShare> shares;
-    for (const auto& [name, own] : files) {
-        DataShare& share = shares.emplace_back(plan_share(name, own));
-        const std::string header = place_shares(std::array{&share.file}, tensors);
-        create_data_file(temporary, share.file, header);
-    }
+    for (const auto& [name, own] : files) shares.push_back(plan_share(name, own));
+    return shares;
+}
+
+IndexPart write_pieces(const std::string& temporary, const SaveInfo& info, i64 writer,
+                       const std::vector<Piece>& pieces) {
+    const std::vector<TensorInfo> tensors = tensors_of(info.model, info.weights);
+    std::vector<DataShare> shares = plan_shares(tensors, writer, pieces);
+    for (DataShare& share : shares) share.header = place_shares(std::array{&share.file}, tensors);
     write_shares(temporary, shares);
     IndexPart part{.writer = writer, .files = {}};
-    for (DataShare& share : shares) {
-        io::checked::fsync_path(temporary + "/" + share.file.name);
-        part.files.push_back(std::move(share.file));
-    }
+    for (DataShare& share : shares) part.files.push_back(std::move(share.file));
     return part;
 }
 

@@ -51,20 +51,26 @@ struct SaveResult {
     StepReference step;  // for the `parent` of the next save
 };
 
+// Returns the tensor table of a model for a manifest.
+std::vector<TensorInfo> tensors_of(const spec::ModelConfig& model, DType weights);
+
 // Saves a checkpoint with one writer. An existing global_stepN of the same branch is replaced.
 // Throws Error(failure) when writing fails (the temporary directory is removed) and
 // Error(self_stopped) when a newer generation exists.
 SaveResult save(const Generation& generation, const SaveInfo& info,
                 const std::vector<Piece>& pieces);
 
-// A save by several writers. The committer calls begin_save() and sends the name of the temporary
-// directory. Each writer r of [0, n_writers) calls write_pieces(). One of every few writers
-// receives the index parts of the others, joins them with append() and calls write_index(). When
-// all have confirmed, the committer calls commit_save(). A writer that fails reports it, and the
-// committer calls abandon_save(), which removes the temporary directory.
-//
-// begin_save() returns the temporary directory.
+// A save by several writers. The committer calls begin_save(), which creates and returns the
+// directory temporary_path(). Each writer r of [0, n_writers) calls write_pieces(), or
+// plan_shares() and write_shares() if it shares files with other writers (data_file.hpp). One of
+// every few writers receives the index parts of the others, joins them with append() and calls
+// write_index(). When all have confirmed, the committer calls commit_save(). A writer that fails
+// reports it, and the committer calls abandon_save(), which removes the temporary directory.
+std::string temporary_path(const Generation& generation, i64 iteration);
 std::string begin_save(const Generation& generation, i64 iteration);
+// Returns the shares of `pieces`, one for each data file of writer or group of writers `writer`.
+std::vector<DataShare> plan_shares(const std::vector<TensorInfo>& tensors, i64 writer,
+                                   const std::vector<Piece>& pieces);
 IndexPart write_pieces(const std::string& temporary, const SaveInfo& info, i64 writer,
                        const std::vector<Piece>& pieces);
 void append(IndexPart& part, IndexPart other);

@@ -26,7 +26,7 @@ std::string without_trailing_slash(std::string path) {
 // Opens the first complete step of `candidates` that is not in `damaged`. Warns with `reason` when
 // that is not empty; if it is empty, with the problem of the first step that was skipped.
 Checkpoint open_first(const std::string& directory, const std::vector<const StepEntry*>& candidates,
-                      std::string reason, const std::vector<i64>& damaged = {}) {
+                      std::string reason, const std::vector<i64>& damaged, const Share& share) {
     for (const StepEntry* entry : candidates) {
         if (std::ranges::find(damaged, entry->step) != damaged.end()) continue;
         // Only damage may lead to another step: after an error of the system this one may be good.
@@ -34,7 +34,7 @@ Checkpoint open_first(const std::string& directory, const std::vector<const Step
         std::string problem = entry->reason;
         if (entry->manifest) {
             try {
-                Checkpoint checkpoint = Checkpoint::open(entry->path);
+                Checkpoint checkpoint = Checkpoint::open(entry->path, share);
                 if (!reason.empty()) warn("{}: using {} instead", reason, checkpoint.path());
                 return checkpoint;
             } catch (const DamageError& error) {
@@ -130,26 +130,27 @@ void set_latest(const std::string& directory, const Tip& tip) {
                    io::Overwrite::yes);
 }
 
-std::optional<Checkpoint> open_if_any(const std::string& path) {
+std::optional<Checkpoint> open_if_any(const std::string& path, const Share& share) {
     const std::string directory = without_trailing_slash(path);
     if (!io::checked::exists(directory)) return std::nullopt;
     if (!io::is_directory(directory))
         usage_error(directory, "is not a directory: give a checkpoint directory");
-    if (is_step(directory)) return Checkpoint::open(directory);
+    if (is_step(directory)) return Checkpoint::open(directory, share);
     const Lineage lineage = read_lineage(directory);
     if (lineage.steps.empty() && lineage.unknown.empty()) {
         if (!io::checked::exists(latest_path(directory))) return std::nullopt;
         run_error(latest_path(directory),
                   "no valid step named, and no global_step* directory exists");
     }
-    return open_first(directory, lineage.candidates(), reason_without_step(directory, lineage));
+    return open_first(directory, lineage.candidates(), reason_without_step(directory, lineage), {},
+                      share);
 }
 
 Checkpoint open_other(const std::string& directory, const std::vector<i64>& damaged,
-                      const std::string& reason) {
+                      const std::string& reason, const Share& share) {
     const std::string plain = without_trailing_slash(directory);
     const Lineage lineage = read_lineage(plain);
-    return open_first(plain, lineage.candidates(), reason, damaged);
+    return open_first(plain, lineage.candidates(), reason, damaged, share);
 }
 
 Checkpoint open(const std::string& path) {

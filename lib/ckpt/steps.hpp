@@ -34,14 +34,14 @@ i64 step_from_name(std::string_view name);  // -1 when `name` is not the name of
 Checkpoint open(const std::string& path);
 
 // Opens like open(), or returns nullopt when `path` does not exist or has no steps (a run that has
-// not saved yet).
-std::optional<Checkpoint> open_if_any(const std::string& path);
+// not saved yet). `share`: the part that is checked (checkpoint.hpp); the manifest always is.
+std::optional<Checkpoint> open_if_any(const std::string& path, const Share& share = {});
 
 // Opens the next step of `directory` in the order of open(), with a warning stating `reason`.
 // `damaged` lists the steps that earlier calls of open() and open_other() returned and whose data
 // could not be read. Throws Error(failure) when no step is left.
 Checkpoint open_other(const std::string& directory, const std::vector<i64>& damaged,
-                      const std::string& reason);
+                      const std::string& reason, const Share& share = {});
 
 // Returns whether `path` is one step, not a directory of steps: by its name or its manifest.
 bool is_step(const std::string& path);

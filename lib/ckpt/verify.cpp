@@ -46,6 +46,15 @@ std::string tiling_fault(std::vector<Range>& ranges, i64 n) {
     return expected == n ? "" : fmt::format("element {} is in no slice", expected);
 }
 
+// Returns the problem of an error "FILE: TEXT".
+Problem problem_from(const Error& error) {
+    const std::string text = error.what();
+    constexpr std::string_view separator = ": ";
+    const size_t end = text.find(separator);
+    if (end == text.npos) return {.file = {}, .text = text};
+    return {.file = text.substr(0, end), .text = text.substr(end + separator.size())};
+}
+
 class Verifier {
   public:
     Verifier(const Checkpoint& checkpoint, Verification& result,
@@ -64,7 +73,15 @@ class Verifier {
     }
 
   private:
-    void problem(std::string text) { result_.problems.push_back(std::move(text)); }
+    void problem(Problem found) { result_.problems.push_back(std::move(found)); }
+
+    // Returns a problem of a slice.
+    Problem problem_of(const DataFile& file, const Slice& slice, std::string text) const {
+        return {.file = checkpoint_.path_of(file),
+                .tensor = checkpoint_.manifest().tensors[static_cast<size_t>(slice.tensor)].name,
+                .kind = std::string(name_of(slice.kind)),
+                .text = std::move(text)};
+    }
 
     // Checks that the tensor table is the one of the model configuration.
     void check_table() {
@@ -72,17 +89,19 @@ class Verifier {
         const auto table = spec::tensor_table(manifest.model);
         result_.n_tensors = static_cast<i64>(manifest.tensors.size());
         if (table.size() != manifest.tensors.size()) {
-            problem(fmt::format("{}: {} tensors, its configuration needs {}", checkpoint_.path(),
-                                manifest.tensors.size(), table.size()));
+            problem({.file = checkpoint_.path(),
+                     .text = fmt::format("{} tensors, its configuration needs {}",
+                                         manifest.tensors.size(), table.size())});
         }
         for (const spec::TensorSpec& tensor : table) {
             const TensorInfo* info = checkpoint_.find(tensor.name);
             if (!info) {
-                problem(fmt::format("{}: tensor {} is missing", checkpoint_.path(), tensor.name));
+                problem({.file = checkpoint_.path(), .tensor = tensor.name, .text = "is missing"});
             } else if (info->shape != tensor.shape) {
-                problem(fmt::format("{}: tensor {} has shape {}, its configuration needs {}",
-                                    checkpoint_.path(), tensor.name, info->shape.str(),
-                                    tensor.shape.str()));
+                problem({.file = checkpoint_.path(),
+                         .tensor = tensor.name,
+                         .text = fmt::format("has shape {}, its configuration needs {}",
+                                             info->shape.str(), tensor.shape.str())});
             }
         }
     }
@@ -103,8 +122,10 @@ class Verifier {
             const i64 n = tensor.shape.numel();
             const std::string fault = tiling_fault(list, n);
             if (fault.empty()) continue;
-            problem(fmt::format("{}: tensor {} ({}): {}", checkpoint_.path(), tensor.name,
-                                name_of(key.second), fault));
+            problem({.file = checkpoint_.path(),
+                     .tensor = tensor.name,
+                     .kind = std::string(name_of(key.second)),
+                     .text = fault});
         }
     }
 
@@ -115,10 +136,9 @@ class Verifier {
         std::vector<std::byte> bytes(static_cast<size_t>(file.header_bytes));
         io::checked::read_at(io::open_read(path).get(), path, bytes, 0);
         if (digest(bytes) != file.header_digest) {
-            problem(
-                fmt::format("{}: its header does not match its digest in the index: "
-                            "corrupt or edited: use another step",
-                            path));
+            problem({.file = path,
+                     .text = "its header does not match its digest in the index: corrupt or "
+                             "edited: use another step"});
             return;
         }
         std::set<std::pair<i64, i64>> entries;
@@ -128,12 +148,13 @@ class Verifier {
                 entries.emplace(entry.begin + file.header_bytes, entry.end + file.header_bytes);
             }
         } catch (const Error& error) {
-            return problem(error.what());
+            return problem(problem_from(error));
         }
         for (const Slice& slice : file.slices) {
             if (entries.contains({slice.offset, slice.end()})) continue;
-            problem(fmt::format("{}: {}: its header has no entry of bytes {} to {}: corrupt", path,
-                                checkpoint_.describe(slice), slice.offset, slice.end()));
+            problem(problem_of(file, slice,
+                               fmt::format("its header has no entry of bytes {} to {}: corrupt",
+                                           slice.offset, slice.end())));
         }
     }
 
@@ -155,7 +176,7 @@ class Verifier {
                                if (progress_) progress_(result_.n_bytes);
                            });
         for (size_t at = 0; at < units.size(); ++at) {
-            for (std::string& text : results[at].problems) problem(std::move(text));
+            for (Problem& found : results[at].problems) problem(std::move(found));
             for (const auto& [slice, n] : results[at].non_finite) non_finite_[slice] += n;
             const auto& [file, unit] = units[at];
             const Slice& last = file->slices[unit.last - 1];
@@ -164,7 +185,7 @@ class Verifier {
     }
 
     struct UnitResult {
-        std::vector<std::string> problems;
+        std::vector<Problem> problems;
         std::vector<std::pair<const Slice*, i64>> non_finite;
     };
 
@@ -175,16 +196,15 @@ class Verifier {
             return bytes.subspan(static_cast<size_t>(begin - unit.begin),
                                  static_cast<size_t>(end - begin));
         };
-        const std::string path = checkpoint_.path_of(file);
         for (size_t at = unit.first; at < unit.last; ++at) {
             const Slice& slice = file.slices[at];
             const auto data =
                 part(std::max(slice.offset, unit.begin), std::min(slice.end(), unit.end));
             if (hash128(data) != file.digest_of(slice, unit.block)) {
                 result.problems.push_back(
-                    fmt::format("{}: {}: checksum mismatch: corrupt: use another step (see "
-                                "lm-ckpt verify, lm-ckpt latest)",
-                                path, checkpoint_.describe(slice)));
+                    problem_of(file, slice,
+                               "checksum mismatch: corrupt: use another step (see lm-ckpt verify, "
+                               "lm-ckpt latest)"));
             }
             const i64 n = is_float(slice.dtype) ? count_non_finite(data, slice.dtype) : 0;
             if (n > 0) result.non_finite.emplace_back(&slice, n);
@@ -192,7 +212,8 @@ class Verifier {
         if (std::ranges::any_of(part(unit.end, unit.padded_end),
                                 [](std::byte byte) { return byte != std::byte{0}; })) {
             result.problems.push_back(
-                fmt::format("{}: padding after byte {} is not zero: corrupt", path, unit.end));
+                {.file = checkpoint_.path_of(file),
+                 .text = fmt::format("padding after byte {} is not zero: corrupt", unit.end)});
         }
     }
 
@@ -204,9 +225,9 @@ class Verifier {
             const auto found = non_finite_.find(&slice);
             if (found == non_finite_.end()) continue;
             result_.n_non_finite += found->second;
-            problem(fmt::format("{}: {}: {} of {} numbers are not finite",
-                                checkpoint_.path_of(file), checkpoint_.describe(slice),
-                                found->second, slice.numel()));
+            problem(problem_of(
+                file, slice,
+                fmt::format("{} of {} numbers are not finite", found->second, slice.numel())));
         }
     }
 
@@ -218,13 +239,25 @@ class Verifier {
 
 }  // namespace
 
+std::string Problem::line() const {
+    std::string line = file;
+    const auto add = [&line](const std::string& part) {
+        line += (line.empty() ? "" : ": ") + part;
+    };
+    if (!tensor.empty()) {
+        add(kind.empty() ? "tensor " + tensor : fmt::format("tensor {} ({})", tensor, kind));
+    }
+    add(text);
+    return line;
+}
+
 Verification verify(const std::string& step_path, const std::function<void(i64)>& progress) {
     Verification result;
     try {
         const auto checkpoint = Checkpoint::open(step_path);
         Verifier(checkpoint, result, progress).run();
     } catch (const DamageError& error) {
-        result.problems.emplace_back(error.what());
+        result.problems.push_back(problem_from(error));
     }
     return result;
 }

@@ -11,8 +11,16 @@
 
 namespace lm::ckpt {
 
+struct Problem {
+    std::string file;         // a file of the step, or its directory
+    std::string tensor = {};  // empty: no tensor is known
+    std::string kind = {};    // kind of the state; may be empty
+    std::string text = {};
+    std::string line() const;  // "FILE: tensor NAME (KIND): TEXT", without what is empty
+};
+
 struct Verification {
-    std::vector<std::string> problems;  // "file or tensor: problem"; empty: the step is valid
+    std::vector<Problem> problems;  // empty: the step is valid
     i64 n_tensors = 0;
     i64 n_slices = 0;
     i64 n_bytes = 0;  // bytes of tensor data that were read

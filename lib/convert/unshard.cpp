@@ -13,11 +13,11 @@
 #include "convert/hf_files.hpp"
 #include "io/atomic.hpp"
 #include "io/checked.hpp"
+#include "io/ordered_blocks.hpp"
 
 namespace lm::convert {
 namespace {
 
-constexpr i64 chunk_bytes = i64{64} << 20;  // several blocks, which are read at once
 constexpr std::string_view ending = ".safetensors";
 constexpr std::string_view index_ending = ".safetensors.index.json";
 
@@ -117,34 +117,62 @@ class Unsharder {
         }
         auto writer =
             ckpt::SafetensorsWriter::create(path, std::move(entries), metadata, overwrite());
-        for (const ckpt::SafetensorsEntry& entry : writer.entries()) append(writer, entry.name);
+        append_all(writer);
         writer.sync();
         return writer;
     }
 
-    void append(ckpt::SafetensorsWriter& writer, const std::string& tensor) {
-        const ckpt::Region all = ckpt::whole(checkpoint_.find(tensor)->shape);
-        const i64 most = chunk_bytes / size_of(dtype_);
-        for (i64 begin = 0; begin < all.flat_end; begin += most) {
-            const i64 end = std::min(begin + most, all.flat_end);
-            chunk_.resize(static_cast<size_t>((end - begin) * size_of(dtype_)));
-            checkpoint_.load(tensor, kind_,
-                             {.box = all.box,
-                              .flat_begin = begin,
-                              .flat_end = end,
-                              .dtype = dtype_,
-                              .data = chunk_.data()});
-            check_held(tensor);
-            writer.append(chunk_);
-            n_written_ += static_cast<i64>(chunk_.size());
-            if (request_.progress) request_.progress(n_written_);
+    // Elements [begin, end) of a tensor.
+    struct Chunk {
+        const std::string* tensor;
+        spec::Box box;
+        i64 begin;
+        i64 end;
+        i64 n_bytes;
+    };
+
+    // Divides the tensors of a file into chunks that have the borders of the stored blocks.
+    std::vector<Chunk> chunks_of(const ckpt::SafetensorsWriter& writer) const {
+        const DType stored = checkpoint_.manifest().tensors.at(0).dtype;
+        const i64 most = io::block_bytes / std::max(size_of(dtype_), size_of(stored));
+        std::vector<Chunk> chunks;
+        for (const ckpt::SafetensorsEntry& entry : writer.entries()) {
+            const ckpt::Region all = ckpt::whole(checkpoint_.find(entry.name)->shape);
+            for (i64 begin = 0; begin < all.flat_end; begin += most) {
+                const i64 end = std::min(begin + most, all.flat_end);
+                chunks.push_back(
+                    {&entry.name, all.box, begin, end, (end - begin) * size_of(dtype_)});
+            }
         }
+        return chunks;
+    }
+
+    // Reads several chunks at once, while earlier ones are written.
+    void append_all(ckpt::SafetensorsWriter& writer) {
+        const std::vector<Chunk> chunks = chunks_of(writer);
+        const auto read = [&](i64 at, io::AlignedBlock& block) {
+            const Chunk& chunk = chunks[static_cast<size_t>(at)];
+            const std::span<std::byte> bytes = block.first(chunk.n_bytes);
+            checkpoint_.load(*chunk.tensor, kind_,
+                             {.box = chunk.box,
+                              .flat_begin = chunk.begin,
+                              .flat_end = chunk.end,
+                              .dtype = dtype_,
+                              .data = bytes.data()});
+            check_held(*chunk.tensor, bytes);
+        };
+        const auto append = [&](i64 at, io::AlignedBlock& block) {
+            writer.append(block.first(chunks[static_cast<size_t>(at)].n_bytes));
+            n_written_ += chunks[static_cast<size_t>(at)].n_bytes;
+            if (request_.progress) request_.progress(n_written_);
+        };
+        io::for_each_block_in_order(std::ssize(chunks), io::blocks_in_flight, read, append);
     }
 
     // Stored values are copied unchanged, even infinite ones; a conversion must not create
     // infinities.
-    void check_held(const std::string& tensor) const {
-        if (kind_ == ckpt::SliceKind::weight || ckpt::count_non_finite(chunk_, dtype_) == 0) return;
+    void check_held(const std::string& tensor, std::span<const std::byte> values) const {
+        if (kind_ == ckpt::SliceKind::weight || ckpt::count_non_finite(values, dtype_) == 0) return;
         run_error(
             checkpoint_.path(),
             "tensor {} has numbers that are not finite or exceed the range of {}: choose another "
@@ -159,7 +187,6 @@ class Unsharder {
     std::string stem_;
     DType dtype_ = DType::fp32;
     ckpt::SliceKind kind_ = ckpt::SliceKind::weight;
-    std::vector<std::byte> chunk_;
     i64 n_written_ = 0;
     UnshardReport report_;
 };

@@ -26,7 +26,7 @@ namespace {
 
 constexpr i64 huge_page = i64{2} << 20;
 constexpr i64 memory_bytes = block_bytes + huge_page;  // room for the alignment at both ends
-constexpr size_t most_kept = 8;                        // unused blocks that the pool keeps
+constexpr size_t most_kept = 16;                       // unused blocks that the pool keeps
 static_assert(memory_bytes >= block_bytes + 2 * block_alignment);
 
 i64 whole_part(i64 n) {
@@ -90,6 +90,13 @@ AlignedBlock& AlignedBlock::operator=(AlignedBlock&& other) noexcept {
 BlockFile BlockFile::create(const std::string& path, i64 size) {
     Fd fd(checked::create(path, O_RDWR | O_EXCL));
     if (!fd.valid()) run_error(path, "exists already: another process writes this file");
+    checked::reserve(fd.get(), path, size);
+    Fd direct(::open(path.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC));
+    return {path, std::move(fd), std::move(direct)};
+}
+
+BlockFile BlockFile::create_shared(const std::string& path, i64 size) {
+    Fd fd(checked::create(path, O_RDWR));
     checked::reserve(fd.get(), path, size);
     Fd direct(::open(path.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC));
     return {path, std::move(fd), std::move(direct)};

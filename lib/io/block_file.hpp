@@ -47,6 +47,9 @@ class BlockFile {
     // Creates a file of `size` bytes, whose space is reserved where the file system can do that.
     // Throws Error(failure) when `path` exists.
     static BlockFile create(const std::string& path, i64 size);
+    // Opens the file that several writers fill, each at its own places; the first one creates it.
+    // All give the same size.
+    static BlockFile create_shared(const std::string& path, i64 size);
     // Opens an existing file for writing at any place.
     static BlockFile open_write(const std::string& path);
     static BlockFile open_read(const std::string& path);

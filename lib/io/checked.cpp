@@ -47,10 +47,10 @@ std::string_view remedy(int error_number) {
 }
 
 // Returns whether the fault layer lets the operation fail; sets errno.
-bool faulted(std::string_view operation, std::string_view path) {
-    const fault::Action action = fault::next(operation, path);
+bool faulted(std::string_view operation, std::string_view path, const fault::Detail& detail = {}) {
+    const fault::Action action = fault::next(operation, path, detail);
     if (action == fault::Action::none || action == fault::Action::cached_only) return false;
-    errno = EIO;
+    errno = action == fault::Action::fail ? fault::error_number() : EIO;
     return true;
 }
 
@@ -125,8 +125,9 @@ namespace {
 // Writes all bytes. Returns false when the kernel refuses with EINVAL and `may_be_invalid`.
 bool write_all(int fd, const std::string& path, std::span<const std::byte> bytes, i64 offset,
                bool may_be_invalid) {
-    const fault::Action action = fault::next("write", path);
-    if (action == fault::Action::fail) system_error(path, "write", EIO);
+    const fault::Action action =
+        fault::next("write", path, {.from = {}, .offset = offset, .bytes = bytes});
+    if (action == fault::Action::fail) system_error(path, "write", fault::error_number());
     if (action == fault::Action::cached_only && may_be_invalid) return false;
     if (action == fault::Action::short_write) bytes = bytes.first(bytes.size() / 2);
     while (!bytes.empty()) {
@@ -157,7 +158,7 @@ namespace {
 // Reads until `bytes` is full or the file ends; returns the number of bytes. Returns -1 when the
 // kernel refuses the first read with EINVAL.
 i64 read_all(int fd, const std::string& path, std::span<std::byte> bytes, i64 offset) {
-    if (fault::read_fails()) system_error(path, "read", EIO);
+    if (fault::read_fails()) system_error(path, "read", fault::error_number());
     size_t done = 0;
     while (done < bytes.size()) {
         const std::span<std::byte> rest = bytes.subspan(done);
@@ -187,7 +188,7 @@ i64 read_direct(int fd, const std::string& path, std::span<std::byte> bytes, i64
 }
 
 void reserve(int fd, const std::string& path, i64 size) {
-    const int result = faulted("reserve", path)
+    const int result = faulted("reserve", path, {.from = {}, .offset = size, .bytes = {}})
                            ? -1
                            : retried([&] { return size == 0 ? 0 : ::fallocate(fd, 0, 0, size); });
     if (result == 0) return;
@@ -197,8 +198,9 @@ void reserve(int fd, const std::string& path, i64 size) {
 }
 
 void truncate(int fd, const std::string& path, i64 size) {
-    const int result =
-        faulted("truncate", path) ? -1 : retried([&] { return ::ftruncate(fd, size); });
+    const int result = faulted("truncate", path, {.from = {}, .offset = size, .bytes = {}})
+                           ? -1
+                           : retried([&] { return ::ftruncate(fd, size); });
     if (result != 0) system_error(path, "set the size", errno);
 }
 
@@ -256,7 +258,8 @@ void fsync_parent_of(const std::string& path) {
 }
 
 void rename(const std::string& from, const std::string& to) {
-    if (faulted("rename", to) || ::rename(from.c_str(), to.c_str()) != 0) {
+    if (faulted("rename", to, {.from = from, .offset = 0, .bytes = {}}) ||
+        ::rename(from.c_str(), to.c_str()) != 0) {
         system_error(to, "rename " + from + " to this name", errno);
     }
 }
@@ -273,7 +276,9 @@ bool finish_link(const std::string& from, const std::string& to) {
 }  // namespace
 
 bool rename_new(const std::string& from, const std::string& to) {
-    if (faulted("rename", to)) system_error(to, "rename " + from + " to this name", errno);
+    if (faulted("rename", to, {.from = from, .offset = 0, .bytes = {}})) {
+        system_error(to, "rename " + from + " to this name", errno);
+    }
     if (renameat2(from, to, RENAME_NOREPLACE) == 0) return true;
     if (errno == EEXIST) return finish_link(from, to);
     if (!unsupported(errno)) system_error(to, "rename " + from + " to this name", errno);
@@ -295,7 +300,8 @@ bool rename_new(const std::string& from, const std::string& to) {
 }
 
 void exchange_directories(const std::string& fresh, const std::string& old) {
-    if (faulted("rename", old)) system_error(old, "replace", errno);
+    if (faulted("exchange", old, {.from = fresh, .offset = 0, .bytes = {}}))
+        system_error(old, "replace", errno);
     if (renameat2(fresh, old, RENAME_EXCHANGE) == 0) return;
     if (!unsupported(errno)) system_error(old, "replace", errno);
     const std::string aside = temporary_name(old) + ".old";
@@ -306,6 +312,7 @@ void exchange_directories(const std::string& fresh, const std::string& old) {
 
 bool exists(const std::string& path) {
     struct stat status {};
+    if (fault::read_fails()) system_error(path, "get the status", fault::error_number());
     if (::lstat(path.c_str(), &status) == 0) return true;
     if (errno != ENOENT && errno != ENOTDIR) system_error(path, "get the status", errno);
     return false;

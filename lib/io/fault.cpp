@@ -2,6 +2,7 @@
 #include "io/fault.hpp"
 
 #include <atomic>
+#include <cerrno>
 #include <charconv>
 #include <csignal>
 #include <cstdlib>
@@ -16,13 +17,26 @@ namespace {
 struct Fault {
     Action action = Action::none;
     i64 at = 0;
+    int error_number = EIO;
 };
+
+// Returns the errno of a name; 0: an unknown name.
+int errno_from(std::string_view name) {
+    if (name == "EIO") return EIO;
+    if (name == "EACCES") return EACCES;
+    if (name == "ESTALE") return ESTALE;
+    return name == "ENOSPC" ? ENOSPC : 0;
+}
 
 Fault parse_fault(std::string_view text) {
     const size_t colon = text.find(':');
     const std::string_view name = text.substr(0, colon);
-    const std::string_view count = colon == text.npos ? "" : text.substr(colon + 1);
+    std::string_view count = colon == text.npos ? "" : text.substr(colon + 1);
     Fault fault;
+    if (const size_t second = count.find(':'); second != count.npos) {
+        fault.error_number = errno_from(count.substr(second + 1));
+        count = count.substr(0, second);
+    }
     if (name == "fail") fault.action = Action::fail;
     if (name == "short") fault.action = Action::short_write;
     if (name == "kill") fault.action = Action::kill;
@@ -30,9 +44,10 @@ Fault parse_fault(std::string_view text) {
     if (name == "read") fault.action = Action::fail_read;
     const auto [end, error] = std::from_chars(count.data(), count.data() + count.size(), fault.at);
     const bool whole = error == std::errc() && end == count.data() + count.size();
-    if (fault.action == Action::none || !whole || fault.at < 1) {
+    if (fault.action == Action::none || !whole || fault.at < 1 || fault.error_number == 0) {
         usage_error("LM_IO_FAULT",
-                    "expected fail:K, short:K, kill:K, cached:K or read:K with K >= 1, got '{}'",
+                    "expected fail:K, short:K, kill:K, cached:K or read:K with K >= 1, or also "
+                    "EIO, EACCES, ESTALE or ENOSPC as in fail:K:EACCES, got '{}'",
                     text);
     }
     return fault;
@@ -62,10 +77,14 @@ void read_environment() {
     active = true;
 }
 
-Action count_one(std::string_view operation, std::string_view path) {
+Action count_one(std::string_view operation, std::string_view path, const Detail& detail) {
     State& s = state();
     const std::lock_guard lock(s.mutex);
-    if (s.recording) s.record.push_back({std::string(operation), std::string(path)});
+    if (s.recording) {
+        const auto* const bytes = reinterpret_cast<const char*>(detail.bytes.data());
+        s.record.push_back({std::string(operation), std::string(path), std::string(detail.from),
+                            detail.offset, std::string(bytes, detail.bytes.size())});
+    }
     if (s.fault.action == Action::fail_read) return Action::none;
     return ++s.n_operations == s.fault.at ? s.fault.action : Action::none;
 }
@@ -73,9 +92,13 @@ Action count_one(std::string_view operation, std::string_view path) {
 }  // namespace
 
 Action next(std::string_view operation, std::string_view path) {
+    return next(operation, path, {});
+}
+
+Action next(std::string_view operation, std::string_view path, const Detail& detail) {
     std::call_once(environment_read, read_environment);
     if (!active.load(std::memory_order_relaxed)) return Action::none;
-    const Action action = count_one(operation, path);
+    const Action action = count_one(operation, path, detail);
     if (action == Action::kill) std::raise(SIGKILL);
     return action;
 }
@@ -88,10 +111,15 @@ bool read_fails() {
     return s.fault.action == Action::fail_read && ++s.n_operations == s.fault.at;
 }
 
-void arm(Action action, i64 at) {
+int error_number() {
+    const std::lock_guard lock(state().mutex);
+    return state().fault.error_number;
+}
+
+void arm(Action action, i64 at, int error_number) {
     std::call_once(environment_read, read_environment);
     const std::lock_guard lock(state().mutex);
-    state().fault = {action, at};
+    state().fault = {action, at, error_number};
     state().n_operations = 0;
     active = action != Action::none || state().recording;
 }

@@ -3,10 +3,14 @@
 // next(). Some tests make the k-th operation fail, write less or kill the process, for every k.
 // Others record all operations and check their order: a test cannot cut the power, but it can find
 // a missing fsync. LM_IO_FAULT = "fail:K", "short:K", "kill:K" or "cached:K" (K counts from 1) arms
-// a fault in any program. "read:K" fails the K-th read of a checkpoint; only reads are counted
-// then. While LM_IO_FAULT is unset, next() costs one branch.
+// a fault in any program. "read:K" fails the K-th open, status or read of a file that is read; only
+// these are counted then. "fail:K:ERROR" and "read:K:ERROR" fail with EACCES, ESTALE or ENOSPC
+// instead of EIO. While LM_IO_FAULT is unset, next() costs one branch.
 #pragma once
 
+#include <cerrno>
+#include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,26 +19,41 @@
 
 namespace lm::io::fault {
 
-// fail: the operation does nothing and fails with EIO. short_write: a write writes half of its
-// bytes and fails with ENOSPC; other operations fail with EIO. kill: SIGKILL before the operation.
-// fail_read: a read fails with EIO; only reads are counted then. cached_only: a write with O_DIRECT
-// fails with EINVAL, as on some file systems; other operations are normal.
+// fail: the operation does nothing and fails with error_number(). short_write: a write writes half
+// of its bytes and fails with ENOSPC; other operations fail with EIO. kill: SIGKILL before the
+// operation. fail_read: a read fails so; only reads are counted then. cached_only: a write with
+// O_DIRECT fails with EINVAL, as on some file systems; other operations are normal.
 enum class Action { none, fail, short_write, kill, cached_only, fail_read };
 
 // Counts an operation and returns what should happen to it; does not return for `kill`. Throws
 // Error(usage) for a malformed LM_IO_FAULT. Thread-safe.
 Action next(std::string_view operation, std::string_view path);
 
+// The part of a recorded operation besides its name and path.
+struct Detail {
+    std::string_view from = {};  // the old name of a rename
+    i64 offset = 0;              // offset of a write; the size of "reserve" and "truncate"
+    std::span<const std::byte> bytes = {};  // data of a write
+};
+Action next(std::string_view operation, std::string_view path, const Detail& detail);
+
 // Counts a read and returns whether it should fail.
 bool read_fails();
+// Returns the errno of the armed fault.
+int error_number();
 
 // Applies `action` to the `at`-th operation after this call, for tests in the same process;
 // Action::none disarms.
-void arm(Action action, i64 at);
+void arm(Action action, i64 at, int error_number = EIO);
 
 struct FileOperation {
-    std::string name;  // "create", "write", "fsync", "rename", "link", "unlink", "mkdir", "rmdir"
+    // "create", "write", "reserve", "truncate", "fsync", "rename", "exchange", "link", "unlink",
+    // "mkdir", "rmdir"
+    std::string name;
     std::string path;
+    std::string from = {};  // as in Detail
+    i64 offset = 0;
+    std::string bytes = {};
 };
 void start_recording();
 std::vector<FileOperation> stop_recording();

@@ -79,12 +79,22 @@ void DataParallel::finish_reduce() {
 
 void DataParallel::start_gather() {
     if (!sharded()) return;  // every rank has updated all weights
-    // Starts all gathers, in the order in which forward waits for them.
+    start_gathers();
+    if (!config_.overlap_param_gather) finish_gather();
+}
+
+void DataParallel::gather_owned() {
+    if (group_.size() == 1) return;
+    start_gathers();
+    finish_gather();
+}
+
+// Starts all gathers, in the order in which forward waits for them.
+void DataParallel::start_gathers() {
     for (size_t i = 0; i < buckets_.size(); ++i) {
         work_[i] = group_.start_all_gather(rows(weights_, owned_[i]), rows(weights_, buckets_[i]));
     }
     gathered_ = 0;
-    if (!config_.overlap_param_gather) finish_gather();
 }
 
 void DataParallel::wait_weights(i64 end) {

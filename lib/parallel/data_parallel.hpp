@@ -44,6 +44,8 @@ class DataParallel {
 
     // Starts to gather the updated weights. Without overlap_param_gather, also waits for them.
     void start_gather();
+    // Gathers weights of which this rank has set only owned(). Collective.
+    void gather_owned();
     // Blocks until weights [0, end) are gathered.
     void wait_weights(i64 end);
     void finish_gather() { wait_weights(buckets_.back().end); }
@@ -53,6 +55,7 @@ class DataParallel {
 
   private:
     void start_reduce(size_t bucket);
+    void start_gathers();
 
     comm::Group& group_;
     int zero_stage_;

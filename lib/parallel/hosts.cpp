@@ -13,21 +13,31 @@
 namespace lm::parallel {
 namespace {
 
-// The number of ranks with the same place as this one. A place is a hash of the host, or of host
+// Ranks that include all ranks with this rank's place. A place is a hash of the host, or of host
 // and cores.
 struct Neighbours {
-    i64 n = 1;  // including this rank
-    i64 n_before = 0;
+    std::unique_ptr<comm::Group> group;
+    std::vector<u64> places;  // by member
+    u64 place;                // place of this rank
+
+    i64 n() const { return std::ranges::count(places, place); }
+    i64 n_before() const {
+        return std::count(places.begin(), places.begin() + group->rank(), place);
+    }
 };
 
-// Counts the ranks with this rank's `place`. Splits the ranks by some bits of the hash first, then
-// compares all bits within each part, so that no rank gathers the places of all ranks.
+// Splits the ranks by some bits of the hash, then gathers all bits within each part, so that no
+// rank gathers the places of all ranks.
 Neighbours neighbours_at(comm::Group& world, u64 place) {
-    const auto part = world.split(static_cast<int>(place >> 33), world.rank(), "place");
-    std::vector<u64> places(static_cast<size_t>(part->size()));
-    part->all_gather({&place, DType::int64, {1}}, {places.data(), DType::int64, {part->size()}});
-    return {.n = std::ranges::count(places, place),
-            .n_before = std::count(places.begin(), places.begin() + part->rank(), place)};
+    Neighbours near{world.split(static_cast<int>(place >> 33), world.rank(), "place"), {}, place};
+    const i64 n = near.group->size();
+    near.places.resize(static_cast<size_t>(n));
+    near.group->all_gather({&place, DType::int64, {1}}, {near.places.data(), DType::int64, {n}});
+    return near;
+}
+
+u64 place_of_host() {
+    return hash64(host_name());
 }
 
 }  // namespace
@@ -38,15 +48,22 @@ i64 cores_of_rank(comm::Group& world) {
     (void)::sched_getaffinity(0, sizeof cores, &cores);
     const std::string_view mask(reinterpret_cast<const char*>(&cores), sizeof cores);
     const u64 place = hash64(host_name() + std::string(mask));
-    return std::max<i64>(1, available_cores() / neighbours_at(world, place).n);
+    return std::max<i64>(1, available_cores() / neighbours_at(world, place).n());
 }
 
 i64 ranks_on_host(comm::Group& world) {
-    return neighbours_at(world, hash64(host_name())).n;
+    return neighbours_at(world, place_of_host()).n();
+}
+
+std::unique_ptr<comm::Group> group_of_host(comm::Group& world) {
+    const Neighbours near = neighbours_at(world, place_of_host());
+    // Hosts whose hashes share the bits of the first split get different colors.
+    const auto first = std::ranges::find(near.places, near.place) - near.places.begin();
+    return near.group->split(static_cast<int>(first), near.group->rank(), "host");
 }
 
 i64 place_on_host(comm::Group& world) {
-    return neighbours_at(world, hash64(host_name())).n_before;
+    return neighbours_at(world, place_of_host()).n_before();
 }
 
 }  // namespace lm::parallel

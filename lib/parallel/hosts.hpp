@@ -2,6 +2,8 @@
 // Which ranks share a machine.
 #pragma once
 
+#include <memory>
+
 #include "comm/group.hpp"
 
 namespace lm::parallel {
@@ -12,6 +14,9 @@ i64 cores_of_rank(comm::Group& world);
 
 // Returns the number of ranks on this rank's host. Collective.
 i64 ranks_on_host(comm::Group& world);
+
+// Returns the group of the ranks on this rank's host, ordered by rank. Collective.
+std::unique_ptr<comm::Group> group_of_host(comm::Group& world);
 
 // Returns the index of this rank among the ranks of its host. Collective.
 i64 place_on_host(comm::Group& world);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints written by all ranks. Each rank writes its pieces into its own files. Rank 0 makes
-// the checkpoint visible when all ranks have finished. An error on one rank is thrown on all ranks,
-// and earlier checkpoints stay unchanged.
+// Checkpoints written by all ranks. Each rank writes its pieces into the files of its node. Rank 0
+// makes the checkpoint visible when all ranks have finished. An error on one rank is thrown on all
+// ranks, and earlier checkpoints stay unchanged.
 #pragma once
 
 #include <exception>
@@ -11,6 +11,8 @@
 
 #include "ckpt/save.hpp"
 #include "comm/group.hpp"
+#include "train/node_files.hpp"
+#include "train/save_report.hpp"
 #include "train/save_room.hpp"
 
 namespace lm::train {
@@ -25,15 +27,16 @@ ckpt::Generation claim_generation(comm::Group& world, const std::string& directo
 // been removed.
 class DistributedSave {
   public:
-    // `world` outlives this object.
-    DistributedSave(comm::Group& world, const ckpt::Generation& generation, ckpt::SaveInfo info);
+    // `world` and `files` outlive this object.
+    DistributedSave(comm::Group& world, NodeFiles& files, const ckpt::Generation& generation,
+                    ckpt::SaveInfo info);
 
     i64 iteration() const { return info_.counters.iteration; }
 
     // On rank 0, checks that the file system has room for `need`, and creates the temporary
     // directory. Collective.
     void begin(const RoomNeed& need);
-    // Writes this rank's files. Any thread may call it; it uses no group. An error is kept for
+    // Writes this rank's pieces. Any thread may call it; it uses no group. An error is kept for
     // commit().
     void write(const std::vector<ckpt::Piece>& pieces) noexcept;
     // Makes the checkpoint visible when all ranks have written their files. On rank 0, returns its
@@ -44,13 +47,13 @@ class DistributedSave {
     template <typename Body>
     void or_abandon(const Body& body);
     void publish(ckpt::SaveResult& result);
+    std::string directory() const { return ckpt::temporary_path(generation_, iteration()); }
 
     comm::Group& world_;
+    NodeFiles& files_;
     ckpt::Generation generation_;
     ckpt::SaveInfo info_;
-    std::string temporary_;
-    ckpt::IndexPart part_;
-    std::exception_ptr error_;  // the exception that write() caught
+    SaveReport own_;  // the result of write()
 };
 
 }  // namespace lm::train

@@ -131,10 +131,10 @@ void check_not_foreign(const std::string& directory, const std::vector<std::stri
 
 std::optional<ckpt::Checkpoint> find_checkpoint(const config::CheckpointFlags& flags,
                                                 const std::vector<std::string>& own_files,
-                                                const Environment& get) {
+                                                const ckpt::Share& share, const Environment& get) {
     if (flags.load.empty()) return std::nullopt;
     if (io::exists(flags.load)) {
-        auto checkpoint = ckpt::open_if_any(flags.load);
+        auto checkpoint = ckpt::open_if_any(flags.load, share);
         if (checkpoint) return checkpoint;
         check_not_foreign(flags.load, own_files);
     } else if (ckpt::step_from_name(canonical(flags.load).filename().string()) >= 0) {

@@ -13,8 +13,8 @@
 namespace lm::train {
 
 // Returns the checkpoint of --load, or nullopt when the run starts at iteration 0. `own_files`: the
-// paths that the run itself writes: logs, TensorBoard, measured GEMM algorithms. Throws
-// Error(usage)
+// paths that the run itself writes: logs, TensorBoard, measured GEMM algorithms. `share`: the part
+// of the files of the checkpoint that is checked. Throws Error(usage)
 // - when --load names a step that does not exist;
 // - when its directory has no checkpoint but files of another program;
 // - when there is no checkpoint and --exit-on-missing-checkpoint, --finetune or --no-load-optim is
@@ -26,6 +26,7 @@ namespace lm::train {
 // Throws Error(failure) when the directory has no complete step.
 std::optional<ckpt::Checkpoint> find_checkpoint(const config::CheckpointFlags& flags,
                                                 const std::vector<std::string>& own_files,
+                                                const ckpt::Share& share = {},
                                                 const Environment& get = environment_of_process);
 
 // Throws Error(usage) when --save has steps and the run does not resume from one of them: the run

@@ -111,25 +111,6 @@ Progress resume(const RunConfig& config, const ckpt::Checkpoint& checkpoint, Tra
     return progress;
 }
 
-// Returns on all ranks the checkpoint that `choose_one` returns on rank 0. Collective.
-std::optional<ckpt::Checkpoint> choose(
-    comm::Group& world, const std::function<std::optional<ckpt::Checkpoint>()>& choose_one) {
-    std::optional<ckpt::Checkpoint> checkpoint;
-    const bool chooses = world.rank() == 0;
-    parallel::together(world, [&] {
-        if (chooses) checkpoint = choose_one();
-    });
-    const std::string path =
-        parallel::broadcast_text(world, checkpoint ? checkpoint->path() : std::string());
-    parallel::together(world, [&] {
-        // Rank 0 has checked that the checkpoint is complete, so each other rank opens a share of
-        // the files.
-        const ckpt::Share share{world.rank(), world.size()};
-        if (!chooses && !path.empty()) checkpoint = ckpt::Checkpoint::open(path, share);
-    });
-    return checkpoint;
-}
-
 void check_fits(const RunConfig& config, const ckpt::Checkpoint& checkpoint) {
     require_same_model(checkpoint.manifest().model, config.trainer.model, checkpoint.path());
     if (!loads_optimizer(config.checkpoints) || checkpoint.has(ckpt::SliceKind::exp_avg)) return;
@@ -140,16 +121,16 @@ void check_fits(const RunConfig& config, const ckpt::Checkpoint& checkpoint) {
         checkpoint.manifest().counters.iteration);
 }
 
-// Loads the checkpoint on all ranks. Returns an empty text, or when a rank finds the checkpoint
-// corrupt, the same description of the damage on all ranks. Throws it instead when --load names one
-// step, because no other step may be loaded then. Collective.
-std::string load(const RunConfig& config, const ckpt::Checkpoint& checkpoint, comm::Group& world,
-                 Trainer& trainer) {
+// Runs `body` on all ranks. Returns an empty text, or when a rank finds the checkpoint corrupt, the
+// same description of the damage on all ranks. Throws it instead when --load names one step,
+// because no other step may be loaded then. Collective.
+std::string damage_found_by(const std::function<void()>& body, const RunConfig& config,
+                            comm::Group& world) {
     const bool may_try_another = !ckpt::is_step(config.checkpoints.load);
     std::string damage;
     parallel::together(world, [&] {
         try {
-            trainer.load(checkpoint, loads_optimizer(config.checkpoints));
+            body();
         } catch (const ckpt::DamageError& error) {
             if (!may_try_another) throw;
             damage = world.rank() == 0 ? error.what()
@@ -158,6 +139,57 @@ std::string load(const RunConfig& config, const ckpt::Checkpoint& checkpoint, co
         }
     });
     return parallel::first_text(world, damage);
+}
+
+ckpt::Share share_of(const comm::Group& world) {
+    return {world.rank(), world.size()};
+}
+
+// A checkpoint that all ranks have opened, each a share of its files, and the steps that were
+// damaged.
+struct Chosen {
+    std::optional<ckpt::Checkpoint> checkpoint;
+    std::vector<i64> damaged;  // on rank 0
+    std::string damage;        // damage of `checkpoint`; empty: none was found
+};
+
+// Opens on all ranks the checkpoint that `choose_one` returns on rank 0, which alone reads the
+// manifest. Collective.
+void choose(const RunConfig& config, comm::Group& world, Chosen& chosen,
+            const std::function<std::optional<ckpt::Checkpoint>()>& choose_one) {
+    std::string path;
+    std::string manifest;
+    parallel::together(world, [&] {
+        if (world.rank() != 0) return;
+        chosen.checkpoint = choose_one();
+        if (!chosen.checkpoint) return;
+        path = chosen.checkpoint->path();
+        manifest = io::read_file(fmt::format("{}/{}", path, ckpt::manifest_file));
+    });
+    path = parallel::broadcast_text(world, path);
+    manifest = parallel::broadcast_text(world, manifest);
+    const auto open_share = [&] {
+        if (world.rank() == 0 || path.empty()) return;
+        chosen.checkpoint = ckpt::Checkpoint::open(path, share_of(world), manifest);
+    };
+    chosen.damage = damage_found_by(open_share, config, world);
+}
+
+// Chooses other steps as long as chosen.damage is not empty. `check` throws when the run cannot
+// resume from a step; it is called on rank 0. Collective.
+void choose_undamaged(const RunConfig& config, comm::Group& world, Chosen& chosen,
+                      const std::function<void(const ckpt::Checkpoint&)>& check) {
+    while (!chosen.damage.empty()) {
+        if (world.rank() == 0) {
+            chosen.damaged.push_back(chosen.checkpoint->manifest().counters.iteration);
+        }
+        choose(config, world, chosen, [&] {
+            auto other = ckpt::open_other(config.checkpoints.load, chosen.damaged, chosen.damage,
+                                          share_of(world));
+            check(other);
+            return std::optional(std::move(other));
+        });
+    }
 }
 
 // Returns whether a run may resume with another value of this field of the model's JSON.
@@ -209,11 +241,12 @@ void check_writable(const config::CheckpointFlags& checkpoints,
     check("--log-json", logging.json, false);
 }
 
-std::optional<ckpt::Checkpoint> check_checkpoints(const RunConfig& config) {
+std::optional<ckpt::Checkpoint> check_checkpoints(const RunConfig& config,
+                                                  const ckpt::Share& share) {
     const config::LoggingFlags& logging = config.logging;
     std::optional<ckpt::Checkpoint> checkpoint = find_checkpoint(
         config.checkpoints,
-        {logging.file, logging.json, logging.tensorboard_dir, config.trainer.autotune});
+        {logging.file, logging.json, logging.tensorboard_dir, config.trainer.autotune}, share);
     check_save(config.checkpoints, checkpoint);
     if (checkpoint) {
         check_fits(config, *checkpoint);
@@ -225,7 +258,11 @@ std::optional<ckpt::Checkpoint> check_checkpoints(const RunConfig& config) {
 }
 
 std::optional<ckpt::Checkpoint> check_checkpoints(const RunConfig& config, comm::Group& world) {
-    return choose(world, [&] { return check_checkpoints(config); });
+    Chosen chosen;
+    choose(config, world, chosen, [&] { return check_checkpoints(config, share_of(world)); });
+    choose_undamaged(config, world, chosen,
+                     [&](const ckpt::Checkpoint& other) { check_fits(config, other); });
+    return std::move(chosen.checkpoint);
 }
 
 Progress start(const RunConfig& config, const io::OrderedJson& data,
@@ -234,20 +271,21 @@ Progress start(const RunConfig& config, const io::OrderedJson& data,
         parallel::together(world, [&] { trainer.initialize(); });
         return {};
     }
-    std::vector<i64> damaged;
+    Chosen chosen{.checkpoint = std::move(checkpoint), .damaged = {}, .damage = {}};
     for (;;) {
-        const std::string damage = load(config, *checkpoint, world, trainer);
-        if (damage.empty()) break;
-        damaged.push_back(checkpoint->manifest().counters.iteration);
-        checkpoint = choose(world, [&] {
-            auto other = ckpt::open_other(config.checkpoints.load, damaged, damage);
+        const auto load = [&] {
+            trainer.load(*chosen.checkpoint, loads_optimizer(config.checkpoints));
+        };
+        chosen.damage = damage_found_by(load, config, world);
+        if (chosen.damage.empty()) break;
+        choose_undamaged(config, world, chosen, [&](const ckpt::Checkpoint& other) {
             check_fits(config, other);
             check_changes(config, data, other);
-            return std::optional(std::move(other));
         });
     }
+    trainer.gather_loaded();
     Progress progress;
-    parallel::together(world, [&] { progress = resume(config, *checkpoint, trainer); });
+    parallel::together(world, [&] { progress = resume(config, *chosen.checkpoint, trainer); });
     return progress;
 }
 

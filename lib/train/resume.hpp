@@ -24,10 +24,12 @@ struct Progress {
 
 // Returns the checkpoint that the run starts from, or nullopt when it starts with fresh weights.
 // Throws Error(usage) when the checkpoint has another model or --save contains another run. Call it
-// before data is opened and memory is allocated.
-std::optional<ckpt::Checkpoint> check_checkpoints(const RunConfig& config);
-// Returns the checkpoint that all ranks start from. Rank 0 chooses it, because hosts can see
-// different files of a shared file system. Collective.
+// before data is opened and memory is allocated. `share`: the part of its files that is checked.
+std::optional<ckpt::Checkpoint> check_checkpoints(const RunConfig& config,
+                                                  const ckpt::Share& share = {});
+// Returns the checkpoint that all ranks start from. Rank 0 chooses it and reads its manifest,
+// because hosts can see different files of a shared file system. Each rank checks a share of the
+// files. Collective.
 std::optional<ckpt::Checkpoint> check_checkpoints(const RunConfig& config, comm::Group& world);
 
 // Throws Error(usage) when the run cannot write one of its files or directories. Creates nothing.

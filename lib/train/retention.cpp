@@ -64,7 +64,7 @@ bool verify(const std::string& path, const std::atomic<bool>& stopped) {
             if (stopped) throw Stopped();
         });
         if (!result.problems.empty())
-            throw ckpt::DamageError(Exit::failure, result.problems.front());
+            throw ckpt::DamageError(Exit::failure, result.problems.front().line());
     } catch (const Stopped&) {
         return false;
     }

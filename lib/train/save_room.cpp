@@ -67,9 +67,9 @@ i64 most_checkpoints(const RunConfig& config, i64 start) {
 
 }  // namespace
 
-i64 files_of_checkpoint(i64 n_ranks) {
+i64 files_of_checkpoint(i64 n_nodes, i64 nodes_per_part) {
     constexpr i64 directory_and_manifest = 2;
-    return 2 * n_ranks + ceil_div(n_ranks, i64{ranks_per_part}) + directory_and_manifest;
+    return 2 * n_nodes + ceil_div(n_nodes, nodes_per_part) + directory_and_manifest;
 }
 
 bool has_room(const std::string& directory, const RoomNeed& need) {
@@ -88,7 +88,9 @@ void check_room_for_run(const RunConfig& config, i64 start) {
     const i64 n = std::max<i64>(0, most_checkpoints(config, start));
     const i64 each = cost::checkpoint_size(config.trainer.model, config.trainer.precision).total();
     const spec::ParallelConfig& parallel = config.trainer.parallel;
-    const RoomNeed need{n * each, n * files_of_checkpoint(parallel.tp * parallel.pp * parallel.dp)};
+    // The ranks of a node share files, but the number of nodes is not known here.
+    const i64 n_ranks = parallel.tp * parallel.pp * parallel.dp;
+    const RoomNeed need{n * each, n * files_of_checkpoint(n_ranks, ranks_per_part)};
     const std::string text = shortage(
         flags.save, need, n == 1 ? "a checkpoint needs" : fmt::format("{} checkpoints need", n));
     if (text.empty()) return;

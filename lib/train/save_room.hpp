@@ -11,9 +11,8 @@
 
 namespace lm::train {
 
-// The number of ranks in a block. The ranks of a block share one index part of a checkpoint, which
-// the first rank of the block writes. So a checkpoint has few files, and no rank holds the index of
-// all ranks in memory.
+// The number of ranks whose files are in one index part of a checkpoint, more for nodes of more
+// ranks. So a checkpoint has few index parts, and no rank holds the index of all ranks in memory.
 constexpr int ranks_per_part = 64;
 
 struct RoomNeed {
@@ -21,8 +20,8 @@ struct RoomNeed {
     i64 files = 0;
 };
 
-// Returns the most files that a checkpoint of `n_ranks` ranks has, its directory included.
-i64 files_of_checkpoint(i64 n_ranks);
+// Returns the most files that a checkpoint of `n_nodes` nodes has, its directory included.
+i64 files_of_checkpoint(i64 n_nodes, i64 nodes_per_part);
 
 // Returns whether the file system of `directory`, which may not exist yet, has room for `need`.
 bool has_room(const std::string& directory, const RoomNeed& need);

@@ -10,14 +10,15 @@
 #include "base/units.hpp"
 #include "ckpt/steps.hpp"
 #include "cost/formulas.hpp"
+#include "parallel/hosts.hpp"
 #include "parallel/together.hpp"
 
 namespace lm::train {
 namespace {
 
-RoomNeed need_of_checkpoint(const RunConfig& config, i64 n_ranks) {
+RoomNeed need_of_checkpoint(const RunConfig& config, const NodeFiles& files) {
     return {cost::checkpoint_size(config.trainer.model, config.trainer.precision).total(),
-            files_of_checkpoint(n_ranks)};
+            files.n_files()};
 }
 
 // Returns rank 0's answer on all ranks. Collective.
@@ -40,12 +41,15 @@ void Saver::prepare(const std::optional<ckpt::Tip>& loaded) {
     if (!flags.save_retain.empty() && is_rank0()) {
         retention_ = std::make_unique<Retention>(generation_, parse_retain(flags.save_retain));
     }
-    const i64 most = parts_.config.trainer.save_buffer;
+    const TrainerConfig& trainer = parts_.config.trainer;
+    const std::vector<ckpt::Piece> pieces = parts_.trainer.checkpoint_pieces();
+    files_ = NodeFiles::plan(parts_.world, parallel::group_of_host(parts_.world),
+                             ckpt::tensors_of(trainer.model, trainer.precision.weights), pieces);
+    const i64 most = trainer.save_buffer;
     if (most == 0) return;
-    const i64 share = snapshot_bytes(parts_.trainer.checkpoint_pieces());
+    const i64 share = snapshot_bytes(pieces);
     parallel::together(parts_.world, [&] {
-        snapshot_ =
-            std::make_unique<Snapshot>(std::min(most, share), parts_.config.trainer.n_threads);
+        snapshot_ = std::make_unique<Snapshot>(std::min(most, share), trainer.n_threads);
     });
 }
 
@@ -68,9 +72,9 @@ void Saver::begin(const Progress& progress) {
     at.interval = parts_.report.unlogged();
     ckpt::SaveInfo info = save_info(parts_.config, parts_.trainer, at, parts_.data_identities);
     info.parent = parent_;
-    in_flight_.emplace(InFlight{{parts_.world, generation_, std::move(info)}});
+    in_flight_.emplace(InFlight{{parts_.world, *files_, generation_, std::move(info)}});
     try {
-        const RoomNeed need = need_of_checkpoint(parts_.config, parts_.world.size());
+        const RoomNeed need = need_of_checkpoint(parts_.config, *files_);
         if (retention_ && !has_room(generation_.directory, need)) retention_->finish();
         in_flight_->save.begin(need);
     } catch (...) {

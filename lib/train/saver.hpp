@@ -85,6 +85,7 @@ class Saver {
 
     SaverParts parts_;
     ckpt::Generation generation_;
+    std::unique_ptr<NodeFiles> files_;
     std::unique_ptr<Snapshot> snapshot_;    // set for asynchronous saves
     std::unique_ptr<Retention> retention_;  // on rank 0, with --save-retain
     std::optional<InFlight> in_flight_;

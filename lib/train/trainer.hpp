@@ -49,8 +49,11 @@ class Trainer {
     void warm_up();
     // Sets fresh weights from the seed.
     void initialize();
-    // Loads a checkpoint of any layout. `with_optimizer` false: only the weights. Collective.
+    // Loads a checkpoint of any layout. `with_optimizer` false: only the weights. The weights are
+    // complete after gather_loaded(), which is collective. load() is not, so that a rank that finds
+    // damage can report it to the others.
     void load(const ckpt::Checkpoint& checkpoint, bool with_optimizer);
+    void gather_loaded() { state_.gather_loaded(); }
     // Restores the dynamic loss scale of a checkpoint. Does nothing with a fixed scale.
     void restore(const optim::LossScaleState& state) { scaler_.restore(state); }
 

@@ -190,8 +190,11 @@ void TrainingState::load_range(const ckpt::Checkpoint& checkpoint, ckpt::SliceKi
 void TrainingState::load(const ckpt::Checkpoint& checkpoint, bool with_optimizer) {
     // A training in fp32 has no masters. Its weights are the masters of the checkpoint, if a 16-bit
     // training saved them; Checkpoint::load reads the weights if there are no masters.
-    load_range(checkpoint, masters_ ? ckpt::SliceKind::weight : ckpt::SliceKind::master,
-               gathered_weights(), {0, map_.layout().n_elements});
+    const device::View& weights = gathered_weights();
+    for (const Range& range : data_parallel_->owned()) {
+        load_range(checkpoint, masters_ ? ckpt::SliceKind::weight : ckpt::SliceKind::master,
+                   weights.rows(range.begin, range.end), range);
+    }
     for_masters([&](const Range& range, const device::View& masters) {
         load_range(checkpoint, ckpt::SliceKind::master, masters, range);
     });

@@ -57,9 +57,12 @@ class TrainingState {
     // Returns this rank's part of a checkpoint. The parts of all ranks together contain each
     // element once. The pieces refer to the buffers and are valid until the next step.
     std::vector<ckpt::Piece> checkpoint_pieces();
-    // Loads a checkpoint of any layout. `with_optimizer` false: loads only the weights; the moments
-    // and the step count stay 0.
+    // Loads a checkpoint of any layout: of the weights only this rank's part, which the
+    // data-parallel ranks divide. `with_optimizer` false: loads only the weights; the moments and
+    // the step count stay 0. Call gather_loaded() after it.
     void load(const ckpt::Checkpoint& checkpoint, bool with_optimizer);
+    // Gathers the weights that load() has read on the data-parallel ranks. Collective.
+    void gather_loaded() { data_parallel_->gather_owned(); }
 
     // Throws JointError(self_stopped) naming the tensor and the ranks when replicas of the same
     // state differ. Collective over the grid.

@@ -3,6 +3,8 @@
 #include <sys/wait.h>
 
 #include <catch2/catch.hpp>
+#include <cerrno>
+#include <system_error>
 
 #include "base/error.hpp"
 #include "ckpt/checkpoint.hpp"
@@ -46,15 +48,19 @@ TEST_CASE("a save that fails or is killed at any operation leaves the old step o
     Buffers fresh(config, {});
     fresh.fill(config, 2);
     const i64 second_step = GENERATE(1, 2);
-    for (const auto action :
-         {io::fault::Action::fail, io::fault::Action::short_write, io::fault::Action::kill}) {
+    const std::pair<io::fault::Action, int> faults[] = {{io::fault::Action::fail, EIO},
+                                                        {io::fault::Action::fail, EACCES},
+                                                        {io::fault::Action::fail, ESTALE},
+                                                        {io::fault::Action::short_write, ENOSPC},
+                                                        {io::fault::Action::kill, 0}};
+    for (const auto& [action, error_number] : faults) {
         i64 n_cut = 0;
         for (i64 at = 1;; ++at) {
             const test::ScratchDirectory scratch;
             save(claim(scratch.path()), salted(config, 1, 1), old.pieces());
             const pid_t child = ::fork();
             if (child == 0) {
-                io::fault::arm(action, at);
+                io::fault::arm(action, at, error_number);
                 try {
                     const Generation generation =
                         claim(scratch.path(), tip_of(open(scratch.path()).manifest()));
@@ -95,7 +101,7 @@ TEST_CASE("a read that fails is an error of the system, never damage") {
     buffers.fill(config, 1);
     const std::string step = test::save_grid(scratch.path(), config, {.tp = 2}, 1, 1);
     const auto use = [&](int what) {
-        const Checkpoint checkpoint = Checkpoint::open(step);
+        const Checkpoint checkpoint = what == 0 ? open(scratch.path()) : Checkpoint::open(step);
         if (what == 0) test::check_grid(checkpoint, config, {}, 1);
         if (what == 1) (void)verify(step, {});
         if (what == 2) copy(plan_copy(checkpoint, false), scratch / "copy", {.replace = true});
@@ -105,10 +111,12 @@ TEST_CASE("a read that fails is an error of the system, never damage") {
     };
     io::make_directories(scratch / "resharded");
     io::make_directories(scratch / "merged");
+    const int error_number = GENERATE(EIO, EACCES, ESTALE);
+    const std::string expected = std::generic_category().message(error_number);
     for (int what = 0; what < 6; ++what) {
         i64 n_failed = 0;
         for (i64 at = 1;; at += at / 8 + 1) {
-            io::fault::arm(io::fault::Action::fail_read, at);
+            io::fault::arm(io::fault::Action::fail_read, at, error_number);
             std::string text;
             try {
                 use(what);
@@ -119,7 +127,7 @@ TEST_CASE("a read that fails is an error of the system, never damage") {
             }
             io::fault::arm(io::fault::Action::none, 0);
             if (text.empty()) break;
-            CHECK(text.find("Input/output error") != std::string::npos);
+            CHECK_THAT(text, Catch::Matchers::Contains(expected));
             ++n_failed;
         }
         CHECK(n_failed > 0);

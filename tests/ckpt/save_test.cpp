@@ -262,7 +262,7 @@ TEST_CASE("every flipped bit is detected") {
         save(claim(scratch.path()), test::info_of(config, 7), buffers.pieces()).path;
     const auto load_all = [&] {
         const Verification result = verify(step, {});
-        if (!result.problems.empty()) run_error(step, "{}", result.problems.front());
+        if (!result.problems.empty()) run_error(step, "{}", result.problems.front().line());
     };
     load_all();
     u64 at = 12345;

@@ -63,8 +63,9 @@ TEST_CASE("verify: a valid step, corrupt data, numbers that are not finite") {
     test::write(file, bytes);
     const Verification bad = verify(step, nullptr);
     REQUIRE(bad.problems.size() == 1);
-    CHECK_THAT(bad.problems[0], Contains("optim-00000.safetensors") &&
-                                    Contains("tensor final_norm.bias") && Contains("checksum"));
+    CHECK_THAT(bad.problems[0].line(), Contains("optim-00000.safetensors") &&
+                                           Contains("tensor final_norm.bias") &&
+                                           Contains("checksum"));
 
     const auto& local = local_of(buffers, config, "layers.1.attention.key.bias");
     buffers.exp_avg[static_cast<size_t>(local.offset) + 2] = NAN;
@@ -73,10 +74,10 @@ TEST_CASE("verify: a valid step, corrupt data, numbers that are not finite") {
         verify(save(generation, test::info_of(config, 8), buffers.pieces()).path, nullptr);
     REQUIRE(nan.problems.size() == 1);
     CHECK(nan.n_non_finite == 2);
-    CHECK_THAT(nan.problems[0], Contains("layers.1.attention.key.bias (exp_avg): 2 of 24"));
+    CHECK_THAT(nan.problems[0].line(), Contains("layers.1.attention.key.bias (exp_avg): 2 of 24"));
 
     io::remove_tree(step + "/manifest.json");
-    CHECK_THAT(verify(step, nullptr).problems.at(0), Contains("no manifest.json"));
+    CHECK_THAT(verify(step, nullptr).problems.at(0).line(), Contains("no manifest.json"));
 }
 
 TEST_CASE("verify: a tensor with overlapping slices and gaps") {
@@ -94,7 +95,8 @@ TEST_CASE("verify: a tensor with overlapping slices and gaps") {
     const std::string step = save(claim(scratch.path()), test::info_of(config, 1), pieces).path;
     const Verification result = verify(step, nullptr);
     REQUIRE(result.problems.size() == 1);
-    CHECK_THAT(result.problems[0], Contains("embedding.word.weight (weight): element 0 is in no"));
+    CHECK_THAT(result.problems[0].line(),
+               Contains("embedding.word.weight (weight): element 0 is in no"));
 }
 
 TEST_CASE("diff: equal tensors of two layouts are equal, one changed number is found") {

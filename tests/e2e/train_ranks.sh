@@ -93,7 +93,7 @@ run alone.log lm-train "${args[@]}" --load parts/global_step10
 same_figures second.log alone.log
 
 # Corrupt bytes that only one rank reads: all ranks load the previous step.
-file=parts/global_step20/optim-00003.safetensors
+file=parts/global_step20/optim-00000.safetensors
 flip $file
 expect 0 "warning: .*$file: .* checksum mismatch.*: using parts/global_step10 instead" \
     ranks 4 "${tp2dp2[@]}" --load parts --exit-iteration 11

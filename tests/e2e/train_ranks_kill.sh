@@ -16,7 +16,7 @@ make_corpus corpus.jsonl 200
 lm-preprocess --input corpus.jsonl --output-prefix data --tokenizer-type ByteTokenizer --append-eod --quiet
 args=(--num-layers 4 --hidden-size 32 --num-attention-heads 4 --seq-length 48 --micro-batch-size 1 --global-batch-size 4
     --train-iters $((60 + 100 * n_kills)) --lr 1e-3 --data-path data_text_document --split 100 --eval-iters 0
-    --save-interval 10 --threads 1 --log-interval 10 --tensor-model-parallel-size 2 --use-distributed-optimizer
+    --save-interval 5 --threads 1 --log-interval 10 --tensor-model-parallel-size 2 --use-distributed-optimizer
     --overlap-grad-reduce --overlap-param-gather --ddp-bucket-size 5000)
 run whole.log mpirun -n 4 lm-train "${args[@]}" --save whole
 last=$(head -n1 whole/latest)

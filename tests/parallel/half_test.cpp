@@ -71,7 +71,11 @@ void save(train::Trainer& trainer, const train::TrainerConfig& config, const std
     info.counters.optimizer_step = trainer.optimizer_step();
     info.weights = config.precision.weights;
     comm::Group& world = *trainer.grid().world;
-    train::DistributedSave step(world, train::claim_generation(world, directory, {}), info);
+    // Nodes of two ranks.
+    const auto files = train::NodeFiles::plan(
+        world, world.split(world.rank() / 2, world.rank(), "node"),
+        ckpt::tensors_of(config.model, info.weights), trainer.checkpoint_pieces());
+    train::DistributedSave step(world, *files, train::claim_generation(world, directory, {}), info);
     step.begin({});
     step.write(trainer.checkpoint_pieces());
     step.commit();
@@ -117,6 +121,7 @@ TEST_CASE("several ranks in 16 bits resume from a checkpoint bitwise") {
             rest.n_steps = 2;
             rest.prepare = [&](train::Trainer& trainer) {
                 trainer.load(ckpt::open(scratch / "run"), true);
+                trainer.gather_loaded();
                 trainer.restore(scaler);
             };
             const Outcome resumed = train_on_ranks(rest);

@@ -21,6 +21,7 @@ int main(int argc, char** argv) try {
     train::Trainer trainer =
         train::Trainer::allocate({.model = model, .n_threads = n_threads}, *device);
     trainer.load(checkpoint, false);
+    trainer.gather_loaded();
     data::Batch batch(model.seq_length, {});
     while (std::fread(batch.tokens.data(), sizeof(i32), batch.tokens.size(), stdin) ==
            batch.tokens.size()) {
