@@ -3,6 +3,7 @@
 // against the floors of the same disk in the same run: direct writes and reads of 16 MiB, and cp
 // with sync.
 //   checkpoint_speed DIR BIN            DIR: empty, needs 20 GB; BIN: the directory of lm-ckpt
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -113,6 +114,18 @@ double read_floor(const std::string& path, i64 n_blocks) {
     return watch.elapsed_s();
 }
 
+// Drops a file, or the files of a directory, from the page cache.
+void drop_cache(const std::string& path) {
+    std::vector<std::string> files{path};
+    if (io::is_directory(path)) {
+        files.clear();
+        for (const std::string& name : io::list_directory(path)) files.push_back(path + "/" + name);
+    }
+    for (const std::string& file : files) {
+        (void)::posix_fadvise(io::open_read(file).get(), 0, 0, POSIX_FADV_DONTNEED);
+    }
+}
+
 double load(const std::string& step, State& state) {
     const Stopwatch watch;
     const auto checkpoint = ckpt::Checkpoint::open(step);
@@ -161,13 +174,14 @@ int main(int argc, char** argv) {
         "direct read");
     run("diff", tool + "diff " + steps[0] + " " + steps[1] + " >/dev/null", 2 * bytes, 2 * read_s,
         "direct read");
-    const auto cp = [&](const std::string& from) {
-        const double s =
-            run("floor: cp, sync", "cp -r " + from + " " + out + "/cp && sync", bytes, 0, "");
+    const auto cp = [&](const std::string& from, double n_bytes) {
+        drop_cache(from);
+        const double s = run("floor: cold cp, sync", "cp -r " + from + " " + out + "/cp && sync",
+                             n_bytes, 0, "");
         io::remove_tree(out + "/cp");
         return s;
     };
-    const double cp_s = cp(steps[0]);
+    const double cp_s = cp(steps[0], bytes);
     run("copy", tool + "copy --quiet " + steps[0] + " " + out, bytes, cp_s, "cp");
     io::remove_tree(out);
     io::make_directories(out);
@@ -177,7 +191,7 @@ int main(int argc, char** argv) {
         bytes, cp_s, "cp");
     io::remove_tree(out);
     io::make_directories(out);
-    const double cp_weights_s = cp(steps[0] + "/weights-00000.safetensors");
+    const double cp_weights_s = cp(steps[0] + "/weights-00000.safetensors", bytes / 3);
     run("unshard", tool + "unshard --quiet " + steps[0] + " " + out + "/m.safetensors >/dev/null",
         bytes / 3, cp_weights_s, "cp of the weights");
     run("merge of 2",
