@@ -57,17 +57,22 @@ void misaligned_workspace(const void* begin) {
                     cost::cuda_alignment, begin));
 }
 
-CudaDevice::CudaDevice(int index) : index_(index) {
+CudaDevice::CudaDevice(int index) : index_(index) {}
+
+std::unique_ptr<CudaDevice> CudaDevice::open(int index) {
     claim_device(index);
-    check(cudaGetDeviceProperties(&properties_, index));
-    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
-    staging_.open();
-    matmul_ = std::make_unique<CublasMatmul>(*this);
-    in_use_at_start_ = memory_in_use().now;
+    std::unique_ptr<CudaDevice> device(new CudaDevice(index));
+    device->check(cudaGetDeviceProperties(&device->properties_, index));
+    device->check(cudaStreamCreateWithFlags(&device->stream_, cudaStreamNonBlocking));
+    device->staging_.open();
+    device->matmul_ = std::make_unique<CublasMatmul>(*device);
+    device->in_use_at_start_ = device->memory_in_use().now;
+    return device;
 }
 
 // Ignores errors: they were reported before, and the process may be exiting because of one.
 CudaDevice::~CudaDevice() {
+    if (stream_ == nullptr) return;  // open() has failed
     cudaStreamSynchronize(stream_);
     staging_.close();
     timer_.close();

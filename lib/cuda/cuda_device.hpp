@@ -29,7 +29,9 @@ struct CudnnAttention;
 
 class CudaDevice final : public device::Device {
   public:
-    explicit CudaDevice(int index);
+    // Opens GPU `index` of the process: claims it and creates its stream and pinned buffers. Throws
+    // Error(failure).
+    static std::unique_ptr<CudaDevice> open(int index);
     ~CudaDevice() override;
 
     std::string name() const override;  // "cuda:0 (NVIDIA H100 80GB HBM3)"
@@ -71,6 +73,7 @@ class CudaDevice final : public device::Device {
     void free_raw(void* data, i64 bytes) override;
 
   private:
+    explicit CudaDevice(int index);
     [[noreturn]] void throw_error(cudaError_t status) const;
     void after_wait(cudaError_t status);
 

@@ -9,7 +9,7 @@ namespace lm::cuda {
 namespace {
 
 std::unique_ptr<device::Device> open_device(int index) {
-    return std::make_unique<CudaDevice>(index);
+    return CudaDevice::open(index);
 }
 
 }  // namespace

@@ -79,22 +79,19 @@ bool needs_keys(const Operation& o) {
 
 }  // namespace
 
-NcclChannel::NcclChannel(CudaDevice& device, std::string name, std::shared_ptr<comm::Group> host,
-                         int rank, int size, int peer, int most_blocks)
-    : device_(device),
-      name_(std::move(name)),
-      host_(std::move(host)),
-      rank_(rank),
-      size_(size),
-      peer_(peer),
-      most_blocks_(most_blocks),
-      keys_(device.allocate(n_keys * size_of(DType::int32), "NCCL")) {
-    LM_CHECK(size_ <= n_keys, fmt::format("expected at most {} ranks, got {}", n_keys, size_));
+std::shared_ptr<NcclChannel> NcclChannel::open(CudaDevice& device, std::string name,
+                                               std::shared_ptr<comm::Group> host, int rank,
+                                               int size, int peer, int most_blocks) {
+    LM_CHECK(size <= n_keys, fmt::format("expected at most {} ranks, got {}", n_keys, size));
+    std::shared_ptr<NcclChannel> channel(
+        new NcclChannel(device, std::move(name), std::move(host), rank, size, peer, most_blocks));
+    channel->keys_ = device.allocate(n_keys * size_of(DType::int32), "NCCL");
     // The highest priority: other ranks wait for communication, but not for computation.
     int least = 0;
     int greatest = 0;
-    device_.check(cudaDeviceGetStreamPriorityRange(&least, &greatest));
-    device_.check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest));
+    device.check(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    device.check(cudaStreamCreateWithPriority(&channel->stream_, cudaStreamNonBlocking, greatest));
+    return channel;
 }
 
 NcclChannel::~NcclChannel() {
@@ -105,7 +102,7 @@ NcclChannel::~NcclChannel() {
         cudaEventDestroy(operation->ready);
         cudaEventDestroy(operation->end);
     }
-    cudaStreamDestroy(stream_);
+    if (stream_ != nullptr) cudaStreamDestroy(stream_);
 }
 
 // A duplicate that is still being created belongs to NCCL: destroying joined_ frees it, too.

@@ -58,9 +58,10 @@ class NcclChannel {
     // A channel of group `name`. `host` is the group that reports missing ranks. `peer` >= 0: for
     // messages between this rank and rank `peer` of `host`; -1: for collectives. `most_blocks` is
     // the maximum number of SMs that the channel's kernels occupy; 0: NCCL's default. Allocates
-    // device memory.
-    NcclChannel(CudaDevice& device, std::string name, std::shared_ptr<comm::Group> host, int rank,
-                int size, int peer, int most_blocks);
+    // device memory and creates a stream.
+    static std::shared_ptr<NcclChannel> open(CudaDevice& device, std::string name,
+                                             std::shared_ptr<comm::Group> host, int rank, int size,
+                                             int peer, int most_blocks);
     ~NcclChannel();
     NcclChannel(const NcclChannel&) = delete;
     NcclChannel& operator=(const NcclChannel&) = delete;
@@ -94,6 +95,16 @@ class NcclChannel {
     comm::Group& host() { return *host_; }
 
   private:
+    NcclChannel(CudaDevice& device, std::string name, std::shared_ptr<comm::Group> host, int rank,
+                int size, int peer, int most_blocks)
+        : device_(device),
+          name_(std::move(name)),
+          host_(std::move(host)),
+          rank_(rank),
+          size_(size),
+          peer_(peer),
+          most_blocks_(most_blocks) {}
+
     enum class State : u8 { joining, duplicating, leaving, formed };
 
     ChannelOperation* acquire();

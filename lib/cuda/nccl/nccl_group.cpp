@@ -135,8 +135,8 @@ void NcclGroup::form_collectives(bool overlaps_compute) {
         if (rank() == root) ids[i] = new_id(name());
         ids_->broadcast(view_of(ids[i]), root);
     }
-    channel_ = std::make_shared<NcclChannel>(world_->device(), name(), host_, rank(), size(), -1,
-                                             overlaps_compute ? cost::nccl_overlap_channels : 0);
+    channel_ = NcclChannel::open(world_->device(), name(), host_, rank(), size(), -1,
+                                 overlaps_compute ? cost::nccl_overlap_channels : 0);
     world_->form(channel_, ids);
 }
 
@@ -156,8 +156,8 @@ void NcclGroup::form_link(int from, int to) {
         ids_->receive(view_of(id), peer);
     }
     // A communicator of two ranks: the sender is rank 0, the receiver rank 1.
-    link = std::make_shared<NcclChannel>(world_->device(), name(), ids_, sends ? 0 : 1, 2, peer,
-                                         cost::nccl_link_channels);
+    link = NcclChannel::open(world_->device(), name(), ids_, sends ? 0 : 1, 2, peer,
+                             cost::nccl_link_channels);
     world_->form(link, {id});
 }
 

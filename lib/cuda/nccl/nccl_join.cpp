@@ -82,7 +82,7 @@ std::unique_ptr<comm::Group> join_nccl(device::Device& any_device, std::unique_p
     disable_nvls();
     if (host->size() > 1) (void)nccl();
     require_distinct_gpus(device, *host);
-    const auto world = std::make_shared<NcclWorld>(device, host, timeout_s);
+    const auto world = NcclWorld::start(device, host, timeout_s);
     std::string name = host->name();
     return std::make_unique<NcclGroup>(world, std::move(host), std::move(name));
 }

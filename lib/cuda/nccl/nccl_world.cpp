@@ -32,10 +32,13 @@ i64 number_of(NcclChannel& channel, const Operation& operation) {
 
 }  // namespace
 
-NcclWorld::NcclWorld(CudaDevice& device, std::shared_ptr<comm::Group> host, double timeout_s)
-    : device_(device), host_(std::move(host)), timeout_s_(timeout_s) {
-    device_.on_wait([this] { require_healthy(); });
-    thread_ = start_thread([this] { monitor(); });
+std::shared_ptr<NcclWorld> NcclWorld::start(CudaDevice& device, std::shared_ptr<comm::Group> host,
+                                            double timeout_s) {
+    std::shared_ptr<NcclWorld> world(new NcclWorld(device, std::move(host), timeout_s));
+    NcclWorld* const own = world.get();
+    device.on_wait([own] { own->require_healthy(); });
+    own->thread_ = start_thread([own] { own->monitor(); });
+    return world;
 }
 
 NcclWorld::~NcclWorld() {
@@ -45,7 +48,7 @@ NcclWorld::~NcclWorld() {
         stop_ = true;
     }
     woken_.notify_all();
-    thread_.join();
+    if (thread_.joinable()) thread_.join();
     if (!aborting_.valid()) return;
     const std::chrono::duration<double> patience(unnoticed_s);
     if (aborting_.wait_for(patience) == std::future_status::timeout) host_->abort(reason_);

@@ -17,6 +17,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "cuda/nccl/nccl_channel.hpp"
@@ -25,8 +26,9 @@ namespace lm::cuda {
 
 class NcclWorld {
   public:
-    // `host` is aborted when this rank does not react to a failure.
-    NcclWorld(CudaDevice& device, std::shared_ptr<comm::Group> host, double timeout_s);
+    // Starts the monitor thread. `host` is aborted when this rank does not react to a failure.
+    static std::shared_ptr<NcclWorld> start(CudaDevice& device, std::shared_ptr<comm::Group> host,
+                                            double timeout_s);
     ~NcclWorld();
     NcclWorld(const NcclWorld&) = delete;
     NcclWorld& operator=(const NcclWorld&) = delete;
@@ -59,6 +61,9 @@ class NcclWorld {
     void until(const std::function<bool()>& attempt);
 
   private:
+    NcclWorld(CudaDevice& device, std::shared_ptr<comm::Group> host, double timeout_s)
+        : device_(device), host_(std::move(host)), timeout_s_(timeout_s) {}
+
     // The NCCL call that the rank is in, for the monitor.
     struct Call {
         std::shared_ptr<NcclChannel> channel;
