@@ -214,8 +214,9 @@ class DatasetBuild {
 
     PartRecord resume_and_encode(i64 part, const PartTask& task) {
         restore_part_bin(work_, plan_, part);
-        PartWriter writer(work_.journal(part), work_.part_stems(part), type_,
-                          plan_.n_parts() > 1 ? io::ReadAgain::yes : io::ReadAgain::no);
+        PartWriter writer =
+            PartWriter::open(work_.journal(part), work_.part_stems(part), type_,
+                             plan_.n_parts() > 1 ? io::ReadAgain::yes : io::ReadAgain::no);
         writer.resume([&] {
             if (observer_.stop_requested()) throw Stopped();
             task.check_others();

@@ -34,8 +34,10 @@ std::optional<PartRecord> PartRecord::parse(std::string_view line, const std::st
     return record;
 }
 
-PartJournal::PartJournal(const std::string& path) : file_(io::AppendFile::open(path)) {
-    if (!file_.lock()) usage_error(path, "another process works on this part");
+PartJournal PartJournal::open(const std::string& path) {
+    io::AppendFile file = io::AppendFile::open(path);
+    if (!file.lock()) usage_error(path, "another process works on this part");
+    return PartJournal(std::move(file));
 }
 
 std::vector<PartRecord> PartJournal::read(size_t n_keys) {

@@ -34,7 +34,7 @@ class PartJournal {
   public:
     // Opens `path` or creates it, and locks it. Throws Error(usage) when another process has locked
     // it.
-    explicit PartJournal(const std::string& path);
+    static PartJournal open(const std::string& path);
 
     // Returns the records before the first one that is corrupt or does not have `n_keys` keys.
     std::vector<PartRecord> read(size_t n_keys);
@@ -44,6 +44,8 @@ class PartJournal {
     void sync() { file_.sync(); }
 
   private:
+    explicit PartJournal(io::AppendFile file) : file_(std::move(file)) {}
+
     io::AppendFile file_;
     std::vector<i64> ends_;  // [records] end of each line in the file
 };

@@ -10,11 +10,14 @@ constexpr i64 record_bytes = i64{8} << 20;  // input text between two records
 
 }  // namespace
 
-PartWriter::PartWriter(const std::string& journal, const std::vector<std::string>& stems,
-                       data::TokenType type, io::ReadAgain read_again)
-    : journal_(journal) {
-    for (const std::string& stem : stems) parts_.emplace_back(stem, type, read_again);
-    for (data::DatasetPart& part : parts_) record_.keys.push_back(part.state());
+PartWriter PartWriter::open(const std::string& journal, const std::vector<std::string>& stems,
+                            data::TokenType type, io::ReadAgain read_again) {
+    PartWriter writer(PartJournal::open(journal));
+    for (const std::string& stem : stems) {
+        writer.parts_.push_back(data::DatasetPart::open(stem, type, read_again));
+    }
+    for (data::DatasetPart& part : writer.parts_) writer.record_.keys.push_back(part.state());
+    return writer;
 }
 
 void PartWriter::resume(const std::function<void()>& check) {

@@ -19,8 +19,8 @@ class PartWriter {
     // Opens the journal and the files of each key, STEM.bin and so on. `read_again`: whether the
     // .bin files are read after they are complete. Throws Error(usage) when another process has
     // locked the journal.
-    PartWriter(const std::string& journal, const std::vector<std::string>& stems,
-               data::TokenType type, io::ReadAgain read_again);
+    static PartWriter open(const std::string& journal, const std::vector<std::string>& stems,
+                           data::TokenType type, io::ReadAgain read_again);
 
     // Truncates the journal and the files to the last record with which all files agree. Calls
     // `check` often. If `check` throws, a later process can resume from the same record.
@@ -42,6 +42,7 @@ class PartWriter {
     void finish();
 
   private:
+    explicit PartWriter(PartJournal journal) : journal_(std::move(journal)) {}
     void write_record();
 
     PartJournal journal_;

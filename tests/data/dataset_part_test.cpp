@@ -27,7 +27,7 @@ void add_document(DatasetPart& part, i64 i) {
 
 // Makes a part of documents [0, n) and returns its states before the first and after each.
 std::vector<PartState> make_part(const std::string& stem, i64 n) {
-    DatasetPart part(stem, TokenType::u16);
+    auto part = DatasetPart::open(stem, TokenType::u16);
     std::vector<PartState> states = {part.state()};
     for (i64 i = 0; i < n; ++i) {
         add_document(part, i);
@@ -47,7 +47,7 @@ TEST_CASE("a resumed part is read once and ends with the bytes of an uninterrupt
     const test::TempDir scratch;
     const std::vector<PartState> want = make_part(scratch / "whole", 4);
     const std::vector<PartState> states = make_part(scratch / "part", 3);
-    DatasetPart part(scratch / "part", TokenType::u16);
+    auto part = DatasetPart::open(scratch / "part", TokenType::u16);
     int n_blocks = 0;
     const auto count = [&] { ++n_blocks; };
     REQUIRE(part.count_intact(states, count) == 4);
@@ -68,13 +68,13 @@ TEST_CASE(
                  DatasetPart::documents_of("part"));
     const std::string path = scratch / shorter;
     shorten(path, io::file_size(path) - 1);
-    DatasetPart part(scratch / "part", TokenType::u16);
+    auto part = DatasetPart::open(scratch / "part", TokenType::u16);
     REQUIRE(part.count_intact(states, [] {}) == 3);
     const i64 back_to = GENERATE(0, 1, 2);
     part.resume(states[static_cast<size_t>(back_to)], [] {});
     for (i64 i = back_to; i < 3; ++i) add_document(part, i);
     CHECK(part.state().to_json() == states[3].to_json());
-    DatasetPart again(scratch / "part", TokenType::u16);
+    auto again = DatasetPart::open(scratch / "part", TokenType::u16);
     CHECK(again.count_intact(states, [] {}) == 4);
 }
 
@@ -83,9 +83,9 @@ TEST_CASE("count_intact can be stopped and changes nothing") {
     const test::TempDir scratch;
     const std::vector<PartState> states = make_part(scratch / "part", 2);
     {
-        DatasetPart part(scratch / "part", TokenType::u16);
+        auto part = DatasetPart::open(scratch / "part", TokenType::u16);
         CHECK_THROWS_AS(part.count_intact(states, [] { throw Stop(); }), Stop);
     }
-    DatasetPart part(scratch / "part", TokenType::u16);
+    auto part = DatasetPart::open(scratch / "part", TokenType::u16);
     CHECK(part.count_intact(states, [] {}) == 3);
 }

@@ -23,7 +23,7 @@ struct Fixture {
     std::string journal = dir / "journal";
 
     PartWriter open() const {
-        return {journal, {dir / "part"}, data::TokenType::u16, io::ReadAgain::yes};
+        return PartWriter::open(journal, {dir / "part"}, data::TokenType::u16, io::ReadAgain::yes);
     }
     std::string journal_text() const { return io::read_file(journal); }
     void set_journal(const std::string& text) const {

@@ -15,9 +15,6 @@ bool is_one(i32 n) {
 
 }  // namespace
 
-DigestedFile::DigestedFile(const std::string& path, io::ReadAgain read_again)
-    : file_(io::AppendFile::open(path, read_again)) {}
-
 size_t DigestedFile::count_matching(std::span<const SizeAndDigest> wanted,
                                     const std::function<void()>& check) {
     size_t n = 0;
@@ -93,11 +90,10 @@ PartState PartState::parse(const io::Json& object, const std::string& path) {
     return s;
 }
 
-DatasetPart::DatasetPart(const std::string& stem, TokenType type, io::ReadAgain read_again)
-    : type_(type),
-      bin_(bin_of(stem), read_again),
-      lengths_(lengths_of(stem)),
-      documents_(documents_of(stem)) {}
+DatasetPart DatasetPart::open(const std::string& stem, TokenType type, io::ReadAgain read_again) {
+    return {type, io::AppendFile::open(bin_of(stem), read_again),
+            io::AppendFile::open(lengths_of(stem)), io::AppendFile::open(documents_of(stem))};
+}
 
 size_t DatasetPart::count_intact(std::span<const PartState> states,
                                  const std::function<void()>& check) {

@@ -34,7 +34,7 @@ struct PartState {
 // A growing file and the digest of its content.
 class DigestedFile {
   public:
-    explicit DigestedFile(const std::string& path, io::ReadAgain read_again = io::ReadAgain::yes);
+    explicit DigestedFile(io::AppendFile file) : file_(std::move(file)) {}
 
     using SizeAndDigest = std::pair<i64, std::string>;
     // Reads the file. Returns how many leading entries of `wanted`, which have ascending sizes,
@@ -57,8 +57,8 @@ class DatasetPart {
   public:
     // Opens or creates STEM.bin, STEM.lengths and STEM.documents. When the files may have content,
     // call resume() before add(). `read_again`: whether STEM.bin will be copied later.
-    DatasetPart(const std::string& stem, TokenType type,
-                io::ReadAgain read_again = io::ReadAgain::yes);
+    static DatasetPart open(const std::string& stem, TokenType type,
+                            io::ReadAgain read_again = io::ReadAgain::yes);
 
     // Reads the files. Returns how many leading entries of `states`, which are in ascending order,
     // agree with all files. Changes nothing. Calls `check` often; `check` may throw.
@@ -85,6 +85,13 @@ class DatasetPart {
     static std::string documents_of(const std::string& stem) { return stem + ".documents"; }
 
   private:
+    DatasetPart(TokenType type, io::AppendFile bin, io::AppendFile lengths,
+                io::AppendFile documents)
+        : type_(type),
+          bin_(std::move(bin)),
+          lengths_(std::move(lengths)),
+          documents_(std::move(documents)) {}
+
     TokenType type_;
     DigestedFile bin_, lengths_, documents_;
     PartState state_;
