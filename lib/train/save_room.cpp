@@ -29,7 +29,8 @@ Room room_of(const std::string& directory) {
     fs::path at = fs::absolute(directory, ignored);
     while (!fs::exists(at, ignored) && at.has_relative_path()) at = at.parent_path();
     struct statvfs status {};
-    if (::statvfs(at.c_str(), &status) != 0) io::system_error(at.string(), "read the room", errno);
+    if (::statvfs(at.c_str(), &status) != 0)
+        io::system_error(at.string(), "read the free space of the file system", errno);
     Room room{.bytes = static_cast<i64>(status.f_bavail * status.f_frsize), .inodes = {}};
     if (status.f_files > 0) room.inodes = static_cast<i64>(status.f_favail);
     return room;
