@@ -269,7 +269,8 @@ Task resolve_task(const Flags& flags) {
     }
     task.parallel = resolve_parallel(whole, flags.train.model, task.model);
     task.parallel.sequence_parallel = given.sequence;
-    task.parallel.zero_stage = config::resolve_zero_stage(flags.train.data_parallel);
+    task.parallel.zero_stage =
+        config::resolve_zero_stage(flags.train.zero, flags.train.data_parallel);
     task.precision = resolve_precision(flags.train.precision);
     task.gpu = {flags.tflops * 1e12, flags.gpus_per_node, as_double(flags.node_bandwidth.value),
                 as_double(flags.network_bandwidth.value)};
@@ -284,8 +285,7 @@ Task resolve_task(const Flags& flags) {
     if (schedule.train_samples || schedule.train_iters || schedule.train_tokens) {
         task.samples = resolve_schedule(flags.train, task.model.seq_length).samples;
     }
-    const config::DataParallelFlags& data = flags.train.data_parallel;
-    task.overlaps = data.overlap_grad_reduce || data.overlap_param_gather;
+    task.overlaps = flags.train.data_parallel.overlaps();
     return task;
 }
 

@@ -115,7 +115,7 @@ void add_verdict(Printout& printout, const Flags& flags, const Largest& largest,
 spec::ParallelConfig resolve_ranks(const config::TrainFlags& flags,
                                    const spec::ModelConfig& model) {
     spec::ParallelConfig parallel = resolve_parallel(flags.parallel, flags.model, model);
-    parallel.zero_stage = config::resolve_zero_stage(flags.data_parallel);
+    parallel.zero_stage = config::resolve_zero_stage(flags.zero, flags.data_parallel);
     const auto& world_size = flags.action.world_size;
     if (world_size) parallel.dp = config::replicas_of(*world_size, parallel.tp, parallel.pp).dp;
     if (parallel.zero_stage == 1 && !world_size) {
@@ -155,8 +155,7 @@ int run(Flags flags) {
                                .seq_length = model.seq_length,
                                .n_micro_batches = n_micro_batches_of(flags, parallel, micro_batch)};
     config::require_equal_rows(parallel, step.micro_batch, step.seq_length);
-    const config::DataParallelFlags& data = flags.train.data_parallel;
-    const bool overlaps = data.overlap_grad_reduce || data.overlap_param_gather;
+    const bool overlaps = flags.train.data_parallel.overlaps();
     Largest largest;
     std::vector<std::vector<Value>> rows;
     for (i64 stage = 0; stage < parallel.pp; ++stage) {

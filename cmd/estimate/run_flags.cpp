@@ -59,6 +59,7 @@ void add_run_options(cli::Options& options, config::TrainFlags& flags,
 config::TrainFlags resolve_flags(const config::TrainFlags& flags) {
     config::TrainFlags resolved = flags;
     config::apply_deepspeed(resolved);
+    resolved.rank_checks.check();
     return resolved;
 }
 

@@ -40,7 +40,7 @@ int run(config::TrainFlags& flags, const std::string& command_line, comm::Launch
     }
     if (!flags.action.show_samples.empty()) {
         const auto range = train::parse_sample_range(flags.action.show_samples);
-        if (is_rank0) train::show_samples(*config, flags.data, range);
+        if (is_rank0) train::show_samples(*config, range);
         return 0;
     }
     return static_cast<int>(train::run(*config, world, recorder, timeout_s));
@@ -69,7 +69,7 @@ int main(int argc, char** argv) {
                             flags.action.show_samples.empty();
         if (trains) train::catch_signals();
         comm::FlightRecorder recorder;  // must outlive the groups
-        const double timeout_s = 60 * flags.data_parallel.timeout_min;
+        const double timeout_s = 60 * flags.rank_checks.timeout_min;
         const auto launch = comm::launch({.timeout_s = timeout_s,
                                           .recorder = &recorder,
                                           .rendezvous = flags.device.choice != "cpu"});

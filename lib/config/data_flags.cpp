@@ -5,7 +5,7 @@
 
 namespace lm::config {
 
-const Fields<DataFlags>& data_fields() {
+const Fields<DataFlags>& data_path_fields() {
     using S = DataFlags;
     static const Fields<S> fields = {
         {.option = "--data-path",
@@ -13,33 +13,35 @@ const Fields<DataFlags>& data_fields() {
          .metavar = "[WEIGHT] PREFIX ...",
          .help = "tokens to train on: the PREFIX of a .bin and .idx pair that lm-preprocess wrote, "
                  "or several with their weights",
-         .block = Block::training,
-         .derived = true},
+         .block = Block::training},
         {.option = "--train-data-path",
          .member = &S::train_path,
          .metavar = "[WEIGHT] PREFIX ...",
          .help = "whole datasets for training, instead of --data-path",
-         .block = Block::training,
-         .derived = true},
+         .block = Block::training},
         {.option = "--valid-data-path",
          .member = &S::valid_path,
          .metavar = "[WEIGHT] PREFIX ...",
          .help = "whole datasets for validation",
-         .block = Block::validation,
-         .derived = true},
+         .block = Block::validation},
         {.option = "--test-data-path",
          .member = &S::test_path,
          .metavar = "[WEIGHT] PREFIX ...",
          .help = "whole datasets for the test at the end of the training",
-         .block = Block::validation,
-         .derived = true},
+         .block = Block::validation},
+    };
+    return fields;
+}
+
+const Fields<DataFlags>& data_group_fields() {
+    using S = DataFlags;
+    static const Fields<S> fields = {
         {.option = "--train-weighted-split-paths",
          .member = &S::train_groups,
          .metavar = "GROUP",
          .help =
              "one group \"NAME: WEIGHT FROM:TO PREFIX, ...\" to train on, instead of --data-path",
-         .block = Block::training,
-         .derived = true},
+         .block = Block::training},
         {.option = "--train-weighted-split-paths-path",
          .member = &S::train_groups_file,
          .metavar = "FILE",
@@ -48,8 +50,7 @@ const Fields<DataFlags>& data_fields() {
          .member = &S::valid_groups,
          .metavar = "GROUP",
          .help = "groups of datasets for validation, each evaluated and logged under its own name",
-         .block = Block::validation,
-         .derived = true},
+         .block = Block::validation},
         {.option = "--valid-weighted-split-paths-path",
          .member = &S::valid_groups_file,
          .metavar = "FILE",
@@ -58,26 +59,30 @@ const Fields<DataFlags>& data_fields() {
          .member = &S::test_groups,
          .metavar = "GROUP",
          .help = "groups of datasets for the test at the end of the training",
-         .block = Block::validation,
-         .derived = true},
+         .block = Block::validation},
         {.option = "--test-weighted-split-paths-path",
          .member = &S::test_groups_file,
          .metavar = "FILE",
          .help = "file with those groups"},
+    };
+    return fields;
+}
+
+const Fields<DataFlags>& data_order_fields() {
+    using S = DataFlags;
+    static const Fields<S> fields = {
         {.option = "--data-order",
          .member = &S::order,
          .help = "order of the samples: stateless, without an index; or the same order as "
                  "Megatron-LM or BigScience's Megatron-DeepSpeed",
          .choices = {"stateless", "megatron", "megatron-deepspeed"},
          .block = Block::training,
-         .derived = true,
          .on_resume = OnResume::samples},
         {.option = "--split",
          .member = &S::split,
          .metavar = "A,B,C",
          .help = "shares of the documents of --data-path for training, validation and test",
          .block = Block::training,
-         .derived = true,
          .on_resume = OnResume::samples},
         {.option = "--data-cache-path",
          .member = &S::cache_path,
@@ -92,35 +97,34 @@ const Fields<DataFlags>& data_fields() {
     return fields;
 }
 
-const Fields<DataFlags>& document_fields() {
-    using S = DataFlags;
+const Fields<DocumentFlags>& document_fields() {
+    using S = DocumentFlags;
     static const Fields<S> fields = {
         {.option = "--reset-position-ids",
          .member = &S::reset_position_ids,
          .help = "restart positions at 0 after each end-of-document token",
-         .block = Block::training,
-         .derived = true},
+         .block = Block::training},
         {.option = "--reset-attention-mask",
          .member = &S::reset_attention_mask,
          .help = "stop attention at each end-of-document token",
-         .block = Block::training,
-         .derived = true},
+         .block = Block::training},
         {.option = "--eod-mask-loss",
          .member = &S::eod_mask_loss,
          .help = "exclude the predictions from end-of-document tokens from the loss",
-         .block = Block::training,
-         .derived = true},
+         .block = Block::training},
     };
     return fields;
 }
 
-void add_data_options(cli::Options& options, DataFlags& flags) {
+void add_data_options(cli::Options& options, DataFlags& flags, DocumentFlags& documents) {
     options.group("Data");
-    declare(options, data_fields(), flags);
+    declare(options, data_path_fields(), flags);
+    declare(options, data_group_fields(), flags);
+    declare(options, data_order_fields(), flags);
     add_tokenizer_options(options, flags.tokenizer,
                           "default: vocabulary size and end-of-document token of the data's "
                           "metadata file");
-    declare(options, document_fields(), flags);
+    declare(options, document_fields(), documents);
 }
 
 }  // namespace lm::config

@@ -13,6 +13,7 @@ namespace lm::config {
 struct DataFlags {
     std::vector<std::string> data_path;
     std::string split = "969,30,1";
+    bool split_given = false;  // set by train::resolve()
     std::string order = "stateless";
     std::string cache_path;
     std::vector<std::string> train_path, valid_path, test_path;
@@ -20,16 +21,21 @@ struct DataFlags {
     std::string train_groups_file, valid_groups_file, test_groups_file;
     text::TokenizerChoice tokenizer;
     bool mock_data = false;
-    bool reset_position_ids = false;
-    bool reset_attention_mask = false;
-    bool eod_mask_loss = false;
 };
 
-const Fields<DataFlags>& data_fields();
-const Fields<DataFlags>& document_fields();
+// The treatment of the documents in a sample, which end with an end-of-document token.
+struct DocumentFlags {
+    bool reset_position_ids = false;    // positions restart at 0 after each of these tokens
+    bool reset_attention_mask = false;  // attention does not reach earlier documents
+    bool eod_mask_loss = false;         // the loss excludes predictions from these tokens
+};
 
-// Declares the options of data_fields() and document_fields() and the tokenizer options, under the
-// heading "Data".
-void add_data_options(cli::Options& options, DataFlags& flags);
+const Fields<DataFlags>& data_path_fields();
+const Fields<DataFlags>& data_group_fields();
+const Fields<DataFlags>& data_order_fields();
+const Fields<DocumentFlags>& document_fields();
+
+// Declares the options of these tables and the tokenizer options, under the heading "Data".
+void add_data_options(cli::Options& options, DataFlags& flags, DocumentFlags& documents);
 
 }  // namespace lm::config

@@ -5,11 +5,11 @@
 
 namespace lm::config {
 
-const Fields<DataParallelFlags>& data_parallel_fields() {
-    using S = DataParallelFlags;
+const Fields<ZeroFlags>& zero_fields() {
+    using S = ZeroFlags;
     static const Fields<S> fields = {
         {.option = "--zero-stage",
-         .member = &S::zero_stage,
+         .member = &S::stage,
          .metavar = "0|1",
          .help = "0: every data-parallel rank has the whole optimizer state; 1: each has its part",
          .block = Block::parallel,
@@ -17,31 +17,41 @@ const Fields<DataParallelFlags>& data_parallel_fields() {
         {.option = "--use-distributed-optimizer",
          .member = &S::distributed_optimizer,
          .help = "the same as --zero-stage 1"},
+    };
+    return fields;
+}
+
+const Fields<spec::DataParallelConfig>& data_parallel_fields() {
+    using S = spec::DataParallelConfig;
+    static const Fields<S> fields = {
         {.option = "--overlap-grad-reduce",
          .member = &S::overlap_grad_reduce,
          .help = "reduce gradients over data-parallel ranks during backward",
-         .block = Block::parallel,
-         .derived = true},
+         .block = Block::parallel},
         {.option = "--overlap-param-gather",
          .member = &S::overlap_param_gather,
          .help =
              "gather updated weights during the next forward; needs --use-distributed-optimizer",
-         .block = Block::parallel,
-         .derived = true},
+         .block = Block::parallel},
         {.option = "--ddp-bucket-size",
          .member = &S::bucket_elements,
          .metavar = "N",
          .help = "elements of gradients that are reduced at a time; default: 40 million, or 1 "
                  "million for each data-parallel rank if that is more",
-         .block = Block::parallel,
-         .derived = true},
+         .block = Block::parallel},
+    };
+    return fields;
+}
+
+const Fields<RankCheckFlags>& rank_check_fields() {
+    using S = RankCheckFlags;
+    static const Fields<S> fields = {
         {.option = "--check-replicas",
          .member = &S::check_replicas,
          .metavar = "N",
          .help = "every N iterations, compare the copies of weights and optimizer state on "
                  "different ranks, and stop when they differ",
-         .block = Block::parallel,
-         .derived = true},
+         .block = Block::parallel},
         {.option = "--distributed-timeout-minutes",
          .member = &S::timeout_min,
          .metavar = "MINUTES",
@@ -50,24 +60,31 @@ const Fields<DataParallelFlags>& data_parallel_fields() {
     return fields;
 }
 
-int resolve_zero_stage(const DataParallelFlags& flags) {
-    const auto at_least_one = [](std::string_view flag, const std::optional<i64>& value) {
-        if (value && *value < 1) usage_error(flag, "must be at least 1, but is {}", *value);
-    };
-    at_least_one("--ddp-bucket-size", flags.bucket_elements);
-    at_least_one("--check-replicas", flags.check_replicas);
-    if (!(flags.timeout_min > 0)) {
-        usage_error("--distributed-timeout-minutes", "must be above 0, but is {}",
-                    flags.timeout_min);
+namespace {
+
+void at_least_one(std::string_view flag, const std::optional<i64>& value) {
+    if (value && *value < 1) usage_error(flag, "must be at least 1, but is {}", *value);
+}
+
+}  // namespace
+
+void RankCheckFlags::check() const {
+    at_least_one("--check-replicas", check_replicas);
+    if (!(timeout_min > 0)) {
+        usage_error("--distributed-timeout-minutes", "must be above 0, but is {}", timeout_min);
     }
-    const i64 stage = flags.zero_stage.value_or(flags.distributed_optimizer ? 1 : 0);
+}
+
+int resolve_zero_stage(const ZeroFlags& zero, const spec::DataParallelConfig& data_parallel) {
+    at_least_one("--ddp-bucket-size", data_parallel.bucket_elements);
+    const i64 stage = zero.stage.value_or(zero.distributed_optimizer ? 1 : 0);
     if (stage != 0 && stage != 1) {
         usage_error("--zero-stage", "{} is not supported: use 0 or 1", stage);
     }
-    if (flags.distributed_optimizer && stage == 0) {
+    if (zero.distributed_optimizer && stage == 0) {
         usage_error("--use-distributed-optimizer", "contradicts --zero-stage 0: give one of them");
     }
-    if (flags.overlap_param_gather && stage == 0) {
+    if (data_parallel.overlap_param_gather && stage == 0) {
         usage_error("--overlap-param-gather",
                     "needs --use-distributed-optimizer: without it every rank updates all weights "
                     "itself");

@@ -126,12 +126,12 @@ class Reader {
         if (stage != 0 && stage != 1) {
             wrong("zero_optimization", "stage {} is not supported: use 0 or 1", stage);
         }
-        DataParallelFlags& to = flags_.data_parallel;
-        if (to.zero_stage.value_or(stage) != stage) {
+        std::optional<i64>& given = flags_.zero.stage;
+        if (given.value_or(stage) != stage) {
             wrong("zero_optimization", "stage is {}, but --zero-stage is {}: give the same value",
-                  stage, *to.zero_stage);
+                  stage, *given);
         }
-        to.zero_stage = stage;
+        given = stage;
     }
 
     void read_precision() {

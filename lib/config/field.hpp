@@ -4,6 +4,7 @@
 // and of a checkpoint's manifest, and the comparison on resume.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/named.hpp"
 #include "cli/options.hpp"
 #include "io/json.hpp"
 
@@ -20,6 +22,14 @@ namespace lm::config {
 
 // The JSON object that holds a field.
 enum class Block { none, run, parallel, training, validation, checkpoints, stopping, logging };
+// The names of these objects. The fields of Block::run have no object of their own.
+inline constexpr std::array blocks{
+    Named{Block::parallel, "parallel"},     Named{Block::training, "schedule"},
+    Named{Block::validation, "validation"}, Named{Block::checkpoints, "checkpoints"},
+    Named{Block::stopping, "stopping"},     Named{Block::logging, "logging"}};
+inline std::string_view name_of(Block block) {
+    return name_in(blocks, block);
+}
 
 // The reaction of a resumed run to a value of the field that differs from the checkpoint.
 enum class OnResume {

@@ -21,7 +21,7 @@ const Fields<ValidationFlags>& validation_fields() {
     return fields;
 }
 
-const Fields<CheckpointFlags>& checkpoint_fields() {
+const Fields<CheckpointFlags>& load_fields() {
     using S = CheckpointFlags;
     static const Fields<S> fields = {
         {.option = "--save",
@@ -69,6 +69,13 @@ const Fields<CheckpointFlags>& checkpoint_fields() {
          .member = &S::override_tokenizer,
          .help = "resume although the checkpoint's data was made by another tokenizer",
          .block = Block::checkpoints},
+    };
+    return fields;
+}
+
+const Fields<CheckpointFlags>& save_fields() {
+    using S = CheckpointFlags;
+    static const Fields<S> fields = {
         {.option = "--save-interval",
          .member = &S::save_interval,
          .metavar = "N",

@@ -59,7 +59,8 @@ struct ActionFlags {
 };
 
 const Fields<ValidationFlags>& validation_fields();
-const Fields<CheckpointFlags>& checkpoint_fields();
+const Fields<CheckpointFlags>& load_fields();  // directories, and what a run loads
+const Fields<CheckpointFlags>& save_fields();  // when and how it saves
 const Fields<StoppingFlags>& stopping_fields();
 const Fields<LoggingFlags>& logging_fields();
 const Fields<ActionFlags>& action_fields();

@@ -8,7 +8,7 @@
 
 namespace lm::config {
 
-const Fields<ScheduleFlags>& schedule_fields() {
+const Fields<ScheduleFlags>& length_fields() {
     using S = ScheduleFlags;
     static const Fields<S> fields = {
         {.option = "--train-samples",
@@ -50,6 +50,13 @@ const Fields<ScheduleFlags>& schedule_fields() {
          .name = "seq_length",
          .derived = true,
          .on_resume = OnResume::samples},
+    };
+    return fields;
+}
+
+const Fields<ScheduleFlags>& rate_fields() {
+    using S = ScheduleFlags;
+    static const Fields<S> fields = {
         {.option = "--lr",
          .member = &S::lr,
          .metavar = "RATE",
@@ -93,6 +100,13 @@ const Fields<ScheduleFlags>& schedule_fields() {
          .member = &S::lr_warmup_fraction,
          .metavar = "F",
          .help = "length of the warm-up as a fraction of the decay"},
+    };
+    return fields;
+}
+
+const Fields<ScheduleFlags>& decay_fields() {
+    using S = ScheduleFlags;
+    static const Fields<S> fields = {
         {.option = "--lr-decay-samples",
          .member = &S::lr_decay_samples,
          .metavar = "N",

@@ -39,7 +39,9 @@ struct ScheduleFlags {
     CurriculumFlags curriculum;
 };
 
-const Fields<ScheduleFlags>& schedule_fields();
+const Fields<ScheduleFlags>& length_fields();  // length of the training, and batches
+const Fields<ScheduleFlags>& rate_fields();    // learning rate and warm-up
+const Fields<ScheduleFlags>& decay_fields();   // decay of the rate
 const Fields<CurriculumFlags>& curriculum_fields();
 
 // Returns the batch ramp of the flags. Without --global-batch-size, the global batch is one

@@ -5,9 +5,11 @@ namespace lm::config {
 
 void add_train_options(cli::Options& options, TrainFlags& flags) {
     add_model_options(options, flags.model);
-    add_data_options(options, flags.data);
+    add_data_options(options, flags.data, flags.documents);
     options.group("Schedule");
-    declare(options, schedule_fields(), flags.schedule);
+    declare(options, length_fields(), flags.schedule);
+    declare(options, rate_fields(), flags.schedule);
+    declare(options, decay_fields(), flags.schedule);
     declare(options, curriculum_fields(), flags.schedule.curriculum);
     options.group("Optimizer");
     declare(options, optimizer_fields(), flags.optimizer);
@@ -16,7 +18,9 @@ void add_train_options(cli::Options& options, TrainFlags& flags) {
     declare(options, loss_scale_fields(), flags.loss_scale);
     add_parallel_options(options, flags.parallel);
     options.group("Data parallel");
+    declare(options, zero_fields(), flags.zero);
     declare(options, data_parallel_fields(), flags.data_parallel);
+    declare(options, rank_check_fields(), flags.rank_checks);
     options.group("DeepSpeed");
     options.value("--deepspeed_config,--deepspeed-config", &flags.deepspeed_config, "FILE",
                   "read batch sizes, precision, clipping and curriculum from a DeepSpeed "
@@ -24,7 +28,8 @@ void add_train_options(cli::Options& options, TrainFlags& flags) {
     options.group("Device");
     declare(options, device_fields(), flags.device);
     options.group("Checkpoints");
-    declare(options, checkpoint_fields(), flags.checkpoints);
+    declare(options, load_fields(), flags.checkpoints);
+    declare(options, save_fields(), flags.checkpoints);
     options.group("Stopping");
     declare(options, stopping_fields(), flags.stopping);
     options.group("Logging");

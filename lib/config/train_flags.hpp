@@ -20,12 +20,15 @@ namespace lm::config {
 struct TrainFlags {
     ModelFlags model;
     DataFlags data;
+    DocumentFlags documents;
     ScheduleFlags schedule;
     spec::AdamWConfig optimizer;
     PrecisionFlags precision;
     spec::LossScaleConfig loss_scale;
     ParallelFlags parallel;
-    DataParallelFlags data_parallel;
+    ZeroFlags zero;
+    spec::DataParallelConfig data_parallel;
+    RankCheckFlags rank_checks;
     std::string deepspeed_config;  // file name
     DeviceFlags device;
     CheckpointFlags checkpoints;
@@ -45,18 +48,25 @@ void add_train_options(cli::Options& options, TrainFlags& flags);
 template <typename Visit>
 void for_each_section(Visit&& visit) {
     visit(validation_fields());
-    visit(checkpoint_fields());
+    visit(load_fields());
+    visit(save_fields());
     visit(logging_fields());
     visit(action_fields());
     visit(parallel_fields());
+    visit(zero_fields());
     visit(data_parallel_fields());
+    visit(rank_check_fields());
     visit(recompute_fields());
-    visit(schedule_fields());
+    visit(length_fields());
+    visit(rate_fields());
+    visit(decay_fields());
     visit(curriculum_fields());
     visit(stopping_fields());
     visit(optimizer_fields());
     visit(initial_fields());
-    visit(data_fields());
+    visit(data_path_fields());
+    visit(data_group_fields());
+    visit(data_order_fields());
     visit(document_fields());
     visit(precision_fields());
     visit(loss_scale_fields());

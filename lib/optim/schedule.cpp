@@ -151,7 +151,7 @@ void Schedule::set_rate(const ScheduleRequest& request) {
     // Megatron's default is --train-samples itself, also when this is not a whole number of
     // batches.
     rate_.decay_samples = decay_given ? in_samples(request.decay_samples, request.decay_iters)
-                                      : static_cast<double>(train_samples_.value_or(end_.samples));
+                                      : static_cast<double>(planned_samples());
     rate_.warmup_samples = request.warmup_fraction
                                ? *request.warmup_fraction * rate_.decay_samples
                                : in_samples(request.warmup_samples, request.warmup_iters);

@@ -66,6 +66,9 @@ class Schedule {
     // `iteration` iterations, or end() when the run is shorter.
     const Counters& end() const { return end_; }
     Counters after(i64 iteration) const { return run(iteration); }
+    // Returns --train-samples; without it, the samples that the run consumes. --train-samples may
+    // exceed those by less than a batch.
+    i64 planned_samples() const { return train_samples_.value_or(end_.samples); }
     i64 total_iterations() const { return end_.iteration; }
 
     const spec::BatchRamp& ramp() const { return ramp_; }

@@ -18,14 +18,17 @@ View rows(const View& flat, const Range& range) {
 
 }  // namespace
 
-DataParallel::DataParallel(comm::Group& group, int zero_stage, const DataParallelConfig& config,
-                           View weights, View gradients, i64 n_elements, i64 shared_end)
+DataParallel::DataParallel(comm::Group& group, int zero_stage,
+                           const spec::DataParallelConfig& config, View weights, View gradients,
+                           i64 n_elements, i64 shared_end)
     : group_(group),
       zero_stage_(zero_stage),
       weights_(weights),
       gradients_(gradients),
       config_(config),
-      buckets_(cut_buckets(n_elements, group.size(), config.bucket_elements, shared_end)),
+      buckets_(cut_buckets(n_elements, group.size(),
+                           config.bucket_elements.value_or(default_bucket_elements(group.size())),
+                           shared_end)),
       work_(buckets_.size()),
       not_reduced_(buckets_.size()),
       gathered_(buckets_.size()) {

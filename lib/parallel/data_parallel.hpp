@@ -10,21 +10,16 @@
 
 #include "comm/group.hpp"
 #include "parallel/buckets.hpp"
+#include "spec/data_parallel_config.hpp"
 
 namespace lm::parallel {
-
-struct DataParallelConfig {
-    i64 bucket_elements = 40'000'000;   // --ddp-bucket-size
-    bool overlap_grad_reduce = false;   // --overlap-grad-reduce
-    bool overlap_param_gather = false;  // --overlap-param-gather
-};
 
 class DataParallel {
   public:
     // weights: [E] compute, gradients: [E] fp32, with E = padded_elements(n_elements,
     // group.size()). `shared_end`: see cut_buckets(). The memory and the group must outlive this
     // object.
-    DataParallel(comm::Group& group, int zero_stage, const DataParallelConfig& config,
+    DataParallel(comm::Group& group, int zero_stage, const spec::DataParallelConfig& config,
                  device::View weights, device::View gradients, i64 n_elements, i64 shared_end);
 
     const std::vector<Range>& owned() const { return owned_; }  // ascending
@@ -61,7 +56,7 @@ class DataParallel {
     int zero_stage_;
     device::View weights_;    // [E] compute
     device::View gradients_;  // [E] fp32
-    DataParallelConfig config_;
+    spec::DataParallelConfig config_;
     std::vector<Range> buckets_, owned_, updated_;
     std::vector<comm::Work> work_;  // by bucket: its reduction, later its all-gather
     size_t not_reduced_ = 0;        // the first not_reduced_ buckets have no reduction started

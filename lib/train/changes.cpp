@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "data/indexed/dataset_identity.hpp"
+#include "train/run_data.hpp"
 #include "train/run_json.hpp"
 
 namespace lm::train {
@@ -88,7 +89,7 @@ class Changes {
     bool changes_samples(config::OnResume rule) const {
         return rule == config::OnResume::samples ||
                (rule == config::OnResume::sample_count &&
-                config_.data.order != data::DataOrder::stateless);
+                config_.data_order() != data::DataOrder::stateless);
     }
 
     [[noreturn]] void refuse_data(std::string_view what, const std::string& was,
@@ -135,7 +136,7 @@ class Changes {
 
 io::OrderedJson training_data(const RunConfig& config) {
     io::OrderedJson datasets = io::OrderedJson::array();
-    for (const data::DataPath& path : data::training_paths(config.data)) {
+    for (const data::DataPath& path : data::training_paths(data_config(config.data))) {
         const data::DatasetIdentity identity = data::identity_of(path.prefix);
         const data::Fraction fraction = path.fraction.value_or(data::Fraction{});
         datasets.push_back({{"prefix", path.prefix},
@@ -156,7 +157,7 @@ void check_changes(const RunConfig& config, const io::OrderedJson& data,
     changes.check_tokenizer();
     if (config.checkpoints.finetune) return;
     const io::Json& state = checkpoint.manifest().state;
-    if (const auto saved = state.find("schedule"); saved != state.end()) {
+    if (const auto saved = state.find(name_of(config::Block::training)); saved != state.end()) {
         changes.check_training(*saved, training_json(config));
     }
     if (const auto saved = state.find("data"); saved != state.end()) {

@@ -37,7 +37,7 @@ bool Evaluation::evaluate(const std::vector<data::NamedSource>& sets, i64 first_
         LoaderBatches batches(loader);
         const std::optional<double> loss = mean_loss(batches);
         if (!loss) return false;
-        report_.validation(set.name, when, done, *loss, config_.validation_samples,
+        report_.validation(set.name, when, done, *loss, config_.validation_samples(),
                            watch.elapsed_s());
     }
     return true;
@@ -47,7 +47,7 @@ bool Evaluation::evaluate(const std::vector<data::NamedSource>& sets, i64 first_
 // evaluation.
 std::optional<double> Evaluation::mean_loss(BatchSource& batches) {
     const i64 batch = config_.schedule.ramp().global_batch;
-    const i64 n_batches = config_.validation_samples / batch;
+    const i64 n_batches = config_.validation.iters;
     double sum = 0;
     for (i64 i = 0; i < n_batches; ++i) {
         if (stop_is_requested(world_)) return std::nullopt;
@@ -60,9 +60,9 @@ std::optional<double> Evaluation::mean_loss(BatchSource& batches) {
 // reads the same samples, so that the losses of a run can be compared. With Megatron's data orders,
 // each validation continues after the previous one, as in Megatron.
 i64 Evaluation::first_validation_sample(const optim::Counters& done) const {
-    if (config_.data.order == data::DataOrder::stateless) return 0;
+    if (config_.data_order() == data::DataOrder::stateless) return 0;
     const i64 earlier = (done.iteration - 1) / config_.validation.interval;
-    return earlier * config_.validation_samples;
+    return earlier * config_.validation_samples();
 }
 
 }  // namespace lm::train

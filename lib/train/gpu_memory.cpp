@@ -28,10 +28,8 @@ std::string GpuMemory::str() const {
 GpuMemory gpu_memory(const TrainerConfig& config, const parallel::Coordinates& at,
                      device::Device& device) {
     const device::Device::InUse use = device.memory_in_use();
-    const auto& data = config.data_parallel;
     return {.buffers = memory_plan(config, at.tp, at.pp).total(),
-            .nccl = cost::nccl_bytes(config.parallel, at.pp,
-                                     data.overlap_grad_reduce || data.overlap_param_gather,
+            .nccl = cost::nccl_bytes(config.parallel, at.pp, config.data_parallel.overlaps(),
                                      !config.model.untied_head),
             .at_start = use.at_start,
             .in_use = use.now,

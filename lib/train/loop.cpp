@@ -38,7 +38,7 @@ LoopRules rules_of(const RunConfig& config, const data::DataSets& data) {
                     .exit_interval = stopping.exit_interval,
                     .exit_iteration = stopping.exit_iteration,
                     .exit_samples = stopping.exit_samples,
-                    .check_replicas = config.check_replicas,
+                    .check_replicas = config.rank_checks.check_replicas,
                     .skip = parse_skip_ranges(stopping.skip_ranges)};
     if (stopping.exit_duration_min) rules.exit_duration_s = *stopping.exit_duration_min * 60.0;
     return rules;

@@ -102,10 +102,9 @@ void autotune(device::Device& device, const TrainerConfig& config, int rank) {
     const Stopwatch watch;
     ChoicesInDirectory choices(config.autotune);
     const parallel::Coordinates at = parallel::coordinates_of(config.parallel, rank);
-    const auto& overlap = config.data_parallel;
     device.tune(&choices);
     std::set<int> held = {cost::nccl_blocks(config.parallel, at.pp, false)};
-    if (overlap.overlap_grad_reduce || overlap.overlap_param_gather) {
+    if (config.data_parallel.overlaps()) {
         held.insert(cost::nccl_blocks(config.parallel, at.pp, true));
     }
     for (const int n : held) {
@@ -164,9 +163,7 @@ parallel::Grid connect(const TrainerConfig& config, device::Device& device, comm
     const auto gpus =
         cuda_plugin().join(device, world.split(0, world.rank(), world.name()), timeout_s);
     parallel::Grid grid = parallel::make_grid(*gpus, config.parallel);
-    parallel::connect(
-        grid, config.data_parallel.overlap_grad_reduce || config.data_parallel.overlap_param_gather,
-        !config.model.untied_head);
+    parallel::connect(grid, config.data_parallel.overlaps(), !config.model.untied_head);
     return grid;
 }
 

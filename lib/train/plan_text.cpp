@@ -136,17 +136,17 @@ void add_data(std::string& plan, const RunConfig& config, const data::DataSets& 
     if (!data.train) return;  // the data has a problem that is reported elsewhere
     describe("train", *data.train, config.schedule.end().samples);
     for (const data::NamedSource& set : data.valid) {
-        describe(set.name, *set.source, config.validation_samples);
+        describe(set.name, *set.source, config.validation_samples());
     }
     for (const data::NamedSource& set : data.test) {
-        describe(set.name, *set.source, config.validation_samples);
+        describe(set.name, *set.source, config.validation_samples());
     }
     if (!data.valid.empty()) {
         line(plan, "validation", "{} samples of each set every {} iterations",
-             config.validation_samples, config.validation.interval);
+             config.validation_samples(), config.validation.interval);
     }
     if (!data.test.empty()) {
-        line(plan, "test", "{} samples of each set at the end", config.validation_samples);
+        line(plan, "test", "{} samples of each set at the end", config.validation_samples());
     }
 }
 
@@ -168,12 +168,10 @@ void add_memory(std::string& plan, const RunConfig& config) {
     const spec::ParallelConfig& parallel = config.trainer.parallel;
     const i64 ranks = parallel.tp * parallel.pp * parallel.dp;
     const cost::MemoryPlan memory = largest_memory_plan(config);
-    const auto& data = config.trainer.data_parallel;
-    const i64 nccl =
-        config.trainer.cuda
-            ? cost::nccl_bytes(parallel, 0, data.overlap_grad_reduce || data.overlap_param_gather,
-                               !config.trainer.model.untied_head)
-            : 0;
+    const i64 nccl = config.trainer.cuda
+                         ? cost::nccl_bytes(parallel, 0, config.trainer.data_parallel.overlaps(),
+                                            !config.trainer.model.untied_head)
+                         : 0;
     const std::string masters =
         memory.masters > 0 ? fmt::format("masters {}, ", human_size(memory.masters)) : "";
     const std::string saves = memory.save_buffer > 0 ? fmt::format("; {} of host memory for saves",

@@ -34,21 +34,6 @@ void check_intervals(const config::TrainFlags& flags) {
     }
 }
 
-void set_sample_counts(RunConfig& config, const config::ScheduleFlags& flags) {
-    const optim::Counters& end = config.schedule.end();
-    // Megatron builds its index for --train-samples samples, even if the last batch is incomplete
-    // and not used.
-    config.data.train_samples = flags.train_samples.value_or(end.samples);
-    const config::ValidationFlags& validation = config.validation;
-    if (validation.iters == 0 || config.action.benchmark) return;
-    config.validation_samples = checked_mul(validation.iters, config.schedule.ramp().global_batch);
-    config.data.valid_samples = config.data.order == data::DataOrder::stateless
-                                    ? config.validation_samples
-                                    : optim::megatron_validation_samples(
-                                          config.schedule, validation.interval, validation.iters);
-    config.data.test_samples = config.validation_samples;
-}
-
 // Resolves the flags section by section. Adds all errors to `problems`.
 class Resolver {
   public:
@@ -72,7 +57,7 @@ class Resolver {
         problems_.check([&] { check_rows(); });
         RunConfig config = make(std::move(command_line));
         problems_.check([&] { config.batch_options().check(); });
-        problems_.check([&] { set_sample_counts(config, flags_.schedule); });
+        problems_.check([&] { (void)config.all_validation_samples(); });
         return config;
     }
 
@@ -101,11 +86,10 @@ class Resolver {
 
     void resolve_data() {
         problems_.check([&] {
-            data_ = data_config(flags_.data, static_cast<u64>(flags_.model.seed));
-            data_.test_optional = !flags_.model.options->given("--split");
-            data_.n_threads = static_cast<int>(flags_.device.threads.value_or(available_cores()));
-            check_mock(data_, flags_.data.mock_data);
-            vocabulary_ = find_vocabulary(flags_.data, data_);
+            flags_.data.split_given = flags_.model.options->given("--split");
+            read_group_files(flags_.data);
+            check_mock(flags_.data);
+            vocabulary_ = find_vocabulary(flags_.data);
         });
     }
 
@@ -115,9 +99,6 @@ class Resolver {
         problems_.check([&] {
             if (precision_.weights == DType::fp16) flags_.loss_scale.check();
         });
-        if (!model_) return;
-        data_.seq_length = model_->seq_length;
-        data_.vocab_size = model_->vocab_size;
     }
 
     void resolve_ranks() {
@@ -135,8 +116,10 @@ class Resolver {
         const auto replicas =
             flags_.action.dry_run ? config::replicas_of : config::started_replicas;
         problems_.check([&] { parallel_.dp = replicas(n_ranks_, tensor, pipeline).dp; });
-        problems_.check(
-            [&] { parallel_.zero_stage = config::resolve_zero_stage(flags_.data_parallel); });
+        problems_.check([&] { flags_.rank_checks.check(); });
+        problems_.check([&] {
+            parallel_.zero_stage = config::resolve_zero_stage(flags_.zero, flags_.data_parallel);
+        });
     }
 
     void resolve_schedule() {
@@ -174,12 +157,12 @@ class Resolver {
             *steps, schedule_->ramp().global_batch, n_micro_batches_, micro_batch(), parallel_.dp);
     }
 
-    parallel::DataParallelConfig data_parallel() const {
-        const config::DataParallelFlags& flags = flags_.data_parallel;
-        return {.bucket_elements =
-                    flags.bucket_elements.value_or(parallel::default_bucket_elements(parallel_.dp)),
-                .overlap_grad_reduce = flags.overlap_grad_reduce,
-                .overlap_param_gather = flags.overlap_param_gather};
+    spec::DataParallelConfig data_parallel() const {
+        spec::DataParallelConfig resolved = flags_.data_parallel;
+        if (!resolved.bucket_elements) {
+            resolved.bucket_elements = parallel::default_bucket_elements(parallel_.dp);
+        }
+        return resolved;
     }
 
     // Checks that the tensor ranks can divide the rows of a micro-batch, for every sequence length
@@ -196,8 +179,6 @@ class Resolver {
     }
 
     RunConfig make(std::string command_line) {
-        const bool share_index = flags_.data.cache_path.empty() && !flags_.action.dry_run &&
-                                 data_.order != data::DataOrder::stateless;
         return {.trainer = {.model = *model_,
                             .parallel = parallel_,
                             .data_parallel = data_parallel(),
@@ -207,7 +188,7 @@ class Resolver {
                             .loss_scale = flags_.loss_scale,
                             .adamw = flags_.optimizer,
                             .seed = static_cast<u64>(flags_.model.seed),
-                            .document_attention = flags_.data.reset_attention_mask,
+                            .documents = flags_.documents,
                             .n_threads =
                                 static_cast<int>(flags_.device.threads.value_or(available_cores())),
                             .cuda = flags_.device.choice == "cuda",
@@ -215,14 +196,11 @@ class Resolver {
                             .allow_tf32 = flags_.device.allow_tf32,
                             .save_buffer = save_buffer_limit(flags_),
                             .autotune = flags_.device.autotune},
-                .data = std::move(data_),
-                .share_index = share_index,
-                .reset_position_ids = flags_.data.reset_position_ids,
-                .eod_mask_loss = flags_.data.eod_mask_loss,
+                .data = flags_.data,
                 .schedule = *schedule_,
-                .check_replicas = flags_.data_parallel.check_replicas,
                 .tokenizer = {.end_of_document = vocabulary_.eod.value_or(-1),
                               .digest = vocabulary_.digest},
+                .rank_checks = flags_.rank_checks,
                 .validation = flags_.validation,
                 .checkpoints = flags_.checkpoints,
                 .stopping = flags_.stopping,
@@ -234,7 +212,6 @@ class Resolver {
     config::TrainFlags flags_;
     i64 n_ranks_;
     Problems& problems_;
-    data::DataConfig data_;
     Vocabulary vocabulary_;
     std::optional<spec::ModelConfig> model_;
     spec::Precision precision_;
@@ -261,9 +238,21 @@ data::BatchOptions RunConfig::batch_options() const {
     const i64 eod = tokenizer.end_of_document;
     return {.micro_batch = trainer.micro_batch,
             .eod_id = eod < 0 ? std::nullopt : std::optional(eod),
-            .reset_position_ids = reset_position_ids,
-            .reset_attention_mask = trainer.document_attention,
-            .eod_mask_loss = eod_mask_loss};
+            .reset_position_ids = trainer.documents.reset_position_ids,
+            .reset_attention_mask = trainer.documents.reset_attention_mask,
+            .eod_mask_loss = trainer.documents.eod_mask_loss};
+}
+
+i64 RunConfig::validation_samples() const {
+    if (action.benchmark) return 0;
+    return checked_mul(validation.iters, schedule.ramp().global_batch);
+}
+
+i64 RunConfig::all_validation_samples() const {
+    if (validation_samples() == 0 || data_order() == data::DataOrder::stateless) {
+        return validation_samples();
+    }
+    return optim::megatron_validation_samples(schedule, validation.interval, validation.iters);
 }
 
 }  // namespace lm::train

@@ -16,15 +16,11 @@
 namespace lm::train {
 
 struct RunConfig {
-    TrainerConfig trainer;       // model, parallelism, optimizer, precision, device
-    data::DataConfig data;       // without paths: mock data
-    bool share_index = false;    // ranks of a host share the index in the default directory
-    i64 validation_samples = 0;  // samples of each set in one validation
-    bool reset_position_ids = false;
-    bool eod_mask_loss = false;
+    TrainerConfig trainer;   // model, parallelism, optimizer, precision, documents, device
+    config::DataFlags data;  // datasets; the groups of a file are in the members for groups
     optim::Schedule schedule;
-    std::optional<i64> check_replicas;  // iterations between two checks
-    ckpt::TokenizerInfo tokenizer;      // tokenizer of the data
+    ckpt::TokenizerInfo tokenizer;  // tokenizer of the data
+    config::RankCheckFlags rank_checks;
     config::ValidationFlags validation;
     config::CheckpointFlags checkpoints;
     config::StoppingFlags stopping;
@@ -32,7 +28,12 @@ struct RunConfig {
     config::ActionFlags action;
     std::string command_line;
 
+    data::DataOrder data_order() const { return data::parse_data_order(data.order); }
     data::BatchOptions batch_options() const;
+    // Returns the samples of each set in one validation or test; 0: the run has none.
+    i64 validation_samples() const;
+    // Returns the samples of each validation set that the whole run reads.
+    i64 all_validation_samples() const;
 };
 
 // Returns the configuration of a run on `n_ranks` ranks. Throws Error(usage) naming the first flag

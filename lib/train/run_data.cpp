@@ -19,16 +19,25 @@ std::shared_ptr<const text::Tokenizer> named_tokenizer(const text::TokenizerChoi
     return text::load_tokenizer(choice);
 }
 
-std::vector<std::string> groups_of(std::string_view option, const std::vector<std::string>& given,
-                                   const std::string& file) {
-    if (file.empty()) return given;
+void read_groups(std::string_view option, std::vector<std::string>& groups,
+                 const std::string& file) {
+    if (file.empty()) return;
     const std::string file_option = std::string(option) + "-path";
-    if (!given.empty()) usage_error(file_option, "contradicts {}: give one of the two", option);
-    return data::read_group_file(file_option, file);
+    if (!groups.empty()) usage_error(file_option, "contradicts {}: give one of the two", option);
+    groups = data::read_group_file(file_option, file);
 }
 
-bool is_mock(const data::DataConfig& data) {
+bool is_mock(const config::DataFlags& data) {
     return data.data_path.empty() && data.train_path.empty() && data.train_groups.empty();
+}
+
+// Returns the directory in which the ranks of a host share the index of a Megatron order.
+data::IndexCache index_cache(const RunConfig& config) {
+    if (config.data.cache_path == "none") return {};
+    const bool shares = config.data.cache_path.empty() && !config.action.dry_run &&
+                        config.data_order() != data::DataOrder::stateless;
+    if (shares) return {data::private_index_directory(), worth_sharing_bytes};
+    return {.directory = config.data.cache_path};
 }
 
 // Compares the tokenizer that the flags name with the one in the data's metadata file. Warns when
@@ -52,52 +61,52 @@ void compare_with_data(const text::Tokenizer& named, const std::string& prefix) 
 
 }  // namespace
 
-data::DataConfig data_config(const config::DataFlags& flags, u64 seed) {
-    return {
-        .data_path = flags.data_path,
-        .split = flags.split,
-        .seed = seed,
-        .order = data::parse_data_order(flags.order),
-        .index_cache = {.directory = flags.cache_path == "none" ? "" : flags.cache_path},
-        .train_path = flags.train_path,
-        .valid_path = flags.valid_path,
-        .test_path = flags.test_path,
-        .train_groups =
-            groups_of("--train-weighted-split-paths", flags.train_groups, flags.train_groups_file),
-        .valid_groups =
-            groups_of("--valid-weighted-split-paths", flags.valid_groups, flags.valid_groups_file),
-        .test_groups =
-            groups_of("--test-weighted-split-paths", flags.test_groups, flags.test_groups_file)};
+void read_group_files(config::DataFlags& flags) {
+    read_groups("--train-weighted-split-paths", flags.train_groups, flags.train_groups_file);
+    read_groups("--valid-weighted-split-paths", flags.valid_groups, flags.valid_groups_file);
+    read_groups("--test-weighted-split-paths", flags.test_groups, flags.test_groups_file);
 }
 
-void check_mock(const data::DataConfig& data, bool mock_data) {
-    if (is_mock(data) && !mock_data) {
+data::DataConfig data_config(const config::DataFlags& flags) {
+    return {.data_path = flags.data_path,
+            .split = flags.split,
+            .test_optional = !flags.split_given,
+            .order = data::parse_data_order(flags.order),
+            .train_path = flags.train_path,
+            .valid_path = flags.valid_path,
+            .test_path = flags.test_path,
+            .train_groups = flags.train_groups,
+            .valid_groups = flags.valid_groups,
+            .test_groups = flags.test_groups};
+}
+
+void check_mock(const config::DataFlags& flags) {
+    if (is_mock(flags) && !flags.mock_data) {
         usage_error("--data-path",
                     "must be given: the PREFIX of tokens that lm-preprocess wrote, or --mock-data");
     }
-    if (!is_mock(data) && mock_data)
+    if (!is_mock(flags) && flags.mock_data)
         usage_error("--mock-data", "contradicts --data-path: give one of the two");
 }
 
-Vocabulary find_vocabulary(const config::DataFlags& flags, const data::DataConfig& data) {
+Vocabulary find_vocabulary(const config::DataFlags& flags) {
     if (const auto tokenizer = named_tokenizer(flags.tokenizer)) {
-        const auto prefixes = data::data_prefixes(data);
+        const auto prefixes = data::data_prefixes(data_config(flags));
         for (const std::string& prefix : std::set<std::string>(prefixes.begin(), prefixes.end())) {
             compare_with_data(*tokenizer, prefix);
         }
         return {tokenizer->vocab_size(), tokenizer->eod(), tokenizer->digest()};
     }
-    if (is_mock(data)) return {};
-    if (const auto facts = data::data_facts(data::data_prefixes(data))) {
+    if (is_mock(flags)) return {};
+    if (const auto facts = data::data_facts(data::data_prefixes(data_config(flags)))) {
         return {facts->tokenizer.vocab_size, facts->eod_id, facts->tokenizer.digest};
     }
     return {};
 }
 
-std::shared_ptr<const text::Tokenizer> tokenizer_of(const RunConfig& config,
-                                                    const config::DataFlags& flags) {
+std::shared_ptr<const text::Tokenizer> tokenizer_of(const config::DataFlags& flags) {
     if (auto tokenizer = named_tokenizer(flags.tokenizer)) return tokenizer;
-    const auto facts = data::data_facts(data::data_prefixes(config.data));
+    const auto facts = data::data_facts(data::data_prefixes(data_config(flags)));
     if (!facts) return nullptr;
     const std::string& type = facts->tokenizer.type;
     if (type != "ByteTokenizer" && type != "GPT2BPETokenizer") return nullptr;
@@ -106,21 +115,28 @@ std::shared_ptr<const text::Tokenizer> tokenizer_of(const RunConfig& config,
 }
 
 data::DataSets open_data(const RunConfig& config) {
+    const spec::ModelConfig& model = config.trainer.model;
+    const u64 seed = config.trainer.seed;
     if (!is_mock(config.data)) {
-        data::DataConfig data = config.data;
-        if (config.share_index) {
-            data.index_cache = {data::private_index_directory(), worth_sharing_bytes};
-        }
+        data::DataConfig data = data_config(config.data);
+        data.seq_length = model.seq_length;
+        data.vocab_size = model.vocab_size;
+        data.seed = seed;
+        // Megatron builds its index for --train-samples samples, even if the last batch is
+        // incomplete and not used.
+        data.train_samples = config.schedule.planned_samples();
+        data.valid_samples = config.all_validation_samples();
+        data.test_samples = config.validation_samples();
+        data.index_cache = index_cache(config);
+        data.n_threads = config.trainer.n_threads;
         return data::open_data(data);
     }
-    data::DataSets sets;
-    const auto mock = [&config](u64 seed) {
-        return std::make_unique<data::MockSource>(config.data.seq_length, config.data.vocab_size,
-                                                  seed);
+    const auto mock = [&model](u64 mock_seed) {
+        return std::make_unique<data::MockSource>(model.seq_length, model.vocab_size, mock_seed);
     };
-    sets.train = mock(config.data.seed);
-    if (config.data.valid_samples > 0)
-        sets.valid.push_back({"validation", mock(config.data.seed + 1)});
+    data::DataSets sets;
+    sets.train = mock(seed);
+    if (config.validation_samples() > 0) sets.valid.push_back({"validation", mock(seed + 1)});
     return sets;
 }
 

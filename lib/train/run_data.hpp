@@ -20,21 +20,25 @@ struct Vocabulary {
     std::string digest;
 };
 
-// Returns the datasets that the flags name, without sample counts and sequence length.
-data::DataConfig data_config(const config::DataFlags& flags, u64 seed);
+// Reads the files of --train-weighted-split-paths-path and its siblings into the members for
+// groups.
+void read_group_files(config::DataFlags& flags);
+
+// Returns the datasets that the flags name, without sample counts and sizes. Call it after
+// read_group_files().
+data::DataConfig data_config(const config::DataFlags& flags);
 
 // Throws Error(usage) unless datasets or --mock-data are given, but not both.
-void check_mock(const data::DataConfig& data, bool mock_data);
+void check_mock(const config::DataFlags& flags);
 
 // Returns the vocabulary of the tokenizer that the flags name, else of the tokenizer in the data's
 // metadata file. Warns when the two tokenizers differ. Throws Error(usage) when their
 // end-of-document tokens differ.
-Vocabulary find_vocabulary(const config::DataFlags& flags, const data::DataConfig& data);
+Vocabulary find_vocabulary(const config::DataFlags& flags);
 
-// Returns the tokenizer of the run's data: the tokenizer that the flags name, else the tokenizer of
-// the data's metadata file if this program has it, else nullptr.
-std::shared_ptr<const text::Tokenizer> tokenizer_of(const RunConfig& config,
-                                                    const config::DataFlags& flags);
+// Returns the tokenizer of the data: the tokenizer that the flags name, else the tokenizer of the
+// data's metadata file if this program has it, else nullptr.
+std::shared_ptr<const text::Tokenizer> tokenizer_of(const config::DataFlags& flags);
 
 // Opens the data of the run, and checks that the files fit the flags.
 data::DataSets open_data(const RunConfig& config);

@@ -70,21 +70,9 @@ OrderedJson parallel_values(const RunConfig& config) {
             {"sequence_parallel", parallel.sequence_parallel},
             {"padded_vocab_size", spec::padded_vocab(config.trainer.model, parallel)},
             {"zero_stage", parallel.zero_stage},
-            {"overlap_grad_reduce", config.trainer.data_parallel.overlap_grad_reduce},
-            {"overlap_param_gather", config.trainer.data_parallel.overlap_param_gather},
-            {"ddp_bucket_size", config.trainer.data_parallel.bucket_elements},
-            {"check_replicas", config::json_of(config.check_replicas)},
             {"recompute_granularity", granularity},
             {"recompute_method", full ? OrderedJson(method) : nullptr},
             {"recompute_num_layers", full ? OrderedJson(recompute.n_layers) : nullptr}};
-}
-
-OrderedJson validation_values(const RunConfig& config) {
-    return {{"samples", config.validation_samples},
-            {"valid_data_path", config.data.valid_path},
-            {"test_data_path", config.data.test_path},
-            {"valid_weighted_split_paths", config.data.valid_groups},
-            {"test_weighted_split_paths", config.data.test_groups}};
 }
 
 void add_attention(OrderedJson& json, spec::GpuAttention attention) {
@@ -118,14 +106,6 @@ OrderedJson training_values(const RunConfig& config) {
         {"attention_dropout", model.attention_dropout},
         {"hidden_dropout", model.hidden_dropout},
         {"seed", config.trainer.seed},
-        {"data_path", config.data.data_path},
-        {"train_data_path", config.data.train_path},
-        {"train_weighted_split_paths", config.data.train_groups},
-        {"data_order", name_of(config.data.order)},
-        {"split", config.data.split},
-        {"reset_position_ids", config.reset_position_ids},
-        {"reset_attention_mask", config.trainer.document_attention},
-        {"eod_mask_loss", config.eod_mask_loss},
         {"fp16", weights == DType::fp16},
         {"bf16", weights == DType::bf16}};
     if (config.trainer.cuda) add_attention(json, config.trainer.attention);
@@ -148,6 +128,12 @@ const Section* section_of(const RunConfig& config) {
     if constexpr (std::is_same_v<Section, config::LoggingFlags>) return &config.logging;
     if constexpr (std::is_same_v<Section, config::ActionFlags>) return &config.action;
     if constexpr (std::is_same_v<Section, config::StoppingFlags>) return &config.stopping;
+    if constexpr (std::is_same_v<Section, config::DataFlags>) return &config.data;
+    if constexpr (std::is_same_v<Section, config::DocumentFlags>) return &config.trainer.documents;
+    if constexpr (std::is_same_v<Section, config::RankCheckFlags>) return &config.rank_checks;
+    if constexpr (std::is_same_v<Section, spec::DataParallelConfig>) {
+        return &config.trainer.data_parallel;
+    }
     if constexpr (std::is_same_v<Section, spec::AdamWConfig>) return &config.trainer.adamw;
     if constexpr (std::is_same_v<Section, spec::LossScaleConfig>) return &config.trainer.loss_scale;
     return nullptr;
@@ -183,16 +169,19 @@ OrderedJson training_json(const RunConfig& config) {
 }
 
 OrderedJson to_json(const RunConfig& config) {
-    OrderedJson json = {{"model", ckpt::to_json(config.trainer.model)},
-                        {"parallel", block_json(config, Block::parallel, parallel_values(config))},
-                        {"micro_batch_size", config.trainer.micro_batch}};
+    OrderedJson json = {{"model", ckpt::to_json(config.trainer.model)}};
+    const auto add = [&](Block block, const OrderedJson& derived) {
+        json[name_of(block)] = block_json(config, block, derived);
+    };
+    add(Block::parallel, parallel_values(config));
+    json["micro_batch_size"] = config.trainer.micro_batch;
     json.update(block_json(config, Block::run, run_values(config)));
     json["train_iterations"] = config.schedule.total_iterations();
-    json["schedule"] = training_json(config);
-    json["validation"] = block_json(config, Block::validation, validation_values(config));
-    json["checkpoints"] = block_json(config, Block::checkpoints, {});
-    json["stopping"] = block_json(config, Block::stopping, {});
-    json["logging"] = block_json(config, Block::logging, {});
+    add(Block::training, training_values(config));
+    add(Block::validation, {{"samples", config.validation_samples()}});
+    add(Block::checkpoints, {});
+    add(Block::stopping, {});
+    add(Block::logging, {});
     json["memory_bytes"] = memory_json(memory_plan(config.trainer));
     json["command_line"] = config.command_line;
     return json;

@@ -72,14 +72,13 @@ SampleRange parse_sample_range(const std::string& text) {
     return range;
 }
 
-void show_samples(const RunConfig& config, const config::DataFlags& flags,
-                  const SampleRange& range) {
+void show_samples(const RunConfig& config, const SampleRange& range) {
     if (range.last >= config.schedule.end().samples) {
         usage_error(option, "sample {} does not exist: the training has {} samples", range.last,
                     config.schedule.end().samples);
     }
     const data::DataSets data = open_data(config);
-    const auto tokenizer = tokenizer_of(config, flags);
+    const auto tokenizer = tokenizer_of(config.data);
     std::vector<i32> tokens(static_cast<size_t>(config.trainer.model.seq_length) + 1);
     Iterations iterations(config.schedule);
     for (i64 sample = range.first; sample <= range.last; ++sample) {

@@ -21,7 +21,6 @@ SampleRange parse_sample_range(const std::string& text);  // "A-B" or "A"; throw
 // and its pieces [{data, document, offset, tokens, text}]. A piece has ids instead of text when the
 // data's tokenizer is not known. The last token of a sample is only a target. The sample that
 // follows it in the dataset starts with this token.
-void show_samples(const RunConfig& config, const config::DataFlags& flags,
-                  const SampleRange& range);
+void show_samples(const RunConfig& config, const SampleRange& range);
 
 }  // namespace lm::train

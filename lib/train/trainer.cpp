@@ -261,7 +261,7 @@ void Trainer::build_chunks() {
     for (i64 chunk = 0; chunk < config_.parallel.n_chunks; ++chunk) {
         model::ChunkActivations& own = activations[static_cast<size_t>(chunk)];
         for (model::MicroBatchActivations& slot : own.slots) {
-            if (!config_.document_attention) slot.inputs.doc_start = {};
+            if (!config_.documents.reset_attention_mask) slot.inputs.doc_start = {};
         }
         const model::ChunkSetup setup{
             .config = config_.model,

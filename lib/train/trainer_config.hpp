@@ -3,6 +3,7 @@
 // needs.
 #pragma once
 
+#include "config/data_flags.hpp"
 #include "cost/memory.hpp"
 #include "optim/loss_scaler.hpp"
 #include "optim/optimizer.hpp"
@@ -13,7 +14,7 @@ namespace lm::train {
 struct TrainerConfig {
     spec::ModelConfig model;
     spec::ParallelConfig parallel;
-    parallel::DataParallelConfig data_parallel;
+    spec::DataParallelConfig data_parallel;
     i64 micro_batch = 1;
     // The largest number of micro-batches in a step of a data-parallel rank. A pipeline keeps
     // several of them in flight.
@@ -22,7 +23,7 @@ struct TrainerConfig {
     spec::LossScaleConfig loss_scale;  // used with fp16 only
     spec::AdamWConfig adamw;
     u64 seed = 1234;
-    bool document_attention = false;  // batches carry document_starts (--reset-attention-mask)
+    config::DocumentFlags documents;  // decide which optional fields a batch has
     int n_threads = 1;
     bool cuda = false;                                         // the device is a GPU
     spec::GpuAttention attention = spec::GpuAttention::flash;  // attention kernels on a GPU

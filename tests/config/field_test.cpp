@@ -12,17 +12,22 @@ using namespace lm::config;
 TEST_CASE("the fields of a section are options and JSON in the same order") {
     cli::Options options("lm-test", "a test");
     CheckpointFlags flags;
-    declare(options, checkpoint_fields(), flags);
+    declare(options, load_fields(), flags);
+    declare(options, save_fields(), flags);
     options.parse({"--save", "out", "--override-lr-scheduler", "--save-interval", "5k"});
     CHECK(flags.save == "out");
     CHECK(flags.override_schedule);
     io::OrderedJson json;
-    add_json(json, Block::checkpoints, checkpoint_fields(), flags, {});
+    add_json(json, Block::checkpoints, load_fields(), flags, {});
+    add_json(json, Block::checkpoints, save_fields(), flags, {});
     std::vector<std::string> keys;
     for (const auto& [key, value] : json.items()) keys.push_back(key);
     std::vector<std::string> printed;
-    for (const auto& field : checkpoint_fields())
-        if (field.block == Block::checkpoints) printed.push_back(field.key());
+    for (const auto& fields : {load_fields(), save_fields()}) {
+        for (const auto& field : fields) {
+            if (field.block == Block::checkpoints) printed.push_back(field.key());
+        }
+    }
     CHECK(keys == printed);
     CHECK(json["save"] == "out");
     CHECK(json["load"] == "");

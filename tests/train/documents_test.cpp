@@ -68,9 +68,11 @@ struct Result {
 
 Result run(const spec::ModelConfig& model, const data::Batch& batch) {
     const auto device = cpu::make_device(2);
-    train::Trainer trainer = train::Trainer::allocate(
-        {.model = model, .micro_batch = batch.n_rows, .document_attention = true, .n_threads = 2},
-        *device);
+    train::Trainer trainer = train::Trainer::allocate({.model = model,
+                                                       .micro_batch = batch.n_rows,
+                                                       .documents = {.reset_attention_mask = true},
+                                                       .n_threads = 2},
+                                                      *device);
     trainer.initialize();
     train::RepeatedBatch batches(batch);
     const double loss = make_step(trainer, batches, 1, 1e-3).loss;

@@ -46,16 +46,17 @@ struct Setup {
         : name(golden_name),
           golden(name),
           device(cpu::make_device(threads, kernels)),
-          trainer(train::Trainer::allocate({.model = golden.config(),
-                                            .micro_batch = micro_batch,
-                                            .adamw = {.beta1 = 0.9,
-                                                      .beta2 = 0.95,
-                                                      .eps = 1e-8,
-                                                      .weight_decay = 0.1,
-                                                      .clip_grad = 1.0},
-                                            .document_attention = document_attention,
-                                            .n_threads = threads},
-                                           *device)) {
+          trainer(
+              train::Trainer::allocate({.model = golden.config(),
+                                        .micro_batch = micro_batch,
+                                        .adamw = {.beta1 = 0.9,
+                                                  .beta2 = 0.95,
+                                                  .eps = 1e-8,
+                                                  .weight_decay = 0.1,
+                                                  .clip_grad = 1.0},
+                                        .documents = {.reset_attention_mask = document_attention},
+                                        .n_threads = threads},
+                                       *device)) {
         for (const NamedView& named : views(trainer.weights())) {
             set_values(named, golden.floats("weight." + named.name));
         }

@@ -39,22 +39,7 @@ struct Program {
 
 // Returns the object of to_json() that has the fields of `block`.
 const io::OrderedJson& object_of(const io::OrderedJson& json, Block block) {
-    switch (block) {
-        case Block::parallel:
-            return json["parallel"];
-        case Block::training:
-            return json["schedule"];
-        case Block::validation:
-            return json["validation"];
-        case Block::checkpoints:
-            return json["checkpoints"];
-        case Block::stopping:
-            return json["stopping"];
-        case Block::logging:
-            return json["logging"];
-        default:
-            return json;
-    }
+    return block == Block::run ? json : json[name_of(block)];
 }
 
 }  // namespace
