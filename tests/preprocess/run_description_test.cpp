@@ -90,13 +90,15 @@ TEST_CASE("the origin of an output distinguishes another run from the same run")
     Fixture f;
     const io::Json origin = origin_of(f.describe());
     CHECK(difference_of_origins(origin, origin).empty());
-    CHECK(difference_of_origins(io::Json(), origin).find("names no run") != std::string::npos);
+    CHECK(difference_of_origins(io::Json(), origin).find("does not state its run") !=
+          std::string::npos);
     f.options.keep_empty = true;
     CHECK(difference_of_origins(origin, origin_of(f.describe())) ==
-          "made with --keep-empty false, not true");
+          "it was made with --keep-empty false, not true");
     f.options.keep_empty = false;
     f.add_input("b.jsonl", "two\n");
-    CHECK(difference_of_origins(origin, origin_of(f.describe())) == "made from 1 inputs, not 2");
+    CHECK(difference_of_origins(origin, origin_of(f.describe())) ==
+          "it was made from 1 inputs, not 2");
     f.options.inputs = {f.dir / "b.jsonl"};
     CHECK(difference_of_origins(origin, origin_of(f.describe())).find("other inputs") !=
           std::string::npos);
