@@ -34,6 +34,14 @@ template <int m_tiles>
 struct OnlineSoftmax {
     float most[m_tiles][2];
     float sum[m_tiles][2];
+
+    __device__ OnlineSoftmax() {
+#pragma unroll
+        for (int m = 0; m < m_tiles; ++m) {
+            most[m][0] = most[m][1] = -INFINITY;
+            sum[m][0] = sum[m][1] = 0.0F;
+        }
+    }
 };
 
 // Replaces scores by weights 2^(scale_2 (score - most)) and updates `softmax`. When the maximum of
@@ -97,6 +105,44 @@ __device__ void bias_and_mask(Sums<m_tiles, n_tiles>& scores, const AttentionHea
     });
 }
 
+// Sets starts[m][half] to the doc_start of the lane's rows, 0 without documents. `query` is the
+// lane's first row.
+template <typename T, int m_tiles>
+__device__ void load_starts(int (&starts)[m_tiles][2], const AttentionHead<T>& head, int query,
+                            int length) {
+#pragma unroll
+    for (int m = 0; m < m_tiles; ++m) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const int row = query + 16 * m + 8 * half;
+            starts[m][half] = head.starts && row < length ? head.starts[row] : 0;
+        }
+    }
+}
+
+// Writes the lse of the rows, and sets the factors of the output: the normalization of the softmax
+// and the dropout scale. `query` is the lane's first row.
+template <typename T, int m_tiles>
+__device__ void finish_softmax(float (&factors)[m_tiles][2], const OnlineSoftmax<m_tiles>& softmax,
+                               const AttentionInput& input, const AttentionHead<T>& head, int query,
+                               float* lse) {
+    const int lane = static_cast<int>(threadIdx.x) % warp_size;
+#pragma unroll
+    for (int m = 0; m < m_tiles; ++m) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            float sum = softmax.sum[m][half];
+            sum += __shfl_xor_sync(all_lanes, sum, 1);
+            sum += __shfl_xor_sync(all_lanes, sum, 2);
+            factors[m][half] = input.dropout.scale / sum;
+            const int row = query + 16 * m + 8 * half;
+            if (lane % 4 == 0 && row < input.length) {
+                lse[head.row_offset(input) + row] = softmax.most[m][half] * input.scale + logf(sum);
+            }
+        }
+    }
+}
+
 template <typename T, int width, bool dropout>
 __global__ __launch_bounds__(n_threads) void attention_forward_kernel(AttentionInput input, T* out,
                                                                       float* lse) {
@@ -114,34 +160,19 @@ __global__ __launch_bounds__(n_threads) void attention_forward_kernel(AttentionI
     const SharedTile<T, width> q{dynamic_shared<T>()};
     const SharedTile<T, width> k{q.data + P::queries * q.stride};
     const SharedTile<T, width> v{k.data + P::keys * k.stride};
-    const Rows<const T> q_rows{head.q, input.qkv_stride(), input.length, input.width,
-                               input.vectors};
-    const Rows<const T> k_rows{head.k, input.qkv_stride(), input.length, input.width,
-                               input.vectors};
-    const Rows<const T> v_rows{head.v, input.qkv_stride(), input.length, input.width,
-                               input.vectors};
+    const Rows<const T> q_rows = rows_of(input, head.q, input.qkv_stride());
+    const Rows<const T> k_rows = rows_of(input, head.k, input.qkv_stride());
+    const Rows<const T> v_rows = rows_of(input, head.v, input.qkv_stride());
 
     const int begin = first_key_of(head.starts, first) / P::keys * P::keys;
     const int end = min(first + P::queries, input.length);
     int starts[m_tiles][2];
-#pragma unroll
-    for (int m = 0; m < m_tiles; ++m) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            const int query = lane_query + 16 * m + 8 * half;
-            starts[m][half] = head.starts && query < input.length ? head.starts[query] : 0;
-        }
-    }
+    load_starts(starts, head, lane_query, input.length);
     // The largest doc_start of the warp's queries. A step needs no mask if all of its keys are at
     // or after this doc_start and not after the warp's first query.
     const int last_start =
         first_key_of(head.starts, min(first + row + 16 * m_tiles, input.length) - 1);
     OnlineSoftmax<m_tiles> softmax;
-#pragma unroll
-    for (int m = 0; m < m_tiles; ++m) {
-        softmax.most[m][0] = softmax.most[m][1] = -INFINITY;
-        softmax.sum[m][0] = softmax.sum[m][1] = 0.0F;
-    }
     Sums<m_tiles, width / 8> result;
     clear(result);
 
@@ -178,26 +209,10 @@ __global__ __launch_bounds__(n_threads) void attention_forward_kernel(AttentionI
     wait_for_copies<0>();
 
     float factors[m_tiles][2];
-#pragma unroll
-    for (int m = 0; m < m_tiles; ++m) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            float sum = softmax.sum[m][half];
-            sum += __shfl_xor_sync(all_lanes, sum, 1);
-            sum += __shfl_xor_sync(all_lanes, sum, 2);
-            // Normalization of the softmax and the dropout scale, applied once to the output.
-            factors[m][half] = input.dropout.scale / sum;
-            const int query = lane_query + 16 * m + 8 * half;
-            if (lane % 4 == 0 && query < input.length) {
-                lse[head.row_offset(input) + query] =
-                    softmax.most[m][half] * input.scale + logf(sum);
-            }
-        }
-    }
+    finish_softmax(factors, softmax, input, head, lane_query, lse);
     // The warp may overwrite its own rows of q, because no other warp reads them.
-    const Rows<T> out_rows{out + head.out_offset(input), input.out_stride(), input.length,
-                           input.width, input.vectors};
-    store_sums(result, factors, q, row, out_rows, first);
+    store_sums(result, factors, q, row,
+               rows_of(input, out + head.out_offset(input), input.out_stride()), first);
 }
 
 template <typename T, int width, bool dropout>

@@ -55,6 +55,12 @@ struct Rows {
     __device__ T* at(int row, int c) const { return base + i64{row} * stride + c * 8; }
 };
 
+// Returns the rows of one head in qkv, out or dout, where `base` is the head's row of token 0.
+template <typename T>
+__device__ Rows<T> rows_of(const AttentionInput& input, T* base, int stride) {
+    return {base, stride, input.length, input.width, input.vectors};
+}
+
 // Starts the asynchronous copy of rows [first, first + n_rows) to the tile; elements that do not
 // exist become 0. All `threads` threads of the block must call it; a thread copies the same piece
 // column of every rows_at_once-th row. The caller commits and waits (mma.cuh).
@@ -75,6 +81,32 @@ __device__ void load_tile(const SharedTile<T, width>& tile, const Rows<const T>&
             continue;
         }
         for (int e = 0; e < 8; ++e) tile.piece(row, c)[e] = e < n ? from[e] : from_float<T>(0.0F);
+    }
+}
+
+// lse, delta and doc_start of the queries of a tile, in shared memory: [queries] each.
+struct QueryNumbers {
+    float* lse;
+    float* delta;
+    int* start;
+};
+
+template <int queries>
+__device__ QueryNumbers numbers_in(void* shared) {
+    float* const base = static_cast<float*>(shared);
+    return {base, base + queries, reinterpret_cast<int*>(base + 2 * queries)};
+}
+
+// Starts the asynchronous copy of the numbers of the queries from `query` on. All `threads` threads
+// of the block must call it. The numbers of queries that do not exist become 0.
+template <int queries, int threads>
+__device__ void load_numbers(const QueryNumbers& numbers, const float* lse, const float* delta,
+                             const i32* starts, int query, int length) {
+    for (int i = static_cast<int>(threadIdx.x); i < queries; i += threads) {
+        const int bytes = query + i < length ? 4 : 0;
+        copy_async_4(numbers.lse + i, lse + query + i, bytes);
+        copy_async_4(numbers.delta + i, delta + query + i, bytes);
+        if (starts) copy_async_4(numbers.start + i, starts + query + i, bytes);
     }
 }
 
@@ -279,6 +311,8 @@ class KeptBits {
 
 // The mask without dropout.
 struct AllKept {
+    template <typename T>
+    __device__ AllKept(const AttentionInput&, const AttentionHead<T>&, int, int) {}
     __device__ bool kept(int, int, int) const { return true; }
 };
 
