@@ -111,8 +111,9 @@ void add_left(Figures& figures, const Flags& flags, const metrics::LogSummary& l
     if (left_s <= 0) return;
     add_finish(figures, "finish", "finish", left_s);
     if (const auto share = availability(log); share && *share > 0) {
-        add_seconds(figures, "left_with_stops", "with such stops", left_s / *share,
-                    "time left / share computing: as if time were lost at the rate of this log");
+        add_seconds(
+            figures, "left_with_stops", "with such stops", left_s / *share,
+            "time left / share computing, if stops take the same share of time as in this log");
         add_finish(figures, "finish_with_stops", "finish with such stops", left_s / *share);
     }
     if (!flags.hours_per_day) return;

@@ -131,7 +131,7 @@ int info(const InfoArgs& args) {
 void declare_info(cli::Options& options) {
     auto args = std::make_shared<InfoArgs>();
     cli::Options& verb = options.verb("info", "describe a dataset", [args] { return info(*args); });
-    verb.positional("P", &args->prefix, "the prefix of P.bin and P.idx");
+    verb.positional("P", &args->prefix, "dataset: the files P.bin and P.idx");
     verb.flag("--json", &args->json, "print JSON Lines");
 }
 

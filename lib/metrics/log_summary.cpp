@@ -33,7 +33,8 @@ void StepFit::add(double batch, double step_s, double weight) {
 }
 
 std::optional<double> StepFit::fixed_share(double batch) const {
-    constexpr double least_spread = 0.05;  // relative, of batch sizes; a fit over less is noise
+    // The least relative spread of the batch sizes: a fit over a smaller one shows only noise.
+    constexpr double least_spread = 0.05;
     if (!(n_ > 0) || !(xx_ / n_ > least_spread * least_spread * batch * batch)) return std::nullopt;
     const double slope = xy_ / xx_;
     const double fixed = mean_y_ - slope * mean_x_;

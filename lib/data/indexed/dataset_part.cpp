@@ -126,7 +126,9 @@ void DatasetPart::add(std::span<const std::byte> tokens, std::span<const i32> le
                       std::span<const i32> sequences_per_document, i64 largest) {
     add_tokens(tokens, largest);
     const i64 sum = std::accumulate(lengths.begin(), lengths.end(), i64{0});
-    LM_CHECK(sum * size_of(type_) == ahead_, "expected lengths that sum to the tokens of the part");
+    LM_CHECK(sum * size_of(type_) == ahead_,
+             fmt::format("expected {} bytes of tokens, which is the sum of the lengths, got {}",
+                         sum * size_of(type_), ahead_));
     ahead_ = 0;
     if (!state_.counted && !std::ranges::all_of(sequences_per_document, is_one)) {
         state_.counted = true;

@@ -49,8 +49,8 @@ IndexedWriter::IndexedWriter(std::string prefix, TokenType type, io::Overwrite o
 void IndexedWriter::add(std::span<const std::byte> tokens, std::span<const i32> lengths) {
     const i64 total = std::accumulate(lengths.begin(), lengths.end(), i64{0});
     LM_CHECK(total * size_of(type_) == static_cast<i64>(tokens.size()),
-             fmt::format("expected lengths that sum to the tokens, got {} tokens for {} bytes",
-                         total, tokens.size()));
+             fmt::format("expected {} bytes of tokens, which is the sum of the lengths, got {}",
+                         total * size_of(type_), tokens.size()));
     bin_.write(tokens);
     bin_digest_.update(tokens);
     idx_.write(std::as_bytes(lengths));
