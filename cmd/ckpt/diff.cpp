@@ -8,6 +8,7 @@
 #include "ckpt/index.hpp"
 #include "ckpt/steps.hpp"
 #include "cli/main.hpp"
+#include "foreign.hpp"
 #include "io/json.hpp"
 #include "paths.hpp"
 #include "verbs.hpp"
@@ -50,21 +51,22 @@ void print_text(const ckpt::TensorDifference& difference) {
 }
 
 int run(const Args& args) {
-    const ckpt::Checkpoint a = ckpt::open(existing_directory(args.a));
-    const ckpt::Checkpoint b = ckpt::open(existing_directory(args.b));
+    const auto a = OpenedCheckpoint::open(existing_directory(args.a), args.weights_only);
+    const auto b = OpenedCheckpoint::open(existing_directory(args.b), args.weights_only);
     i64 n_compared = 0;
     i64 n_different = 0;
     const std::span<const ckpt::SliceKind> kinds(ckpt::all_kinds.data(),
                                                  args.weights_only ? 1 : ckpt::all_kinds.size());
-    ckpt::diff(a, b, kinds, [&](const ckpt::TensorDifference& difference) {
-        ++n_compared;
-        n_different += !difference.equal();
-        if (args.json) {
-            print_json(difference);
-        } else if (!difference.equal()) {
-            print_text(difference);
-        }
-    });
+    ckpt::diff(a.checkpoint(), b.checkpoint(), kinds,
+               [&](const ckpt::TensorDifference& difference) {
+                   ++n_compared;
+                   n_different += !difference.equal();
+                   if (args.json) {
+                       print_json(difference);
+                   } else if (!difference.equal()) {
+                       print_text(difference);
+                   }
+               });
     if (!args.json) {
         cli::write_stdout(
             n_different == 0
@@ -81,7 +83,8 @@ void add_diff(cli::Options& options) {
     cli::Options& verb = options.verb("diff", "compare the tensors of two checkpoints",
                                       [args] { return run(*args); });
     verb.positional("A", &args->a,
-                    "global_step* directory, or a directory of them: its latest step");
+                    "global_step* directory, or a directory of them: its latest step; or one of "
+                    "Megatron");
     verb.positional("B", &args->b, "checkpoint to compare with; layout and type may differ");
     verb.flag("--weights-only", &args->weights_only, "do not compare masters and Adam moments");
     verb.flag("--json", &args->json,

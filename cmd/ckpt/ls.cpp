@@ -12,6 +12,7 @@
 #include "ckpt/lineage.hpp"
 #include "ckpt/steps.hpp"
 #include "cli/main.hpp"
+#include "foreign.hpp"
 #include "io/checked.hpp"
 #include "io/json.hpp"
 #include "paths.hpp"
@@ -118,6 +119,7 @@ void print_leftovers(const std::string& directory, bool json) {
 
 int run(const Args& args) {
     const std::string directory = existing_directory(args.directory);
+    if (is_foreign(directory)) return list_foreign(directory, args.json);
     if (is_step_path(directory)) {
         usage_error(directory, "is one step: give its parent directory, or use lm-ckpt show");
     }
@@ -140,7 +142,8 @@ void add_ls(cli::Options& options) {
     cli::Options& verb =
         options.verb("ls", "list the steps of a checkpoint directory, its branches and left-overs",
                      [args] { return run(*args); });
-    verb.positional("DIR", &args->directory, "directory of global_step* directories");
+    verb.positional("DIR", &args->directory,
+                    "directory of global_step* directories, or one of Megatron");
     verb.flag("--json", &args->json, "print JSON Lines");
 }
 

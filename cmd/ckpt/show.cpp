@@ -8,6 +8,7 @@
 #include "ckpt/leftovers.hpp"
 #include "ckpt/steps.hpp"
 #include "cli/main.hpp"
+#include "foreign.hpp"
 #include "io/json.hpp"
 #include "paths.hpp"
 #include "verbs.hpp"
@@ -103,7 +104,9 @@ void print_summary(const ckpt::Checkpoint& checkpoint) {
 }
 
 int run(const Args& args) {
-    const ckpt::Checkpoint checkpoint = ckpt::open(existing_directory(args.path));
+    const std::string path = existing_directory(args.path);
+    if (is_foreign(path)) return show_foreign(path, args.tensors, args.json);
+    const ckpt::Checkpoint checkpoint = ckpt::open(path);
     if (!args.json && !args.tensors) {
         print_summary(checkpoint);
         return 0;
@@ -126,7 +129,8 @@ void add_show(cli::Options& options) {
         "show", "print a summary of a step; with --tensors all fields and the tensor table",
         [args] { return run(*args); });
     verb.positional("CKPT", &args->path,
-                    "global_step* directory, or a directory of them: its latest step");
+                    "global_step* directory, or a directory of them: its latest step; or one of "
+                    "Megatron");
     verb.flag("--tensors", &args->tensors, "print all fields of the manifest and the tensor table");
     verb.flag("--json", &args->json, "print one JSON object on one line");
 }

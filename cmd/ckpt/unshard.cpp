@@ -9,6 +9,7 @@
 #include "ckpt/steps.hpp"
 #include "cli/main.hpp"
 #include "cli/progress_line.hpp"
+#include "foreign.hpp"
 #include "io/json.hpp"
 #include "paths.hpp"
 #include "verbs.hpp"
@@ -29,7 +30,7 @@ struct Args {
 int run(const Args& args) {
     if (args.max_shard.value < 1)
         usage_error("--max-shard-size", "must be positive, got {}", args.max_shard.value);
-    const ckpt::Checkpoint checkpoint = ckpt::open(existing_directory(args.path));
+    const auto opened = OpenedCheckpoint::open(existing_directory(args.path), true);
     cli::ProgressLine progress("unshard", "B", -1, args.quiet);
     convert::UnshardRequest request{.out = args.out,
                                     .dtype = {},
@@ -37,7 +38,7 @@ int run(const Args& args) {
                                     .force = args.force,
                                     .progress = [&](i64 bytes) { progress.update(bytes); }};
     if (!args.dtype.empty()) request.dtype = dtype_from_name(args.dtype);
-    const convert::UnshardReport report = convert::unshard(checkpoint, request);
+    const convert::UnshardReport report = convert::unshard(opened.checkpoint(), request);
     progress.finish();
     if (args.json) {
         cli::write_stdout(io::json_line(
@@ -59,7 +60,8 @@ void add_unshard(cli::Options& options) {
         options.verb("unshard", "write the weights as one model, in safetensors files",
                      [args] { return run(*args); });
     verb.positional("CKPT", &args->path,
-                    "global_step* directory, or a directory of them: its latest step");
+                    "global_step* directory, or a directory of them: its latest step; or one of "
+                    "Megatron");
     verb.positional("OUT", &args->out, "file to create, NAME.safetensors");
     verb.choice("--dtype", &args->dtype, {"fp32", "bf16", "fp16"},
                 "type of the weights in OUT; by default that of CKPT");

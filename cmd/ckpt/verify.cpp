@@ -10,6 +10,7 @@
 #include "ckpt/steps.hpp"
 #include "cli/main.hpp"
 #include "cli/progress_line.hpp"
+#include "foreign.hpp"
 #include "io/json.hpp"
 #include "paths.hpp"
 #include "verbs.hpp"
@@ -81,6 +82,7 @@ bool verify_latest(const std::string& directory, const std::vector<i64>& steps, 
 
 int run(const Args& args) {
     const std::string path = existing_directory(args.path);
+    if (is_foreign(path)) return verify_foreign(path, args.json, args.quiet);
     bool good = true;
     if (is_step_path(path)) {
         good = is_good(path, args);
@@ -111,8 +113,9 @@ void add_verify(cli::Options& options) {
     cli::Options& verb = options.verb(
         "verify", "check digests, checksums, shapes, coverage and that all numbers are finite",
         [args] { return run(*args); });
-    verb.positional("CKPT", &args->path,
-                    "global_step* directory, or a directory of them: every step");
+    verb.positional(
+        "CKPT", &args->path,
+        "global_step* directory, or a directory of them: every step; or one of Megatron");
     verb.flag("--json", &args->json, "print JSON Lines, one object for each step");
     verb.flag("--quiet,-q", &args->quiet, "show no progress");
 }

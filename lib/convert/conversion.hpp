@@ -50,9 +50,10 @@ struct ConversionRequest {
     // checkpoint of lm-utils, else the type in the input.
     std::optional<DType> dtype;
     WeightFiles files = WeightFiles::safetensors;
-    i64 vocab_size = 0;  // unpadded, of a Megatron checkpoint; 0: as its arguments state
-    i64 tp = 1;          // tensor ranks of a Megatron checkpoint to write
-    i64 pp = 1;          // pipeline stages of a Megatron checkpoint to write
+    bool weights_only = false;  // ignore masters and moments of a Megatron checkpoint
+    i64 vocab_size = 0;         // unpadded, of a Megatron checkpoint; 0: as its arguments state
+    i64 tp = 1;                 // tensor ranks of a Megatron checkpoint to write
+    i64 pp = 1;                 // pipeline stages of a Megatron checkpoint to write
     i64 max_shard_bytes = 5'000'000'000;
     std::string tokenizer;  // directory; empty: GPT-2's tokenizer if the vocabulary has its size
     bool force = false;     // replace OUT

@@ -217,6 +217,39 @@ std::vector<ckpt::Piece> NativeImport::pieces(const ConversionRequest& request, 
     return pieces;
 }
 
+ImportVerification NativeImport::verify(const ConversionRequest& request, DType weights) const {
+    check_complete(request.in);
+    constexpr i64 most = i64{16} << 20;
+    ImportVerification result;
+    ConversionReport report;
+    std::map<Key, double> drift;
+    std::vector<std::byte> band;
+    for (const ckpt::Piece& piece : pieces(request, weights, report, drift)) {
+        const i64 n_bytes = piece.flat_end * size_of(piece.dtype);
+        i64 n_bad = 0;
+        for (i64 at = 0; at < n_bytes; at += most) {
+            band.resize(static_cast<size_t>(std::min(most, n_bytes - at)));
+            piece.read(band, at);
+            n_bad += ckpt::count_non_finite(band, piece.dtype);
+        }
+        ++result.n_tensors;
+        result.n_bytes += n_bytes;
+        const std::string name =
+            fmt::format("tensor {} ({})", tensors_.table()[static_cast<size_t>(piece.tensor)].name,
+                        name_of(piece.kind));
+        if (n_bad > 0) {
+            result.problems.push_back(fmt::format("{}: {} numbers are not finite", name, n_bad));
+        }
+        if (const double largest = drift[{piece.tensor, piece.kind}]; largest > 0) {
+            result.problems.push_back(
+                fmt::format("{}: the copies of the tensor ranks differ by up to {:.2e}: see "
+                            "lm-ckpt repair",
+                            name, largest));
+        }
+    }
+    return result;
+}
+
 ConversionReport NativeImport::write(const ConversionRequest& request, ckpt::SaveInfo info) const {
     check_complete(request.in);
     ConversionReport report;

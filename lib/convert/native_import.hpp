@@ -22,6 +22,13 @@ struct SourceBlock {
     std::vector<SourceMatrix> copies = {};  // the same part on other tensor-parallel ranks
 };
 
+// The result of reading all sources.
+struct ImportVerification {
+    std::vector<std::string> problems;  // "tensor NAME (KIND): PROBLEM"; empty: none
+    i64 n_tensors = 0;                  // counts each kind
+    i64 n_bytes = 0;
+};
+
 // The sources of all tensors of a checkpoint.
 class NativeImport {
   public:
@@ -43,6 +50,10 @@ class NativeImport {
     // Writes the step into the directory request.out, which appears whole or not at all. `info` has
     // everything but the model. Throws Error(failure) when a tensor has rows without a source.
     ConversionReport write(const ConversionRequest& request, ckpt::SaveInfo info) const;
+
+    // Reads all tensors, with weights of type `weights`, and finds numbers that are not finite and,
+    // if request.replicas is given, copies that differ. Throws Error(failure) for a corrupt file.
+    ImportVerification verify(const ConversionRequest& request, DType weights) const;
 
   private:
     using Key = std::pair<i64, ckpt::SliceKind>;

@@ -45,6 +45,36 @@ got = [float(x) for x in re.findall(r"lm loss: ([0-9.E+-]+)", open("log").read()
 assert len(got) == 3 and all(abs(a - b) < 1e-5 for a, b in zip(got, wanted)), (got, wanted)
 END
 
+# lm-ckpt reads the same directories.
+prints '^ *2 .*tp2 pp2 .*torch_dist .*complete, latest' lm-ckpt ls gpt2-torch-dist
+prints '^ *2 .*tp2 pp1 .*torch  *complete, latest' lm-ckpt ls llama-distributed
+prints 'tensor_model_parallel_size  *2' lm-ckpt show gpt2-torch
+[ "$(lm-ckpt show gpt2-dp-reshardable --json | jq -c '[.iteration,.optimizer_step,.format,.model.hidden_size]')" = \
+    '[2,2,"torch_dist",8]' ] || fail "show: $(lm-ckpt show gpt2-dp-reshardable --json)"
+for form in gpt2-torch gpt2-dp-reshardable llama-fully-reshardable; do
+    prints 'ok: [0-9]+ tensors' lm-ckpt verify "$form" --quiet
+done
+prints 'equal: [0-9]+ tensors, bit for bit' lm-ckpt diff gpt2-torch gpt2-torch-dist
+prints 'equal: [0-9]+ tensors, bit for bit' lm-ckpt diff llama llama-dp-reshardable
+expect 0 '' lm-ckpt unshard gpt2-dp-reshardable a.safetensors --quiet
+expect 0 '' lm-ckpt unshard gpt2 b.safetensors --quiet
+cmp a.safetensors b.safetensors || fail "unshard of a checkpoint of Megatron"
+expect 1 '' lm-ckpt diff gpt2 plain
+cp -r gpt2-torch flipped
+python3 - flipped/iter_0000002/mp_rank_01_000/model_optim_rng.pt <<'END'
+import struct, sys, zipfile
+record = max((i for i in zipfile.ZipFile(sys.argv[1]).infolist() if "/data/" in i.filename), key=lambda i: i.file_size)
+with open(sys.argv[1], "r+b") as file:
+    file.seek(record.header_offset + 26)
+    at = record.header_offset + 30 + sum(struct.unpack("<HH", file.read(4)))
+    file.seek(at)
+    byte = file.read(1)[0]
+    file.seek(at)
+    file.write(bytes([byte ^ 1]))
+END
+expect 3 'corrupt: the CRC' lm-ckpt verify flipped --quiet
+rm -r flipped
+
 # Incomplete and corrupt checkpoints.
 cp -r llama-torch-dist broken
 rm broken/iter_0000002/__0_0.distcp

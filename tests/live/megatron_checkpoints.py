@@ -404,6 +404,10 @@ def check_drift(model, native):
     if done.returncode or "1 tensors that all tensor ranks share differ between them by up to" not in done.stderr:
         live.fail(f"{name}: {done.returncode} {done.stderr}")
     live.run(live.tool("lm-ckpt"), "diff", model.name, name + "-native")
+    done = subprocess.run([live.tool("lm-ckpt"), "verify", name, "--quiet"], stdout=subprocess.PIPE, text=True)
+    if done.returncode != 1 or "attention.norm.weight (weight): the copies of the tensor ranks differ" not in done.stdout or \
+            "1 problem" not in done.stdout:
+        live.fail(f"verify {name}: {done.returncode} {done.stdout}")
     print(f"{model.name}: a copy that drifted is reported")
 
 

@@ -39,14 +39,14 @@ class ZeroReader {
     ZeroReader(const TorchFile& model, std::vector<TorchFile> files, const AddParameter& add)
         : model_(model), files_(std::move(files)), add_(add) {}
 
-    i64 run() {
+    ZeroState run() {
         const PickleValue* shapes = model_.root().find("param_shapes");
         if (shapes == nullptr) run_error(model_.path(), "has no param_shapes");
         check_ranks();
         std::vector<const PickleValue*> groups{shapes};
         if (shapes->is(Kind::list)) groups = {shapes->items.begin(), shapes->items.end()};
         for (size_t group = 0; group < groups.size(); ++group) add_group(group, *groups[group]);
-        return step();
+        return {step(), loss_scale()};
     }
 
   private:
@@ -241,6 +241,24 @@ class ZeroReader {
         return -1;
     }
 
+    // Returns the state of DeepSpeed's DynamicLossScaler (fp16/loss_scaler.py). Its scale grows
+    // when the steps since the last overflow are a multiple of the window.
+    io::Json loss_scale() const {
+        const PickleValue* scaler = state_of(files_[0]).find("loss_scaler");
+        if (scaler == nullptr) return {};
+        const auto number = [&](const char* key) {
+            return number_of(scaler->find(key), files_[0]);
+        };
+        const auto scale = number("cur_scale");
+        if (!scale) return {};
+        const auto window = static_cast<i64>(number("scale_window").value_or(1000));
+        const auto steps = static_cast<i64>(number("cur_iter").value_or(0) - 1 -
+                                            number("last_overflow_iter").value_or(-1));
+        return {{"scale", *scale},
+                {"steps_since_overflow", window > 0 && steps > 0 ? steps % window : 0},
+                {"hysteresis_left", static_cast<i64>(number("cur_hysteresis").value_or(2))}};
+    }
+
     const TorchFile& model_;
     std::vector<TorchFile> files_;
     const AddParameter& add_;
@@ -248,8 +266,8 @@ class ZeroReader {
 
 }  // namespace
 
-std::optional<i64> read_zero(const std::string& step, i64 mp_rank, const TorchFile& model,
-                             const AddParameter& add) {
+std::optional<ZeroState> read_zero(const std::string& step, i64 mp_rank, const TorchFile& model,
+                                   const AddParameter& add) {
     std::vector<TorchFile> files = open_ranks(step, mp_rank);
     if (files.empty()) return std::nullopt;
     return ZeroReader(model, std::move(files), add).run();

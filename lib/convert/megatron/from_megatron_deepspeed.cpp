@@ -100,14 +100,16 @@ class Importer {
     void add_optimizer(i64 mp_rank) {
         const TorchFile file = TorchFile::open(model_states(step_, mp_rank));
         const i64 stage = mp_rank / layers_.tp();
-        const auto steps =
+        const auto state =
             read_zero(step_, mp_rank, file, [&](ckpt::SliceKind kind, const SourceTensor& tensor) {
                 const std::string own = own_name(tensor.name, stage);
                 if (!own.empty()) {
                     import_.add(own, kind, tensor, mp_rank % layers_.tp(), layers_.tp());
                 }
             });
-        if (steps && *steps >= 0) import_.set_optimizer_step(*steps);
+        if (!state) return;
+        if (state->steps >= 0) import_.set_optimizer_step(state->steps);
+        if (!state->loss_scale.is_null()) import_.set_loss_scale(state->loss_scale);
     }
 
     std::string step_;

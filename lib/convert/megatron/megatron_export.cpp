@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "convert/megatron/megatron_export.hpp"
 
+#include <utility>
+
 #include <array>
 
 #include "base/error.hpp"
@@ -188,6 +190,23 @@ void MegatronFile::write(const std::string& path) {
         ++report_.n_tensors;
     }
     writer.commit();
+}
+
+void write_slice_mapping(PickleWriter& pickle, const std::vector<const MegatronTensor*>& group,
+                         const std::function<std::string(const MegatronTensor&)>& name) {
+    i64 start = 0;
+    pickle.open_dict();
+    for (const MegatronTensor* tensor : group) {
+        const i64 n = tensor->map.numel();
+        pickle.key(name(*tensor));
+        pickle.open_object("deepspeed.utils.tensor_fragment", "fragment_address");
+        pickle.key("numel");
+        pickle.integer(n);
+        pickle.key("start");
+        pickle.integer(std::exchange(start, start + n));
+        pickle.close_object();
+    }
+    pickle.close_dict();
 }
 
 }  // namespace lm::convert

@@ -3,6 +3,7 @@
 // modules, the arguments, and files of tensors that are streamed from a checkpoint.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,11 @@ class MegatronLayout {
     i64 pp_;
     i64 padded_vocab_;
 };
+
+// Writes the places of the parameters of a group in its flat partition of one data-parallel rank,
+// which DeepSpeed's bf16 optimizer and ds_to_universal.py read.
+void write_slice_mapping(PickleWriter& pickle, const std::vector<const MegatronTensor*>& group,
+                         const std::function<std::string(const MegatronTensor&)>& name);
 
 // A file of torch.save whose pickle is written first and whose tensors are streamed afterwards.
 class MegatronFile {

@@ -79,6 +79,7 @@ MegatronImport::MegatronImport(const ConversionRequest& request, MegatronHead he
 
 void MegatronImport::add(const std::string& own, ckpt::SliceKind kind, const SourceTensor& tensor,
                          i64 tp_rank, i64 tp) {
+    if (request_.weights_only && kind != ckpt::SliceKind::weight) return;
     const bool copy = tp_rank > 0 && is_replicated(own);
     if (copy && !request_.replicas) return;
     // fp32 weights are their own masters.
@@ -107,6 +108,7 @@ MappedTensor MegatronImport::whole(const std::string& own, i64 vocab_rows,
 
 void MegatronImport::add_part(const std::string& own, ckpt::SliceKind kind,
                               const SourceTensor& tensor, i64 row, i64 col, i64 vocab_rows) {
+    if (request_.weights_only && kind != ckpt::SliceKind::weight) return;
     if (kind == ckpt::SliceKind::master && weights_ == DType::fp32) return;
     const MappedTensor map = whole(own, vocab_rows, tensor.path());
     const i64 n_rows = tensor.shape[0];
@@ -142,6 +144,10 @@ void MegatronImport::set_loss_scale(const PickleValue* scaler, const TorchFile& 
                    {"hysteresis_left", static_cast<i64>(hysteresis)}};
 }
 
+ImportVerification MegatronImport::verify() const {
+    return import_.verify(request_, weights());
+}
+
 ConversionReport MegatronImport::write() {
     const MegatronModel& model = head_.model;
     if (!model.vocab_known) {
@@ -156,11 +162,11 @@ ConversionReport MegatronImport::write() {
                      .consumed_tokens = model.consumed_tokens >= 0
                                             ? model.consumed_tokens
                                             : model.consumed_samples * model.config.seq_length,
-                     .optimizer_step = optimizer_step_ >= 0 ? optimizer_step_ : head_.iteration};
+                     .optimizer_step = optimizer_step()};
     info.seed = model.seed;
-    info.weights = request_.dtype.value_or(weights_.value_or(DType::fp32));
+    info.weights = weights();
     if (!loss_scale_.is_null()) info.state["loss_scale"] = loss_scale_;
-    if (!import_.has(ckpt::SliceKind::exp_avg)) {
+    if (!request_.weights_only && !import_.has(ckpt::SliceKind::exp_avg)) {
         note("{}: has no optimizer state that can be imported: the checkpoint has weights only",
              request_.in);
     }

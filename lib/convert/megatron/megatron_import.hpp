@@ -67,10 +67,17 @@ class MegatronImport {
     // Sets the type of the weights. By default it is the type of the first weight that add() gets.
     void set_weights(DType dtype) { weights_ = dtype; }
     void set_optimizer_step(i64 step) { optimizer_step_ = step; }
+    void set_loss_scale(io::Json state) { loss_scale_ = std::move(state); }
     // Imports the state of Megatron's grad_scaler; nullptr: none.
     void set_loss_scale(const PickleValue* scaler, const TorchFile& file);
     // Writes the checkpoint to request.out.
     ConversionReport write();
+    // Reads all tensors and writes nothing.
+    ImportVerification verify() const;
+    bool has(ckpt::SliceKind kind) const { return import_.has(kind); }
+    DType weights() const { return request_.dtype.value_or(weights_.value_or(DType::fp32)); }
+    const std::vector<spec::TensorSpec>& tensors() const { return import_.tensors().table(); }
+    i64 optimizer_step() const { return optimizer_step_ >= 0 ? optimizer_step_ : head_.iteration; }
 
   private:
     const ConversionRequest& request_;

@@ -354,6 +354,16 @@ class Exporter {
         }
         pickle.close_dict();
         pickle.close_dict();
+        if (dtype_ == DType::bf16) {
+            pickle.key("param_slice_mappings");
+            pickle.open_list();
+            for (const auto& group : groups(tensors)) {
+                write_slice_mapping(pickle, group, [this](const MegatronTensor& tensor) {
+                    return parameter_name(tensor);
+                });
+            }
+            pickle.close_list();
+        }
         integer(file, "partition_count", 1);
         pickle.close_dict();
         pickle.close_dict();

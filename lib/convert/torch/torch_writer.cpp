@@ -145,12 +145,12 @@ void PickleWriter::tensor(DType dtype, std::vector<i64> shape) {
     tensors_.push_back({dtype, std::move(shape)});
 }
 
-void PickleWriter::open_namespace() {
-    bytes_ += "cargparse\nNamespace\n)";
+void PickleWriter::open_object(std::string_view module, std::string_view name) {
+    bytes_ += fmt::format("c{}\n{}\n)", module, name);
     bytes_ += static_cast<char>(NEWOBJ);
     open_dict();
 }
-void PickleWriter::close_namespace() {
+void PickleWriter::close_object() {
     close_dict();
     bytes_ += static_cast<char>(BUILD);
 }

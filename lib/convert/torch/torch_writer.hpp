@@ -40,8 +40,11 @@ class PickleWriter {
     void tensor(DType dtype, std::vector<i64> shape);
     // Opens an argparse.Namespace, whose attributes follow as in a dict. torch.load needs
     // weights_only=False for it.
-    void open_namespace();
-    void close_namespace();
+    void open_namespace() { open_object("argparse", "Namespace"); }
+    void close_namespace() { close_object(); }
+    // Opens an object of a class, whose attributes follow as in a dict.
+    void open_object(std::string_view module, std::string_view name);
+    void close_object();
 
     const std::vector<Tensor>& tensors() const { return tensors_; }
     std::string finish();  // ends the pickle and returns it

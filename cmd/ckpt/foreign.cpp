@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "foreign.hpp"
+
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "base/error.hpp"
+#include "base/units.hpp"
+#include "ckpt/leftovers.hpp"
+#include "ckpt/model_json.hpp"
+#include "ckpt/steps.hpp"
+#include "cli/main.hpp"
+#include "cli/progress_line.hpp"
+#include "convert/megatron/open_megatron.hpp"
+#include "io/json.hpp"
+
+namespace lm::ckpt_tool {
+namespace {
+
+using convert::MegatronImport;
+using convert::MegatronStep;
+
+std::string layout_of(const convert::MegatronModel& model) {
+    return fmt::format("tp{} pp{}", model.tp, model.pp);
+}
+
+std::string kinds_of(const MegatronImport& import) {
+    std::string kinds;
+    for (const ckpt::SliceKind kind : ckpt::all_kinds) {
+        if (import.has(kind)) kinds += (kinds.empty() ? "" : ", ") + std::string(name_of(kind));
+    }
+    return kinds;
+}
+
+io::OrderedJson summary_of(const std::string& path, const MegatronImport& import) {
+    const convert::MegatronModel& model = import.head().model;
+    io::OrderedJson object;
+    object["path"] = path;
+    object["format"] = convert::megatron_layout(path);
+    object["bytes"] = ckpt::tree_bytes(path);
+    object["iteration"] = import.head().iteration;
+    object["optimizer_step"] = import.optimizer_step();
+    object["consumed_samples"] = model.consumed_samples;
+    object["tensor_model_parallel_size"] = model.tp;
+    object["pipeline_model_parallel_size"] = model.pp;
+    object["parameters"] = spec::count_parameters(model.config).total();
+    object["padded_vocab_size"] = model.padded_vocab;
+    object["dtype"] = name_of(import.weights());
+    object["state"] = kinds_of(import);
+    object["model"] = ckpt::to_json(model.config);
+    return object;
+}
+
+void print_tensors(const MegatronImport& import) {
+    cli::write_stdout(fmt::format("\n{:<44} {:<18} {:>14}\n", "TENSOR", "SHAPE", "ELEMENTS"));
+    for (const spec::TensorSpec& tensor : import.tensors()) {
+        cli::write_stdout(fmt::format("{:<44} {:<18} {:>14}\n", tensor.name, tensor.shape.str(),
+                                      tensor.shape.numel()));
+    }
+}
+
+// Returns the step that a command about one step means: the latest one.
+std::string step_of(const std::string& path) {
+    const std::vector<MegatronStep> steps = convert::megatron_steps(path);
+    for (const MegatronStep& step : steps) {
+        if (step.latest) return step.path;
+    }
+    return steps.back().path;
+}
+
+}  // namespace
+
+bool is_foreign(const std::string& path) {
+    return convert::is_megatron_checkpoint(path);
+}
+
+int list_foreign(const std::string& directory, bool json) {
+    constexpr const char* row = "{:>10}  {:>10}  {:<14}  {:<12}  {}\n";
+    if (!json) {
+        cli::write_stdout(fmt::format(row, "STEP", "SIZE", "LAYOUT", "FORMAT", "STATE"));
+    }
+    for (const MegatronStep& step : convert::megatron_steps(directory)) {
+        convert::ConversionRequest request;
+        request.in = step.path;
+        const MegatronImport import = convert::open_megatron(request);
+        if (json) {
+            io::OrderedJson object = summary_of(step.path, import);
+            object.erase("model");
+            object["latest"] = step.latest;
+            cli::write_stdout(io::json_line(object));
+            continue;
+        }
+        const bool whole = import.has(ckpt::SliceKind::exp_avg);
+        cli::write_stdout(fmt::format(row, step.iteration, human_size(ckpt::tree_bytes(step.path)),
+                                      layout_of(import.head().model),
+                                      convert::megatron_layout(step.path),
+                                      fmt::format("{}{}", whole ? "complete" : "weights only",
+                                                  step.latest ? ", latest" : "")));
+    }
+    return 0;
+}
+
+int show_foreign(const std::string& path, bool tensors, bool json) {
+    const std::string step = step_of(path);
+    convert::ConversionRequest request;
+    request.in = step;
+    const MegatronImport import = convert::open_megatron(request);
+    const io::OrderedJson object = summary_of(step, import);
+    if (json) {
+        cli::write_stdout(io::json_line(object));
+        return 0;
+    }
+    for (const auto& [key, value] : object.items()) {
+        if (value.is_object()) {
+            for (const auto& [name, field] : value.items()) {
+                cli::write_stdout(fmt::format("{:<42} {}\n", key + "." + name, field.dump()));
+            }
+            continue;
+        }
+        cli::write_stdout(fmt::format("{:<42} {}\n", key,
+                                      value.is_string() ? value.get<std::string>() : value.dump()));
+    }
+    if (tensors) print_tensors(import);
+    return 0;
+}
+
+int verify_foreign(const std::string& path, bool json, bool quiet) {
+    bool good = true;
+    for (const MegatronStep& step : convert::megatron_steps(path)) {
+        convert::ConversionRequest request;
+        request.in = step.path;
+        request.replicas = convert::Replicas::rank0;
+        cli::ProgressLine progress("verify", "B", ckpt::tree_bytes(step.path), quiet);
+        request.progress = [&](i64 bytes) { progress.update(bytes); };
+        const convert::ImportVerification result = convert::open_megatron(request).verify();
+        progress.finish();
+        good = good && result.problems.empty();
+        if (json) {
+            cli::write_stdout(io::json_line({{"path", step.path},
+                                             {"ok", result.problems.empty()},
+                                             {"tensors", result.n_tensors},
+                                             {"bytes", result.n_bytes},
+                                             {"problems", result.problems}}));
+            continue;
+        }
+        for (const std::string& problem : result.problems) {
+            cli::write_stdout(fmt::format("{}: {}\n", step.path, problem));
+        }
+        if (result.problems.empty()) {
+            cli::write_stdout(fmt::format("{}: ok: {} tensors, {} of data\n", step.path,
+                                          result.n_tensors, human_size(result.n_bytes)));
+        } else {
+            cli::write_stdout(fmt::format("{}: bad: {} problem{}\n", step.path,
+                                          result.problems.size(),
+                                          result.problems.size() == 1 ? "" : "s"));
+        }
+    }
+    return static_cast<int>(good ? Exit::done : Exit::answer_is_no);
+}
+
+OpenedCheckpoint OpenedCheckpoint::open(const std::string& path, bool weights_only) {
+    OpenedCheckpoint opened;
+    if (!is_foreign(path)) {
+        opened.checkpoint_ = ckpt::open(path);
+        return opened;
+    }
+    static int n_copies = 0;  // diff opens two checkpoints
+    const char* tmp = std::getenv("TMPDIR");
+    opened.copy_ = io::AtomicDirectory::create(
+        fmt::format("{}/lm-ckpt-import", tmp != nullptr && *tmp != 0 ? tmp : "/tmp"),
+        fmt::format("{}.{}", ::getpid(), n_copies++), io::Overwrite::no);
+    convert::ConversionRequest request;
+    request.in = path;
+    request.out = opened.copy_->path() + "/copy";
+    request.weights_only = weights_only;
+    convert::open_megatron(request).write();
+    opened.checkpoint_ = ckpt::open(request.out);
+    return opened;
+}
+
+}  // namespace lm::ckpt_tool

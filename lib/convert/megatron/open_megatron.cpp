@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "convert/megatron/open_megatron.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "convert/megatron/dist_checkpoint.hpp"
+#include "convert/megatron/from_megatron_deepspeed.hpp"
+#include "convert/megatron/from_megatron_lm.hpp"
+#include "convert/megatron/from_universal.hpp"
+#include "io/file.hpp"
+
+namespace lm::convert {
+namespace {
+
+// Returns the iteration in the name of a step; -1: it is not the name of one.
+i64 iteration_of(std::string_view name) {
+    for (const std::string_view prefix : {"iter_", "global_step"}) {
+        if (!name.starts_with(prefix)) continue;
+        std::string_view digits = name.substr(prefix.size());
+        constexpr std::string_view universal = "_universal";
+        if (digits.ends_with(universal)) digits.remove_suffix(universal.size());
+        const bool number =
+            !digits.empty() && digits.size() < 12 &&
+            std::ranges::all_of(digits, [](unsigned char c) { return std::isdigit(c) != 0; });
+        if (number) return std::stoll(std::string(digits));
+    }
+    return -1;
+}
+
+// Returns the iteration that a tracker file names; -1: none.
+i64 latest_of(const std::string& directory) {
+    for (const char* tracker :
+         {"latest_checkpointed_iteration.txt", "latest", "latest_universal"}) {
+        const std::string file = directory + "/" + tracker;
+        if (!io::exists(file)) continue;
+        std::string text = io::read_file(file);
+        std::erase_if(text, [](unsigned char c) { return std::isspace(c) != 0; });
+        const i64 named = iteration_of(text);
+        return named >= 0 ? named : iteration_of("iter_" + text);
+    }
+    return -1;
+}
+
+}  // namespace
+
+bool is_megatron_checkpoint(const std::string& path) {
+    return is_megatron_deepspeed(path) || is_megatron_lm(path);
+}
+
+MegatronImport open_megatron(const ConversionRequest& request) {
+    return is_megatron_deepspeed(request.in) ? open_megatron_deepspeed(request)
+                                             : open_megatron_lm(request);
+}
+
+std::vector<MegatronStep> megatron_steps(const std::string& directory) {
+    std::vector<MegatronStep> steps;
+    const i64 latest = latest_of(directory);
+    for (const std::string& name : io::list_directory(directory)) {
+        const std::string path = directory + "/" + name;
+        const i64 iteration = iteration_of(name);
+        if (iteration < 0 || !is_megatron_checkpoint(path)) continue;
+        steps.push_back({path, iteration, iteration == latest});
+    }
+    std::ranges::sort(steps, {}, &MegatronStep::iteration);
+    if (steps.empty()) {
+        const std::string name = directory.substr(directory.rfind('/') + 1);
+        steps.push_back({directory, std::max<i64>(iteration_of(name), 0), false});
+    }
+    return steps;
+}
+
+std::string_view megatron_layout(const std::string& step) {
+    if (is_torch_dist(step)) return "torch_dist";
+    if (!is_megatron_deepspeed(step)) return "torch";
+    return is_universal(step) ? "universal" : "deepspeed";
+}
+
+}  // namespace lm::convert
