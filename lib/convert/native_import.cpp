@@ -104,6 +104,25 @@ i64 cols_of(const Shape& shape) {
     return shape.rank() == 2 ? shape[1] : 1;
 }
 
+// Appends a block. A single row that continues the last block at an even distance becomes a part of
+// it: the interleaved order of query, key and value gives a range for each row.
+void append(std::vector<SourceBlock>& blocks, SourceBlock block) {
+    if (!blocks.empty() && block.from.rows == 1) {
+        SourceBlock& last = blocks.back();
+        SourceMatrix& rows = last.from;
+        const i64 step = rows.rows == 1 ? block.from.start - rows.start : rows.row_stride;
+        if (step > 0 && last.copies.empty() && rows.storage == block.from.storage &&
+            rows.cols == block.from.cols && last.col == block.col &&
+            last.row + rows.rows == block.row &&
+            block.from.start == rows.start + rows.rows * step) {
+            rows.row_stride = step;
+            ++rows.rows;
+            return;
+        }
+    }
+    blocks.push_back(std::move(block));
+}
+
 }  // namespace
 
 void NativeImport::add(const MappedTensor& map, ckpt::SliceKind kind, const SourceTensor& from) {
@@ -117,8 +136,8 @@ void NativeImport::add(const MappedTensor& map, ckpt::SliceKind kind, const Sour
     for (const RowRange& range : map.rows) {
         const i64 n = range.end - range.begin;
         if (!range.tensor.empty()) {
-            blocks_[{tensors_.index(range.tensor), kind}].push_back(
-                {range.begin, map.col_begin, matrix.row_range(row, row + n)});
+            append(blocks_[{tensors_.index(range.tensor), kind}],
+                   {range.begin, map.col_begin, matrix.row_range(row, row + n)});
         }
         row += n;
     }
