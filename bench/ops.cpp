@@ -163,8 +163,8 @@ void whole_product(Bench& bench, const std::string& name, const cpu::Product& p,
     const auto type = bench.type() == DType::bf16 ? dnnl::memory::data_type::bf16 : f32;
     dnnl::engine engine(dnnl::engine::kind::cpu, 0);
     dnnl::stream stream(engine);
-    const Dims a_stride = p.form == cpu::Form::tn ? Dims{1, p.m} : Dims{p.k, 1};
-    const Dims b_stride = p.form == cpu::Form::nt ? Dims{1, p.k} : Dims{p.n, 1};
+    const Dims a_stride = p.form == device::GemmForm::tn ? Dims{1, p.m} : Dims{p.k, 1};
+    const Dims b_stride = p.form == device::GemmForm::nt ? Dims{1, p.k} : Dims{p.n, 1};
     const dnnl::memory::desc a({p.m, p.k}, type, a_stride);
     const dnnl::memory::desc b({p.k, p.n}, type, b_stride);
     const dnnl::memory::desc c({p.m, p.n}, p.c ? f32 : type, Dims{p.n, 1});
@@ -197,7 +197,7 @@ void linear(Bench& bench, i64 n, i64 k, i64 m, device::Activation activation) {
     const std::string shape = fmt::format("[{} x {}] x [{} x {}]^T", n, k, m, k);
     const bool active = activation != device::Activation::none;
     const bool head = m == V;
-    using cpu::Form;
+    using Form = device::GemmForm;
     bench.flops(fmt::format("linear_forward {}{}", shape, active ? " gelu" : ""), work, [&] {
         device::linear_forward(bench.context(),
                                {x, w, head ? View{} : bias, y, activation, active ? pre : View{}});
