@@ -13,9 +13,9 @@ using device::AdamW;
 
 template <typename T>
 void update(const AdamW& a, const device::AdamWPart& part) {
-    const double correct1 = 1.0 / (1.0 - std::pow(a.beta1, static_cast<double>(a.step)));
-    const double correct2 = 1.0 / (1.0 - std::pow(a.beta2, static_cast<double>(a.step)));
-    const double decay = part.decay ? a.weight_decay : 0.0;
+    const double correct1 = 1.0 / (1.0 - std::pow(a.config.beta1, static_cast<double>(a.step)));
+    const double correct2 = 1.0 / (1.0 - std::pow(a.config.beta2, static_cast<double>(a.step)));
+    const double decay = part.decay ? a.config.weight_decay : 0.0;
     T* const weight = maybe<T>(a.weight);
     const i64 first = weight ? part.state_begin : part.param_begin;  // index in master
     for (i64 i = 0; i < part.size; ++i) {
@@ -23,10 +23,10 @@ void update(const AdamW& a, const device::AdamWPart& part) {
         T& second_moment = a.v.as<T>()[part.state_begin + i];
         T& master = a.master.as<T>()[first + i];
         const double g = a.grad_scale * a.grad.as<T>()[part.param_begin + i];
-        const double m = a.beta1 * first_moment + (1.0 - a.beta1) * g;
-        const double v = a.beta2 * second_moment + (1.0 - a.beta2) * g * g;
+        const double m = a.config.beta1 * first_moment + (1.0 - a.config.beta1) * g;
+        const double v = a.config.beta2 * second_moment + (1.0 - a.config.beta2) * g * g;
         const double p = master;
-        const double step = m * correct1 / (std::sqrt(v * correct2) + a.eps);
+        const double step = m * correct1 / (std::sqrt(v * correct2) + a.config.eps);
         first_moment = static_cast<T>(m);
         second_moment = static_cast<T>(v);
         master = static_cast<T>(p - a.lr * (step + decay * p));

@@ -18,15 +18,15 @@ struct AdamWStep {
 inline AdamWStep adamw_step(const AdamW& a) {
     const auto t = static_cast<double>(a.step);
     return {.grad_scale = static_cast<float>(a.grad_scale),
-            .beta1 = static_cast<float>(a.beta1),
-            .one_minus_beta1 = static_cast<float>(1.0 - a.beta1),
-            .beta2 = static_cast<float>(a.beta2),
-            .one_minus_beta2 = static_cast<float>(1.0 - a.beta2),
-            .correct1 = static_cast<float>(1.0 / (1.0 - std::pow(a.beta1, t))),
-            .correct2 = static_cast<float>(1.0 / (1.0 - std::pow(a.beta2, t))),
-            .eps = static_cast<float>(a.eps),
+            .beta1 = static_cast<float>(a.config.beta1),
+            .one_minus_beta1 = static_cast<float>(1.0 - a.config.beta1),
+            .beta2 = static_cast<float>(a.config.beta2),
+            .one_minus_beta2 = static_cast<float>(1.0 - a.config.beta2),
+            .correct1 = static_cast<float>(1.0 / (1.0 - std::pow(a.config.beta1, t))),
+            .correct2 = static_cast<float>(1.0 / (1.0 - std::pow(a.config.beta2, t))),
+            .eps = static_cast<float>(a.config.eps),
             .lr = static_cast<float>(a.lr),
-            .weight_decay = static_cast<float>(a.weight_decay)};
+            .weight_decay = static_cast<float>(a.config.weight_decay)};
 }
 
 }  // namespace lm::device

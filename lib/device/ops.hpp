@@ -18,6 +18,7 @@
 
 #include "device/device.hpp"
 #include "spec/activation.hpp"
+#include "spec/optimizer_config.hpp"
 
 namespace lm::device {
 
@@ -270,7 +271,7 @@ struct AdamWPart {
     bool decay = true;
 };
 // AdamW with decoupled decay (Loshchilov & Hutter, 2019), as apex FusedAdam with adam_w_mode. For
-// an element p of master at step t, with b1 = beta1, b2 = beta2 and g = grad_scale * grad:
+// an element p of master at step t, b1 = beta1 and b2 = beta2 of config, g = grad_scale * grad:
 // m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
 // p -= lr * (m / (1-b1^t) / (sqrt(v / (1-b2^t)) + eps) + weight_decay * p).
 // One call updates all parts of a rank's parameters; elements between the parts do not change. n is
@@ -284,11 +285,8 @@ struct AdamW {
     View v{};       // [s] fp32: second moments
     std::span<const AdamWPart> parts{};
     double lr = 0;
-    double beta1 = 0.9;
-    double beta2 = 0.999;
-    double eps = 1e-8;
-    double weight_decay = 0;
-    i64 step = 1;  // t, from 1
+    spec::AdamWConfig config{};  // clip_grad has no effect: grad_scale includes the clipping
+    i64 step = 1;                // t, from 1
     double grad_scale = 1.0;
 };
 

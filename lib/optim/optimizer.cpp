@@ -65,10 +65,7 @@ void AdamWOptimizer::step(device::Context& context, i64 step, double lr, double 
                             .v = exp_avg_sq_,
                             .parts = parts_,
                             .lr = lr,
-                            .beta1 = config_.beta1,
-                            .beta2 = config_.beta2,
-                            .eps = config_.eps,
-                            .weight_decay = config_.weight_decay,
+                            .config = config_,
                             .step = step,
                             .grad_scale = grad_scale});
 }

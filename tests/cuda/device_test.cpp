@@ -175,7 +175,8 @@ TEST_CASE("offsets above 2^31 elements are computed in 64 bits", "[device]") {
                                 .m = at(0, DType::fp32, {part.size}),
                                 .v = at(4096, DType::fp32, {part.size}),
                                 .parts = {&part, 1},
-                                .lr = 0.25});
+                                .lr = 0.25,
+                                .config = {.weight_decay = 0}});
         for (const float value : host_copy<float>(*gpu, updated)) {
             CHECK(value == Approx(0.25));  // the first step is lr in the gradient's direction
         }

@@ -48,10 +48,7 @@ void add_adamw(OpList& list, i64 n, i64 n_parts, bool weight, i64 step) {
                         .v = v["v"],
                         .parts = parts,
                         .lr = 1e-2,
-                        .beta1 = 0.9,
-                        .beta2 = 0.95,
-                        .eps = 1e-8,
-                        .weight_decay = 0.1,
+                        .config = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1},
                         .step = step,
                         .grad_scale = 0.5});
     };
