@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <ranges>
 
 #include "base/error.hpp"
 #include "base/shape.hpp"
@@ -47,7 +46,8 @@ std::vector<i64> bucket_sizes(const std::vector<BufferParameter>& parameters, i6
     std::vector<i64> sizes;
     i64 at = 0;
     // Buckets are filled from the last parameter to the first.
-    for (const BufferParameter& parameter : parameters | std::views::reverse) {
+    for (size_t i = parameters.size(); i-- > 0;) {
+        const BufferParameter& parameter = parameters[i];
         at = aligned(at);
         if (parameter.alone && at > 0) {
             sizes.push_back(at);
