@@ -24,7 +24,7 @@ void add_repair(cli::Options& options, const std::string& command_line);
 
 // Logs a warning for each problem.
 void warn_of_problems(const ckpt::Verification& result);
-// Calls ckpt::verify() and shows the progress on stderr.
+// Calls ckpt::verify() and, unless `quiet`, shows the progress on stderr.
 ckpt::Verification verify_step(const std::string& path, bool quiet);
 
 }  // namespace lm::ckpt_tool

@@ -130,8 +130,10 @@ void report(const TrainArgs& args, const TrainingResult& result) {
     }
     const auto n_tokens = static_cast<i64>(result.bpe.tokens.size());
     if (n_tokens < *args.vocab_size) {
-        warn("{}: the vocabulary has {} tokens instead of {}: no other pair occurs {} times",
-             args.output, n_tokens, *args.vocab_size, args.training.min_frequency);
+        warn(
+            "{}: the vocabulary has {} tokens instead of {}: no other pair occurs at least {} "
+            "times",
+            args.output, n_tokens, *args.vocab_size, args.training.min_frequency);
     }
     const double bytes_per_token = static_cast<double>(result.totals.text_bytes) /
                                    static_cast<double>(std::max<i64>(1, result.bpe.corpus_tokens));

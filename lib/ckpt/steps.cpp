@@ -54,7 +54,7 @@ Checkpoint open_first(const std::string& directory, const std::vector<const Step
 std::string reason_without_step(const std::string& directory, const Lineage& lineage) {
     const std::string latest = latest_path(directory);
     if (!lineage.latest) {
-        return io::exists(latest) ? latest + ": no valid step named"
+        return io::exists(latest) ? latest + ": names no valid step"
                                   : directory + ": no file 'latest'";
     }
     const bool exists =
@@ -140,7 +140,7 @@ std::optional<Checkpoint> open_if_any(const std::string& path, const Share& shar
     if (lineage.steps.empty() && lineage.unknown.empty()) {
         if (!io::checked::exists(latest_path(directory))) return std::nullopt;
         run_error(latest_path(directory),
-                  "no valid step named, and no global_step* directory exists");
+                  "names no valid step, and the directory has no global_step* directory");
     }
     return open_first(directory, lineage.candidates(), reason_without_step(directory, lineage), {},
                       share);

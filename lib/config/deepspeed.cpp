@@ -42,7 +42,8 @@ constexpr std::array top_level = {"train_micro_batch_size_per_gpu",
 // misspellings of them.
 constexpr std::array other_keys = {"loss_scale_raise_error_at_min", "consecutive_hysteresis"};
 
-// The keys in blocks that are read, or that request what lm-train always does.
+// Keys within blocks that lm-train reads, or that ask for what it always does. They are not
+// reported as ignored.
 constexpr std::array known_in_blocks = {
     "zero_optimization.stage",
     "fp16.enabled",

@@ -54,7 +54,7 @@ struct HfArchitecture {
 std::span<const HfArchitecture> hf_architectures();
 const HfArchitecture& hf_architecture(Format format);
 
-// The first flag of a model that an architecture cannot express, and the model's value.
+// The first setting of a model that an architecture cannot express: its flag and its value.
 struct Misfit {
     std::string flag;
     std::string has;

@@ -61,7 +61,8 @@ std::vector<SourceTensor> read_torch(const std::string& path) {
     for (size_t i = 0; i + 1 < root.items.size(); i += 2) {
         const PickleValue& name = *root.items[i];
         const PickleValue& value = *root.items[i + 1];
-        if (!name.is(PickleValue::Kind::text)) run_error(path, "a name is not a text");
+        if (!name.is(PickleValue::Kind::text))
+            run_error(path, "a key of the state_dict is not a string");
         const bool mask = value.is(PickleValue::Kind::tensor) && !value.tensor[0].dtype &&
                           name.text.ends_with("bias");
         if (!mask) tensors.push_back(file.tensor(value, name.text));

@@ -41,7 +41,7 @@ SourceMatrix SourceMatrix::transposed() const {
 }
 
 SourceMatrix SourceTensor::matrix() const {
-    LM_CHECK(shape.size() == 1 || shape.size() == 2, "{}: expected rank 1 or 2, got {}", name,
+    LM_CHECK(shape.size() == 1 || shape.size() == 2, "{}: expected 1 or 2 dimensions, got {}", name,
              shape.size());
     if (shape.size() == 1) return {storage, start, shape[0], 1, strides[0], 1};
     return {storage, start, shape[0], shape[1], strides[0], strides[1]};

@@ -91,7 +91,7 @@ int count_devices(int n_ranks) {
 }
 
 // If another process uses the device in exclusive mode, the driver refuses to create a context.
-// cudaSetDevice() creates it (since CUDA 12.0), so the calls before it succeed.
+// cudaSetDevice() creates the context (since CUDA 12.0), so the calls before it still succeed.
 void claim_device(int index) {
     const std::string name = fmt::format("cuda:{}", index);
     cudaDeviceProp properties;

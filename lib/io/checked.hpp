@@ -33,7 +33,8 @@ void read_at(int fd, const std::string& path, std::span<std::byte> bytes, i64 of
 // the number of bytes read, less than bytes.size() at the end of the file; 0 when the file system
 // refuses the read (EINVAL).
 i64 read_direct(int fd, const std::string& path, std::span<std::byte> bytes, i64 offset);
-// Gives a file its size, at least the present one, and its space where the file system can do that.
+// Extends a file to `size` bytes and reserves their space on the disk. Where the file system cannot
+// reserve space, only sets the size.
 void reserve(int fd, const std::string& path, i64 size);
 void truncate(int fd, const std::string& path, i64 size);
 // Copies the first `n` bytes of `source` (a file named `source_path`) to `offset` of `fd`, with

@@ -24,7 +24,7 @@ struct LayerParams {
     MlpParams mlp;
 };
 
-// The parameters of one chunk. The views of a module that the chunk does not have are none.
+// The parameters of one chunk. The views of a module that the chunk does not have are empty.
 struct Params {
     EmbeddingParams embedding;
     std::vector<LayerParams> layers;
@@ -52,8 +52,8 @@ class ParamMap {
     View view_of(const spec::LocalTensor& local, const View& flat) const;
 
   private:
-    // Return the tensor of that name, or none when the rank does not hold it. flat:
-    // [layout().n_elements] of any dtype.
+    // These return empty views for tensors that the rank does not hold. find_block() returns
+    // several adjacent tensors as one view. flat: [layout().n_elements] of any dtype.
     View find(std::string_view name, const View& flat) const;
     View find_block(std::string_view name, const View& flat) const;
     NormParams find_norm(const std::string& name, const View& flat) const;

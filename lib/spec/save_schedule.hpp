@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The iterations at which a training saves checkpoints: --save-interval and --save-schedule.
+// The iterations at which a training run saves checkpoints: --save-interval and --save-schedule.
 #pragma once
 
 #include <string>
@@ -20,11 +20,11 @@ struct SaveRange {
 // without an end. Throws Error(usage) naming --save-schedule.
 std::vector<SaveRange> parse_save_schedule(const std::string& text);
 
-// Returns the number of checkpoints that a training of n_iterations iterations saves, including the
-// checkpoint at its end.
+// Returns the number of checkpoints that a training run of n_iterations iterations saves, including
+// the checkpoint at its end.
 i64 count_saves(const std::vector<SaveRange>& ranges, i64 n_iterations);
 
-// Returns the iterations after `start` at which such a training saves, ascending.
+// Returns the iterations after `start` at which such a run saves, ascending.
 std::vector<i64> save_iterations(const std::vector<SaveRange>& ranges, i64 start, i64 n_iterations);
 
 }  // namespace lm::spec

@@ -37,9 +37,9 @@ std::vector<std::string> read_vocab(const std::string& path) {
     for (const auto& [token, id] : entries) {
         if (id < 0 || id >= static_cast<i64>(entries.size())) {
             run_error(path,
-                      "id {} of token '{}' is out of range: expected less than {}, the number of "
-                      "entries",
-                      id, token, entries.size());
+                      "id {} of token '{}' is out of range: expected 0 to {}, one less than the "
+                      "number of entries",
+                      id, token, entries.size() - 1);
         }
         const auto index = static_cast<size_t>(id);
         if (seen[index])

@@ -43,7 +43,7 @@ void check_writable(const config::CheckpointFlags& checkpoints,
 Progress start(const RunConfig& config, const io::OrderedJson& data,
                std::optional<ckpt::Checkpoint> checkpoint, comm::Group& world, Trainer& trainer);
 
-// Throws Error(usage) naming the flag when its value differs between `saved` and `wanted`.
+// Throws Error(usage) when the models differ in what a resume cannot change, naming the first flag.
 void require_same_model(const spec::ModelConfig& saved, const spec::ModelConfig& wanted,
                         const std::string& path);
 

@@ -85,7 +85,7 @@ void DistCheckpoint::add_tensors(const PickleValue& metadata) {
     for (size_t i = 0; i + 1 < stated.items.size(); i += 2) {
         const PickleValue& key = *stated.items[i];
         const PickleValue* size = stated.items[i + 1]->find("size");
-        if (!key.is(Kind::text)) run_error(path_, "corrupt: the key of a tensor is not a text");
+        if (!key.is(Kind::text)) run_error(path_, "corrupt: the key of a tensor is not a string");
         if (size != nullptr) tensors_[key.text].shape = numbers(size, path_);
     }
 }
@@ -118,7 +118,7 @@ SourceTensor DistCheckpoint::read(const DistChunk& chunk, const std::string& nam
     const TorchFile file = chunk.record.open();
     SourceTensor tensor = file.tensor(file.root(), name);
     if (tensor.shape.size() != chunk.offsets.size()) {
-        run_error(file.path(), "{}: expected a chunk of rank {}, got rank {}", name,
+        run_error(file.path(), "{}: expected a chunk of {} dimensions, got {}", name,
                   chunk.offsets.size(), tensor.shape.size());
     }
     return tensor;

@@ -20,7 +20,8 @@ bool add_gathered_state(MegatronImport& import, const PickleValue& root, const T
 // rows, and its number of steps. Returns false when the checkpoint has no such state.
 bool add_sharded_buffers(MegatronImport& import, const DistCheckpoint& checkpoint, i64 vocab_rows);
 
-// Returns the number of Adam's steps that the state of an optimizer states anywhere; nullopt: none.
+// Searches the nested state of an optimizer for the number of its steps, and returns the first one
+// found; nullopt: there is none.
 std::optional<i64> optimizer_steps(const PickleValue& state, const TorchFile& file);
 
 }  // namespace lm::convert

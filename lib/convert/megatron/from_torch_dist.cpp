@@ -131,8 +131,8 @@ class Importer {
         const auto rank = static_cast<size_t>(map.rank);
         if (tensor.shape.size() == first + rank + 1) return add_flattened(name, key, tensor, map);
         if (tensor.shape.size() != first + rank) {
-            run_error(checkpoint_.path(), "{}: expected rank {}, got {}", key, first + rank,
-                      tensor.shape.size());
+            run_error(checkpoint_.path(), "{}: expected a tensor of {} dimensions, got {}", key,
+                      first + rank, tensor.shape.size());
         }
         for (const DistChunk& chunk : tensor.chunks) {
             const SourceTensor part = DistCheckpoint::read(chunk, key);

@@ -112,8 +112,8 @@ void add_in_matching_order(MegatronImport& import, const std::string& path,
                   "the buckets of the distributed optimizer do not have the model's parameters");
     }
     run_error(path,
-              "the optimizer state does not belong to the weights of {}: the order of the "
-              "parameters is unknown",
+              "the optimizer state does not match the weights of {} in any known order of the "
+              "parameters: it is from another checkpoint, or its order is not supported",
               other);
 }
 

@@ -363,7 +363,7 @@ class Machine : private PickleInput {
                 const PickleValue* name = pop();
                 const PickleValue* module = pop();
                 if (!name->is(Kind::text) || !module->is(Kind::text)) {
-                    refuse("the name of a global is not a text");
+                    refuse("the name of a global is not a string");
                 }
                 push_global(module->text, name->text);
                 return true;

@@ -202,7 +202,8 @@ class DirectoryReader {
         return raw;
     }
 
-    // Reads the 64-bit values of the fields that hold 0xffffffff, in this order.
+    // Replaces each of `values` that is 0xffffffff by its 64-bit value, which the extra field of
+    // zip64 has in the order of `values`.
     void read_zip64(std::span<const std::byte> extra, const std::string& name,
                     std::initializer_list<u64*> values) const {
         const auto is_large = [](const u64* value) { return *value == in_zip64; };

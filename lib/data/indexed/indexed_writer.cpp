@@ -66,11 +66,10 @@ void IndexedWriter::add(std::span<const std::byte> tokens, std::span<const i32> 
     if (std::ranges::all_of(sequences_per_document, is_one)) return add(tokens, lengths);
     const i64 sum =
         std::accumulate(sequences_per_document.begin(), sequences_per_document.end(), i64{0});
-    LM_CHECK(
-        sum == static_cast<i64>(lengths.size()),
-        fmt::format(
-            "expected documents with one sequence for each length, got {} sequences for {} lengths",
-            sum, lengths.size()));
+    LM_CHECK(sum == static_cast<i64>(lengths.size()),
+             fmt::format(
+                 "the documents have {} sequences in total, but {} lengths of sequences are given",
+                 sum, lengths.size()));
     if (!spool_) start_document_spool();
     const i64 documents = n_documents_;
     std::optional<io::AtomicFile> spool = std::move(spool_);
