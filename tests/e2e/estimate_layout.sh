@@ -57,7 +57,7 @@ run some.json lm-estimate layout "${args[@]}" --gpu-memory 80GB --tensor-model-p
 [ "$(rows some.json '(.training / .step | round)')" = 1000 ] || fail "$(cat some.json)"
 run text.txt lm-estimate layout "${args[@]}" --gpu-memory 80GB --explain
 grep -Eq '^TP +PP +DP +micro batch +in a step +recompute +memory +step ' text.txt || fail "$(cat text.txt)"
-grep -q '  TFLOP/s: --tflops, of the matrix products of one GPU: an assumption' text.txt || fail "$(cat text.txt)"
+grep -q '  TFLOP/s: --tflops, the assumed speed of one GPU' text.txt || fail "$(cat text.txt)"
 
 expect 2 '--gpus: must be given' lm-estimate layout "${model[@]}" --global-batch-size 24 --gpu-memory 80GB
 expect 2 '--gpu-memory: must be given' lm-estimate layout "${args[@]}"
