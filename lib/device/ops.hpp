@@ -18,6 +18,7 @@
 
 #include "device/device.hpp"
 #include "spec/activation.hpp"
+#include "spec/normalization.hpp"
 #include "spec/optimizer_config.hpp"
 
 namespace lm::device {
@@ -133,7 +134,7 @@ struct GatedBackward {
 
 // ---- Residual + norm --------------------------------------------------------------------------
 
-enum class Norm { layer_norm, rms_norm };
+using Norm = spec::Normalization;
 
 // sum = residual + dropout(branch); y = norm(sum) * weight + bias.
 struct ResidualNormForward {

@@ -2,19 +2,11 @@
 #include "model/residual_norm.hpp"
 
 namespace lm::model {
-namespace {
-
-device::Norm norm_of(spec::Normalization norm) {
-    return norm == spec::Normalization::rms_norm ? device::Norm::rms_norm
-                                                 : device::Norm::layer_norm;
-}
-
-}  // namespace
 
 // Returns the arguments of the norm; the caller adds its input.
 device::ResidualNormForward ResidualNorm::norm_arguments(const Pass& pass,
                                                          const ResidualNormActivations& act) const {
-    return {.norm = norm_of(pass.setup.config.normalization),
+    return {.norm = pass.setup.config.normalization,
             .eps = pass.setup.config.norm_eps,
             .weight = weight_.weight,
             .bias = weight_.bias,
@@ -42,7 +34,7 @@ void ResidualNorm::normalize(const Pass& pass, const ResidualNormActivations& ac
 View ResidualNorm::backward(const Pass& pass, const StreamGradient& grad,
                             const ResidualNormActivations& act) const {
     const View dbranch = grad.dropout.on() ? pass.setup.scratch.dbranch : View{};
-    device::ResidualNormBackward args{.norm = norm_of(pass.setup.config.normalization),
+    device::ResidualNormBackward args{.norm = pass.setup.config.normalization,
                                       .dsum_in = grad.dstream,
                                       .dsum = grad.out,
                                       .dropout = grad.dropout,

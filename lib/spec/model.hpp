@@ -8,6 +8,7 @@
 #include "base/named.hpp"
 #include "base/types.hpp"
 #include "spec/activation.hpp"
+#include "spec/normalization.hpp"
 
 namespace lm::spec {
 
@@ -16,12 +17,7 @@ inline constexpr std::array position_embeddings{
     Named{PositionEmbedding::absolute, "absolute"}, Named{PositionEmbedding::alibi, "alibi"},
     Named{PositionEmbedding::rope, "rope"}, Named{PositionEmbedding::none, "none"}};
 
-enum class Normalization { layer_norm, rms_norm };
-inline constexpr std::array normalizations{Named{Normalization::layer_norm, "LayerNorm"},
-                                           Named{Normalization::rms_norm, "RMSNorm"}};
-
 std::string_view name_of(PositionEmbedding value);
-std::string_view name_of(Normalization value);
 
 struct ModelConfig {
     i64 n_layers = 0;

@@ -24,7 +24,7 @@ Exit dry_run(const config::TrainFlags& flags, std::string command_line, i64 n_ra
                                 flags.action.world_size.value_or(n_ranks), problems);
     if (config) {
         std::optional<ckpt::Checkpoint> checkpoint;
-        problems.check([&] { checkpoint = check_checkpoints(*config); });
+        problems.check([&] { checkpoint = open_checkpoint(*config); });
         problems.check([&] { check_writable(config->checkpoints, config->logging); });
         // The plan may be for another cluster with another file system, so it collects this problem
         // separately.

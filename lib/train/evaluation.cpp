@@ -37,8 +37,8 @@ bool Evaluation::evaluate(const std::vector<data::NamedSource>& sets, i64 first_
         LoaderBatches batches(loader);
         const std::optional<double> loss = mean_loss(batches);
         if (!loss) return false;
-        report_.validation(set.name, when, done, *loss, config_.validation_samples(),
-                           watch.elapsed_s());
+        log_.validation(set.name, when, done, *loss, config_.validation_samples(),
+                        watch.elapsed_s());
     }
     return true;
 }
@@ -51,7 +51,7 @@ std::optional<double> Evaluation::mean_loss(BatchSource& batches) {
     double sum = 0;
     for (i64 i = 0; i < n_batches; ++i) {
         if (stop_is_requested(world_)) return std::nullopt;
-        sum += trainer_.evaluate(batches, n_micro_batches(config_.trainer, batch));
+        sum += trainer_.evaluate(batches, config_.trainer.micro_batches_of(batch));
     }
     return sum / static_cast<double>(n_batches);
 }

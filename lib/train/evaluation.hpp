@@ -16,17 +16,12 @@
 
 namespace lm::train {
 
-// Returns the number of micro-batches of a global batch on each data-parallel rank.
-inline i64 n_micro_batches(const TrainerConfig& config, i64 global_batch) {
-    return global_batch / (config.micro_batch * config.parallel.dp);
-}
-
 class Evaluation {
   public:
     // All arguments outlive this object.
     Evaluation(const RunConfig& config, const data::DataSets& data, comm::Group& world,
-               Trainer& trainer, TrainingLog& report)
-        : config_(config), data_(data), world_(world), trainer_(trainer), report_(report) {}
+               Trainer& trainer, TrainingLog& log)
+        : config_(config), data_(data), world_(world), trainer_(trainer), log_(log) {}
 
     // Log the loss of each validation or test set. Return false, on all ranks, when a signal to any
     // rank stopped the evaluation; the remaining sets are skipped then. Collective.
@@ -43,7 +38,7 @@ class Evaluation {
     const data::DataSets& data_;
     comm::Group& world_;
     Trainer& trainer_;
-    TrainingLog& report_;
+    TrainingLog& log_;
 };
 
 }  // namespace lm::train

@@ -87,19 +87,19 @@ TrainingLoop::TrainingLoop(const LoopParts& parts, const Progress& start)
       device_(parts.device),
       trainer_(parts.trainer),
       loader_(parts.loader),
-      report_(parts.report),
+      log_(parts.log),
       dump_requested_(parts.dump_requested),
       rules_(rules_of(parts.config, parts.data)),
       progress_(start),
       n_timed_(timed_iterations(parts.config, start.done)),
       batches_(parts.loader),
-      evaluation_(parts.config, parts.data, parts.world, parts.trainer, parts.report),
+      evaluation_(parts.config, parts.data, parts.world, parts.trainer, parts.log),
       saver_({.config = parts.config,
               .data_identities = parts.data_identities,
               .world = parts.world,
               .recorder = parts.recorder,
               .trainer = parts.trainer,
-              .report = parts.report}) {}
+              .log = parts.log}) {}
 
 void TrainingLoop::prepare_saves() {
     if (rules_.saves) saver_.prepare(progress_.loaded);
@@ -129,7 +129,7 @@ Exit TrainingLoop::run_to_stop() {
         const LoopState now = loop_state();
         saver_.progress(now.writing);
         stop = should_stop(rules_, now);
-        if (should_log(rules_, now)) report_.log(progress_.done, next_rate());
+        if (should_log(rules_, now)) log_.log(progress_.done, next_rate());
         if (should_check_replicas(rules_, now)) check_replicas();
         if (should_save(rules_, now)) save(stop);
         const bool complete = (!should_evaluate(rules_, now) || evaluation_.validate(now.done)) &&
@@ -144,25 +144,25 @@ Exit TrainingLoop::run_to_stop() {
 
 void TrainingLoop::iterate() {
     const bool timed = run_iterations_ >= 1 && run_iterations_ <= n_timed_;
-    trainer_.measure(timed ? &report_.op_times() : nullptr);
+    trainer_.measure(timed ? &log_.op_times() : nullptr);
     const Stopwatch watch;
     recorder_.step(progress_.done.iteration + 1);
-    const TrainingLog::Taken taken = next_taken();
-    trainer_.set_seq_length(taken.seq_length);
-    batches_.set_seq_length(taken.seq_length);
-    const StepResult result = step(taken.global_batch);
+    const TrainingLog::BatchSize batch = next_batch_size();
+    trainer_.set_seq_length(batch.seq_length);
+    batches_.set_seq_length(batch.seq_length);
+    const StepResult result = step(batch.global_batch);
     if (run_iterations_ == 0 && config_.trainer.cuda && is_rank0()) {
         note("{}", gpu_memory(config_.trainer, trainer_.grid().at, device_).str());
     }
     check_finite(progress_.done.iteration + 1, result);
     advance(result.finite);
-    report_.add(progress_.done, next_rate(), taken, result, watch.elapsed_s(), timed);
+    log_.add(progress_.done, next_rate(), batch, result, watch.elapsed_s(), timed);
 }
 
 // Makes one training step with the next `global_batch` samples.
 StepResult TrainingLoop::step(i64 global_batch) {
     const StepResult result =
-        trainer_.compute_gradients(batches_, n_micro_batches(config_.trainer, global_batch));
+        trainer_.compute_gradients(batches_, config_.trainer.micro_batches_of(global_batch));
     if (!result.finite) return result;
     saver_.wait_for_originals();  // a save in flight may still read the state that changes now
     trainer_.update(result, next_rate());
@@ -170,7 +170,7 @@ StepResult TrainingLoop::step(i64 global_batch) {
 }
 
 // Returns the next iteration's global batch (batch ramp) and sequence length (curriculum).
-TrainingLog::Taken TrainingLoop::next_taken() const {
+TrainingLog::BatchSize TrainingLoop::next_batch_size() const {
     return {config_.schedule.batch(progress_.done), config_.schedule.seq_length(progress_.done)};
 }
 
@@ -195,10 +195,10 @@ void TrainingLoop::advance(bool updated) {
 bool TrainingLoop::skip() {
     const IterationRange* range = skipped_range(rules_, progress_.done.iteration + 1);
     if (range == nullptr) return false;
-    const TrainingLog::Taken taken = next_taken();
+    const TrainingLog::BatchSize batch = next_batch_size();
     advance(true);
     loader_.seek(progress_.done.samples);
-    report_.skipped(progress_.done, next_rate(), taken);
+    log_.skipped(progress_.done, next_rate(), batch);
     if (progress_.done.iteration == range->last) {
         note("--skip-train-iteration-range: skipped iterations {} to {}, up to sample {}",
              range->first, range->last, progress_.done.samples);
@@ -277,7 +277,7 @@ Exit TrainingLoop::leave(Stop stop) {
         note("all {} iterations skipped: fp16 gradient overflow: no weight was changed{}",
              run_iterations_, config_.trainer.loss_scale.fixed ? ": use a lower --loss-scale" : "");
     }
-    if (config_.action.benchmark && is_rank0()) report_.benchmark(trainer_, config_, device_);
+    if (config_.action.benchmark && is_rank0()) log_.benchmark(trainer_, config_, device_);
     if (stop != Stop::signal) {
         const std::string why = stop_note(stop, config_.stopping, iteration, total);
         if (!why.empty()) note("{}", why);

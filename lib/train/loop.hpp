@@ -32,7 +32,7 @@ struct LoopParts {
     device::Device& device;
     Trainer& trainer;
     data::Loader& loader;
-    TrainingLog& report;
+    TrainingLog& log;
     std::atomic<bool>& dump_requested;  // set by SIGUSR2
 };
 
@@ -52,7 +52,7 @@ class TrainingLoop {
     void iterate();
     StepResult step(i64 global_batch);
     bool skip();
-    TrainingLog::Taken next_taken() const;
+    TrainingLog::BatchSize next_batch_size() const;
     double next_rate() const;
     void advance(bool updated);
     void check_finite(i64 iteration, const StepResult& result);
@@ -68,7 +68,7 @@ class TrainingLoop {
     device::Device& device_;
     Trainer& trainer_;
     data::Loader& loader_;
-    TrainingLog& report_;
+    TrainingLog& log_;
     std::atomic<bool>& dump_requested_;
     LoopRules rules_;
     Progress progress_;

@@ -156,8 +156,7 @@ cost::MemoryPlan largest_memory_plan(const RunConfig& config) {
     cost::MemoryPlan largest;
     for (i64 stage = 0; stage < trainer.parallel.pp; ++stage) {
         TrainerConfig full = trainer;  // `trainer` with the full batch of the ramp
-        full.n_micro_batches =
-            config.schedule.ramp().global_batch / (trainer.micro_batch * trainer.parallel.dp);
+        full.n_micro_batches = trainer.micro_batches_of(config.schedule.ramp().global_batch);
         const cost::MemoryPlan plan = memory_plan(full, 0, stage);
         if (plan.total() > largest.total()) largest = plan;
     }

@@ -241,8 +241,7 @@ void check_writable(const config::CheckpointFlags& checkpoints,
     check("--log-json", logging.json, false);
 }
 
-std::optional<ckpt::Checkpoint> check_checkpoints(const RunConfig& config,
-                                                  const ckpt::Share& share) {
+std::optional<ckpt::Checkpoint> open_checkpoint(const RunConfig& config, const ckpt::Share& share) {
     const config::LoggingFlags& logging = config.logging;
     std::optional<ckpt::Checkpoint> checkpoint = find_checkpoint(
         config.checkpoints,
@@ -257,9 +256,9 @@ std::optional<ckpt::Checkpoint> check_checkpoints(const RunConfig& config,
     return checkpoint;
 }
 
-std::optional<ckpt::Checkpoint> check_checkpoints(const RunConfig& config, comm::Group& world) {
+std::optional<ckpt::Checkpoint> open_checkpoint(const RunConfig& config, comm::Group& world) {
     Chosen chosen;
-    choose(config, world, chosen, [&] { return check_checkpoints(config, share_of(world)); });
+    choose(config, world, chosen, [&] { return open_checkpoint(config, share_of(world)); });
     choose_undamaged(config, world, chosen,
                      [&](const ckpt::Checkpoint& other) { check_fits(config, other); });
     return std::move(chosen.checkpoint);

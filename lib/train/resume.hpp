@@ -6,10 +6,12 @@
 #include <optional>
 
 #include "ckpt/checkpoint.hpp"
+#include "ckpt/save.hpp"
 #include "ckpt/steps.hpp"
 #include "comm/group.hpp"
 #include "metrics/interval.hpp"
 #include "train/run_config.hpp"
+#include "train/trainer.hpp"
 
 namespace lm::train {
 
@@ -25,12 +27,12 @@ struct Progress {
 // Returns the checkpoint that the run starts from, or nullopt when it starts with fresh weights.
 // Throws Error(usage) when the checkpoint has another model or --save contains another run. Call it
 // before data is opened and memory is allocated. `share`: the part of its files that is checked.
-std::optional<ckpt::Checkpoint> check_checkpoints(const RunConfig& config,
-                                                  const ckpt::Share& share = {});
+std::optional<ckpt::Checkpoint> open_checkpoint(const RunConfig& config,
+                                                const ckpt::Share& share = {});
 // Returns the checkpoint that all ranks start from. Rank 0 chooses it and reads its manifest,
 // because hosts can see different files of a shared file system. Each rank checks a share of the
 // files. Collective.
-std::optional<ckpt::Checkpoint> check_checkpoints(const RunConfig& config, comm::Group& world);
+std::optional<ckpt::Checkpoint> open_checkpoint(const RunConfig& config, comm::Group& world);
 
 // Throws Error(usage) when the run cannot write one of its files or directories. Creates nothing.
 void check_writable(const config::CheckpointFlags& checkpoints,

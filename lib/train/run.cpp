@@ -97,7 +97,7 @@ Exit run(const RunConfig& config, comm::Group& world, comm::FlightRecorder& reco
     const bool is_rank0 = world.rank() == 0;
 
     // Usage errors are found before memory is allocated.
-    std::optional<ckpt::Checkpoint> checkpoint = check_checkpoints(config, world);
+    std::optional<ckpt::Checkpoint> checkpoint = open_checkpoint(config, world);
     const TrainingData data = open_data_together(config, checkpoint, world);
     if (is_rank0) std::fputs(describe_plan(config, data.sets).c_str(), stderr);
     check_host_memory_together(config, world);
@@ -114,9 +114,9 @@ Exit run(const RunConfig& config, comm::Group& world, comm::FlightRecorder& reco
 
     data::Loader loader(*data.sets.train, config.batch_options(), progress.done.samples,
                         config.trainer.parallel.dp, trainer.grid().at.dp);
-    TrainingLog report(config, is_rank0);
-    report.open(progress.done);
-    report.restore(progress.interval);
+    TrainingLog log(config, is_rank0);
+    log.open(progress.done);
+    log.restore(progress.interval);
     std::atomic<bool> dump_requested = false;
     const comm::Watchdog watchdog(recorder, watchdog_options(quiet_s, world, dump_requested));
     report_device(config, trainer, *device, world);
@@ -130,7 +130,7 @@ Exit run(const RunConfig& config, comm::Group& world, comm::FlightRecorder& reco
                        .device = *device,
                        .trainer = trainer,
                        .loader = loader,
-                       .report = report,
+                       .log = log,
                        .dump_requested = dump_requested},
                       progress);
     loop.prepare_saves();

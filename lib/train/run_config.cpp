@@ -9,6 +9,7 @@
 #include "config/deepspeed.hpp"
 #include "config/rank_counts.hpp"
 #include "optim/schedule_summary.hpp"
+#include "spec/pipeline_schedule.hpp"
 #include "train/checkpoint_flags.hpp"
 #include "train/run_data.hpp"
 #include "train/schedule_request.hpp"

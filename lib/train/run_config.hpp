@@ -9,9 +9,10 @@
 #include "ckpt/manifest.hpp"
 #include "config/train_flags.hpp"
 #include "data/sampling/datasets.hpp"
+#include "data/sampling/loader.hpp"
 #include "optim/schedule.hpp"
 #include "train/problems.hpp"
-#include "train/trainer.hpp"
+#include "train/trainer_config.hpp"
 
 namespace lm::train {
 

@@ -80,7 +80,7 @@ void Saver::save(const Progress& progress) {
 
 void Saver::begin(const Progress& progress) {
     Progress at = progress;
-    at.interval = parts_.report.unlogged();
+    at.interval = parts_.log.unlogged();
     ckpt::SaveInfo info = save_info(parts_.config, parts_.trainer, at, parts_.data_identities);
     info.parent = parent_;
     in_flight_.emplace(InFlight{{parts_.world, *files_, generation_, std::move(info)}});
@@ -155,7 +155,7 @@ void Saver::commit() {
     parent_ = result.step;
     std::optional<double> blocked_s;
     if (done.blocked_s > 0) blocked_s = done.blocked_s + watch.elapsed_s();
-    parts_.report.saved(result, saved_, done.since_begin.elapsed_s(), blocked_s);
+    parts_.log.saved(result, saved_, done.since_begin.elapsed_s(), blocked_s);
     if (retention_) retention_->start(saved_);
 }
 

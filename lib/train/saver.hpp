@@ -31,7 +31,7 @@ struct SaverParts {
     comm::Group& world;
     comm::FlightRecorder& recorder;
     Trainer& trainer;
-    TrainingLog& report;
+    TrainingLog& log;
 };
 
 class Saver {

@@ -33,6 +33,10 @@ struct TrainerConfig {
     i64 save_buffer = 0;
     std::string autotune;  // directory of measured GEMM algorithms; empty: no measuring
 
+    // Returns the number of micro-batches of a global batch on each data-parallel rank.
+    i64 micro_batches_of(i64 global_batch) const {
+        return global_batch / (micro_batch * parallel.dp);
+    }
     cost::Processor processor() const { return {n_threads, cuda, attention}; }
 };
 

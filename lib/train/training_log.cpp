@@ -64,25 +64,25 @@ metrics::StepRecord TrainingLog::record(const optim::Counters& done, double rate
             .unix_time_s = unix_time_s()};
 }
 
-void TrainingLog::add(const optim::Counters& done, double rate, const Taken& taken,
+void TrainingLog::add(const optim::Counters& done, double rate, const BatchSize& batch,
                       const StepResult& result, double elapsed_s, bool timed) {
     last_norm_.reset();
     if (result.finite) last_norm_ = result.gradient_norm;
     loss_scale_ = result.loss_scale;
-    last_ = taken;
+    last_ = batch;
     const spec::ModelConfig& model = config_.trainer.model;
     const spec::ParallelConfig& parallel = config_.trainer.parallel;
-    const i64 tokens = taken.global_batch * taken.seq_length;
+    const i64 tokens = batch.global_batch * batch.seq_length;
     // Returns the FLOPs of one rank, as in Megatron's log.
     const auto flops = [&](bool recompute) {
-        return cost::iteration_flops(model, spec::padded_vocab(model, parallel), taken.global_batch,
-                                     taken.seq_length, recompute) /
+        return cost::iteration_flops(model, spec::padded_vocab(model, parallel), batch.global_batch,
+                                     batch.seq_length, recompute) /
                static_cast<double>(parallel.tp * parallel.pp * parallel.dp);
     };
     using Granularity = spec::Recompute::Granularity;
     interval_.add({.loss = result.loss,
                    .stepped = result.finite,
-                   .samples = taken.global_batch,
+                   .samples = batch.global_batch,
                    .tokens = tokens,
                    .elapsed_s = elapsed_s,
                    .flops = flops(parallel.recompute.granularity == Granularity::full),
@@ -93,15 +93,15 @@ void TrainingLog::add(const optim::Counters& done, double rate, const Taken& tak
         tensorboard_->iteration(step);
     }
     if (iterations_++ == 0) return;  // the first iteration includes warm-up
-    Spell& spell = timed ? timed_ : measured_;
-    spell.s += elapsed_s;
-    spell.tokens += tokens;
-    ++spell.iterations;
+    TimedWork& work = timed ? timed_ : measured_;
+    work.s += elapsed_s;
+    work.tokens += tokens;
+    ++work.iterations;
 }
 
-void TrainingLog::skipped(const optim::Counters& done, double rate, const Taken& taken) {
+void TrainingLog::skipped(const optim::Counters& done, double rate, const BatchSize& batch) {
     last_norm_.reset();
-    last_ = taken;
+    last_ = batch;
     interval_.add({.stepped = false});
     if (tensorboard_) tensorboard_->iteration(record(done, rate));
 }

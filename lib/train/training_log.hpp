@@ -5,11 +5,13 @@
 
 #include <optional>
 
+#include "ckpt/save.hpp"
 #include "device/op_times.hpp"
 #include "metrics/interval.hpp"
 #include "metrics/line_file.hpp"
 #include "metrics/tensorboard.hpp"
 #include "train/run_config.hpp"
+#include "train/trainer.hpp"
 
 namespace lm::train {
 
@@ -23,16 +25,16 @@ class TrainingLog {
     void open(const optim::Counters& start);
 
     // The size of an iteration's batch.
-    struct Taken {
+    struct BatchSize {
         i64 global_batch = 0;
         i64 seq_length = 0;
     };
     // Adds an iteration to the sums. `rate` is the learning rate of the next iteration, as in
     // Megatron's log line. `timed`: op_times() has measured each operation of this iteration.
-    void add(const optim::Counters& done, double rate, const Taken& taken, const StepResult& result,
-             double elapsed_s, bool timed = false);
+    void add(const optim::Counters& done, double rate, const BatchSize& batch,
+             const StepResult& result, double elapsed_s, bool timed = false);
     // Adds an iteration whose batch was consumed without training (--skip-train-iteration-range).
-    void skipped(const optim::Counters& done, double rate, const Taken& taken);
+    void skipped(const optim::Counters& done, double rate, const BatchSize& batch);
     // Logs the iterations since the previous call.
     void log(const optim::Counters& done, double rate);
     // Logs a validation loss. `when` is part of the line: "iteration 1000".
@@ -56,7 +58,7 @@ class TrainingLog {
 
   private:
     // The time and the work of some iterations.
-    struct Spell {
+    struct TimedWork {
         double s = 0;
         i64 tokens = 0, iterations = 0;
     };
@@ -70,13 +72,13 @@ class TrainingLog {
     metrics::Interval interval_;
     double loss_scale_ = 1;
     std::optional<double> last_norm_;  // nullopt: the last iteration was skipped
-    Taken last_;
+    BatchSize last_;
     std::optional<metrics::LineFile> log_file_, json_file_;
     std::optional<metrics::TensorBoard> tensorboard_;
     std::optional<double> save_s_, save_blocked_s_;  // since the last log line
     bool stdout_works_ = true;
     device::OpTimes op_times_;
-    Spell measured_, timed_;
+    TimedWork measured_, timed_;
     i64 iterations_ = 0;
 };
 
