@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // After the first rounds no operation of the threads backend, the self group or a flight recorder
 // allocates. Sanitizers replace operator new themselves, so nothing is counted under them.
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !defined(LM_SANITIZED)
 #include <array>
 #include <atomic>
 #include <catch2/catch.hpp>

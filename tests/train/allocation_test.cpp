@@ -2,7 +2,7 @@
 // A training step allocates no memory in lm-utils code. Counts operator new in the whole process,
 // except calls from oneDNN, which allocates inside its GEMMs. Skipped under sanitizers, which
 // replace operator new themselves.
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !defined(LM_SANITIZED)
 #include <dlfcn.h>
 #include <execinfo.h>
 
