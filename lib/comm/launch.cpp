@@ -53,8 +53,9 @@ const MpiPlugin& open_plugin(const std::string& launcher) {
     const MpiPlugin& plugin = *entry();
     if (plugin.abi != mpi_plugin_abi) {
         run_error(path,
-                  "has plugin ABI {}, expected {}: install it from the build of liblm_train.so",
-                  plugin.abi, mpi_plugin_abi);
+                  "was built from another version: expected ABI {}, got {}: install it from the "
+                  "build of liblm_train.so",
+                  mpi_plugin_abi, plugin.abi);
     }
     return plugin;
 }

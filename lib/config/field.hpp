@@ -144,8 +144,8 @@ template <typename Section>
 void add_derived_json(io::OrderedJson& json, Block block, const Fields<Section>& fields,
                       const io::OrderedJson& derived) {
     for (const Field<Section>& field : fields) {
-        LM_CHECK(field.block != block || field.derived,
-                 fmt::format("expected a derived field, got {}", field.option));
+        LM_CHECK(field.block != block || field.derived, "expected a derived field, got {}",
+                 field.option);
     }
     add_json(json, block, fields, Section{}, derived);
 }

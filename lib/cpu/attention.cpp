@@ -36,8 +36,8 @@ class Pieces {
     float* reserve(i64 floats) {
         float* const piece = next_;
         next_ += floats;
-        LM_CHECK(next_ <= end_, fmt::format("attention scratch: expected at most {} floats, got {}",
-                                            end_ - base_, next_ - base_));
+        LM_CHECK(next_ <= end_, "attention scratch: expected at most {} floats, got {}",
+                 end_ - base_, next_ - base_);
         return piece;
     }
 

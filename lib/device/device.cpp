@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/device.hpp"
 
-#include <fmt/format.h>
-
 #include "base/clock.hpp"
 #include "base/error.hpp"
 
@@ -17,8 +15,8 @@ Buffer::~Buffer() {
 View Buffer::view(i64 offset, DType dtype, const Shape& shape) const {
     const View view{data() + offset, dtype, shape};
     LM_CHECK(offset >= 0 && offset + view.bytes() <= bytes_,
-             fmt::format("a view: expected a range within {} bytes, got {} bytes at {}", bytes_,
-                         view.bytes(), offset));
+             "a view: expected a range within {} bytes, got {} bytes at {}", bytes_, view.bytes(),
+             offset);
     return view;
 }
 

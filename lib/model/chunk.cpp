@@ -21,12 +21,10 @@ GptChunk::GptChunk(const ChunkSetup& setup, const Params& weights, const Params&
       part_(setup.part),
       hooks_(setup.hooks),
       slots_(std::move(activations.slots)) {
-    LM_CHECK(setup_.tensor.size() == setup.parallel.tp,
-             fmt::format("expected tp={}, got a tensor group of {}", setup.parallel.tp,
-                         setup_.tensor.size()));
+    LM_CHECK(setup_.tensor.size() == setup.parallel.tp, "expected tp={}, got a tensor group of {}",
+             setup.parallel.tp, setup_.tensor.size());
     LM_CHECK(static_cast<i64>(weights.layers.size()) == part_.n_layers(),
-             fmt::format("expected weights of {} layers, got {}", part_.n_layers(),
-                         weights.layers.size()));
+             "expected weights of {} layers, got {}", part_.n_layers(), weights.layers.size());
     setup_.share = spec::tensor_share(setup.config, setup.parallel, setup_.tensor.rank());
     if (part_.embedding) embedding_ = Embedding(weights.embedding, gradients.embedding);
     for (i64 layer = 0; layer < part_.n_layers(); ++layer) {

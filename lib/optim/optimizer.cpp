@@ -35,13 +35,11 @@ AdamWOptimizer::AdamWOptimizer(const spec::AdamWConfig& config, const model::Par
       gradients_(gradients),
       exp_avg_(exp_avg),
       exp_avg_sq_(exp_avg_sq) {
-    LM_CHECK(
-        exp_avg.numel() == total_size(updated),
-        fmt::format("exp_avg: expected {} elements, got {}", total_size(updated), exp_avg.numel()));
-    LM_CHECK(bool(masters) == is_half(weights.dtype),
-             fmt::format("{} weights: expected {}, got {}", name_of(weights.dtype),
-                         is_half(weights.dtype) ? "fp32 masters" : "no masters",
-                         masters ? "masters" : "none"));
+    LM_CHECK(exp_avg.numel() == total_size(updated), "exp_avg: expected {} elements, got {}",
+             total_size(updated), exp_avg.numel());
+    LM_CHECK(bool(masters) == is_half(weights.dtype), "{} weights: expected {}, got {}",
+             name_of(weights.dtype), is_half(weights.dtype) ? "fp32 masters" : "no masters",
+             masters ? "masters" : "none");
     for (const bool decay : {true, false}) {
         const std::vector<Range> ranges = with_decay(map, decay);
         i64 moments = 0;

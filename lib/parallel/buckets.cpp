@@ -18,8 +18,8 @@ i64 padded_elements(i64 n_elements, i64 dp_size) {
 
 std::vector<Range> cut_buckets(i64 n_elements, i64 dp_size, i64 bucket_elements, i64 shared_end) {
     LM_CHECK(bucket_elements >= 1 && shared_end <= n_elements,
-             fmt::format("expected bucket_elements >= 1 and shared_end <= {}, got {} and {}",
-                         n_elements, bucket_elements, shared_end));
+             "expected bucket_elements >= 1 and shared_end <= {}, got {} and {}", n_elements,
+             bucket_elements, shared_end);
     const i64 end = padded_elements(n_elements, dp_size);
     const i64 size = padded_elements(bucket_elements, dp_size);
     const i64 shared = padded_elements(shared_end, dp_size);

@@ -34,8 +34,8 @@ DataParallel::DataParallel(comm::Group& group, int zero_stage,
       gathered_(buckets_.size()) {
     const i64 n = buckets_.back().end;
     LM_CHECK(weights.numel() == n && gradients.numel() == n,
-             fmt::format("expected flat buffers of {} elements, got {} and {}", n, weights.numel(),
-                         gradients.numel()));
+             "expected flat buffers of {} elements, got {} and {}", n, weights.numel(),
+             gradients.numel());
     for (const Range& bucket : buckets_) {
         owned_.push_back(part_of(bucket, group.size(), group.rank()));
     }

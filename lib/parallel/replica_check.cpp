@@ -25,7 +25,7 @@ u64 fingerprint(device::Device& device, const View& data, i64 first_place) {
     constexpr i64 piece = 1 << 14;
     std::array<std::byte, 4 * piece> host;  // NOLINT(cppcoreguidelines-pro-type-member-init)
     const auto size = static_cast<size_t>(size_of(data.dtype));
-    LM_CHECK(size <= 4, fmt::format("expected a dtype of at most 4 bytes, got {}", size));
+    LM_CHECK(size <= 4, "expected a dtype of at most 4 bytes, got {}", size);
     u64 sum = 0;
     for (i64 begin = 0; begin < data.numel(); begin += piece) {
         const i64 end = std::min(begin + piece, data.numel());

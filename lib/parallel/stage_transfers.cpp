@@ -104,8 +104,8 @@ void StageTransfers::post_inputs() {
         const bool free = slot.input_of < 0 && slot.gradient_sent.is_stream_ordered();
         if (!needed && !free) return;
         LM_CHECK(slot.input_of < 0,
-                 fmt::format("expected a free slot for micro-batch {}, got one with micro-batch {}",
-                             action.micro_batch, slot.input_of));
+                 "expected a free slot for micro-batch {}, got one with micro-batch {}",
+                 action.micro_batch, slot.input_of);
         if (!free) slot.gradient_sent.wait();
         slot.input_of = action.micro_batch;
         slot.input =

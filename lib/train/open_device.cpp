@@ -53,10 +53,10 @@ const cuda::Plugin* open_plugin() {
     if (entry == nullptr) run_error(path.string(), "not a CUDA plugin of this toolkit");
     const cuda::Plugin* const plugin = entry();
     if (plugin->abi != cuda::plugin_abi) {
-        run_error(path.string(),
-                  "belongs to another version of the toolkit (ABI {}, expected {}): install both "
-                  "from one build",
-                  plugin->abi, cuda::plugin_abi);
+        run_error(
+            path.string(),
+            "was built from another version: expected ABI {}, got {}: install both from one build",
+            cuda::plugin_abi, plugin->abi);
     }
     return plugin;
 }

@@ -209,9 +209,9 @@ Trainer::Trainer(const TrainerConfig& config, device::Device& device, parallel::
     LM_CHECK(grid_.tensor->size() == config.parallel.tp &&
                  grid_.pipeline->size() == config.parallel.pp &&
                  grid_.data->size() == config.parallel.dp,
-             fmt::format("expected tp={} pp={} dp={}, got tp={} pp={} dp={}", config.parallel.tp,
-                         config.parallel.pp, config.parallel.dp, grid_.tensor->size(),
-                         grid_.pipeline->size(), grid_.data->size()));
+             "expected tp={} pp={} dp={}, got tp={} pp={} dp={}", config.parallel.tp,
+             config.parallel.pp, config.parallel.dp, grid_.tensor->size(), grid_.pipeline->size(),
+             grid_.data->size());
     if (config.precision.weights == DType::fp16) scaler_ = optim::LossScaler(config.loss_scale);
     if (config.parallel.n_chunks > 1) round_.resize(static_cast<size_t>(config.parallel.pp));
     set_seq_length(config.model.seq_length);
@@ -242,8 +242,7 @@ cost::StepShape Trainer::step_shape() const {
 void Trainer::set_seq_length(i64 seq_length) {
     if (seq_length == seq_length_) return;
     LM_CHECK(seq_length > 0 && seq_length <= config_.model.seq_length,
-             fmt::format("expected a sequence length of 1 to {}, got {}", config_.model.seq_length,
-                         seq_length));
+             "expected a sequence length of 1 to {}, got {}", config_.model.seq_length, seq_length);
     seq_length_ = seq_length;
     loss_weight_.resize(static_cast<size_t>(step_shape().rows()));
     build_chunks();
@@ -307,8 +306,8 @@ void Trainer::build_transfers() {
 // ---- logits -----------------------------------------------------------------------------------
 
 void Trainer::logits(const data::Batch& batch, const VisitRow& visit) {
-    LM_CHECK(grid_.world->size() == 1,
-             fmt::format("expected one rank with the whole model, got {}", grid_.world->size()));
+    LM_CHECK(grid_.world->size() == 1, "expected one rank with the whole model, got {}",
+             grid_.world->size());
     Context context = this->context();
     model::GptChunk& chunk = chunks_.front();
     copy_to_device(batch, chunk.slot(0).inputs, 1);

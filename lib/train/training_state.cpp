@@ -68,10 +68,9 @@ TrainingState::TrainingState(const TrainerConfig& config, device::Device& device
 void TrainingState::build_data_parallel(const TrainerConfig& config) {
     const spec::RankLayout& layout = map_.layout();
     const spec::LocalTensor* const table = shared_table(map_, *grid_.embedding);
-    LM_CHECK(
-        table == nullptr || table->offset == 0,
-        fmt::format("expected the shared word embedding at element 0 of the flat buffer, got {}",
-                    table->offset));
+    LM_CHECK(table == nullptr || table->offset == 0,
+             "expected the shared word embedding at element 0 of the flat buffer, got {}",
+             table->offset);
     const i64 table_end = table != nullptr ? table->end() : 0;
     data_parallel_ = std::make_unique<parallel::DataParallel>(
         *grid_.data, config.parallel.zero_stage, config.data_parallel, weights_, gradients_,

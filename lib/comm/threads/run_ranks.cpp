@@ -25,7 +25,7 @@ void run_rank(ThreadsWorld& world, const std::shared_ptr<Hub>& hub, int rank,
 
 void run(int n_ranks, VirtualTime* time, const std::function<void(Group& world)>& body,
          const ThreadsOptions& options) {
-    LM_CHECK(n_ranks >= 1, fmt::format("expected n_ranks >= 1, got {}", n_ranks));
+    LM_CHECK(n_ranks >= 1, "expected n_ranks >= 1, got {}", n_ranks);
     ThreadsWorld world(n_ranks, options.timeout_s);
     std::vector<int> members(static_cast<size_t>(n_ranks));
     for (int rank = 0; rank < n_ranks; ++rank) members[static_cast<size_t>(rank)] = rank;

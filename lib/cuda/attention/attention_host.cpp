@@ -116,12 +116,12 @@ bool cudnn_attention_backward(device::Context& context, const device::AttentionB
 
 void check_attention(i64 width, i64 row, double scale) {
     LM_CHECK(width <= cost::cuda_widest_head,
-             fmt::format("attention: expected a head of at most {} elements, got {}",
-                         cost::cuda_widest_head, width));
+             "attention: expected a head of at most {} elements, got {}", cost::cuda_widest_head,
+             width);
     LM_CHECK(row <= std::numeric_limits<int>::max(),
-             fmt::format("attention: expected a row of qkv of at most {} elements, got {}",
-                         std::numeric_limits<int>::max(), row));
-    LM_CHECK(scale > 0, fmt::format("attention: expected a positive scale, got {}", scale));
+             "attention: expected a row of qkv of at most {} elements, got {}",
+             std::numeric_limits<int>::max(), row);
+    LM_CHECK(scale > 0, "attention: expected a positive scale, got {}", scale);
 }
 
 }  // namespace lm::cuda

@@ -82,7 +82,7 @@ bool needs_keys(const Operation& o) {
 std::shared_ptr<NcclChannel> NcclChannel::open(CudaDevice& device, std::string name,
                                                std::shared_ptr<comm::Group> host, int rank,
                                                int size, int peer, int most_blocks) {
-    LM_CHECK(size <= n_keys, fmt::format("expected at most {} ranks, got {}", n_keys, size));
+    LM_CHECK(size <= n_keys, "expected at most {} ranks, got {}", n_keys, size);
     std::shared_ptr<NcclChannel> channel(
         new NcclChannel(device, std::move(name), std::move(host), rank, size, peer, most_blocks));
     channel->keys_ = device.allocate(n_keys * size_of(DType::int32), "NCCL");
@@ -244,8 +244,8 @@ void NcclChannel::release(ChannelOperation& record) {
 ChannelOperation* NcclChannel::start(const Operation& operation, i64 number,
                                      const ChannelOperation* after) {
     LM_CHECK(state_ == State::formed && comm_ != nullptr,
-             fmt::format("group '{}': expected a formed communicator, got state {}", name_,
-                         static_cast<int>(state_)));
+             "group '{}': expected a formed communicator, got state {}", name_,
+             static_cast<int>(state_));
     ChannelOperation* const record = acquire();
     record->operation = operation;
     record->number = number;
@@ -287,7 +287,7 @@ void NcclChannel::enqueue(const Operation& o) {
         case OperationKind::split:
             break;
     }
-    LM_CHECK(false, fmt::format("expected an operation with data, got {}", o.str()));
+    LM_CHECK(false, "expected an operation with data, got {}", o.str());
 }
 
 // ---- Maxima ------------------------------------------------------------------------------------

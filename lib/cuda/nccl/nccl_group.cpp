@@ -126,7 +126,7 @@ void NcclGroup::connect(const comm::Traffic& traffic) {
 }
 
 void NcclGroup::form_collectives(bool overlaps_compute) {
-    LM_CHECK(!channel_, fmt::format("group '{}': connect() was called twice", name()));
+    LM_CHECK(!channel_, "group '{}': connect() was called twice", name());
     // The id of a root travels over the host's group, since no communicator exists yet.
     // Several roots for many ranks: a single one would have to serve all of them in turn.
     std::vector<ncclUniqueId> ids(static_cast<size_t>(n_roots(size())));
@@ -146,8 +146,8 @@ void NcclGroup::form_link(int from, int to) {
     std::shared_ptr<NcclChannel>& link =
         links_[{peer, sends ? OperationKind::send : OperationKind::receive}];
     LM_CHECK(!link && peer != rank(),
-             fmt::format("group '{}': rank {}: expected a first link to another rank, got {} to {}",
-                         name(), rank(), link ? "a second one" : "one", peer));
+             "group '{}': rank {}: expected a first link to another rank, got {} to {}", name(),
+             rank(), link ? "a second one" : "one", peer);
     ncclUniqueId id{};
     if (sends) {
         id = new_id(name());
@@ -165,7 +165,7 @@ void NcclGroup::form_link(int from, int to) {
 void NcclGroup::warm_up(const Operation& largest) {
     if (size() == 1 || largest.n == 0) return;
     LM_CHECK(on_device(largest) && !comm::is_message(largest.kind),
-             fmt::format("expected a collective in device memory, got {}", largest.str()));
+             "expected a collective in device memory, got {}", largest.str());
     world_->warm_up(channel_for(largest), largest);
 }
 
@@ -182,8 +182,8 @@ bool NcclGroup::on_device(const Operation& operation) const {
     const bool here = data != nullptr && device.holds(data);
     const bool both = operation.in == nullptr || operation.out == nullptr ||
                       device.holds(operation.in) == device.holds(operation.out);
-    LM_CHECK(both, fmt::format("{}: expected in and out both on the device or both on the host",
-                               operation.str()));
+    LM_CHECK(both, "{}: expected in and out both on the device or both on the host",
+             operation.str());
     return here;
 }
 
@@ -208,8 +208,7 @@ i64 NcclGroup::start_after(const Operation& operation, Group& other, i64 handle)
         return Group::start_after(operation, other, handle);
     }
     world_->require_healthy();
-    LM_CHECK(on_device(operation),
-             fmt::format("{}: expected device memory, got host memory", operation.str()));
+    LM_CHECK(on_device(operation), "{}: expected device memory, got host memory", operation.str());
     return start_on_device(operation, previous->on_device);
 }
 
@@ -230,14 +229,12 @@ i64 NcclGroup::start_on_device(const Operation& operation, const ChannelOperatio
 const std::shared_ptr<NcclChannel>& NcclGroup::channel_for(const Operation& operation) const {
     if (comm::is_message(operation.kind)) {
         const auto link = links_.find({operation.peer, operation.kind});
-        LM_CHECK(
-            link != links_.end(),
-            fmt::format("{}: expected a link that connect() formed, got none", operation.str()));
+        LM_CHECK(link != links_.end(), "{}: expected a link that connect() formed, got none",
+                 operation.str());
         return link->second;
     }
-    LM_CHECK(
-        channel_ != nullptr,
-        fmt::format("{}: expected a channel that connect() formed, got none", operation.str()));
+    LM_CHECK(channel_ != nullptr, "{}: expected a channel that connect() formed, got none",
+             operation.str());
     return channel_;
 }
 

@@ -130,8 +130,8 @@ std::string DatasetAssembly::block_digest(i64 block) const {
 
 void DatasetAssembly::fill_in(DatasetMetadata& facts,
                               const std::vector<std::string>& digests) const {
-    LM_CHECK(static_cast<i64>(digests.size()) == n_blocks(),
-             fmt::format("expected {} digests, got {}", n_blocks(), digests.size()));
+    LM_CHECK(static_cast<i64>(digests.size()) == n_blocks(), "expected {} digests, got {}",
+             n_blocks(), digests.size());
     const auto end_of_bin = digests.begin() + n_bin_blocks();
     facts.documents = total_.documents;
     facts.sequences = total_.sequences;

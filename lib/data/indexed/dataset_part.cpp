@@ -127,8 +127,8 @@ void DatasetPart::add(std::span<const std::byte> tokens, std::span<const i32> le
     add_tokens(tokens, largest);
     const i64 sum = std::accumulate(lengths.begin(), lengths.end(), i64{0});
     LM_CHECK(sum * size_of(type_) == ahead_,
-             fmt::format("expected {} bytes of tokens, which is the sum of the lengths, got {}",
-                         sum * size_of(type_), ahead_));
+             "expected {} bytes of tokens, which is the sum of the lengths, got {}",
+             sum * size_of(type_), ahead_);
     ahead_ = 0;
     if (!state_.counted && !std::ranges::all_of(sequences_per_document, is_one)) {
         state_.counted = true;
@@ -145,7 +145,8 @@ void DatasetPart::add(std::span<const std::byte> tokens, std::span<const i32> le
 }
 
 PartState DatasetPart::state() {
-    LM_CHECK(ahead_ == 0, "a document is not complete");
+    LM_CHECK(ahead_ == 0, "expected complete documents, got {} bytes of tokens without a length",
+             ahead_);
     state_.bin_digest = bin_.flush_and_digest();
     state_.lengths_digest = lengths_.flush_and_digest();
     state_.documents_digest = documents_.flush_and_digest();

@@ -211,8 +211,8 @@ IndexedDataset IndexedDataset::open(const std::string& prefix) {
 }
 
 i64 IndexedDataset::length(i64 sequence) const {
-    LM_CHECK(sequence >= 0 && sequence < n_sequences_,
-             fmt::format("expected a sequence below {}, got {}", n_sequences_, sequence));
+    LM_CHECK(sequence >= 0 && sequence < n_sequences_, "expected a sequence below {}, got {}",
+             n_sequences_, sequence);
     const i64 value = load<i32>(lengths_ + 4 * sequence);
     if (value < 0) run_error(idx_.path(), "length {} of sequence {} is negative", value, sequence);
     if (value > n_tokens_ - position(sequence)) {
@@ -224,14 +224,13 @@ i64 IndexedDataset::length(i64 sequence) const {
 
 std::span<const std::byte> IndexedDataset::raw_lengths(i64 begin, i64 end) const {
     LM_CHECK(begin >= 0 && begin <= end && end <= n_sequences_,
-             fmt::format("expected a range within [0, {}) sequences, got [{}, {})", n_sequences_,
-                         begin, end));
+             "expected a range within [0, {}) sequences, got [{}, {})", n_sequences_, begin, end);
     return {lengths_ + 4 * begin, static_cast<size_t>(4 * (end - begin))};
 }
 
 i64 IndexedDataset::position(i64 sequence) const {
-    LM_CHECK(sequence >= 0 && sequence <= n_sequences_,
-             fmt::format("expected a sequence of at most {}, got {}", n_sequences_, sequence));
+    LM_CHECK(sequence >= 0 && sequence <= n_sequences_, "expected a sequence of at most {}, got {}",
+             n_sequences_, sequence);
     if (sequence == n_sequences_) return n_tokens_;
     const i64 value = load<i64>(pointers_ + 8 * sequence);
     if (value < 0 || value % item_ != 0 || value / item_ > n_tokens_) {
@@ -241,8 +240,8 @@ i64 IndexedDataset::position(i64 sequence) const {
 }
 
 i64 IndexedDataset::document(i64 index) const {
-    LM_CHECK(index >= 0 && index <= n_documents_,
-             fmt::format("expected a document below {}, got {}", n_documents_, index));
+    LM_CHECK(index >= 0 && index <= n_documents_, "expected a document below {}, got {}",
+             n_documents_, index);
     const i64 value = load<i64>(documents_ + 8 * index);
     if (value < 0 || value > n_sequences_) {
         run_error(idx_.path(), "entry {} of document {} is corrupt", value, index);
@@ -269,7 +268,7 @@ IndexedDataset::FlatRange IndexedDataset::document_extent(i64 index) const {
 
 i64 IndexedDataset::sequence_at(i64 position_in_stream) const {
     LM_CHECK(position_in_stream >= 0 && position_in_stream < n_tokens_,
-             fmt::format("expected a token below {}, got {}", n_tokens_, position_in_stream));
+             "expected a token below {}, got {}", n_tokens_, position_in_stream);
     i64 low = 0;  // position(low) <= position_in_stream < position(high)
     i64 high = n_sequences_;
     while (high - low > 1) {
@@ -306,9 +305,8 @@ void IndexedDataset::read(i64 begin, std::span<i64> out) const {
 }
 
 std::span<const std::byte> IndexedDataset::raw(i64 begin, i64 end) const {
-    LM_CHECK(
-        begin >= 0 && begin <= end && end <= n_tokens_,
-        fmt::format("expected a range within [0, {}) tokens, got [{}, {})", n_tokens_, begin, end));
+    LM_CHECK(begin >= 0 && begin <= end && end <= n_tokens_,
+             "expected a range within [0, {}) tokens, got [{}, {})", n_tokens_, begin, end);
     return bin_.bytes().subspan(static_cast<size_t>(begin * item_),
                                 static_cast<size_t>((end - begin) * item_));
 }

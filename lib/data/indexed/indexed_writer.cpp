@@ -49,8 +49,8 @@ IndexedWriter::IndexedWriter(std::string prefix, TokenType type, io::Overwrite o
 void IndexedWriter::add(std::span<const std::byte> tokens, std::span<const i32> lengths) {
     const i64 total = std::accumulate(lengths.begin(), lengths.end(), i64{0});
     LM_CHECK(total * size_of(type_) == static_cast<i64>(tokens.size()),
-             fmt::format("expected {} bytes of tokens, which is the sum of the lengths, got {}",
-                         total * size_of(type_), tokens.size()));
+             "expected {} bytes of tokens, which is the sum of the lengths, got {}",
+             total * size_of(type_), tokens.size());
     bin_.write(tokens);
     bin_digest_.update(tokens);
     idx_.write(std::as_bytes(lengths));
@@ -67,9 +67,8 @@ void IndexedWriter::add(std::span<const std::byte> tokens, std::span<const i32> 
     const i64 sum =
         std::accumulate(sequences_per_document.begin(), sequences_per_document.end(), i64{0});
     LM_CHECK(sum == static_cast<i64>(lengths.size()),
-             fmt::format(
-                 "the documents have {} sequences in total, but {} lengths of sequences are given",
-                 sum, lengths.size()));
+             "the documents have {} sequences in total, but {} lengths of sequences are given", sum,
+             lengths.size());
     if (!spool_) start_document_spool();
     const i64 documents = n_documents_;
     std::optional<io::AtomicFile> spool = std::move(spool_);

@@ -69,8 +69,8 @@ std::vector<InputFile> examine_inputs(const std::vector<std::string>& inputs) {
 std::vector<InputPiece> share_of(std::span<const InputFile> inputs, i64 index, i64 count) {
     i64 total = 0;
     for (const InputFile& input : inputs) {
-        LM_CHECK(input.size >= 0,
-                 fmt::format("share_of needs known sizes, got {} for {}", input.size, input.path));
+        LM_CHECK(input.size >= 0, "share_of needs known sizes, got {} for {}", input.size,
+                 input.path);
         total += input.size;
     }
     const auto boundary = [&](i64 i) {

@@ -127,8 +127,7 @@ void LineParser::State::parse_slow(std::string_view line) {
 
 LineParser::LineParser(std::vector<std::string> keys, BadBytes bad_bytes)
     : state_(std::make_unique<State>()) {
-    LM_CHECK(!keys.empty() && keys.size() < 64,
-             fmt::format("expected 1 to 63 keys, got {}", keys.size()));
+    LM_CHECK(!keys.empty() && keys.size() < 64, "expected 1 to 63 keys, got {}", keys.size());
     state_->values.resize(keys.size());
     if (keys.size() == 1) state_->plain.emplace(keys[0]);
     state_->keys = std::move(keys);

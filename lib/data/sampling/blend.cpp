@@ -49,8 +49,7 @@ ProportionalBlend::ProportionalBlend(std::span<const double> weights, u64 key) :
     double sum = 0;
     for (const double weight : weights) sum += weight;
     for (const double weight : weights) {
-        LM_CHECK(weight > 0 && std::isfinite(weight),
-                 fmt::format("expected a positive weight, got {}", weight));
+        LM_CHECK(weight > 0 && std::isfinite(weight), "expected a positive weight, got {}", weight);
         shares_.push_back(std::max<i64>(1, std::llround(weight / sum * 0x1.0p40)));
         total_ += shares_.back();
     }
@@ -73,8 +72,8 @@ void ProportionalBlend::count_block(i64 block, std::span<i64> counts) const {
         left -= counts[d];
     }
     LM_CHECK(left >= 0 && left <= static_cast<i64>(may_have_one_more.size()),
-             fmt::format("expected 0 to {} samples left for the datasets, got {}",
-                         may_have_one_more.size(), left));
+             "expected 0 to {} samples left for the datasets, got {}", may_have_one_more.size(),
+             left);
     // Sample j of dataset d is due at n = j * total / share. Compares the quotients j / share
     // without rounding.
     const auto sooner = [&](size_t a, size_t b) {

@@ -19,8 +19,8 @@ BlendSource::BlendSource(std::vector<std::unique_ptr<SampleSource>> sources,
       checkpoints_(1, std::vector<i64>(sources_.size())),
       counted_(sources_.size()),
       listed_(static_cast<size_t>(blend_block)) {
-    LM_CHECK(rule_->n_datasets() == sources_.size(),
-             fmt::format("expected {} weights, got {}", sources_.size(), rule_->n_datasets()));
+    LM_CHECK(rule_->n_datasets() == sources_.size(), "expected {} weights, got {}", sources_.size(),
+             rule_->n_datasets());
 }
 
 std::vector<i64> BlendSource::counts_before_block(i64 block) const {
@@ -41,8 +41,7 @@ std::vector<i64> BlendSource::counts_before_block(i64 block) const {
 }
 
 BlendEntry BlendSource::entry(i64 sample) const {
-    LM_CHECK(sample >= 0 && sample < size_,
-             fmt::format("expected a sample below {}, got {}", size_, sample));
+    LM_CHECK(sample >= 0 && sample < size_, "expected a sample below {}, got {}", size_, sample);
     const i64 block = sample / blend_block;
     const std::lock_guard lock(mutex_);
     if (listed_block_ != block) {

@@ -55,8 +55,8 @@ void fill_batch(const SampleSource& source, const BatchOptions& options, i64 fir
                 Batch& batch) {
     thread_local std::vector<i32> row;
     const size_t length = static_cast<size_t>(batch.seq_length);
-    LM_CHECK(source.seq_length() == batch.seq_length,
-             fmt::format("expected seq_length={}, got {}", source.seq_length(), batch.seq_length));
+    LM_CHECK(source.seq_length() == batch.seq_length, "expected seq_length={}, got {}",
+             source.seq_length(), batch.seq_length);
     row.resize(length + 1);
     const auto part = [&](auto& all, i64 r) {
         using Span = std::span<std::remove_reference_t<decltype(all[0])>>;
@@ -82,7 +82,7 @@ void fill_batch(const SampleSource& source, const BatchOptions& options, i64 fir
 
 void truncate(const Batch& full, i64 seq_length, Batch& batch) {
     LM_CHECK(seq_length > 0 && seq_length <= full.seq_length,
-             fmt::format("expected seq_length of at most {}, got {}", full.seq_length, seq_length));
+             "expected seq_length of at most {}, got {}", full.seq_length, seq_length);
     batch.n_rows = full.n_rows;
     batch.seq_length = seq_length;
     batch.sample_ids = full.sample_ids;
@@ -171,9 +171,8 @@ Loader::Loader(const SampleSource& source, const BatchOptions& options, i64 firs
                        .thread = {}}) {
     options.check();
     LM_CHECK(dp_rank >= 0 && dp_rank < dp_size && first_sample >= 0,
-             fmt::format(
-                 "expected a rank below {} and a sample of at least 0, got rank {} and sample {}",
-                 dp_size, dp_rank, first_sample));
+             "expected a rank below {} and a sample of at least 0, got rank {} and sample {}",
+             dp_size, dp_rank, first_sample);
     state_->slots.resize(static_cast<size_t>(std::max(n_ahead, 0)) + 1);
     for (auto& slot : state_->slots) slot.batch = Batch(source.seq_length(), options);
     if (state_->threaded) state_->thread = start_thread([s = state_.get()] { s->work(); });

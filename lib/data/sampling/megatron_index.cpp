@@ -91,9 +91,8 @@ u64 NumpyRandom::interval(u64 max) {
 }
 
 EpochPlan plan_epochs(i64 n_tokens, i64 seq_length, i64 n_samples, double last_epoch_threshold) {
-    LM_CHECK(n_tokens > seq_length,
-             fmt::format("expected at least the {} tokens of a sample, got {}", seq_length + 1,
-                         n_tokens));
+    LM_CHECK(n_tokens > seq_length, "expected at least the {} tokens of a sample, got {}",
+             seq_length + 1, n_tokens);
     EpochPlan plan;
     plan.n_epochs = std::max<i64>(1, ceil_div(checked_mul(n_samples, seq_length) + 1, n_tokens));
     plan.n_samples = (checked_mul(plan.n_epochs, n_tokens) - 1) / seq_length;

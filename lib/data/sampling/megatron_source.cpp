@@ -26,8 +26,7 @@ MegatronSource::MegatronSource(TokenRange range, i64 seq_length, i64 n_samples, 
 }
 
 std::vector<TokenSpan> MegatronSource::spans(i64 sample) const {
-    LM_CHECK(sample >= 0 && sample < size(),
-             fmt::format("expected a sample below {}, got {}", size(), sample));
+    LM_CHECK(sample >= 0 && sample < size(), "expected a sample below {}, got {}", size(), sample);
     const size_t window = static_cast<size_t>(index_.order[static_cast<size_t>(sample)]);
     std::vector<TokenSpan> spans;
     i64 offset = index_.offset[window];
@@ -46,8 +45,8 @@ std::vector<TokenSpan> MegatronSource::spans(i64 sample) const {
 }
 
 void MegatronSource::fill(i64 sample, std::span<i32> tokens) const {
-    LM_CHECK(static_cast<i64>(tokens.size()) == seq_length() + 1,
-             fmt::format("expected {} tokens, got {}", seq_length() + 1, tokens.size()));
+    LM_CHECK(static_cast<i64>(tokens.size()) == seq_length() + 1, "expected {} tokens, got {}",
+             seq_length() + 1, tokens.size());
     for (const TokenSpan& span : spans(sample)) {
         const size_t count = static_cast<size_t>(span.count);
         read_checked(*range_.dataset, range_.vocab_size,

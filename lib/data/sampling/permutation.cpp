@@ -28,15 +28,15 @@ u64 scale_to(u64 random, u64 n) {
 }
 
 Permutation::Permutation(i64 n, u64 key) : n_(static_cast<u64>(n)) {
-    LM_CHECK(n >= 1 && n < (i64{1} << 62), fmt::format("expected 1 to 2^62 - 1 values, got {}", n));
+    LM_CHECK(n >= 1 && n < (i64{1} << 62), "expected 1 to 2^62 - 1 values, got {}", n);
     rows_ = ceil_sqrt(n_);
     columns_ = (n_ + rows_ - 1) / rows_;
     for (size_t r = 0; r < keys_.size(); ++r) keys_[r] = mix(key, r);
 }
 
 i64 Permutation::operator()(i64 index) const {
-    LM_CHECK(index >= 0 && static_cast<u64>(index) < n_,
-             fmt::format("expected an index below {}, got {}", n_, index));
+    LM_CHECK(index >= 0 && static_cast<u64>(index) < n_, "expected an index below {}, got {}", n_,
+             index);
     u64 x = static_cast<u64>(index);
     do {
         u64 row = x / columns_;

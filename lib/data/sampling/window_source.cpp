@@ -18,7 +18,7 @@ WindowSource::WindowSource(TokenRange range, i64 seq_length, u64 key, const std:
 }
 
 i64 WindowSource::position(i64 sample) const {
-    LM_CHECK(sample >= 0, fmt::format("expected a sample of at least 0, got {}", sample));
+    LM_CHECK(sample >= 0, "expected a sample of at least 0, got {}", sample);
     const i64 epoch = sample / n_windows_;
     const u64 epoch_key = mix(key_, static_cast<u64>(epoch));
     const i64 remainder = n_tokens_ - 1 - n_windows_ * seq_length();
@@ -29,8 +29,8 @@ i64 WindowSource::position(i64 sample) const {
 }
 
 void WindowSource::fill(i64 sample, std::span<i32> tokens) const {
-    LM_CHECK(static_cast<i64>(tokens.size()) == seq_length() + 1,
-             fmt::format("expected {} tokens, got {}", seq_length() + 1, tokens.size()));
+    LM_CHECK(static_cast<i64>(tokens.size()) == seq_length() + 1, "expected {} tokens, got {}",
+             seq_length() + 1, tokens.size());
     read_checked(*range_.dataset, range_.vocab_size, position(sample), tokens);
 }
 

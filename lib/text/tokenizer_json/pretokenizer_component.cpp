@@ -158,7 +158,9 @@ PretokenizerSettings read_pretokenizer(const Json& json, const std::string& path
 
 io::OrderedJson pretokenizer_json(PretokenizerRule rule) {
     const auto known = std::ranges::find(known_sequences, rule, &KnownSequence::rule);
-    LM_CHECK(known != std::end(known_sequences), "a rule without a tokenizer.json");
+    LM_CHECK(known != std::end(known_sequences),
+             "expected a rule of {} known sequences, got rule {}", std::size(known_sequences),
+             static_cast<int>(rule));
     io::OrderedJson parts = io::OrderedJson::array();
     for (const std::string_view part : known->parts) {
         if (!part.empty()) parts.push_back(part_json(part));

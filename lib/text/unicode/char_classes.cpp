@@ -74,7 +74,9 @@ CodePointTable<Value>::CodePointTable(const std::vector<Value>& flat) : page_of_
         int known = 0;
         while (known < n_pages && std::memcmp(pages_[known], page, 256) != 0) ++known;
         if (known == n_pages) {
-            LM_CHECK(n_pages < 256, "too many distinct pages of code points");
+            LM_CHECK(n_pages < 256,
+                     "expected at most 256 distinct pages of code points, got one more at {:#x}",
+                     index * 256);
             std::memcpy(pages_[n_pages++], page, 256);
         }
         page_of_[index] = static_cast<u8>(known);
