@@ -64,9 +64,9 @@ class Checkpoint {
     void load(const std::string& tensor, SliceKind kind, const Target& target) const;
 
     // Reads the elements [begin, end) of a rank's flat buffer (by default all) into data[0],
-    // data[1], ... The buffer has the layout of pieces_of() (flat.hpp). Padded rows and gaps are
-    // not written. Throws Error(usage) when the checkpoint lacks a tensor of `table` or has another
-    // shape for it; the message names the tensor.
+    // data[1], ... The buffer has the layout of pieces_of() (flat_pieces.hpp). Padded rows and
+    // gaps are not written. Throws Error(usage) when the checkpoint lacks a tensor of `table` or
+    // has another shape for it; the message names the tensor.
     void load(const std::vector<spec::TensorSpec>& table, const spec::RankLayout& layout,
               SliceKind kind, DType dtype, void* data) const;
     void load(const std::vector<spec::TensorSpec>& table, const spec::RankLayout& layout,

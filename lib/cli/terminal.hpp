@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lines on standard error, and properties of the terminal. Lines printed here and the progress line
-// (progress.hpp) do not overwrite each other.
+// (progress_line.hpp) do not overwrite each other.
 #pragma once
 
 #include <string_view>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Golden bytes of the TFRecord framing and its events; the real reader is asked in
-// tests/live/tensorboard.py.
+// tests/live/tensorboard_reader.py.
 #include "metrics/event_file.hpp"
 
 #include <catch2/catch.hpp>

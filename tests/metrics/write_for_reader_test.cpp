@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not run by itself (hidden tag): writes the event files that tests/live/tensorboard.py reads back,
-// into $LM_TEST_OUT.
+// Not run by itself (hidden tag): writes the event files that
+// tests/live/tensorboard_reader.py reads back, into $LM_TEST_OUT.
 #include <catch2/catch.hpp>
 #include <cstdlib>
 

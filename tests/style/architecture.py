@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks docs/architecture.md and lib/LAYERS against the tree.
+"""Checks docs/architecture.md, lib/LAYERS and the files that comments name against the tree.
 
 usage: architecture.py ROOT
 
 Each folder of lib, each of its subfolders and each folder of cmd has a row "| `lib/io` | sentence |" of a table, and each
 row has a folder. Each stop `path:function` names an existing file that defines the function (`name` or `Class::name`) or the
 type. Each path below lib, cmd or tests without a function exists too. Each layer of lib/LAYERS has a comment above its line.
+Each header that a // comment in lib, cmd or tests names exists, whole or as the end of a path; so does each source with a path
+from the root. Other names (preprocess_data.py) may be files of other projects.
 """
 
 import os
@@ -15,6 +17,7 @@ import sys
 
 STOP = re.compile(r"`([\w./-]+\.(?:cpp|hpp|cu|cuh|py|sh)):([\w:~]+)`")
 BARE = re.compile(r"`((?:lib|cmd|tests)/[\w./-]+)`")
+CITED = re.compile(r"(?<![\w./-])(?:[\w./-]*\w\.(?:hpp|cuh)|(?:lib|cmd|tests)/[\w./-]*\w\.(?:cpp|cu|py|sh))\b(?![\w/])")
 ROW = re.compile(r"^\| `([\w/.-]+)` \| *(\S.*) \|$", re.M)
 
 
@@ -47,7 +50,29 @@ def defines(source, function):
     return re.search(member, source, re.M) is not None and (not scope or re.search(rf"(?:class|struct) {scope}\b", source) is not None)
 
 
+def sources(root):
+    for top in ("lib", "cmd", "tests"):
+        for folder, _, names in os.walk(os.path.join(root, top)):
+            for name in names:
+                yield os.path.relpath(os.path.join(folder, name), root)
+
+
+def comment_faults(root):
+    paths = sorted(sources(root))
+    ends = {path[at:] for path in paths for at in range(len(path)) if at == 0 or path[at - 1] == "/"}
+    for path in paths:
+        if not path.endswith((".cpp", ".hpp", ".cu", ".cuh")):
+            continue
+        with open(os.path.join(root, path), encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                comment = re.search(r"(?:^|\s)//(.*)", line)
+                for cited in CITED.findall(comment[1]) if comment else []:
+                    if cited not in ends:
+                        yield f"{path}:{number}: the comment names {cited}: no such file"
+
+
 def faults(root):
+    yield from comment_faults(root)
     with open(os.path.join(root, "docs", "architecture.md"), encoding="utf-8") as file:
         page = file.read()
     rows = dict(ROW.findall(page))

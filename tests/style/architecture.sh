@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # docs/architecture.md has a sentence for each folder, and its stops exist; lib/LAYERS has a sentence for each layer.
-# Planted faults are found.
+# Headers that comments name exist. Planted faults are found.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 check() { python3 "$here/architecture.py" "$1"; }
@@ -55,6 +55,12 @@ finds "lib/io/file.cpp:read_all: not defined there"
 # shellcheck disable=SC2016
 echo '`lib/io/stream.hpp:Stream::write`' >>"$planted/docs/architecture.md"
 finds "lib/io/stream.hpp:Stream::write: not defined there"
+echo '// As in gone.hpp.' >>"$planted/lib/io/file.cpp"
+finds "lib/io/file.cpp:4: the comment names gone.hpp: no such file"
+echo '// As in tests/io/gone.py.' >>"$planted/lib/io/file.cpp"
+finds "lib/io/file.cpp:4: the comment names tests/io/gone.py: no such file"
+echo '// As in stream.hpp, io/stream.hpp, lib/io/stream.hpp and helpers.cpp of Megatron-LM.' >>"$planted/lib/io/file.cpp"
+check "$planted"
 echo 'io:' >"$planted/lib/LAYERS"
 finds "lib/LAYERS: no comment above io"
 
