@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commands of lm-ckpt. Each add_X() declares the options of one command.
+// The verbs of lm-ckpt. Each add_X() declares the options of one verb.
 #pragma once
 
 #include <string>
