@@ -92,8 +92,7 @@ class Group {
     // rank's own part of `in`; the other parts of `in` are then undefined afterwards. Collective.
     Work start_reduce_scatter(const View& in, const View& out, Reduction reduction);
     // Gathers `in` of all members into `out`, ordered by rank. in: [n], out: [size() * n], of any
-    // dtype. `in` may be this
-    // rank's own part of `out`. Collective.
+    // dtype. `in` may be this rank's own part of `out`. Collective.
     Work start_all_gather(const View& in, const View& out);
     // Copies x of member `root` to x of all members. x: [n] of any dtype. Collective.
     Work start_broadcast(const View& x, int root);

@@ -50,8 +50,7 @@ class TensorParallel {
     Started start_gather(const View& own, const View& buffer) const;
     Started start_sum(const View& parts) const;
     // Does what sum() does, and writes the result to `own`. parts: [N, C] compute, own: [R, C]
-    // compute. `own` is `parts` itself if it has
-    // all rows.
+    // compute. `own` is `parts` itself if it has all rows.
     void sum(const View& parts, const View& own) const;
     // Sums x, [...] of any dtype that comm::Group adds, over all ranks, in place. Collective.
     void all_sum(const View& x) const;

@@ -21,8 +21,7 @@ namespace lm::train {
 //   given;
 // - without --fresh, when the directory does not exist and --save names another one;
 // - without --fresh, when there is no checkpoint although Slurm restarted the job or this is a
-// later
-//   task of a job array: the directory was probably moved away.
+//   later task of a job array: the directory was probably moved away.
 // Throws Error(failure) when the directory has no complete step.
 std::optional<ckpt::Checkpoint> find_checkpoint(const config::CheckpointFlags& flags,
                                                 const std::vector<std::string>& own_files,

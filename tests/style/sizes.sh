@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # No source file is longer than 400 lines (tests: 500), each header states its purpose in its first lines, and
-# enough lines of headers and of sources are comments. Planted faults are found.
+# enough lines of headers and of sources are comments. No line of prose in a document is longer than 130 columns; code blocks
+# and tables may be. Planted faults are found.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -48,6 +49,23 @@ check_tree() {
         }'
 }
 
+# check_prose ROOT: prints each line of prose in the documents of ROOT that is too long; fails on any. In the C locale awk reads
+# bytes, so the continuation bytes of UTF-8 are removed before counting.
+check_prose() {
+    find "$1" \( -name 'build*' -o -name '.?*' \) -prune -o -name '*.md' -print | sort | LC_ALL=C xargs awk -v prefix="$1/" '
+        FNR == 1 { code = 0 }
+        /^ *```/ { code = !code }
+        code || /^ *\|/ || /^    / { next }
+        {
+            line = $0
+            gsub(/[\200-\277]/, "", line)
+            if (length(line) <= 130) next
+            print substr(FILENAME, length(prefix) + 1) ":" FNR ": " length(line) " columns, at most 130"
+            bad = 1
+        }
+        END { exit bad }'
+}
+
 # The check itself, on a tree with one fault at a time.
 planted=$(mktemp -d)
 trap 'rm -rf "$planted"' EXIT
@@ -55,7 +73,7 @@ mkdir -p "$planted/lib/io"
 # finds TEXT: the check of the planted tree reports TEXT.
 finds() {
     local report
-    if report=$(check_tree "$planted" 20 5) || [[ $report != *"$1"* ]]; then
+    if report=$(check_tree "$planted" 20 5 && check_prose "$planted") || [[ $report != *"$1"* ]]; then
         echo "a planted fault was not found: $1"
         exit 1
     fi
@@ -73,6 +91,13 @@ finds "headers: 11 % comment lines, at least 20 %"
 rm "$planted/lib/io/b.hpp"
 printf 'int a;%.0s\n' {1..30} >"$planted/lib/io/a.cpp"
 finds "sources: 0 % comment lines, at least 5 %"
+rm "$planted/lib/io/a.cpp"
+long=$(printf '%0131d' 0)
+printf '```\n%s\n```\n| %s |\n' "$long" "$long" >"$planted/a.md"
+check_prose "$planted"
+printf '%s\n' "$long" >>"$planted/a.md"
+finds "a.md:5: 131 columns, at most 130"
 
 check_tree "$PWD" 22 5
+check_prose "$PWD"
 echo "sizes hold"
