@@ -93,7 +93,7 @@ printf 'int a;%.0s\n' {1..30} >"$planted/lib/io/a.cpp"
 finds "sources: 0 % comment lines, at least 5 %"
 rm "$planted/lib/io/a.cpp"
 long=$(printf '%0131d' 0)
-printf '```\n%s\n```\n| %s |\n' "$long" "$long" >"$planted/a.md"
+printf '%s\n' "\`\`\`" "$long" "\`\`\`" "| $long |" >"$planted/a.md"
 check_prose "$planted"
 printf '%s\n' "$long" >>"$planted/a.md"
 finds "a.md:5: 131 columns, at most 130"
