@@ -52,9 +52,10 @@ check_tree() {
 # check_prose ROOT: prints each line of prose in the documents of ROOT that is too long; fails on any. In the C locale awk reads
 # bytes, so the continuation bytes of UTF-8 are removed before counting.
 check_prose() {
-    find "$1" \( -name 'build*' -o -name '.?*' \) -prune -o -name '*.md' -print | sort | LC_ALL=C xargs awk -v prefix="$1/" '
+    # shellcheck disable=SC2016  # $0 and $1 are fields of awk
+    find "$1" \( -name 'build*' -o -name '.?*' \) -prune -o -name '*.md' -print | sort | LC_ALL=C xargs awk -v prefix="$1/" -v fence="\`\`\`" '
         FNR == 1 { code = 0 }
-        /^ *```/ { code = !code }
+        index($1, fence) == 1 { code = !code }
         code || /^ *\|/ || /^    / { next }
         {
             line = $0
