@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Linear layers: reference loops, and products in tiles (matmul.hpp) with bias and activation
-// applied to each tile. For a layer with K inputs, M outputs and N rows, forward is a GEMM with m =
-// N, n = M, k = K.
+// applied to each tile. For a layer with M rows, N outputs and K inputs, forward is a GEMM with m =
+// M, n = N, k = K.
 #include <algorithm>
 
 #include "cpu/activation.hpp"

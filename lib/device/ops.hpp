@@ -4,8 +4,8 @@
 // dtypes (device/op_checks.hpp) and call the operation in the device's table.
 //
 // Letters: B micro-batch, T sequence, N = B*T rows, C hidden, H heads, G key-value groups, D head
-// dimension, F feed-forward, V vocabulary rows of this rank, P positions. In a linear layer K is
-// the input width and M the output width.
+// dimension, F feed-forward, V vocabulary rows of this rank, P positions. Linear layers have the
+// letters of a GEMM instead: M rows, N outputs and K inputs.
 //
 // `bf16|fp16|fp32` is the compute type: one type for all such arguments of a call. Statistics,
 // losses and gradients of parameters are fp32. Tests also call every operation with fp64 as the
@@ -79,12 +79,12 @@ struct EmbeddingBackward {
 
 // y = activation(x w^T + bias). pre_activation receives x w^T + bias, which backward needs.
 struct LinearForward {
-    View x{};     // [N, K] bf16|fp16|fp32
-    View w{};     // [M, K] bf16|fp16|fp32
-    View bias{};  // [M] bf16|fp16|fp32; optional
-    View y{};     // [N, M] bf16|fp16|fp32
+    View x{};     // [M, K] bf16|fp16|fp32
+    View w{};     // [N, K] bf16|fp16|fp32
+    View bias{};  // [N] bf16|fp16|fp32; optional
+    View y{};     // [M, N] bf16|fp16|fp32
     Activation activation = Activation::none;
-    View pre_activation{};  // [N, M] bf16|fp16|fp32; none without an activation
+    View pre_activation{};  // [M, N] bf16|fp16|fp32; none without an activation
     // True: y is computed from the stored (rounded) pre_activation instead of the fp32 sum, so that
     // activation_forward() can recompute y from pre_activation with the same bits.
     bool recomputed = false;
@@ -93,27 +93,27 @@ struct LinearForward {
 // y = activation(x). If x is the pre_activation of a linear_forward with `recomputed`, y has the
 // same bits as the y of linear_forward.
 struct ActivationForward {
-    View x{};  // [N, M] bf16|fp16|fp32
-    View y{};  // [N, M] bf16|fp16|fp32
+    View x{};  // [M, N] bf16|fp16|fp32
+    View y{};  // [M, N] bf16|fp16|fp32
     Activation activation = Activation::none;
 };
 
 // dx = (dy w) * activation'(pre_activation). The activation is the one that computed this layer's
 // input x. Its backward is fused into this product.
 struct LinearBackwardInput {
-    View dy{};  // [N, M] bf16|fp16|fp32
-    View w{};   // [M, K] bf16|fp16|fp32
-    View dx{};  // [N, K] bf16|fp16|fp32
+    View dy{};  // [M, N] bf16|fp16|fp32
+    View w{};   // [N, K] bf16|fp16|fp32
+    View dx{};  // [M, K] bf16|fp16|fp32
     Activation activation = Activation::none;
-    View pre_activation{};  // [N, K] bf16|fp16|fp32; none without an activation
+    View pre_activation{};  // [M, K] bf16|fp16|fp32; none without an activation
 };
 
 // dw = dy^T x; dbias = sums of dy's columns. Both are accumulated when `accumulate` is set.
 struct LinearBackwardWeight {
-    View dy{};     // [N, M] bf16|fp16|fp32
-    View x{};      // [N, K] bf16|fp16|fp32
-    View dw{};     // [M, K] fp32
-    View dbias{};  // [M] fp32; optional
+    View dy{};     // [M, N] bf16|fp16|fp32
+    View x{};      // [M, K] bf16|fp16|fp32
+    View dw{};     // [N, K] fp32
+    View dbias{};  // [N] fp32; optional
     bool accumulate = true;
 };
 

@@ -7,21 +7,21 @@
 
 namespace lm::model {
 
-// A chunk of M rows of the micro-batch, and the memory that they use.
+// A chunk of S rows of the micro-batch, and the memory that they use.
 struct Head::Rows {
     i64 begin = 0;
     i64 end = 0;
-    View x;            // [M, C] compute
-    View targets;      // [M] int32
-    View loss_weight;  // [M] fp32
-    View losses;       // [M] fp32
-    View logits;       // [M, V] compute
+    View x;            // [S, C] compute
+    View targets;      // [S] int32
+    View loss_weight;  // [S] fp32
+    View losses;       // [S] fp32
+    View logits;       // [S, V] compute
     // The next members are in row_stats, side by side, so that one all-reduce sums the first two.
-    View row_sum;       // [M] fp32
-    View target_logit;  // [M] fp32
-    View sums;          // [2M] fp32: row_sum and target_logit
-    View row_max;       // [M] fp32
-    View local_max;     // [M] fp32
+    View row_sum;       // [S] fp32
+    View target_logit;  // [S] fp32
+    View sums;          // [2S] fp32: row_sum and target_logit
+    View row_max;       // [S] fp32
+    View local_max;     // [S] fp32
 };
 
 Head::Rows Head::rows_of(const Pass& pass, const View& x, const HeadActivations& act,

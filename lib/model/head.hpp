@@ -33,7 +33,7 @@ class Head {
     void loss_and_gradient(const Pass& pass, const View& x, const HeadActivations& act,
                            double grad_scale) const;
 
-    // Writes the logits of the rows x [M, C] compute to out [M, V] compute.
+    // Writes the logits of the rows x [S, C] compute to out [S, V] compute.
     void logits(const Pass& pass, const View& x, const View& out) const;
 
   private:

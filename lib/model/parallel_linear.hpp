@@ -3,7 +3,7 @@
 // 3). In a column-parallel layer, each rank computes some of the outputs from all inputs. In a
 // row-parallel layer, each rank computes a part of the sum over the inputs. A branch (attention or
 // MLP) begins with a column-parallel layer and ends with a row-parallel layer. Letters: K inputs
-// and M outputs of this rank; the others as in model/pass.hpp.
+// and O outputs of this rank; the others as in model/pass.hpp.
 #pragma once
 
 #include "model/pass.hpp"
@@ -15,11 +15,11 @@ namespace lm::model {
 void column_linear_forward(const Pass& pass, device::LinearForward args);
 
 struct ColumnLinearGradient {
-    View dy;     // [N, M] compute
+    View dy;     // [N, O] compute
     View x;      // [R, C] compute: the input, in the rows of this rank
-    View w;      // [M, C] compute
-    View dw;     // [M, C] fp32
-    View dbias;  // [M] fp32, or none
+    View w;      // [O, C] compute
+    View dw;     // [O, C] fp32
+    View dbias;  // [O] fp32, or none
 };
 // Computes the gradients of weight and bias. Returns the gradient of x, [R, C] compute, in
 // scratch.dnorm. The two GEMMs overlap with gathering x and with summing its gradient over the

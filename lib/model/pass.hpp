@@ -6,8 +6,8 @@
 // sequence. N = B * T rows. R: rows of the residual stream on this rank: N, or N / tensor ranks
 // with sequence parallelism. C: hidden size. H, G: attention heads and key-value groups of this
 // tensor rank. D: width of a head. F: feed-forward columns of this tensor rank. U: rows of the up
-// projection, F or 2F with a gate. V: vocabulary rows of this tensor rank, padding included. P:
-// positions.
+// projection, F or 2F with a gate. V: vocabulary rows of this tensor rank, padding included. S:
+// rows that the head computes at a time. P: positions.
 // `compute` is the dtype of weights and activations: fp32, bf16 or fp16.
 #pragma once
 
@@ -46,9 +46,9 @@ struct Scratch {
     // MLP.
     View dmlp;    // [N, U] compute: gradient of the up projection's output
     View dgated;  // [N, F] compute: gradient of a gated activation's output, or none
-    // Head, which computes M rows at a time (cost::head_chunk_rows).
-    View logits;     // [M, V] compute
-    View row_stats;  // [4, M] fp32: see Head::Rows (head.cpp)
+    // Head, which computes S rows at a time (cost::head_chunk_rows).
+    View logits;     // [S, V] compute
+    View row_stats;  // [4, S] fp32: see Head::Rows (head.cpp)
 };
 
 // Indexes of step_sums.

@@ -28,7 +28,7 @@ struct ModelConfig {
     i64 head_dim = 0;       // D (--kv-channels); resolve() sets it to hidden/n_heads when 0
     i64 seq_length = 0;     // T
     i64 max_positions = 0;  // rows of the position table; resolve() sets it to seq_length when 0
-    i64 vocab_size = 0;     // V, unpadded
+    i64 vocab_size = 0;     // without padding
     PositionEmbedding position = PositionEmbedding::absolute;
     Normalization normalization = Normalization::layer_norm;
     Activation activation = Activation::gelu_tanh;

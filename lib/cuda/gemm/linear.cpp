@@ -2,8 +2,8 @@
 // Linear layers: products by cuBLASLt (matmul.hpp), with separate kernels for bias and activation
 // where the product does not fuse them. A separate activation reads its matrix once more. It is
 // needed for GELU by erf, for fp32, and for activations that are recomputed in backward (Epilogue
-// in matmul.hpp states why). For a layer with K inputs, M outputs and N rows, forward is a GEMM
-// with m = N, n = M, k = K.
+// in matmul.hpp states why). For a layer with M rows, N outputs and K inputs, forward is a GEMM
+// with m = M, n = N, k = K.
 #include "cuda/gemm/cublas_matmul.hpp"
 #include "cuda/kernels/activation.hpp"
 #include "cuda/kernels/column_sums.hpp"

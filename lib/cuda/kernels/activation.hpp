@@ -16,7 +16,7 @@ void activate(cudaStream_t stream, device::Activation activation, const device::
 // dx *= activation'(pre), in place. pre, dx: [N, F] of the same dtype, fp32, bf16 or fp16.
 void activate_backward(cudaStream_t stream, device::Activation activation, const device::View& pre,
                        const device::View& dx);
-// Copies `row` to every row of y. row: [M], y: [N, M] of the same dtype, fp32, bf16 or fp16.
+// Copies `row` to every row of y. row: [F], y: [N, F] of the same dtype, fp32, bf16 or fp16.
 void repeat_row(cudaStream_t stream, const device::View& row, const device::View& y);
 
 }  // namespace lm::cuda

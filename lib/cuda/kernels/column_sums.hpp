@@ -20,8 +20,8 @@ struct PartSums {
 // target[columns] = (accumulate ? target : 0) + the sum of all parts.
 void add_parts(cudaStream_t stream, const PartSums& sums, float* target, bool accumulate);
 
-// target[M] = (accumulate ? target : 0) + the sums of the columns of x [N, M] bf16|fp16|fp32. Uses
-// cost::column_sum_floats(N, M) floats of `workspace` ([bytes] uint8).
+// target[F] = (accumulate ? target : 0) + the sums of the columns of x [N, F] bf16|fp16|fp32. Uses
+// cost::column_sum_floats(N, F) floats of `workspace` ([bytes] uint8).
 void column_sums(cudaStream_t stream, const device::View& workspace, const device::View& x,
                  float* target, bool accumulate);
 
