@@ -53,8 +53,11 @@ class fragment_address:
 
 
 class DynamicLossScaler:
+    """After STEP steps without an overflow."""
+
     def __init__(self):
-        self.cur_scale, self.raise_error_at_min_scale = 65536.0, True
+        self.cur_scale, self.cur_iter, self.last_overflow_iter = 1024.0, STEP, -1
+        self.scale_window, self.cur_hysteresis, self.raise_error_at_min_scale = 1000, 2, True
 
 
 for parent in ("megatron", "megatron.model", "deepspeed", "deepspeed.utils", "deepspeed.runtime", "deepspeed.runtime.zero",
