@@ -116,8 +116,10 @@ function(lm_unit_test layer)
     target_compile_options(test_${layer} PRIVATE $<$<CONFIG:Release>:-O1>)
     target_include_directories(test_${layer} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
     target_compile_definitions(
-        test_${layer} PRIVATE LM_TEST_DIR="${CMAKE_SOURCE_DIR}/tests" LM_SHARE_DIR="${CMAKE_SOURCE_DIR}/share"
-                              $<$<BOOL:${LM_SANITIZE}>:LM_SANITIZED>)
+        test_${layer} PRIVATE LM_TEST_DIR="${CMAKE_SOURCE_DIR}/tests" LM_SHARE_DIR="${CMAKE_SOURCE_DIR}/share")
+    if(LM_SANITIZE)
+        target_compile_definitions(test_${layer} PRIVATE LM_SANITIZED)
+    endif()
     add_dependencies(unit_tests test_${layer})
     add_test(NAME unit.${layer} COMMAND test_${layer} ${arg_ARGS})
     set_tests_properties(unit.${layer} PROPERTIES LABELS unit)
