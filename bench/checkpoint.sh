@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Measures checkpoints of 4.26 GB against the floors of the disk in the same run.
 # bench/checkpoint.sh [DIR]; needs an idle machine, 5 GB of memory and 20 GB of free space at DIR [a new directory in .].
-# Environment: BUILD (build/release), ROUNDS (1).
+# Environment: BUILD (build/release), ROUNDS (1), LAYERS (24; 50: 8.2 GB, twice the memory and space).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${BUILD:-build/release}
@@ -10,5 +10,5 @@ work=$(mktemp -d -p "${1:-.}" bench-checkpoint.XXXXXX)
 trap 'rm -rf "$work"' EXIT
 cmake --build "$build" --target checkpoint_speed lm-ckpt >/dev/null
 for _ in $(seq "${ROUNDS:-1}"); do
-    "$build/bench/checkpoint_speed" "$work" "$build/bin"
+    "$build/bench/checkpoint_speed" "$work" "$build/bin" "${LAYERS:-24}"
 done

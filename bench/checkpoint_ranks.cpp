@@ -13,10 +13,10 @@
 
 #include "base/clock.hpp"
 #include "base/range.hpp"
-#include "ckpt/checkpoint.hpp"
-#include "ckpt/flat_pieces.hpp"
-#include "ckpt/index.hpp"
-#include "ckpt/save.hpp"
+#include "ckpt/format/checkpoint.hpp"
+#include "ckpt/format/flat_pieces.hpp"
+#include "ckpt/format/index.hpp"
+#include "ckpt/format/save.hpp"
 #include "io/file.hpp"
 
 using namespace lm;

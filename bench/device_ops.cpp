@@ -68,10 +68,12 @@ class Bench {
   public:
     Bench(const Model& m, i64 divisor, spec::GpuAttention attention)
         : world_(comm::self("world")),
-          device_(train::open_device({.cuda = true, .attention = attention}, *world_)),
+          config_{.cuda = true, .attention = attention},
+          device_(train::open_device(config_, *world_)),
           model(divided(m, divisor)),
           workspace_(device_->allocate(workspace_bytes(model, attention), "workspace")),
           context_{*device_, workspace_.view(DType::uint8, {workspace_.bytes()})} {
+        train::choose_kernels(config_, *device_, *world_);
         noise_.resize(i64{1} << 22);
         for (size_t i = 0; i < noise_.size(); ++i) {
             const u64 bits = mix(1, i);
@@ -129,6 +131,7 @@ class Bench {
     static View flat_of(const View& view) { return {view.data, view.dtype, {view.numel()}}; }
 
     std::unique_ptr<comm::Group> world_;
+    train::TrainerConfig config_;
     std::unique_ptr<device::Device> device_;
 
   public:

@@ -36,7 +36,7 @@ struct Corpus {
 Corpus read_corpus(const std::string& path, double* parse_mb_s) {
     Corpus corpus;
     data::ChunkReader reader(data::examine_inputs({path}), i64{1} << 20);
-    data::LineParser parser({"text"}, data::BadBytes::refuse);
+    data::LineParser parser({"text"}, data::InvalidText::refuse);
     data::LineChunk chunk;
     double seconds = 0;
     while (reader.next(chunk)) {

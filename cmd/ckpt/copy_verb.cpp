@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-ckpt copy: copies steps to another place and verifies them on the way.
-#include "ckpt/copy.hpp"
+// lm-ckpt copy: copies steps to another directory and verifies every byte.
+#include "ckpt/verbs/copy.hpp"
 
 #include <filesystem>
 #include <memory>
@@ -9,15 +9,16 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/units.hpp"
-#include "ckpt/leftovers.hpp"
-#include "ckpt/step_lock.hpp"
-#include "ckpt/steps.hpp"
+#include "ckpt/history/leftovers.hpp"
+#include "ckpt/history/step_lock.hpp"
+#include "ckpt/history/steps.hpp"
 #include "cli/main.hpp"
 #include "cli/progress_line.hpp"
 #include "cluster/shared_memory.hpp"
 #include "io/checked.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
+#include "io/path.hpp"
 #include "paths.hpp"
 #include "verbs.hpp"
 
@@ -42,15 +43,16 @@ struct Destination {
 // Decides what DST means: the step itself when it has the name of a step, otherwise a directory of
 // steps.
 Destination destination_of(std::string to, i64 iteration) {
-    while (to.size() > 1 && to.ends_with('/')) to.pop_back();
+    to = io::without_trailing_slashes(to);
     const std::string name = ckpt::step_name(iteration);
-    if (ckpt::step_from_name(base_name(to)) >= 0) {
-        if (base_name(to) != name) usage_error(to, "is the name of another step: SRC is {}", name);
+    if (ckpt::step_from_name(io::base_name(to)) >= 0) {
+        if (io::base_name(to) != name)
+            usage_error(to, "is the name of another step: SRC is {}", name);
         return {io::parent_of(to), to, true};
     }
     if (io::exists(to) && !io::is_directory(to))
         usage_error(to, "is not a directory: choose another name");
-    if (is_step_path(to)) usage_error(to, "is one step: give its parent directory");
+    if (ckpt::is_step(to)) usage_error(to, "is one step: give its parent directory");
     return {to, to + "/" + name, false};
 }
 
@@ -81,7 +83,7 @@ void update_latest(const Destination& to, const ckpt::Manifest& copied) {
 }
 
 ckpt::CopyResult copy_files(const ckpt::CopyPlan& plan, const Destination& to, const Args& args) {
-    cli::ProgressLine progress("copy " + base_name(to.step), "B", plan.n_bytes(), args.quiet);
+    cli::ProgressLine progress("copy " + io::base_name(to.step), "B", plan.n_bytes(), args.quiet);
     ckpt::CopyOptions options{.replace = args.force,
                               .bytes_per_second = {},
                               .progress = [&](i64 done) { progress.update(done); }};

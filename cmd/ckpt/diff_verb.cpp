@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // lm-ckpt diff: compares two checkpoints tensor by tensor.
-#include "ckpt/diff.hpp"
+#include "ckpt/verbs/diff.hpp"
 
 #include <memory>
+#include <optional>
 
 #include "base/error.hpp"
-#include "ckpt/index.hpp"
-#include "ckpt/steps.hpp"
+#include "ckpt/format/index.hpp"
+#include "ckpt/history/steps.hpp"
 #include "cli/main.hpp"
+#include "cli/progress_line.hpp"
 #include "foreign.hpp"
 #include "io/json.hpp"
 #include "paths.hpp"
@@ -21,6 +23,7 @@ struct Args {
     std::string b;
     bool json = false;
     bool weights_only = false;
+    bool quiet = false;
 };
 
 void print_json(const ckpt::TensorDifference& difference) {
@@ -51,22 +54,27 @@ void print_text(const ckpt::TensorDifference& difference) {
 }
 
 int run(const Args& args) {
-    const auto a = OpenedCheckpoint::open(existing_directory(args.a), args.weights_only);
-    const auto b = OpenedCheckpoint::open(existing_directory(args.b), args.weights_only);
+    const auto a = open_tensors(existing_directory(args.a), args.weights_only);
+    const auto b = open_tensors(existing_directory(args.b), args.weights_only);
     i64 n_compared = 0;
     i64 n_different = 0;
     const std::span<const ckpt::SliceKind> kinds(ckpt::all_kinds.data(),
                                                  args.weights_only ? 1 : ckpt::all_kinds.size());
-    ckpt::diff(a.checkpoint(), b.checkpoint(), kinds,
-               [&](const ckpt::TensorDifference& difference) {
-                   ++n_compared;
-                   n_different += !difference.equal();
-                   if (args.json) {
-                       print_json(difference);
-                   } else if (!difference.equal()) {
-                       print_text(difference);
-                   }
-               });
+    const auto report = [&](const ckpt::TensorDifference& difference) {
+        ++n_compared;
+        n_different += !difference.equal();
+        if (args.json) {
+            print_json(difference);
+        } else if (!difference.equal()) {
+            print_text(difference);
+        }
+    };
+    std::optional<cli::ProgressLine> line;
+    ckpt::diff(*a, *b, kinds, report, [&](i64 done, i64 total) {
+        if (!line) line.emplace("diff", "numbers", total, args.quiet);
+        line->update(done);
+    });
+    if (line) line->finish();
     if (!args.json) {
         cli::write_stdout(
             n_different == 0
@@ -89,6 +97,7 @@ void add_diff(cli::Options& options) {
     verb.flag("--weights-only", &args->weights_only, "do not compare masters and Adam moments");
     verb.flag("--json", &args->json,
               "print JSON Lines, one object for each tensor, also for equal ones");
+    verb.flag("--quiet,-q", &args->quiet, "show no progress");
 }
 
 }  // namespace lm::ckpt_tool

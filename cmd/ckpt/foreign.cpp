@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "foreign.hpp"
 
-#include <unistd.h>
-
-#include <cstdlib>
+#include <optional>
 
 #include "base/error.hpp"
 #include "base/units.hpp"
-#include "ckpt/leftovers.hpp"
-#include "ckpt/model_json.hpp"
-#include "ckpt/steps.hpp"
+#include "ckpt/format/checkpoint.hpp"
+#include "ckpt/format/model_json.hpp"
+#include "ckpt/history/leftovers.hpp"
+#include "ckpt/history/steps.hpp"
 #include "cli/main.hpp"
 #include "cli/progress_line.hpp"
+#include "convert/megatron/megatron_tensors.hpp"
 #include "convert/megatron/open_megatron.hpp"
 #include "io/json.hpp"
 
@@ -60,7 +60,8 @@ void print_tensors(const MegatronImport& import) {
     }
 }
 
-// Returns the step that a command about one step means: the latest one.
+// Returns the path of the step that commands about one step use: the latest step; without a tracker
+// file, the last one.
 std::string step_of(const std::string& path) {
     const std::vector<MegatronStep> steps = convert::megatron_steps(path);
     for (const MegatronStep& step : steps) {
@@ -75,28 +76,52 @@ bool is_foreign(const std::string& path) {
     return convert::is_megatron_checkpoint(path);
 }
 
+namespace {
+
+constexpr const char* list_row = "{:>10}  {:>10}  {:<14}  {:<12}  {}\n";
+
+void list_step(const MegatronStep& step, bool json) {
+    convert::ConversionRequest request;
+    request.in = step.path;
+    const MegatronImport import = convert::open_megatron(request);
+    if (json) {
+        io::OrderedJson object = summary_of(step.path, import);
+        object.erase("model");
+        object["latest"] = step.latest;
+        return cli::write_stdout(io::json_line(object));
+    }
+    const bool whole = import.has(ckpt::SliceKind::exp_avg);
+    cli::write_stdout(fmt::format(
+        list_row, step.iteration, human_size(ckpt::tree_bytes(step.path)),
+        layout_of(import.head().model), convert::megatron_layout(step.path),
+        fmt::format("{}{}", whole ? "complete" : "weights only", step.latest ? ", latest" : "")));
+}
+
+// Lists a step that cannot be opened, in the form of lm-ckpt ls for an incomplete step.
+void list_damaged(const MegatronStep& step, const char* reason, bool json) {
+    if (json) {
+        return cli::write_stdout(io::json_line({{"path", step.path},
+                                                {"latest", step.latest},
+                                                {"complete", false},
+                                                {"reason", reason}}));
+    }
+    cli::write_stdout(
+        fmt::format(list_row, step.iteration, "-", "-", convert::megatron_layout(step.path),
+                    fmt::format("incomplete: {}{}", reason, step.latest ? " (latest)" : "")));
+}
+
+}  // namespace
+
 int list_foreign(const std::string& directory, bool json) {
-    constexpr const char* row = "{:>10}  {:>10}  {:<14}  {:<12}  {}\n";
     if (!json) {
-        cli::write_stdout(fmt::format(row, "STEP", "SIZE", "LAYOUT", "FORMAT", "STATE"));
+        cli::write_stdout(fmt::format(list_row, "STEP", "SIZE", "LAYOUT", "FORMAT", "STATE"));
     }
     for (const MegatronStep& step : convert::megatron_steps(directory)) {
-        convert::ConversionRequest request;
-        request.in = step.path;
-        const MegatronImport import = convert::open_megatron(request);
-        if (json) {
-            io::OrderedJson object = summary_of(step.path, import);
-            object.erase("model");
-            object["latest"] = step.latest;
-            cli::write_stdout(io::json_line(object));
-            continue;
+        try {
+            list_step(step, json);
+        } catch (const Error& error) {
+            list_damaged(step, error.what(), json);
         }
-        const bool whole = import.has(ckpt::SliceKind::exp_avg);
-        cli::write_stdout(fmt::format(row, step.iteration, human_size(ckpt::tree_bytes(step.path)),
-                                      layout_of(import.head().model),
-                                      convert::megatron_layout(step.path),
-                                      fmt::format("{}{}", whole ? "complete" : "weights only",
-                                                  step.latest ? ", latest" : "")));
     }
     return 0;
 }
@@ -125,16 +150,31 @@ int show_foreign(const std::string& path, bool tensors, bool json) {
     return 0;
 }
 
+namespace {
+
+// Verifies one step. A step that cannot be opened or read is its only problem.
+convert::ImportVerification verify_step(const MegatronStep& step, bool quiet) {
+    convert::ConversionRequest request;
+    request.in = step.path;
+    request.replicas = convert::Replicas::rank0;
+    std::optional<cli::ProgressLine> progress;
+    request.progress = [&](i64 done, i64 total) {
+        if (!progress) progress.emplace("verify", "B", total, quiet);
+        progress->update(done);
+    };
+    try {
+        return convert::open_megatron(request).verify();
+    } catch (const Error& error) {
+        return {.problems = {error.what()}};
+    }
+}
+
+}  // namespace
+
 int verify_foreign(const std::string& path, bool json, bool quiet) {
     bool good = true;
     for (const MegatronStep& step : convert::megatron_steps(path)) {
-        convert::ConversionRequest request;
-        request.in = step.path;
-        request.replicas = convert::Replicas::rank0;
-        cli::ProgressLine progress("verify", "B", ckpt::tree_bytes(step.path), quiet);
-        request.progress = [&](i64 bytes) { progress.update(bytes); };
-        const convert::ImportVerification result = convert::open_megatron(request).verify();
-        progress.finish();
+        const convert::ImportVerification result = verify_step(step, quiet);
         good = good && result.problems.empty();
         if (json) {
             cli::write_stdout(io::json_line({{"path", step.path},
@@ -159,24 +199,9 @@ int verify_foreign(const std::string& path, bool json, bool quiet) {
     return static_cast<int>(good ? Exit::done : Exit::answer_is_no);
 }
 
-OpenedCheckpoint OpenedCheckpoint::open(const std::string& path, bool weights_only) {
-    OpenedCheckpoint opened;
-    if (!is_foreign(path)) {
-        opened.checkpoint_ = ckpt::open(path);
-        return opened;
-    }
-    static int n_copies = 0;  // diff opens two checkpoints
-    const char* tmp = std::getenv("TMPDIR");
-    opened.copy_ = io::AtomicDirectory::create(
-        fmt::format("{}/lm-ckpt-import", tmp != nullptr && *tmp != 0 ? tmp : "/tmp"),
-        fmt::format("{}.{}", ::getpid(), n_copies++), io::Overwrite::no);
-    convert::ConversionRequest request;
-    request.in = path;
-    request.out = opened.copy_->path() + "/copy";
-    request.weights_only = weights_only;
-    convert::open_megatron(request).write();
-    opened.checkpoint_ = ckpt::open(request.out);
-    return opened;
+std::unique_ptr<ckpt::TensorSource> open_tensors(const std::string& path, bool weights_only) {
+    if (is_foreign(path)) return convert::open_megatron_tensors(path, weights_only);
+    return std::make_unique<ckpt::Checkpoint>(ckpt::open(path));
 }
 
 }  // namespace lm::ckpt_tool

@@ -2,11 +2,10 @@
 // Checkpoints of Megatron-LM and Megatron-DeepSpeed as lm-ckpt shows and verifies them.
 #pragma once
 
-#include <optional>
+#include <memory>
 #include <string>
 
-#include "ckpt/checkpoint.hpp"
-#include "io/atomic.hpp"
+#include "ckpt/format/tensor_source.hpp"
 
 namespace lm::ckpt_tool {
 
@@ -18,18 +17,8 @@ int list_foreign(const std::string& directory, bool json);
 int show_foreign(const std::string& path, bool tensors, bool json);
 int verify_foreign(const std::string& path, bool json, bool quiet);
 
-// A checkpoint, or the temporary copy of one of Megatron in the format of lm-utils, which is
-// removed with the object.
-class OpenedCheckpoint {
-  public:
-    // Copies a checkpoint of Megatron below $TMPDIR or /tmp; with `weights_only` without masters
-    // and moments.
-    static OpenedCheckpoint open(const std::string& path, bool weights_only);
-    const ckpt::Checkpoint& checkpoint() const { return *checkpoint_; }
-
-  private:
-    std::optional<io::AtomicDirectory> copy_;
-    std::optional<ckpt::Checkpoint> checkpoint_;
-};
+// Opens a checkpoint of lm-utils or Megatron; with `weights_only` one of Megatron without masters
+// and moments.
+std::unique_ptr<ckpt::TensorSource> open_tensors(const std::string& path, bool weights_only);
 
 }  // namespace lm::ckpt_tool

@@ -5,15 +5,16 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "ckpt/abandon.hpp"
-#include "ckpt/checkpoint.hpp"
-#include "ckpt/prune.hpp"
-#include "ckpt/rollback.hpp"
-#include "ckpt/steps.hpp"
+#include "ckpt/format/checkpoint.hpp"
+#include "ckpt/history/abandon.hpp"
+#include "ckpt/history/prune.hpp"
+#include "ckpt/history/rollback.hpp"
+#include "ckpt/history/run_logs.hpp"
+#include "ckpt/history/steps.hpp"
 #include "cli/main.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
-#include "logs.hpp"
+#include "io/path.hpp"
 #include "paths.hpp"
 #include "verbs.hpp"
 
@@ -32,10 +33,10 @@ struct Args {
 // cut.
 std::vector<std::string> cut_logs(const Args& args, const std::string& directory, i64 step,
                                   const std::string& aside) {
-    std::vector<LogFile> logs = logs_below(directory);
-    for (LogFile& named : logs_matching(args.logs)) logs.push_back(std::move(named));
+    std::vector<ckpt::RunLog> logs = ckpt::logs_below(directory);
+    for (ckpt::RunLog& named : ckpt::logs_matching(args.logs)) logs.push_back(std::move(named));
     std::vector<std::string> cut;
-    for (const LogFile& log : logs) {
+    for (const ckpt::RunLog& log : logs) {
         if (!cut_log(log, step, aside)) continue;
         note("{}: cut after iteration {}: the whole file is {}/{}", log.path, step, aside,
              log.name);
@@ -48,14 +49,14 @@ int set(const Args& args, const std::string& directory) {
     const i64 step = parse_step("STEP", *args.step);
     const std::string path = directory + "/" + ckpt::step_name(step);
     if (!io::exists(path)) usage_error(path, "does not exist: see lm-ckpt ls {}", directory);
-    logs_matching(args.logs);  // throws for a pattern without match before anything changes
+    ckpt::logs_matching(args.logs);  // before any change: throws when a pattern has no match
     const ckpt::Rollback rollback = ckpt::roll_back(directory, step);
     const std::string aside = ckpt::abandoned_path(directory, rollback.generation.number);
     for (const std::string& later : rollback.set_aside) {
-        note("{}: set aside as {}", directory + "/" + base_name(later), later);
+        note("{}: set aside as {}", directory + "/" + io::base_name(later), later);
     }
     const std::vector<std::string> cut = cut_logs(args, directory, step, aside);
-    if (args.remove_later && io::exists(aside)) ckpt::remove_whole(directory, base_name(aside));
+    if (args.remove_later && io::exists(aside)) ckpt::remove_whole(directory, io::base_name(aside));
     if (!args.json) {
         cli::write_stdout(ckpt::step_name(step) + "\n");
         return 0;
@@ -83,7 +84,7 @@ int print(const Args& args, const std::string& directory) {
 
 int run(const Args& args) {
     const std::string directory = existing_directory(args.directory);
-    if (is_step_path(directory)) usage_error(directory, "is one step: give its parent directory");
+    if (ckpt::is_step(directory)) usage_error(directory, "is one step: give its parent directory");
     if (args.step) return set(args, directory);
     if (args.remove_later || !args.logs.empty())
         usage_error("latest", "--remove-later and --logs need a STEP");
@@ -95,14 +96,14 @@ int run(const Args& args) {
 void add_latest(cli::Options& options) {
     const auto args = std::make_shared<Args>();
     cli::Options& verb = options.verb(
-        "latest", "print the step that 'latest' names, or go back to another complete one",
+        "latest", "print the step that 'latest' names, or set it to another complete step",
         [args] { return run(*args); });
     verb.positional("DIR", &args->directory, "directory of global_step* directories");
     verb.positional("STEP", &args->step, "new latest step: 120 or global_step120");
     verb.flag("--remove-later", &args->remove_later,
-              "remove the later steps instead of keeping them aside");
+              "remove the later steps instead of moving them to another directory");
     verb.values_added("--logs", &args->logs, "PATTERN",
-                      "also cut these logs after STEP; those in DIR are found without it");
+                      "also cut the matching logs after STEP; logs in DIR are always cut");
     verb.flag("--json", &args->json, "print one JSON object on one line");
 }
 

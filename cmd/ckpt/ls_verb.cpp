@@ -7,14 +7,17 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/units.hpp"
-#include "ckpt/abandon.hpp"
-#include "ckpt/leftovers.hpp"
-#include "ckpt/lineage.hpp"
-#include "ckpt/steps.hpp"
+#include "ckpt/history/abandon.hpp"
+#include "ckpt/history/leftovers.hpp"
+#include "ckpt/history/lineage.hpp"
+#include "ckpt/history/local_steps.hpp"
+#include "ckpt/history/steps.hpp"
 #include "cli/main.hpp"
 #include "foreign.hpp"
 #include "io/checked.hpp"
+#include "io/file.hpp"
 #include "io/json.hpp"
+#include "io/path.hpp"
 #include "paths.hpp"
 #include "verbs.hpp"
 
@@ -47,6 +50,16 @@ std::vector<Row> rows_of(const std::string& directory, const ckpt::Lineage& line
     return rows;
 }
 
+// Returns "local: 2 of 4 parts" for a local step of one host; an empty text for other steps.
+std::string local_state(const ckpt::StepEntry& entry) {
+    if (!io::exists(fmt::format("{}/{}", entry.path, ckpt::local_manifest_file))) return {};
+    for (const ckpt::LocalStep& step : ckpt::local_steps_in(io::parent_of(entry.path), 0)) {
+        if (step.step != entry.step) continue;
+        return fmt::format("local: {} of {} parts", step.parts.size(), step.n_parts);
+    }
+    return "local: cannot be read";
+}
+
 void print_json(const Row& row) {
     io::OrderedJson object;
     object["step"] = row.entry.step;
@@ -55,7 +68,8 @@ void print_json(const Row& row) {
     object["branch"] = row.branch == "-" ? "unknown" : row.branch;
     object["complete"] = row.entry.manifest.has_value();
     if (!row.entry.manifest) {
-        object["reason"] = row.entry.reason;
+        const std::string local = local_state(row.entry);
+        object["reason"] = local.empty() ? row.entry.reason : local;
         cli::write_stdout(io::json_line(object));
         return;
     }
@@ -85,15 +99,17 @@ void print_line(std::string_view step, std::string_view size, std::string_view l
 void print_text(const Row& row) {
     const std::string step = std::to_string(row.entry.step);
     if (!row.entry.manifest) {
+        const std::string local = local_state(row.entry);
         const std::string state =
-            "incomplete: " + row.entry.reason + (row.latest ? " (latest)" : "");
+            local.empty() ? "incomplete: " + row.entry.reason + (row.latest ? " (latest)" : "")
+                          : local;
         return print_line(step, "-", "-", "-", row.branch, state);
     }
     const ckpt::Manifest& manifest = *row.entry.manifest;
     std::string state =
         manifest.has(ckpt::SliceKind::exp_avg) ? "complete" : "complete, weights only";
     if (row.latest) state += ", latest";
-    const std::string parent = base_name(io::parent_of(row.entry.path));
+    const std::string parent = io::base_name(io::parent_of(row.entry.path));
     if (parent.starts_with(ckpt::abandoned_prefix)) state += ", in " + parent;
     print_line(step, human_size(manifest.totals().bytes),
                fmt::format("tp{} pp{} dp{}", manifest.parallel.tp, manifest.parallel.pp,
@@ -120,7 +136,7 @@ void print_leftovers(const std::string& directory, bool json) {
 int run(const Args& args) {
     const std::string directory = existing_directory(args.directory);
     if (is_foreign(directory)) return list_foreign(directory, args.json);
-    if (is_step_path(directory)) {
+    if (ckpt::is_step(directory)) {
         usage_error(directory, "is one step: give its parent directory, or use lm-ckpt show");
     }
     const ckpt::Lineage lineage = ckpt::read_lineage(directory);

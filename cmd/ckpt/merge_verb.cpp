@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // lm-ckpt merge: averages the weights of several checkpoints.
-#include "ckpt/merge.hpp"
+#include "ckpt/verbs/merge.hpp"
 
 #include <memory>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/units.hpp"
-#include "ckpt/decay_weights.hpp"
-#include "ckpt/lineage.hpp"
-#include "ckpt/steps.hpp"
+#include "ckpt/history/lineage.hpp"
+#include "ckpt/history/steps.hpp"
+#include "ckpt/verbs/decay_weights.hpp"
 #include "cli/main.hpp"
 #include "cli/progress_line.hpp"
 #include "convert/conversion.hpp"
 #include "io/atomic.hpp"
 #include "io/json.hpp"
+#include "io/path.hpp"
 #include "paths.hpp"
 #include "verbs.hpp"
 
@@ -69,7 +70,7 @@ std::vector<ckpt::MergeSource> open_listed(const Args& args) {
 // Opens the steps that the current branch of the directory has in its last --window tokens.
 std::vector<ckpt::MergeSource> open_window(const Args& args) {
     if (!args.weights.empty()) usage_error("--weights", "cannot be used with --window");
-    if (args.checkpoints.size() != 1 || is_step_path(args.checkpoints[0]))
+    if (args.checkpoints.size() != 1 || ckpt::is_step(args.checkpoints[0]))
         usage_error("--window", "expected OUT and one directory of steps");
     const std::string directory = existing_directory(args.checkpoints[0]);
     const ckpt::Lineage lineage = ckpt::read_lineage(directory);
@@ -119,7 +120,7 @@ int run(const Args& args, const std::string& command_line) {
     const ckpt::SaveResult result = ckpt::merge(sources, options, out.path());
     out.commit();
     progress.finish();
-    const std::string path = out.final_path() + "/" + base_name(result.path);
+    const std::string path = out.final_path() + "/" + io::base_name(result.path);
     if (args.json) {
         io::OrderedJson object{{"path", path}, {"bytes", result.bytes}};
         for (const ckpt::MergeSource& source : sources) {
@@ -148,10 +149,11 @@ void add_merge(cli::Options& options, const std::string& command_line) {
     verb.value("--weights", &args->weights, "W1,W2,...",
                "weight of each CKPT, divided by the sum of all; equal by default");
     verb.value("--window", &args->window, "N",
-               "average the steps of the last N tokens, instead of a decay run");
+               "average the steps of the last N tokens, which replaces a run with a decaying "
+               "learning rate");
     verb.choice("--style", &args->style, {"linear", "minus-sqrt"},
-                "decay of the learning rate that the weights of --window replace; linear by "
-                "default, which weights evenly spaced steps equally");
+                "decay of the learning rate that --window approximates; linear by default, which "
+                "weights evenly spaced steps equally");
     verb.choice("--dtype", &args->dtype, {"fp32", "bf16", "fp16"},
                 "type of the weights in OUT; by default that of the CKPTs, or fp32 when theirs "
                 "differ");

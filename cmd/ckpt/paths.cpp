@@ -5,27 +5,18 @@
 
 #include "base/error.hpp"
 #include "base/units.hpp"
-#include "ckpt/manifest.hpp"
-#include "ckpt/steps.hpp"
+#include "ckpt/history/steps.hpp"
 #include "io/file.hpp"
+#include "io/path.hpp"
 
 namespace lm::ckpt_tool {
 
 std::string existing_directory(std::string path) {
-    while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+    path = io::without_trailing_slashes(path);
     if (!io::exists(path)) usage_error(path, "does not exist: give a checkpoint directory");
     if (!io::is_directory(path))
         usage_error(path, "is not a directory: give a checkpoint directory");
     return path;
-}
-
-std::string base_name(const std::string& path) {
-    const size_t slash = path.rfind('/');
-    return slash == path.npos ? path : path.substr(slash + 1);
-}
-
-bool is_step_path(const std::string& path) {
-    return ckpt::step_from_name(base_name(path)) >= 0 || io::exists(path + "/manifest.json");
 }
 
 i64 parse_step(const std::string& object, const std::string& text) {

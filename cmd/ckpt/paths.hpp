@@ -12,10 +12,6 @@ namespace lm::ckpt_tool {
 // Returns `path` without slashes at the end. Throws Error(usage) unless it is an existing
 // directory.
 std::string existing_directory(std::string path);
-// Returns the last component of a path.
-std::string base_name(const std::string& path);
-// Returns whether `path` is one step, not a directory of steps.
-bool is_step_path(const std::string& path);
 // Parses "120" or "global_step120". Throws Error(usage) naming `object`.
 i64 parse_step(const std::string& object, const std::string& text);
 std::vector<std::string> split_at_commas(const std::string& text);

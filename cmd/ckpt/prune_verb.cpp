@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // lm-ckpt prune: removes the steps that no rule keeps; on request also optimizer state, abandoned
 // steps and left-overs.
-#include "ckpt/prune.hpp"
+#include "ckpt/history/prune.hpp"
 
 #include <algorithm>
 #include <memory>
@@ -11,12 +11,14 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/units.hpp"
-#include "ckpt/checkpoint.hpp"
-#include "ckpt/leftovers.hpp"
-#include "ckpt/steps.hpp"
+#include "ckpt/format/checkpoint.hpp"
+#include "ckpt/history/leftovers.hpp"
+#include "ckpt/history/steps.hpp"
 #include "cli/main.hpp"
+#include "cli/progress_line.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
+#include "io/path.hpp"
 #include "keep_options.hpp"
 #include "paths.hpp"
 #include "verbs.hpp"
@@ -55,8 +57,8 @@ std::vector<i64> complete_steps(const ckpt::Lineage& lineage) {
     return complete;
 }
 
-// Refuses to keep a step that does not exist: with a typing error, the step that was meant would be
-// removed.
+// Refuses to keep a step that does not exist: after a typing error, prune would remove the intended
+// step.
 void check_rules(const std::string& directory, const ckpt::KeepPolicy& policy,
                  const std::vector<i64>& complete) {
     for (const i64 step : policy.steps) {
@@ -131,7 +133,7 @@ class Report {
 // step may have been corrupted later.
 void verify_kept(const std::string& path, const Args& args, const Report& report) {
     const Stopwatch watch;
-    if (args.dry_run) return report.verified(base_name(path), ckpt::tree_bytes(path), 0);
+    if (args.dry_run) return report.verified(io::base_name(path), ckpt::tree_bytes(path), 0);
     const ckpt::Verification result = verify_step(path, args.quiet);
     if (!result.problems.empty()) {
         warn_of_problems(result);
@@ -139,7 +141,7 @@ void verify_kept(const std::string& path, const Args& args, const Report& report
                   "is the step to keep, and is corrupt: nothing was removed: move it away and "
                   "prune again, so that an older step is kept");
     }
-    report.verified(base_name(path), result.n_bytes, watch.elapsed_s());
+    report.verified(io::base_name(path), result.n_bytes, watch.elapsed_s());
 }
 
 ckpt::PruneRules rules_of(const Args& args) {
@@ -158,7 +160,7 @@ ckpt::PruneRules rules_of(const Args& args) {
 
 int run(const Args& args) {
     const std::string directory = existing_directory(args.directory);
-    if (is_step_path(directory)) usage_error(directory, "is one step: give its parent directory");
+    if (ckpt::is_step(directory)) usage_error(directory, "is one step: give its parent directory");
     const ckpt::PruneRules rules = rules_of(args);
     const ckpt::Lineage lineage = ckpt::read_lineage(directory);
     const std::vector<i64> complete = complete_steps(lineage);
@@ -174,7 +176,17 @@ int run(const Args& args) {
     if (args.dry_run) {
         for (const ckpt::PruneAction& action : plan.actions) report.removed(action);
     } else {
-        ckpt::prune(directory, plan, [&](const ckpt::PruneAction& done) { report.removed(done); });
+        std::optional<cli::ProgressLine> line;
+        ckpt::prune(
+            directory, plan,
+            [&](const ckpt::PruneAction& done) {
+                line.reset();
+                report.removed(done);
+            },
+            [&](i64 done, i64 total) {
+                if (!line) line.emplace("rewrite weights", "B", total, args.quiet);
+                line->update(done);
+            });
         ckpt::finish_removals(directory);
     }
     report.finish(plan.kept.size());

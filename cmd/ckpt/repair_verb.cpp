@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // lm-ckpt repair: writes a checkpoint whose replicated tensors are equal again, from a checkpoint
-// of Megatron in which the copies of the tensor-parallel ranks drifted apart.
+// of Megatron in which the copies on the tensor-parallel ranks differ.
 #include <memory>
+#include <optional>
 
 #include "base/error.hpp"
 #include "base/units.hpp"
@@ -37,8 +38,9 @@ int run(const Args& args, const std::string& command_line) {
     const convert::Format format = convert::detect_format(request.in);
     if (format == convert::Format::native) {
         usage_error(request.in,
-                    "stores each replicated tensor once, which needs no repair: "
-                    "lm-train --check-replicas compares those of a running training");
+                    "needs no repair: it stores each replicated tensor once, and a resume gives "
+                    "that copy to all ranks: lm-train --check-replicas N finds copies that differ "
+                    "in a running training");
     }
     if (!convert::is_megatron(format)) {
         usage_error(request.in, "expected a checkpoint of Megatron, got the format {}",
@@ -51,12 +53,15 @@ int run(const Args& args, const std::string& command_line) {
         cli::write_stdout(fmt::format("{:<56} copies differ by at most {:.6e}\n",
                                       fmt::format("{} ({})", tensor, kind), largest));
     };
-    cli::ProgressLine progress("repair", "B", -1, args.quiet);
-    request.progress = [&](i64 bytes) { progress.update(bytes); };
+    std::optional<cli::ProgressLine> progress;
+    request.progress = [&](i64 done, i64 total) {
+        if (!progress) progress.emplace("repair", "B", total, args.quiet);
+        progress->update(done);
+    };
     const convert::ConversionReport report = format == convert::Format::megatron_lm
                                                  ? convert::from_megatron_lm(request)
                                                  : convert::from_megatron_deepspeed(request);
-    progress.finish();
+    if (progress) progress->finish();
     if (args.json) {
         cli::write_stdout(io::json_line({{"path", args.out},
                                          {"from", args.from},
@@ -74,7 +79,8 @@ int run(const Args& args, const std::string& command_line) {
 void add_repair(cli::Options& options, const std::string& command_line) {
     const auto args = std::make_shared<Args>();
     cli::Options& verb = options.verb(
-        "repair", "make replicated tensors equal whose copies drifted apart between tensor ranks",
+        "repair",
+        "rewrite a checkpoint of Megatron whose tensor ranks have different copies of a tensor",
         [args, command_line] { return run(*args, command_line); });
     verb.positional("CKPT", &args->in, "directory of Megatron-DeepSpeed or Megatron-LM");
     verb.positional("OUT", &args->out, "directory to create, with the repaired step of lm-utils");

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // lm-ckpt reshard: rewrites a step as another layout would have written it.
-#include "ckpt/reshard.hpp"
+#include "ckpt/verbs/reshard.hpp"
 
 #include <memory>
 
 #include "base/error.hpp"
 #include "base/units.hpp"
-#include "ckpt/leftovers.hpp"
-#include "ckpt/steps.hpp"
+#include "ckpt/history/leftovers.hpp"
+#include "ckpt/history/steps.hpp"
 #include "cli/main.hpp"
 #include "cli/progress_line.hpp"
 #include "config/parallel_flags.hpp"
 #include "convert/conversion.hpp"
 #include "io/atomic.hpp"
 #include "io/json.hpp"
+#include "io/path.hpp"
 #include "paths.hpp"
 #include "verbs.hpp"
 
@@ -31,7 +32,7 @@ struct Args {
 
 int run(const Args& args) {
     const ckpt::Checkpoint from = ckpt::open(existing_directory(args.path));
-    const auto problems = config::cut_problems(args.parallel, from.manifest().model);
+    const auto problems = config::layout_problems(args.parallel, from.manifest().model);
     if (!problems.empty()) throw Error(Exit::usage, problems.front());
     io::AtomicDirectory out = convert::make_output(args.out, {args.path}, args.force);
     cli::ProgressLine progress("reshard", "B", ckpt::tree_bytes(from.path()), args.quiet);
@@ -40,7 +41,7 @@ int run(const Args& args) {
                       [&](i64 done) { progress.update(done); });
     out.commit();
     progress.finish();
-    const std::string path = out.final_path() + "/" + base_name(result.path);
+    const std::string path = out.final_path() + "/" + io::base_name(result.path);
     if (args.json) {
         cli::write_stdout(io::json_line({{"path", path},
                                          {"tensor_model_parallel_size", args.parallel.tensor},

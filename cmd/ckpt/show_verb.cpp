@@ -3,10 +3,10 @@
 #include <memory>
 
 #include "base/units.hpp"
-#include "ckpt/checkpoint.hpp"
-#include "ckpt/index.hpp"
-#include "ckpt/leftovers.hpp"
-#include "ckpt/steps.hpp"
+#include "ckpt/format/checkpoint.hpp"
+#include "ckpt/format/index.hpp"
+#include "ckpt/history/leftovers.hpp"
+#include "ckpt/history/steps.hpp"
 #include "cli/main.hpp"
 #include "foreign.hpp"
 #include "io/json.hpp"

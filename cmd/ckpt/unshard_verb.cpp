@@ -3,10 +3,11 @@
 #include "convert/unshard.hpp"
 
 #include <memory>
+#include <optional>
 
 #include "base/error.hpp"
 #include "base/units.hpp"
-#include "ckpt/steps.hpp"
+#include "ckpt/history/steps.hpp"
 #include "cli/main.hpp"
 #include "cli/progress_line.hpp"
 #include "foreign.hpp"
@@ -30,16 +31,20 @@ struct Args {
 int run(const Args& args) {
     if (args.max_shard.value < 1)
         usage_error("--max-shard-size", "must be positive, got {}", args.max_shard.value);
-    const auto opened = OpenedCheckpoint::open(existing_directory(args.path), true);
-    cli::ProgressLine progress("unshard", "B", -1, args.quiet);
+    const auto source = open_tensors(existing_directory(args.path), args.dtype.empty());
+    std::optional<cli::ProgressLine> line;
+    const auto progress = [&](i64 done, i64 total) {
+        if (!line) line.emplace("unshard", "B", total, args.quiet);
+        line->update(done);
+    };
     convert::UnshardRequest request{.out = args.out,
                                     .dtype = {},
                                     .max_shard_bytes = args.max_shard.value,
                                     .force = args.force,
-                                    .progress = [&](i64 bytes) { progress.update(bytes); }};
+                                    .progress = progress};
     if (!args.dtype.empty()) request.dtype = dtype_from_name(args.dtype);
-    const convert::UnshardReport report = convert::unshard(opened.checkpoint(), request);
-    progress.finish();
+    const convert::UnshardReport report = convert::unshard(*source, request);
+    if (line) line->finish();
     if (args.json) {
         cli::write_stdout(io::json_line(
             {{"files", report.files}, {"tensors", report.n_tensors}, {"bytes", report.n_bytes}}));

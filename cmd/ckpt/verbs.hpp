@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "ckpt/verify.hpp"
+#include "ckpt/verbs/verify.hpp"
 #include "cli/options.hpp"
 
 namespace lm::ckpt_tool {

@@ -6,12 +6,13 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/units.hpp"
-#include "ckpt/leftovers.hpp"
-#include "ckpt/steps.hpp"
+#include "ckpt/history/leftovers.hpp"
+#include "ckpt/history/steps.hpp"
 #include "cli/main.hpp"
 #include "cli/progress_line.hpp"
 #include "foreign.hpp"
 #include "io/json.hpp"
+#include "io/path.hpp"
 #include "paths.hpp"
 #include "verbs.hpp"
 
@@ -84,7 +85,7 @@ int run(const Args& args) {
     const std::string path = existing_directory(args.path);
     if (is_foreign(path)) return verify_foreign(path, args.json, args.quiet);
     bool good = true;
-    if (is_step_path(path)) {
+    if (ckpt::is_step(path)) {
         good = is_good(path, args);
     } else {
         const std::vector<i64> steps = ckpt::steps_in(path);
@@ -104,7 +105,7 @@ void warn_of_problems(const ckpt::Verification& result) {
 }
 
 ckpt::Verification verify_step(const std::string& path, bool quiet) {
-    cli::ProgressLine progress("verify " + base_name(path), "B", ckpt::tree_bytes(path), quiet);
+    cli::ProgressLine progress("verify " + io::base_name(path), "B", ckpt::tree_bytes(path), quiet);
     return ckpt::verify(path, [&](i64 done) { progress.update(done); });
 }
 

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // lm-convert: converts checkpoints of lm-utils to Hugging Face and Megatron, and back.
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/units.hpp"
-#include "check.hpp"
-#include "ckpt/checkpoint.hpp"
-#include "ckpt/steps.hpp"
+#include "check/logits_check.hpp"
+#include "ckpt/format/checkpoint.hpp"
+#include "ckpt/history/steps.hpp"
 #include "cli/main.hpp"
 #include "cli/progress_line.hpp"
+#include "convert/check_openable.hpp"
 #include "convert/from_hf.hpp"
 #include "convert/megatron/from_megatron_deepspeed.hpp"
 #include "convert/megatron/from_megatron_lm.hpp"
@@ -39,6 +41,7 @@ struct Args {
     cli::Bytes max_shard{5'000'000'000};
     std::string tokenizer;
     bool check = false;
+    std::string check_python;
     std::string against;
     bool force = false;
     bool quiet = false;
@@ -76,28 +79,68 @@ convert::ConversionRequest request_of(const Args& args, const std::string& comma
 void check(const Args& args, convert::Format to) {
     if (args.max_shard.value < 1)
         usage_error("--max-shard-size", "must be positive, got {}", args.max_shard.value);
-    if (to == convert::Format::native && !args.tokenizer.empty()) {
-        usage_error("--tokenizer", "is valid only for Hugging Face: a checkpoint has no tokenizer");
+    if (to == convert::Format::native && !args.tokenizer.empty() && !args.check) {
+        usage_error("--tokenizer",
+                    "is valid only when OUT is a Hugging Face model, or with --check");
     }
 }
 
-void print(const Args& args, const convert_tool::Comparison& result) {
+void print(const Args& args, const check::Comparison& result) {
     if (args.quiet) return;
     note(
-        "--check: logits differ by at most {:.2e}, their root mean square is {:.2e}; perplexity "
-        "{:.4f} and {:.4f}",
-        result.largest, result.rms, result.our_perplexity, result.their_perplexity);
+        "--check: logits differ by at most {:.2e}{}, their root mean square is {:.2e}; perplexity "
+        "{:.4f} and {:.4f} of {}",
+        result.largest, result.theirs.empty() ? "" : fmt::format(" from {}", result.theirs),
+        result.rms, result.our_perplexity, result.their_perplexity, result.tokens);
 }
 
-// Compares the logits of both models. It runs before OUT appears, so that a conversion that fails
-// the check leaves no files. `finished` is the complete temporary directory.
-void compare(const Args& args, const convert::ConversionRequest& request, convert::Format to,
-             const std::string& finished) {
-    const bool to_hf = convert::is_hugging_face(to);
-    const std::string& native = to_hf ? args.in : finished;
-    const std::string& hf = to_hf ? finished : args.in;
+// Compares the logits of a checkpoint and of a Hugging Face model, by our reference and, with
+// --check-python, by transformers.
+void compare(const Args& args, const std::string& native, const std::string& hf,
+             std::optional<DType> dtype) {
     const DType stored = ckpt::open(native).manifest().tensors.at(0).dtype;
-    print(args, convert_tool::compare_logits(native, hf, request.dtype.value_or(stored)));
+    const std::vector<std::string> tokenizers{args.tokenizer, hf};
+    const DType coarser = dtype.value_or(stored);
+    print(args, check::compare_with_hf(native, hf, coarser, tokenizers));
+    if (args.check_python.empty()) return;
+    print(args, check::compare_with_library(native, {args.check_python, "transformers", hf},
+                                            coarser, tokenizers));
+}
+
+// Checks an imported checkpoint of Megatron: that its logits are finite and, with --check-python,
+// that megatron-core computes the same from IN.
+void check_imported(const Args& args, const std::string& native) {
+    const std::vector<std::string> tokenizers{args.tokenizer, args.in};
+    if (args.check_python.empty()) {
+        const check::ImportCheck imported = check::check_import(native, tokenizers);
+        if (!args.quiet) {
+            note("--check: perplexity {:.4f} of {}", imported.perplexity, imported.tokens);
+        }
+        return;
+    }
+    const DType stored = ckpt::open(native).manifest().tensors.at(0).dtype;
+    print(args, check::compare_with_library(native, {args.check_python, "megatron-core", args.in},
+                                            stored, tokenizers));
+}
+
+// Throws Error(usage) for a check that this conversion cannot have.
+void check_usage(const Args& args, convert::Format from, convert::Format to) {
+    if (!args.check_python.empty() && !args.check) {
+        usage_error("--check-python", "is valid only with --check");
+    }
+    if (args.check && convert::is_megatron(to)) {
+        usage_error("--check", "does not read {}: convert OUT back and use lm-ckpt diff",
+                    name_of(to));
+    }
+    if (!args.check_python.empty() && from == convert::Format::megatron_deepspeed) {
+        usage_error("--check-python",
+                    "no published package computes the model of {}: give --check alone",
+                    name_of(from));
+    }
+    if (!args.check_python.empty() && convert::is_hugging_face(from) &&
+        !io::is_directory(args.in)) {
+        usage_error("--check-python", "expected IN to be a directory, got the file {}", args.in);
+    }
 }
 
 // Runs lm-convert HFDIR --check --against CKPT: compares the logits of two models.
@@ -107,8 +150,8 @@ int prove(const Args& args) {
     if (!convert::is_hugging_face(format)) {
         usage_error(args.in, "expected a Hugging Face model, got the format {}", name_of(format));
     }
-    const DType stored = ckpt::open(args.against).manifest().tensors.at(0).dtype;
-    print(args, convert_tool::compare_logits(args.against, args.in, stored));
+    check_usage(args, format, convert::Format::native);
+    compare(args, args.against, args.in, std::nullopt);
     return 0;
 }
 
@@ -167,17 +210,17 @@ void convert_one(const Args& args, const std::string& command_line) {
                     name_of(from));
     }
     convert::ConversionRequest request = request_of(args, command_line);
-    cli::ProgressLine progress("convert", "B", -1, args.quiet);
-    request.progress = [&](i64 bytes) { progress.update(bytes); };
-    if (args.check && convert::is_megatron(to)) {
-        usage_error("--check", "does not read {}: convert OUT back and use lm-ckpt diff",
-                    name_of(to));
-    }
+    std::optional<cli::ProgressLine> progress;
+    request.progress = [&](i64 done, i64 total) {
+        if (!progress) progress.emplace("convert", "B", total, args.quiet);
+        progress->update(done);
+    };
+    check_usage(args, from, to);
     if (args.check) {
+        // The check runs before OUT appears, so that a conversion that fails it leaves no files.
         request.check = [&](const std::string& finished) {
-            if (!convert::is_megatron(from)) return compare(args, request, to, finished);
-            const double perplexity = convert_tool::check_import(finished);
-            if (!args.quiet) note("--check: perplexity {:.4f} of random tokens", perplexity);
+            if (convert::is_megatron(from)) return check_imported(args, finished);
+            compare(args, to_hf ? args.in : finished, to_hf ? finished : args.in, request.dtype);
         };
     }
     Drift drift;
@@ -189,10 +232,10 @@ void convert_one(const Args& args, const std::string& command_line) {
     }
     const convert::ConversionReport report =
         to == convert::Format::native ? import_model(request, from) : export_model(request, to);
-    progress.finish();
+    if (progress) progress->finish();
     if (drift.n > 0) {
         warn(
-            "{}: {} tensors that all tensor ranks share differ between them by up to {:.2e} "
+            "{}: {} tensors that several ranks store differ between them by up to {:.2e} "
             "(first: {}): those of rank 0 are used: see lm-ckpt repair",
             args.in, drift.n, drift.largest, drift.first);
     }
@@ -210,8 +253,21 @@ void convert_one(const Args& args, const std::string& command_line) {
     }
 }
 
-// Runs lm-convert IN... --output-dir DIR. Skips an input whose output exists: outputs appear whole,
-// so an output of an earlier call is complete.
+// Throws unless the existing args.out is a model of the format that this call would write, with all
+// its files and tensors. Outputs appear whole, so an output of an earlier call is complete.
+void verify_existing(const Args& args) {
+    const convert::Format from =
+        args.from.empty() ? convert::detect_format(args.in) : format_from(args.from);
+    const convert::Format to = args.to.empty() ? default_target(args, from) : format_from(args.to);
+    const convert::Format found = convert::detect_format(args.out);
+    if (found != to) {
+        usage_error(args.out, "exists with the format {}, expected {}: use --force to replace it",
+                    name_of(found), name_of(to));
+    }
+    convert::check_openable(args.out, to);
+}
+
+// Runs lm-convert IN... --output-dir DIR. Skips an input whose complete output exists.
 void convert_all(Args& args, const std::string& command_line) {
     io::make_directories(args.output_dir);
     for (const std::string& path : args.paths) {
@@ -221,6 +277,7 @@ void convert_all(Args& args, const std::string& command_line) {
         args.in = path;
         args.out = args.output_dir + "/" + name;
         if (io::exists(args.out) && !args.force) {
+            verify_existing(args);
             if (!args.quiet) note("{}: exists already: skipped", args.out);
             continue;
         }
@@ -232,7 +289,8 @@ int run(Args& args, const std::string& command_line) {
     const size_t n_paths = args.paths.size();
     args.in = args.paths.front();
     if (!args.against.empty()) {
-        if (n_paths > 1) usage_error(args.paths[1], "is not written with --against: give IN only");
+        if (n_paths > 1)
+            usage_error("--against", "expected one path, got {}: give IN only", n_paths);
         return prove(args);
     }
     if (!args.output_dir.empty()) {
@@ -241,7 +299,8 @@ int run(Args& args, const std::string& command_line) {
     }
     if (n_paths < 2) usage_error("OUT", "is missing: give the directory to create");
     if (n_paths > 2)
-        usage_error(args.paths[2], "expected IN and OUT: to convert several, give --output-dir");
+        usage_error(args.paths[2],
+                    "expected only IN and OUT: to convert several inputs, give --output-dir");
     args.out = args.paths[1];
     convert_one(args, command_line);
     return 0;
@@ -267,7 +326,7 @@ int main(int argc, char** argv) {
     options.choice(
         "--to", &args.to, format_names(),
         "format of OUT; by default native for a Hugging Face model, and for a checkpoint "
-        "the format that can hold it");
+        "the first one that supports the model");
     options.choice("--from", &args.from, format_names(), "format of IN; detected by default");
     options.choice("--dtype", &args.dtype, {"fp32", "bf16", "fp16"},
                    "type of the weights in OUT; by default that of IN, but fp32 from Hugging Face "
@@ -285,10 +344,14 @@ int main(int argc, char** argv) {
                   "maximum size of a file of Hugging Face weights");
     options.value(
         "--tokenizer", &args.tokenizer, "DIR",
-        "copy the tokenizer files of DIR; by default those of GPT-2 if the vocabulary has its "
-        "size");
+        "copy the tokenizer files of DIR, and use them for --check; by default those of GPT-2 if "
+        "the vocabulary has its size");
     options.flag("--check", &args.check,
-                 "compute the logits in both formats and compare them before OUT appears");
+                 "compute the logits of an English text in both formats and compare them before "
+                 "OUT appears");
+    options.value("--check-python", &args.check_python, "PYTHON",
+                  "with --check: also compare with the logits of transformers or megatron-core, "
+                  "which this Python has; it loads the model itself, so trust its files");
     options.value("--against", &args.against, "CKPT",
                   "with --check: compare the Hugging Face model IN with this checkpoint and write "
                   "nothing");

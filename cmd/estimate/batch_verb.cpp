@@ -125,7 +125,8 @@ int run(Flags flags) {
     const BatchSchedule schedule = resolve_schedule(flags.train, flags.seq_length.value_or(0));
     const std::vector<spec::RampStep> steps = ramp_steps(schedule.ramp, schedule.samples);
     if (steps.empty()) {
-        usage_error("--train-samples", "{} is less than the first batch", schedule.samples);
+        usage_error("--train-samples", "{} is less than the first batch of {}", schedule.samples,
+                    schedule.ramp.batch_at(0));
     }
     Printout printout;
     add_steps(printout, flags, steps);

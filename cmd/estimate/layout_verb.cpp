@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // lm-estimate layout: the layouts of a training on N GPUs that fit into the GPUs' memory, with
-// their step times, fastest first. The search covers TP, PP, DP, micro-batch size and
-// recomputation.
-#include <algorithm>
+// their step times, fastest first.
 #include <memory>
 #include <optional>
-#include <tuple>
 
+#include "base/as_double.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "cost/layout_search.hpp"
 #include "cost/memory.hpp"
-#include "cost/nccl.hpp"
-#include "cost/step_time.hpp"
 #include "figures.hpp"
 #include "run_flags.hpp"
 #include "verbs.hpp"
@@ -33,153 +30,7 @@ struct Flags {
     OutputFlags output;
 };
 
-double as_double(i64 n) {
-    return static_cast<double>(n);
-}
-
-// The values that all layouts share.
-struct Task {
-    spec::ModelConfig model;
-    spec::ParallelConfig parallel;
-    spec::Precision precision;
-    cost::GpuNode gpu;
-    i64 n_gpus = 0;
-    i64 batch = 0;
-    std::optional<i64> tp, pp, micro_batch;  // none: the search tries all values
-    std::vector<spec::Recompute> recomputes;
-    std::optional<i64> samples;  // samples of the training
-    bool overlaps = false;
-};
-
-struct Candidate {
-    spec::ParallelConfig parallel;
-    i64 micro_batch = 1;
-    i64 n_micro_batches = 1;
-    i64 bytes = 0;  // memory of the rank that needs most, with NCCL and the allowance
-    cost::StepTime time;
-};
-
-std::vector<i64> divisors(i64 n, i64 most) {
-    std::vector<i64> all;
-    for (i64 d = 1; d <= std::min(n, most); ++d) {
-        if (n % d == 0) all.push_back(d);
-    }
-    return all;
-}
-
-bool tensor_ranks_fit(const Task& task, i64 tp) {
-    const spec::ModelConfig& model = task.model;
-    return task.n_gpus % tp == 0 && task.gpu.n_gpus % tp == 0 && model.n_heads % tp == 0 &&
-           model.n_groups % tp == 0 && model.ffn_hidden % tp == 0 &&
-           task.parallel.pad_vocab_to % tp == 0;
-}
-
-// Returns true when all stages have the same number of layers. --pp-partition-method may count the
-// embedding and the head as a layer each.
-bool stages_are_alike(const Task& task, i64 pp) {
-    const bool counts_ends = task.parallel.balance == spec::PipelineBalance::layers_and_embedding;
-    return (task.model.n_layers + (counts_ends ? 2 : 0)) % pp == 0;
-}
-
-bool stages_fit(const Task& task, i64 pp) {
-    if (task.pp) return pp == *task.pp && pp <= task.model.n_layers;
-    return pp <= task.model.n_layers && (pp == 1 || stages_are_alike(task, pp));
-}
-
-i64 bytes_of(const Flags& flags, const Task& task, const Candidate& candidate) {
-    const cost::StepShape step{.micro_batch = candidate.micro_batch,
-                               .seq_length = task.model.seq_length,
-                               .n_micro_batches = candidate.n_micro_batches};
-    const cost::Processor processor{1, true, flags.train.device.attention()};
-    i64 largest = 0;
-    for (i64 stage = 0; stage < candidate.parallel.pp; ++stage) {
-        // Skips the stages between the second and the last: they need no more memory than the
-        // second, because they have the same layers and fewer micro-batches in flight.
-        const bool is_second_again = stage > 1 && stage < candidate.parallel.pp - 1 &&
-                                     task.parallel.balance != spec::PipelineBalance::parameters &&
-                                     stages_are_alike(task, candidate.parallel.pp);
-        if (is_second_again) continue;
-        // All sizes divide evenly, so all tensor ranks need the same memory.
-        const cost::MemoryPlan plan =
-            plan_memory(task.model, candidate.parallel, step, task.precision, processor, 0, stage);
-        const i64 nccl =
-            cost::nccl_bytes(candidate.parallel, stage, task.overlaps, !task.model.untied_head);
-        largest = std::max(largest, plan.total() + nccl);
-    }
-    return largest + flags.allowance.value;
-}
-
-struct Found {
-    std::vector<Candidate> fitting;
-    i64 n_tried = 0;
-    std::optional<Candidate> smallest;
-};
-
-void try_candidate(const Flags& flags, const Task& task, Candidate candidate, Found& found) {
-    const bool equal_rows =
-        candidate.micro_batch * task.model.seq_length % candidate.parallel.tp == 0;
-    if (candidate.parallel.sequence_parallel && !equal_rows) return;
-    ++found.n_tried;
-    candidate.bytes = bytes_of(flags, task, candidate);
-    if (!found.smallest || candidate.bytes < found.smallest->bytes) found.smallest = candidate;
-    if (candidate.bytes > flags.memory->value) return;
-    candidate.time = step_time(task.model, candidate.parallel,
-                               {candidate.micro_batch, candidate.n_micro_batches,
-                                task.model.seq_length, size_of(task.precision.weights)},
-                               task.gpu);
-    found.fitting.push_back(std::move(candidate));
-}
-
-// Tries every micro-batch size up to 64 that divides the batch of a replica.
-void try_grid(const Flags& flags, const Task& task, i64 tp, i64 pp, Found& found) {
-    constexpr i64 most = 64;
-    spec::ParallelConfig parallel = task.parallel;
-    parallel.tp = tp;
-    parallel.pp = pp;
-    parallel.dp = task.n_gpus / (tp * pp);
-    parallel.sequence_parallel = task.parallel.sequence_parallel && tp > 1;
-    if (task.batch % parallel.dp != 0) return;
-    const i64 share = task.batch / parallel.dp;
-    for (const i64 micro_batch : divisors(share, task.micro_batch.value_or(most))) {
-        if (task.micro_batch && micro_batch != *task.micro_batch) continue;
-        for (const spec::Recompute& recompute : task.recomputes) {
-            parallel.recompute = recompute;
-            try_candidate(flags, task, {parallel, micro_batch, share / micro_batch, 0, {}}, found);
-        }
-    }
-}
-
-Found find(const Flags& flags, const Task& task) {
-    Found found;
-    for (const i64 tp : divisors(task.gpu.n_gpus, task.gpu.n_gpus)) {
-        if ((task.tp && tp != *task.tp) || !tensor_ranks_fit(task, tp)) continue;
-        for (const i64 pp : divisors(task.n_gpus / tp, task.model.n_layers)) {
-            if (!stages_fit(task, pp)) continue;
-            try_grid(flags, task, tp, pp, found);
-        }
-    }
-    // Faster layouts come first; among layouts with the same time, less recomputation, then less
-    // memory.
-    const auto key = [](const Candidate& c) {
-        return std::tuple(c.time.total(), c.parallel.recompute.granularity, c.bytes);
-    };
-    std::ranges::stable_sort(found.fitting, {}, key);
-    return found;
-}
-
-std::string name_of(const spec::Recompute& recompute) {
-    switch (recompute.granularity) {
-        case Granularity::none:
-            return "none";
-        case Granularity::selective:
-            return "selective";
-        case Granularity::full:
-            break;
-    }
-    return "full";
-}
-
-std::vector<Column> columns(const Task& task) {
+std::vector<Column> columns(bool has_training) {
     std::vector<Column> columns = {
         {"tp", "TP", Unit::plain,
          "divides heads, groups, MLP width and the GPUs of a node, whose links are fast"},
@@ -208,7 +59,7 @@ std::vector<Column> columns(const Task& task) {
          "gradients in fp32, and weights with ZeRO stage 1, over DP rings at --network-bandwidth, "
          "within a node at --node-bandwidth; not overlapped; arXiv 1910.02054, section 7"},
         {"tokens_per_s", "tokens/s", Unit::count, "--global-batch-size x --seq-length / step"}};
-    if (task.samples) {
+    if (has_training) {
         columns.push_back({"training", "training", Unit::seconds,
                            "step x samples / --global-batch-size, without evaluations, saves and a "
                            "ramp (lm-estimate time includes them)"});
@@ -216,19 +67,26 @@ std::vector<Column> columns(const Task& task) {
     return columns;
 }
 
-std::vector<Value> row_of(const Task& task, const Candidate& c) {
-    const double step_s = c.time.total();
-    const double tokens = as_double(task.batch) * as_double(task.model.seq_length);
-    std::vector<Value> row = {c.parallel.tp,     c.parallel.pp,
-                              c.parallel.dp,     c.micro_batch,
-                              c.n_micro_batches, name_of(c.parallel.recompute),
-                              c.bytes,           step_s,
-                              c.time.compute_s,  c.time.tensor_s,
-                              c.time.bubble_s,   c.time.data_s,
-                              tokens / step_s};
-    if (task.samples) {
-        row.emplace_back(step_s * as_double(*task.samples) / as_double(task.batch));
-    }
+// `samples`: the samples of the training, if the flags give its length.
+std::vector<Value> row_of(const cost::LayoutQuery& query, const cost::Layout& layout,
+                          std::optional<i64> samples) {
+    const double step_s = layout.time.total();
+    const double tokens = as_double(query.batch) * as_double(query.model.seq_length);
+    std::vector<Value> row = {
+        layout.parallel.tp,
+        layout.parallel.pp,
+        layout.parallel.dp,
+        layout.micro_batch,
+        layout.n_micro_batches,
+        std::string(name_in(spec::recompute_granularities, layout.parallel.recompute.granularity)),
+        layout.bytes,
+        step_s,
+        layout.time.compute_s,
+        layout.time.tensor_s,
+        layout.time.bubble_s,
+        layout.time.data_s,
+        tokens / step_s};
+    if (samples) row.emplace_back(step_s * as_double(*samples) / as_double(query.batch));
     return row;
 }
 
@@ -255,10 +113,11 @@ void check(const Flags& flags) {
     at_least_one("--global-batch-size", *flags.train.schedule.global_batch);
 }
 
-Task resolve_task(const Flags& flags) {
+// Returns the query of the flags. A layout flag that is given restricts the search to its value.
+cost::LayoutQuery resolve_query(const Flags& flags) {
     const config::ParallelFlags& given = flags.train.parallel;
-    Task task;
-    task.model = resolve_model(flags.train);
+    cost::LayoutQuery query;
+    query.model = resolve_model(flags.train);
     config::ParallelFlags whole = given;
     whole.tensor = whole.pipeline = 1;
     if (whole.layers_per_virtual_stage) {
@@ -267,48 +126,59 @@ Task resolve_task(const Flags& flags) {
             "tried");
         whole.layers_per_virtual_stage.reset();
     }
-    task.parallel = resolve_parallel(whole, flags.train.model, task.model);
-    task.parallel.sequence_parallel = given.sequence;
-    task.parallel.zero_stage =
+    query.parallel = resolve_parallel(whole, flags.train.model, query.model);
+    query.parallel.sequence_parallel = given.sequence;
+    query.parallel.zero_stage =
         config::resolve_zero_stage(flags.train.zero, flags.train.data_parallel);
-    task.precision = resolve_precision(flags.train.precision);
-    task.gpu = {flags.tflops * 1e12, flags.gpus_per_node, as_double(flags.node_bandwidth.value),
-                as_double(flags.network_bandwidth.value)};
-    task.n_gpus = *flags.gpus;
-    task.batch = *flags.train.schedule.global_batch;
+    query.precision = resolve_precision(flags.train.precision);
+    query.attention = flags.train.device.attention();
+    query.gpu = {flags.tflops * 1e12, flags.gpus_per_node, as_double(flags.node_bandwidth.value),
+                 as_double(flags.network_bandwidth.value)};
+    query.n_gpus = *flags.gpus;
+    query.memory_bytes = flags.memory->value;
+    query.allowance_bytes = flags.allowance.value;
+    query.batch = *flags.train.schedule.global_batch;
     const cli::Options& options = *flags.train.model.options;
-    if (options.given("--tensor-model-parallel-size")) task.tp = given.tensor;
-    if (options.given("--pipeline-model-parallel-size")) task.pp = given.pipeline;
-    if (flags.train.schedule.micro_batch) task.micro_batch = resolve_micro_batch(flags.train);
-    task.recomputes = recomputes_of(given, task.parallel.recompute);
+    if (options.given("--tensor-model-parallel-size")) query.tp = given.tensor;
+    if (options.given("--pipeline-model-parallel-size")) query.pp = given.pipeline;
+    if (flags.train.schedule.micro_batch) query.micro_batch = resolve_micro_batch(flags.train);
+    query.recomputes = recomputes_of(given, query.parallel.recompute);
+    query.overlaps = flags.train.data_parallel.overlaps();
+    return query;
+}
+
+// Returns the samples of the training; nullopt when no flag gives its length.
+std::optional<i64> training_samples(const Flags& flags, i64 seq_length) {
     const config::ScheduleFlags& schedule = flags.train.schedule;
-    if (schedule.train_samples || schedule.train_iters || schedule.train_tokens) {
-        task.samples = resolve_schedule(flags.train, task.model.seq_length).samples;
+    if (!schedule.train_samples && !schedule.train_iters && !schedule.train_tokens) {
+        return std::nullopt;
     }
-    task.overlaps = flags.train.data_parallel.overlaps();
-    return task;
+    return resolve_schedule(flags.train, seq_length).samples;
 }
 
 int run_layout(Flags flags) {
     flags.train = resolve_flags(flags.train);
     if (!flags.gpus) flags.gpus = flags.train.action.world_size;
     check(flags);
-    const Task task = resolve_task(flags);
-    const Found found = find(flags, task);
+    const cost::LayoutQuery query = resolve_query(flags);
+    const std::optional<i64> samples = training_samples(flags, query.model.seq_length);
+    const cost::LayoutSearch found = search_layouts(query);
     if (found.n_tried == 0) {
         usage_error(
             "--gpus",
             "no valid TP x PP x DP layout for {} GPUs: TP must divide heads, groups and MLP "
             "width within a node, PP the {} layers, DP the batch of {}",
-            task.n_gpus, task.model.n_layers, task.batch);
+            query.n_gpus, query.model.n_layers, query.batch);
     }
     Printout printout;
     if (!found.fitting.empty()) {
         std::vector<std::vector<Value>> rows;
-        for (const Candidate& candidate : found.fitting) rows.push_back(row_of(task, candidate));
-        printout.table("layout", columns(task), std::move(rows));
+        for (const cost::Layout& layout : found.fitting) {
+            rows.push_back(row_of(query, layout, samples));
+        }
+        printout.table("layout", columns(samples.has_value()), std::move(rows));
     }
-    const Candidate& smallest = *found.smallest;
+    const cost::Layout& smallest = *found.smallest;
     printout.figures(
         "layouts",
         {{"tried", "layouts tried", Unit::count, found.n_tried,

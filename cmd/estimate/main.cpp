@@ -14,8 +14,8 @@ int main(int argc, char** argv) {
     lm::estimate::add_eta_verb(options);
     options.exits_with(lm::Exit::answer_is_no,
                        "memory: the model does not fit in --gpu-memory; layout: in no layout; "
-                       "batch: one of --nodes "
-                       "cannot run the ramp");
+                       "batch: one of --nodes cannot run the ramp; eta: the last line is older "
+                       "than --max-age, or --why finds no reason");
     options.epilogue(
         "Examples:\n"
         "  lm-estimate params --model gpt2-124m\n"

@@ -32,11 +32,15 @@ cost::MemoryPlan largest_plan(const spec::ModelConfig& model, const spec::Parall
                               const cost::StepShape& step, const spec::Precision& precision,
                               const cost::Processor& processor, i64 stage) {
     cost::MemoryPlan largest;
+    i64 save_buffer = 0;
     for (i64 tp_rank = 0; tp_rank < parallel.tp; ++tp_rank) {
         const cost::MemoryPlan plan =
             plan_memory(model, parallel, step, precision, processor, tp_rank, stage);
         if (plan.total() > largest.total()) largest = plan;
+        const i64 share = cost::checkpoint_share(model, parallel, precision, tp_rank, stage);
+        save_buffer = std::max(save_buffer, share);
     }
+    largest.save_buffer = save_buffer;
     return largest;
 }
 
@@ -61,12 +65,15 @@ std::vector<Column> columns() {
         {"workspace", "workspace", Unit::bytes,
          "partial sums, and on the CPU 4 MiB of packed operands for each of --threads, on a GPU 32 "
          "MiB for cuBLASLt"},
-        {"total", "total", Unit::bytes, "the sum; lm-train allocates exactly these bytes"}};
+        {"total", "total", Unit::bytes, "the sum; lm-train allocates exactly these bytes"},
+        {"save_buffer", "save buffer", Unit::bytes,
+         "with --save, host memory besides the total: the copy of the rank's part of a checkpoint, "
+         "weights + masters + moments / data-parallel ranks (lm-train --async-save-buffer)"}};
 }
 
 std::vector<Value> row_of(i64 stage, i64 n_layers, const cost::MemoryPlan& plan) {
     return {stage,          n_layers,         plan.weights,   plan.masters, plan.gradients,
-            plan.optimizer, plan.activations, plan.workspace, plan.total()};
+            plan.optimizer, plan.activations, plan.workspace, plan.total(), plan.save_buffer};
 }
 
 bool on_gpu(const Flags& flags) {

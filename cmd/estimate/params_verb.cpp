@@ -100,9 +100,9 @@ int run(const Flags& flags) {
 
 void add_params_verb(cli::Options& program) {
     const auto flags = std::make_shared<Flags>();
-    cli::Options& options = program.verb(
-        "params", "count the parameters of a model, exactly and by the formulas of the field",
-        [flags] { return run(*flags); });
+    cli::Options& options =
+        program.verb("params", "count the parameters of a model, exactly and by published formulas",
+                     [flags] { return run(*flags); });
     add_run_options(options, flags->train, {"Model", "Parallel"});
     add_output_options(options, flags->output);
 }

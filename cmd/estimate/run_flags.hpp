@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command line of lm-train, which every verb accepts. The help of a verb shows the flags that
-// it uses; it ignores the others silently.
+// the verb uses; the verb ignores the others silently.
 #pragma once
 
 #include <optional>

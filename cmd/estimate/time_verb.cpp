@@ -4,10 +4,12 @@
 #include <memory>
 #include <optional>
 
+#include "base/as_double.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/shape.hpp"
 #include "cost/formulas.hpp"
+#include "cost/training_time.hpp"
 #include "figures.hpp"
 #include "run_flags.hpp"
 #include "verbs.hpp"
@@ -28,71 +30,6 @@ struct Flags {
     cli::Duration queue_gap;
     OutputFlags output;
 };
-
-double as_double(i64 n) {
-    return static_cast<double>(n);
-}
-
-struct Run {
-    spec::ModelConfig model;
-    spec::ParallelConfig parallel;
-    BatchSchedule schedule;
-    i64 data_parallel = 1;
-    // Returns true when the forward pass is computed twice.
-    bool recompute() const {
-        return parallel.recompute.granularity == spec::Recompute::Granularity::full;
-    }
-};
-
-// Returns the time per sample in a step of `batch` samples, relative to a full batch. The pipeline
-// bubble is (PP - 1) / micro-batches of the step, divided by the chunks of the interleaved
-// schedule.
-double slowdown(const Run& run, i64 micro_batch, i64 batch) {
-    const auto step_length = [&](i64 b) {
-        const i64 n = std::max<i64>(1, b / (micro_batch * run.data_parallel));
-        return 1 + as_double(run.parallel.pp - 1) / as_double(n * run.parallel.n_chunks);
-    };
-    return step_length(batch) / step_length(run.schedule.ramp.global_batch);
-}
-
-struct Seconds {
-    double full_iteration = 0;
-    double steps = 0;
-    double evaluations = 0;
-    double saves = 0;
-    double running() const { return steps + evaluations + saves; }
-};
-
-i64 n_iterations(const std::vector<spec::RampStep>& steps) {
-    return steps.empty() ? 0 : steps.back().first_iteration + steps.back().n_iterations - 1;
-}
-
-Seconds seconds_of(const Flags& flags, const Run& run, const std::vector<spec::RampStep>& steps) {
-    const i64 vocab = padded_vocab(run.model, run.parallel);
-    const double speed = as_double(*flags.gpus) * *flags.tflops * 1e12;
-    const auto iteration = [&](i64 batch) {
-        return cost::iteration_flops(run.model, vocab, batch, run.model.seq_length,
-                                     run.recompute()) /
-               speed * slowdown(run, flags.micro_batch, batch);
-    };
-    Seconds seconds;
-    seconds.full_iteration = iteration(run.schedule.ramp.global_batch);
-    for (const spec::RampStep& step : steps) {
-        seconds.steps += iteration(step.batch) * as_double(step.n_iterations);
-    }
-    if (flags.eval_interval) {
-        // An evaluation computes only the forward pass: a third of a step, or a quarter when the
-        // step computes the forward pass twice.
-        const double forward = seconds.full_iteration / (run.recompute() ? 4 : 3);
-        seconds.evaluations = as_double(n_iterations(steps) / *flags.eval_interval) *
-                              as_double(flags.train.validation.iters * flags.eval_sets) * forward;
-    }
-    if (flags.save_interval) {
-        seconds.saves =
-            as_double(n_iterations(steps) / *flags.save_interval) * flags.save_time.seconds;
-    }
-    return seconds;
-}
 
 Figure days(const char* key, const char* label, double seconds, const char* formula) {
     return {key, label, Unit::seconds, seconds, formula};
@@ -115,38 +52,39 @@ void add_calendar(std::vector<Figure>& figures, const Flags& flags, double runni
         days("calendar", "calendar time", calendar, "running and waiting, x 24 / --hours-per-day"));
 }
 
-void add_steps(std::vector<Figure>& figures, const Flags& flags, const Run& run,
-               const std::vector<spec::RampStep>& steps, const Seconds& seconds) {
+void add_steps(std::vector<Figure>& figures, const Flags& flags, const cost::TrainingPlan& plan,
+               const std::vector<spec::RampStep>& steps, const cost::TrainingTime& seconds) {
     const i64 samples = steps.back().consumed_after();
-    const double tokens = as_double(checked_mul(samples, run.model.seq_length));
-    const double n_parameters = as_double(count_parameters(run.model).total());
-    const i64 vocab = padded_vocab(run.model, run.parallel);
-    figures.push_back({"iterations", "iterations", Unit::count, n_iterations(steps),
+    const double tokens = as_double(checked_mul(samples, plan.model.seq_length));
+    const double n_parameters = as_double(count_parameters(plan.model).total());
+    const i64 vocab = padded_vocab(plan.model, plan.parallel);
+    figures.push_back({"iterations", "iterations", Unit::count, cost::n_iterations(steps),
                        "counted as in lm-estimate batch"});
     figures.push_back({"samples", "samples", Unit::count, samples, ""});
     figures.push_back(
         {"tokens", "tokens", Unit::count, static_cast<i64>(tokens), "samples x --seq-length"});
     figures.push_back(
         {"iteration_flops", "operations per iteration", Unit::plain,
-         cost::iteration_flops(run.model, vocab, run.schedule.ramp.global_batch,
-                               run.model.seq_length, run.recompute()),
+         cost::iteration_flops(plan.model, vocab, plan.ramp.global_batch, plan.model.seq_length,
+                               plan.recompute()),
          "24 B s L h^2 k (1 + s/(6h) + V/(16 L h)), k = 3, or 4 with recomputation; 32 instead of "
          "24 for a gated MLP; arXiv 2104.04473, equation 3, and Megatron-DeepSpeed's log"});
-    figures.push_back(days("iteration", "one iteration", seconds.full_iteration,
+    figures.push_back(days("iteration", "one iteration", seconds.full_iteration_s,
                            "operations / (--gpus x --tflops), at the full batch"));
     figures.push_back(
-        days("steps", "all steps", seconds.steps,
+        days("steps", "all steps", seconds.steps_s,
              "the sum over all batches of the ramp; a smaller batch has a larger pipeline bubble, "
              "(PP - 1) / micro-batches"));
     figures.push_back(
         days("rule", "rule of thumb",
              cost::training_seconds(n_parameters, tokens, as_double(*flags.gpus), *flags.tflops,
-                                    run.recompute()),
+                                    plan.recompute()),
              "6 T P / (n X), 8 with recomputation: tokens, parameters, GPUs, throughput; "
              "BigScience's README and arXiv 2104.04473, equation 4"));
 }
 
-Run resolve_run(const Flags& flags) {
+// Returns the plan, and the samples of the training.
+std::pair<cost::TrainingPlan, i64> resolve_plan(const Flags& flags) {
     if (!flags.gpus) usage_error("--gpus", "must be given");
     if (!flags.tflops || !(*flags.tflops > 0)) {
         usage_error(
@@ -159,7 +97,7 @@ Run resolve_run(const Flags& flags) {
     const auto in_range = [](std::string_view flag, const std::optional<double>& value,
                              double most) {
         if (value && !(*value > 0 && *value <= most))
-            usage_error(flag, "{} is out of range", *value);
+            usage_error(flag, "must be above 0 and at most {}, but is {}", most, *value);
     };
     in_range("--hours-per-day", flags.hours_per_day, 24);
     in_range("--exit-duration-in-mins", flags.job_minutes, 1e9);
@@ -169,17 +107,23 @@ Run resolve_run(const Flags& flags) {
     if (flags.save_interval && flags.save_time.seconds <= 0) {
         note("--save-interval: saves take no time without --save-time, the time of one save");
     }
-    Run run;
-    run.model = resolve_model(flags.train);
-    run.parallel = resolve_parallel(flags.train.parallel, flags.train.model, run.model);
-    run.schedule = resolve_schedule(flags.train, run.model.seq_length);
-    const i64 model_ranks = run.parallel.tp * run.parallel.pp;
+    cost::TrainingPlan plan{.micro_batch = flags.micro_batch,
+                            .flops_per_s = as_double(*flags.gpus) * *flags.tflops * 1e12,
+                            .eval_interval = flags.eval_interval,
+                            .eval_iters = flags.train.validation.iters * flags.eval_sets,
+                            .save_interval = flags.save_interval,
+                            .save_s = flags.save_time.seconds};
+    plan.model = resolve_model(flags.train);
+    plan.parallel = resolve_parallel(flags.train.parallel, flags.train.model, plan.model);
+    const BatchSchedule schedule = resolve_schedule(flags.train, plan.model.seq_length);
+    plan.ramp = schedule.ramp;
+    const i64 model_ranks = plan.parallel.tp * plan.parallel.pp;
     if (*flags.gpus % model_ranks != 0) {
         usage_error("--gpus", "{} is not a multiple of the {} ranks of one model", *flags.gpus,
                     model_ranks);
     }
-    run.data_parallel = *flags.gpus / model_ranks;
-    return run;
+    plan.data_parallel = *flags.gpus / model_ranks;
+    return {plan, schedule.samples};
 }
 
 int run_time(Flags flags) {
@@ -191,27 +135,28 @@ int run_time(Flags flags) {
     flags.save_interval = flags.train.checkpoints.save_interval;
     flags.job_minutes = flags.train.stopping.exit_duration_min;
     if (!flags.gpus) flags.gpus = flags.train.action.world_size;
-    const Run run = resolve_run(flags);
-    const std::vector<spec::RampStep> steps = ramp_steps(run.schedule.ramp, run.schedule.samples);
+    const auto [plan, samples] = resolve_plan(flags);
+    const std::vector<spec::RampStep> steps = ramp_steps(plan.ramp, samples);
     if (steps.empty()) {
-        usage_error("--train-samples", "{} is less than the first batch", run.schedule.samples);
+        usage_error("--train-samples", "{} is less than the first batch of {}", samples,
+                    plan.ramp.batch_at(0));
     }
-    const Seconds seconds = seconds_of(flags, run, steps);
+    const cost::TrainingTime seconds = cost::training_time(plan, steps);
     std::vector<Figure> figures;
-    add_steps(figures, flags, run, steps, seconds);
+    add_steps(figures, flags, plan, steps, seconds);
     if (flags.eval_interval) {
-        figures.push_back(days("evaluations", "evaluations", seconds.evaluations,
+        figures.push_back(days("evaluations", "evaluations", seconds.evaluations_s,
                                "iterations / --eval-interval x --eval-iters x --eval-sets x the "
                                "forward part of an iteration (1/3, 1/4 with recomputation)"));
     }
     if (flags.save_interval) {
         figures.push_back(
-            days("saves", "saves", seconds.saves, "iterations / --save-interval x --save-time"));
+            days("saves", "saves", seconds.saves_s, "iterations / --save-interval x --save-time"));
     }
     figures.push_back(
-        days("running", "running time", seconds.running(), "steps, evaluations and saves"));
+        days("running", "running time", seconds.running_s(), "steps, evaluations and saves"));
     if (flags.hours_per_day || flags.job_minutes) {
-        add_calendar(figures, flags, seconds.running());
+        add_calendar(figures, flags, seconds.running_s());
     }
     Printout printout;
     printout.figures("time", std::move(figures));

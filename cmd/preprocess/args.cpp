@@ -42,7 +42,7 @@ void declare_tokenizer(cli::Options& options, text::TokenizerChoice& choice) {
     config::add_tokenizer_options(options, choice,
                                   "without any of these options: GPT-2 with its own tables");
     options.value("--special-in-text", &choice.special, "plain|parse",
-                  "whether special tokens inside documents are plain text or become their ids; "
+                  "how to encode special tokens in documents: as plain text, or as their ids; "
                   "default: plain, or parse for a tokenizer.json");
 }
 
@@ -61,7 +61,7 @@ void declare(cli::Options& options, Args& args) {
                  "give documents without tokens an entry in the document index, as Megatron-LM "
                  "since 23.06");
     options.choice("--on-bad-line", &args.build.on_bad_line, {"fail", "skip", "replace"},
-                   "what to do with a line that cannot be used; replace puts U+FFFD for broken "
+                   "action for a line that cannot be used; replace puts U+FFFD for invalid "
                    "characters only");
     options.flag("--force", &args.build.force, "replace existing outputs");
     declare_tokenizer(options, args.build.tokenizer);
@@ -75,12 +75,12 @@ void declare(cli::Options& options, Args& args) {
         "--shard", &args.build.shard, "I/N",
         "encode share I (from 0) of N of the input; the outputs of all N, merged in order, "
         "equal the output of one run");
-    options.flag(
-        "--resume", &args.build.resume,
-        "continue the work of a run that was stopped or killed, if any, and keep the work for "
-        "another --resume when this run is stopped");
+    options.flag("--resume", &args.build.resume,
+                 "continue the unfinished work of an earlier run, if any; when this run is "
+                 "stopped, keep its "
+                 "work for the next --resume");
     options.value("--rank-timeout", &args.rank_timeout, "TIME",
-                  "under mpirun or srun: how long to wait for a rank that does not respond");
+                  "under mpirun or srun: longest wait for a rank that does not respond");
     options.value("--log-interval", &args.log_interval, "N",
                   "print a progress line every N documents [every 1000, at most one a minute]");
     options.flag("--json", &args.json, "print the final statistics as JSON on standard output");
@@ -107,10 +107,12 @@ void check(const Args& args) {
                 usage_error("--json-keys", "'{}' is given twice", build.keys[i]);
         }
     }
-    if (build.keys.size() > 63) usage_error("--json-keys", "more than 63 keys");
-    if (build.workers > 4096) usage_error("--workers", "more than 4096");
+    if (build.keys.size() > 63)
+        usage_error("--json-keys", "expected at most 63 keys, got {}", build.keys.size());
+    if (build.workers > 4096)
+        usage_error("--workers", "expected at most 4096, got {}", build.workers);
     if (args.log_interval && *args.log_interval < 1)
-        usage_error("--log-interval", "must be at least 1");
+        usage_error("--log-interval", "must be at least 1, but is {}", *args.log_interval);
 }
 
 }  // namespace lm::preprocess

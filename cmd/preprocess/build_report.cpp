@@ -18,7 +18,7 @@ namespace {
 constexpr i64 usual_interval = 1000;  // as in Megatron-LM's preprocess_data.py
 constexpr double line_interval_s = 60;
 
-// Returns, for each output, how many documents it does not contain because they have no tokens.
+// Returns for each output the number of documents that were dropped because they have no tokens.
 std::vector<i64> dropped_documents(const BuildTotals& totals,
                                    const std::vector<std::string>& prefixes) {
     std::vector<i64> dropped;

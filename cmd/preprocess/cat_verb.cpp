@@ -58,7 +58,7 @@ std::shared_ptr<const text::Tokenizer> tokenizer_for(
     const bool other = metadata && metadata->tokenizer.digest != tokenizer->digest();
     const bool named = choice.type || choice.vocab_file || choice.model;
     if (other && !named) {
-        usage_error(args.prefix, "was made by a {}: name it with {}, or print --ids",
+        usage_error(args.prefix, "was made by a {}: give it with {}, or print --ids",
                     metadata->tokenizer.type,
                     metadata->tokenizer.type == "HFTokenizer" ? "--tokenizer-model"
                                                               : "--vocab-file and --merge-file");
@@ -67,11 +67,11 @@ std::shared_ptr<const text::Tokenizer> tokenizer_for(
         if (!args.force) {
             run_error(
                 args.prefix,
-                "was made by another tokenizer ({}) than the one named to decode it: name the "
-                "tokenizer of the data, or use --force",
+                "was made by another tokenizer ({}) than the given one: give the tokenizer of the "
+                "data, or use --force",
                 metadata->tokenizer.type);
         }
-        warn("{}: was made by another tokenizer ({}) than the one named to decode it", args.prefix,
+        warn("{}: was made by another tokenizer ({}) than the given one", args.prefix,
              metadata->tokenizer.type);
     }
     return tokenizer;

@@ -61,7 +61,7 @@ std::string text_line(std::span<const i32> ids) {
     return fmt::format("{}\n", fmt::join(ids, " "));
 }
 
-// Returns the line that --json prints. It spells tokens as in vocab.json, because their bytes may
+// Returns the line that --json prints. Tokens are spelled as in vocab.json, because their bytes may
 // be invalid UTF-8.
 std::string json_line(std::span<const i32> ids, const text::Tokenizer& tokenizer) {
     io::OrderedJson json;
@@ -105,7 +105,7 @@ void encode_text(text::Encoder& encoder, std::string_view text, i64 line, text::
 int encode(const CodecArgs& args) {
     check(args);
     if (args.binary && cli::stdout_is_terminal())
-        usage_error("--binary", "writes no binary data to a terminal");
+        usage_error("--binary", "writes no binary data to a terminal: redirect the output");
     const auto tokenizer = text::load_tokenizer(args.tokenizer);
     if (args.append_eod && !tokenizer->eod())
         usage_error("--append-eod", "this tokenizer has no end-of-document token");

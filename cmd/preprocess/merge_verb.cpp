@@ -123,8 +123,8 @@ int merge(const MergeArgs& args) {
     const auto facts = merged_facts(args.inputs, &type, &bytes);
     note_leftovers(args.output_prefix);
     if (args.force) note_links(args.output_prefix);
-    data::IndexedWriter writer(args.output_prefix, type,
-                               args.force ? io::Overwrite::yes : io::Overwrite::no);
+    auto writer = data::IndexedWriter::create(args.output_prefix, type,
+                                              args.force ? io::Overwrite::yes : io::Overwrite::no);
     cli::ProgressLine progress("merging", "B", bytes, args.quiet);
     i64 done = 0;
     for (const std::string& input : args.inputs) {

@@ -23,8 +23,10 @@ int preprocess(const Args& args) {
     } catch (const Stopped&) {
         // Without --resume the unfinished outputs are removed, and the process ends by the signal.
         if (!options.resume) cli::end_by_signal(cli::stop_signal_number());
-        note("{}.unfinished: interrupted: the finished work is kept: run the same command again",
-             options.output_prefix);
+        note(
+            "{}.unfinished: the run was interrupted and its work is kept: run the same command "
+            "again",
+            options.output_prefix);
         return static_cast<int>(Exit::run_again);
     }
 }

@@ -17,7 +17,7 @@
 namespace lm::preprocess {
 namespace {
 
-constexpr i64 most_tokens = i64{1} << 20;
+constexpr i64 max_tokens = i64{1} << 20;
 
 struct TrainArgs {
     TrainingOptions training;
@@ -69,15 +69,19 @@ void check(const TrainArgs& args) {
     if (args.output.empty()) usage_error("--output", "is missing: the tokenizer needs a directory");
     if (!args.vocab_size) usage_error("--vocab-size", "is missing");
     const i64 least = 256 + static_cast<i64>(special.size());
-    if (*args.vocab_size < least || *args.vocab_size > most_tokens) {
+    if (*args.vocab_size < least || *args.vocab_size > max_tokens) {
         usage_error("--vocab-size", "{} is not between {} (the bytes and special tokens) and {}",
-                    *args.vocab_size, least, most_tokens);
+                    *args.vocab_size, least, max_tokens);
     }
-    if (args.training.min_frequency < 1) usage_error("--min-frequency", "must be at least 1");
-    if (corpus.most_pretokens < 1000) usage_error("--max-pieces", "must be at least 1000");
+    if (args.training.min_frequency < 1)
+        usage_error("--min-frequency", "must be at least 1, but is {}",
+                    args.training.min_frequency);
+    if (corpus.max_pretokens < 1000)
+        usage_error("--max-pieces", "must be at least 1000, but is {}", corpus.max_pretokens);
     if (args.limit && args.limit->value < 1)
         usage_error("--limit", "leaves nothing to read: it must be at least 1 byte");
-    if (corpus.workers > 4096) usage_error("--workers", "more than 4096");
+    if (corpus.workers > 4096)
+        usage_error("--workers", "expected at most 4096, got {}", corpus.workers);
     if (std::ranges::find(special, "") != special.end())
         usage_error("--special-tokens", "a token is empty");
     for (const std::string& token : special) {
@@ -124,15 +128,15 @@ void print_statistics(const TrainingResult& result, double bytes_per_token) {
 void report(const TrainArgs& args, const TrainingResult& result) {
     if (result.dropped_count > 0) {
         note(
-            "--max-pieces: more than {} distinct pre-tokens: those that occur {} times or less "
-            "may be missing",
-            args.training.corpus.most_pretokens, result.dropped_count);
+            "--max-pieces: there are more than {} distinct pre-tokens, so those that occur {} "
+            "times or less may be missing",
+            args.training.corpus.max_pretokens, result.dropped_count);
     }
     const auto n_tokens = static_cast<i64>(result.bpe.tokens.size());
     if (n_tokens < *args.vocab_size) {
         warn(
-            "{}: the vocabulary has {} tokens instead of {}: no other pair occurs at least {} "
-            "times",
+            "{}: the vocabulary has {} tokens instead of {}, because no other pair occurs at "
+            "least {} times",
             args.output, n_tokens, *args.vocab_size, args.training.min_frequency);
     }
     const double bytes_per_token = static_cast<double>(result.totals.text_bytes) /
@@ -182,7 +186,7 @@ void declare_train_tokenizer(cli::Options& options) {
     verb.flag("--force", &args->force, "replace an existing directory");
     verb.values_added("--json-keys", &corpus.keys, "KEY", "the members that hold text");
     verb.choice("--on-bad-line", &args->on_bad_line, {"fail", "skip", "replace"},
-                "what to do with a line that cannot be used; replace puts U+FFFD for broken "
+                "action for a line that cannot be used; replace puts U+FFFD for invalid "
                 "characters only");
     verb.group("Tokenizer");
     verb.value("--vocab-size", &args->vocab_size, "N",
@@ -198,7 +202,7 @@ void declare_train_tokenizer(cli::Options& options) {
     verb.group("Running");
     verb.value("--limit", &args->limit, "SIZE",
                "read about this much of the input, after decompression, and no more");
-    verb.value("--max-pieces", &corpus.most_pretokens, "N",
+    verb.value("--max-pieces", &corpus.max_pretokens, "N",
                "distinct pre-tokens kept in memory, about 150 bytes each; above it the rarest are "
                "dropped");
     verb.value("--workers", &corpus.workers, "N", "threads; 0 is one per core");

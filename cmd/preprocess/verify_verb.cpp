@@ -22,7 +22,7 @@ struct VerifyArgs {
 
 int verify(const VerifyArgs& args) {
     if (args.rules.vocab_size && *args.rules.vocab_size < 1)
-        usage_error("--vocab-size", "must be at least 1");
+        usage_error("--vocab-size", "must be at least 1, but is {}", *args.rules.vocab_size);
     data::require_dataset(args.prefix);
     cli::ProgressLine progress("verifying", "B", io::file_size(data::bin_path(args.prefix)),
                                args.quiet);

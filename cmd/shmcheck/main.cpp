@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-shmcheck: checks how full the shared memory of this host is, and which processes hold it.
+// lm-shmcheck: checks how full the shared memory of this host is, and which processes hold it; with
+// --node, compares the hosts of a job.
 #include "cli/main.hpp"
 
 #include <algorithm>
@@ -14,8 +15,9 @@
 #include "base/machine.hpp"
 #include "base/units.hpp"
 #include "cli/signals.hpp"
+#include "cluster/host_summary.hpp"
+#include "node.hpp"
 #include "render.hpp"
-#include "summary.hpp"
 
 namespace lm::shmcheck {
 namespace {
@@ -24,9 +26,12 @@ constexpr const char* directory = "/dev/shm";
 // --remove keeps younger segments: a process may be about to open them.
 constexpr i64 min_age_s = 60;
 
+constexpr const char* default_warn = "80%";
+constexpr const char* default_crit = "95%";
+
 struct Flags {
-    std::string warn = "80%";
-    std::string crit = "95%";
+    std::string warn = default_warn;
+    std::string crit = default_crit;
     std::optional<cli::Duration> watch;
     std::optional<cli::Bytes> stress;
     cli::Bytes min_size;
@@ -35,12 +40,17 @@ struct Flags {
     bool limits = false;
     bool summary = false;
     bool json = false;
+    bool node = false;
+    std::vector<std::string> paths;  // directories that --node examines
+
+    // Returns whether there is an option that only a sample of this host uses.
+    bool has_sample_options() const {
+        return watch || stress || remove || limits || warn != default_warn ||
+               crit != default_crit || min_size.value > 0;
+    }
 };
 
-struct Thresholds {
-    double warning = 0;
-    double critical = 0;
-};
+using Thresholds = cluster::HealthThresholds;
 
 double parse_percent(std::string_view flag, std::string text) {
     if (text.ends_with('%')) text.pop_back();
@@ -49,29 +59,15 @@ double parse_percent(std::string_view flag, std::string text) {
     return value / 100;
 }
 
-// Sets the health of the sample; its reason names the worst share.
-void set_health(Sample& sample, const Thresholds& thresholds) {
-    const auto compare = [&](double use, const char* what) {
-        const bool critical = use >= thresholds.critical;
-        if (!critical && use < thresholds.warning) return;
-        const Health health = critical ? Health::critical : Health::warning;
-        if (health <= sample.health) return;
-        sample.health = health;
-        sample.reason = fmt::format("{:.1f} % of its {} are used ({} from {:g} %)", 100 * use, what,
-                                    name_of(health),
-                                    100 * (critical ? thresholds.critical : thresholds.warning));
-    };
-    compare(sample.memory.use.use(), "bytes");
-    compare(sample.memory.use.inode_use(), "inodes");
-}
-
 Sample take_sample(const Thresholds& thresholds) {
     Sample sample;
     sample.host = host_name();
     sample.filesystem = directory;
     sample.time = iso_time(std::time(nullptr));
     sample.memory = cluster::read_shared_memory(directory);
-    set_health(sample, thresholds);
+    const cluster::HealthVerdict verdict = cluster::judge_use(sample.memory.use, thresholds);
+    sample.health = verdict.health;
+    sample.reason = verdict.reason;
     return sample;
 }
 
@@ -142,12 +138,15 @@ bool stress(const Flags& flags) {
 }
 
 void check_flags(const Flags& flags) {
+    if (!flags.paths.empty() && !flags.node) usage_error(flags.paths.front(), "needs --node");
+    if (flags.node && (flags.has_sample_options() || flags.summary || flags.stale)) {
+        usage_error("--node", "cannot be combined with other options than --json");
+    }
     if (flags.remove && !flags.stale) usage_error("--remove", "needs --stale");
     if (flags.watch && !(flags.watch->seconds >= 0.1)) {
         usage_error("--watch", "{} s is less than 0.1 s", flags.watch->seconds);
     }
-    if (flags.summary &&
-        (flags.watch || flags.remove || flags.stress || flags.limits || flags.json)) {
+    if (flags.summary && (flags.has_sample_options() || flags.json)) {
         usage_error("--summary", "cannot be combined with other options than --stale");
     }
     if (flags.watch && (flags.remove || flags.stress || flags.limits)) {
@@ -157,7 +156,7 @@ void check_flags(const Flags& flags) {
 
 // Summarizes the samples of other hosts from standard input. Does not sample this host.
 int summarize(bool fail_on_dead) {
-    const Summary summary = summary_of(std::cin);
+    const cluster::HostSummary summary = cluster::summarize_hosts(std::cin);
     cli::write_stdout(summary.text);
     const bool healthy = summary.healthy && !(fail_on_dead && summary.has_dead);
     return static_cast<int>(healthy ? Exit::done : Exit::answer_is_no);
@@ -172,6 +171,7 @@ bool is_first_on_host() {
 int run(const Flags& flags) {
     check_flags(flags);
     if (flags.summary) return summarize(flags.stale);
+    if (flags.node) return check_nodes(flags.paths, flags.json);
     const Thresholds thresholds{parse_percent("--warn", flags.warn),
                                 parse_percent("--crit", flags.crit)};
     if (thresholds.warning > thresholds.critical) {
@@ -212,16 +212,20 @@ void declare(cli::Options& options, Flags& flags) {
                   "allocate and touch SIZE of shared memory in a child process, then free it");
     options.flag("--limits", &flags.limits,
                  "print limits of memory, files, huge pages, control group and tmpfs mounts");
+    options.flag("--node", &flags.node,
+                 "compare the hosts of the job: clocks, memory, limits, processors, network, and "
+                 "the directories PATH; the last line lists the outliers for sbatch");
+    options.positionals_or_none("PATH", &flags.paths,
+                                "a directory that --node examines on every host");
     options.group("Output");
     options.value("--min-size", &flags.min_size, "SIZE", "list only segments of at least SIZE");
     options.flag("--json", &flags.json, "print JSON Lines");
     options.flag("--summary", &flags.summary,
                  "read the --json lines of many hosts from standard input; print one line for each "
                  "finding");
-    options.exits_with(
-        Exit::answer_is_no,
-        "a threshold was exceeded, --stale found segments or could not remove one, or "
-        "--stress failed");
+    options.exits_with(Exit::answer_is_no,
+                       "a threshold was exceeded, --stale found segments or could not remove one, "
+                       "--stress failed, or --node found outliers");
     options.epilogue(
         "Examples:\n"
         "  lm-shmcheck --warn 70% --min-size 1GiB\n"

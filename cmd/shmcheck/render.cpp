@@ -14,7 +14,7 @@ namespace {
 using cluster::Segment;
 using cluster::SegmentState;
 
-constexpr size_t most_owners = 4;  // owners that a line of text names
+constexpr size_t max_owners = 4;  // owners that a line of text names
 
 struct Dead {
     i64 n = 0;
@@ -57,8 +57,8 @@ std::string owners_text(const Segment& segment) {
     if (segment.state == SegmentState::unknown) return "owner not visible";
     std::vector<std::string> owners;
     for (const cluster::Process& process : segment.owners) {
-        if (owners.size() == most_owners) {
-            owners.push_back(fmt::format("{} more", segment.owners.size() - most_owners));
+        if (owners.size() == max_owners) {
+            owners.push_back(fmt::format("{} more", segment.owners.size() - max_owners));
             break;
         }
         owners.push_back(fmt::format("{} ({})", process.pid, process.command));
@@ -91,18 +91,6 @@ std::string value_text(const cluster::Limit& limit) {
 }
 
 }  // namespace
-
-std::string_view name_of(Health health) {
-    switch (health) {
-        case Health::ok:
-            return "ok";
-        case Health::warning:
-            return "warning";
-        case Health::critical:
-            return "critical";
-    }
-    return "?";
-}
 
 std::string heading_text(const Shown& shown) {
     std::string text;

@@ -5,13 +5,13 @@
 #include <optional>
 #include <string>
 
+#include "cluster/health.hpp"
 #include "cluster/shared_memory.hpp"
 #include "cluster/stress.hpp"
 
 namespace lm::shmcheck {
 
-enum class Health { ok, warning, critical };
-std::string_view name_of(Health health);
+using cluster::Health;
 
 struct Sample {
     std::string host;

@@ -2,14 +2,18 @@
 // lm-train: pretrains a GPT.
 #include "cli/main.hpp"
 #include "base/error.hpp"
+#include "comm/hang_story.hpp"
 #include "comm/launch.hpp"
+#include "io/file.hpp"
+#include "io/json.hpp"
 #include "parallel/hosts.hpp"
 #include "parallel/together.hpp"
-#include "train/dry_run.hpp"
+#include "train/loop/status_file.hpp"
 #include "train/open_device.hpp"
+#include "train/resolve/dry_run.hpp"
+#include "train/resolve/run_json.hpp"
+#include "train/resolve/show_samples.hpp"
 #include "train/run.hpp"
-#include "train/run_json.hpp"
-#include "train/show_samples.hpp"
 
 #include <optional>
 
@@ -17,23 +21,41 @@ using namespace lm;
 
 namespace {
 
-int run(config::TrainFlags& flags, const std::string& command_line, comm::Launch& launch,
+// Explains a hang from its dumps. A path is a dump or a directory of dumps.
+int explain(const std::vector<std::string>& paths) {
+    std::vector<comm::RankDump> dumps;
+    for (const std::string& path : paths) {
+        if (!io::is_directory(path)) {
+            dumps.push_back(comm::read_dump(path));
+            continue;
+        }
+        for (const std::string& name : io::list_directory(path)) {
+            if (!name.starts_with("rank-") || !name.ends_with(".jsonl")) continue;
+            dumps.push_back(comm::read_dump(path + "/" + name));
+        }
+    }
+    cli::write_stdout(comm::explain_hang(dumps).text);
+    return 0;
+}
+
+int run(const config::TrainFlags& flags, const std::string& command_line, comm::Launch& launch,
         comm::FlightRecorder& recorder, double timeout_s) {
     comm::Group& world = launch.world();
     const bool is_rank0 = world.rank() == 0;
-    flags.device.choice = train::choose_device(flags.device.choice, world);
-    if (flags.device.choice == "cpu" && !launch.carries_tensors()) {
+    train::StartedRanks ranks{.n = world.size(),
+                              .have_gpus = train::choose_gpus(flags.device.choice, world)};
+    if (!ranks.have_gpus && !launch.carries_tensors()) {
         throw JointError(Exit::usage, "--device cpu: " + launch.describe() +
                                           ": ranks on CPUs need MPI: mpirun, or srun --mpi=pmix");
     }
     if (flags.action.dry_run) {
         const i64 ranks_here = parallel::ranks_on_host(world);
         if (!is_rank0) return 0;
-        return static_cast<int>(train::dry_run(flags, command_line, world.size(), ranks_here));
+        return static_cast<int>(train::dry_run(flags, command_line, ranks, ranks_here));
     }
+    ranks.cores = parallel::cores_of_rank(world);
     std::optional<train::RunConfig> config;
-    if (!flags.device.threads) flags.device.threads = parallel::cores_of_rank(world);
-    parallel::together(world, [&] { config = train::resolve(flags, command_line, world.size()); });
+    parallel::together(world, [&] { config = train::resolve(flags, command_line, ranks); });
     if (flags.action.print_config) {
         if (is_rank0) cli::write_stdout(io::json_text(train::to_json(*config)));
         return 0;
@@ -43,7 +65,17 @@ int run(config::TrainFlags& flags, const std::string& command_line, comm::Launch
         if (is_rank0) train::show_samples(*config, range);
         return 0;
     }
-    return static_cast<int>(train::run(*config, world, recorder, timeout_s));
+    return static_cast<int>(train::run(*config, world, launch.describe(), recorder, timeout_s));
+}
+
+int join_and_run(config::TrainFlags& flags, const std::string& command_line) {
+    comm::FlightRecorder recorder = comm::FlightRecorder::shared();  // must outlive the groups
+    const double timeout_s = 60 * flags.rank_checks.timeout_min;
+    const auto launch = comm::launch({.timeout_s = timeout_s,
+                                      .recorder = &recorder,
+                                      .rendezvous = flags.device.choice != "cpu"});
+    return comm::with_one_error(
+        *launch, [&] { return run(flags, command_line, *launch, recorder, timeout_s); });
 }
 
 }  // namespace
@@ -52,9 +84,14 @@ int main(int argc, char** argv) {
     cli::Options options("lm-train", "pretrain a GPT on tokens from lm-preprocess");
     config::TrainFlags flags;
     config::add_train_options(options, flags);
+    std::vector<std::string> dumps;
+    options.values("--explain", &dumps, "DUMPS",
+                   "explain a hang from flight-recorder dumps (rank-N.jsonl) or their "
+                   "directory: which rank waits for which, and which diverged first; no training");
     options.exits_with(Exit::done,
                        "finished now or before, or stopped by --exit-iteration or --exit-samples");
-    for (const Exit code : {Exit::self_stopped, Exit::run_again, Exit::do_not_run_again}) {
+    for (const Exit code :
+         {Exit::self_stopped, Exit::run_again, Exit::do_not_run_again, Exit::superseded}) {
         options.exits_with(code);
     }
     options.epilogue(
@@ -64,16 +101,12 @@ int main(int argc, char** argv) {
         "    --save checkpoints --load checkpoints --save-interval 1000\n"
         "  mpirun -n 8 lm-train ...   the same on 8 ranks; or srun --mpi=pmix -n 8\n");
     return cli::run_main(argc, argv, options, [&] {
+        if (!dumps.empty()) return explain(dumps);
         const std::string command_line = cli::command_line(argc, argv);
         const bool trains = !flags.action.dry_run && !flags.action.print_config &&
                             flags.action.show_samples.empty();
         if (trains) train::catch_signals();
-        comm::FlightRecorder recorder;  // must outlive the groups
-        const double timeout_s = 60 * flags.rank_checks.timeout_min;
-        const auto launch = comm::launch({.timeout_s = timeout_s,
-                                          .recorder = &recorder,
-                                          .rendezvous = flags.device.choice != "cpu"});
-        return comm::with_one_error(
-            *launch, [&] { return run(flags, command_line, *launch, recorder, timeout_s); });
+        const auto joined = [&] { return join_and_run(flags, command_line); };
+        return trains ? train::with_end_status(flags.logging.status_file, joined) : joined();
     });
 }

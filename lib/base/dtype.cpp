@@ -52,7 +52,7 @@ DType dtype_from_name(std::string_view name) {
 }
 
 // bf16 is the upper half of fp32. Adding 0x7fff plus the lowest kept bit rounds to nearest even. A
-// NaN is cut instead, with the quiet bit set: rounding could turn it into infinity.
+// NaN is truncated with the quiet bit set instead: rounding could turn it into infinity.
 u16 bf16_from_fp32(float value) {
     const u32 bits = std::bit_cast<u32>(value);
     if ((bits & 0x7fffffffU) > 0x7f800000U) return static_cast<u16>((bits >> 16) | 0x40U);
@@ -63,7 +63,7 @@ float fp32_from_bf16(u16 bits) {
     return std::bit_cast<float>(static_cast<u32>(bits) << 16);
 }
 
-// Rounds to nearest even. Written out since _Float16 needs g++ 12 or clang 15 on x86.
+// Rounds to nearest even. Written out, since on x86 _Float16 needs g++ 12 or clang 15.
 u16 fp16_from_fp32(float value) {
     const u32 bits = std::bit_cast<u32>(value);
     const u32 sign = (bits >> 16) & 0x8000U;
@@ -74,11 +74,13 @@ u16 fp16_from_fp32(float value) {
     } else if (magnitude >= 0x47800000U) {
         half = 0x7c00U;  // 65536 and above: infinity
     } else if (magnitude < 0x38800000U) {
-        // Below 2^-14 the spacing of fp16 is 2^-24, which is that of fp32 at 0.5.
+        // Below 2^-14, adjacent fp16 numbers are 2^-24 apart, as are fp32 numbers in [0.5, 1). So
+        // adding 0.5 in fp32 rounds to an fp16 number.
         const float rounded = std::bit_cast<float>(magnitude) + 0.5F;
         half = std::bit_cast<u32>(rounded) - std::bit_cast<u32>(0.5F);
     } else {
-        // The carry of the rounding may reach the exponent, which is right, infinity included.
+        // A rounding carry into the exponent field gives the next power of two, or infinity: both
+        // are the correct result.
         const u32 odd = (magnitude >> 13) & 1U;
         half = ((magnitude + 0xfffU + odd) >> 13) - ((127 - 15) << 10);
     }

@@ -14,8 +14,8 @@ enum class DType : u8 { uint8, uint16, int32, int64, fp32, fp64, bf16, fp16 };
 i64 size_of(DType dtype);
 // Returns "fp32", "bf16", "fp16", "int32", ...
 std::string_view name_of(DType dtype);
-// Returns the type for which name_of() returns `name`. Throws Error(usage) naming an unknown
-// `name`.
+// Returns the type for which name_of() returns `name`. Throws Error(usage) when no type has this
+// name.
 DType dtype_from_name(std::string_view name);
 
 // Conversions between fp32 and the bits of a 16-bit float (g++ 12 has no bf16 type). Narrowing
@@ -39,7 +39,7 @@ constexpr bool is_half(DType dtype) {
     return dtype == DType::bf16 || dtype == DType::fp16;
 }
 
-// Returns the distance from 1 to the next larger number; 0 for integer types.
+// Returns the distance from 1 to the next larger number of the type; 0 for integer types.
 constexpr double epsilon_of(DType dtype) {
     switch (dtype) {
         case DType::fp64:

@@ -15,13 +15,14 @@ namespace lm {
 // Exit codes of all programs; every man page lists its own under EXIT STATUS.
 enum class Exit : int {
     done = 0,
-    answer_is_no = 1,      // the work is done and the answer is no (verify, diff, shmcheck)
-    usage = 2,             // wrong usage or configuration; nothing was written
-    failure = 3,           // run-time failure: data, I/O, device, communication
-    self_stopped = 4,      // training stopped itself: non-finite, superseded, no progress
-    bug = 70,              // an internal check failed
-    run_again = 75,        // stopped with its state saved and work left
-    do_not_run_again = 76  // stopped by the kill switch
+    answer_is_no = 1,       // the work is done and the answer is no (verify, diff, shmcheck)
+    usage = 2,              // wrong usage or configuration; nothing was written
+    failure = 3,            // run-time failure: data, I/O, device, communication
+    self_stopped = 4,       // training stopped itself: non-finite, no progress
+    bug = 70,               // an internal check failed
+    run_again = 75,         // stopped with its state saved and work left
+    do_not_run_again = 76,  // stopped by the kill switch
+    superseded = 77         // a newer run uses the checkpoint directory
 };
 
 class Error : public std::exception {

@@ -49,9 +49,9 @@ class Digester {
     std::unique_ptr<State> state_;
 };
 
-// Computes the digest of a large file, which several processes can compute together. It is
-// "xxh3-64m:" and the XXH3-128 of the digests (as text, as digest() returns them) of the blocks of
-// 64 MiB.
+// Computes the digest of a large file: "xxh3-64m:" and the XXH3-128 of the concatenated texts that
+// digest() returns for the blocks of 64 MiB. Several processes can each digest some of the blocks;
+// combine() then joins the digests.
 class BlockDigester {
   public:
     static constexpr i64 block_bytes = i64{64} << 20;

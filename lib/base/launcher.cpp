@@ -48,7 +48,11 @@ bool is_set(const Environment& get, const char* name) {
 }
 
 std::string required_text(const Environment& get, const char* name) {
-    if (!is_set(get, name)) usage_error(name, "is not set: the ranks need it to connect");
+    if (!is_set(get, name))
+        usage_error(
+            name,
+            "is not set, but the ranks need it to connect: set it, or start them with torchrun "
+            "or srun");
     return std::string(text_of(get, name));
 }
 

@@ -33,9 +33,10 @@ struct Launched {
     bool in_slurm_step = false;
 };
 
-// Returns the rank and the number of ranks that the first launcher of `among` with set variables
-// states; a single process if there is none. A Slurm batch script, which srun did not start, is a
-// single process, too. Throws Error(usage) naming a variable with an invalid value.
+// Returns the rank and the number of ranks stated by the first launcher of `among` whose variables
+// are set; without such a launcher, those of a single process. A Slurm batch script that srun did
+// not start counts as a single process. Throws Error(usage) naming a variable with an invalid
+// value.
 Launched launched_by(std::initializer_list<Launcher> among,
                      const Environment& get = environment_of_process);
 

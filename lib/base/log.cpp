@@ -11,6 +11,10 @@ LogSink& sink() {
     static LogSink the_sink;
     return the_sink;
 }
+LogSink& copy() {
+    static LogSink the_copy;
+    return the_copy;
+}
 
 }  // namespace
 
@@ -19,9 +23,15 @@ void set_log_sink(LogSink new_sink) {
     sink() = std::move(new_sink);
 }
 
+void set_log_copy(LogSink new_sink) {
+    const std::lock_guard lock(sink_mutex);
+    copy() = std::move(new_sink);
+}
+
 void log_message(Severity severity, std::string_view message) {
     const std::lock_guard lock(sink_mutex);
     if (sink()) sink()(severity, message);
+    if (copy()) copy()(severity, message);
 }
 
 }  // namespace lm

@@ -13,12 +13,17 @@
 namespace lm {
 
 enum class Severity { note, warning };
+inline std::string_view name_of(Severity severity) {
+    return severity == Severity::note ? "note" : "warning";
+}
 
 using LogSink = std::function<void(Severity, std::string_view message)>;
 
 // Replaces the sink; nullptr removes it. Thread-safe.
 void set_log_sink(LogSink sink);
-// Passes `message` to the sink. Thread-safe: one call of the sink at a time.
+// Adds a second sink, which gets the same messages; nullptr removes it. A log file is one.
+void set_log_copy(LogSink sink);
+// Passes `message` to the sinks. Thread-safe: one call of a sink at a time.
 void log_message(Severity severity, std::string_view message);
 
 // Logs "object: text" as a note to the user.

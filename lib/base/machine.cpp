@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <mutex>
 #include <string_view>
 #include <vector>
 
@@ -14,7 +15,7 @@
 namespace lm {
 namespace {
 
-Vectors most_allowed() {
+Vectors max_allowed() {
     const char* const value = std::getenv("LM_PROCESSOR");
     if (value == nullptr || *value == '\0') return Vectors::avx512;
     if (value == std::string_view("avx2")) return Vectors::avx2;
@@ -22,10 +23,29 @@ Vectors most_allowed() {
     usage_error("LM_PROCESSOR", "expected avx2 or portable, got '{}': correct or unset it", value);
 }
 
+std::mutex device_mutex;
+std::string& own_device() {
+    static std::string device;
+    return device;
+}
+
 }  // namespace
 
+void set_own_device(const std::string& device) {
+    const std::lock_guard lock(device_mutex);
+    own_device() = device;
+}
+
+std::string own_place(int rank) {
+    const std::lock_guard lock(device_mutex);
+    const std::string& device = own_device();
+    return fmt::format("rank {} on {}{}{}", rank, host_name(), device.empty() ? "" : ", ", device);
+}
+
 std::string host_name() {
-    std::array<char, 256> name{};  // POSIX: a truncated name may lack the final zero
+    const char* const given = std::getenv("LM_HOST");
+    if (given != nullptr && *given != '\0') return given;
+    std::array<char, 256> name{};  // all zeros: a truncated name may lack the final zero (POSIX)
     if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
     return name.data();
 }
@@ -39,7 +59,7 @@ std::string own_user() {
 }
 
 bool may_use(Vectors vectors) {
-    static const Vectors most = most_allowed();
+    static const Vectors most = max_allowed();
     return vectors <= most;
 }
 

@@ -6,8 +6,15 @@
 
 namespace lm {
 
-// Returns the name of this host (gethostname), or "unknown" when the system gives none.
+// Returns the name of this host (gethostname), or "unknown" when the system gives none. Tests run
+// the ranks of several hosts on one machine: the environment variable LM_HOST replaces the name.
 std::string host_name();
+// Stores the device that this process computes on, "cuda:3 (NVIDIA H100 80GB HBM3)", for
+// own_place(). Thread-safe.
+void set_own_device(const std::string& device);
+// Returns the place of an error of `rank`, a rank of this process: "rank 3 on n1", with the device
+// if one is set: "rank 3 on n1, cuda:3 (NVIDIA H100 80GB HBM3)".
+std::string own_place(int rank);
 // Returns the name of the user of this process, or its number when it has no name.
 std::string own_user();
 

@@ -5,7 +5,7 @@
 
 namespace lm {
 
-void no_name_for(int value) {
+void throw_no_name_for(int value) {
     bug(__FILE__, __LINE__, "expected a value of the table of names, got {}", value);
 }
 

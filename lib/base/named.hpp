@@ -19,7 +19,7 @@ template <typename Value>
 Named(Value, const char*) -> Named<Value>;
 
 // Throws Error(bug). Not inline: nvcc, which reads this header, cannot compile fmt.
-[[noreturn]] void no_name_for(int value);
+[[noreturn]] void throw_no_name_for(int value);
 
 // Returns the name of `value`. Throws Error(bug) when the table has no entry for it.
 template <typename Table, typename Value>
@@ -27,7 +27,7 @@ std::string_view name_in(const Table& table, Value value) {
     for (const auto& entry : table) {
         if (entry.value == value) return entry.name;
     }
-    no_name_for(static_cast<int>(value));
+    throw_no_name_for(static_cast<int>(value));
 }
 
 // Returns the value with this name; nullopt for an unknown name.

@@ -40,7 +40,7 @@ void stop_workers(std::vector<std::thread>& workers, std::atomic<bool>& stop,
 
 }  // namespace
 
-void no_thread(int error) {
+void throw_no_thread(int error) {
     run_error("thread",
               "cannot be created: {}: raise ulimit -u or the pids limit of the cgroup, or use "
               "fewer threads (--workers, --threads)",

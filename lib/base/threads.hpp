@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thread pool of a rank. Only the shape of the data decides how work is cut into tasks, never
-// the number of threads, so results have the same bits with any --threads. Threads pick tasks
-// dynamically.
+// The thread pool of a rank. The division of work into tasks depends only on the shape of the data,
+// never on the number of threads, so results have the same bits with any --threads. Threads pick
+// tasks dynamically.
 #pragma once
 
 #include <atomic>
@@ -76,16 +76,16 @@ class ThreadPool {
 
 // Throws Error(failure): the system could not create a thread; `error` is the errno. The message
 // names the limits that may be the cause.
-[[noreturn]] void no_thread(int error);
+[[noreturn]] void throw_no_thread(int error);
 
-// Starts a thread (or std::jthread) that runs `body`. Calls no_thread() when the system cannot
-// create it.
+// Starts a thread (or std::jthread) that runs `body`. Calls throw_no_thread() when the system
+// cannot create it.
 template <typename Thread = std::thread, typename Body>
 Thread start_thread(Body&& body) {
     try {
         return Thread(std::forward<Body>(body));
     } catch (const std::system_error& failure) {
-        no_thread(failure.code().value());
+        throw_no_thread(failure.code().value());
     }
 }
 

@@ -60,7 +60,7 @@ constexpr auto size_units = std::to_array<Unit>({
     {"PB", power(kilo, 5)},
 });
 
-// Durations count milliseconds, so that every factor is whole.
+// The factors are milliseconds, so that each one is an integer.
 constexpr auto time_units = std::to_array<Unit>({
     {"ms", 1},
     {"", 1000},
@@ -121,9 +121,8 @@ struct Parser {
         }
         digits.erase(0, digits.find_first_not_of('0'));
         // A number below 10^19 times a factor below 2^51 fits in 128 bits.
-        constexpr size_t most_digits = 19;
-        if (digits.size() > most_digits || result.scale > static_cast<int>(most_digits))
-            too_large();
+        constexpr size_t max_digits = 19;
+        if (digits.size() > max_digits || result.scale > static_cast<int>(max_digits)) too_large();
         for (char c : digits) result.digits = result.digits * 10 + (c - '0');
         return result;
     }
@@ -142,7 +141,9 @@ struct Parser {
         const i128 scaled = number.digits * factor(rest, units);
         i128 divisor = 1;
         for (int i = 0; i < number.scale; ++i) divisor *= 10;
-        if (scaled % divisor != 0) usage_error(object, "'{}' is not a whole number", text);
+        if (scaled % divisor != 0)
+            usage_error(object, "'{}' is not a whole number: use fewer decimals or a smaller unit",
+                        text);
         const i128 value = scaled / divisor;
         if (value > std::numeric_limits<i64>::max()) too_large();
         return static_cast<i64>(value);
@@ -227,7 +228,8 @@ std::string human_duration(double seconds) {
 std::string iso_time(i64 unix_seconds) {
     const std::time_t time = unix_seconds;
     std::tm parts{};
-    if (!::gmtime_r(&time, &parts)) run_error("time", "{} is out of range", unix_seconds);
+    if (!::gmtime_r(&time, &parts))
+        run_error("time", "{} seconds since 1970 exceed the range of dates", unix_seconds);
     return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", parts.tm_year + 1900,
                        parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
 }

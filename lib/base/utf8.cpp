@@ -6,6 +6,9 @@
 namespace lm {
 namespace {
 
+// The first byte of a sequence determines the length and the range of the second byte (Unicode
+// standard, table 3-7). The ranges exclude overlong forms, surrogates and code points above
+// U+10FFFF.
 struct Lead {
     int length;    // 0: not a lead byte
     u8 low, high;  // allowed range of the second byte
@@ -38,6 +41,8 @@ DecodedChar decode_utf8(std::string_view bytes) {
         const u8 low = i == 1 ? lead.low : 0x80;
         const u8 high = i == 1 ? lead.high : 0xBF;
         const auto k = static_cast<size_t>(i);
+        // If byte k is invalid, the `i` bytes before it are the maximal invalid subpart (Unicode
+        // 3.9, table 3-8).
         if (k >= bytes.size() || at(k) < low || at(k) > high) return {replacement, i, false};
         cp = (cp << 6) | (at(k) & 0x3FU);
     }

@@ -2,8 +2,10 @@
 #include "cli/command_line.hpp"
 
 #include <algorithm>
+#include <charconv>
 
 #include "base/log.hpp"
+#include "base/problem_list.hpp"
 #include "cli/parse.hpp"
 
 namespace lm::cli {
@@ -13,6 +15,17 @@ namespace {
 struct HelpRequest {
     Options::Parsed what;
 };
+
+// Returns whether two texts are equal, or are the same number.
+bool same_value(const std::string& a, const std::string& b) {
+    double x = 0;
+    double y = 0;
+    const auto is_number = [](const std::string& text, double& number) {
+        const char* const end = text.data() + text.size();
+        return std::from_chars(text.data(), end, number) == std::from_chars_result{end, {}};
+    };
+    return a == b || (is_number(a, x) && is_number(b, y) && x == y);
+}
 
 const std::vector<Option>& built_in_options() {
     static const std::vector<Option> table = [] {
@@ -35,7 +48,7 @@ class Applier {
     void apply_option(const Option& option, const Values& values) {
         if (option.kind == Option::Kind::help) throw HelpRequest{Options::Parsed::help};
         if (option.kind == Option::Kind::version) throw HelpRequest{Options::Parsed::version};
-        if (option.kind == Option::Kind::refused) usage_error(option.name(), "{}", option.help);
+        if (option.kind == Option::Kind::refused) return refuse(option, values);
         const bool first = result_.given.insert(option.name()).second;
         if (option.kind == Option::Kind::accepted) {
             if (first && !option.hidden) note("{}: ignored: {}", option.name(), option.help);
@@ -77,6 +90,17 @@ class Applier {
     }
 
   private:
+    // A refused option is ignored with the one value that changes nothing.
+    void refuse(const Option& option, const Values& values) {
+        if (option.neutral_value.empty() || values.size() != 1 ||
+            !same_value(values.front(), option.neutral_value)) {
+            usage_error(option.name(), "{}", option.help);
+        }
+        if (result_.given.insert(option.name()).second) {
+            note("{}: ignored: {} asks for what happens without it", option.name(), values.front());
+        }
+    }
+
     const std::vector<Option>& table_;
     const std::vector<Apply>& apply_;
     CommandLine& result_;
@@ -96,16 +120,22 @@ Options::Parsed apply_command_line(
     Applier applier(table, apply, result);
     std::vector<Option> all = table;
     all.insert(all.end(), built_in_options().begin(), built_in_options().end());
+    std::vector<std::string> problems;
     try {
-        const Values operands =
-            parse_arguments(all, arguments, [&](const Option& option, const Values& values) {
+        const std::optional<Values> operands = parse_arguments(
+            all, arguments,
+            [&](const Option& option, const Values& values) {
                 applier.apply_option(option, values);
-            });
-        check_operands(operands);
-        applier.apply_operands(operands);
+            },
+            problems);
+        if (operands && problems.empty()) {
+            check_operands(*operands);
+            applier.apply_operands(*operands);
+        }
     } catch (const HelpRequest& request) {
         return request.what;
     }
+    throw_problems(problems);
     return Options::Parsed::run;
 }
 

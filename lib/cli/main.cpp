@@ -16,6 +16,7 @@
 #include "base/launcher.hpp"
 #include "base/log.hpp"
 #include "base/machine.hpp"
+#include "base/problem_list.hpp"
 #include "base/version.hpp"
 #include "cli/completion.hpp"
 #include "cli/help.hpp"
@@ -39,8 +40,8 @@ void keep_standard_descriptors() {
     }
 }
 
-// Returns the rank that a launcher states; that of a single process when its variables are invalid:
-// the code that needs them reports the error.
+// Returns the rank and the number of ranks that a launcher states. When its variables are invalid,
+// returns those of a single process; the code that connects the ranks reports the error.
 Launched launched() {
     try {
         return launched_by({Launcher::open_mpi, Launcher::pmi, Launcher::torchrun, Launcher::pmix,
@@ -66,25 +67,30 @@ std::string one_line(std::string_view text) {
 
 class Reporter {
   public:
-    explicit Reporter(std::string program) : program_(std::move(program)), launched_(launched()) {
-        where_ = fmt::format("rank {} on {}: ", launched_.rank, host_name());
-    }
+    explicit Reporter(std::string program) : program_(std::move(program)), launched_(launched()) {}
 
     void log(Severity severity, std::string_view message) const {
         if (severity == Severity::note && !is_rank0()) return;
-        line(std::string(severity == Severity::note ? "note: " : "warning: ").append(message));
+        line(fmt::format("{}: {}", name_of(severity), message));
     }
 
     void error(const Error& failure, const std::string& command, bool in_command_line) const {
         const bool on_all_ranks =
             in_command_line || dynamic_cast<const JointError*>(&failure) != nullptr;
         if (on_all_ranks && !is_rank0()) return;
-        line(failure.what());
+        // An error of all ranks names its rank itself; a wrong flag of rank 0 is one of all ranks.
+        const bool of_rank =
+            !on_all_ranks && launched_.size > 1 && !(is_rank0() && failure.code() == Exit::usage);
+        const std::string where = of_rank ? own_place(launched_.rank) + ": " : "";
+        for (const std::string_view problem : problems_in(failure.what())) {
+            print_line(one_line(program_ + ": " + where + std::string(problem)));
+        }
         if (failure.code() == Exit::usage) print_line("Try '" + command + " --help'.");
     }
 
     void line(const std::string& text) const {
-        print_line(one_line(program_ + ": " + (is_rank0() ? "" : where_) + text));
+        const std::string where = is_rank0() ? "" : own_place(launched_.rank) + ": ";
+        print_line(one_line(program_ + ": " + where + text));
     }
 
   private:
@@ -92,7 +98,6 @@ class Reporter {
 
     std::string program_;
     Launched launched_;
-    std::string where_;
 };
 
 bool answer_generator(const Options& options, const std::vector<std::string>& arguments) {
@@ -140,7 +145,7 @@ int guarded(const Reporter& reporter, Options& options, const std::function<int(
         return static_cast<int>(failure.code());
     } catch (const std::exception& exception) {
         const Error failure = error_of(exception);
-        reporter.line(failure.what());
+        reporter.error(failure, options.program(), false);
         return static_cast<int>(failure.code());
     }
 }

@@ -16,18 +16,19 @@ struct ExitMeaning {
     const char* meaning;
 };
 
-constexpr std::array<ExitMeaning, 8> exit_meanings = {{
+constexpr std::array<ExitMeaning, 9> exit_meanings = {{
     {Exit::done, true, "Done."},
     {Exit::answer_is_no, false, "The work was done and the answer is no."},
     {Exit::usage, true, "Wrong usage or configuration; nothing was touched."},
     {Exit::failure, true,
      "Failure at run time: data, input or output, memory, device, communication."},
-    {Exit::self_stopped, false,
-     "Training stopped itself: non-finite values, no progress, superseded."},
+    {Exit::self_stopped, false, "Training stopped itself: non-finite values, no progress."},
     {Exit::bug, true, "A bug of the program itself."},
     {Exit::run_again, false,
      "Stopped with the state saved and work left: run the same command again."},
     {Exit::do_not_run_again, false, "Stopped by the kill switch: do not run it again."},
+    {Exit::superseded, false,
+     "Superseded: a newer run uses the checkpoint directory; nothing was written."},
 }};
 
 // Escapes the text of a line for roff: backslashes, hyphens, and a dot or quote at the start, which
@@ -116,8 +117,8 @@ std::string list_of(const std::vector<Option>& options) {
     return text + ".El\n";
 }
 
-// Returns the list of the flags that have no effect: flags with the same reason together, then the
-// reason.
+// Returns the list of the flags that have no effect. Flags with the same reason form one entry,
+// with the reason at its end.
 std::string list_by_reason(std::vector<Option> options) {
     std::string text = ".Bl -tag -width Ds -compact\n";
     while (!options.empty()) {

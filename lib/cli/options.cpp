@@ -248,12 +248,14 @@ void Options::accepted(std::string_view names, int n_values, std::string instead
     impl_->add(std::move(option), nullptr);
 }
 
-void Options::refused(std::string_view names, int n_values, std::string reason) {
+void Options::refused(std::string_view names, int n_values, std::string reason,
+                      std::string neutral_value) {
     Option option;
     option.names = split_names(names);
     option.metavar = n_values == 0 ? "" : "X";
     option.help = std::move(reason);
     option.kind = Option::Kind::refused;
+    option.neutral_value = std::move(neutral_value);
     option.max_values = n_values == 0 ? 0 : Option::any_number;
     option.hidden = true;
     impl_->add(std::move(option), nullptr);

@@ -46,6 +46,7 @@ struct Option {
     bool hidden = false;
     std::vector<std::string> choices;
     std::vector<std::string> words;  // values that completion offers; others are valid, too
+    std::string neutral_value;       // a refused option is ignored with this value
     Kind kind = Kind::normal;
     int min_values = 0;  // one occurrence has min_values to max_values values; 0 for a flag
     int max_values = 0;
@@ -112,8 +113,10 @@ class Options {
     // values (-1: any number) and causes one note on stderr with the text `instead`.
     void accepted(std::string_view names, int n_values, std::string instead);
     // Declares a flag of other programs that is not supported: its use is Error(usage) with the
-    // reason. "--x-*" means all flags with that prefix.
-    void refused(std::string_view names, int n_values, std::string reason);
+    // reason. "--x-*" means all flags with that prefix. With the value `neutral_value`, which asks
+    // for what happens without the flag, the flag is accepted with a note.
+    void refused(std::string_view names, int n_values, std::string reason,
+                 std::string neutral_value = "");
 
     // Declares a flag that is not implemented yet. Parsing accepts it and adds it to given_later(),
     // so that the program can refuse it where it matters.

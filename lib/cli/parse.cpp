@@ -51,8 +51,8 @@ std::vector<std::string> split_empty_values(const std::vector<Option>& table,
     return result;
 }
 
-[[noreturn]] void missing_value(const Option& option) {
-    usage_error(option.name(), "needs a value ({})", option.metavar);
+std::string missing_value(const Option& option) {
+    return fmt::format("{}: needs a value ({})", option.name(), option.metavar);
 }
 
 void check_values(const std::vector<Option>& table, const Option& option,
@@ -63,20 +63,25 @@ void check_values(const std::vector<Option>& table, const Option& option,
         }
         return;
     }
-    using enum Option::Kind;
-    if (option.kind == accepted || option.kind == later || option.kind == refused) return;
     for (const std::string& value : values) {
-        if (value.starts_with('-') && find_option(table, value)) missing_value(option);
+        if (value.starts_with('-') && find_option(table, value)) {
+            throw Error(Exit::usage, missing_value(option));
+        }
     }
 }
 
 void declare(CLI::App& app, const std::vector<Option>& table, const Option& option,
-             const OnOption& on_option) {
+             const OnOption& on_option, std::vector<std::string>& problems) {
     std::string names;
     for (const std::string& name : option.names) names += (names.empty() ? "" : ",") + name;
-    const auto callback = [&table, &option, &on_option](const std::vector<std::string>& values) {
-        check_values(table, option, values);
-        on_option(option, option.is_flag() ? std::vector<std::string>{} : values);
+    const auto callback = [&](const std::vector<std::string>& values) {
+        try {
+            check_values(table, option, values);
+            on_option(option, option.is_flag() ? std::vector<std::string>{} : values);
+        } catch (const Error& error) {
+            if (error.code() != Exit::usage) throw;
+            problems.emplace_back(error.what());
+        }
         return true;
     };
     CLI::Option* declared = app.add_option(names, callback, "");
@@ -101,25 +106,24 @@ bool is_family(const Option& option) {
     return option.name().ends_with('*');
 }
 
-[[noreturn]] void unknown_option(const std::vector<Option>& table, const std::string& argument) {
+std::string unknown_option(const std::vector<Option>& table, const std::string& argument) {
     const std::string name = argument.substr(0, argument.find('='));
     for (const Option& option : table) {
         const std::string_view family = option.name();
         if (is_family(option) && name.starts_with(family.substr(0, family.size() - 1))) {
-            usage_error(name, "{}", option.help);
+            return fmt::format("{}: {}", name, option.help);
         }
     }
     const std::string nearest = nearest_name(name, all_names(table));
-    if (nearest.empty()) usage_error(name, "unknown option");
-    usage_error(name, "unknown option: did you mean {}?", nearest);
+    if (nearest.empty()) return name + ": unknown option";
+    return fmt::format("{}: unknown option: did you mean {}?", name, nearest);
 }
 
 // CLI11 names the option whose values are missing only in the text of its error: "--name: 1
 // required ... missing".
-[[noreturn]] void argument_mismatch(const std::vector<Option>& table, const std::string& text) {
+std::string argument_mismatch(const std::vector<Option>& table, const std::string& text) {
     const Option* option = find_option(table, text.substr(0, text.find_first_of(" :")));
-    if (option) missing_value(*option);
-    usage_error("command line", "{}", text);
+    return option ? missing_value(*option) : "command line: " + text;
 }
 
 // Returns the number of insertions, deletions, replacements and swaps of adjacent characters
@@ -161,14 +165,17 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
     return longer == known.end() ? "" : *longer;
 }
 
-std::vector<std::string> parse_arguments(const std::vector<Option>& table,
-                                         const std::vector<std::string>& arguments,
-                                         const OnOption& on_option) {
+std::optional<std::vector<std::string>> parse_arguments(const std::vector<Option>& table,
+                                                        const std::vector<std::string>& arguments,
+                                                        const OnOption& on_option,
+                                                        std::vector<std::string>& problems) {
     CLI::App app;
     app.set_help_flag();
     app.allow_extras();
     for (const Option& option : table) {
-        if (!option.positional && !is_family(option)) declare(app, table, option, on_option);
+        if (!option.positional && !is_family(option)) {
+            declare(app, table, option, on_option, problems);
+        }
     }
     const auto end_of_options = std::ranges::find(arguments, "--");
     std::vector<std::string> head = split_empty_values(table, {arguments.begin(), end_of_options});
@@ -176,13 +183,20 @@ std::vector<std::string> parse_arguments(const std::vector<Option>& table,
     try {
         app.parse(std::move(head));
     } catch (const CLI::ArgumentMismatch& error) {
-        argument_mismatch(table, error.what());
+        problems.push_back(argument_mismatch(table, error.what()));
+        return std::nullopt;
     } catch (const CLI::ParseError& error) {
-        usage_error("command line", "{}", error.what());
+        problems.push_back(fmt::format("command line: {}", error.what()));
+        return std::nullopt;
     }
     std::vector<std::string> operands = app.remaining();
-    const auto unknown = std::ranges::find_if(operands, looks_like_option);
-    if (unknown != operands.end()) unknown_option(table, *unknown);
+    bool certain = true;  // the value of an unknown option looks like an operand
+    for (const std::string& operand : operands) {
+        if (!looks_like_option(operand)) continue;
+        problems.push_back(unknown_option(table, operand));
+        certain = false;
+    }
+    if (!certain) return std::nullopt;
     if (end_of_options != arguments.end()) {
         operands.insert(operands.end(), end_of_options + 1, arguments.end());
     }

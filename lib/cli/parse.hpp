@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,15 +11,17 @@
 
 namespace lm::cli {
 
-// Called for each occurrence of an option, in order, with its values. An exception ends the
-// parsing.
+// Called for each occurrence of an option, in order, with its values. An Error is a problem of the
+// command line; another exception ends the parsing.
 using OnOption = std::function<void(const Option&, const std::vector<std::string>& values)>;
 
-// Returns the operands (positional arguments) in order. Throws Error(usage) for an unknown option,
-// a missing value or a value given to a flag.
-std::vector<std::string> parse_arguments(const std::vector<Option>& table,
-                                         const std::vector<std::string>& arguments,
-                                         const OnOption& on_option);
+// Adds the Errors of `on_option`, unknown options, missing values and values given to flags to
+// `problems`. Returns the operands (positional arguments) in order; nullopt when an unknown option
+// or a missing value makes them uncertain.
+std::optional<std::vector<std::string>> parse_arguments(const std::vector<Option>& table,
+                                                        const std::vector<std::string>& arguments,
+                                                        const OnOption& on_option,
+                                                        std::vector<std::string>& problems);
 
 // Returns the known name that is most similar to `name`, or "" when none is similar.
 std::string nearest_name(std::string_view name, const std::vector<std::string>& known);

@@ -30,7 +30,8 @@ i64 now_ms() {
     return i64{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000 + 1;
 }
 
-// One Ctrl-C may arrive twice: from the terminal and from a launcher.
+// One Ctrl-C may arrive twice: from the terminal and from a launcher. Signals within this time
+// count as one.
 constexpr i64 same_press_ms = 200;
 
 bool is_second_press() {
@@ -82,7 +83,8 @@ void* wait_for_signals(void*) {
 }
 
 void create_signal_thread() {
-    constexpr size_t stack_bytes = size_t{256} << 10;  // handlers need little; ulimit -v counts it
+    // Handlers need little stack, and ulimit -v counts all of it
+    constexpr size_t stack_bytes = size_t{256} << 10;
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
@@ -90,7 +92,7 @@ void create_signal_thread() {
     pthread_t thread = {};
     const int error = pthread_create(&thread, &attributes, wait_for_signals, nullptr);
     pthread_attr_destroy(&attributes);
-    if (error != 0) no_thread(error);
+    if (error != 0) throw_no_thread(error);
 }
 
 bool is_ignored(int signal) {

@@ -23,7 +23,7 @@ namespace {
 constexpr double leave_s = 10;
 constexpr double check_interval_s = 0.5;
 
-// Polls with growing pauses: a meeting takes milliseconds, but the slowest rank may need minutes.
+// Polls with growing pauses: ranks usually meet within milliseconds, but one may need minutes.
 class Poll {
   public:
     void pause() {
@@ -47,17 +47,17 @@ std::string random_number() {
     return hash_text(fmt::format("{} {} {} {}", device(), device(), ::getpid(), monotonic_s()));
 }
 
-// Returns the content of a small file, "" while there is none.
+// Returns the content of a small file, "" when it does not exist.
 std::string read_if_exists(const std::string& path) {
     try {
         return io::exists(path) ? io::read_file(path) : std::string();
     } catch (const Error&) {
-        return {};  // removed in between
+        return {};  // removed between the two calls
     }
 }
 
-// Removes the files that an earlier run has left. Renames the directory first, because early ranks
-// of this run may be writing into it.
+// Removes the files of an earlier run. Renames the directory first, because other ranks of this run
+// may already write into it.
 void remove_earlier(const std::string& directory) {
     if (!io::exists(directory)) return;
     const std::string old = directory + "." + random_number();
@@ -69,7 +69,7 @@ void remove_earlier(const std::string& directory) {
     }
 }
 
-constexpr const char* see_directory = "use a directory that all nodes share";
+constexpr const char* directory_remedy = "use a directory that all nodes share";
 
 }  // namespace
 
@@ -115,9 +115,9 @@ std::string FileRendezvous::go_file() const {
 }
 
 // ---- Meeting -----------------------------------------------------------------------------------
-// Every rank but rank 0 writes a random number into its join file. Rank 0 gathers the numbers in
-// the go file, whose hash is the session. A rank that finds its own number in the go file knows
-// that the file is of this run, even when the launcher gives two starts the same key.
+// Every rank but rank 0 writes a random number into its join file. Rank 0 writes all numbers into
+// the go file; the hash of that file is the session. A go file that contains a rank's own number
+// belongs to this run, even when the launcher gives two starts the same key.
 
 void FileRendezvous::meet_as_first() {
     remove_earlier(directory_);
@@ -138,7 +138,7 @@ void FileRendezvous::meet_as_first() {
         if (poll.elapsed_s() > timeout_s_) {
             run_error(directory_, "timed out after {:.0f} s waiting for rank{} {} of {}: {}",
                       timeout_s_, missing.size() == 1 ? "" : "s", fmt::join(missing, ", "),
-                      launched_.size, see_directory);
+                      launched_.size, directory_remedy);
         }
     }
 }
@@ -158,18 +158,19 @@ void FileRendezvous::meet_as_other() {
             try {
                 io::write_file(join_file(launched_.rank), number, io::Overwrite::yes);
             } catch (const Error& error) {
-                // Either rank 0 has just removed the directory, or the error stays.
+                // Rank 0 may have removed the directory a moment ago; then the next attempt
+                // succeeds. Otherwise the timeout below reports this error.
                 reason = fmt::format(" ({})", error.what());
             }
         }
         if (poll.elapsed_s() > timeout_s_) {
             run_error(directory_, "timed out after {:.0f} s waiting for rank 0{}: {}", timeout_s_,
-                      reason, see_directory);
+                      reason, directory_remedy);
         }
     }
 }
 
-// ---- Signs of life -----------------------------------------------------------------------------
+// ---- Liveness ----------------------------------------------------------------------------------
 
 void FileRendezvous::keep_alive() {
     const double interval_s = std::clamp(timeout_s_ / 8, 0.2, 10.0);
@@ -211,8 +212,8 @@ void FileRendezvous::check_alive(int rank) {
     const size_t space = text.find(' ');
     run_error(
         fmt::format("rank {}", rank),
-        "no sign of life for {:.0f} s{}: its process has ended, or its node cannot write to {}",
-        timeout_s_, space == text.npos ? "" : " from host " + text.substr(space + 1), directory_);
+        "did not respond for {:.0f} s{}: its process has ended, or its node cannot write to {}",
+        timeout_s_, space == text.npos ? "" : " on host " + text.substr(space + 1), directory_);
 }
 
 // ---- Phases ------------------------------------------------------------------------------------

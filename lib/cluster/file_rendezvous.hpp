@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lets ranks meet in a directory of a shared file system, without network or MPI. A rank publishes
 // short texts by phase, as files DIRECTORY/ranks/PHASE-SESSION-RANK, and waits for the texts of the
-// other ranks. Every meeting draws a new session number, so that files of an earlier run are never
-// taken for files of this run.
+// other ranks. Each run has its own session number, so files of an earlier run are never read as
+// files of this run.
 //
 // A rank is alive while its file "alive" changes; a thread of the rank rewrites that file. A rank
 // that fails publishes "failed". Clocks of different hosts are never compared.
@@ -42,16 +42,16 @@ class FileRendezvous {
     void publish_last(std::string_view phase, const std::string& text);
     // Blocks until all ranks have published under `phase`, and returns their texts by rank. Throws
     // Error(failure) when an awaited rank has not been alive for `timeout_s`. Throws
-    // JointError(failure) "rank R on HOST: why" when a rank has failed. It names the first failure,
-    // whichever rank reported it.
+    // JointError(failure) "rank R on HOST: why" when a rank has failed. The error names the first
+    // failure, whichever rank reported it.
     std::vector<std::string> gather(std::string_view phase);
     // Throws like gather() when a rank has failed. Reads the directory at most twice a second, so
     // any thread may call it every few milliseconds.
     void check();
 
-    // Publishes that this rank fails, and waits at most 10 s until all ranks have published the
-    // same. Then rank 0 may remove DIRECTORY. Returns true when rank 0 prints the reason, so that
-    // this rank need not.
+    // Publishes that this rank fails, and waits at most 10 s until all ranks have published that
+    // they fail. Then rank 0 may remove DIRECTORY. Returns true when rank 0 prints the reason
+    // `why`, so that this rank need not print it.
     bool leave(const std::string& why) noexcept;
 
   private:

@@ -81,8 +81,7 @@ constexpr i64 no_limit = i64{1} << 60;
 struct GroupFiles {
     const char* limit;
     const char* use;
-    // Inactive file pages in memory.stat. They count as use, but the kernel reclaims them first.
-    const char* cached;
+    const char* cached;  // key of the inactive file pages in memory.stat
 };
 constexpr GroupFiles files_v1 = {"/memory.limit_in_bytes", "/memory.usage_in_bytes",
                                  "total_inactive_file"};
@@ -96,8 +95,8 @@ std::optional<i64> least_left(const std::string& root, std::string path, const G
         const std::string group = root + path;
         const std::optional<i64> limit = number_in(group + files.limit);
         const std::optional<i64> use = number_in(group + files.use);
-        // Inactive file pages do not count, because the kernel reclaims them before its
-        // out-of-memory killer acts.
+        // The use includes inactive file pages. They are subtracted, because the kernel reclaims
+        // them before its out-of-memory killer acts.
         if (limit && use && *limit < no_limit) {
             const i64 cached = keyed_number(group + "/memory.stat", files.cached).value_or(0);
             const i64 left = std::max<i64>(0, *limit - std::max<i64>(0, *use - cached));
@@ -109,7 +108,8 @@ std::optional<i64> least_left(const std::string& root, std::string path, const G
     }
 }
 
-// Returns the minimum of the limits in FILE of the group `root/path` and of all groups above it.
+// Returns the minimum of the limits in `file` of the group `root/path` and of all groups above it;
+// nullopt: none has a limit.
 std::optional<i64> lowest_limit(const std::string& root, std::string path, const char* file) {
     std::optional<i64> lowest;
     while (true) {

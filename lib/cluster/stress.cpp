@@ -34,7 +34,7 @@ struct ChildProgress {
     volatile int error = 0;
 };
 
-// Writes a word to every page and reads all of them back. Returns false when one differs.
+// Writes a word to every page and reads all of them back. Returns false when a word differs.
 bool touch(void* memory, i64 bytes, i64 seed) {
     auto* words = static_cast<volatile i64*>(memory);
     constexpr i64 stride = page_bytes / static_cast<i64>(sizeof(i64));
@@ -46,9 +46,9 @@ bool touch(void* memory, i64 bytes, i64 seed) {
     return true;
 }
 
-// Makes this process the first victim of the out-of-memory killer, and ends it with its parent.
-// Neither is essential, so errors are ignored.
-void go_first(pid_t parent) {
+// Makes this process the first victim of the out-of-memory killer, and makes it end when its parent
+// ends. Neither is essential, so errors are ignored.
+void prefer_as_oom_victim(pid_t parent) {
     const int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     if (fd >= 0) {
         (void)!write(fd, "1000", 4);
@@ -82,7 +82,7 @@ int run_in_child(const char* directory, i64 bytes, ChildProgress& progress) {
     return fd < 0 ? errno : allocate_and_touch(fd, bytes, progress);
 }
 
-// Returns why a test of `bytes` is refused; empty: it is not refused.
+// Returns the reason to refuse a test of `bytes`; empty: the test may start.
 std::string refusal(const std::string& directory, i64 bytes) {
     struct statvfs status = {};
     if (statvfs(directory.c_str(), &status) != 0) {
@@ -100,7 +100,7 @@ std::string refusal(const std::string& directory, i64 bytes) {
     const i64 spare = std::max<i64>(0, room->bytes - stress_margin(room->bytes));
     if (bytes <= spare) return {};
     return fmt::format(
-        "not tried: {} are more than the {} that can be tried safely: {} {}, less {}",
+        "not tried: {0} exceeds the safe amount of {1} ({3}: {2}, minus a reserve of {4})",
         human_size(bytes), human_size(spare), human_size(room->bytes), room->whose,
         human_size(stress_margin(room->bytes)));
 }
@@ -127,7 +127,7 @@ StressResult stress_shared_memory(const std::string& directory, i64 bytes) {
     const pid_t child = fork();
     if (child < 0) run_error("fork", "{}", std::strerror(errno));
     if (child == 0) {
-        go_first(parent);
+        prefer_as_oom_victim(parent);
         progress->error = run_in_child(directory.c_str(), bytes, *progress);
         _exit(0);
     }

@@ -3,22 +3,27 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "base/error.hpp"
+#include "base/hash.hpp"
 
 namespace lm::comm {
 namespace {
 
+// Checks the dtype of x: [n] of any dtype but bytes and 16-bit integers.
 void check_reducible(const View& x) {
     LM_CHECK(x.dtype != DType::uint8 && x.dtype != DType::uint16,
              "expected a type that can be reduced, got {}", lm::name_of(x.dtype));
 }
 
+// x: [n], any dtype that can be reduced.
 Operation all_reduce_of(const View& x, Reduction reduction) {
     check_reducible(x);
     return {OperationKind::all_reduce, reduction, x.dtype, x.numel(), -1, x.data, x.data};
 }
 
-// Checks the views of a reduce_scatter or all_gather: whole [size * n], part [n].
+// Checks the views of a reduce_scatter or all_gather: whole [size * n], part [n], any dtype.
 void check_parts(const View& whole, const View& part, int size) {
     LM_CHECK(whole.dtype == part.dtype, "expected views of one type, got {} and {}",
              lm::name_of(whole.dtype), lm::name_of(part.dtype));
@@ -27,12 +32,14 @@ void check_parts(const View& whole, const View& part, int size) {
              whole.numel());
 }
 
+// in: [size * n], out: [n], of any dtype that can be reduced.
 Operation reduce_scatter_of(const View& in, const View& out, Reduction reduction, int size) {
     check_reducible(in);
     check_parts(in, out, size);
     return {OperationKind::reduce_scatter, reduction, in.dtype, out.numel(), -1, in.data, out.data};
 }
 
+// in: [n], out: [size * n], any dtype.
 Operation all_gather_of(const View& in, const View& out, int size) {
     check_parts(out, in, size);
     return {OperationKind::all_gather, Reduction::sum, in.dtype, in.numel(), -1, in.data, out.data};
@@ -44,11 +51,12 @@ Work Group::begin(const Operation& operation, const Work& after) {
     LM_CHECK(operation.peer < size_, "expected a member less than {}, got {}", size_,
              operation.peer);
     const i64 number = is_message(operation.kind) ? n_messages_++ : n_collectives_++;
-    if (recorder_) recorder_->started(name_, operation, number);
+    if (recorder_) recorder_->started(recorded_index_, operation, number);
     const i64 handle = after.group_ == nullptr
                            ? start(operation)
                            : start_after(operation, *after.group_, after.handle_);
-    return handle == 0 ? Work() : Work(this, handle);
+    const i64 recorded = is_message(operation.kind) ? -1 - number : number;
+    return handle == 0 ? Work() : Work(this, handle, recorded);
 }
 
 i64 Group::start_after(const Operation& operation, Group& other, i64 handle) {
@@ -59,10 +67,23 @@ i64 Group::start_after(const Operation& operation, Group& other, i64 handle) {
     return start(operation);
 }
 
-void Group::finish(i64 handle) {
-    if (recorder_) recorder_->waiting(name_);
+void Group::finish(i64 handle, i64 number) {
+    if (recorder_) recorder_->waiting(recorded_index_, number);
     wait(handle);
-    if (recorder_) recorder_->waited(name_);
+    if (recorder_) recorder_->waited(recorded_index_);
+}
+
+void Group::record_to(FlightRecorder* recorder) {
+    recorder_ = recorder;
+    if (recorder_) recorded_index_ = recorder_->add_group(recorded_id_, name_, rank_, size_);
+}
+
+void Group::record_instead_of(Group& wrapped) {
+    recorder_ = std::exchange(wrapped.recorder_, nullptr);
+    recorded_id_ = wrapped.recorded_id_;
+    recorded_index_ = wrapped.recorded_index_;
+    n_collectives_ = wrapped.n_collectives_;
+    n_messages_ = wrapped.n_messages_;
 }
 
 Work Group::start_all_reduce(const View& x, Reduction reduction) {
@@ -118,8 +139,17 @@ std::string Group::timeout_message(const Operation& operation, i64 number, doubl
 
 std::unique_ptr<Group> Group::split(int color, int key, std::string name) {
     const i64 number = n_collectives_++;
-    if (recorder_) recorder_->started(name_, {OperationKind::split}, number);
+    if (recorder_) {
+        recorder_->started(recorded_index_, {OperationKind::split}, number);
+        recorder_->waiting(recorded_index_, number);
+    }
     std::unique_ptr<Group> part = make_part(color, key, std::move(name));
+    if (recorder_) recorder_->waited(recorded_index_);
+    // A rank with a negative color is alone: its number makes the id unique.
+    const u64 numbers[] = {recorded_id_, static_cast<u64>(number),
+                           static_cast<u64>(static_cast<i64>(color)),
+                           color < 0 ? static_cast<u64>(rank_) : 0};
+    part->recorded_id_ = hash64({reinterpret_cast<const char*>(numbers), sizeof numbers});
     part->record_to(recorder_);
     return part;
 }

@@ -46,21 +46,24 @@ class Group;
 class Work {
   public:
     Work() = default;
-    Work(Group* group, i64 handle) : group_(group), handle_(handle) {}
+    // `number` is the number of the operation in the flight recorder; -1 - number: a message.
+    Work(Group* group, i64 handle, i64 number = 0)
+        : group_(group), handle_(handle), number_(number) {}
     // Returns when the operation is done (host memory) or the compute stream is ordered after it
     // (device memory). Throws as described at the top of this file. A second call returns at once.
     void wait();
     // Returns whether the operation is done. Does not block. Libraries that make progress only when
     // they are called (MPI) make progress here.
     bool done();
-    // Returns whether this operation can be the `after` of start_receive() with no wait() before:
-    // it is done, or the device orders the receive after it.
+    // Returns whether start_receive() accepts this operation as `after` without a wait() before the
+    // call: it is done, or the device orders the receive after it.
     bool is_stream_ordered();
 
   private:
     friend class Group;
     Group* group_ = nullptr;  // nullptr: done
     i64 handle_ = 0;
+    i64 number_ = 0;
 };
 
 // The operations on device memory for which Group::connect() makes connections.
@@ -81,11 +84,10 @@ class Group {
     int rank() const { return rank_; }                 // number of this rank among the members
     int size() const { return size_; }
 
-    // The views of all members have the same shape and dtype.
-    // Reduces x in place over all members. x: [n] fp32, fp64, int32, int64, bf16 or fp16. Sums
-    // of bf16 and fp16 are added in fp32 and rounded once, except over MPI and NCCL: these round
-    // each partial sum to 16 bits. A NaN in an element of any member gives NaN in the result, also
-    // for max. Collective.
+    // Reduces x in place over all members; as in all collectives, their views have the same shape
+    // and dtype. x: [n] fp32, fp64, int32, int64, bf16 or fp16. Sums of bf16 and fp16 are added in
+    // fp32 and rounded once, except over MPI and NCCL: these round each partial sum to 16 bits. A
+    // NaN in an element of any member gives NaN in the result, also for max. Collective.
     Work start_all_reduce(const View& x, Reduction reduction);
     // Reduces `in` over all members, and writes part r of the result to `out` of member r. in:
     // [size() * n], out: [n], of a dtype of start_all_reduce(): fp32, fp64, ... `out` may be this
@@ -114,20 +116,20 @@ class Group {
     // Makes the connections for operations on device memory, so that no step makes them. Call it
     // before such operations. Groups on hosts need no connections. Blocks. Collective.
     virtual void connect(const Traffic&) {}
-    // Warms up collectives like this one, of all sizes up to its size: libraries make connections
-    // and choose algorithms when an operation of a size is first used. The views must hold zeros,
-    // and hold zeros afterwards. Call it after connect(). x, in and out: [n] and [size() * n], of
-    // any dtype, as in the functions above. Blocks. Collective.
+    // Warm up this kind of collective, for the dtype of the views and for all sizes up to theirs:
+    // libraries make connections and choose algorithms at the first operation of a size. The views
+    // must hold zeros, and hold zeros afterwards. Call it after connect(). x, in and out: [n] and
+    // [size() * n], of any dtype, as in the functions above. Blocks. Collective.
     void warm_up_all_reduce(const View& x, Reduction reduction);
     void warm_up_reduce_scatter(const View& in, const View& out, Reduction reduction);
     void warm_up_all_gather(const View& in, const View& out);
 
     // Records all later operations in `recorder`, also operations of groups that are split off
     // later. nullptr: records nothing. The recorder must outlive the groups.
-    void record_to(FlightRecorder* recorder) { recorder_ = recorder; }
+    void record_to(FlightRecorder* recorder);
 
-    // Gives up for `reason`: pending and later operations of all members throw. Does not wait for
-    // the other members. Any thread may call it.
+    // Ends the group: pending and later operations of all members throw with `reason`. Does not
+    // wait for the other members. Any thread may call it.
     virtual void abort(const std::string& reason) noexcept = 0;
 
     // The blocking forms of the functions above, with the same x, in and out, [n] or [size() * n]
@@ -148,8 +150,8 @@ class Group {
     virtual i64 next_collective_number() { return n_counted_++; }
     // Returns the report on an operation that timed out: "all_reduce(sum, 100 x fp32), operation 3:
     // timed out after 60 s waiting for rank 2 of 4; ..." The report contains as much as this group
-    // can find out. `number` -1: a message. Blocks for a few seconds while it asks the other ranks
-    // for their status. Any thread may call it, one at a time.
+    // can find out. `number` is that of the collective; -1: a message. Blocks for a few seconds
+    // while it asks the other ranks for their status. Any thread may call it, one at a time.
     virtual std::string timeout_message(const Operation& operation, i64 number, double waited_s);
 
   protected:
@@ -172,12 +174,15 @@ class Group {
     // Warms up operations like `largest`, of all sizes up to its size.
     virtual void warm_up(const Operation& /*largest*/) {}
 
+    // For groups that wrap another group: records the operations of both, and `wrapped` records no
+    // more.
+    void record_instead_of(Group& wrapped);
     // For groups that wrap another group: starts an operation in the wrapped group `to`.
     static Work forward_to(Group& to, const Operation& operation) { return to.begin(operation); }
 
   private:
     Work begin(const Operation& operation, const Work& after = {});
-    void finish(i64 handle);
+    void finish(i64 handle, i64 number);
 
     std::string name_;
     int rank_;
@@ -186,10 +191,12 @@ class Group {
     i64 n_messages_ = 0;
     i64 n_counted_ = 0;
     FlightRecorder* recorder_ = nullptr;
+    u64 recorded_id_ = 1;    // equal on all members, differs between groups; 1: the world
+    u8 recorded_index_ = 0;  // FlightRecorder::add_group()
 };
 
 inline void Work::wait() {
-    if (group_ != nullptr) group_->finish(handle_);
+    if (group_ != nullptr) group_->finish(handle_, number_);
     group_ = nullptr;
 }
 

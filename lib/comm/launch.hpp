@@ -21,8 +21,9 @@ struct LaunchOptions {
     // Records the operations of the world and its parts; nullptr: records nothing. When another
     // rank asks for this rank's status, the answer is the recorder's state.
     FlightRecorder* recorder = nullptr;
-    // Ranks that MPI has not started may join over TCP (tcp/rendezvous.hpp), by the variables of
-    // launchers like torchrun and of Slurm. Only for programs that use NCCL for their tensors.
+    // Allows ranks that MPI has not started to join over TCP (comm/tcp/rendezvous.hpp). They find
+    // rank 0 by the environment variables of torchrun or Slurm. Only for programs that use NCCL for
+    // their tensors.
     bool rendezvous = false;
     // Maximum number of elements of one MPI call. Larger operations are divided into several calls.
     // Tests lower it.
@@ -57,9 +58,9 @@ class Launch {
     Launch() = default;
 };
 
-// Which exception to throw in code that several ranks run. Throw a JointError when all ranks decide
-// alike from values that are equal on all of them, such as flags, the loop's state or the sums of a
-// step. Only rank 0 prints a JointError, so rank 0 must throw it, too. Throw an Error inside of
+// Exceptions in code that several ranks run. Throw a JointError when all ranks decide alike from
+// values that are equal on all of them, such as flags, the loop's state or the sums of a step. Only
+// rank 0 prints a JointError, so rank 0 must throw it, too. Throw an Error inside of
 // parallel::together() when a single rank may fail at a point that all ranks pass, such as opening
 // files, reading a checkpoint or allocating memory. All ranks then throw the same JointError. An
 // Error elsewhere ends the job with the exit code of the rank that throws it. Do not catch it on

@@ -29,7 +29,6 @@ class PendingOperations {
         Slot& slot = slots_[free_.back()];
         slot.handle = ++n_opened_ * max_slots + static_cast<i64>(free_.back());
         free_.pop_back();
-        ++n_open_;
         return slot.handle;
     }
     // Returns the operation, or nullptr when it is done.
@@ -42,9 +41,7 @@ class PendingOperations {
         const auto index = static_cast<size_t>(handle % max_slots);
         slots_[index].handle = 0;
         free_.push_back(index);
-        --n_open_;
     }
-    i64 n_open() const { return n_open_; }
 
   private:
     static constexpr i64 max_slots = i64{1} << 20;  // handle = count * max_slots + slot
@@ -56,7 +53,6 @@ class PendingOperations {
     std::vector<Slot> slots_;
     std::vector<size_t> free_;
     i64 n_opened_ = 0;
-    i64 n_open_ = 0;
 };
 
 }  // namespace lm::comm

@@ -8,6 +8,13 @@
 #include "comm/operation.hpp"
 
 namespace lm::comm {
+namespace {
+
+std::string last_state(const RankStatus& status) {
+    return status.where.empty() ? "" : ", its recorder shows " + status.where;
+}
+
+}  // namespace
 
 std::string timeout_text(const std::string& operation, i64 number,
                          const std::vector<RankStatus>& statuses, int n_ranks, double waited_s) {
@@ -19,8 +26,9 @@ std::string timeout_text(const std::string& operation, i64 number,
         missing.push_back(s.rank);
         if (missing.size() > max_described) continue;
         details +=
-            fmt::format("; rank {} on {} {}", s.rank, s.host.empty() ? "an unknown host" : s.host,
-                        !s.answered       ? "does not answer"
+            fmt::format("; rank {} on {}{} {}", s.rank, s.host.empty() ? "an unknown host" : s.host,
+                        s.device.empty() ? "" : " (" + s.device + ")",
+                        !s.answered       ? "does not answer" + last_state(s)
                         : s.where.empty() ? "is alive, its phase is not known"
                                           : "is in " + s.where);
     }

@@ -15,13 +15,15 @@ struct RankStatus {
     bool answered = false;
     i64 n_started = -1;  // number of the group's collectives that it started; -1: no member
     std::string host;    // empty: not known
-    std::string where;   // FlightRecorder::where()
+    std::string where;   // FlightRecorder::where(); of a silent rank: what another process found
+    std::string device;  // empty: not known, or a CPU
 };
 
 // Returns "all_reduce(sum, 100 x fp32), operation 3: timed out after 60 s waiting for rank 2 of 4;
-// rank 2 on n1 is in save of step 400 for 61 s". `number` is the number of the collective; -1: a
-// message. `statuses` are the answers of the members that were asked. The members that have not
-// started the operation are reported as missing.
+// rank 2 on n1 is in save of step 400 for 61 s". A rank that does not answer: "rank 2 on n1 does
+// not answer, its recorder shows save of step 400 for 61 s". `number` is the number of the
+// collective; -1: a message. `statuses` are the answers of the members that were asked. The members
+// that have not started the operation are reported as missing.
 std::string timeout_text(const std::string& operation, i64 number,
                          const std::vector<RankStatus>& statuses, int n_ranks, double waited_s);
 

@@ -18,23 +18,32 @@ struct WatchdogOptions {
     std::function<bool()> dump_requested;
     // Called for each line, from the watchdog's thread.
     std::function<void(const std::string& line)> report;
+    // Writes the events to a file and returns its name, or an empty text when there is no place for
+    // files. Called from the watchdog's thread.
+    std::function<std::string()> write_dump;
+    // Called from the watchdog's thread when the rank has waited for one operation for 30 s longer
+    // than the timeout. Its own timeout has then failed: the thread is stuck inside of the library
+    // that carries the operation.
+    std::function<void(double waited_s)> end_stuck;
 };
 
-// Reports the last events and the current state of `recorder` on request, and when no event was
-// recorded for the timeout (once for each stall). Ends nothing: the operations of a group have
-// their own timeouts.
+// Dumps the events and reports the current state of `recorder` on request, and when no event was
+// recorded for the timeout (once for each stall). FlightRecorder::request_dump() dumps without a
+// report. An operation of a group ends by its own timeout; end_stuck ends a rank whose thread does
+// not return from the library, so that it cannot check that timeout.
 class Watchdog {
   public:
-    Watchdog(const FlightRecorder& recorder, WatchdogOptions options);
+    Watchdog(FlightRecorder& recorder, WatchdogOptions options);
     ~Watchdog();
     Watchdog(const Watchdog&) = delete;
     Watchdog& operator=(const Watchdog&) = delete;
 
   private:
     void run();
-    void dump(const std::string& why);
+    void end_if_stuck();
+    void report(const std::string& why);
 
-    const FlightRecorder& recorder_;
+    FlightRecorder& recorder_;
     WatchdogOptions options_;
     bool stop_ = false;
     std::mutex mutex_;

@@ -45,7 +45,7 @@ const Fields<DataFlags>& data_group_fields() {
         {.option = "--train-weighted-split-paths-path",
          .member = &S::train_groups_file,
          .metavar = "FILE",
-         .help = "file with that group"},
+         .help = "file with the group of --train-weighted-split-paths"},
         {.option = "--valid-weighted-split-paths",
          .member = &S::valid_groups,
          .metavar = "GROUP",
@@ -63,7 +63,7 @@ const Fields<DataFlags>& data_group_fields() {
         {.option = "--test-weighted-split-paths-path",
          .member = &S::test_groups_file,
          .metavar = "FILE",
-         .help = "file with those groups"},
+         .help = "file with the groups for the test"},
     };
     return fields;
 }
@@ -111,6 +111,11 @@ const Fields<DocumentFlags>& document_fields() {
         {.option = "--eod-mask-loss",
          .member = &S::eod_mask_loss,
          .help = "exclude the predictions from end-of-document tokens from the loss",
+         .block = Block::training},
+        {.option = "--calculate-per-token-loss",
+         .member = &S::per_token_loss,
+         .help = "divide the gradient by the unmasked tokens of the whole batch; default: by those "
+                 "of each micro-batch, then by the number of micro-batches",
          .block = Block::training},
     };
     return fields;

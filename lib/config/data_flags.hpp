@@ -13,7 +13,6 @@ namespace lm::config {
 struct DataFlags {
     std::vector<std::string> data_path;
     std::string split = "969,30,1";
-    bool split_given = false;  // set by train::resolve()
     std::string order = "stateless";
     std::string cache_path;
     std::vector<std::string> train_path, valid_path, test_path;
@@ -23,11 +22,13 @@ struct DataFlags {
     bool mock_data = false;
 };
 
-// The treatment of the documents in a sample, which end with an end-of-document token.
+// The treatment of the documents in a sample, which end with an end-of-document token, and the
+// weight of its tokens.
 struct DocumentFlags {
     bool reset_position_ids = false;    // positions restart at 0 after each of these tokens
     bool reset_attention_mask = false;  // attention does not reach earlier documents
     bool eod_mask_loss = false;         // the loss excludes predictions from these tokens
+    bool per_token_loss = false;        // gradients weight all unmasked tokens of a step equally
 };
 
 const Fields<DataFlags>& data_path_fields();

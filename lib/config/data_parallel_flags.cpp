@@ -13,7 +13,7 @@ const Fields<ZeroFlags>& zero_fields() {
          .metavar = "0|1",
          .help = "0: every data-parallel rank has the whole optimizer state; 1: each has its part",
          .block = Block::parallel,
-         .derived = true},
+         .derived = Derived::combined},
         {.option = "--use-distributed-optimizer",
          .member = &S::distributed_optimizer,
          .help = "the same as --zero-stage 1"},
@@ -50,8 +50,14 @@ const Fields<RankCheckFlags>& rank_check_fields() {
          .member = &S::check_replicas,
          .metavar = "N",
          .help = "every N iterations, compare the copies of weights and optimizer state on "
-                 "different ranks, and stop when they differ",
+                 "different ranks, and stop when they differ; 0: never",
          .block = Block::parallel},
+        {.option = "--no-node-check",
+         .member = &S::node_check,
+         .help = "start without comparing clocks, memory, limits, speed and network of the hosts",
+         .block = Block::parallel,
+         .name = "node_check",
+         .clears = true},
         {.option = "--distributed-timeout-minutes",
          .member = &S::timeout_min,
          .metavar = "MINUTES",
@@ -69,7 +75,7 @@ void at_least_one(std::string_view flag, const std::optional<i64>& value) {
 }  // namespace
 
 void RankCheckFlags::check() const {
-    at_least_one("--check-replicas", check_replicas);
+    if (check_replicas < 0) usage_error("--check-replicas", "{} is negative", check_replicas);
     if (!(timeout_min > 0)) {
         usage_error("--distributed-timeout-minutes", "must be above 0, but is {}", timeout_min);
     }

@@ -16,8 +16,9 @@ struct ZeroFlags {
 };
 
 struct RankCheckFlags {
-    std::optional<i64> check_replicas;  // iterations between two checks
-    double timeout_min = 10;            // --distributed-timeout-minutes
+    i64 check_replicas = 100;  // iterations between two checks; 0: none
+    double timeout_min = 10;   // --distributed-timeout-minutes
+    bool node_check = true;    // --no-node-check: false
 
     // Throws Error(usage) naming the flag whose value is invalid.
     void check() const;

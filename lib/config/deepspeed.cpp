@@ -42,8 +42,8 @@ constexpr std::array top_level = {"train_micro_batch_size_per_gpu",
 // misspellings of them.
 constexpr std::array other_keys = {"loss_scale_raise_error_at_min", "consecutive_hysteresis"};
 
-// Keys within blocks that lm-train reads, or that ask for what it always does. They are not
-// reported as ignored.
+// Keys within blocks that lm-train reads, and keys that request a behaviour that lm-train always
+// has. They are not reported as ignored.
 constexpr std::array known_in_blocks = {
     "zero_optimization.stage",
     "fp16.enabled",
@@ -65,15 +65,12 @@ constexpr std::array known_in_blocks = {
 class Reader {
   public:
     explicit Reader(TrainFlags& flags)
-        : flags_(flags),
-          path_(flags.deepspeed_config),
-          config_(io::read_json(path_)),
-          given_(*flags.model.options) {
-        if (!config_.is_object())
-            usage_error(path_, "is not a DeepSpeed configuration: it must be a JSON object");
-    }
+        : flags_(flags), path_(flags.deepspeed_config), given_(*flags.model.options) {}
 
     void apply() {
+        config_ = io::read_json(path_);
+        if (!config_.is_object())
+            usage_error(path_, "is not a DeepSpeed configuration: it must be a JSON object");
         set("train_micro_batch_size_per_gpu", "--micro-batch-size", flags_.schedule.micro_batch);
         set("train_batch_size", "--global-batch-size", flags_.schedule.global_batch);
         set("gradient_clipping", "--clip-grad", flags_.optimizer.clip_grad);
@@ -149,7 +146,7 @@ class Reader {
     }
 
     // The loss scale of the file overrides Megatron's flags, as in the published trainings that
-    // used both. It changes by Megatron's rule.
+    // used both. The dynamic scale then grows and shrinks by Megatron's rule.
     void read_loss_scale(const io::Json& fp16) {
         spec::LossScaleConfig& to = flags_.loss_scale;
         to = {};
@@ -189,8 +186,9 @@ class Reader {
         to.root_degree = io::json_get_or<i64>(schedule, "root_degree", to.root_degree, path_);
     }
 
-    // Checks that gradient_accumulation_steps fits the batch sizes, from which it follows. Ignores
-    // it with a batch ramp. The trainer's configuration checks that it fits the number of ranks.
+    // Checks that gradient_accumulation_steps agrees with the batch sizes, which determine it.
+    // Ignores the key with a batch ramp. resolve() of train/resolve/run_config.hpp checks that it
+    // agrees with the number of ranks.
     void check_accumulation() {
         constexpr const char* key = "gradient_accumulation_steps";
         const auto at = config_.find(key);
@@ -213,7 +211,7 @@ class Reader {
     }
 
     // Throws Error(usage) when the unknown key `name` looks like a misspelled key of `known`.
-    void refuse_slip(const std::string& name, const std::vector<std::string>& known) const {
+    void refuse_misspelled(const std::string& name, const std::vector<std::string>& known) const {
         const std::string nearest = cli::nearest_name(name, known);
         if (!nearest.empty()) wrong(name, "unknown key: did you mean {}?", nearest);
     }
@@ -230,7 +228,7 @@ class Reader {
                 continue;
             }
             if (std::ranges::find(ignored_keys, key) == ignored_keys.end()) {
-                refuse_slip(key, {top_level.begin(), top_level.end()});
+                refuse_misspelled(key, {top_level.begin(), top_level.end()});
                 wrong(key, "is not supported: remove it and give the flag instead");
             }
             ignore(key);

@@ -11,25 +11,25 @@ const Fields<DeviceFlags>& device_fields() {
          .help = "device to compute on; auto: a GPU where one is usable, else the CPU",
          .choices = {"auto", "cpu", "cuda"},
          .block = Block::run,
-         .derived = true},
+         .derived = Derived::combined},
         {.option = "--attention-backend",
          .member = &S::attention_backend,
          .help = "attention kernels on a GPU: fused: cuDNN where it supports the shapes; any other "
                  "value: lm-train's flash attention",
          .choices = {"auto", "flash", "fused", "unfused", "local"},
          .block = Block::training,
-         .derived = true},
+         .derived = Derived::combined},
         {.option = "--deterministic-mode",
          .member = &S::deterministic_mode,
          .help = "give every run the same bits with --attention-backend fused too, at the cost of "
                  "memory and time",
          .block = Block::training,
-         .derived = true},
+         .derived = Derived::combined},
         {.option = "--allow-tf32",
          .member = &S::allow_tf32,
          .help = "let a GPU round the operands of fp32 matrix products to TF32 (10 bits)",
          .block = Block::run,
-         .derived = true},
+         .derived = Derived::moved},
         {.option = "--autotune",
          .member = &S::autotune,
          .metavar = "DIR",
@@ -37,14 +37,14 @@ const Fields<DeviceFlags>& device_fields() {
                  "and keep the choices in DIR; choices found in DIR are used without measuring; "
                  "default: the first algorithm that cuBLASLt proposes",
          .block = Block::run,
-         .derived = true},
+         .derived = Derived::moved},
         {.option = "--threads",
          .member = &S::threads,
          .metavar = "N",
          .help = "CPU threads of each rank; default: all usable cores, shared equally by the ranks "
                  "of a host",
          .block = Block::run,
-         .derived = true},
+         .derived = Derived::combined},
     };
     return fields;
 }

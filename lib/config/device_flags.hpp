@@ -11,7 +11,7 @@
 namespace lm::config {
 
 struct DeviceFlags {
-    std::string choice = "auto";  // train::choose_device() replaces "auto" by "cpu" or "cuda"
+    std::string choice = "auto";
     std::string attention_backend = "auto";
     bool deterministic_mode = false;
     bool allow_tf32 = false;

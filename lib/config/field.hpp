@@ -16,29 +16,55 @@
 #include "base/error.hpp"
 #include "base/named.hpp"
 #include "cli/options.hpp"
-#include "io/json.hpp"
 
 namespace lm::config {
 
 // The JSON object that holds a field.
-enum class Block { none, run, parallel, training, validation, checkpoints, stopping, logging };
+enum class Block {
+    none,
+    model,
+    run,
+    parallel,
+    training,
+    validation,
+    checkpoints,
+    stopping,
+    logging
+};
 // The names of these objects. The fields of Block::run have no object of their own.
-inline constexpr std::array blocks{
-    Named{Block::parallel, "parallel"},     Named{Block::training, "schedule"},
-    Named{Block::validation, "validation"}, Named{Block::checkpoints, "checkpoints"},
-    Named{Block::stopping, "stopping"},     Named{Block::logging, "logging"}};
+inline constexpr std::array blocks{Named{Block::model, "model"},
+                                   Named{Block::parallel, "parallel"},
+                                   Named{Block::training, "schedule"},
+                                   Named{Block::validation, "validation"},
+                                   Named{Block::checkpoints, "checkpoints"},
+                                   Named{Block::stopping, "stopping"},
+                                   Named{Block::logging, "logging"}};
 inline std::string_view name_of(Block block) {
     return name_in(blocks, block);
 }
 
-// The reaction of a resumed run to a value of the field that differs from the checkpoint.
+// The reaction of a resumed run to a value of the field that differs from the checkpoint's. Used
+// for fields of Block::model and Block::training; the comparison reads no other field.
 enum class OnResume {
     noted,         // prints a note
     ignored,       // does nothing, because a resumed run does not use the value
+    refused,       // refuses the value, because the checkpoint's weights belong to another model
+    refused_rope,  // as `refused`, but only for a model with rotary embeddings
     schedule,      // needs --override-opt_param-scheduler, else refuses the value
+    decay_end,     // as `schedule`, but only for a learning rate that decays
     samples,       // needs --override-data, because the samples or their order change
     sample_count,  // as `samples`, but only for a --data-order that depends on the number of
                    // samples
+};
+
+// The reason why a field's value in JSON is not the value of `member`. train/resolve/run_json.cpp
+// computes the values of derived fields.
+enum class Derived {
+    no,
+    moved,      // RunConfig keeps the value in the type that uses it, such as TrainerConfig
+    combined,   // several flags, or a flag with a preset or the ranks, give the value
+    counted,    // the ranks, the model or the schedule give the value
+    canonical,  // the flag has several spellings of the value
 };
 
 template <typename Section>
@@ -57,8 +83,7 @@ struct Field {
     std::string_view name;        // name in JSON; empty: the option's name
     bool clears = false;          // the option sets a bool to false
     bool optional_value = false;  // without a value, the option sets the first of `choices`
-    // The value in JSON is derived from several fields: train/run_json.cpp computes it.
-    bool derived = false;
+    Derived derived = Derived::no;
     OnResume on_resume = OnResume::noted;
 
     // Returns the key in JSON: `name`, else the option's first name with '_' instead of '-'.
@@ -66,6 +91,16 @@ struct Field {
         if (!name.empty()) return std::string(name);
         std::string text(option.substr(2, option.find(',') - 2));
         for (char& c : text) c = c == '-' ? '_' : c;
+        return text;
+    }
+
+    // Returns the flag as messages name it: the option's first name; without an option, `help`,
+    // else the key as an option.
+    std::string flag() const {
+        if (!option.empty()) return std::string(option.substr(0, option.find(',')));
+        if (!help.empty()) return std::string(help);
+        std::string text = "--" + key();
+        for (char& c : text) c = c == '_' ? '-' : c;
         return text;
     }
 };
@@ -105,49 +140,6 @@ void declare(cli::Options& options, const Fields<Section>& fields, Section& sect
         };
         std::visit(declare_one, field.member);
     }
-}
-
-template <typename Value>
-io::OrderedJson json_of(const Value& value) {
-    return value;
-}
-template <typename Value>
-io::OrderedJson json_of(const std::optional<Value>& value) {
-    return value ? io::OrderedJson(*value) : io::OrderedJson();
-}
-
-// Adds the fields of `block` to `json` in the order of the table. `derived` maps the keys of
-// derived fields to their values; a derived field that is not in it is omitted.
-template <typename Section>
-void add_json(io::OrderedJson& json, Block block, const Fields<Section>& fields,
-              const Section& section, const io::OrderedJson& derived) {
-    for (const Field<Section>& field : fields) {
-        if (field.block != block) continue;
-        const std::string key = field.key();
-        if (field.derived) {
-            if (derived.contains(key)) json[key] = derived.at(key);
-            continue;
-        }
-        std::visit(
-            [&](auto member) {
-                if constexpr (!std::is_same_v<decltype(member), std::monostate>) {
-                    json[key] = json_of(section.*member);
-                }
-            },
-            field.member);
-    }
-}
-
-// Calls add_json() for the table of a section that RunConfig does not store. Every field of `block`
-// must be derived.
-template <typename Section>
-void add_derived_json(io::OrderedJson& json, Block block, const Fields<Section>& fields,
-                      const io::OrderedJson& derived) {
-    for (const Field<Section>& field : fields) {
-        LM_CHECK(field.block != block || field.derived, "expected a derived field, got {}",
-                 field.option);
-    }
-    add_json(json, block, fields, Section{}, derived);
 }
 
 }  // namespace lm::config

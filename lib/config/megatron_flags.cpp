@@ -10,7 +10,8 @@ namespace lm::config {
 namespace {
 
 // Flags that share one text. `flags` are separated by blanks. "--name" has no value, "--name=" has
-// one value, "--name=*" any number of values. "--name,--alias" is one flag with two names.
+// one value, "--name=*" any number of values. "--name=X" of a refused flag has one value, and X is
+// neutral: it asks for what happens without the flag. "--name,--alias" is one flag with two names.
 struct Family {
     const char* text;
     const char* flags;
@@ -79,7 +80,7 @@ constexpr Family accepted[] = {
      "--memory-centric-tiled-linear --split-transformers --tile-factor="},
     {"initial weights depend only on the seed and the tensor, not on the device",
      "--use-cpu-initialization --no-initialization --init-model-with-meta-device"},
-    {"nothing is initialized lazily", "--lazy-mpu-init="},
+    {"nothing is initialized lazily", "--lazy-mpu-init"},
     {"--sequence-parallel divides stored activations over tensor ranks; without it each rank "
      "stores "
      "all",
@@ -94,16 +95,19 @@ constexpr Family accepted[] = {
     {"every log line includes the throughput", "--log-throughput"},
     {"messages have no levels", "--log-level= --log-level-replica= --logging-level="},
     {"--benchmark prints the time of each operation",
-     "--profile-backward --timing-log-level= --timing-log-option= "
-     "--no-barrier-with-level-1-timing --profile --profile-step-start= --profile-step-end= "
+     "--profile-backward --no-barrier-with-level-1-timing --profile --profile-step-start= "
+     "--profile-step-end= "
      "--profile-ranks=* --use-pytorch-profiler --record-memory-history --memory-snapshot-path="},
+    {"--timing-log-level logs the smallest and the largest time over the ranks",
+     "--timing-log-option="},
     {"no data is sent to a service: --tensorboard-dir and --log-json write the same figures",
      "--wandb-project= --wandb-exp-name= --wandb-save-dir= --wandb-entity= --no-one-logger "
      "--enable-one-logger --one-logger-async --one-logger-project= --one-logger-run-name= "
      "--app-tag-run-name= --app-tag-run-version= --otel-enabled --otel-service-name= "
      "--otel-span-groups="},
     {"the log and the checkpoints record the progress", "--log-progress"},
-    {"no step is computed twice: --check-replicas compares the copies on different ranks",
+    {"--rerun-suspect repeats suspicious steps; --check-replicas compares the copies on different "
+     "ranks",
      "--rerun-mode="},
     {"a step whose gradients are not finite is always skipped", "--check-for-nan-in-loss-and-grad"},
     {"SIGTERM always saves and stops",
@@ -134,9 +138,8 @@ constexpr Family accepted[] = {
 // Flags of features that do not exist yet: lm-estimate and --dry-run accept them, a training
 // refuses them.
 constexpr Family not_yet[] = {
-    {"energy is not measured yet: omit the flag", "--log-energy --codecarbon-dir="},
-    {"the norm of the parameters is not logged yet: omit the flag", "--log-params-norm"},
-    {"zeros in gradients are not counted yet: omit the flag", "--log-num-zeros-in-grad"},
+    {"the log line has no energy: --codecarbon-dir writes it to files: omit the flag",
+     "--log-energy"},
 };
 
 // Flags that are refused, each with any number of values. The text states the reason and the
@@ -180,13 +183,13 @@ constexpr Family refused[] = {
      "--apply-residual-connection-post-layernorm --onnx-safe --squared-relu --add-qkv-bias "
      "--qk-layernorm --qk-l2-norm --qk-clip --apply-layernorm-1p "
      "--rotary-seq-len-interpolation-factor= --use-rope-scaling --rope-scaling-factor= "
-     "--rope-type= --rotary-scaling-factor= --no-rope-freq= --multi-latent-attention "
+     "--rope-type= --rotary-scaling-factor=1 --no-rope-freq= --multi-latent-attention "
      "--q-lora-rank= --kv-lora-rank= --qk-head-dim= --qk-pos-emb-head-dim= --v-head-dim= "
      "--cache-mla-latents --mla-down-proj-fusion --mscale= --mscale-all-dim= --spec= "
-     "--is-hybrid-model --quick-geglu --scattered-embeddings --softmax-type= "
-     "--attention-output-gate --glu-linear-offset= --activation-func-clamp-value= "
+     "--is-hybrid-model --quick-geglu --scattered-embeddings --softmax-type=vanilla "
+     "--attention-output-gate --glu-linear-offset=0 --activation-func-clamp-value= "
      "--position-embedding-scale="},
-    {"rotary positions are supported for whole heads only", "--rotary-percent="},
+    {"rotary positions are supported for whole heads only", "--rotary-percent=1"},
     {"rotary positions are supported by halves only, not by adjacent pairs",
      "--rotary-interleaved"},
     {"attention windows are not supported", "--window-size=* --window-attn-skip-freq="},
@@ -194,11 +197,11 @@ constexpr Family refused[] = {
      "--init-method-xavier-uniform --embedding-init-method-std="},
     {"all replicas start with the same weights", "--data-parallel-random-init"},
     {"mixtures of experts are not supported",
-     "--moe-* --gtp-* --num-experts= --expert-model-parallel-size= "
-     "--expert-tensor-parallel-size= --overlap-moe-expert-parallel-comm "
+     "--moe-* --gtp-* --num-experts= --expert-model-parallel-size=1 "
+     "--expert-tensor-parallel-size=1 --overlap-moe-expert-parallel-comm "
      "--delay-wgrad-compute-for-te-grouped-gemm"},
     {"context parallelism is not supported",
-     "--context-parallel-size= --hierarchical-context-parallel-sizes=*"},
+     "--context-parallel-size=1 --hierarchical-context-parallel-sizes=*"},
     {"fp8 and fp4 are not supported",
      "--fp8-* --fp4-* --kitchen-* --use-kitchen --use-kitchen-attention "
      "--num-layers-at-start-in-bf16= --num-layers-at-end-in-bf16= --no-fp8-wgrad "
@@ -208,33 +211,32 @@ constexpr Family refused[] = {
      "state",
      "--fsdp-* --megatron-fsdp-* --enable-full-sharding-in-hsdp "
      "--suggested-communication-unit-size= --use-torch-fsdp2 --use-custom-fsdp "
-     "--use-megatron-fsdp --data-parallel-sharding-strategy= --outer-dp-sharding-strategy= "
-     "--torch-fsdp2-no-reshard-after-forward --num-distributed-optimizer-instances="},
+     "--use-megatron-fsdp --data-parallel-sharding-strategy=no_shard "
+     "--outer-dp-sharding-strategy=no_shard "
+     "--torch-fsdp2-no-reshard-after-forward --num-distributed-optimizer-instances=1"},
     {"the optimizer state is always fp32",
-     "--use-bnb-optimizer --use-precision-aware-optimizer --main-grads-dtype= "
-     "--main-params-dtype= --exp-avg-dtype= --exp-avg-sq-dtype="},
+     "--use-bnb-optimizer --use-precision-aware-optimizer --main-grads-dtype=fp32 "
+     "--main-params-dtype=fp32 --exp-avg-dtype=fp32 --exp-avg-sq-dtype=fp32"},
     {"the optimizer state is always on the device",
      "--overlap-cpu-optimizer-d2h-h2d --no-pin-cpu-grads --no-pin-cpu-params "
-     "--optimizer-cpu-offload --optimizer-offload-fraction= --cpu-optimizer --cpu_torch_adam "
-     "--use-torch-optimizer-for-cpu-offload --cpu-offloading-num-layers="},
+     "--optimizer-cpu-offload --optimizer-offload-fraction=0 --cpu-optimizer --cpu_torch_adam "
+     "--use-torch-optimizer-for-cpu-offload --cpu-offloading-num-layers=0"},
     {"AdamW is the only optimizer",
      "--muon-* --lion-* --no-use-layer-wise-param-layout --sgd-momentum="},
     {"all weights have the same learning rate and weight decay",
-     "--decoupled-lr= --decoupled-min-lr= --head-lr-mult= --no-weight-decay-cond-type= "
+     "--decoupled-lr= --decoupled-min-lr= --head-lr-mult=1 --no-weight-decay-cond-type= "
      "--apply-wd-to-qk-layernorm --freeze-all-layers"},
     {"weight decay is constant",
-     "--start-weight-decay= --end-weight-decay= --weight-decay-incr-style="},
-    {"the loss is the mean over the tokens of each micro-batch, then over micro-batches",
-     "--calculate-per-token-loss --reweight-loss-based-on-position-frequency"},
+     "--start-weight-decay= --end-weight-decay= --weight-decay-incr-style=constant"},
+    {"all tokens of a sample have the same weight in the loss",
+     "--reweight-loss-based-on-position-frequency"},
     {"the loss always includes every token", "--loss-on-targets-only"},
     {"the batch size is never changed: --dry-run lists the rank counts that fit",
      "--decrease-batch-size-if-needed"},
     {"the batch size changes only by --rampup-batch-size",
      "--step-batch-size-schedule= --phase-transition-iterations= --iter-per-epoch="},
-    {"DeepSpeed checkpoints are not read", "--universal-checkpoint"},
-    {"the schedule is always that of the command line: give the checkpoint's values there",
-     "--use-checkpoint-lr-scheduler "
-     "--use-checkpoint-opt_param-scheduler,--use-checkpoint-opt-param-scheduler"},
+    {"lm-train does not read DeepSpeed checkpoints: convert them with lm-convert",
+     "--universal-checkpoint"},
     {"a checkpoint always includes the optimizer state", "--no-save-optim"},
     {"use --save-retain keep-every=N,keep-last=K", "--save-retain-interval= --most-recent-k="},
     {"every checkpoint is persistent: use --save-interval or --save-schedule",
@@ -246,13 +248,13 @@ constexpr Family refused[] = {
      "--straggler-* --gpu-sniff-test-interval= --log-straggler --disable-straggler-on-startup"},
     {"the size of losses and gradients is not checked: --clip-grad bounds the gradient norm",
      "--check-for-spiky-loss --check-for-large-grads"},
-    {"fault injection is not supported", "--error-injection-rate= --error-injection-type="},
+    {"fault injection is not supported", "--error-injection-rate=0 --error-injection-type="},
     {"not supported: use --check-replicas N, which compares the copies on all ranks",
      "--check-weight-hash-across-dp-replicas-interval="},
     {"only GPT2BPETokenizer, HFTokenizer and ByteTokenizer are supported",
      "--tiktoken-* --tokenizer-sentencepiece-legacy --tokenizer-hf-no-use-fast "
      "--tokenizer-hf-no-include-special-tokens --null-tokenizer-eod-id= --special-tokens=* "
-     "--chat-template= --metadata-path= --allow-ambiguous-pad-tokens --vocab-extra-ids= "
+     "--chat-template= --metadata-path= --allow-ambiguous-pad-tokens --vocab-extra-ids=0 "
      "--sft-tokenizer-prompt-format= --tokenizer-prompt-format="},
     {"data is read from files only", "--s3-cache-path= --object-storage-cache-path= --enable-msc"},
     {"documents are not transformed", "--fim-* --sft --dataloader-inter-document-masking"},
@@ -266,7 +268,7 @@ constexpr Family refused[] = {
      "--mean-noise-span-length= --noise-density= --use-one-sent-docs --no-data-sharding"},
     {"lm-train has no inference and no reinforcement learning",
      "--inference-* --rl-* --grpo-* --decode-only-cuda-graphs --enable-chunked-prefill "
-     "--num-speculative-tokens= --refit-method= --use-legacy-static-engine "
+     "--num-speculative-tokens=0 --refit-method= --use-legacy-static-engine "
      "--use-same-sampling-seed-across-dp-ranks --result-rejected-tracker-filename= "
      "--run-workload-inspector-server --inference --eval-only= --skip-train --test-mode "
      "--max-tokens-to-oom= --output-bert-embeddings --perform-rl-step --langrl-env-config="},
@@ -289,22 +291,25 @@ bool is_declared(const cli::Options& options, std::string_view name) {
     });
 }
 
-// Calls declare(names, n_values, text) for each flag of the families that is not declared in
-// `options` yet.
+// Calls declare(names, n_values, text, neutral_value) for each flag of the families that is not
+// declared in `options` yet.
 template <typename Families, typename Declare>
 void add_families(const cli::Options& options, const Families& families, const Declare& declare) {
     for (const Family& family : families) {
         for (const std::string_view flag : split(family.flags, ' ')) {
-            std::string names;
+            std::string names, neutral;
             int n_values = 0;
             for (std::string_view name : split(flag, ',')) {
                 const size_t equals = name.find('=');
-                if (equals != name.npos) n_values = name.ends_with('*') ? -1 : 1;
+                if (equals != name.npos) {
+                    n_values = name.ends_with("=*") ? -1 : 1;
+                    if (n_values == 1) neutral = name.substr(equals + 1);
+                }
                 name = name.substr(0, equals);
                 if (is_declared(options, name)) continue;
                 names += (names.empty() ? "" : ",") + std::string(name);
             }
-            if (!names.empty()) declare(names, n_values, family.text);
+            if (!names.empty()) declare(names, n_values, family.text, neutral);
         }
     }
 }
@@ -320,15 +325,19 @@ void add_megatron_flags(cli::Options& options, MegatronChoices& choices) {
         options.choice("--dataloader-type", &choices.dataloader, {"single"},
                        "each sample once per epoch in shuffled order, the only type");
     }
-    add_families(options, accepted, [&](const std::string& names, int n_values, const char* text) {
-        options.accepted(names, n_values, text);
-    });
-    add_families(options, not_yet, [&](const std::string& names, int n_values, const char* text) {
-        options.later(names, n_values, text);
-    });
-    add_families(options, refused, [&](const std::string& names, int n_values, const char* text) {
-        options.refused(names, n_values, text);
-    });
+    add_families(options, accepted,
+                 [&](const std::string& names, int n_values, const char* text, const std::string&) {
+                     options.accepted(names, n_values, text);
+                 });
+    add_families(options, not_yet,
+                 [&](const std::string& names, int n_values, const char* text, const std::string&) {
+                     options.later(names, n_values, text);
+                 });
+    add_families(
+        options, refused,
+        [&](const std::string& names, int n_values, const char* text, const std::string& neutral) {
+            options.refused(names, n_values, text, neutral);
+        });
 }
 
 }  // namespace lm::config

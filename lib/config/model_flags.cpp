@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/shape.hpp"
+#include "config/model_fields.hpp"
 #include "config/presets.hpp"
 
 namespace lm::config {
@@ -18,8 +19,6 @@ using spec::Normalization;
 using spec::PositionEmbedding;
 
 constexpr i64 gpt2_vocab = 50257;
-
-constexpr std::string_view learned_absolute = "learned_absolute";  // Megatron's name of absolute
 
 // Returns the value that `table` has for `name`, the value of `flag`. Throws Error(usage) for an
 // unknown name.
@@ -37,20 +36,6 @@ PositionEmbedding position_from(const ModelFlags& flags) {
         value_of("--position-embedding-type", spec::position_embeddings, name);
     return flags.no_position && position == PositionEmbedding::absolute ? PositionEmbedding::none
                                                                         : position;
-}
-
-std::vector<std::string> position_choices() {
-    std::vector<std::string> names = names_in(spec::position_embeddings);
-    names.insert(names.begin() + 1, std::string(learned_absolute));
-    return names;
-}
-
-std::vector<std::string> glu_choices() {
-    std::vector<std::string> names;
-    for (const auto& [activation, name] : spec::activations) {
-        if (is_gated(activation)) names.emplace_back(name);
-    }
-    return names;
 }
 
 // Returns the activation function of the flags. As in Megatron, the fused bias-GELU and OpenAI's
@@ -187,9 +172,9 @@ void check_flags(const ModelFlags& flags, const ModelConfig& preset) {
     check_positive("--vocab-size", flags.vocab_size);
     check_positive("--pad-vocab-size-to", flags.pad_vocab_to);
     check_positive("--make-vocab-size-divisible-by", flags.vocab_divisible_by);
-    constexpr i64 most_ids = i64{1} << 31;  // token ids have 32 bits
-    if (flags.vocab_divisible_by > most_ids) {
-        usage_error("--make-vocab-size-divisible-by", "must be at most {}, but is {}", most_ids,
+    constexpr i64 max_ids = i64{1} << 31;  // token ids have 32 bits
+    if (flags.vocab_divisible_by > max_ids) {
+        usage_error("--make-vocab-size-divisible-by", "must be at most {}, but is {}", max_ids,
                     flags.vocab_divisible_by);
     }
     const bool grouped = flags.group_query_attention || preset.n_groups != 0;
@@ -199,101 +184,6 @@ void check_flags(const ModelFlags& flags, const ModelConfig& preset) {
     if (flags.swiglu && !flags.glu_activation.empty()) {
         usage_error("--glu-activation", "contradicts --swiglu: give one of the two");
     }
-}
-
-const Fields<ModelFlags>& shape_fields() {
-    using S = ModelFlags;
-    static const Fields<S> fields = {
-        {.option = "--num-layers",
-         .member = &S::n_layers,
-         .metavar = "N",
-         .help = "transformer layers"},
-        {.option = "--hidden-size",
-         .member = &S::hidden,
-         .metavar = "N",
-         .help = "width of the residual stream"},
-        {.option = "--ffn-hidden-size",
-         .member = &S::ffn_hidden,
-         .metavar = "N",
-         .help = "width of the MLP; default: 4 times the hidden size, with --swiglu 8/3 of it "
-                 "rounded down to a multiple of 64"},
-        {.option = "--num-attention-heads",
-         .member = &S::n_heads,
-         .metavar = "N",
-         .help = "attention heads"},
-        {.option = "--group-query-attention",
-         .member = &S::group_query_attention,
-         .help = "grouped-query attention: groups of heads share keys and values"},
-        {.option = "--num-query-groups",
-         .member = &S::n_groups,
-         .metavar = "N",
-         .help = "key-value groups with --group-query-attention; default: 1"},
-        {.option = "--kv-channels",
-         .member = &S::kv_channels,
-         .metavar = "N",
-         .help = "size of a head; default: hidden size / heads"},
-        {.option = "--seq-length",
-         .member = &S::seq_length,
-         .metavar = "N",
-         .help = "tokens in a training sequence"},
-        {.option = "--max-position-embeddings",
-         .member = &S::max_positions,
-         .metavar = "N",
-         .help = "rows of the position table; default: the sequence length"},
-    };
-    return fields;
-}
-
-const Fields<ModelFlags>& kind_fields() {
-    using S = ModelFlags;
-    static const Fields<S> fields = {
-        {.option = "--position-embedding-type",
-         .member = &S::position,
-         .help = "encoding of positions",
-         .choices = position_choices()},
-        {.option = "--use-rotary-position-embeddings",
-         .member = &S::rotary,
-         .help = "the same as --position-embedding-type rope"},
-        {.option = "--no-position-embedding",
-         .member = &S::no_position,
-         .help = "no position table; the same as --position-embedding-type none unless alibi or "
-                 "rope is given"},
-        {.option = "--rotary-base",
-         .member = &S::rotary_base,
-         .metavar = "X",
-         .help = "base of the rotary frequencies"},
-        {.option = "--normalization",
-         .member = &S::normalization,
-         .help = "normalization before attention, MLP and head",
-         .choices = names_in(spec::normalizations)},
-        {.option = "--layernorm-epsilon,--norm-epsilon",
-         .member = &S::norm_eps,
-         .metavar = "X",
-         .help = "added to the variance in a normalization"},
-        {.option = "--embed-layernorm",
-         .member = &S::embedding_norm,
-         .help = "normalize the output of the word embedding"},
-        {.option = "--swiglu", .member = &S::swiglu, .help = "SwiGLU in the MLP"},
-        {.option = "--glu-activation",
-         .member = &S::glu_activation,
-         .help = "gated activation of the MLP; unlike --swiglu it keeps the default MLP width",
-         .choices = glu_choices()},
-        {.option = "--openai-gelu",
-         .member = &S::openai_gelu,
-         .help = "the tanh form of GELU, which is the default"},
-        {.option = "--no-bias-gelu-fusion",
-         .member = &S::bias_gelu_fusion,
-         .help = "the erf form of GELU, unless --openai-gelu is given",
-         .clears = true},
-        {.option = "--untie-embeddings-and-output-weights",
-         .member = &S::untied_head,
-         .help = "output projection with its own weights instead of the word embedding"},
-        {.option = "--disable-bias-linear",
-         .member = &S::linear_bias,
-         .help = "linear layers without bias",
-         .clears = true},
-    };
-    return fields;
 }
 
 void add_preset_option(cli::Options& options, ModelFlags& flags) {
@@ -306,49 +196,6 @@ void add_preset_option(cli::Options& options, ModelFlags& flags) {
 }
 
 }  // namespace
-
-const Fields<ModelFlags>& initial_fields() {
-    using S = ModelFlags;
-    static const Fields<S> fields = {
-        {.option = "--attention-dropout",
-         .member = &S::attention_dropout,
-         .metavar = "P",
-         .help = "dropout of attention probabilities",
-         .block = Block::training,
-         .derived = true},
-        {.option = "--hidden-dropout",
-         .member = &S::hidden_dropout,
-         .metavar = "P",
-         .help = "dropout of the embedding and of each output that is added to the residual stream",
-         .block = Block::training,
-         .derived = true},
-        {.option = "--seed",
-         .member = &S::seed,
-         .metavar = "N",
-         .help = "seed of weights, dropout and data order",
-         .block = Block::training,
-         .derived = true,
-         .on_resume = OnResume::samples},
-        {.option = "--init-method-std",
-         .member = &S::init_std,
-         .metavar = "X",
-         .help = "standard deviation of initial weights; divided by the root of 2 x layers for the "
-                 "output projections of attention and MLP"},
-        {.option = "--vocab-size",
-         .member = &S::vocab_size,
-         .metavar = "N",
-         .help = "vocabulary when neither tokenizer nor data gives it; default: GPT-2's 50257"},
-        {.option = "--make-vocab-size-divisible-by",
-         .member = &S::vocab_divisible_by,
-         .metavar = "N",
-         .help = "pad the vocabulary in memory to a multiple of N x tensor-parallel size"},
-        {.option = "--pad-vocab-size-to",
-         .member = &S::pad_vocab_to,
-         .metavar = "N",
-         .help = "pad the vocabulary in memory to N rows instead"},
-    };
-    return fields;
-}
 
 void add_model_options(cli::Options& options, ModelFlags& flags) {
     flags.options = &options;

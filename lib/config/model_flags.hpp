@@ -45,10 +45,6 @@ struct ModelFlags {
     const cli::Options* options = nullptr;  // states which flags were given: they override a preset
 };
 
-// Returns the fields that are printed and compared on resume: dropout, seed, initial weights and
-// vocabulary.
-const Fields<ModelFlags>& initial_fields();
-
 // Declares the flags under the heading "Model". `options` and `flags` must outlive parsing and stay
 // where they are.
 void add_model_options(cli::Options& options, ModelFlags& flags);

@@ -91,14 +91,14 @@ const Fields<ParallelFlags>& parallel_fields() {
          .metavar = "N",
          .help = "ranks that share every layer",
          .block = Block::parallel,
-         .derived = true},
+         .derived = Derived::moved},
         {.option = "--pipeline-model-parallel-size",
          .member = &S::pipeline,
          .metavar = "N",
          .help = "pipeline stages, each with a part of the layers",
          .block = Block::parallel,
-         .derived = true},
-        {.block = Block::parallel, .name = "data_parallel_size", .derived = true},
+         .derived = Derived::moved},
+        {.block = Block::parallel, .name = "data_parallel_size", .derived = Derived::counted},
         {.option = "--num-layers-per-virtual-pipeline-stage",
          .member = &S::layers_per_virtual_stage,
          .metavar = "N",
@@ -106,7 +106,7 @@ const Fields<ParallelFlags>& parallel_fields() {
                  "time, more messages",
          .block = Block::parallel,
          .name = "virtual_pipeline_chunks",
-         .derived = true},
+         .derived = Derived::counted},
         {.option = "--pp-partition-method",
          .member = &S::partition_method,
          .metavar = "METHOD",
@@ -114,13 +114,13 @@ const Fields<ParallelFlags>& parallel_fields() {
                  "layers; type:transformer|embedding: layers, with the embedding and the head "
                  "counted as one layer each; parameters: elements of the tensors",
          .block = Block::parallel,
-         .derived = true},
+         .derived = Derived::canonical},
         {.option = "--sequence-parallel",
          .member = &S::sequence,
          .help = "divide norms, dropout and their activations over the tensor ranks too, by rows",
          .block = Block::parallel,
-         .derived = true},
-        {.block = Block::parallel, .name = "padded_vocab_size", .derived = true},
+         .derived = Derived::combined},
+        {.block = Block::parallel, .name = "padded_vocab_size", .derived = Derived::counted},
     };
     return fields;
 }
@@ -135,7 +135,7 @@ const Fields<ParallelFlags>& recompute_fields() {
                  "the same bits",
          .choices = {"selective", "full"},
          .block = Block::parallel,
-         .derived = true},
+         .derived = Derived::combined},
         {.option = "--recompute-method",
          .member = &S::recompute_method,
          .help = "layers that --recompute-granularity full recomputes: uniform (default): all, "
@@ -143,13 +143,13 @@ const Fields<ParallelFlags>& recompute_fields() {
                  "first --recompute-num-layers layers of each stage",
          .choices = names_in(spec::recompute_methods),
          .block = Block::parallel,
-         .derived = true},
+         .derived = Derived::combined},
         {.option = "--recompute-num-layers",
          .member = &S::recompute_layers,
          .metavar = "N",
          .help = "layers of --recompute-method; default: 1",
          .block = Block::parallel,
-         .derived = true},
+         .derived = Derived::combined},
         {.option = "--recompute-activations",
          .member = &S::recompute_activations,
          .help = "the same as --recompute-granularity selective"},
@@ -170,7 +170,8 @@ void add_parallel_options(cli::Options& options, ParallelFlags& flags) {
     declare(options, recompute_fields(), flags);
 }
 
-std::vector<std::string> cut_problems(const ParallelFlags& flags, const spec::ModelConfig& model) {
+std::vector<std::string> layout_problems(const ParallelFlags& flags,
+                                         const spec::ModelConfig& model) {
     std::vector<std::string> problems;
     const auto add = [&problems]<typename... Args>(std::string_view flag,
                                                    fmt::format_string<Args...> format,
@@ -207,7 +208,7 @@ std::vector<std::string> cut_problems(const ParallelFlags& flags, const spec::Mo
 
 spec::ParallelConfig resolve_parallel(const ParallelFlags& flags, const ModelFlags& model_flags,
                                       const spec::ModelConfig& model) {
-    if (const auto problems = cut_problems(flags, model); !problems.empty()) {
+    if (const auto problems = layout_problems(flags, model); !problems.empty()) {
         throw Error(Exit::usage, problems.front());
     }
     spec::ParallelConfig parallel;

@@ -32,7 +32,8 @@ void add_parallel_options(cli::Options& options, ParallelFlags& flags);
 // Returns a text "--flag: problem: remedy" for each flag that is invalid or asks for more ranks,
 // stages or chunks than the model has heads, groups, MLP columns or layers. Parts may differ in
 // size, but none may be empty.
-std::vector<std::string> cut_problems(const ParallelFlags& flags, const spec::ModelConfig& model);
+std::vector<std::string> layout_problems(const ParallelFlags& flags,
+                                         const spec::ModelConfig& model);
 
 // Returns the parallel configuration of the flags. Throws Error(usage) with the first problem.
 spec::ParallelConfig resolve_parallel(const ParallelFlags& flags, const ModelFlags& model_flags,

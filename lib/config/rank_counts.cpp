@@ -30,9 +30,9 @@ Ranks started_replicas(i64 n, i64 tp, i64 pp) {
 
 Ranks replicas_of(i64 n, i64 tp, i64 pp) {
     const i64 replica = checked_mul(tp, pp);
-    constexpr i64 most_ranks = i64{1} << 24;  // a plan iterates over all ranks
-    if (n < 1 || n > most_ranks) {
-        usage_error("--world-size", "must be from 1 to {}, but is {}", most_ranks, n);
+    constexpr i64 max_ranks = i64{1} << 24;  // a plan iterates over all ranks
+    if (n < 1 || n > max_ranks) {
+        usage_error("--world-size", "must be from 1 to {}, but is {}", max_ranks, n);
     }
     if (n % replica != 0) {
         usage_error("--world-size",

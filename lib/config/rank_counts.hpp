@@ -21,7 +21,7 @@ struct Ranks {
 // when `n` is not a multiple of tp x pp.
 Ranks replicas_of(i64 n, i64 tp, i64 pp);
 
-// Divides the `n` ranks that were started as replicas_of() does. The error names the parallel flags
+// Like replicas_of(), but for the ranks that the launcher started: the error names a parallel flag
 // instead of --world-size.
 Ranks started_replicas(i64 n, i64 tp, i64 pp);
 

@@ -40,14 +40,16 @@ void add_train_options(cli::Options& options, TrainFlags& flags) {
     add_megatron_flags(options, flags.megatron);
 }
 
-OnResume on_resume(std::string_view key) {
-    OnResume found = OnResume::noted;
+ResumeRule resume_rule(Block block, std::string_view key) {
+    std::optional<ResumeRule> rule;
     for_each_section([&](const auto& fields) {
         for (const auto& field : fields) {
-            if (field.block == Block::training && field.key() == key) found = field.on_resume;
+            if (field.block != block || field.key() != key) continue;
+            rule = {field.on_resume, field.flag(), field.clears};
         }
     });
-    return found;
+    LM_CHECK(rule, "expected a row for the field {} of {}, got none", key, name_of(block));
+    return *rule;
 }
 
 }  // namespace lm::config

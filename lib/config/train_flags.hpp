@@ -6,12 +6,16 @@
 #include <string>
 #include <string_view>
 
+#include "config/action_flags.hpp"
+#include "config/checkpoint_flags.hpp"
 #include "config/data_flags.hpp"
 #include "config/data_parallel_flags.hpp"
 #include "config/device_flags.hpp"
+#include "config/logging_flags.hpp"
+#include "config/loop_flags.hpp"
 #include "config/megatron_flags.hpp"
+#include "config/model_fields.hpp"
 #include "config/optimizer_flags.hpp"
-#include "config/output_flags.hpp"
 #include "config/parallel_flags.hpp"
 #include "config/schedule_flags.hpp"
 
@@ -47,6 +51,8 @@ void add_train_options(cli::Options& options, TrainFlags& flags);
 // --print-config.
 template <typename Visit>
 void for_each_section(Visit&& visit) {
+    visit(shape_fields());
+    visit(kind_fields());
     visit(validation_fields());
     visit(load_fields());
     visit(save_fields());
@@ -73,8 +79,14 @@ void for_each_section(Visit&& visit) {
     visit(device_fields());
 }
 
-// Returns what a resumed run does when the field `key` of Block::training differs from the
-// checkpoint.
-OnResume on_resume(std::string_view key);
+// The part of a field's row that the comparison on resume reads.
+struct ResumeRule {
+    OnResume on_resume = OnResume::noted;
+    std::string flag;     // Field::flag()
+    bool clears = false;  // the flag states the opposite of the value in JSON
+};
+
+// Returns the rule of the field with that key in `block`. Throws for a key without a row.
+ResumeRule resume_rule(Block block, std::string_view key);
 
 }  // namespace lm::config

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "convert/conversion.hpp"
 
-#include <unistd.h>
-
 #include <filesystem>
 
 #include "base/error.hpp"
-#include "ckpt/steps.hpp"
+#include "ckpt/history/steps.hpp"
 #include "convert/hf_architecture.hpp"
 #include "convert/hf_files.hpp"
 #include "convert/megatron/from_megatron_deepspeed.hpp"
@@ -17,6 +15,8 @@
 
 namespace lm::convert {
 namespace {
+
+constexpr std::string_view tmp = ".tmp.";  // between a name and the suffix of its temporary
 
 bool is_model(const std::string& path) {
     const auto names = io::list_directory(path);
@@ -46,6 +46,10 @@ std::string_view name_of(Format format) {
             return "hf-mistral";
         case Format::hf_starcoder2:
             return "hf-starcoder2";
+        case Format::hf_gpt_bigcode:
+            return "hf-gpt-bigcode";
+        case Format::hf_stablelm:
+            return "hf-stablelm";
         case Format::megatron_lm:
             return "megatron-lm";
         case Format::megatron_deepspeed:
@@ -106,6 +110,9 @@ Format detect_format(const std::string& path) {
 io::AtomicDirectory make_output(const std::string& out, const std::vector<std::string>& ins,
                                 bool force) {
     const auto overwrite = force ? io::Overwrite::yes : io::Overwrite::no;
+    std::string name = out;
+    while (name.size() > 1 && name.ends_with('/')) name.pop_back();
+    for (const std::string& stale : io::stale_temporaries(name)) io::remove_tree(stale);
     if (force && io::is_directory(out)) {
         if (!is_model(out)) {
             usage_error(
@@ -120,7 +127,8 @@ io::AtomicDirectory make_output(const std::string& out, const std::vector<std::s
                 usage_error(out, "contains {}: choose another name", in);
         }
     }
-    return io::AtomicDirectory::create(out, std::to_string(::getpid()), overwrite);
+    const std::string suffix = io::temporary_name(name).substr(name.size() + tmp.size());
+    return io::AtomicDirectory::create(name, suffix, overwrite);
 }
 
 }  // namespace lm::convert

@@ -23,13 +23,15 @@ enum class Format {
     hf_gpt_neox,
     hf_mistral,
     hf_starcoder2,
+    hf_gpt_bigcode,
+    hf_stablelm,
     megatron_lm,
     megatron_deepspeed,
 };
 inline constexpr std::array all_formats{
-    Format::native,        Format::hf_gpt2,     Format::hf_bloom,
-    Format::hf_llama,      Format::hf_gpt_neox, Format::hf_mistral,
-    Format::hf_starcoder2, Format::megatron_lm, Format::megatron_deepspeed};
+    Format::native,      Format::hf_gpt2,     Format::hf_bloom,          Format::hf_llama,
+    Format::hf_gpt_neox, Format::hf_mistral,  Format::hf_starcoder2,     Format::hf_gpt_bigcode,
+    Format::hf_stablelm, Format::megatron_lm, Format::megatron_deepspeed};
 std::string_view name_of(Format format);
 bool is_hugging_face(Format format);
 bool is_megatron(Format format);
@@ -61,8 +63,10 @@ struct ConversionRequest {
     // Called with the complete temporary directory before it is renamed to OUT. An exception ends
     // the conversion without OUT. May be empty.
     std::function<void(const std::string& finished)> check;
-    std::function<void(i64 bytes)> progress;  // gets the tensor bytes written so far; may be empty
-    // Given: compares the copies of tensors that every tensor-parallel rank of a Megatron
+    // Gets the tensor bytes written so far and of the whole conversion, from one thread at a time;
+    // may be empty.
+    std::function<void(i64 done, i64 total)> progress;
+    // If set, compares the copies of tensors that every tensor-parallel rank of a Megatron
     // checkpoint stores. nullopt: reads only rank 0's copies.
     std::optional<Replicas> replicas;
     // Called for each tensor whose copies differ: its name, its kind (weight, master or moment) and
@@ -77,7 +81,8 @@ struct ConversionReport {
     i64 end_of_document = -1;
 };
 
-// Creates the output directory of a conversion from `ins`. Throws Error(usage) in three cases:
+// Creates the output directory of a conversion from `ins`, and removes the temporary directories of
+// killed conversions to it. Throws Error(usage) in three cases:
 // `out` exists and `force` is false; `out` is or contains one of `ins`; `out` exists and is not the
 // directory of a model, since --force replaces nothing else.
 io::AtomicDirectory make_output(const std::string& out, const std::vector<std::string>& ins,

@@ -10,7 +10,6 @@
 #include "convert/hf_architecture.hpp"
 #include "convert/hf_config.hpp"
 #include "convert/hf_files.hpp"
-#include "convert/native_import.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
 
@@ -19,13 +18,15 @@ namespace {
 
 HfModel read_model(const std::string& path) {
     if (!io::exists(path)) {
-        usage_error(path, "does not exist: only this file states the number of heads");
+        usage_error(
+            path,
+            "does not exist: copy the model's config.json there: it states the number of heads");
     }
     return hf_model(io::read_json(path), path);
 }
 
-// Finds the tensors of the files by their names in the model with head. Files of the model without
-// head (GPT2Model) omit the prefix of the names.
+// Finds the tensors of the files by their names in the class with a language-model head
+// (GPT2LMHeadModel). Files of the class without a head (GPT2Model) omit the prefix of the names.
 class NamedTensors {
   public:
     NamedTensors(const HfArchitecture& architecture, const HfTensors& tensors)
@@ -98,27 +99,33 @@ void check_rest(const HfArchitecture& architecture, const ModelTensors& model,
 
 }  // namespace
 
-ConversionReport from_hf(const ConversionRequest& request) {
-    const HfModel model = read_model(hf_config_path(request.in));
-    const HfTensors tensors = HfTensors::open(request.in);
+OpenedHf open_hf(const std::string& path) {
+    const HfModel model = read_model(hf_config_path(path));
+    const HfTensors tensors = HfTensors::open(path);
     const NamedTensors named(*model.architecture, tensors);
-    NativeImport import(model.config);
+    OpenedHf opened{model.tokenizer, NativeImport(model.config)};
     std::set<std::string> used;
-    for (const MappedTensor& map : hf_tensors(*model.architecture, import.tensors())) {
+    for (const MappedTensor& map : hf_tensors(*model.architecture, opened.import.tensors())) {
         const SourceTensor* tensor = named.find(map.name);
         if (!tensor) {
-            run_error(request.in, "tensor {} is missing: is the model complete?",
+            run_error(path, "tensor {} is missing: incomplete: copy all files of the model",
                       named.in_file(map.name));
         }
         used.insert(tensor->name);
-        import.add(map, ckpt::SliceKind::weight, *tensor);
+        opened.import.add(map, ckpt::SliceKind::weight, *tensor);
     }
-    check_rest(*model.architecture, import.tensors(), tensors, named, used);
+    check_rest(*model.architecture, opened.import.tensors(), tensors, named, used);
+    opened.n_tensors = std::ssize(used);
+    return opened;
+}
+
+ConversionReport from_hf(const ConversionRequest& request) {
+    const OpenedHf opened = open_hf(request.in);
     ckpt::SaveInfo info;
-    info.tokenizer = model.tokenizer;
+    info.tokenizer = opened.tokenizer;
     info.weights = request.dtype.value_or(DType::fp32);
-    ConversionReport report = import.write(request, info);
-    report.n_tensors = static_cast<i64>(used.size());
+    ConversionReport report = opened.import.write(request, info);
+    report.n_tensors = opened.n_tensors;
     return report;
 }
 

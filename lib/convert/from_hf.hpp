@@ -3,8 +3,19 @@
 #pragma once
 
 #include "convert/conversion.hpp"
+#include "convert/native_import.hpp"
 
 namespace lm::convert {
+
+// A model of Hugging Face whose tensors all have a source.
+struct OpenedHf {
+    ckpt::TokenizerInfo tokenizer;
+    NativeImport import;
+    i64 n_tensors = 0;
+};
+// Reads config.json and the headers of the weight files of the model `path`. Throws Error(failure)
+// naming the tensor that is missing or unknown.
+OpenedHf open_hf(const std::string& path);
 
 // Converts request.in (directory, or one .safetensors file next to its config.json) to the
 // directory request.out, which appears whole or not at all. The checkpoint has weights only, as

@@ -65,7 +65,7 @@ constexpr std::array neox_after{HfRow{"final_layer_norm.weight", "final_norm.wei
 constexpr std::array<std::string_view, 3> neox_buffers{".attention.bias", ".attention.masked_bias",
                                                        ".rotary_emb.inv_freq"};
 
-// Llama, Mistral and StarCoder2. A row without a counterpart in the model is skipped.
+// Llama, Mistral, StarCoder2 and StableLM. A row without a counterpart in the model is skipped.
 constexpr std::array llama_before{HfRow{"embed_tokens.weight", "embedding.word.weight"}};
 constexpr std::array llama_layer{HfRow{"self_attn.q_proj.weight", "attention.query.weight"},
                                  HfRow{"self_attn.q_proj.bias", "attention.query.bias"},
@@ -82,7 +82,9 @@ constexpr std::array llama_layer{HfRow{"self_attn.q_proj.weight", "attention.que
                                  HfRow{"mlp.down_proj.weight", "mlp.down.weight"},
                                  HfRow{"mlp.down_proj.bias", "mlp.down.bias"},
                                  HfRow{"input_layernorm.weight", "attention.norm.weight"},
-                                 HfRow{"post_attention_layernorm.weight", "mlp.norm.weight"}};
+                                 HfRow{"input_layernorm.bias", "attention.norm.bias"},
+                                 HfRow{"post_attention_layernorm.weight", "mlp.norm.weight"},
+                                 HfRow{"post_attention_layernorm.bias", "mlp.norm.bias"}};
 constexpr std::array starcoder2_layer{HfRow{"self_attn.q_proj.weight", "attention.query.weight"},
                                       HfRow{"self_attn.q_proj.bias", "attention.query.bias"},
                                       HfRow{"self_attn.k_proj.weight", "attention.key.weight"},
@@ -143,7 +145,7 @@ constexpr std::array architectures{
                    .normalization = Normalization::rms_norm,
                    .gated = true,
                    .bias = Rule::any,
-                   .grouped = true},
+                   .groups = Groups::any},
     HfArchitecture{.format = Format::hf_gpt_neox,
                    .model_type = "gpt_neox",
                    .class_name = "GPTNeoXForCausalLM",
@@ -167,7 +169,7 @@ constexpr std::array architectures{
                    .normalization = Normalization::rms_norm,
                    .gated = true,
                    .bias = Rule::never,
-                   .grouped = true,
+                   .groups = Groups::any,
                    .any_head_dim = true},
     HfArchitecture{.format = Format::hf_starcoder2,
                    .model_type = "starcoder2",
@@ -180,8 +182,40 @@ constexpr std::array architectures{
                    .after_layers = llama_after,
                    .buffers = rope_buffers,
                    .bias = Rule::any,
-                   .grouped = true},
+                   .groups = Groups::any},
+    // The names of GPT-2; its matrices are [out, in].
+    HfArchitecture{.format = Format::hf_gpt_bigcode,
+                   .model_type = "gpt_bigcode",
+                   .class_name = "GPTBigCodeForCausalLM",
+                   .prefix = "transformer.",
+                   .layer_prefix = "h.",
+                   .head = "lm_head.weight",
+                   .before_layers = gpt2_before,
+                   .in_layers = gpt2_layer,
+                   .after_layers = gpt2_after,
+                   .qkv = QkvOrder::whole,
+                   .buffers = gpt2_buffers,
+                   .position = PositionEmbedding::absolute,
+                   .groups = Groups::one},
+    HfArchitecture{.format = Format::hf_stablelm,
+                   .model_type = "stablelm",
+                   .class_name = "StableLmForCausalLM",
+                   .prefix = "model.",
+                   .layer_prefix = "layers.",
+                   .head = "lm_head.weight",
+                   .before_layers = llama_before,
+                   .in_layers = llama_layer,
+                   .after_layers = llama_after,
+                   .buffers = rope_buffers,
+                   .gated = true,
+                   .bias = Rule::never,
+                   .groups = Groups::any},
 };
+
+bool holds_groups(Groups groups, const spec::ModelConfig& config) {
+    if (groups == Groups::any) return true;
+    return config.n_groups == (groups == Groups::one ? 1 : config.n_heads);
+}
 
 // Returns the names of the architectures that can hold the model: "hf-llama or hf-mistral".
 std::string names_that_fit(const spec::ModelConfig& config) {
@@ -223,7 +257,7 @@ std::optional<Misfit> misfit(const HfArchitecture& a, const spec::ModelConfig& c
     if (a.tanh_only && c.activation != spec::Activation::gelu_tanh) {
         return Misfit{"--no-bias-gelu-fusion", std::string(name_of(c.activation))};
     }
-    if (!a.grouped && c.n_groups != c.n_heads) {
+    if (!holds_groups(a.groups, c)) {
         return Misfit{"--num-query-groups",
                       fmt::format("{} groups for {} heads", c.n_groups, c.n_heads)};
     }
@@ -249,17 +283,20 @@ void check_fits(const HfArchitecture& architecture, const spec::ModelConfig& con
     const std::optional<Misfit> found = misfit(architecture, config);
     if (!found) return;
     const std::string others = names_that_fit(config);
-    usage_error(found->flag, "the model has {}, which {} ({}) does not support: {}{}", found->has,
-                name_of(architecture.format), architecture.class_name,
-                others.empty() ? "no known class of transformers does" : "use --to ", others);
+    usage_error(
+        found->flag, "the model has {}, which {} ({}) does not support: {}{}", found->has,
+        name_of(architecture.format), architecture.class_name,
+        others.empty() ? "no known class of transformers does: use --to megatron-lm" : "use --to ",
+        others);
 }
 
 const HfArchitecture& choose_architecture(const spec::ModelConfig& config) {
     for (const HfArchitecture& architecture : architectures) {
         if (!misfit(architecture, config)) return architecture;
     }
-    // No architecture can hold the model. The error names one flag to change: prefers an
-    // architecture that has the model's position embedding and norm, and differs in another flag.
+    // No architecture can hold the model. The error names one flag to change. It is that of an
+    // architecture with the model's position embedding and norm, if there is one: other flags are
+    // easier to change.
     for (const HfArchitecture& architecture : architectures) {
         const Misfit found = *misfit(architecture, config);
         if (found.flag != "--position-embedding-type" && found.flag != "--normalization") {

@@ -22,6 +22,8 @@ struct HfRow {
 };
 
 enum class Rule { never, always, any };
+// The number of key-value groups: one for each head, one for all heads, or any.
+enum class Groups { heads, one, any };
 
 struct HfArchitecture {
     Format format;
@@ -45,7 +47,7 @@ struct HfArchitecture {
     bool tanh_only = false;
     Rule bias = Rule::always;
     bool embedding_norm = false;
-    bool grouped = false;
+    Groups groups = Groups::heads;
     bool any_head_dim = false;
     bool any_ffn = true;
 };

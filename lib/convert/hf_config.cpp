@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/error.hpp"
+#include "io/json.hpp"
 
 namespace lm::convert {
 namespace {
@@ -59,6 +60,11 @@ constexpr std::array gpt2_constants{
     Constant{"scale_attn_weights", "true", "true"},
     Constant{"scale_attn_by_inverse_layer_idx", "false", "false"},
     Constant{"reorder_and_upcast_attn", "false", "false"},
+    Constant{"add_cross_attention", "false", "false"},
+};
+constexpr std::array bigcode_constants{
+    Constant{"multi_query", "true", "true"},
+    Constant{"scale_attn_weights", "true", "true"},
     Constant{"add_cross_attention", "false", "false"},
 };
 constexpr std::array bloom_integers{
@@ -128,6 +134,20 @@ constexpr std::array starcoder2_numbers{
 };
 constexpr std::array starcoder2_constants{Constant{"sliding_window", "null", "null"},
                                           Constant{"rope_scaling", "null", "null"}};
+constexpr std::array stablelm_numbers{
+    Number{"layer_norm_eps", &ModelConfig::norm_eps, 1e-5},
+    Number{"rope_theta", &ModelConfig::rotary_base, 10000},
+    Number{"attention_dropout", &ModelConfig::attention_dropout, 0},
+    Number{"hidden_dropout", &ModelConfig::hidden_dropout, 0},
+    Number{"initializer_range", &ModelConfig::init_std, 0.02},
+};
+constexpr std::array stablelm_constants{
+    Constant{"partial_rotary_factor", "1.0", "0.25"},
+    Constant{"use_parallel_residual", "false", "false"},
+    Constant{"qk_layernorm", "false", "false"},
+    Constant{"use_qkv_bias", "false", "false"},
+    Constant{"rope_scaling", "null", "null"},
+};
 
 constexpr std::array all_keys{
     Keys{Format::hf_gpt2, gpt2_integers, gpt2_numbers, gpt2_constants, "activation_function",
@@ -139,6 +159,10 @@ constexpr std::array all_keys{
          "gelu_new"},
     Keys{Format::hf_starcoder2, llama_integers, starcoder2_numbers, starcoder2_constants,
          "hidden_act", "gelu_pytorch_tanh", true},
+    Keys{Format::hf_gpt_bigcode, gpt2_integers, gpt2_numbers, bigcode_constants,
+         "activation_function", "gelu_pytorch_tanh", true},
+    Keys{Format::hf_stablelm, llama_integers, stablelm_numbers, stablelm_constants, "hidden_act",
+         ""},
 };
 
 const Keys& keys_of(Format format) {
@@ -266,9 +290,9 @@ io::Json hf_config(const HfArchitecture& architecture, const ModelConfig& config
     for (const Integer& key : keys.integers) json[key.key] = config.*key.member;
     for (const Number& key : keys.numbers) json[key.key] = config.*key.member;
     for (const Constant& key : keys.constants) json[key.key] = io::Json::parse(key.value);
-    if (architecture.format == Format::hf_gpt2) {
-        json["n_ctx"] = config.max_positions;
-        if (config.ffn_hidden == 4 * config.hidden) json["n_inner"] = nullptr;
+    if (architecture.format == Format::hf_gpt2) json["n_ctx"] = config.max_positions;
+    if (json.contains("n_inner") && config.ffn_hidden == 4 * config.hidden) {
+        json["n_inner"] = nullptr;
     }
     if (architecture.format == Format::hf_llama) {
         json["attention_bias"] = json["mlp_bias"] = config.linear_bias;
@@ -304,6 +328,7 @@ HfModel hf_model(const io::Json& json, const std::string& path) {
     for (const Number& key : keys.numbers) {
         c.*key.member = io::json_get_or<double>(json, key.key, key.absent, path);
     }
+    if (architecture.groups == Groups::one) c.n_groups = 1;
     check_constants(keys, c.max_positions, json, path);
     read_rope_parameters(json, c, path);
     c.position = architecture.position;

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/dtype.hpp"
-#include "ckpt/manifest.hpp"
+#include "ckpt/format/manifest.hpp"
 #include "convert/hf_architecture.hpp"
 #include "io/json.hpp"
 

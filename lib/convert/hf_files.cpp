@@ -6,7 +6,7 @@
 
 #include "base/error.hpp"
 #include "base/version.hpp"
-#include "ckpt/safetensors_header.hpp"
+#include "ckpt/format/safetensors_header.hpp"
 #include "convert/torch/torch_file.hpp"
 #include "io/atomic.hpp"
 #include "io/file.hpp"
@@ -15,7 +15,7 @@
 namespace lm::convert {
 namespace {
 
-constexpr i64 most_header_bytes = 100'000'000;  // the limit of the format
+constexpr i64 max_header_bytes = 100'000'000;  // the limit of the format
 constexpr std::array<std::string_view, 2> single_files{"model.safetensors", "pytorch_model.bin"};
 
 // Returns the tensors of a safetensors file. Reads only its header.
@@ -23,20 +23,21 @@ std::vector<SourceTensor> read_safetensors(const std::string& path) {
     constexpr i64 length_bytes = 8;
     const io::Fd fd = io::open_read(path);
     const i64 size = io::file_size(path);
-    if (size < length_bytes) run_error(path, "expected at least 8 bytes, got {}: truncated", size);
+    if (size < length_bytes) run_error(path, "truncated: expected at least 8 bytes, got {}", size);
     u64 length = 0;
     io::read_exact(fd, path, std::as_writable_bytes(std::span(&length, 1)), 0);
     const i64 rest = size - length_bytes;
     const i64 n = length > static_cast<u64>(rest) ? rest : static_cast<i64>(length);
     std::vector<std::byte> header(
-        static_cast<size_t>(length_bytes + std::min(n, most_header_bytes)));
+        static_cast<size_t>(length_bytes + std::min(n, max_header_bytes)));
     io::read_exact(fd, path, header, 0);
     std::vector<SourceTensor> tensors;
     const ckpt::SafetensorsHeader parsed = ckpt::parse_safetensors_header(header, size, path);
     for (const ckpt::SafetensorsEntry& entry : parsed.entries) {
         const std::optional<DType> dtype = ckpt::dtype_of_safetensors(entry.dtype);
         if (dtype != DType::fp32 && dtype != DType::bf16 && dtype != DType::fp16) {
-            // Masks of old versions are U8 or BOOL: they are not parameters.
+            // Old versions of transformers saved attention masks of type U8 or BOOL (attn.bias,
+            // attn.masked_bias). They are not parameters.
             if (entry.name.ends_with("bias")) continue;
             run_error(path, "tensor {}: expected F32, BF16 or F16, got {}", entry.name,
                       entry.dtype);

@@ -74,7 +74,9 @@ class Reference {
 
     Matrix matrix(const std::string& name) const {
         const SourceTensor* found = find(name);
-        if (!found) run_error(model_, "tensor {} is missing: is the model complete?", name);
+        if (!found)
+            run_error(model_, "tensor {} is missing: incomplete: copy all files of the model",
+                      name);
         const SourceMatrix from = found->matrix();
         std::vector<float> values(static_cast<size_t>(from.rows * from.cols));
         SourceReader().read(from, DType::fp32, reinterpret_cast<std::byte*>(values.data()),
@@ -156,8 +158,9 @@ class Reference {
         }
         const Matrix all = linear(x, prefix + c_.qkv[0]);
         if (c_.fused == Fused::whole) {
-            return {cols_of(all, 0, c_.width), cols_of(all, c_.width, c_.width),
-                    cols_of(all, 2 * c_.width, c_.width)};
+            const i64 kv_width = c_.n_groups * c_.head_dim;
+            return {cols_of(all, 0, c_.width), cols_of(all, c_.width, kv_width),
+                    cols_of(all, c_.width + kv_width, kv_width)};
         }
         // Each row of `all` is [heads, 3, D]: query, key and value of each head.
         Qkv result{Matrix(x.rows, c_.width), Matrix(x.rows, c_.width), Matrix(x.rows, c_.width)};

@@ -2,6 +2,7 @@
 #include "convert/hf_reference_config.hpp"
 
 #include "base/error.hpp"
+#include "io/json.hpp"
 
 namespace lm::convert {
 namespace {
@@ -58,6 +59,19 @@ ReferenceConfig gpt2(const ConfigReader& json) {
     c.down = "mlp.c_proj";
     c.final_norm = "ln_f";
     c.head = "lm_head";
+    return c;
+}
+
+// Returns the settings of GPT-BigCode: the names of GPT-2, another order of the matrices, and one
+// key-value group for all heads.
+ReferenceConfig bigcode(const ConfigReader& json, const std::string& path) {
+    if (!json.flag("multi_query", true)) {
+        run_error(path, "--check does not support multi_query false");
+    }
+    ReferenceConfig c = gpt2(json);
+    c.n_groups = 1;
+    c.activation = json.text("activation_function", "gelu_pytorch_tanh");
+    c.conv1d = false;
     return c;
 }
 
@@ -141,14 +155,30 @@ ReferenceConfig llama(const ConfigReader& json, bool starcoder2) {
     return c;
 }
 
+// Returns the settings of StableLM: Llama with LayerNorm.
+ReferenceConfig stablelm(const ConfigReader& json, const std::string& path) {
+    for (const char* key : {"use_parallel_residual", "qk_layernorm", "use_qkv_bias"}) {
+        if (json.flag(key, false)) run_error(path, "--check does not support {} true", key);
+    }
+    if (const double rotated = json.number("partial_rotary_factor", 0.25); rotated != 1) {
+        run_error(path, "--check does not support partial_rotary_factor {}", rotated);
+    }
+    ReferenceConfig c = llama(json, false);
+    c.rms_norm = false;
+    c.eps = json.number("layer_norm_eps", 1e-5);
+    return c;
+}
+
 ReferenceConfig config_of(const std::string& type, const ConfigReader& json,
                           const std::string& path) {
     if (type == "gpt2") return gpt2(json);
+    if (type == "gpt_bigcode") return bigcode(json, path);
     if (type == "bloom") return bloom(json);
     if (type == "gpt_neox") return neox(json);
     if (type == "llama" || type == "mistral") return llama(json, false);
     if (type == "starcoder2") return llama(json, true);
-    run_error(path, "has no reference for model_type '{}'", type);
+    if (type == "stablelm") return stablelm(json, path);
+    run_error(path, "--check does not support model_type '{}'", type);
 }
 
 }  // namespace

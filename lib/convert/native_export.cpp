@@ -5,103 +5,126 @@
 #include <cstring>
 
 #include "base/error.hpp"
-#include "ckpt/elements.hpp"
+#include "ckpt/format/elements.hpp"
+#include "convert/transpose.hpp"
+#include "io/ordered_blocks.hpp"
 
 namespace lm::convert {
 namespace {
 
-constexpr i64 band_bytes = i64{16} << 20;
+// Rows [begin, end) of the stored tensor as the other format orders it: rows of the map, or, if it
+// is transposed, columns.
+struct Chunk {
+    const ExportedTensor* tensor = nullptr;
+    i64 begin = 0;
+    i64 end = 0;
+    i64 n_bytes = 0;
+};
 
-// Computes to[col * rows + row] = from[row * stride + col] for `cols` columns, in blocks of 32 x 32
-// that stay in the L1 cache.
-template <typename T>
-void transpose(const T* from, i64 stride, i64 rows, i64 cols, T* to) {
-    constexpr i64 block = 32;
-    for (i64 row0 = 0; row0 < rows; row0 += block) {
-        for (i64 col0 = 0; col0 < cols; col0 += block) {
-            for (i64 col = col0; col < std::min(col0 + block, cols); ++col) {
-                for (i64 row = row0; row < std::min(row0 + block, rows); ++row) {
-                    to[col * rows + row] = from[row * stride + col];
-                }
-            }
+std::vector<Chunk> chunks_of(std::span<const ExportedTensor> tensors) {
+    std::vector<Chunk> chunks;
+    for (const ExportedTensor& tensor : tensors) {
+        const bool transposed = tensor.map.transposed;
+        const i64 n = transposed ? tensor.map.n_cols() : tensor.map.n_rows();
+        const i64 width = transposed ? tensor.map.n_rows() : tensor.map.n_cols();
+        const i64 row_bytes = width * size_of(tensor.dtype);
+        LM_CHECK(row_bytes <= io::block_bytes, "{}: expected rows of at most {} bytes, got {}",
+                 tensor.map.name, io::block_bytes, row_bytes);
+        if (row_bytes == 0) continue;
+        const i64 most = io::block_bytes / row_bytes;
+        for (i64 begin = 0; begin < n; begin += most) {
+            const i64 end = std::min(begin + most, n);
+            chunks.push_back({&tensor, begin, end, (end - begin) * row_bytes});
         }
     }
+    return chunks;
 }
+
+// Fills chunks. Thread-safe.
+class ChunkReader {
+  public:
+    explicit ChunkReader(const ckpt::Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
+
+    void read(const Chunk& chunk, std::span<std::byte> to) {
+        const ExportedTensor& tensor = *chunk.tensor;
+        const MappedTensor& map = tensor.map;
+        if (!map.transposed) {
+            load(tensor, map.part(chunk.begin, chunk.end - chunk.begin, 0, map.n_cols()), to);
+        } else {
+            const WholeTensors::Key key(WholeTensors::Key(), chunk.tensor);
+            const i64 size = size_of(tensor.dtype);
+            const i64 row_bytes = map.n_cols() * size;
+            const i64 part_bytes = std::max<i64>(1, (i64{4} << 20) / row_bytes) * row_bytes;
+            const auto all = whole_.get(
+                key, tensor.n_bytes(), part_bytes, [&](i64 begin, std::span<std::byte> bytes) {
+                    load(
+                        tensor,
+                        map.part(begin / row_bytes, std::ssize(bytes) / row_bytes, 0, map.n_cols()),
+                        bytes);
+                });
+            transpose(all.get() + chunk.begin * size, map.n_cols(), map.n_rows(),
+                      chunk.end - chunk.begin, size, to.data());
+        }
+        check_finite(tensor, to);
+    }
+
+  private:
+    // Reads the rows and columns of `part` in row-major order. Rows of padding become zeros.
+    void load(const ExportedTensor& tensor, const MappedTensor& part,
+              std::span<std::byte> to) const {
+        std::vector<ckpt::Checkpoint::Request> requests;
+        size_t at = 0;
+        for (const RowRange& range : part.rows) {
+            const i64 n = (range.end - range.begin) * part.n_cols();
+            const auto n_bytes = static_cast<size_t>(n * size_of(tensor.dtype));
+            std::byte* const out = to.subspan(at, n_bytes).data();
+            at += n_bytes;
+            if (range.tensor.empty()) {
+                std::memset(out, 0, n_bytes);
+                continue;
+            }
+            spec::Box box{{range.begin}, {range.end}};
+            if (part.rank == 2) {
+                box = {{range.begin, part.col_begin}, {range.end, part.col_end}};
+            }
+            requests.push_back(
+                {range.tensor,
+                 tensor.kind,
+                 {.box = box, .flat_begin = 0, .flat_end = n, .dtype = tensor.dtype, .data = out}});
+        }
+        checkpoint_.load(requests);
+    }
+
+    // Stored values are copied unchanged, even infinite ones; a conversion must not create
+    // infinities.
+    void check_finite(const ExportedTensor& tensor, std::span<const std::byte> bytes) const {
+        if (tensor.kind == ckpt::SliceKind::weight ||
+            ckpt::count_non_finite(bytes, tensor.dtype) == 0) {
+            return;
+        }
+        run_error(checkpoint_.path(),
+                  "tensor {} has numbers that are not finite or exceed the range of {}: choose "
+                  "another --dtype",
+                  tensor.map.name, name_of(tensor.dtype));
+    }
+
+    const ckpt::Checkpoint& checkpoint_;
+    WholeTensors whole_;
+};
 
 }  // namespace
 
-// Reads the rows of `range`, with the columns of `tensor`, to `to`. Writes zeros for padding rows.
-void NativeExport::load(const RowRange& range, const MappedTensor& tensor, std::byte* to) const {
-    const i64 n = (range.end - range.begin) * tensor.n_cols();
-    if (range.tensor.empty()) {
-        std::memset(to, 0, static_cast<size_t>(n * size_of(dtype_)));
-        return;
-    }
-    spec::Box box;
-    if (tensor.rank == 1) {
-        box = {{range.begin}, {range.end}};
-    } else {
-        box = {{range.begin, tensor.col_begin}, {range.end, tensor.col_end}};
-    }
-    checkpoint_.load(range.tensor, kind_,
-                     {.box = box, .flat_begin = 0, .flat_end = n, .dtype = dtype_, .data = to});
-}
-
-// Stored values are copied unchanged, even infinite ones; a conversion must not create infinities.
-void NativeExport::check_finite(const std::string& tensor, std::span<const std::byte> bytes) const {
-    if (kind_ == ckpt::SliceKind::weight || ckpt::count_non_finite(bytes, dtype_) == 0) return;
-    run_error(checkpoint_.path(),
-              "tensor {} has numbers that are not finite or exceed the range of {}: choose another "
-              "--dtype",
-              tensor, name_of(dtype_));
-}
-
-void NativeExport::write_in_bands(const MappedTensor& tensor, const Sink& sink) {
-    const i64 row_bytes = tensor.n_cols() * size_of(dtype_);
-    const i64 most = std::max<i64>(1, band_bytes / std::max<i64>(row_bytes, 1));
-    for (const RowRange& range : tensor.rows) {
-        for (i64 row = range.begin; row < range.end; row += most) {
-            const RowRange band{range.tensor, row, std::min(row + most, range.end)};
-            band_.resize(static_cast<size_t>((band.end - band.begin) * row_bytes));
-            load(band, tensor, band_.data());
-            check_finite(tensor.name, band_);
-            sink(band_);
-        }
-    }
-}
-
-void NativeExport::write_transposed(const MappedTensor& tensor, const Sink& sink) {
-    const i64 size = size_of(dtype_);
-    const i64 rows = tensor.n_rows();
-    const i64 cols = tensor.n_cols();
-    whole_.resize(static_cast<size_t>(rows * cols * size));
-    i64 row = 0;
-    for (const RowRange& range : tensor.rows) {
-        load(range, tensor, whole_.data() + row * cols * size);
-        row += range.end - range.begin;
-    }
-    check_finite(tensor.name, whole_);
-    const i64 most = std::max<i64>(1, band_bytes / (rows * size));
-    for (i64 col = 0; col < cols; col += most) {
-        const i64 n = std::min(most, cols - col);
-        band_.resize(static_cast<size_t>(rows * n * size));
-        if (size == 4) {
-            transpose(reinterpret_cast<const u32*>(whole_.data()) + col, cols, rows, n,
-                      reinterpret_cast<u32*>(band_.data()));
-        } else {
-            transpose(reinterpret_cast<const u16*>(whole_.data()) + col, cols, rows, n,
-                      reinterpret_cast<u16*>(band_.data()));
-        }
-        sink(band_);
-    }
-}
-
-void NativeExport::write(const MappedTensor& tensor, const Sink& sink) {
-    if (tensor.transposed) {
-        write_transposed(tensor, sink);
-    } else {
-        write_in_bands(tensor, sink);
-    }
+void write_tensors(const ckpt::Checkpoint& checkpoint, std::span<const ExportedTensor> tensors,
+                   const std::function<void(std::span<const std::byte>)>& sink) {
+    const std::vector<Chunk> chunks = chunks_of(tensors);
+    ChunkReader reader(checkpoint);
+    const auto chunk = [&](i64 i) -> const Chunk& { return chunks[static_cast<size_t>(i)]; };
+    io::for_each_block_in_order(
+        std::ssize(chunks), io::blocks_in_flight,
+        [&](i64 i, io::AlignedBlock& block) {
+            reader.read(chunk(i), block.first(chunk(i).n_bytes));
+        },
+        [&](i64 i, io::AlignedBlock& block) { sink(block.first(chunk(i).n_bytes)); });
 }
 
 }  // namespace lm::convert

@@ -3,15 +3,19 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 
 #include "base/error.hpp"
-#include "ckpt/elements.hpp"
-#include "ckpt/geometry.hpp"
+#include "ckpt/format/elements.hpp"
+#include "ckpt/format/geometry.hpp"
+#include "io/block_file.hpp"
 #include "io/json.hpp"
 
 namespace lm::convert {
 namespace {
+
+constexpr i64 compared_at_once = i64{1} << 20;  // elements
 
 // Reads parts of one tensor of lm-utils from its blocks.
 class SourceBlockReader {
@@ -60,7 +64,13 @@ class SourceBlockReader {
             if (block.copies.empty()) continue;
             std::vector<SourceMatrix> copies{part_of(block.from)};
             for (const SourceMatrix& copy : block.copies) copies.push_back(part_of(copy));
-            compare(copies, to, width);
+            const i64 most = std::max<i64>(1, compared_at_once / (right - left));
+            for (i64 row = 0; row < bottom - top; row += most) {
+                std::vector<SourceMatrix> band;
+                for (const SourceMatrix& copy : copies)
+                    band.push_back(copy.row_range(row, std::min(row + most, bottom - top)));
+                compare(band, to + row * width * size_of(dtype_), width);
+            }
         }
     }
 
@@ -104,8 +114,9 @@ i64 cols_of(const Shape& shape) {
     return shape.rank() == 2 ? shape[1] : 1;
 }
 
-// Appends a block. A single row that continues the last block at an even distance becomes a part of
-// it: the interleaved order of query, key and value gives a range for each row.
+// Appends a block. A single row that follows the rows of the last block at their stride is added to
+// that block: otherwise the interleaved order of query, key and value would give one block for each
+// row.
 void append(std::vector<SourceBlock>& blocks, SourceBlock block) {
     if (!blocks.empty() && block.from.rows == 1) {
         SourceBlock& last = blocks.back();
@@ -149,9 +160,17 @@ void NativeImport::add_copy(const MappedTensor& map, ckpt::SliceKind kind,
     own.add(map, kind, from);
     for (auto& [key, copies] : own.blocks_) {
         for (SourceBlock& copy : copies) {
-            for (SourceBlock& block : blocks_[key]) {
-                if (block.row == copy.row && block.col == copy.col)
-                    block.copies.push_back(std::move(copy.from));
+            const auto found = blocks_.find(key);
+            if (found == blocks_.end()) continue;
+            for (SourceBlock& block : found->second) {
+                if (block.row != copy.row || block.col != copy.col) continue;
+                if (block.from.rows != copy.from.rows || block.from.cols != copy.from.cols) {
+                    run_error(from.path(),
+                              "tensor {}: expected a copy of {} rows and {} columns, got {} and {}",
+                              from.name, block.from.rows, block.from.cols, copy.from.rows,
+                              copy.from.cols);
+                }
+                block.copies.push_back(std::move(copy.from));
             }
         }
     }
@@ -176,7 +195,9 @@ void NativeImport::check_complete(const std::string& in) const {
                     n += block.from.rows * block.from.cols;
             }
             if (n == tensor.shape.numel()) continue;
-            run_error(in, "tensor {} ({}): expected {} elements, got {}: is the model complete?",
+            run_error(in,
+                      "tensor {} ({}): expected {} elements, got {}: incomplete: copy all files of "
+                      "the model",
                       tensor.name, name_of(kind), tensor.shape.numel(), n);
         }
     }
@@ -205,11 +226,7 @@ std::string NativeImport::tensor_with_other_masters(DType weights) const {
     return {};
 }
 
-std::vector<ckpt::Piece> NativeImport::pieces(const ConversionRequest& request, DType weights,
-                                              ConversionReport& report,
-                                              std::map<Key, double>& drift) const {
-    const Replicas replicas = request.replicas.value_or(Replicas::rank0);
-    const auto reader = std::make_shared<SourceReader>();
+std::vector<ckpt::Piece> NativeImport::pieces(Reading& reading, DType weights) const {
     std::vector<ckpt::Piece> pieces;
     for (const auto& [key, blocks] : blocks_) {
         const auto& [index, kind] = key;
@@ -222,14 +239,25 @@ std::vector<ckpt::Piece> NativeImport::pieces(const ConversionRequest& request, 
                           .box = all.box,
                           .flat_begin = 0,
                           .flat_end = all.flat_end};
-        piece.read = [&blocks = blocks, reader, dtype, cols = cols_of(shape), &request, &report,
-                      replicas, &largest = drift[key]](std::span<std::byte> to, i64 offset) {
+        piece.concurrent = true;
+        reading.n_total += all.flat_end * size_of(dtype);
+        piece.read = [&reading, &key = key, &blocks = blocks, dtype, cols = cols_of(shape)](
+                         std::span<std::byte> to, i64 offset) {
+            const Replicas replicas = reading.request.replicas.value_or(Replicas::rank0);
             const i64 begin = offset / size_of(dtype);
             const auto n_bytes = static_cast<i64>(to.size());
-            SourceBlockReader(blocks, cols, dtype, *reader, replicas, largest)
-                .read(begin, begin + n_bytes / size_of(dtype), to.data());
-            report.n_bytes += n_bytes;
-            if (request.progress) request.progress(report.n_bytes);
+            double drift = 0;
+            reading.readers.with_reader([&](SourceReader& reader) {
+                SourceBlockReader(blocks, cols, dtype, reader, replicas, drift)
+                    .read(begin, begin + n_bytes / size_of(dtype), to.data());
+            });
+            const std::lock_guard lock(reading.mutex);
+            double& largest = reading.drift[key];
+            largest = std::max(largest, drift);
+            reading.n_bytes += n_bytes;
+            if (reading.request.progress) {
+                reading.request.progress(reading.n_bytes, reading.n_total);
+            }
         };
         pieces.push_back(std::move(piece));
     }
@@ -238,35 +266,54 @@ std::vector<ckpt::Piece> NativeImport::pieces(const ConversionRequest& request, 
 
 ImportVerification NativeImport::verify(const ConversionRequest& request, DType weights) const {
     check_complete(request.in);
-    constexpr i64 most = i64{16} << 20;
-    ImportVerification result;
-    ConversionReport report;
-    std::map<Key, double> drift;
-    std::vector<std::byte> band;
-    for (const ckpt::Piece& piece : pieces(request, weights, report, drift)) {
-        const i64 n_bytes = piece.flat_end * size_of(piece.dtype);
-        i64 n_bad = 0;
-        for (i64 at = 0; at < n_bytes; at += most) {
-            band.resize(static_cast<size_t>(std::min(most, n_bytes - at)));
-            piece.read(band, at);
-            n_bad += ckpt::count_non_finite(band, piece.dtype);
-        }
-        ++result.n_tensors;
-        result.n_bytes += n_bytes;
+    Reading reading{request};
+    const std::vector<ckpt::Piece> all = pieces(reading, weights);
+    std::vector<std::pair<size_t, i64>> bands;  // number of the piece, first byte
+    for (size_t i = 0; i < all.size(); ++i) {
+        const i64 n_bytes = all[i].flat_end * size_of(all[i].dtype);
+        for (i64 at = 0; at < n_bytes; at += io::block_bytes) bands.emplace_back(i, at);
+    }
+    std::vector<std::atomic<i64>> n_bad(all.size());
+    io::for_each_block(std::ssize(bands), io::blocks_in_flight,
+                       [&](i64 i, io::AlignedBlock& block) {
+                           const auto& [at_piece, at] = bands[static_cast<size_t>(i)];
+                           const ckpt::Piece& piece = all[at_piece];
+                           const i64 n_bytes = piece.flat_end * size_of(piece.dtype);
+                           const auto band = block.first(std::min(io::block_bytes, n_bytes - at));
+                           piece.read(band, at);
+                           n_bad[at_piece] += ckpt::count_non_finite(band, piece.dtype);
+                       });
+    ImportVerification result{.n_tensors = std::ssize(all), .n_bytes = reading.n_bytes};
+    for (size_t i = 0; i < all.size(); ++i) {
+        const ckpt::Piece& piece = all[i];
         const std::string name =
             fmt::format("tensor {} ({})", tensors_.table()[static_cast<size_t>(piece.tensor)].name,
                         name_of(piece.kind));
-        if (n_bad > 0) {
-            result.problems.push_back(fmt::format("{}: {} numbers are not finite", name, n_bad));
-        }
-        if (const double largest = drift[{piece.tensor, piece.kind}]; largest > 0) {
+        if (n_bad[i] > 0) {
             result.problems.push_back(
-                fmt::format("{}: the copies of the tensor ranks differ by up to {:.2e}: see "
-                            "lm-ckpt repair",
+                fmt::format("{}: {} numbers are not finite", name, n_bad[i].load()));
+        }
+        if (const double largest = reading.drift[{piece.tensor, piece.kind}]; largest > 0) {
+            result.problems.push_back(
+                fmt::format("{}: the copies of the ranks differ by up to {:.2e}: see lm-ckpt "
+                            "repair",
                             name, largest));
         }
     }
     return result;
+}
+
+void NativeImport::load(const std::string& tensor, ckpt::SliceKind kind, DType dtype, i64 begin,
+                        i64 end, std::byte* out, SourceReaders& readers) const {
+    const i64 index = tensors_.index(tensor);
+    auto found = blocks_.find({index, kind});
+    if (found == blocks_.end()) found = blocks_.find({index, ckpt::SliceKind::weight});
+    double drift = 0;
+    readers.with_reader([&](SourceReader& reader) {
+        SourceBlockReader(found->second, cols_of(tensors_.at(tensor).shape), dtype, reader,
+                          Replicas::rank0, drift)
+            .read(begin, end, out);
+    });
 }
 
 ConversionReport NativeImport::write(const ConversionRequest& request, ckpt::SaveInfo info) const {
@@ -276,11 +323,14 @@ ConversionReport NativeImport::write(const ConversionRequest& request, ckpt::Sav
     report.end_of_document = info.tokenizer.end_of_document;
     info.model = tensors_.config();
     info.command_line = request.command_line;
-    info.state["converted_from"] = request.in;
+    io::Json state = io::parse_json(info.state, request.in);
+    state["converted_from"] = request.in;
+    info.state = io::json_line(io::OrderedJson(state));
     io::AtomicDirectory out = make_output(request.out, {request.in}, request.force);
-    std::map<Key, double> drift;
-    ckpt::save({out.path(), 0}, info, pieces(request, info.weights, report, drift));
-    for (const auto& [key, largest] : drift) {
+    Reading reading{request};
+    ckpt::save({out.path(), 0}, info, pieces(reading, info.weights));
+    report.n_bytes = reading.n_bytes;
+    for (const auto& [key, largest] : reading.drift) {
         if (largest == 0 || !request.drifted) continue;
         request.drifted(tensors_.table()[static_cast<size_t>(key.first)].name, name_of(key.second),
                         largest);

@@ -3,11 +3,12 @@
 #pragma once
 
 #include <map>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "ckpt/save.hpp"
+#include "ckpt/format/save.hpp"
 #include "convert/conversion.hpp"
 #include "convert/source_tensor.hpp"
 #include "convert/tensor_map.hpp"
@@ -47,6 +48,11 @@ class NativeImport {
     // empty: none. Compares the first elements of each tensor.
     std::string tensor_with_other_masters(DType weights) const;
 
+    // Reads the elements [begin, end) of a tensor to `out`; masters that do not exist are the
+    // weights. Thread-safe.
+    void load(const std::string& tensor, ckpt::SliceKind kind, DType dtype, i64 begin, i64 end,
+              std::byte* out, SourceReaders& readers) const;
+
     // Writes the step into the directory request.out, which appears whole or not at all. `info` has
     // everything but the model. Throws Error(failure) when a tensor has rows without a source.
     ConversionReport write(const ConversionRequest& request, ckpt::SaveInfo info) const;
@@ -57,9 +63,18 @@ class NativeImport {
 
   private:
     using Key = std::pair<i64, ckpt::SliceKind>;
-    // `drift` gets the largest difference between the copies of each tensor.
-    std::vector<ckpt::Piece> pieces(const ConversionRequest& request, DType weights,
-                                    ConversionReport& report, std::map<Key, double>& drift) const;
+    // State that the threads of one import share.
+    struct Reading {
+        const ConversionRequest& request;
+        i64 n_total = 0;  // bytes of all pieces
+        SourceReaders readers = {};
+        std::mutex mutex = {};             // guards the members after it
+        i64 n_bytes = 0;                   // bytes read so far
+        std::map<Key, double> drift = {};  // largest difference between copies
+    };
+    // Returns a piece for each tensor of each kind, which several threads may read at once.
+    // `reading` outlives them.
+    std::vector<ckpt::Piece> pieces(Reading& reading, DType weights) const;
 
     ModelTensors tensors_;
     std::map<Key, std::vector<SourceBlock>> blocks_;

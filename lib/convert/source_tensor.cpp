@@ -7,7 +7,8 @@
 #include <cstring>
 
 #include "base/error.hpp"
-#include "ckpt/elements.hpp"
+#include "ckpt/format/elements.hpp"
+#include "convert/transpose.hpp"
 #include "io/file.hpp"
 
 namespace lm::convert {
@@ -58,7 +59,9 @@ std::vector<i64> contiguous_strides(std::span<const i64> shape) {
 }
 
 void verify(const std::string& path, RecordCheck& record) {
-    if (record.done || record.crc == 0) return;
+    if (record.crc == 0) return;
+    const std::lock_guard lock(record.mutex);
+    if (record.done) return;
     const io::Fd fd = io::open_read(path);
     std::vector<std::byte> bytes(static_cast<size_t>(std::min(record.size, band_bytes)));
     u32 crc = 0;
@@ -100,28 +103,35 @@ void SourceReader::gather(const SourceMatrix& from, const std::byte* base, i64 f
                           std::byte* out, i64 out_stride) {
     const DType stored = from.storage->dtype;
     const i64 size = size_of(stored);
-    const bool dense = from.col_stride == 1 || from.cols == 1;
-    if (dense && from.row_stride == from.cols && out_stride == from.cols) {
-        ckpt::convert_elements(base + (from.start - first) * size, stored, out, dtype,
-                               from.rows * from.cols);
+    const std::byte* at = base + (from.start - first) * size;
+    i64 row_bytes = from.row_stride * size;
+    if (from.col_stride != 1 && from.cols != 1) {
+        rows_.resize(static_cast<size_t>(from.rows * from.cols * size));
+        if (from.row_stride == 1) {
+            transpose(at, from.col_stride, from.cols, from.rows, size, rows_.data());
+        } else {
+            std::byte* to = rows_.data();
+            for (i64 row = 0; row < from.rows; ++row) {
+                for (i64 col = 0; col < from.cols; ++col, to += size) {
+                    std::memcpy(to, at + (row * from.row_stride + col * from.col_stride) * size,
+                                static_cast<size_t>(size));
+                }
+            }
+        }
+        at = rows_.data();
+        row_bytes = from.cols * size;
+    }
+    if (row_bytes == from.cols * size && out_stride == from.cols) {
+        ckpt::convert_elements(at, stored, out, dtype, from.rows * from.cols);
         return;
     }
-    row_.resize(static_cast<size_t>(from.cols * size));
     for (i64 row = 0; row < from.rows; ++row) {
-        const std::byte* at = base + (from.start + row * from.row_stride - first) * size;
-        if (!dense) {
-            for (i64 col = 0; col < from.cols; ++col) {
-                std::memcpy(row_.data() + col * size, at + col * from.col_stride * size,
-                            static_cast<size_t>(size));
-            }
-            at = row_.data();
-        }
-        ckpt::convert_elements(at, stored, out + row * out_stride * size_of(dtype), dtype,
-                               from.cols);
+        ckpt::convert_elements(at + row * row_bytes, stored,
+                               out + row * out_stride * size_of(dtype), dtype, from.cols);
     }
 }
 
-// Reads rows that lie side by side, a band of them at a time.
+// Reads a matrix whose rows are near each other in the storage, a band of rows at a time.
 void SourceReader::read_near(const SourceMatrix& from, DType dtype, std::byte* out,
                              i64 out_stride) {
     const i64 row_span = (from.cols - 1) * from.col_stride + 1;
@@ -140,21 +150,44 @@ void SourceReader::read_near(const SourceMatrix& from, DType dtype, std::byte* o
 
 void SourceReader::read(const SourceMatrix& from, DType dtype, std::byte* out, i64 out_stride) {
     if (from.rows == 0 || from.cols == 0) return;
+    const DType stored = from.storage->dtype;
+    const bool dense =
+        from.cols == 1 ? from.row_stride == 1 || from.rows == 1
+                       : from.col_stride == 1 && (from.row_stride == from.cols || from.rows == 1);
+    if (dense && stored == dtype && out_stride == from.cols) {
+        return read_storage(*from.storage, from.start, from.rows * from.cols, out);
+    }
     constexpr i64 far = 4;
     const i64 row_span = (from.cols - 1) * from.col_stride + 1;
     const i64 span = (from.rows - 1) * from.row_stride + row_span;
-    const bool small = span * size_of(from.storage->dtype) <= band_bytes / far;
+    const bool small = span * size_of(stored) <= band_bytes / far;
     if (small || (row_span <= far * from.cols && from.row_stride <= far * row_span)) {
         read_near(from, dtype, out, out_stride);
         return;
     }
-    if (cached_ != from.storage) {
-        const i64 n = from.storage->numel();
-        cache_.resize(static_cast<size_t>(n * size_of(from.storage->dtype)));
-        read_storage(*from.storage, 0, n, cache_.data());
-        cached_ = from.storage;
+    constexpr i64 part_bytes = i64{4} << 20;
+    const i64 size = size_of(stored);
+    const auto all = whole_->get(from.storage, from.storage->numel() * size, part_bytes,
+                                 [&](i64 begin, std::span<std::byte> part) {
+                                     read_storage(*from.storage, begin / size,
+                                                  std::ssize(part) / size, part.data());
+                                 });
+    gather(from, all.get(), 0, dtype, out, out_stride);
+}
+
+void SourceReaders::with_reader(const std::function<void(SourceReader&)>& body) {
+    std::unique_ptr<SourceReader> reader;
+    {
+        const std::lock_guard lock(mutex_);
+        if (!idle_.empty()) {
+            reader = std::move(idle_.back());
+            idle_.pop_back();
+        }
     }
-    gather(from, cache_.data(), 0, dtype, out, out_stride);
+    if (!reader) reader = std::make_unique<SourceReader>(whole_);
+    body(*reader);
+    const std::lock_guard lock(mutex_);
+    idle_.push_back(std::move(reader));
 }
 
 }  // namespace lm::convert

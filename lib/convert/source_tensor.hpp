@@ -3,13 +3,16 @@
 // that view them with strides. Files are read, not memory-mapped.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/dtype.hpp"
 #include "base/types.hpp"
+#include "convert/whole_tensors.hpp"
 
 namespace lm::convert {
 
@@ -19,8 +22,10 @@ struct RecordCheck {
     i64 size = 0;
     u32 crc = 0;  // 0: not known
     bool done = false;
+    std::mutex mutex = {};  // guards `done`
 };
-// Throws Error(failure) when the record of the file `path` does not have its CRC.
+// Reads the record of the file `path`, unless an earlier call did. Throws Error(failure) when it
+// does not have its CRC. Thread-safe: other threads wait for the one that reads.
 void verify(const std::string& path, RecordCheck& record);
 
 // `n` elements that start at byte `offset` of the file `path`.
@@ -69,12 +74,15 @@ struct SourceTensor {
 // Returns the strides of a row-major tensor without gaps.
 std::vector<i64> contiguous_strides(std::span<const i64> shape);
 
-// Reads matrices. Not thread-safe.
+// Reads matrices. Not thread-safe; readers of several threads may share `whole`.
 class SourceReader {
   public:
+    explicit SourceReader(std::shared_ptr<WholeTensors> whole = std::make_shared<WholeTensors>())
+        : whole_(std::move(whole)) {}
+
     // Reads `from` to out[row * out_stride + col], converted to `dtype`. Reads a band of rows at a
     // time. When the elements are far from each other, as in a transposed matrix, reads the whole
-    // storage into memory and keeps it until another such matrix is read.
+    // storage into memory.
     void read(const SourceMatrix& from, DType dtype, std::byte* out, i64 out_stride);
 
   private:
@@ -82,10 +90,21 @@ class SourceReader {
     void gather(const SourceMatrix& from, const std::byte* base, i64 first, DType dtype,
                 std::byte* out, i64 out_stride);
 
-    std::shared_ptr<const Storage> cached_;
-    std::vector<std::byte> cache_;
+    std::shared_ptr<WholeTensors> whole_;
     std::vector<std::byte> band_;
-    std::vector<std::byte> row_;
+    std::vector<std::byte> rows_;
+};
+
+// The readers of several threads. Thread-safe.
+class SourceReaders {
+  public:
+    // Calls `body` with a reader that no other call uses.
+    void with_reader(const std::function<void(SourceReader&)>& body);
+
+  private:
+    std::shared_ptr<WholeTensors> whole_ = std::make_shared<WholeTensors>();
+    std::mutex mutex_;  // guards idle_
+    std::vector<std::unique_ptr<SourceReader>> idle_;
 };
 
 // Reads the elements [begin, begin + n) of a storage, in its own type.

@@ -22,8 +22,9 @@ std::vector<i64> MappedTensor::shape() const {
 MappedTensor MappedTensor::part(i64 row, i64 n_rows_, i64 col, i64 n_cols_) const {
     LM_CHECK(0 <= row && 0 <= n_rows_ && row <= n_rows() - n_rows_ && 0 <= col && 0 <= n_cols_ &&
                  col <= n_cols() - n_cols_,
-             "expected a part of {} rows and {} columns, got {} from {} and {} from {}", n_rows(),
-             n_cols(), n_rows_, row, n_cols_, col);
+             "expected a part of {} rows and {} columns, got {} rows from row {} and {} columns "
+             "from column {}",
+             n_rows(), n_cols(), n_rows_, row, n_cols_, col);
     MappedTensor result = *this;
     result.rows.clear();
     result.col_begin = col_begin + col;

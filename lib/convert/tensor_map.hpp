@@ -39,7 +39,8 @@ struct MappedTensor {
     MappedTensor part(i64 row, i64 n_rows, i64 col, i64 n_cols) const;
 };
 
-// How a fused tensor orders the rows of query, key and value. D: head size, G: groups, H: heads.
+// The order of the rows of query, key and value in a fused tensor. D: head size, G: groups, H:
+// heads.
 enum class QkvOrder {
     whole,       // all of query, all of key, all of value
     groups,      // [G, H/G + 2, D]: for each group its query heads, key, value

@@ -5,15 +5,16 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "ckpt/checkpoint.hpp"
-#include "ckpt/safetensors.hpp"
-#include "ckpt/steps.hpp"
+#include "ckpt/format/checkpoint.hpp"
+#include "ckpt/format/safetensors.hpp"
+#include "ckpt/history/steps.hpp"
 #include "convert/hf_architecture.hpp"
 #include "convert/hf_config.hpp"
 #include "convert/hf_files.hpp"
 #include "convert/native_export.hpp"
 #include "convert/torch/torch_writer.hpp"
 #include "io/atomic.hpp"
+#include "io/json.hpp"
 
 namespace lm::convert {
 namespace {
@@ -52,29 +53,31 @@ class Exporter {
     }
 
   private:
-    void count(std::span<const std::byte> bytes) {
-        n_written_ += static_cast<i64>(bytes.size());
-        if (request_.progress) request_.progress(n_written_);
+    // Passes the bytes of tensors in the given order to `writer`.
+    template <typename Writer>
+    void append_all(Writer& writer, const std::vector<ExportedTensor>& tensors) {
+        write_tensors(checkpoint_, tensors, [&](std::span<const std::byte> bytes) {
+            writer.append(bytes);
+            n_written_ += static_cast<i64>(bytes.size());
+            if (request_.progress) request_.progress(n_written_, report_.n_bytes);
+        });
+        writer.commit();
     }
 
-    // Writes a PyTorch shard. It has no tied head: transformers ties it again.
+    // Writes a PyTorch shard. Omits a tied head: transformers ties the head to the embedding when
+    // it loads the model.
     void write_torch_shard(const std::string& path, const std::vector<std::string>& names) {
         PickleWriter pickle;
+        std::vector<ExportedTensor> tensors;
         pickle.open_dict();
         for (const std::string& name : names) {
             pickle.key(name);
             pickle.tensor(dtype_, tensors_.at(name).shape());
+            tensors.push_back({tensors_.at(name), kind_, dtype_});
         }
         pickle.close_dict();
         TorchWriter writer = TorchWriter::create(path, std::move(pickle));
-        NativeExport source(checkpoint_, kind_, dtype_);
-        for (const std::string& name : names) {
-            source.write(tensors_.at(name), [&](std::span<const std::byte> bytes) {
-                writer.append(bytes);
-                count(bytes);
-            });
-        }
-        writer.commit();
+        append_all(writer, tensors);
     }
 
     void write_shard(const std::string& path, const std::vector<std::string>& names) {
@@ -84,14 +87,11 @@ class Exporter {
                                tensors_.at(name).shape(), 0, 0});
         }
         auto writer = ckpt::SafetensorsWriter::create(path, std::move(entries), {{"format", "pt"}});
-        NativeExport source(checkpoint_, kind_, dtype_);
+        std::vector<ExportedTensor> tensors;
         for (const ckpt::SafetensorsEntry& entry : writer.entries()) {
-            source.write(tensors_.at(entry.name), [&](std::span<const std::byte> bytes) {
-                writer.append(bytes);
-                count(bytes);
-            });
+            tensors.push_back({tensors_.at(entry.name), kind_, dtype_});
         }
-        writer.commit();
+        append_all(writer, tensors);
     }
 
     void write_weights(const std::string& directory) {

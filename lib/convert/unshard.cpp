@@ -5,15 +5,17 @@
 #include <cctype>
 
 #include "base/error.hpp"
-#include "ckpt/elements.hpp"
-#include "ckpt/geometry.hpp"
-#include "ckpt/index.hpp"
-#include "ckpt/model_json.hpp"
-#include "ckpt/safetensors.hpp"
+#include "ckpt/format/elements.hpp"
+#include "ckpt/format/geometry.hpp"
+#include "ckpt/format/index.hpp"
+#include "ckpt/format/model_json.hpp"
+#include "ckpt/format/safetensors.hpp"
 #include "convert/hf_files.hpp"
 #include "io/atomic.hpp"
 #include "io/checked.hpp"
+#include "io/json.hpp"
 #include "io/ordered_blocks.hpp"
+#include "io/path.hpp"
 
 namespace lm::convert {
 namespace {
@@ -34,8 +36,8 @@ bool is_shard_of(std::string_view name, std::string_view stem) {
 
 class Unsharder {
   public:
-    Unsharder(const ckpt::Checkpoint& checkpoint, const UnshardRequest& request)
-        : checkpoint_(checkpoint), request_(request), directory_(io::parent_of(request.out)) {
+    Unsharder(const ckpt::TensorSource& source, const UnshardRequest& request)
+        : source_(source), request_(request), directory_(io::parent_of(request.out)) {
         const size_t slash = request.out.rfind('/');
         if (slash != request.out.npos) before_ = request.out.substr(0, slash + 1);
         stem_ = request.out.substr(before_.size());
@@ -43,7 +45,7 @@ class Unsharder {
             usage_error(request.out, "expected a name that ends with NAME{}", ending);
         }
         stem_.resize(stem_.size() - ending.size());
-        const DType stored = checkpoint.manifest().tensors.at(0).dtype;
+        const DType stored = source.tensors().at(0).dtype;
         dtype_ = request.dtype.value_or(stored);
         // Converts from the masters, which are more exact, unless the stored type is requested.
         kind_ = dtype_ == stored ? ckpt::SliceKind::weight : ckpt::SliceKind::master;
@@ -52,7 +54,7 @@ class Unsharder {
     UnshardReport run() {
         refuse_existing();
         std::vector<SizedName> sizes;
-        for (const ckpt::TensorInfo& tensor : checkpoint_.manifest().tensors) {
+        for (const ckpt::TensorInfo& tensor : source_.tensors()) {
             sizes.push_back({tensor.name, tensor.shape.numel() * size_of(dtype_)});
             report_.n_bytes += sizes.back().bytes;
             ++report_.n_tensors;
@@ -105,13 +107,12 @@ class Unsharder {
     // Writes one file and makes it durable under its temporary name: all shards are committed
     // together at the end.
     ckpt::SafetensorsWriter write(const std::string& path, const std::vector<std::string>& names) {
-        const ckpt::Manifest& manifest = checkpoint_.manifest();
         const ckpt::Metadata metadata{{"format", "pt"},
-                                      {"iteration", std::to_string(manifest.counters.iteration)},
-                                      {"model", ckpt::to_json(manifest.model).dump()}};
+                                      {"iteration", std::to_string(source_.iteration())},
+                                      {"model", ckpt::to_json(source_.model()).dump()}};
         std::vector<ckpt::SafetensorsEntry> entries;
         for (const std::string& name : names) {
-            const auto dims = checkpoint_.find(name)->shape.dims();
+            const auto dims = source_.find(name)->shape.dims();
             entries.push_back({name, std::string(ckpt::safetensors_name(dtype_)),
                                std::vector<i64>(dims.begin(), dims.end()), 0, 0});
         }
@@ -131,13 +132,13 @@ class Unsharder {
         i64 n_bytes;
     };
 
-    // Divides the tensors of a file into chunks that have the borders of the stored blocks.
+    // Divides the tensors of a file into chunks of at most one stored block.
     std::vector<Chunk> chunks_of(const ckpt::SafetensorsWriter& writer) const {
-        const DType stored = checkpoint_.manifest().tensors.at(0).dtype;
+        const DType stored = source_.tensors().at(0).dtype;
         const i64 most = io::block_bytes / std::max(size_of(dtype_), size_of(stored));
         std::vector<Chunk> chunks;
         for (const ckpt::SafetensorsEntry& entry : writer.entries()) {
-            const ckpt::Region all = ckpt::whole(checkpoint_.find(entry.name)->shape);
+            const ckpt::Region all = ckpt::whole(source_.find(entry.name)->shape);
             for (i64 begin = 0; begin < all.flat_end; begin += most) {
                 const i64 end = std::min(begin + most, all.flat_end);
                 chunks.push_back(
@@ -153,34 +154,34 @@ class Unsharder {
         const auto read = [&](i64 at, io::AlignedBlock& block) {
             const Chunk& chunk = chunks[static_cast<size_t>(at)];
             const std::span<std::byte> bytes = block.first(chunk.n_bytes);
-            checkpoint_.load(*chunk.tensor, kind_,
-                             {.box = chunk.box,
-                              .flat_begin = chunk.begin,
-                              .flat_end = chunk.end,
-                              .dtype = dtype_,
-                              .data = bytes.data()});
+            source_.load(*chunk.tensor, kind_,
+                         {.box = chunk.box,
+                          .flat_begin = chunk.begin,
+                          .flat_end = chunk.end,
+                          .dtype = dtype_,
+                          .data = bytes.data()});
             check_held(*chunk.tensor, bytes);
         };
         const auto append = [&](i64 at, io::AlignedBlock& block) {
             writer.append(block.first(chunks[static_cast<size_t>(at)].n_bytes));
             n_written_ += chunks[static_cast<size_t>(at)].n_bytes;
-            if (request_.progress) request_.progress(n_written_);
+            if (request_.progress) request_.progress(n_written_, report_.n_bytes);
         };
         io::for_each_block_in_order(std::ssize(chunks), io::blocks_in_flight, read, append);
     }
 
-    // Stored values are copied unchanged, even infinite ones; a conversion must not create
-    // infinities.
+    // Throws when masters that were converted to dtype_ are not finite. Weights are copied as
+    // stored, also infinite ones.
     void check_held(const std::string& tensor, std::span<const std::byte> values) const {
         if (kind_ == ckpt::SliceKind::weight || ckpt::count_non_finite(values, dtype_) == 0) return;
         run_error(
-            checkpoint_.path(),
+            source_.path(),
             "tensor {} has numbers that are not finite or exceed the range of {}: choose another "
             "--dtype",
             tensor, name_of(dtype_));
     }
 
-    const ckpt::Checkpoint& checkpoint_;
+    const ckpt::TensorSource& source_;
     const UnshardRequest& request_;
     std::string directory_;
     std::string before_;  // directory part of OUT, with the slash
@@ -193,8 +194,8 @@ class Unsharder {
 
 }  // namespace
 
-UnshardReport unshard(const ckpt::Checkpoint& checkpoint, const UnshardRequest& request) {
-    return Unsharder(checkpoint, request).run();
+UnshardReport unshard(const ckpt::TensorSource& source, const UnshardRequest& request) {
+    return Unsharder(source, request).run();
 }
 
 }  // namespace lm::convert

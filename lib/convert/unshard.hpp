@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "ckpt/checkpoint.hpp"
+#include "ckpt/format/tensor_source.hpp"
 
 namespace lm::convert {
 
@@ -16,8 +16,9 @@ struct UnshardRequest {
     std::string out;             // "DIR/NAME.safetensors"
     std::optional<DType> dtype;  // default: as stored
     i64 max_shard_bytes = 5'000'000'000;
-    bool force = false;                         // replace existing files
-    std::function<void(i64 n_bytes)> progress;  // gets the tensor bytes written; may be empty
+    bool force = false;  // replace existing files
+    // Gets the tensor bytes written and the bytes of all tensors; may be empty.
+    std::function<void(i64 done, i64 total)> progress;
 };
 
 struct UnshardReport {
@@ -32,6 +33,6 @@ struct UnshardReport {
 // converted from the masters if the checkpoint has them. Uses tens of megabytes of memory. Throws
 // Error(usage) when `out` has another suffix, or exists and `force` is false; Error(failure) naming
 // a tensor whose numbers exceed the range of the type.
-UnshardReport unshard(const ckpt::Checkpoint& checkpoint, const UnshardRequest& request);
+UnshardReport unshard(const ckpt::TensorSource& source, const UnshardRequest& request);
 
 }  // namespace lm::convert

@@ -21,19 +21,18 @@ i64 aligned(i64 bytes) {
     return round_up(bytes, buffer_alignment);
 }
 
-// The sizes in the shapes of activations, on one tensor rank. The letters are those of
-// model/pass.hpp.
+// The sizes in the shapes of activations, on one tensor rank, with the letters of docs/glossary.md.
 struct Sizes {
-    i64 b, t, n;
-    i64 r;  // rows of the residual stream and of norms on this rank
-    i64 c;
-    i64 heads;  // H
-    i64 a;      // H * D: columns of attention's output
-    i64 q;      // (H + 2G) * D: columns of queries, keys and values
-    i64 f, up;  // F, U
-    i64 v;
-    i64 chunk;  // rows of the logits that the head computes at a time
-    DType x;    // compute
+    i64 b, t, n;  // samples of a micro-batch, tokens of a sample, rows b * t
+    i64 r;        // rows of the residual stream and of norms on this rank
+    i64 c;        // hidden size
+    i64 heads;    // H
+    i64 a;        // H * D: columns of attention's output
+    i64 q;        // (H + 2G) * D: columns of queries, keys and values
+    i64 f, up;    // width of the MLP, and of the up projection: 2 f with a gate
+    i64 v;        // rows of the vocabulary, with padding
+    i64 chunk;    // rows of the logits that the head computes at a time
+    DType x;      // dtype of activations
 };
 
 Sizes sizes_of(const ModelConfig& config, const ParallelConfig& parallel, const StepShape& step,
@@ -100,7 +99,7 @@ std::vector<ActivationSpec> activation_table(const ModelConfig& config,
         {"tokens", {b, t}, DType::int32, per_micro_batch, embedding},
         {"positions", {b, t}, DType::int32, per_micro_batch, rotary ? all : embedding},
         {"targets", {b, t}, DType::int32, per_micro_batch, head},
-        {"loss_weight", {b, t}, DType::fp32, per_micro_batch, head},
+        {"loss_mask", {b, t}, DType::fp32, per_micro_batch, head},
         {"doc_start", {b, t}, DType::int32, per_micro_batch},
         {"sample_ids", {b}, DType::int64, per_micro_batch},
         // The activations of a block, in order: residual stream, norm, attention, residual stream,

@@ -62,9 +62,9 @@ struct LayerGroup {
 // Returns the group of local layer `layer` of a chunk with `n_layers` layers.
 LayerGroup recompute_group(const spec::Recompute& recompute, i64 n_layers, i64 layer);
 
-// Returns the number of rows of logits in memory at a time, a chunk. It gives the fewest chunks
-// that fit into step.logits_bytes. Chunks have equal sizes, rounded to multiples of 64 rows, so
-// that the last chunk is not much smaller than the others.
+// Returns the number of rows in a chunk: the logits of one chunk are in memory at a time. There are
+// as few chunks as step.logits_bytes allows. Chunks have equal sizes, rounded to multiples of 64
+// rows, so that the last chunk is not much smaller than the others.
 i64 head_chunk_rows(const StepShape& step, i64 local_vocab);
 
 // One activation in the buffer. Recomputed activations of different layers and micro-batches use
@@ -97,9 +97,9 @@ StageShape stage_shape(const spec::ModelConfig& config, const spec::ParallelConf
                        const StepShape& step, i64 pp_rank, i64 tp_rank = 0);
 
 // Returns the largest number of micro-batches of a chunk that are between their forward and their
-// backward, in the schedule of spec/pipeline_schedule.hpp with up to n_micro_batches in a step.
-// Micro-batch i of a chunk uses slot i % in_flight, because the chunk's backward passes run in the
-// order of its forward passes.
+// backward at the same time. The schedule is that of spec/pipeline_schedule.hpp with at most
+// n_micro_batches in a step. Micro-batch i of a chunk uses slot i % in_flight, because the chunk's
+// backward passes run in the order of its forward passes.
 i64 micro_batches_in_flight(const spec::ParallelConfig& parallel, i64 n_micro_batches, i64 pp_rank,
                             i64 chunk);
 

@@ -10,7 +10,7 @@ namespace lm::cost {
 // The rows of one partial sum of a column reduction.
 constexpr i64 reduction_rows = 64;
 // The largest number of partial sums of a reduction over a flat range.
-constexpr i64 most_flat_pieces = 4096;
+constexpr i64 max_flat_pieces = 4096;
 // The rows of scratch that one worker uses in residual addition and norm.
 constexpr i64 norm_scratch_rows = 5;
 // The number of queries, and of keys, in a block of attention.

@@ -27,8 +27,8 @@ constexpr i64 cuda_sort_bytes(i64 n) {
     return 4 * cuda_piece(4 * n) + cuda_piece(counts * ceil_div(n, cuda_sort_tile)) +
            cuda_piece(counts);
 }
-// Returns the bytes of the gradient of an embedding of `width` columns: the sort, and two partial
-// sums for each chunk.
+// Returns the scratch bytes that the backward of an embedding of `width` columns needs: the sort,
+// and two partial sums for each chunk.
 constexpr i64 cuda_embedding_bytes(i64 n, i64 width) {
     return cuda_sort_bytes(n) + 2 * cuda_piece(4 * ceil_div(n, cuda_embedding_chunk) * width);
 }
@@ -51,8 +51,9 @@ constexpr i64 column_sum_floats(i64 rows, i64 columns) {
     return column_sum_parts(rows) * columns;
 }
 
-// The largest number of thread blocks of a norm gradient. Each has a partial sum of weight and bias
-// side by side. The registers of an SM hold three blocks, and an H100 or H200 has 132 SMs.
+// The largest number of thread blocks of a norm gradient. Each has a partial sum of the weight's
+// gradient, followed by one of the bias's. The registers of an SM hold three blocks, and an H100 or
+// H200 has 132 SMs.
 constexpr i64 norm_gradient_parts = 396;
 constexpr i64 norm_gradient_floats(i64 columns) {
     return norm_gradient_parts * 2 * columns;

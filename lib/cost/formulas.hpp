@@ -8,7 +8,7 @@
 
 namespace lm::cost {
 
-// The formulas have these letters: L layers, h hidden size, V vocabulary size, s sequence length or
+// Letters in the formulas: L layers, h hidden size, V vocabulary size, s sequence length or
 // rows of the position embedding matrix, B samples of the global batch.
 //
 // Returns L(12h^2 + 13h) + Vh + sh + 2h, which is exact for GPT-2's shape. Without a position

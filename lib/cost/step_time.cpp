@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/as_double.hpp"
 #include "cost/formulas.hpp"
 #include "cost/pipeline_time.hpp"
 
@@ -10,10 +11,6 @@ namespace lm::cost {
 
 using namespace spec;
 namespace {
-
-double as_double(i64 n) {
-    return static_cast<double>(n);
-}
 
 // The seconds of one micro-batch on one GPU.
 struct MicroBatch {

@@ -20,7 +20,7 @@ i64 cpu_workspace_bytes(const ModelConfig& config, const ParallelConfig& paralle
                                  groups * (config.qkv_rows() / config.n_groups)});
     const i64 columns =
         ceil_div(step.rows(), reduction_rows) * widest * static_cast<i64>(sizeof(float));
-    const i64 flat = most_flat_pieces * static_cast<i64>(sizeof(double));
+    const i64 flat = max_flat_pieces * static_cast<i64>(sizeof(double));
     // The weight and bias of a norm, converted to fp32.
     const i64 norm_rows = 2 * round_up(config.hidden, 16) * static_cast<i64>(sizeof(float));
     // Each worker needs the scratchpad and the tile of a matrix product, the blocks of attention,

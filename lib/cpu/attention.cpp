@@ -249,8 +249,8 @@ void block_gradient(const BackwardHead& head, i64 query, i64 n_queries, i64 key,
     for (i64 i = 0; i < n_queries; ++i) {
         const Seen seen(head, query + i, key, n_keys);
         float* const p = s.p + i * block;
-        kernels.softmax_again(p, n_keys, seen.begin, seen.end, head.slope, distance(query + i, key),
-                              lse[i]);
+        kernels.recompute_softmax(p, n_keys, seen.begin, seen.end, head.slope,
+                                  distance(query + i, key), lse[i]);
         const bool dropout = head.a.dropout.on();
         if (dropout) head.dropout_factors(query + i, key, n_keys, s.factors);
         kernels.softmax_backward(p, s.dp + i * block, dropout ? s.factors : nullptr,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention as plain loops over (query, key) pairs. Scores are recomputed wherever they are needed,
-// so that no scratch memory is necessary.
+// Attention as plain loops over (query, key) pairs (Vaswani et al. 2017, "Attention is all you
+// need", section 3.2.1). It defines the results of all other implementations. Scores are recomputed
+// wherever they are needed, so that no scratch memory is necessary; all sums are fp64.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -29,11 +30,14 @@ class Head {
           head_(head),
           mask_(a.dropout.p, a.dropout.seed, a.dropout.layer, a.dropout.site) {}
 
+    // The functions below return the offset, in elements, of token t's row of this head: q, k and v
+    // in qkv [B, T, (H+2G)*D], out in [B, T, H*D], lse in [B, H, T].
     i64 q_at(i64 t) const { return (sample_ * t_ + t) * row_ + head_ * d_; }
     i64 k_at(i64 t) const { return (sample_ * t_ + t) * row_ + (a_.n_heads + group_) * d_; }
     i64 v_at(i64 t) const { return k_at(t) + a_.n_groups * d_; }
     i64 out_at(i64 t) const { return ((sample_ * t_ + t) * a_.n_heads + head_) * d_; }
     i64 lse_at(i64 t) const { return (sample_ * a_.n_heads + head_) * t_ + t; }
+    // Returns the first key that the query sees: the start of its document. It sees [first, query].
     i64 first_key(i64 query) const {
         return a_.doc_start ? a_.doc_start.template as<i32>()[sample_ * t_ + query] : 0;
     }
@@ -42,6 +46,7 @@ class Head {
         for (i64 i = 0; i < d_; ++i) sum += static_cast<double>(x[i]) * y[i];
         return sum;
     }
+    // Returns scale * q k + slope * (key - query); the second term is ALiBi's (Press et al. 2021).
     double score(i64 query, i64 key) const {
         const T* const qkv = a_.qkv.template as<T>();
         const T* const slopes = maybe<T>(a_.alibi_slopes);
@@ -50,6 +55,7 @@ class Head {
             slopes ? static_cast<double>(slopes[head_]) * static_cast<double>(distance) : 0.0;
         return a_.scale * dot(qkv + q_at(query), qkv + k_at(key)) + bias;
     }
+    // Returns the dropout factor of a probability: 0 or DropoutMask::scale().
     double kept(i64 query, i64 key) const {
         if (!a_.dropout.on()) return 1.0;
         const i64 element = ((a_.dropout.first_head + head_) * t_ + query) * t_ + key;
@@ -65,6 +71,7 @@ class Head {
 template <typename T>
 void forward_query(const AttentionForward& a, const Head<T, AttentionForward>& head, i64 query) {
     const T* const qkv = a.qkv.as<T>();
+    // exp(score - most) cannot overflow, and the sum is at least 1, because a query sees itself.
     double most = -std::numeric_limits<double>::infinity();
     for (i64 key = head.first_key(query); key <= query; ++key) {
         most = std::max(most, head.score(query, key));
@@ -75,6 +82,7 @@ void forward_query(const AttentionForward& a, const Head<T, AttentionForward>& h
     }
     const double lse = most + std::log(sum);
     a.lse.as<T>()[head.lse_at(query)] = static_cast<T>(lse);
+    // Dropout applies to the normalized probabilities, so `sum` contains no dropout factors.
     for (i64 i = 0; i < a.head_dim; ++i) {
         double out = 0;
         for (i64 key = head.first_key(query); key <= query; ++key) {
@@ -120,6 +128,8 @@ void backward_query(const AttentionBackward& a, const Head<T, AttentionBackward>
 
 template <typename T>
 void backward(const AttentionBackward& a) {
+    // backward_query() adds: all queries that see a key, in all heads of its group, share its dk,
+    // dv.
     std::ranges::fill(a.dqkv.span<T>(), T{0});
     for (i64 sample = 0; sample < a.qkv[0]; ++sample) {
         for (i64 h = 0; h < a.n_heads; ++h) {

@@ -17,6 +17,7 @@ using device::Scale;
 using device::SumSquares;
 using device::WeightedSum;
 
+// Sets or adds to `out`, [1] fp64.
 void put_sum(const device::View& out, double sum, bool accumulate) {
     double& target = *out.as<double>();
     target = accumulate ? target + sum : sum;
@@ -93,11 +94,11 @@ namespace {
 constexpr i64 grain = i64{1} << 16;
 
 // Sums parts of [0, n) in parallel, then adds their sums by a fixed tree. The size of the parts
-// depends on n only.
+// depends on n only. `out`: [1] fp64.
 template <typename SumOf>
 void reduce(device::Context& context, i64 n, const device::View& out, bool accumulate,
             const SumOf& sum_of) {
-    const i64 piece = std::max(grain, round_up(ceil_div(n, cost::most_flat_pieces), 64));
+    const i64 piece = std::max(grain, round_up(ceil_div(n, cost::max_flat_pieces), 64));
     const i64 count = ceil_div(n, piece);
     double* const sums = arena_of(context.workspace).reserve<double>(count);
     pool_of(context).run_ranges(n, piece, [&](i64 begin, i64 end, int) {

@@ -172,8 +172,8 @@ void linear_forward(device::Context& context, const LinearForward& a) {
                           .c = pre.row(0, nullptr),
                           .type = a.x.dtype};
     matmul_of(context).run(context, product, [&](const Tile& t) {
-        float bias_scratch[most_tile_cols];
-        float y_scratch[most_tile_cols];
+        float bias_scratch[max_tile_cols];
+        float y_scratch[max_tile_cols];
         const float* const tile_bias = bias.row(t.col_begin, t.width(), bias_scratch);
         for (i64 row = t.row_begin; row < t.row_end; ++row) {
             const i64 at = row * width + t.col_begin;
@@ -212,7 +212,7 @@ void linear_backward_input(device::Context& context, const LinearBackwardInput& 
                           .type = a.dy.dtype};
     matmul_of(context).run(context, product, [&](const Tile& t) {
         if (!active && !dx.half()) return;
-        float scratch[most_tile_cols];
+        float scratch[max_tile_cols];
         for (i64 row = t.row_begin; row < t.row_end; ++row) {
             const i64 at = row * width + t.col_begin;
             if (active) {

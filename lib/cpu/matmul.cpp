@@ -20,7 +20,7 @@ namespace {
 // Measured on two Zen 3 cores (bench/RESULTS.md, CPU ops): larger tiles gain little, and leave too
 // few tiles to share between threads.
 constexpr i64 tile_rows = 288;
-constexpr i64 tile_cols = most_tile_cols;
+constexpr i64 tile_cols = max_tile_cols;
 constexpr i64 row_granule = 6;
 constexpr i64 col_granule = 16;
 static_assert(product_scratch_floats(tile_cols) * 4 <= cost::matmul_scratch_bytes);
@@ -37,7 +37,7 @@ struct Cut {
     i64 length(i64 part) const { return part == count - 1 ? last : size; }
 };
 
-// The key of a oneDNN primitive: everything that its creation depends on.
+// The key of a oneDNN primitive: the properties that determine it.
 struct TileShape {
     GemmForm form;
     i64 m, n, k, lda, ldb, ldc;

@@ -21,6 +21,8 @@ namespace lm::cpu {
 
 using device::GemmForm;
 
+// cuda::FusedProduct has the same first members. They are not a common base: a struct with a base
+// has no designated initializers, with which all callers name the members.
 struct Product {
     GemmForm form = GemmForm::nt;
     i64 m = 0;
@@ -43,7 +45,7 @@ struct Tile {
     float* row(i64 i) const { return values + (i - row_begin) * stride; }
     i64 width() const { return col_end - col_begin; }
 };
-constexpr i64 most_tile_cols = 512;
+constexpr i64 max_tile_cols = 512;
 // A reference to the function that finishes a tile. It allocates no memory.
 class TileRef {
   public:

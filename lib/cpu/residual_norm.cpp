@@ -218,7 +218,8 @@ class ScratchRows {
     float* base_;
 };
 
-// Returns a parameter as fp32. A 16-bit parameter is widened once for all rows.
+// Returns `view`, a parameter, [C] compute or empty, as fp32. A 16-bit parameter is widened once
+// for all rows.
 const float* parameter(const device::View& view, device::WorkspaceArena& scratch) {
     if (!view) return nullptr;
     const i64 n = view.numel();

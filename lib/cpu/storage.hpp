@@ -8,8 +8,8 @@
 
 namespace lm::cpu {
 
-// The number of elements of a row that are processed at a time when the scratch memory is on the
-// stack.
+// Operations whose scratch memory is on the stack process rows in pieces of at most this many
+// elements.
 constexpr i64 row_piece = 1024;
 
 inline bool is_fast_type(DType type) {

@@ -14,8 +14,8 @@
 namespace lm::cuda {
 namespace {
 
-// The table entry of `operation`: stores its name for error messages, enqueues it, and throws when
-// a launch failed.
+// The function that the operation table has for `operation`. Stores the operation's name for error
+// messages, enqueues it, and throws when a launch failed.
 template <typename Args, void (*operation)(device::Context&, const Args&)>
 void run_named(device::Context& context, const Args& args, const char* name) {
     CudaDevice& device = device_of(context);

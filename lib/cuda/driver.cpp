@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/driver.hpp"
 
+#include <cublasLt.h>
+
 #include <cstdlib>
 #include <fstream>
 
 #include "base/error.hpp"
+#include "cuda/nccl/nccl_library.hpp"
 
 namespace lm::cuda {
 namespace {
@@ -103,6 +106,20 @@ void claim_device(int index) {
     }
     status = cudaSetDevice(index);
     if (status != cudaSuccess) refused(name, status);
+}
+
+std::string libraries_text(int n_ranks) {
+    int runtime = 0, driver = 0, nccl_version = 0;
+    cudaRuntimeGetVersion(&runtime);
+    cudaDriverGetVersion(&driver);
+    const size_t blas = cublasLtGetVersion();
+    std::string text =
+        fmt::format("CUDA {}, driver for CUDA {}, cuBLASLt {}.{}.{}", version_text(runtime),
+                    version_text(driver), blas / 10000, blas / 100 % 100, blas % 100);
+    if (n_ranks == 1) return text;
+    nccl().GetVersion(&nccl_version);
+    return text + fmt::format(", NCCL {}.{}.{}", nccl_version / 10000, nccl_version / 100 % 100,
+                              nccl_version % 100);
 }
 
 std::string advice_on(cudaError_t status) {

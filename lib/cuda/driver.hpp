@@ -10,12 +10,16 @@
 namespace lm::cuda {
 
 // Returns the number of GPUs, at least 1. Throws Error(failure) with the reason when there is none.
-// The first call also sets the environment that the driver reads: n_ranks is the world size.
+// The first call also sets the environment variables that the driver reads; they depend on n_ranks,
+// the world size.
 int count_devices(int n_ranks);
 
 // Makes device `index` the current device of this process. Throws Error(failure) when the kernels
 // of this build do not support it, or the driver refuses it.
 void claim_device(int index);
+
+// Returns the versions of the libraries, as Plugin::libraries() states.
+std::string libraries_text(int n_ranks);
 
 // Returns ": remedy" for the errors that have one, else "".
 std::string advice_on(cudaError_t status);

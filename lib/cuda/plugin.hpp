@@ -5,13 +5,14 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "comm/group.hpp"
 #include "device/device.hpp"
 
 namespace lm::cuda {
 
-constexpr int plugin_abi = 5;
+constexpr int plugin_abi = 6;
 constexpr const char* plugin_symbol = "lm_cuda_plugin";
 constexpr const char* plugin_file = "liblm_cuda.so";
 
@@ -25,11 +26,14 @@ struct Plugin {
     void (*claim_device)(int index);
     // Opens GPU `index`. Throws Error(failure).
     std::unique_ptr<device::Device> (*open_device)(int index);
-    // Collective over `host`. Returns a group of the same ranks, each with its device, that carries
-    // device memory by NCCL and host memory by `host`. Throws Error(usage) when two ranks have the
-    // same GPU. The device must outlive the group and its parts.
+    // Returns a group of the ranks of `host` that carries memory of each rank's `device` by NCCL
+    // and host memory by `host`. Throws Error(usage) when two ranks have the same GPU. The device
+    // must outlive the group and its parts. Collective over `host`.
     std::unique_ptr<comm::Group> (*join)(device::Device& device, std::unique_ptr<comm::Group> host,
                                          double timeout_s);
+    // Returns "CUDA 12.4, driver for CUDA 12.8, cuBLASLt 12.4.5"; for several ranks also the
+    // version of NCCL. Throws Error(failure) when several ranks have no NCCL.
+    std::string (*libraries)(int n_ranks);
 };
 
 }  // namespace lm::cuda

@@ -87,8 +87,8 @@ class Device {
     // `deterministic`: they compute the same bits in every run. Throws Error(failure) without
     // cuDNN.
     virtual void use_cudnn(bool deterministic) { (void)deterministic; }
-    // Reserves `n` of the device's SMs for communication that overlaps the operations enqueued
-    // after this call. GEMM algorithms are then chosen for the other SMs. 0 reserves no SM.
+    // Reserves `n` of the device's SMs for communication that overlaps compute: GEMMs that are
+    // enqueued after this call use algorithms for the other SMs. 0 reserves no SM.
     virtual void reserve_sms(int n) { (void)n; }
     // Turns autotuning on; nullptr turns it off. An operation whose shape has no entry in `choices`
     // then measures its algorithms and stores the fastest. Measuring overwrites the outputs of the

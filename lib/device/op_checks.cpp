@@ -15,6 +15,7 @@ namespace {
 // names the operation and the argument, and prints the expected and the actual value.
 class Checker {
   public:
+    // main: the first argument, [...] compute, whose dtype is the compute type.
     explicit Checker(std::string_view op, const View& main) : op_(op), type_(main.dtype) {
         require(main.data != nullptr, "expected memory for the first argument, got none");
         require(type_ == DType::fp32 || type_ == DType::fp64 || is_half(type_),
@@ -28,13 +29,14 @@ class Checker {
         bug(__FILE__, __LINE__,
             fmt::format("{}: {}", op_, fmt::format(format, std::forward<Values>(values)...)));
     }
+    // Checks that `view` is [shape] of the given dtype, any dtype.
     void is(const View& view, std::string_view name, DType dtype, const Shape& shape) const {
         if (view.data && view.dtype == dtype && view.shape == shape) return;
         require(false, "{}: expected {} {}, got {}", name, name_of(dtype), shape.str(),
                 text_of(view));
     }
-    // These functions check dtype and shape. typed: the compute type; stat: the type of statistics
-    // and of gradients of parameters; maybe_: the argument is optional.
+    // These functions check that `view` is [shape] compute (typed), or fp32, for fp64 operations
+    // fp64 (stat: statistics, and gradients of parameters). maybe_: the argument is optional.
     void typed(const View& view, std::string_view name, const Shape& shape) const {
         is(view, name, type_, shape);
     }
@@ -47,6 +49,7 @@ class Checker {
     void maybe_stat(const View& view, std::string_view name, const Shape& shape) const {
         if (view) stat(view, name, shape);
     }
+    // Checks that `view` has n dimensions: [...] of any dtype.
     void rank(const View& view, std::string_view name, int n) const {
         if (view.data && view.shape.rank() == n) return;
         require(false, "{}: expected {} dimensions, got {}", name, n, text_of(view));
@@ -68,7 +71,8 @@ class Checker {
                 dropout.first_row, dropout.first_row + rows);
         }
     }
-    // Checks that two optional arguments are both present or both absent.
+    // Checks that two optional arguments a and b, [...] of any dtype, are both present or both
+    // absent.
     void together(const View& a, std::string_view name_a, const View& b,
                   std::string_view name_b) const {
         require(bool(a) == bool(b), "{} is {}, but {} is {}", name_a, presence(a), name_b,
@@ -77,6 +81,7 @@ class Checker {
     DType stat_type() const { return type_ == DType::fp64 ? DType::fp64 : DType::fp32; }
 
   private:
+    // view: [...] of any dtype, or empty.
     static std::string text_of(const View& view) {
         return view ? fmt::format("{} {}", name_of(view.dtype), view.shape.str()) : "none";
     }
@@ -115,6 +120,7 @@ void check_attention(const Checker& c, const Args& a) {
     if (a.dropout.on()) c.is(a.dropout.sample_ids, "dropout.sample_ids", DType::int64, {b});
 }
 
+// x: [...] fp32 or fp64; out: [1] fp64.
 void check_sum(const Checker& c, const View& x, const View& out) {
     c.stat(x, "x", x.shape);
     c.is(out, "out", DType::fp64, {1});

@@ -258,7 +258,7 @@ struct CrossEntropyBackward {
     i64 n_valid = 0;  // valid columns of this rank
     View row_max{};   // [N] fp32
     View row_sum{};   // [N] fp32
-    View weight{};    // [N] fp32: loss mask
+    View weight{};    // [N] fp32: weights of the tokens in the loss
     double grad_scale = 1.0;
 };
 

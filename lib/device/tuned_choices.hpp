@@ -23,8 +23,9 @@ class TunedChoices {
 };
 
 // Returns the index of the algorithm to use. times[i] are the measured times of algorithm i, at
-// least one each; algorithm 0 is the default. The result is the algorithm with the smallest median,
-// or 0 when its median is not smaller than the default's by the fraction `least_gain`.
+// least one each, all in one unit; algorithm 0 is the default. The result is the algorithm with the
+// smallest median, or 0 when its median is not smaller than the default's by the fraction
+// `least_gain`.
 inline size_t fastest_algorithm(std::vector<std::vector<float>> times, float least_gain) {
     std::vector<float> medians;
     for (std::vector<float>& of_one : times) {

@@ -17,6 +17,7 @@
 #include "base/machine.hpp"
 #include "io/checked.hpp"
 #include "io/file.hpp"
+#include "io/path.hpp"
 
 namespace lm::io {
 namespace {
@@ -46,7 +47,9 @@ void refuse_existing(const std::string& path, Overwrite overwrite, bool director
 }
 
 [[noreturn]] void created_meanwhile(const std::string& path) {
-    run_error(path, "was created by another program while it was being written: left unchanged");
+    run_error(path,
+              "was created by another program during this write and is not replaced: use "
+              "--force to replace it");
 }
 
 // Runs `cleanup` in a destructor. A temporary that cannot be removed causes a warning.
@@ -88,8 +91,8 @@ bool untouched_for_long(const std::string& path) {
            std::time(nullptr) - status.st_mtime > abandoned_after_s;
 }
 
-// `tail` follows "PATH.tmp." in the name: HOST.PID or HOST.PID.N. A process id proves something
-// only on its own host; temporaries of other hosts are judged by their age.
+// `tail` follows "PATH.tmp." in the name: HOST.PID or HOST.PID.N. A process can be checked only on
+// its own host. A temporary of another host is stale when it is old enough.
 bool is_stale(const std::string& path, std::string_view tail) {
     const std::string own = host_name() + ".";
     if (tail.starts_with(own)) {
@@ -140,22 +143,22 @@ struct AtomicFile::State {
 
     bool created() const { return !temporary.empty(); }
 
-    // Uses positioned writes only. n_written is the end of the appended bytes whatever write_at()
-    // has written elsewhere, and threads do not share a file offset.
+    // Writes at explicit offsets only. So n_written stays the end of the appended bytes when
+    // write_at() writes elsewhere, and threads do not share a file offset.
     void append(std::span<const std::byte> bytes) {
         checked::write_at(fd.get(), temporary, bytes, n_written);
         n_written += static_cast<i64>(bytes.size());
     }
 
     void flush() {
-        LM_CHECK(fd.valid(), "{}: write after sync()", path);
+        LM_CHECK(fd.valid(), "{}: expected no write after sync()", path);
         if (n_buffered == 0) return;
         append({buffer.get(), n_buffered});
         n_buffered = 0;
     }
 
     void write(std::span<const std::byte> bytes) {
-        LM_CHECK(fd.valid(), "{}: write after sync()", path);
+        LM_CHECK(fd.valid(), "{}: expected no write after sync()", path);
         if (n_buffered + bytes.size() > buffer_bytes) flush();
         if (bytes.size() >= buffer_bytes) return append(bytes);
         if (bytes.empty()) return;
@@ -176,7 +179,7 @@ struct AtomicFile::State {
     }
 
     void commit() {
-        LM_CHECK(!committed, "{}: committed twice", path);
+        LM_CHECK(!committed, "{}: expected one commit(), got a second one", path);
         if (fd.valid()) sync();
         // The content is durable now. A crash before the rename leaves the temporary, which
         // stale_temporaries() finds. rename() replaces atomically: readers see the old or the new
@@ -187,8 +190,8 @@ struct AtomicFile::State {
             created_meanwhile(path);
         }
         committed = true;  // the temporary name does not exist any more, whatever fsync() reports
-        // Without this the new directory entry may be lost in a power cut, and with Overwrite::yes
-        // the old file would be back.
+        // Without this call a power cut could lose the new directory entry and, with
+        // Overwrite::yes, restore the old file.
         checked::fsync_parent_of(path);
     }
 };
@@ -254,9 +257,8 @@ struct AtomicDirectory::State {
     bool created = false;
     bool committed = false;
 
-    State(std::string final_path, Overwrite mode) : path(std::move(final_path)), overwrite(mode) {
-        while (path.size() > 1 && path.ends_with('/')) path.pop_back();
-    }
+    State(std::string final_path, Overwrite mode)
+        : path(without_trailing_slashes(std::move(final_path))), overwrite(mode) {}
     ~State() {
         if (created && !committed) without_throwing([&] { remove_tree(temporary); });
     }
@@ -274,7 +276,7 @@ struct AtomicDirectory::State {
     }
 
     void commit() {
-        LM_CHECK(!committed, "{}: committed twice", path);
+        LM_CHECK(!committed, "{}: expected one commit(), got a second one", path);
         // Files first, then their directories: an entry is durable only with its directory. A crash
         // before the rename leaves the temporary directory, which create() with the same suffix
         // removes.

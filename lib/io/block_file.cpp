@@ -26,7 +26,7 @@ namespace {
 
 constexpr i64 huge_page = i64{2} << 20;
 constexpr i64 memory_bytes = block_bytes + huge_page;  // room for the alignment at both ends
-constexpr size_t most_kept = 16;                       // unused blocks that the pool keeps
+constexpr size_t max_kept = 16;                        // unused blocks that the pool keeps
 static_assert(memory_bytes >= block_bytes + 2 * block_alignment);
 
 i64 whole_part(i64 n) {
@@ -66,7 +66,7 @@ struct BlockPool {
 
     void release(AlignedBlock::Memory memory) {
         const std::lock_guard lock(mutex);
-        if (memory && free.size() < most_kept) free.push_back(std::move(memory));
+        if (memory && free.size() < max_kept) free.push_back(std::move(memory));
     }
 };
 
@@ -137,6 +137,9 @@ void BlockFile::write(std::span<const std::byte> bytes, i64 offset) const {
 std::span<std::byte> BlockFile::read(AlignedBlock& block, i64 offset, i64 n) const {
     LM_CHECK(0 <= n && n <= block_bytes, "{}: expected at most {} bytes, got {}", path_,
              block_bytes, n);
+    // A direct read extends the range to multiples of 4096 at both ends. It returns fewer bytes at
+    // the end of the file, or none when the file system refuses it; read_at() then reads the range
+    // or reports that the file is too short.
     const i64 before = offset - whole_part(offset);
     if (direct_.valid()) {
         const i64 end = round_up(offset + n, block_alignment);
@@ -160,19 +163,26 @@ void for_each_block(i64 n, int n_threads,
     std::atomic<i64> next{0};
     std::mutex mutex;
     std::exception_ptr error;
+    const auto stop = [&] {  // in a handler: keeps the first exception and ends all threads
+        const std::lock_guard lock(mutex);
+        if (!error) error = std::current_exception();
+        next = n;
+    };
     const auto work = [&] {
         try {
             AlignedBlock block;
             for (i64 i = next++; i < n; i = next++) body(i, block);
         } catch (...) {
-            const std::lock_guard lock(mutex);
-            if (!error) error = std::current_exception();
-            next = n;
+            stop();
         }
     };
     std::vector<std::thread> threads;
     const i64 n_others = std::min<i64>(n, n_threads) - 1;
-    for (i64 i = 0; i < n_others; ++i) threads.push_back(start_thread(work));
+    try {
+        for (i64 i = 0; i < n_others; ++i) threads.push_back(start_thread(work));
+    } catch (...) {
+        stop();  // the system could not start a thread; the started ones are joined below
+    }
     work();
     for (std::thread& thread : threads) thread.join();
     if (error) std::rethrow_exception(error);

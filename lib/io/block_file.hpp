@@ -47,10 +47,10 @@ class BlockFile {
     // Creates a file of `size` bytes, whose space is reserved where the file system can do that.
     // Throws Error(failure) when `path` exists.
     static BlockFile create(const std::string& path, i64 size);
-    // Opens the file that several writers fill, each at its own places; the first one creates it.
-    // All give the same size.
+    // Opens the file that several writers fill, each at its own offsets. The first writer creates
+    // the file. All writers pass the same `size`.
     static BlockFile create_shared(const std::string& path, i64 size);
-    // Opens an existing file for writing at any place.
+    // Opens an existing file for writing at any offset.
     static BlockFile open_write(const std::string& path);
     static BlockFile open_read(const std::string& path);
 
@@ -78,8 +78,8 @@ class BlockFile {
 void for_each_block(i64 n, int n_threads,
                     const std::function<void(i64 i, AlignedBlock& block)>& body);
 
-// Appends bytes to `file`, in blocks that threads write in the background. Creating the file and
-// making it durable is left to the caller.
+// Appends bytes to `file`, in blocks that threads write in the background. The caller creates the
+// file and makes it durable.
 class BlockStream {
   public:
     explicit BlockStream(BlockFile file)

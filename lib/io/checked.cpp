@@ -17,11 +17,13 @@
 #include "io/atomic.hpp"
 #include "io/fault.hpp"
 #include "io/file.hpp"
+#include "io/path.hpp"
 
 namespace lm::io {
 namespace {
 
-// Returns the remedy for an errno that the user can do something about.
+// Returns the remedy that a message for this errno ends with; empty when the user cannot remove the
+// cause.
 std::string_view remedy(int error_number) {
     switch (error_number) {
         case ENOSPC:
@@ -46,7 +48,7 @@ std::string_view remedy(int error_number) {
     }
 }
 
-// Returns whether the fault layer lets the operation fail; sets errno.
+// Returns whether the fault layer makes the operation fail; sets errno.
 bool faulted(std::string_view operation, std::string_view path, const fault::Detail& detail = {}) {
     const fault::Action action = fault::next(operation, path, detail);
     if (action == fault::Action::none || action == fault::Action::cached_only) return false;
@@ -97,15 +99,6 @@ bool is_linked(const std::string& from, const std::string& to) {
 void system_error(std::string_view path, std::string_view action, int error_number) {
     run_error(path, "cannot {}: {}{}", action, std::generic_category().message(error_number),
               remedy(error_number));
-}
-
-std::string parent_of(const std::string& path) {
-    const size_t end = path.find_last_not_of('/');
-    if (end == path.npos) return path.empty() ? "." : "/";
-    const size_t slash = path.find_last_of('/', end);
-    if (slash == path.npos) return ".";
-    const size_t last = path.find_last_not_of('/', slash);
-    return last == path.npos ? "/" : path.substr(0, last + 1);
 }
 
 namespace checked {
@@ -192,7 +185,7 @@ void reserve(int fd, const std::string& path, i64 size) {
                            ? -1
                            : retried([&] { return size == 0 ? 0 : ::fallocate(fd, 0, 0, size); });
     if (result == 0) return;
-    // NFS and others cannot reserve space; the writes then find out that the disk is full.
+    // NFS and others cannot reserve space. A full disk then shows only at a write.
     if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL) return truncate(fd, path, size);
     system_error(path, "write", errno);
 }
@@ -321,7 +314,7 @@ bool exists(const std::string& path) {
 void make_directory(const std::string& path) {
     if (faulted("mkdir", path) || ::mkdir(path.c_str(), 0777) != 0) {
         if (errno == EEXIST && is_directory(path)) return;
-        if (errno == EEXIST) run_error(path, "exists and is not a directory");
+        if (errno == EEXIST) run_error(path, "exists and is not a directory: choose another name");
         if (errno == ENOENT) no_parent(path, "create the directory");
         system_error(path, "create the directory", errno);
     }

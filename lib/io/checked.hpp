@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The system calls that change files, and the reads of checkpoints, one function each. Every call
-// passes the fault layer (io/fault.hpp), is retried on EINTR, and either completes or throws
+// One function for each system call that changes files, and for the reads of checkpoints. Every
+// call passes the fault layer (io/fault.hpp), is retried on EINTR, and either completes or throws
 // Error(failure) naming the path, the reason and a remedy. io/atomic.hpp and io/append_file.hpp are
 // built on these functions; logs and shared memory use them directly.
 #pragma once
@@ -59,7 +59,5 @@ void unlink(const std::string& path);
 void remove_directory(const std::string& path);
 
 }  // namespace checked
-
-std::string parent_of(const std::string& path);  // "a/b" -> "a", "b" -> ".", "/b" -> "/"
 
 }  // namespace lm::io

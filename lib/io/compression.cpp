@@ -160,7 +160,8 @@ CompressedUnit find_frame(std::span<const std::byte> bytes) {
     }
 }
 
-// Finds the extra subfield "BC" of length 2, which holds the size of the block minus 1.
+// Finds a gzip member with the extra subfield "BC" of length 2, which holds the size of the member
+// minus 1 (SAM specification, 4.1).
 CompressedUnit find_bgzf_block(std::span<const std::byte> bytes) {
     constexpr size_t fixed_header = 12;
     constexpr u32 gzip_with_extra_field = 0x04088B1F;  // magic, deflate, FLG.FEXTRA: RFC 1952, 2.3

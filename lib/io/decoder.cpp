@@ -48,7 +48,8 @@ class SourceStream : public InputStream {
     // stream.
     virtual size_t read_more(std::span<std::byte> out) = 0;
 
-    // Called by read_more(): the content up to the last of the `n` bytes of this call is verified.
+    // read_more() calls this function when the content up to the last of its `n` bytes is
+    // verified.
     void verified(size_t n) { verified_ = n_read_ + static_cast<i64>(n); }
 
     [[noreturn]] void truncated() const {
@@ -61,8 +62,10 @@ class SourceStream : public InputStream {
                   source_.consumed(), why);
     }
     [[noreturn]] void garbage() const {
-        run_error(source_.name(), "garbage after the end of the {} data, before byte {}", kind(),
-                  source_.consumed());
+        run_error(
+            source_.name(),
+            "garbage after the end of the {} data, before byte {}: copy or create the file again",
+            kind(), source_.consumed());
     }
 
     ByteSource source_;
@@ -248,7 +251,7 @@ class XzStream final : public SourceStream {
             case LZMA_BUF_ERROR:
                 truncated();
             case LZMA_DATA_ERROR:
-                corrupt("corrupt data, or garbage after the end");
+                corrupt("invalid data, or garbage after the end");
             case LZMA_FORMAT_ERROR:
                 corrupt("not in xz or .lzma format");
             case LZMA_OPTIONS_ERROR:

@@ -4,9 +4,11 @@
 #include <atomic>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <mutex>
+#include <thread>
 #include <utility>
 
 #include "base/error.hpp"
@@ -42,12 +44,13 @@ Fault parse_fault(std::string_view text) {
     if (name == "kill") fault.action = Action::kill;
     if (name == "cached") fault.action = Action::cached_only;
     if (name == "read") fault.action = Action::fail_read;
+    if (name == "slow") fault.action = Action::slow;
     const auto [end, error] = std::from_chars(count.data(), count.data() + count.size(), fault.at);
     const bool whole = error == std::errc() && end == count.data() + count.size();
     if (fault.action == Action::none || !whole || fault.at < 1 || fault.error_number == 0) {
         usage_error("LM_IO_FAULT",
-                    "expected fail:K, short:K, kill:K, cached:K or read:K with K >= 1, or also "
-                    "EIO, EACCES, ESTALE or ENOSPC as in fail:K:EACCES, got '{}'",
+                    "expected fail:K, short:K, kill:K, cached:K, read:K or slow:MS with K >= 1, or "
+                    "also EIO, EACCES, ESTALE or ENOSPC as in fail:K:EACCES, got '{}'",
                     text);
     }
     return fault;
@@ -77,6 +80,16 @@ void read_environment() {
     active = true;
 }
 
+// Waits as long as "slow:MS" asks for.
+void delay() {
+    i64 milliseconds = 0;
+    {
+        const std::lock_guard lock(state().mutex);
+        if (state().fault.action == Action::slow) milliseconds = state().fault.at;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+}
+
 Action count_one(std::string_view operation, std::string_view path, const Detail& detail) {
     State& s = state();
     const std::lock_guard lock(s.mutex);
@@ -85,7 +98,7 @@ Action count_one(std::string_view operation, std::string_view path, const Detail
         s.record.push_back({std::string(operation), std::string(path), std::string(detail.from),
                             detail.offset, std::string(bytes, detail.bytes.size())});
     }
-    if (s.fault.action == Action::fail_read) return Action::none;
+    if (s.fault.action == Action::fail_read || s.fault.action == Action::slow) return Action::none;
     return ++s.n_operations == s.fault.at ? s.fault.action : Action::none;
 }
 
@@ -98,6 +111,7 @@ Action next(std::string_view operation, std::string_view path) {
 Action next(std::string_view operation, std::string_view path, const Detail& detail) {
     std::call_once(environment_read, read_environment);
     if (!active.load(std::memory_order_relaxed)) return Action::none;
+    delay();
     const Action action = count_one(operation, path, detail);
     if (action == Action::kill) std::raise(SIGKILL);
     return action;
@@ -106,6 +120,7 @@ Action next(std::string_view operation, std::string_view path, const Detail& det
 bool read_fails() {
     std::call_once(environment_read, read_environment);
     if (!active.load(std::memory_order_relaxed)) return false;
+    delay();
     State& s = state();
     const std::lock_guard lock(s.mutex);
     return s.fault.action == Action::fail_read && ++s.n_operations == s.fault.at;

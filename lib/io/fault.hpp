@@ -5,7 +5,8 @@
 // a missing fsync. LM_IO_FAULT = "fail:K", "short:K", "kill:K" or "cached:K" (K counts from 1) arms
 // a fault in any program. "read:K" fails the K-th open, status or read of a file that is read; only
 // these are counted then. "fail:K:ERROR" and "read:K:ERROR" fail with EACCES, ESTALE or ENOSPC
-// instead of EIO. While LM_IO_FAULT is unset, next() costs one branch.
+// instead of EIO. "slow:MS" makes each operation and read take MS milliseconds longer. While
+// LM_IO_FAULT is unset, next() costs one branch.
 #pragma once
 
 #include <cerrno>
@@ -21,9 +22,10 @@ namespace lm::io::fault {
 
 // fail: the operation does nothing and fails with error_number(). short_write: a write writes half
 // of its bytes and fails with ENOSPC; other operations fail with EIO. kill: SIGKILL before the
-// operation. fail_read: a read fails so; only reads are counted then. cached_only: a write with
-// O_DIRECT fails with EINVAL, as on some file systems; other operations are normal.
-enum class Action { none, fail, short_write, kill, cached_only, fail_read };
+// operation. fail_read: a read fails with error_number(); only reads are counted. cached_only: a
+// write with O_DIRECT fails with EINVAL, as on some file systems; other operations succeed. slow:
+// operations and reads succeed, after a delay.
+enum class Action { none, fail, short_write, kill, cached_only, fail_read, slow };
 
 // Counts an operation and returns what should happen to it; does not return for `kill`. Throws
 // Error(usage) for a malformed LM_IO_FAULT. Thread-safe.

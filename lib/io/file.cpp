@@ -14,6 +14,7 @@
 #include "base/error.hpp"
 #include "io/checked.hpp"
 #include "io/fault.hpp"
+#include "io/path.hpp"
 
 namespace lm::io {
 namespace {

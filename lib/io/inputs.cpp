@@ -62,13 +62,15 @@ bool begins_as_json_lines(const std::string& path) {
 // Collects the files below a directory, and the skipped entries.
 class Directory {
   public:
-    explicit Directory(const std::string& path) : path_(path) { collect(path); }
+    explicit Directory(const std::string& path) : path_(path) {}
 
-    std::vector<std::string> files() && {
+    // Returns the files with JSON Lines, sorted. Call it once.
+    std::vector<std::string> files() {
+        collect(path_);
         for (const auto& [ending, skipped] : skipped_) {
             note(
-                "{}: skipped{}: neither its name nor its content is JSON Lines: to read it, give "
-                "its name",
+                "{}: skipped{}, since neither its name nor its content is JSON Lines: to read it, "
+                "name it in --input",
                 skipped.first, skipped.others(ending.empty() ? "such names" : "*" + ending));
         }
         if (own_.n > 0) {

@@ -12,11 +12,9 @@
 #include <vector>
 
 #include "base/types.hpp"
+#include "io/json_fwd.hpp"
 
 namespace lm::io {
-
-using Json = nlohmann::json;
-using OrderedJson = nlohmann::ordered_json;
 
 // Throws Error(failure) "PATH: not valid JSON at byte N: ...".
 Json parse_json(std::string_view text, const std::string& path);

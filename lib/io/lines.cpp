@@ -11,31 +11,43 @@ namespace {
 
 constexpr size_t block_bytes = size_t{1} << 20;
 
-void split(std::string_view line, const std::function<void(std::string_view)>& use) {
+// Returns whether `use` expects more lines.
+bool split(std::string_view line, const std::function<bool(std::string_view)>& use) {
     while (!line.empty()) {
         const size_t n = std::min(line.find('\r'), longest_line);
         const std::string_view part = line.substr(0, n);
-        if (!part.empty()) use(part);
+        if (!part.empty() && !use(part)) return false;
         line.remove_prefix(part.size());
         if (line.starts_with('\r')) line.remove_prefix(1);
     }
+    return true;
 }
 
 }  // namespace
 
 void for_each_line(InputStream& stream, const std::function<void(std::string_view)>& use) {
+    for_lines_while(stream, [&use](std::string_view line) {
+        use(line);
+        return true;
+    });
+}
+
+void for_lines_while(InputStream& stream, const std::function<bool(std::string_view)>& use) {
     std::vector<char> buffer(longest_line + block_bytes);
     size_t kept = 0;  // bytes at the start of the buffer: a line whose end has not been read
     for (;;) {
         const i64 n =
             stream.read(std::as_writable_bytes(std::span(buffer).subspan(kept, block_bytes)));
         std::string_view text(buffer.data(), kept + static_cast<size_t>(n));
-        if (n == 0) return split(text, use);
+        if (n == 0) {
+            split(text, use);
+            return;
+        }
         for (size_t end; (end = text.find('\n')) != text.npos; text.remove_prefix(end + 1)) {
-            split(text.substr(0, end), use);
+            if (!split(text.substr(0, end), use)) return;
         }
         while (text.size() > longest_line) {
-            split(text.substr(0, longest_line), use);
+            if (!split(text.substr(0, longest_line), use)) return;
             text.remove_prefix(longest_line);
         }
         kept = text.size();

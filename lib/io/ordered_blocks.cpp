@@ -102,7 +102,7 @@ void for_each_block_in_order(i64 n, int n_threads, const Call& produce, const Ca
             threads.push_back(start_thread([&] { ring.produce_all(produce); }));
         }
     } catch (...) {
-        ring.fail(std::current_exception());  // the system has no thread left
+        ring.fail(std::current_exception());  // the system could not start a thread
     }
     ring.consume_all(consume);
     for (std::thread& thread : threads) thread.join();

@@ -97,8 +97,9 @@ class RingStream : public InputStream {
     // Returns the serial decoder that continues at offset `begin` of the file (Kind::serial).
     virtual std::unique_ptr<InputStream> continue_at(i64 begin) = 0;
 
-    // Start and join the threads. The threads call the virtual functions above, so each derived
-    // class calls start() at the end of its constructor and stop() in its destructor.
+    // start() starts the threads, stop() joins them. The threads call the virtual functions above,
+    // so each derived class calls start() at the end of its constructor and stop() in its
+    // destructor.
     void start(int n_threads) {
         try {
             for (int i = 0; i < n_threads; ++i)

@@ -7,8 +7,9 @@
 // tapes). A BGZF file without its end-of-file block gets a warning: a file that was cut between two
 // blocks shows no other sign of it.
 //
-// A serial decoder needs 1 MiB of input and its window: 32 KiB for gzip, at most 2 GiB for xz (a
-// larger window is an error that states its size) and for zstd (any window up to --long=31).
+// A serial decoder needs memory for 1 MiB of input and for its window: 32 KiB for gzip, at most 2
+// GiB for xz (a larger window is an error that states its size) and for zstd (any window up to
+// --long=31).
 #pragma once
 
 #include <memory>

@@ -209,7 +209,7 @@ void EventFile::scalar(i64 step, std::string_view tag, double value) {
 void EventFile::flush() {
     if (fd_.valid() && !queue_.empty()) {
         try {
-            // With O_APPEND Linux appends whatever the offset of pwrite() is (pwrite(2), BUGS).
+            // With O_APPEND, Linux ignores the offset of pwrite() and appends (pwrite(2), BUGS).
             io::checked::write_at(fd_.get(), path_, std::as_bytes(std::span(queue_)), 0);
         } catch (const Error& error) {
             warn("{}: training continues without TensorBoard", error.what());

@@ -20,7 +20,7 @@ void LineFile::write(std::string_view text) {
     line += text;
     line += '\n';
     try {
-        // With O_APPEND Linux appends whatever the offset of pwrite() is (pwrite(2), BUGS).
+        // With O_APPEND, Linux ignores the offset of pwrite() and appends (pwrite(2), BUGS).
         io::checked::write_at(fd_.get(), path_, std::as_bytes(std::span(line)), 0);
         if (failing_) warn("{}: can be written again: {} lines were dropped", path_, lost_);
         failing_ = false;

@@ -17,7 +17,8 @@ namespace {
 using namespace std::string_view_literals;
 
 constexpr auto npos = std::string_view::npos;
-constexpr i64 largest_count = 1'000'000'000'000'000;  // a larger number is two numbers run together
+// A larger number is two numbers without a space between them.
+constexpr i64 largest_count = 1'000'000'000'000'000;
 
 // memmem() is many times faster than string_view::find. That matters because most lines of a log do
 // not contain the text.
@@ -244,8 +245,28 @@ void read_number(const io::Json& json, const char* key, std::optional<T>& to) {
     if (fits && at->get<T>() >= 0 && at->get<T>() <= most) to = at->get<T>();
 }
 
-// Parses a line of --log-json.
-void read_json(std::string_view line, LogLine& out) {
+// Parses an event of --log-json: a start, a resume, a save, a stop, ...
+void read_json_event(std::string_view line, LogLine& out) {
+    const io::Json json = io::Json::parse(line, nullptr, false);
+    if (!json.is_object()) return;
+    read_number(json, "time", out.unix_time_s);
+    const auto at = json.find("kind");
+    if (at == json.end() || !at->is_string()) return;
+    const auto& kind = at->get_ref<const std::string&>();
+    std::optional<i64> iteration;
+    read_number(json, "iteration", iteration);
+    if (kind == "start") {
+        out.kind = LogLine::Kind::start;
+    } else if (kind == "resume" && iteration) {
+        out.loaded_iteration = *iteration;
+        out.kind = LogLine::Kind::loaded;
+    } else if (out.unix_time_s) {
+        out.kind = LogLine::Kind::clock;
+    }
+}
+
+// Parses a logged iteration of --log-json.
+void read_json_step(std::string_view line, LogLine& out) {
     const io::Json json = io::Json::parse(line, nullptr, false);
     std::optional<i64> iteration, total;
     std::optional<double> step_s;
@@ -292,6 +313,11 @@ bool read_ramp(std::string_view line, LogLine& out) {
     return true;
 }
 
+// Returns the time stamp with which --log-file begins each line.
+std::optional<double> time_of_log_file(std::string_view line) {
+    return line.starts_with("20") ? time_stamp_at(line) : std::nullopt;
+}
+
 // Parses "successfully loaded checkpoint from DIR at iteration N" of Megatron, "resuming after
 // iteration N" of lm-train.
 bool read_loaded(std::string_view line, LogLine& out) {
@@ -310,8 +336,20 @@ bool read_loaded(std::string_view line, LogLine& out) {
     const std::optional<i64> iteration = scanner.parse_count();
     if (!iteration) return false;
     out.loaded_iteration = *iteration;
+    out.unix_time_s = time_of_log_file(line);
     out.kind = LogLine::Kind::loaded;
     return true;
+}
+
+// Parses the line "> program      lm-train VERSION" of a start, and other lines of --log-file.
+bool read_ours(std::string_view line, LogLine& out) {
+    out.unix_time_s = time_of_log_file(line);
+    if (find(line, "> program      lm-train ") != npos) {
+        out.kind = LogLine::Kind::start;
+    } else if (out.unix_time_s && find(line, "Z lm-train: ") != npos) {
+        out.kind = LogLine::Kind::clock;
+    }
+    return out.kind != LogLine::Kind::other;
 }
 
 // Parses "[after megatron is initialized] datetime: 2021-08-08 01:00:51 " and others.
@@ -339,15 +377,23 @@ std::optional<double> time_stamp_in(std::string_view text) {
 
 LogLine read_log_line(std::string_view line) {
     LogLine out;
-    if (line.starts_with('{') && find(line, R"("kind":"step")") != npos) {
-        read_json(line, out);
+    if (line.starts_with('{')) {
+        if (find(line, R"("kind":"step")") != npos) {
+            read_json_step(line, out);
+        } else if (find(line, R"("kind":")") != npos) {
+            read_json_event(line, out);
+        }
         return out;
     }
     if (find(line, "iteration") != npos) {
         if (read_megatron(line, out) || read_loaded(line, out)) return out;
     }
-    if (read_clock(line, out) || read_ramp(line, out)) return out;
+    if (read_clock(line, out) || read_ramp(line, out) || read_ours(line, out)) return out;
     return out;
+}
+
+std::optional<double> time_of(const LogLine& line) {
+    return line.kind == LogLine::Kind::iteration ? line.iteration.unix_time_s : line.unix_time_s;
 }
 
 }  // namespace lm::metrics

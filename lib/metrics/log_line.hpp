@@ -33,20 +33,24 @@ struct LogLine {
         iteration,
         start,   // a training program has started
         loaded,  // a checkpoint was loaded
-        clock,   // only a time stamp
+        clock,   // only a time stamp, also of an event of --log-json
         ramp     // the batch ramp
     };
     Kind kind = Kind::other;
-    LoggedIteration iteration;          // valid for Kind::iteration
-    i64 loaded_iteration = 0;           // valid for Kind::loaded
-    LoggedRamp ramp;                    // valid for Kind::ramp
-    std::optional<double> unix_time_s;  // valid for Kind::start and Kind::clock
+    LoggedIteration iteration;  // valid for Kind::iteration
+    i64 loaded_iteration = 0;   // valid for Kind::loaded
+    LoggedRamp ramp;            // valid for Kind::ramp
+    // Set for Kind::clock; for Kind::start and Kind::loaded if the line has a time stamp.
+    std::optional<double> unix_time_s;
     // Number of iteration lines within this line that have no valid value for a needed field,
     // because they are cut or mixed with other output.
     i64 n_invalid = 0;
 };
 
 LogLine read_log_line(std::string_view line);
+
+// Returns the time stamp of a parsed line, of any kind.
+std::optional<double> time_of(const LogLine& line);
 
 // Returns the time of the last "2026-01-31 12:00:00.123456" in `text` (also with T, a comma, Z or
 // +01:00), in Unix seconds.

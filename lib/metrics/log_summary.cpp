@@ -3,12 +3,10 @@
 
 #include <algorithm>
 
+#include "base/as_double.hpp"
+
 namespace lm::metrics {
 namespace {
-
-double as_double(i64 n) {
-    return static_cast<double>(n);
-}
 
 void operator+=(LogSums& sums, const LogSums& more) {
     sums.iterations += more.iterations;
@@ -33,7 +31,7 @@ void StepFit::add(double batch, double step_s, double weight) {
 }
 
 std::optional<double> StepFit::fixed_share(double batch) const {
-    // The least relative spread of the batch sizes: a fit over a smaller one shows only noise.
+    // The least relative spread of the batch sizes: a fit over a smaller spread shows only noise.
     constexpr double least_spread = 0.05;
     if (!(n_ > 0) || !(xx_ / n_ > least_spread * least_spread * batch * batch)) return std::nullopt;
     const double slope = xy_ / xx_;
@@ -56,16 +54,18 @@ void LogSummary::add(std::string_view text) {
         case LogLine::Kind::loaded:
             started_ = true;
             loaded_ = line.loaded_iteration;
-            return;
+            break;
         case LogLine::Kind::ramp:
             ramp_ = line.ramp;
             return;
         case LogLine::Kind::start:
-            started_ = true;
-            [[fallthrough]];
+            started_ = has_starts_ = true;
+            ++n_starts_;
+            break;
         case LogLine::Kind::clock:
-            return follow_clock(*line.unix_time_s);
+            break;
     }
+    if (line.unix_time_s) follow_clock(*line.unix_time_s);
 }
 
 void LogSummary::finish() {
@@ -115,9 +115,9 @@ bool LogSummary::is_repeated(const LoggedIteration& line) const {
 }
 
 void LogSummary::add_iteration(LoggedIteration line) {
-    constexpr size_t most_digests = 64;
+    constexpr size_t max_digests = 64;
     digests_.push_back(line.digest);
-    if (digests_.size() > most_digests) digests_.pop_front();
+    if (digests_.size() > max_digests) digests_.pop_front();
     if (!line.global_batch && last_) line.global_batch = last_->global_batch;  // the field was cut
     const bool goes_back = last_ && line.iteration <= last_->iteration;
     const bool first_of_run = !last_ || goes_back || started_;
@@ -139,25 +139,29 @@ void LogSummary::add_iteration(LoggedIteration line) {
     } else if (clock_) {
         *clock_ += step_s;
     }
+    n_restarts_ = n_restarts();
+    if (first_of_run && last_ && !has_starts_) ++n_restarts_;
     if (last_) find_stop(first_of_run, before);
     missing_s_ += missing_now_s_;
     add_sums(line, line.iteration - before, first_of_run);
     last_ = line;
     started_ = false;
+    n_starts_ = 0;
     loaded_.reset();
     missing_now_s_ = 0;
 }
 
-void LogSummary::find_stop(bool restarted, i64 before) {
-    LogStop stop{.restarted = restarted,
+// `first_of_run`: the iterations before `before` are lost, by a restart or by a rollback in the
+// run.
+void LogSummary::find_stop(bool first_of_run, i64 before) {
+    LogStop stop{.restarted = first_of_run && (n_starts_ > 0 || !has_starts_),
                  .last_iteration = last_->iteration,
                  .resumed_after = before,
                  .unix_time_s = clock_};
     stop.repeated_s = as_double(stop.repeated()) * last_->step_s;
     if (stamped_) stop.missing_s = std::max(0.0, missing_now_s_);
-    if (!restarted && missing_now_s_ < settings_.least_gap_s) return;
-    if (restarted) {
-        ++n_restarts_;
+    if (!first_of_run && missing_now_s_ < settings_.least_gap_s) return;
+    if (first_of_run) {
         repeated_iterations_ += stop.repeated();
         repeated_s_ += stop.repeated_s;
     }
@@ -167,7 +171,7 @@ void LogSummary::find_stop(bool restarted, i64 before) {
 void LogSummary::keep(const LogStop& stop) {
     ++n_stops_;
     stops_.push_back(stop);
-    if (stops_.size() > most_stops) stops_.pop_front();
+    if (stops_.size() > max_stops) stops_.pop_front();
 }
 
 void LogSummary::add_sums(const LoggedIteration& line, i64 n, bool first_of_run) {
@@ -202,6 +206,11 @@ void LogSummary::add_sums(const LoggedIteration& line, i64 n, bool first_of_run)
     if (sums.samples > 0 && !first_of_run) {
         fit_.add(sums.mean_batch(), line.step_s, as_double(n));
     }
+}
+
+// The first start of a log does not count.
+i64 LogSummary::n_restarts() const {
+    return n_restarts_ + (last_ ? n_starts_ : std::max<i64>(0, n_starts_ - 1));
 }
 
 LogSums LogSummary::recent() const {

@@ -14,7 +14,7 @@ namespace lm::metrics {
 
 // A restart, or a gap in time, between two logged iterations.
 struct LogStop {
-    bool restarted = false;  // false: a gap in time within a run
+    bool restarted = false;  // false: a gap in time, or a rollback, within a run
     i64 last_iteration = 0;  // last logged iteration before the stop
     i64 resumed_after = 0;   // iteration of the loaded checkpoint; if the log does not state it,
                              // the first iteration logged afterwards minus the log interval
@@ -82,15 +82,20 @@ class LogSummary {
     const StepFit& fit() const { return fit_; }
 
     // stops() holds the newest stops, at most this many; n_stops() counts all.
-    static constexpr size_t most_stops = 1000;
+    static constexpr size_t max_stops = 1000;
     const std::deque<LogStop>& stops() const { return stops_; }
     i64 n_stops() const { return n_stops_; }
-    i64 n_restarts() const { return n_restarts_; }
+    i64 n_restarts() const;
     i64 repeated_iterations() const { return repeated_iterations_; }
     double repeated_s() const { return repeated_s_; }
     // Returns the time between the first and the last time stamp; nullopt with fewer than two
     // stamps.
     std::optional<double> wall_s() const;
+    // Returns the time of the last iteration (unix time): the last time stamp plus the time of the
+    // iterations after it; nullopt without a time stamp.
+    std::optional<double> last_time_s() const { return clock_; }
+    // Returns the iterations between two lines.
+    i64 interval() const { return interval_; }
     // Returns the part of wall_s() in which no iteration was computed.
     double missing_s() const { return std::max(0.0, missing_s_ + missing_now_s_); }
 
@@ -104,7 +109,7 @@ class LogSummary {
     void add_iteration(LoggedIteration line);
     void add_sums(const LoggedIteration& line, i64 n, bool first_of_run);
     void follow_clock(double now);
-    void find_stop(bool restarted, i64 before);
+    void find_stop(bool first_of_run, i64 before);
     void keep(const LogStop& stop);
 
     Settings settings_;
@@ -122,12 +127,14 @@ class LogSummary {
     // Events since the last logged iteration: a start, a loaded checkpoint, seconds without
     // iterations.
     bool started_ = false;
+    i64 n_starts_ = 0;  // lines that state a start
     std::optional<i64> loaded_;
     double missing_now_s_ = 0;
     // clock_: the last time stamp plus the time of the steps since then. first_clock_: the first
     // time stamp.
     std::optional<double> clock_, first_clock_;
-    bool stamped_ = false;  // more than one stamp was seen
+    bool stamped_ = false;     // more than one stamp was seen
+    bool has_starts_ = false;  // the log states each start
     std::deque<LogStop> stops_;
     i64 n_stops_ = 0, n_restarts_ = 0, repeated_iterations_ = 0;
     double repeated_s_ = 0, missing_s_ = 0;

@@ -17,6 +17,17 @@ void put_if(io::OrderedJson& json, const char* key, const std::optional<T>& valu
     if (value) json[key] = *value;
 }
 
+void put_origin(io::OrderedJson& json, const RunOrigin& origin) {
+    if (!origin.job.empty()) json["job"] = origin.job;
+    if (!origin.nodes.empty()) json["nodes"] = origin.nodes;
+    put_if(json, "generation", origin.generation);
+}
+
+// Bytes that are not UTF-8 are replaced.
+std::string line_of(const io::OrderedJson& json) {
+    return json.dump(-1, ' ', false, io::OrderedJson::error_handler_t::replace);
+}
+
 }  // namespace
 
 double perplexity(double loss) {
@@ -88,7 +99,7 @@ std::string to_json(const StepRecord& r) {
     put_if(json, "mfu", r.mfu);
     put_if(json, "save_s", r.save_s);
     put_if(json, "save_blocked_s", r.save_blocked_s);
-    return json.dump(-1, ' ', false, io::OrderedJson::error_handler_t::replace);
+    return line_of(json);
 }
 
 std::string to_json(const ValidationRecord& r) {
@@ -103,19 +114,36 @@ std::string to_json(const ValidationRecord& r) {
     json["ppl"] = perplexity(r.loss);
     json["tokens"] = r.n_tokens;
     json["elapsed_s"] = r.elapsed_s;
-    return json.dump(-1, ' ', false, io::OrderedJson::error_handler_t::replace);
+    return line_of(json);
 }
 
 std::string to_json(const SaveRecord& r) {
     io::OrderedJson json;
     json["kind"] = "save";
     json["time"] = r.unix_time_s;
+    put_origin(json, r.origin);
     json["iteration"] = r.iteration;
     json["path"] = r.path;
     json["bytes"] = r.bytes;
     json["elapsed_s"] = r.elapsed_s;
     put_if(json, "blocked_s", r.blocked_s);
-    return json.dump(-1, ' ', false, io::OrderedJson::error_handler_t::replace);
+    return line_of(json);
+}
+
+std::string to_json(const LocalSaveRecord& r) {
+    return io::OrderedJson{{"kind", "local_save"},
+                           {"time", r.unix_time_s},
+                           {"iteration", r.iteration},
+                           {"hosts", r.n_hosts},
+                           {"elapsed_s", r.elapsed_s}}
+        .dump();
+}
+
+std::string to_json(const RunEvent& event, const io::OrderedJson& fields) {
+    io::OrderedJson json{{"kind", event.kind}, {"time", event.unix_time_s}};
+    put_origin(json, event.origin);
+    json.update(fields);
+    return line_of(json);
 }
 
 }  // namespace lm::metrics

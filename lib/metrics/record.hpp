@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/types.hpp"
+#include "io/json_fwd.hpp"
 
 namespace lm::metrics {
 
@@ -50,6 +51,19 @@ struct ValidationRecord {
     double unix_time_s = 0;
 };
 
+// The batch job and the start of a training to which an event belongs.
+struct RunOrigin {
+    std::string job, nodes;         // the id and the node list in Slurm; empty: no job
+    std::optional<i64> generation;  // that the start has claimed in --save
+};
+
+// A start, a resume, a stop or an error of a run.
+struct RunEvent {
+    const char* kind = "";
+    RunOrigin origin;
+    double unix_time_s = 0;
+};
+
 // A checkpoint that was saved.
 struct SaveRecord {
     i64 iteration = 0;
@@ -57,6 +71,15 @@ struct SaveRecord {
     i64 bytes = 0;
     double elapsed_s = 0;             // from the start of the save until the step is complete
     std::optional<double> blocked_s;  // time that the loop waited for the save; nullopt: all of it
+    RunOrigin origin;
+    double unix_time_s = 0;
+};
+
+// A local step that all hosts have saved (ckpt/history/local_steps.hpp).
+struct LocalSaveRecord {
+    i64 iteration = 0;
+    i64 n_hosts = 0;
+    double elapsed_s = 0;
     double unix_time_s = 0;
 };
 
@@ -73,10 +96,13 @@ std::string validation_block(const ValidationRecord& record);
 // skipped_iterations, nan_iterations, samples_per_s, tokens_per_s, flops_per_s, mfu, save_s,
 // save_blocked_s; those that do not apply are omitted. Keys of a validation: kind "validation",
 // time, name, iteration, consumed_samples, consumed_tokens, lm_loss, ppl, tokens, elapsed_s. Keys
-// of a save: kind "save", time, iteration, path, bytes, elapsed_s, blocked_s. Values that are not
-// finite are null.
+// of a save: kind "save", time, job, nodes, generation, iteration, path, bytes, elapsed_s,
+// blocked_s; of a local save: kind "local_save", time, iteration, hosts, elapsed_s; of the other
+// events: kind, time, job, nodes, generation, `fields`. Values that are not finite are null.
 std::string to_json(const StepRecord& record);
 std::string to_json(const ValidationRecord& record);
 std::string to_json(const SaveRecord& record);
+std::string to_json(const LocalSaveRecord& record);
+std::string to_json(const RunEvent& event, const io::OrderedJson& fields);
 
 }  // namespace lm::metrics

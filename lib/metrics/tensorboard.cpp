@@ -115,6 +115,10 @@ void TensorBoard::interval(const StepRecord& r) {
     flush();
 }
 
+void TensorBoard::timer(i64 iteration, const std::string& phase, double seconds) {
+    add(by_iteration_, iteration, "timers/" + phase + "-time", seconds);
+}
+
 void TensorBoard::validation(const ValidationRecord& r) {
     const Axes x{r.iteration, r.consumed_samples, r.consumed_tokens};
     const std::string group =

@@ -46,6 +46,8 @@ class TensorBoard {
     void iteration(const StepRecord& record);
     // Call for every logged iteration, with times and rates of the interval. Flushes.
     void interval(const StepRecord& record);
+    // Adds the seconds of a step in one phase.
+    void timer(i64 iteration, const std::string& phase, double seconds);
     void validation(const ValidationRecord& record);  // flushes
     void flush();
 

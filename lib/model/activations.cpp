@@ -6,11 +6,11 @@
 namespace lm::model {
 namespace {
 
-// The name of an activation in the plan, and the view that it sets.
+// The name of an activation in the memory plan, and the member of `Owner` that gets its view.
 template <typename Owner>
 struct Field {
     const char* name;
-    View& (*view)(Owner&);
+    View& (*view)(Owner&);  // [...] of any dtype: the shape and dtype of the memory plan
 };
 
 #define FIELD(name, member)                                     \
@@ -39,7 +39,7 @@ constexpr Field<MicroBatchActivations> micro_batch_fields[] = {
     FIELD("tokens", inputs.tokens),
     FIELD("positions", inputs.positions),
     FIELD("targets", inputs.targets),
-    FIELD("loss_weight", inputs.loss_weight),
+    FIELD("loss_mask", inputs.loss_mask),
     FIELD("doc_start", inputs.doc_start),
     FIELD("sample_ids", inputs.sample_ids),
     FIELD("embedding", embedding.words),
@@ -71,6 +71,7 @@ constexpr Field<LayerActivations> layer_fields[] = {
 
 #undef FIELD
 
+// Returns the member of `owner` for the activation `name`, [...] of any dtype.
 template <typename Fields, typename Owner>
 View& view_named(const Fields& fields, const std::string& name, Owner& owner) {
     for (const auto& field : fields) {

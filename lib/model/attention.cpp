@@ -8,7 +8,7 @@
 namespace lm::model {
 namespace {
 
-// Returns a view of [B, T, width] as [N, width].
+// Returns `view`, [B, T, width] compute, as [N, width], N = B * T.
 View as_rows(const View& view) {
     return view.reshape({view[0] * view[1], view[2]});
 }

@@ -65,7 +65,7 @@ Dropout GptChunk::dropout_of_attention_output(const Pass& pass, i64 layer) const
 void GptChunk::forward(Context& context, const MicroBatch& micro_batch) {
     const Pass pass = pass_of(context, micro_batch);
     const MicroBatchActivations& act = slot(micro_batch.slot);
-    View branch;
+    View branch;  // [N, C] compute; empty: the stream has it already
     if (part_.embedding) {
         before_forward(spec::embedding_unit);
         // The first layer has not written its stream yet, so its memory is free.
@@ -204,7 +204,7 @@ View GptChunk::backward_layer(const Pass& pass, const MicroBatchActivations& act
 // backward reads no later one.
 void GptChunk::recompute_layers(const Pass& pass, const MicroBatchActivations& act,
                                 const cost::LayerGroup& group) {
-    View branch;
+    View branch;  // [N, C] compute; empty: the stream has it already
     for (i64 layer = group.begin; layer < group.end; ++layer) {
         const auto index = static_cast<size_t>(layer);
         forward_layer(pass, act, layer, branch);
@@ -235,7 +235,7 @@ void GptChunk::warm_up() const {
     comm::Group& group = setup_.tensor.group();
     const Scratch& scratch = setup_.scratch;
     const auto sum = comm::Reduction::sum;
-    if (setup_.tensor.cuts_rows()) {
+    if (setup_.tensor.sequence_parallel()) {
         const View own = setup_.tensor.own_rows(scratch.gathered);
         group.warm_up_all_gather(own, scratch.gathered);
         group.warm_up_reduce_scatter(scratch.gathered, own, sum);
@@ -252,7 +252,7 @@ void GptChunk::warm_up() const {
 }
 
 void GptChunk::logits(Context& context, int slot, i64 begin, i64 end, const View& out) const {
-    LM_CHECK(!setup_.tensor.cuts_rows(),
+    LM_CHECK(!setup_.tensor.sequence_parallel(),
              "expected all rows of the final norm on this rank, got sequence parallelism");
     const MicroBatchActivations& act = this->slot(slot);
     const Pass pass{context, setup_, act.inputs, false, false};

@@ -21,7 +21,7 @@ struct MicroBatch {
 };
 
 // Callbacks between the units of a chunk, which overlap the communication of weights and gradients
-// with compute. Units: spec/rank_layout.hpp. A tied word embedding matrix belongs to the
+// with compute. Units: spec/partition.hpp. A tied word embedding matrix belongs to the
 // embedding's unit when the rank has that unit in this chunk, else to the head's
 // (LocalTensor::unit).
 class ChunkHooks {
@@ -30,7 +30,7 @@ class ChunkHooks {
     // Waits until the unit's weights have arrived; they are read next. Called once for each unit in
     // a forward(), in order.
     virtual void before_forward(i64 unit) { (void)unit; }
-    // Takes note that the unit's gradients are complete on this rank. Called only for the `last`
+    // Learns that the unit's gradients are complete on this rank. Called only for the `last`
     // micro-batch, from the head down to the embedding.
     virtual void after_backward(i64 unit) { (void)unit; }
 };

@@ -28,7 +28,7 @@ View Embedding::forward_normalized(const Pass& pass, const EmbeddingActivations&
     const View& branch = pass.setup.scratch.branch;
     // act.words has memory for this rank's rows only. With sequence parallelism, each rank computes
     // its part of the sum for all rows, so it writes that part to the branch's memory first.
-    const View words = tensor.cuts_rows() ? branch : act.words;
+    const View words = tensor.sequence_parallel() ? branch : act.words;
     device::embedding_forward(pass.context, {.tokens = pass.inputs.tokens.flat(),
                                              .table = weight_.word,
                                              .vocab_start = pass.setup.share.vocab_start,

@@ -11,12 +11,13 @@ namespace lm::model {
 struct Head::Rows {
     i64 begin = 0;
     i64 end = 0;
-    View x;            // [S, C] compute
-    View targets;      // [S] int32
-    View loss_weight;  // [S] fp32
-    View losses;       // [S] fp32
-    View logits;       // [S, V] compute
-    // The next members are in row_stats, side by side, so that one all-reduce sums the first two.
+    View x;          // [S, C] compute
+    View targets;    // [S] int32
+    View loss_mask;  // [S] fp32
+    View losses;     // [S] fp32
+    View logits;     // [S, V] compute
+    // The members below are adjacent in Scratch::row_stats, so that one all-reduce sums row_sum and
+    // target_logit (as `sums`).
     View row_sum;       // [S] fp32
     View target_logit;  // [S] fp32
     View sums;          // [2S] fp32: row_sum and target_logit
@@ -34,7 +35,7 @@ Head::Rows Head::rows_of(const Pass& pass, const View& x, const HeadActivations&
             .end = end,
             .x = x.rows(begin, end),
             .targets = pass.inputs.targets.flat().rows(begin, end),
-            .loss_weight = pass.inputs.loss_weight.flat().rows(begin, end),
+            .loss_mask = pass.inputs.loss_mask.flat().rows(begin, end),
             .losses = act.losses.flat().rows(begin, end),
             .logits = scratch.logits.rows(0, n),
             .row_sum = stats.rows(0, n),
@@ -86,7 +87,7 @@ void Head::loss_and_gradient(const Pass& pass, const View& x, const HeadActivati
     const View all = tensor.gather(x, scratch.gathered);
     // When rows are divided over tensor ranks, dx is a sum over the ranks. This rank's addend goes
     // to the memory of `branch`, which the head's backward pass does not use.
-    const View dx = tensor.cuts_rows() ? scratch.branch : act.dx;
+    const View dx = tensor.sequence_parallel() ? scratch.branch : act.dx;
     bool accumulate = pass.accumulate;
     for (i64 begin = 0; begin < all[0];) {
         const Rows rows = rows_of(pass, all, act, begin);
@@ -98,7 +99,7 @@ void Head::loss_and_gradient(const Pass& pass, const View& x, const HeadActivati
                                                       .n_valid = pass.setup.share.n_vocab,
                                                       .row_max = rows.row_max,
                                                       .row_sum = rows.row_sum,
-                                                      .weight = rows.loss_weight,
+                                                      .weight = rows.loss_mask,
                                                       .grad_scale = grad_scale});
         device::linear_backward_input(
             pass.context,
@@ -116,7 +117,7 @@ void Head::loss_and_gradient(const Pass& pass, const View& x, const HeadActivati
 void Head::add_to_step_loss(const Pass& pass, const HeadActivations& act) const {
     device::weighted_sum(pass.context,
                          {.x = act.losses.flat(),
-                          .weight = pass.inputs.loss_weight.flat(),
+                          .weight = pass.inputs.loss_mask.flat(),
                           .out = pass.setup.scratch.step_sums.rows(loss_sum, loss_sum + 1),
                           .accumulate = true});
 }

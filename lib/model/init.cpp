@@ -49,7 +49,7 @@ void initialize_weights(const ParamMap& map, device::Device& device, ThreadPool&
     for (const spec::LocalTensor& local : map.layout().tensors) {
         const std::vector<float> values = initial_values(map.spec_of(local), local.box, pool, seed);
         const View held = map.view_of(local, weights);
-        // Padding rows follow the box's rows.
+        // Padding rows follow the box's rows and stay zero.
         const View rows = held.rows(0, local.box.shape()[0]);
         if (!is_half(rows.dtype)) {
             device.copy_from_host(rows, values.data());

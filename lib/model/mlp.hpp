@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The feed-forward block of one layer: up projection (with a gate: two projections side by side),
-// activation, down projection. The F columns are split over the tensor ranks. Shapes:
-// model/pass.hpp.
+// The feed-forward block of one layer: up projection (with a gate: the gate's projection, then the
+// up projection), activation, down projection. The F columns are split over the tensor ranks.
+// Shapes: model/pass.hpp.
 #pragma once
 
 #include "model/pass.hpp"

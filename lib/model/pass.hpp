@@ -22,12 +22,12 @@ using device::View;
 
 // The inputs of one micro-batch. A view is none when the chunk does not read it.
 struct MicroBatchInputs {
-    View tokens;       // [B, T] int32; chunks with the embedding
-    View positions;    // [B, T] int32; chunks with the embedding, and all with rotary embedding
-    View targets;      // [B, T] int32; chunks with the head
-    View loss_weight;  // [B, T] fp32; chunks with the head
-    View doc_start;    // [B, T] int32: first key that each query attends to; none: key 0
-    View sample_ids;   // [B] int64: global sample numbers, the key of dropout
+    View tokens;      // [B, T] int32; chunks with the embedding
+    View positions;   // [B, T] int32; chunks with the embedding, and all with rotary embedding
+    View targets;     // [B, T] int32; chunks with the head
+    View loss_mask;   // [B, T] fp32; chunks with the head
+    View doc_start;   // [B, T] int32: first key that each query attends to; none: key 0
+    View sample_ids;  // [B] int64: global sample numbers, the key of dropout
 };
 
 // Constants, and memory that the micro-batches, layers and chunks of a rank use in turn.

@@ -44,4 +44,13 @@ void write_position_constants(const spec::ModelConfig& config, i64 first_head,
     }
 }
 
+void write_positions(device::Device& device, const View& positions) {
+    if (!positions) return;
+    std::vector<i32> host(static_cast<size_t>(positions.numel()));
+    for (size_t i = 0; i < host.size(); ++i) {
+        host[i] = static_cast<i32>(static_cast<i64>(i) % positions[1]);
+    }
+    device.copy_from_host(positions, host.data());
+}
+
 }  // namespace lm::model

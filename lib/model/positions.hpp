@@ -23,4 +23,7 @@ std::vector<float> alibi_slopes(i64 n_heads);
 void write_position_constants(const spec::ModelConfig& config, i64 first_head,
                               device::Device& device, const Scratch& scratch);
 
+// Writes 0 to T - 1 to each row. positions: [B, T] int32, or none.
+void write_positions(device::Device& device, const View& positions);
+
 }  // namespace lm::model

@@ -58,7 +58,7 @@ void ResidualNorm::zero_gradients(const Pass& pass) const {
 }
 
 void ResidualNorm::sum_gradients(const TensorParallel& tensor) const {
-    if (!tensor.cuts_rows() || !grad_.weight) return;
+    if (!tensor.sequence_parallel() || !grad_.weight) return;
     tensor.all_sum(grad_.weight);
     if (grad_.bias) tensor.all_sum(grad_.bias);
 }

@@ -4,13 +4,13 @@
 namespace lm::model {
 
 View TensorParallel::own_rows(const View& all) const {
-    if (!cut_rows_) return all;
+    if (!sequence_parallel_) return all;
     const i64 n = all[0] / size_;
     return all.rows(rank_ * n, (rank_ + 1) * n);
 }
 
 TensorParallel::Started TensorParallel::start_gather(const View& own, const View& buffer) const {
-    if (!cut_rows_) return {own, {}};
+    if (!sequence_parallel_) return {own, {}};
     return {buffer, group_->start_all_gather(own, buffer)};
 }
 
@@ -19,8 +19,8 @@ TensorParallel::Started TensorParallel::start_gather(const View& own, const View
 TensorParallel::Started TensorParallel::start_sum(const View& parts) const {
     const View own = own_rows(parts);
     if (!several()) return {own, {}};
-    return {own, cut_rows_ ? group_->start_reduce_scatter(parts, own, comm::Reduction::sum)
-                           : group_->start_all_reduce(parts, comm::Reduction::sum)};
+    return {own, sequence_parallel_ ? group_->start_reduce_scatter(parts, own, comm::Reduction::sum)
+                                    : group_->start_all_reduce(parts, comm::Reduction::sum)};
 }
 
 View TensorParallel::gather(const View& own, const View& buffer) const {
@@ -36,7 +36,7 @@ View TensorParallel::sum(const View& parts) const {
 }
 
 void TensorParallel::sum(const View& parts, const View& own) const {
-    if (cut_rows_) {
+    if (sequence_parallel_) {
         group_->reduce_scatter(parts, own);
     } else {
         all_sum(parts);

@@ -19,19 +19,20 @@ class TensorParallel {
         : group_(group),
           rank_(group != nullptr ? group->rank() : 0),
           size_(group != nullptr ? group->size() : 1),
-          cut_rows_(sequence_parallel && size_ > 1) {}
+          sequence_parallel_(sequence_parallel && size_ > 1) {}
 
     comm::Group& group() const { return *group_; }  // call it only when there are several() ranks
     int rank() const { return rank_; }
     int size() const { return size_; }
     bool several() const { return size_ > 1; }
     bool first() const { return rank_ == 0; }
-    bool cuts_rows() const { return cut_rows_; }  // sequence parallelism
+    // Returns whether the ranks divide the rows of norms, dropout and residuals among them.
+    bool sequence_parallel() const { return sequence_parallel_; }
 
     // Returns this rank's rows, [R, C] compute, of `all`, [N, C] compute.
     View own_rows(const View& all) const;
     // Returns the index of this rank's first row among all rows, when each rank has `n_rows` rows.
-    i64 first_row(i64 n_rows) const { return cut_rows_ ? rank_ * n_rows : 0; }
+    i64 first_row(i64 n_rows) const { return sequence_parallel_ ? rank_ * n_rows : 0; }
 
     // Gathers the rows of all ranks for a column-parallel layer. own: [R, C] compute;
     // buffer: [N, C] compute. Returns [N, C] compute: `buffer`, or `own` if it has all rows.
@@ -40,8 +41,8 @@ class TensorParallel {
     // Sums a row-parallel layer's results, or the gradients of a column-parallel layer's input,
     // over the ranks, in place. parts: [N, C] compute. Returns own_rows(parts). Collective.
     View sum(const View& parts) const;
-    // start_gather() and start_sum() only start gather() and sum(): `x` is the result after
-    // work.wait().
+    // start_gather() and start_sum() start what gather() and sum() do, and return at once: `x` has
+    // the result after work.wait().
     struct Started {
         View x;  // [N, C] compute from start_gather(), [R, C] compute from start_sum()
         comm::Work work;
@@ -59,7 +60,7 @@ class TensorParallel {
     comm::Group* group_;
     int rank_;
     int size_;
-    bool cut_rows_;
+    bool sequence_parallel_;
 };
 
 }  // namespace lm::model

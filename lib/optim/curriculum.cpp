@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "base/error.hpp"
 
@@ -13,13 +14,15 @@ constexpr std::string_view option = "curriculum_learning";
 
 void check_discrete(const Curriculum& c, i64 seq_length) {
     if (c.lengths.empty() || c.lengths.size() != c.max_steps.size() + 1) {
-        usage_error(
-            option,
-            "fixed_discrete: expected one difficulty more than max_step values, got {} and {}",
-            c.lengths.size(), c.max_steps.size());
+        usage_error(option,
+                    "fixed_discrete: expected one difficulty more than max_step values, got {} "
+                    "difficulties and {} max_step values",
+                    c.lengths.size(), c.max_steps.size());
     }
-    if (!std::is_sorted(c.max_steps.begin(), c.max_steps.end())) {
-        usage_error(option, "max_step must not decrease");
+    const auto drop = std::is_sorted_until(c.max_steps.begin(), c.max_steps.end());
+    if (drop != c.max_steps.end()) {
+        usage_error(option, "max_step decreases from {} to {}: list the steps in increasing order",
+                    *std::prev(drop), *drop);
     }
     for (const i64 length : c.lengths) {
         if (length < 1 || length > seq_length) {

@@ -62,7 +62,8 @@ void LearningRate::check() const {
                         name_of(style));
         }
         if (warmup_tokens >= decay_tokens) {
-            usage_error("--lr-decay-tokens", "{:.0f} ends before the warm-up, which takes {:.0f}",
+            usage_error("--lr-decay-tokens",
+                        "{:.0f} tokens end before the warm-up, which takes {:.0f} tokens",
                         decay_tokens, warmup_tokens);
         }
         return;
@@ -76,7 +77,8 @@ void LearningRate::check() const {
                     decay_samples, warmup_samples);
     }
     if (style == DecayStyle::wsd && (anneal_samples <= 0 || anneal_samples > decay_samples)) {
-        usage_error("--lr-wsd-decay-samples", "{:.0f} is not between 1 and the whole decay, {:.0f}",
+        usage_error("--lr-wsd-decay-samples",
+                    "{:.0f} samples are not between 1 and the {:.0f} samples of the whole decay",
                     anneal_samples, decay_samples);
     }
 }

@@ -37,8 +37,8 @@ struct LearningRate {
     DecayStyle style = DecayStyle::linear;
     double warmup_samples = 0;
     double decay_samples = 0;  // from the start of the run, warm-up included
-    // > 0: the decay counts tokens. The warm-up still counts samples; warmup_tokens is their number
-    // of tokens.
+    // > 0: the decay counts tokens. The warm-up still counts samples; warmup_tokens is the number
+    // of tokens in warmup_samples.
     double decay_tokens = 0;
     double warmup_tokens = 0;
     double anneal_samples = 0;  // wsd: the last part of decay_samples

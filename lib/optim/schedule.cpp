@@ -155,16 +155,19 @@ void Schedule::set_rate(const ScheduleRequest& request) {
     rate_.warmup_samples = request.warmup_fraction
                                ? *request.warmup_fraction * rate_.decay_samples
                                : in_samples(request.warmup_samples, request.warmup_iters);
-    if (request.decay_tokens) {
-        rate_.decay_tokens = static_cast<double>(*request.decay_tokens);
-        rate_.warmup_tokens = tokens_after(rate_.warmup_samples);
-    }
+    if (request.decay_tokens) rate_.decay_tokens = static_cast<double>(*request.decay_tokens);
     if (request.decay_style == DecayStyle::wsd) {
         if (!request.anneal_samples && !request.anneal_iters) {
             usage_error("--lr-wsd-decay-samples", "is needed by --lr-decay-style WSD");
         }
         rate_.anneal_samples = in_samples(request.anneal_samples, request.anneal_iters);
     }
+    set_learning_rate(rate_);
+}
+
+void Schedule::set_learning_rate(const LearningRate& rate) {
+    rate_ = rate;
+    rate_.warmup_tokens = rate_.decay_tokens > 0 ? tokens_after(rate_.warmup_samples) : 0;
     rate_.check();
 }
 

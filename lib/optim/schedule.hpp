@@ -73,6 +73,8 @@ class Schedule {
 
     const spec::BatchRamp& ramp() const { return ramp_; }
     const LearningRate& learning_rate() const { return rate_; }
+    // Replaces the learning rate; warmup_tokens is computed. Throws Error(usage).
+    void set_learning_rate(const LearningRate& rate);
     const std::optional<Curriculum>& curriculum() const { return curriculum_; }
 
   private:

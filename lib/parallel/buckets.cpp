@@ -16,7 +16,8 @@ i64 padded_elements(i64 n_elements, i64 dp_size) {
     return round_up(n_elements, checked_mul(spec::block_alignment, dp_size));
 }
 
-std::vector<Range> cut_buckets(i64 n_elements, i64 dp_size, i64 bucket_elements, i64 shared_end) {
+std::vector<Range> divide_into_buckets(i64 n_elements, i64 dp_size, i64 bucket_elements,
+                                       i64 shared_end) {
     LM_CHECK(bucket_elements >= 1 && shared_end <= n_elements,
              "expected bucket_elements >= 1 and shared_end <= {}, got {} and {}", n_elements,
              bucket_elements, shared_end);

@@ -24,7 +24,8 @@ i64 padded_elements(i64 n_elements, i64 dp_size);
 // Returns buckets of about `bucket_elements` over [0, padded_elements), ascending and without gaps.
 // The elements [0, shared_end) are the tied word embedding matrix of the first and the last stage.
 // They have their own buckets, so that both stages divide and own the matrix in the same way.
-std::vector<Range> cut_buckets(i64 n_elements, i64 dp_size, i64 bucket_elements, i64 shared_end);
+std::vector<Range> divide_into_buckets(i64 n_elements, i64 dp_size, i64 bucket_elements,
+                                       i64 shared_end);
 
 // Returns part `dp_rank` of `dp_size` of a bucket.
 Range part_of(const Range& bucket, i64 dp_size, i64 dp_rank);

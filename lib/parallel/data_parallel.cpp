@@ -12,6 +12,7 @@ using device::View;
 
 namespace {
 
+// Returns the elements `range` of `flat`, [n] of any dtype.
 View rows(const View& flat, const Range& range) {
     return flat.rows(range.begin, range.end);
 }
@@ -26,9 +27,9 @@ DataParallel::DataParallel(comm::Group& group, int zero_stage,
       weights_(weights),
       gradients_(gradients),
       config_(config),
-      buckets_(cut_buckets(n_elements, group.size(),
-                           config.bucket_elements.value_or(default_bucket_elements(group.size())),
-                           shared_end)),
+      buckets_(divide_into_buckets(
+          n_elements, group.size(),
+          config.bucket_elements.value_or(default_bucket_elements(group.size())), shared_end)),
       work_(buckets_.size()),
       not_reduced_(buckets_.size()),
       gathered_(buckets_.size()) {

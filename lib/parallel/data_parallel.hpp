@@ -17,8 +17,8 @@ namespace lm::parallel {
 class DataParallel {
   public:
     // weights: [E] compute, gradients: [E] fp32, with E = padded_elements(n_elements,
-    // group.size()). `shared_end`: see cut_buckets(). The memory and the group must outlive this
-    // object.
+    // group.size()). `shared_end`: see divide_into_buckets(). The memory and the group must outlive
+    // this object.
     DataParallel(comm::Group& group, int zero_stage, const spec::DataParallelConfig& config,
                  device::View weights, device::View gradients, i64 n_elements, i64 shared_end);
 

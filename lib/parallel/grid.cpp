@@ -31,7 +31,7 @@ Grid single() {
 namespace {
 
 // Returns the group of the ranks that share `color`, ordered by rank. Splitting is collective, so
-// `size` is equal on all ranks: it decides whether they split.
+// all ranks pass the same `size`, the size of each group; with size 1 none of them splits.
 std::unique_ptr<comm::Group> group_of(comm::Group& world, i64 size, i64 color, const char* name) {
     if (size == 1) return comm::self(name);
     return world.split(static_cast<int>(color), world.rank(), name);
@@ -43,7 +43,7 @@ Grid make_grid(comm::Group& world, const spec::ParallelConfig& parallel) {
     const i64 n_ranks = checked_mul(checked_mul(parallel.tp, parallel.pp), parallel.dp);
     if (n_ranks != world.size()) {
         usage_error("--tensor-model-parallel-size",
-                    "{} ranks were started, but {} tensor x {} pipeline x {} data are {}",
+                    "{} ranks were started, but {} tensor x {} pipeline x {} data ranks are {}",
                     world.size(), parallel.tp, parallel.pp, parallel.dp, n_ranks);
     }
     const Coordinates at = coordinates_of(parallel, world.rank());

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/hosts.hpp"
 
+#include <array>
+
 #include <sched.h>
 
 #include <algorithm>
@@ -13,8 +15,8 @@
 namespace lm::parallel {
 namespace {
 
-// Ranks that include all ranks with this rank's place. A place is a hash of the host, or of host
-// and cores.
+// A group with all ranks of this rank's place, and possibly ranks of other places. A place is a
+// hash of the host, or of host and cores.
 struct Neighbours {
     std::unique_ptr<comm::Group> group;
     std::vector<u64> places;  // by member
@@ -64,6 +66,19 @@ std::unique_ptr<comm::Group> group_of_host(comm::Group& world) {
 
 i64 place_on_host(comm::Group& world) {
     return neighbours_at(world, place_of_host()).n_before();
+}
+
+std::vector<std::string> hosts_of(comm::Group& world) {
+    constexpr i64 size = 64;
+    std::array<char, size> own{};
+    host_name().copy(own.data(), size - 1);
+    std::vector<char> all(static_cast<size_t>(size * world.size()));
+    world.all_gather({own.data(), DType::uint8, {size}},
+                     {all.data(), DType::uint8, {size * world.size()}});
+    std::vector<std::string> hosts;
+    for (int rank = 0; rank < world.size(); ++rank)
+        hosts.emplace_back(&all[static_cast<size_t>(rank * size)]);
+    return hosts;
 }
 
 }  // namespace lm::parallel

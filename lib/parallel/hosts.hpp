@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which ranks share a machine.
+// Finds the ranks that share this rank's host or cores.
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "comm/group.hpp"
 
@@ -17,6 +19,9 @@ i64 ranks_on_host(comm::Group& world);
 
 // Returns the group of the ranks on this rank's host, ordered by rank. Collective.
 std::unique_ptr<comm::Group> group_of_host(comm::Group& world);
+
+// Returns the host names of all ranks, the first 63 bytes of each. Collective.
+std::vector<std::string> hosts_of(comm::Group& world);
 
 // Returns the index of this rank among the ranks of its host. Collective.
 i64 place_on_host(comm::Group& world);

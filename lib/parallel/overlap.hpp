@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Overlaps data parallelism with compute: waits for the weights of a unit just before the unit
 // reads them, and starts to reduce its gradients when its backward has completed them.
-// spec/rank_layout.hpp defines units.
+// spec/partition.hpp defines units.
 #pragma once
 
 #include <vector>

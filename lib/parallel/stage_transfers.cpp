@@ -69,8 +69,8 @@ void StageTransfers::send_output(const PipelineAction& action) {
     slot.output_sent_of = action.micro_batch;
 }
 
-// Sends the gradient of the input, which backward has written over the input. The slot takes the
-// next input when this send has been enqueued.
+// Sends the gradient of the input, which backward has written over the input. The slot may receive
+// the next input after this send.
 void StageTransfers::send_gradient(const PipelineAction& action) {
     Slot& slot = this->slot(action);
     slot.gradient_sent = grid_.pipeline_backward->start_send(slot.buffers.input, peer(action.op));

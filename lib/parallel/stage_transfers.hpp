@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The point-to-point messages of one pipeline stage: activations to the next stage, gradients to
-// the previous one. Only moves bytes; the trainer computes between the calls, in the order of
-// spec::pipeline_actions (train/trainer.cpp, Trainer::run_schedule).
+// the previous one. StageTransfers only moves bytes. Between its calls the trainer computes, in the
+// order of spec::pipeline_actions (train/step/trainer.cpp, Trainer::run_schedule).
 //
 // Messages overlap with compute: a receive is posted as soon as its buffer is free, which is long
 // before its data is needed, and a send is waited for only when its buffer is needed again.

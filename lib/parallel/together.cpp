@@ -49,9 +49,9 @@ void together(comm::Group& group, const std::function<void()>& body) {
     const int rank = group.size() - static_cast<int>(first / codes);
     std::string text;
     if (group.rank() == rank) {
-        // Messages of rank 0 name no rank, like all its output.
-        text = rank == 0 ? own->what()
-                         : fmt::format("rank {} on {}: {}", rank, host_name(), own->what());
+        // A wrong flag is wrong on all ranks.
+        const bool of_flags = rank == 0 && own->code() == Exit::usage;
+        text = of_flags ? own->what() : fmt::format("{}: {}", own_place(rank), own->what());
     }
     throw JointError(static_cast<Exit>(first % codes), broadcast_text(group, text, rank));
 }

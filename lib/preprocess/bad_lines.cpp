@@ -11,7 +11,7 @@
 namespace lm::preprocess {
 namespace {
 
-constexpr size_t most_kept = 16;
+constexpr size_t max_kept = 16;
 
 // Counts the line ends in bytes [0, end) of a plain file.
 i64 count_lines(const std::string& path, i64 end) {
@@ -51,13 +51,13 @@ OnBadLine parse_on_bad_line(const std::string& name) {
                                : OnBadLine::fail;
 }
 
-data::BadBytes bad_bytes_of(OnBadLine rule) {
-    return rule == OnBadLine::replace ? data::BadBytes::replace : data::BadBytes::refuse;
+data::InvalidText invalid_text_of(OnBadLine rule) {
+    return rule == OnBadLine::replace ? data::InvalidText::replace : data::InvalidText::refuse;
 }
 
 void BadLines::add(i64 line, const data::LineError& error) {
     ++count;
-    if (first.size() < most_kept || !error.is_skippable()) first.push_back({line, error});
+    if (first.size() < max_kept || !error.is_skippable()) first.push_back({line, error});
 }
 
 void BadLines::clear() {
@@ -66,13 +66,13 @@ void BadLines::clear() {
 }
 
 void BadLineWarnings::warn_skipped(const std::string& where, const std::string& reason) {
-    if (n_warned_++ < most_warnings) warn("{}: {}: skipped", where, reason);
+    if (n_warned_++ < max_warnings) warn("{}: {}: skipped", where, reason);
 }
 
 void BadLineWarnings::warn_rest(i64 n_bad) {
-    if (n_bad <= most_warnings) return;
-    warn("{} more lines were skipped: only the first {} are shown", n_bad - most_warnings,
-         most_warnings);
+    if (n_bad <= max_warnings) return;
+    warn("{} more lines were skipped: only the first {} are shown", n_bad - max_warnings,
+         max_warnings);
 }
 
 i64 BadLineReporter::lines_before_piece(const data::LineChunk& chunk, const std::string& input,

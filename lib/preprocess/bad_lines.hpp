@@ -14,8 +14,8 @@ namespace lm::preprocess {
 enum class OnBadLine { fail, skip, replace };
 // Returns the rule with this name. `name` is a value of --on-bad-line.
 OnBadLine parse_on_bad_line(const std::string& name);
-// Returns how the line parser must handle bad bytes under `rule`.
-data::BadBytes bad_bytes_of(OnBadLine rule);
+// Returns how the line parser must handle invalid text under `rule`.
+data::InvalidText invalid_text_of(OnBadLine rule);
 
 struct BadLine {
     i64 line;  // from 0, in the chunk
@@ -34,21 +34,21 @@ struct BadLines {
 // The warnings about skipped lines of one run. May be used from several threads.
 class BadLineWarnings {
   public:
-    static constexpr int most_warnings = 10;
+    static constexpr int max_warnings = 10;
 
-    // Prints a warning, unless most_warnings were printed before.
+    // Prints a warning, unless max_warnings were printed before.
     void warn_skipped(const std::string& where, const std::string& reason);
     // Call this at the end. Prints how many of `n_bad` skipped lines had no warning.
     static void warn_rest(i64 n_bad);
-    bool exhausted() const { return n_warned_ >= most_warnings; }
+    bool exhausted() const { return n_warned_ >= max_warnings; }
 
   private:
     std::atomic<int> n_warned_{0};
 };
 
-// Reports the bad lines of the chunks of one part. Chunks must be reported in order. To give line
-// numbers it needs the number of lines of the file before the piece; it counts them once for each
-// piece, when it reports the first bad line there.
+// Reports the bad lines of the chunks of one part, in the order of the chunks. A message states the
+// line number in the file, so the reporter counts the lines of the file before the range of the
+// input that the chunk is from, once for each range with a bad line.
 class BadLineReporter {
   public:
     // `warnings` must outlive the reporter.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "preprocess/build_totals.hpp"
+#include "io/json.hpp"
 
 namespace lm::preprocess {
 namespace {

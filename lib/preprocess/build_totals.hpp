@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/types.hpp"
-#include "io/json.hpp"
+#include "io/json_fwd.hpp"
 
 namespace lm::preprocess {
 

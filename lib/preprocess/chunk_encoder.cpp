@@ -57,7 +57,7 @@ void EncodedChunk::release_large() {
 ChunkEncoder::ChunkEncoder(const EncodeRules& rules, const text::Tokenizer& tokenizer)
     : rules_(&rules),
       tokenizer_(&tokenizer),
-      parser_(rules.keys, bad_bytes_of(rules.on_bad_line)),
+      parser_(rules.keys, invalid_text_of(rules.on_bad_line)),
       encoder_(tokenizer.make_encoder()) {}
 
 void ChunkEncoder::encode(EncodedChunk& out, const std::function<void(size_t)>& hand_over) {
@@ -65,7 +65,7 @@ void ChunkEncoder::encode(EncodedChunk& out, const std::function<void(size_t)>& 
     for (size_t k = 0; k < out.keys.size(); ++k) {
         KeyTokens& key = out.keys[k];
         key.clear();
-        key.ids.consume_at(KeyTokens::most_bytes, [&key, k, hand_over] {
+        key.ids.consume_at(KeyTokens::max_bytes, [&key, k, hand_over] {
             key.find_largest();
             hand_over(k);
         });

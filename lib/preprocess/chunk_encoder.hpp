@@ -31,9 +31,9 @@ struct KeyTokens {
     std::vector<i32> sequences_per_document;  // [documents]
     i64 largest = -1;                         // the largest id; -1 without ids
 
-    // When the ids of one key take this number of bytes, the encoder hands them over. The ids of an
-    // ordinary chunk take less.
-    static constexpr i64 most_bytes = i64{8} << 20;
+    // When the ids of one key have this number of bytes, the encoder passes them on before the
+    // chunk is complete. The ids of an ordinary chunk have fewer bytes.
+    static constexpr i64 max_bytes = i64{8} << 20;
 
     explicit KeyTokens(bool wide) : ids(wide) {}
     void clear();
@@ -58,7 +58,7 @@ class ChunkEncoder {
     ChunkEncoder(const EncodeRules& rules, const text::Tokenizer& tokenizer);
 
     // Encodes out.chunk and replaces everything else in `out`. Stops at the first bad line that
-    // ends the run. Calls `hand_over(key)` whenever the ids of a key take KeyTokens::most_bytes.
+    // ends the run. Calls `hand_over(key)` whenever the ids of a key take KeyTokens::max_bytes.
     // hand_over() must use these ids before it returns; then they are dropped.
     void encode(EncodedChunk& out, const std::function<void(size_t key)>& hand_over);
 

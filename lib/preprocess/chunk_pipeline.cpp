@@ -18,9 +18,9 @@ constexpr i64 ordinary_bytes = i64{4} << 20;
 
 // Returns how many bytes a long line may need in addition to itself: for the text without escapes,
 // the line with its bad bytes replaced, two buffers of the normalizer, and the held ids.
-i64 most_besides(i64 line_bytes, const EncodeRules& rules, const text::Tokenizer& tokenizer) {
+i64 max_besides(i64 line_bytes, const EncodeRules& rules, const text::Tokenizer& tokenizer) {
     const i64 ids = std::min((rules.wide ? 4 : 2) * line_bytes,
-                             static_cast<i64>(rules.keys.size()) * KeyTokens::most_bytes);
+                             static_cast<i64>(rules.keys.size()) * KeyTokens::max_bytes);
     const i64 copies =
         1 + (rules.on_bad_line == OnBadLine::replace ? 1 : 0) + (tokenizer.normalizes() ? 2 : 0);
     return copies * line_bytes + ids;
@@ -123,7 +123,7 @@ void ChunkPipeline::hand_over(Slot& slot, size_t key) {
 // before it allocates the memory; read_mutex_ is locked. The budget may block until earlier chunks
 // are written, but never until a later one is written, so there is no deadlock.
 void ChunkPipeline::acquire_for_long_line(i64 bytes) {
-    const i64 most = bytes + most_besides(bytes, rules_, tokenizer_);
+    const i64 most = bytes + max_besides(bytes, rules_, tokenizer_);
     const auto turn = [this] {
         const std::lock_guard lock(mutex_);
         return stop_ || end_ >= 0  ? MemoryBudget::Turn::stopped
@@ -134,8 +134,8 @@ void ChunkPipeline::acquire_for_long_line(i64 bytes) {
     slot_of(read_).charged += most;
 }
 
-// Corrects the slot's charge in the budget. Until now it was an estimate; now it is the memory of
-// the chunk and its ids, less ordinary_bytes, which are never charged.
+// Replaces the estimated charge of the slot in the budget by the memory that the chunk and its ids
+// use, minus ordinary_bytes, which are never charged.
 void ChunkPipeline::settle_charge(Slot& slot) {
     const i64 needed = std::max<i64>(0, slot.encoded.memory() - ordinary_bytes);
     const i64 before = std::exchange(slot.charged, needed);

@@ -36,7 +36,7 @@ CorpusTotals& CorpusTotals::operator+=(const CorpusTotals& other) {
 class CorpusCounter::Worker {
   public:
     Worker(const CorpusOptions& options, const text::TokenizerDesign& design)
-        : parser_(options.keys, bad_bytes_of(options.on_bad_line)),
+        : parser_(options.keys, invalid_text_of(options.on_bad_line)),
           pretokenizer_(text::make_pretokenizer(design.rule)) {
         if (design.form) normalizer_ = text::Normalizer({{*design.form}});
     }
@@ -92,7 +92,7 @@ CorpusCounter::CorpusCounter(const CorpusOptions& options, const text::Tokenizer
     : options_(options),
       design_(design),
       pool_(n_threads(options)),
-      pretokens_(pool_.size(), options.most_pretokens),
+      pretokens_(pool_.size(), options.max_pretokens),
       bad_lines_(options.on_bad_line, warnings_) {}
 
 CorpusCounter::~CorpusCounter() = default;

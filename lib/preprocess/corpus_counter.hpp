@@ -21,9 +21,9 @@ struct CorpusOptions {
     std::vector<std::string> inputs;
     std::vector<std::string> keys = {"text"};
     OnBadLine on_bad_line = OnBadLine::fail;
-    std::optional<i64> limit_bytes;   // reading stops after about this number of decompressed bytes
-    i64 most_pretokens = 10'000'000;  // distinct pre-tokens kept in memory
-    i64 workers = 0;                  // threads; 0: one per core
+    std::optional<i64> limit_bytes;  // reading stops after about this number of decompressed bytes
+    i64 max_pretokens = 10'000'000;  // distinct pre-tokens kept in memory
+    i64 workers = 0;                 // threads; 0: one per core
 };
 
 struct CorpusTotals {

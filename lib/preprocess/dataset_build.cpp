@@ -257,7 +257,7 @@ class DatasetBuild {
         if (totals_.documents > 0) return;
         if (totals_.bad > 0 && plan_.shard.count == 1) {
             run_error(plan_.files.size() == 1 ? plan_.files[0].path : "--input",
-                      "none of the {} lines can be used: is --json-keys right?", totals_.bad);
+                      "none of the {} lines can be used: check --json-keys", totals_.bad);
         }
         if (is_rank0()) warn("{}: no documents: the output is empty", work_.output_prefix(0));
     }

@@ -45,9 +45,9 @@ Shard parse_shard(const std::string& text) {
     const std::string_view view = text;
     const Shard shard{parse_number(view.substr(0, slash), text),
                       parse_number(view.substr(slash + 1), text)};
-    if (shard.count == 0) usage_error("--shard", "'{}': there is at least 1 shard", text);
+    if (shard.count == 0) usage_error("--shard", "'{}': expected at least 1 shard", text);
     if (shard.index >= shard.count) {
-        usage_error("--shard", "'{}': shards of {} count from 0 to {}", text, shard.count,
+        usage_error("--shard", "'{}': the {} shards are numbered from 0 to {}", text, shard.count,
                     shard.count - 1);
     }
     return shard;

@@ -11,7 +11,7 @@
 namespace lm::preprocess {
 namespace {
 
-constexpr i64 most_threads = 8;  // more threads do not make a file system faster
+constexpr i64 max_threads = 8;  // more threads do not make a file system faster
 
 using Outputs = std::vector<data::DatasetAssembly>;          // [keys]
 using BlockDigests = std::vector<std::vector<std::string>>;  // [keys][blocks]
@@ -85,7 +85,7 @@ void assemble_outputs(const AssemblyTask& task, const std::vector<PartRecord>& r
                       cluster::FileRendezvous& ranks) {
     const bool is_alone = task.launch.size == 1;
     Outputs outputs = make_outputs(task, records);
-    ThreadPool pool(static_cast<int>(std::min<i64>(task.n_threads, most_threads)));
+    ThreadPool pool(static_cast<int>(std::min<i64>(task.n_threads, max_threads)));
     place_parts(task, outputs, pool);
     ranks.publish("placed", "");
     if (!is_alone) (void)ranks.gather("placed");

@@ -29,7 +29,7 @@ void note_links(const std::string& prefix) {
     std::error_code none;
     for (const std::string& path : files_of(prefix)) {
         if (!std::filesystem::is_symlink(path, none)) continue;
-        note("{}: is a symbolic link: a file replaces it, {} stays as it is", path,
+        note("{}: a file replaces this symbolic link, its target {} does not change", path,
              std::filesystem::read_symlink(path, none).string());
     }
 }

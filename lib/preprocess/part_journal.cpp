@@ -3,6 +3,7 @@
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
+#include "io/json.hpp"
 
 namespace lm::preprocess {
 
@@ -36,7 +37,7 @@ std::optional<PartRecord> PartRecord::parse(std::string_view line, const std::st
 
 PartJournal PartJournal::open(const std::string& path) {
     io::AppendFile file = io::AppendFile::open(path);
-    if (!file.lock()) usage_error(path, "another process works on this part");
+    if (!file.lock()) usage_error(path, "another process works on this part: wait until it ends");
     return PartJournal(std::move(file));
 }
 

@@ -21,6 +21,8 @@ PartWriter PartWriter::open(const std::string& journal, const std::vector<std::s
 }
 
 void PartWriter::resume(const std::function<void()>& check) {
+    // A file agrees with a leading part of the records. `n` counts the records with which all files
+    // agree.
     std::vector<PartRecord> records = journal_.read(parts_.size());
     size_t n = records.size();
     for (size_t k = 0; k < parts_.size(); ++k) {
@@ -29,6 +31,8 @@ void PartWriter::resume(const std::function<void()>& check) {
         n = std::min(n, parts_[k].count_intact(states, check));
     }
     if (n > 0) record_ = std::move(records[n - 1]);
+    // Truncates the journal before the files. A kill between these steps leaves files that are
+    // longer than the last record states, which the next resume() truncates.
     journal_.keep(n);
     for (size_t k = 0; k < parts_.size(); ++k)
         parts_[k].resume(n > 0 ? record_.keys[k] : data::PartState(), check);
@@ -78,6 +82,7 @@ void PartWriter::save() {
 }
 
 void PartWriter::finish() {
+    // The files are durable before the journal states that the part is finished.
     record_.finished = true;
     for (data::DatasetPart& part : parts_) part.sync();
     write_record();

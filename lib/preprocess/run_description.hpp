@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "io/json.hpp"
+#include "io/json_fwd.hpp"
 #include "preprocess/input_plan.hpp"
 #include "text/tokenizer.hpp"
 
@@ -17,8 +17,8 @@ namespace lm::preprocess {
 io::OrderedJson describe_run(const InputPlan& plan, const BuildOptions& options,
                              const text::Tokenizer& tokenizer);
 
-// Returns what the metadata files record about the run (their "origin"): its options, the number of
-// inputs, and one digest of the descriptions of all inputs.
+// Returns the "origin" of the metadata files: the options of the run, the number of inputs, and one
+// digest of the descriptions of all inputs.
 io::Json origin_of(const io::OrderedJson& description);
 
 // Compares `existing`, the origin of existing outputs, with `current`, the origin of this run.

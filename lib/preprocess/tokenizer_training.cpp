@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "io/file.hpp"
+#include "io/path.hpp"
 
 namespace lm::preprocess {
 namespace {
@@ -17,9 +18,9 @@ constexpr const char* file_names[] = {"vocab.json", "merges.txt", "tokenizer.jso
                                       "tokenizer_config.json"};
 
 // Prints a note when a killed run left a temporary directory, which AtomicDirectory removes.
-void note_leftover(std::string directory) {
-    while (directory.size() > 1 && directory.ends_with('/')) directory.pop_back();
-    const std::string leftover = directory + ".tmp." + temporary_suffix;
+void note_leftover(const std::string& directory) {
+    const std::string leftover =
+        io::without_trailing_slashes(directory) + ".tmp." + temporary_suffix;
     if (io::exists(leftover)) note("{}: left by a run that was killed: removed", leftover);
 }
 

@@ -211,7 +211,9 @@ void WorkDirectory::move(const std::string& from, const std::string& to, bool fo
     if (force) {
         io::checked::rename(from, to);
     } else if (!io::checked::rename_new(from, to)) {
-        run_error(to, "was created by another program during this run: left as it is");
+        run_error(to,
+                  "was created by another program during this run and is not replaced: use "
+                  "--force to replace it");
     }
 }
 
@@ -219,7 +221,7 @@ void WorkDirectory::publish(bool force) {
     for (size_t k = 0; k < keys_.size(); ++k) {
         const std::string prefix = output_prefix(k);
         const std::string idx = data::idx_path(prefix);
-        if (force && io::exists(assembled(k, ".idx"))) data::withdraw(prefix);
+        if (force && io::exists(assembled(k, ".idx"))) data::remove_index(prefix);
         move(assembled(k, ".bin"), data::bin_path(prefix), force);
         move(assembled(k, ".json"), data::metadata_path(prefix), force);
         io::checked::fsync_parent_of(idx);

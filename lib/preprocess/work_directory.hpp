@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // PREFIX.unfinished: the directory in which the parts of an output grow until they are complete. A
-// killed run leaves it, and --resume continues with it. A run that ends removes it.
+// killed run leaves it, and so does a stopped run with --resume. A later --resume continues with
+// it. A complete run removes it.
 //   lock                  created first, removed last: a directory without it is the user's
 //   run.json              description of the build (run_description.hpp)
 //   part-I.K.*            tokens, lengths and documents of key number K (dataset_part.hpp)
@@ -16,7 +17,7 @@
 #include <vector>
 
 #include "io/append_file.hpp"
-#include "io/json.hpp"
+#include "io/json_fwd.hpp"
 
 namespace lm::preprocess {
 

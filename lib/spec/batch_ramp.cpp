@@ -11,7 +11,8 @@ namespace lm::spec {
 
 void BatchRamp::check() const {
     constexpr std::string_view flag = "--rampup-batch-size";
-    if (global_batch < 1) usage_error("--global-batch-size", "{} is not at least 1", global_batch);
+    if (global_batch < 1)
+        usage_error("--global-batch-size", "must be at least 1, but is {}", global_batch);
     if (start == 0) return;
     if (start < 1 || increment < 1) usage_error(flag, "start and increment must be at least 1");
     if (samples > i64{1} << 60) usage_error(flag, "{} samples are too many", samples);
@@ -20,8 +21,10 @@ void BatchRamp::check() const {
                     global_batch);
     }
     if ((global_batch - start) % increment != 0) {
-        usage_error(flag, "from {} by {} does not reach --global-batch-size {}", start, increment,
-                    global_batch);
+        usage_error(flag,
+                    "increments of {} do not lead from {} to --global-batch-size {}: choose an "
+                    "increment that divides {}",
+                    increment, start, global_batch, global_batch - start);
     }
 }
 
@@ -39,9 +42,9 @@ i64 BatchRamp::batch_at(i64 consumed_samples) const {
 
 namespace {
 
-// Returns the number of consecutive iterations within the ramp, the first after `consumed` samples,
-// that have the batch size of the first one. batch_at() does not decrease, so a search with
-// doubling and then halving steps finds the last one.
+// Returns how many consecutive iterations within the ramp have the same batch size, beginning with
+// the iteration that starts after `consumed` samples. batch_at() never decreases, so a search with
+// doubling and then halving steps finds the last of these iterations.
 i64 iterations_of_batch(const BatchRamp& ramp, i64 consumed) {
     const i64 batch = ramp.batch_at(consumed);
     const auto same = [&](i64 n) {  // true when iteration n, counted from 0, has this batch size

@@ -35,8 +35,8 @@ struct BatchRamp {
     // one, has the full batch size.
     bool is_full(i64 consumed_samples) const { return start == 0 || consumed_samples > samples; }
 
-    // Returns one step for each batch size of the ramp. The last step has the full batch size and
-    // only a few iterations.
+    // Returns one step for each batch size of the ramp. The last step has the full batch size, and
+    // contains only the first one or two of its iterations.
     std::vector<RampStep> stages() const;
 };
 

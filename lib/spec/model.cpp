@@ -42,10 +42,10 @@ void ModelConfig::resolve() {
             usage_error(flag, "must be at least 1, but is {}: give it or --model", value);
     };
     at_least_one("--num-layers", n_layers);
-    constexpr i64 most_layers =
+    constexpr i64 max_layers =
         100'000;  // the tensor table has an entry for each tensor of each layer
-    if (n_layers > most_layers) {
-        usage_error("--num-layers", "must be at most {}, but is {}", most_layers, n_layers);
+    if (n_layers > max_layers) {
+        usage_error("--num-layers", "must be at most {}, but is {}", max_layers, n_layers);
     }
     at_least_one("--hidden-size", hidden);
     at_least_one("--num-attention-heads", n_heads);

@@ -48,8 +48,8 @@ void LossScaleConfig::check() const {
     if (initial < min) {
         usage_error("--initial-loss-scale", "{} is less than --min-loss-scale {}", initial, min);
     }
-    if (window < 1) usage_error("--loss-scale-window", "{} is not at least 1", window);
-    if (hysteresis < 1) usage_error("--hysteresis", "{} is not at least 1", hysteresis);
+    if (window < 1) usage_error("--loss-scale-window", "must be at least 1, but is {}", window);
+    if (hysteresis < 1) usage_error("--hysteresis", "must be at least 1, but is {}", hysteresis);
 }
 
 }  // namespace lm::spec

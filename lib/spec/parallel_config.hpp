@@ -39,7 +39,8 @@ struct ParallelConfig {
     i64 tp = 1;  // tensor-parallel ranks
     i64 pp = 1;  // pipeline stages
     i64 dp = 1;  // data-parallel ranks
-    // --make-vocab-size-divisible-by: the padded vocabulary size is a multiple of this times tp.
+    // --make-vocab-size-divisible-by: the padded vocabulary size is a multiple of this number times
+    // tp.
     i64 vocab_divisible_by = 128;
     i64 pad_vocab_to = 0;            // --pad-vocab-size-to; 0: vocab_divisible_by decides
     bool sequence_parallel = false;  // divide norms and dropout over tensor ranks by rows
@@ -52,7 +53,7 @@ struct ParallelConfig {
 };
 
 // Returns the rows of the padded word embedding, over all tensor ranks. Throws Error(usage) when
-// --pad-vocab-size-to does not fit.
+// --pad-vocab-size-to is below the vocabulary or not a multiple of tp.
 i64 padded_vocab(const ModelConfig& config, const ParallelConfig& parallel);
 
 }  // namespace lm::spec

@@ -22,8 +22,8 @@ Cuts even_cuts(i64 n, i64 n_parts) {
 }
 
 // Divides the layers of each stage over its chunks. Entry chunk * n_stages + stage of the result is
-// the first layer of that chunk. The layers are divided over stages first, so that stages have even
-// sizes even if chunks cannot.
+// the first layer of that chunk. The layers are divided over stages first, so the stages are
+// balanced even where the chunks are not.
 Cuts interleave(const Cuts& stages, i64 n_chunks) {
     Cuts cuts{0};
     for (i64 chunk = 0; chunk < n_chunks; ++chunk) {

@@ -23,9 +23,9 @@ std::vector<SaveRange> parse_save_schedule(const std::string& text) {
         SaveRange range{.interval = parse_count(flag, item.substr(0, at)), .until = 0};
         if (at != std::string::npos) range.until = parse_count(flag, item.substr(at + 1));
         const i64 previous = ranges.empty() ? 0 : ranges.back().until;
-        if (range.interval < 1) usage_error(flag, "'{}': an interval is not at least 1", text);
+        if (range.interval < 1) usage_error(flag, "'{}': every interval must be at least 1", text);
         if (at != std::string::npos && range.until <= previous) {
-            usage_error(flag, "'{}': ends of ranges do not ascend", text);
+            usage_error(flag, "'{}': the ends of the ranges must ascend", text);
         }
         ranges.push_back(range);
     }

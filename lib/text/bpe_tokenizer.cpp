@@ -15,8 +15,8 @@ namespace lm::text {
 namespace {
 
 // Returns for each id whether BPE can produce it: the ids of single bytes, and the results of
-// merges. With ignore_merges, also every token whose bytes are valid UTF-8, as pre-tokens are valid
-// UTF-8.
+// merges. With ignore_merges, also every token whose bytes are valid UTF-8, because every pre-token
+// is valid UTF-8.
 std::vector<bool> find_reachable(const BpeTokenizerParts& parts,
                                  const std::array<i32, 256>& byte_ids,
                                  std::span<const std::string> tokens) {
@@ -60,19 +60,19 @@ void check_byte_ids(const std::array<i32, 256>& byte_ids, const std::string& ori
 }
 
 void check_size(size_t n_ids, size_t n_merges, const std::string& origin) {
-    constexpr size_t most_ids = BpeModel::no_id - 1, most_merges = BpeModel::no_rank - 1;
-    if (n_ids > most_ids) run_error(origin, "{} ids exceed the limit of {}", n_ids, most_ids);
-    if (n_merges > most_merges)
-        run_error(origin, "{} merges exceed the limit of {}", n_merges, most_merges);
+    constexpr size_t max_ids = BpeModel::no_id - 1, max_merges = BpeModel::no_rank - 1;
+    if (n_ids > max_ids) run_error(origin, "{} ids exceed the limit of {}", n_ids, max_ids);
+    if (n_merges > max_merges)
+        run_error(origin, "{} merges exceed the limit of {}", n_merges, max_merges);
 }
 
 // For ignore_merges: makes each token that BPE does not produce from its own bytes a whole token.
 // Skips tokens that are not `spelled`, because no pre-token equals them.
 void add_whole_tokens(BpeModel& model, const std::vector<bool>& spelled) {
     constexpr i64 grain = 4096;
-    constexpr int most_threads = 4;
+    constexpr int max_threads = 4;
     const auto n = static_cast<i64>(spelled.size());
-    const auto n_grains = static_cast<int>(std::min<i64>(most_threads, ceil_div(n, grain)));
+    const auto n_grains = static_cast<int>(std::min<i64>(max_threads, ceil_div(n, grain)));
     ThreadPool pool(std::clamp(available_cores(), 1, n_grains));
     std::vector<PretokenEncoder> encoders(static_cast<size_t>(pool.size()), PretokenEncoder(model));
     std::vector<std::vector<i32>> found(encoders.size());

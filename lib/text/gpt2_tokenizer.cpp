@@ -111,8 +111,8 @@ void check_complete(const BpeFiles& files, const TokenIndex& index,
                   files.tokens[first], first);
     }
     warn(
-        "{}: no merge makes {} of the tokens, the first is '{}' (id {}): used as special tokens, "
-        "which encoding a text never gives",
+        "{}: no merge results in {} of the tokens, the first is '{}' (id {}): text is never "
+        "encoded to these tokens",
         merges_path, without_merge.size(), files.tokens[first], first);
 }
 
@@ -128,8 +128,10 @@ BpeFiles read_gpt2_files(const std::string& vocab_path, const std::string& merge
     if (!lines.empty() && lines[0].starts_with("#version")) {
         n = 1;
     } else {
-        warn("{}: the first line is not '#version...': read as a merge, which Megatron drops",
-             merges_path);
+        warn(
+            "{}: the first line is not '#version...': it is read as a merge, but Megatron ignores "
+            "it",
+            merges_path);
     }
     MergeReader reader(index, files.tokens.size(), vocab_path);
     for (; n < lines.size(); ++n) {

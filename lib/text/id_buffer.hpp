@@ -37,8 +37,8 @@ class IdBuffer {
         consume_ = std::move(consume);
     }
 
-    // Returns memory for `n` ids after the last id. It is valid until the next non-const call.
-    // malloc aligns it for either type of id.
+    // Returns memory for `n` ids after the last id. The memory is valid until the next non-const
+    // call. malloc aligns it for either type of id.
     template <typename Id>
     Id* room(i64 n) {
         reserve(static_cast<size_t>(n) * sizeof(Id));

@@ -55,7 +55,7 @@ class Tokenizer {
     std::vector<i32> encode(std::string_view text) const;
 };
 
-// How encoders treat the text of a special token ("<|endoftext|>") in a document.
+// The treatment of the text of a special token ("<|endoftext|>") in a document.
 enum class SpecialInText {
     plain,  // as ordinary text, so that a document cannot inject an end of document
     parse   // as the id of the special token, like Hugging Face tokenizers

@@ -17,7 +17,7 @@
 #include "parallel/grid.hpp"
 #include "parallel/hosts.hpp"
 #include "parallel/together.hpp"
-#include "train/gemm_tuning.hpp"
+#include "train/step/gemm_tuning.hpp"
 
 namespace lm::train {
 namespace {
@@ -70,15 +70,6 @@ const cuda::Plugin& cuda_plugin() {
 
 namespace {
 
-// Returns whether there is an NVIDIA driver, or a plugin directory is set. Without a driver the
-// plugin is useless, and its libraries take long to open.
-bool has_driver() {
-    if (std::getenv("LM_PLUGIN_DIR") != nullptr) return true;
-    void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-    if (driver != nullptr) dlclose(driver);
-    return driver != nullptr;
-}
-
 // Returns the index of this rank among the ranks of its host.
 i64 place_of(comm::Group& world) {
     const i64 by_name = parallel::place_on_host(world);
@@ -96,9 +87,7 @@ int index_of_gpu(i64 place, int n_ranks) {
     return n_devices == 1 ? 0 : static_cast<int>(place);
 }
 
-// Measures the matrix products of this rank's model for each number of SMs that NCCL may hold. Call
-// it before anything else is allocated.
-void autotune(device::Device& device, const TrainerConfig& config, int rank) {
+void measure_products(device::Device& device, const TrainerConfig& config, int rank) {
     const Stopwatch watch;
     ChoicesInDirectory choices(config.autotune);
     const parallel::Coordinates at = parallel::coordinates_of(config.parallel, rank);
@@ -119,18 +108,34 @@ void autotune(device::Device& device, const TrainerConfig& config, int rank) {
 
 }  // namespace
 
-std::string choose_device(const std::string& choice, comm::Group& world) {
-    if (choice != "auto") return choice;
-    std::string why = "no NVIDIA driver";
+bool has_driver() {
+    if (std::getenv("LM_PLUGIN_DIR") != nullptr) return true;
+    void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+    if (driver != nullptr) dlclose(driver);
+    return driver != nullptr;
+}
+
+std::string claim_gpu(i64 place, int n_ranks) {
+    try {
+        cuda_plugin().claim_device(index_of_gpu(place, n_ranks));
+        return {};
+    } catch (const Error& error) {
+        return error.what();
+    }
+}
+
+bool choose_gpus(const std::string& choice, comm::Group& world) {
+    if (choice != "auto") return choice == "cuda";
     const i64 place = place_of(world);
     const bool driver = has_driver();
-    const bool usable = driver && cuda_is_usable(why, place, world.size());
-    i64 n_gpus = usable ? 1 : 0;
+    const std::string why = driver ? claim_gpu(place, world.size()) : "no NVIDIA driver";
+    const bool claimed = why.empty();
+    i64 n_gpus = claimed ? 1 : 0;
     world.all_reduce({&n_gpus, DType::int64, {1}});
     if (n_gpus == 0 && driver && world.rank() == 0) note("computing on the CPU: {}", why);
-    if (n_gpus == 0) return "cpu";
-    if (n_gpus == world.size()) return "cuda";
-    i64 without = usable ? 0 : world.size() - world.rank();  // largest on the first such rank
+    if (n_gpus == 0) return false;
+    if (n_gpus == world.size()) return true;
+    i64 without = claimed ? 0 : world.size() - world.rank();  // largest on the first such rank
     world.all_reduce({&without, DType::int64, {1}}, comm::Reduction::max);
     const i64 first_without = world.size() - without;
     if (world.rank() == first_without) warn("rank {}: {}", world.rank(), why);
@@ -146,15 +151,24 @@ std::unique_ptr<device::Device> open_device(const TrainerConfig& config, comm::G
     if (!config.cuda) return cpu::make_device(config.n_threads);
     const i64 place = place_of(world);
     std::unique_ptr<device::Device> device;
-    parallel::together(world, [&] {
-        device = cuda_plugin().open_device(index_of_gpu(place, world.size()));
-        if (config.allow_tf32) device->allow_tf32();
-        if (config.attention != spec::GpuAttention::flash) {
-            device->use_cudnn(config.attention == spec::GpuAttention::cudnn_deterministic);
-        }
-        if (!config.autotune.empty()) autotune(*device, config, world.rank());
-    });
+    parallel::together(
+        world, [&] { device = cuda_plugin().open_device(index_of_gpu(place, world.size())); });
     return device;
+}
+
+void choose_kernels(const TrainerConfig& config, device::Device& device, comm::Group& world) {
+    if (!config.cuda) return;
+    parallel::together(world, [&] {
+        if (config.allow_tf32) device.allow_tf32();
+        if (config.attention != spec::GpuAttention::flash) {
+            device.use_cudnn(config.attention == spec::GpuAttention::cudnn_deterministic);
+        }
+    });
+}
+
+void autotune(const TrainerConfig& config, device::Device& device, comm::Group& world) {
+    if (!config.cuda || config.autotune.empty()) return;
+    parallel::together(world, [&] { measure_products(device, config, world.rank()); });
 }
 
 parallel::Grid connect(const TrainerConfig& config, device::Device& device, comm::Group& world,
@@ -165,16 +179,6 @@ parallel::Grid connect(const TrainerConfig& config, device::Device& device, comm
     parallel::Grid grid = parallel::make_grid(*gpus, config.parallel);
     parallel::connect(grid, config.data_parallel.overlaps(), !config.model.untied_head);
     return grid;
-}
-
-bool cuda_is_usable(std::string& why, i64 place, int n_ranks) {
-    try {
-        cuda_plugin().claim_device(index_of_gpu(place, n_ranks));
-        return true;
-    } catch (const Error& error) {
-        why = error.what();
-        return false;
-    }
 }
 
 }  // namespace lm::train

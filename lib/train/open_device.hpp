@@ -8,7 +8,7 @@
 
 #include "comm/group.hpp"
 #include "cuda/plugin.hpp"
-#include "train/trainer.hpp"
+#include "train/step/trainer.hpp"
 
 namespace lm::train {
 
@@ -17,21 +17,35 @@ namespace lm::train {
 // library that it needs is missing, or when it belongs to another build.
 const cuda::Plugin& cuda_plugin();
 
-// For "auto", returns "cuda" when all ranks can use their GPU and "cpu" when no rank can. Throws
-// Error(usage) when only some ranks can. Returns other choices unchanged. Collective.
-std::string choose_device(const std::string& choice, comm::Group& world);
+// Returns whether there is an NVIDIA driver, or LM_PLUGIN_DIR is set. Without a driver the plugin
+// cannot work, and opening its libraries takes long.
+bool has_driver();
+
+// Returns whether the run computes on GPUs by `choice`, the value of --device. With "auto", each
+// rank claims its GPU by claim_gpu(): true when all ranks have theirs, false when no rank has one.
+// Throws Error(usage) when only some ranks have one. Collective.
+bool choose_gpus(const std::string& choice, comm::Group& world);
+
+// Makes the GPU of rank `place` of its host, in a job of `n_ranks` ranks, the current device of
+// this process. Returns an empty text, or the reason why the plugin or the GPU cannot be used.
+std::string claim_gpu(i64 place = 0, int n_ranks = 1);
 
 // Opens the device of this rank: the CPU, or the GPU whose index is the rank's index on its host.
 // Throws Error(failure). Collective.
 std::unique_ptr<device::Device> open_device(const TrainerConfig& config, comm::Group& world);
 
+// Chooses the kernels of a GPU by the configuration: TF32 for fp32 products, cuDNN for attention.
+// Does nothing on a CPU. Throws Error(failure). Collective.
+void choose_kernels(const TrainerConfig& config, device::Device& device, comm::Group& world);
+
+// With --autotune, measures on a GPU the matrix products of this rank's model for each number of
+// SMs that NCCL may hold. Choices stored in the directory of --autotune are not measured again.
+// Call it before anything else is allocated. Throws Error(failure). Collective.
+void autotune(const TrainerConfig& config, device::Device& device, comm::Group& world);
+
 // Connects the ranks. Returns the grid of config.parallel. Its groups transfer tensors of `device`,
 // over NCCL when several ranks have GPUs. Waits at most `timeout_s` for other ranks. Collective.
 parallel::Grid connect(const TrainerConfig& config, device::Device& device, comm::Group& world,
                        double timeout_s);
-
-// Returns true when the plugin can be opened and this process can use the GPU of rank `place` of
-// its host, in a job of `n_ranks` ranks. Else sets `why` to the reason and returns false.
-bool cuda_is_usable(std::string& why, i64 place = 0, int n_ranks = 1);
 
 }  // namespace lm::train

@@ -11,14 +11,16 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/machine.hpp"
-#include "ckpt/index.hpp"
-#include "ckpt/model_json.hpp"
-#include "ckpt/steps.hpp"
+#include "ckpt/format/index.hpp"
+#include "ckpt/format/model_json.hpp"
+#include "ckpt/history/steps.hpp"
 #include "io/file.hpp"
+#include "io/json.hpp"
 #include "parallel/together.hpp"
-#include "train/changes.hpp"
-#include "train/load_choice.hpp"
-#include "train/run_json.hpp"
+#include "train/resolve/changes.hpp"
+#include "train/resolve/run_json.hpp"
+#include "train/save/load_choice.hpp"
+#include "train/save/local_restore.hpp"
 
 namespace lm::train {
 namespace {
@@ -69,15 +71,16 @@ optim::LossScaleState loss_scale_from(const io::Json& object, const std::string&
 
 constexpr std::string_view start_of_scale = "initial_loss_scale";
 
-void restore_scale(const RunConfig& config, const ckpt::Manifest& manifest,
-                   const optim::LossScaleState& state, Trainer& trainer) {
-    trainer.restore(state);
-    const auto saved = manifest.state.find("schedule");
-    if (!trainer.loss_scaler().dynamic() || saved == manifest.state.end()) return;
+// `state`: the state of a manifest.
+void restore_scale(const RunConfig& config, const io::Json& state,
+                   const optim::LossScaleState& scale, Trainer& trainer) {
+    trainer.restore(scale);
+    const auto saved = state.find("schedule");
+    if (!trainer.loss_scaler().dynamic() || saved == state.end()) return;
     const auto initial = saved->find(start_of_scale);
     if (initial == saved->end() || *initial == config.trainer.loss_scale.initial) return;
     note("--initial-loss-scale: ignored: resuming with the checkpoint's loss scale of {}",
-         state.scale);
+         scale.scale);
 }
 
 bool loads_optimizer(const config::CheckpointFlags& flags) {
@@ -98,14 +101,14 @@ Progress resume(const RunConfig& config, const ckpt::Checkpoint& checkpoint, Tra
                                .tokens = manifest.counters.consumed_tokens},
                       .stepped = {},
                       .loaded = ckpt::tip_of(manifest)};
-    const auto stepped = manifest.state.find("stepped");
-    progress.stepped = stepped == manifest.state.end() ? progress.done
-                                                       : counters_from(*stepped, checkpoint.path());
-    if (const auto scale = manifest.state.find("loss_scale");
-        scale != manifest.state.end() && with_optimizer) {
-        restore_scale(config, manifest, loss_scale_from(*scale, checkpoint.path()), trainer);
+    const io::Json state = io::parse_json(manifest.state, checkpoint.path());
+    const auto stepped = state.find("stepped");
+    progress.stepped =
+        stepped == state.end() ? progress.done : counters_from(*stepped, checkpoint.path());
+    if (const auto scale = state.find("loss_scale"); scale != state.end() && with_optimizer) {
+        restore_scale(config, state, loss_scale_from(*scale, checkpoint.path()), trainer);
     }
-    if (const auto interval = manifest.state.find("interval"); interval != manifest.state.end()) {
+    if (const auto interval = state.find("interval"); interval != state.end()) {
         progress.interval = interval_from(*interval, checkpoint.path());
     }
     return progress;
@@ -121,9 +124,9 @@ void check_fits(const RunConfig& config, const ckpt::Checkpoint& checkpoint) {
         checkpoint.manifest().counters.iteration);
 }
 
-// Runs `body` on all ranks. Returns an empty text, or when a rank finds the checkpoint corrupt, the
-// same description of the damage on all ranks. Throws it instead when --load names one step,
-// because no other step may be loaded then. Collective.
+// Runs `body` on all ranks. When a rank finds the checkpoint corrupt, returns the description of
+// the damage, the same on all ranks; else an empty text. When --load names one step, throws the
+// damage instead, because no other step may be loaded. Collective.
 std::string damage_found_by(const std::function<void()>& body, const RunConfig& config,
                             comm::Group& world) {
     const bool may_try_another = !ckpt::is_step(config.checkpoints.load);
@@ -133,9 +136,9 @@ std::string damage_found_by(const std::function<void()>& body, const RunConfig& 
             body();
         } catch (const ckpt::DamageError& error) {
             if (!may_try_another) throw;
-            damage = world.rank() == 0 ? error.what()
-                                       : fmt::format("rank {} on {}: {}", world.rank(), host_name(),
-                                                     error.what());
+            damage = world.size() == 1
+                         ? error.what()
+                         : fmt::format("{}: {}", own_place(world.rank()), error.what());
         }
     });
     return parallel::first_text(world, damage);
@@ -145,16 +148,17 @@ ckpt::Share share_of(const comm::Group& world) {
     return {world.rank(), world.size()};
 }
 
-// A checkpoint that all ranks have opened, each a share of its files, and the steps that were
-// damaged.
+// The checkpoint that was chosen for all ranks, and the damaged steps that were tried before. Each
+// rank has checked a share of the checkpoint's files.
 struct Chosen {
     std::optional<ckpt::Checkpoint> checkpoint;
     std::vector<i64> damaged;  // on rank 0
     std::string damage;        // damage of `checkpoint`; empty: none was found
+    bool tried_local = false;  // local steps have been tried instead of a damaged step
 };
 
-// Opens on all ranks the checkpoint that `choose_one` returns on rank 0, which alone reads the
-// manifest. Collective.
+// Calls `choose_one` on rank 0 and opens on all ranks the checkpoint that it returns. Rank 0 reads
+// the manifest and sends it to the other ranks. Collective.
 void choose(const RunConfig& config, comm::Group& world, Chosen& chosen,
             const std::function<std::optional<ckpt::Checkpoint>()>& choose_one) {
     std::string path;
@@ -183,6 +187,10 @@ void choose_undamaged(const RunConfig& config, comm::Group& world, Chosen& chose
         if (world.rank() == 0) {
             chosen.damaged.push_back(chosen.checkpoint->manifest().counters.iteration);
         }
+        if (!chosen.tried_local) {
+            std::erase(chosen.damaged, restore_local_step(config, world, chosen.damaged));
+            chosen.tried_local = true;
+        }
         choose(config, world, chosen, [&] {
             auto other = ckpt::open_other(config.checkpoints.load, chosen.damaged, chosen.damage,
                                           share_of(world));
@@ -192,24 +200,9 @@ void choose_undamaged(const RunConfig& config, comm::Group& world, Chosen& chose
     }
 }
 
-// Returns whether a run may resume with another value of this field of the model's JSON.
-bool may_change(std::string_view key) {
-    return key == "seq_length" || key == "attention_dropout" || key == "hidden_dropout" ||
-           key == "init_method_std";
-}
-
-// Returns the flag that sets a field of the model's JSON.
-std::string flag_of(std::string_view key) {
-    if (key == "activation") return "the activation function";
-    if (key == "linear_bias") return "--disable-bias-linear";
-    std::string flag = "--" + std::string(key);
-    std::ranges::replace(flag, '_', '-');
-    return flag;
-}
-
-// Returns a value as the flag of its field gives it.
-std::string text_of(std::string_view key, const io::OrderedJson& value) {
-    if (key == "linear_bias") return value.get<bool>() ? "false" : "true";
+// Returns a field of the model's JSON as its flag states it.
+std::string text_of(const config::ResumeRule& rule, const io::OrderedJson& value) {
+    if (rule.clears) return value.get<bool>() ? "false" : "true";
     return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
@@ -237,15 +230,19 @@ void check_writable(const config::CheckpointFlags& checkpoints,
     };
     check("--save", checkpoints.save, true);
     check("--tensorboard-dir", logging.tensorboard_dir, true);
+    check("--codecarbon-dir", logging.codecarbon_dir, true);
     check("--log-file", logging.file, false);
     check("--log-json", logging.json, false);
+    check("--status-file", logging.status_file, false);
 }
 
 std::optional<ckpt::Checkpoint> open_checkpoint(const RunConfig& config, const ckpt::Share& share) {
     const config::LoggingFlags& logging = config.logging;
-    std::optional<ckpt::Checkpoint> checkpoint = find_checkpoint(
-        config.checkpoints,
-        {logging.file, logging.json, logging.tensorboard_dir, config.trainer.autotune}, share);
+    std::optional<ckpt::Checkpoint> checkpoint =
+        find_checkpoint(config.checkpoints,
+                        {logging.file, logging.json, logging.status_file, logging.tensorboard_dir,
+                         config.trainer.autotune},
+                        share);
     check_save(config.checkpoints, checkpoint);
     if (checkpoint) {
         check_fits(config, *checkpoint);
@@ -257,6 +254,7 @@ std::optional<ckpt::Checkpoint> open_checkpoint(const RunConfig& config, const c
 }
 
 std::optional<ckpt::Checkpoint> open_checkpoint(const RunConfig& config, comm::Group& world) {
+    restore_local_step(config, world);
     Chosen chosen;
     choose(config, world, chosen, [&] { return open_checkpoint(config, share_of(world)); });
     choose_undamaged(config, world, chosen,
@@ -264,8 +262,9 @@ std::optional<ckpt::Checkpoint> open_checkpoint(const RunConfig& config, comm::G
     return std::move(chosen.checkpoint);
 }
 
-Progress start(const RunConfig& config, const io::OrderedJson& data,
-               std::optional<ckpt::Checkpoint> checkpoint, comm::Group& world, Trainer& trainer) {
+Progress load_or_initialize(const RunConfig& config, const io::OrderedJson& data,
+                            std::optional<ckpt::Checkpoint> checkpoint, comm::Group& world,
+                            Trainer& trainer) {
     if (!checkpoint) {
         parallel::together(world, [&] { trainer.initialize(); });
         return {};
@@ -288,6 +287,22 @@ Progress start(const RunConfig& config, const io::OrderedJson& data,
     return progress;
 }
 
+Progress load_newest(const RunConfig& config, const io::OrderedJson& data, comm::Group& world,
+                     Trainer& trainer) {
+    RunConfig newest = config;
+    config::CheckpointFlags& flags = newest.checkpoints;
+    flags.load = flags.save;
+    flags.finetune = flags.no_load_optim = false;
+    std::optional<ckpt::Checkpoint> checkpoint;
+    if (!flags.save.empty()) checkpoint = open_checkpoint(newest, world);
+    if (!checkpoint) {
+        throw JointError(Exit::self_stopped,
+                         "rollback: --save has no checkpoint yet: give --save-interval, or another "
+                         "policy than rollback");
+    }
+    return load_or_initialize(newest, data, std::move(checkpoint), world, trainer);
+}
+
 void require_same_model(const spec::ModelConfig& saved, const spec::ModelConfig& wanted,
                         const std::string& path) {
     if (saved.max_positions != wanted.max_positions && wanted.max_positions == wanted.seq_length) {
@@ -298,35 +313,38 @@ void require_same_model(const spec::ModelConfig& saved, const spec::ModelConfig&
     }
     const io::OrderedJson before = ckpt::to_json(saved), now = ckpt::to_json(wanted);
     for (const auto& [key, value] : now.items()) {
-        if (before[key] == value || may_change(key)) continue;
-        if (key == "rotary_base" && wanted.position != spec::PositionEmbedding::rope) continue;
-        usage_error(flag_of(key), "is {}, but {} was trained with {}", text_of(key, value), path,
-                    text_of(key, before[key]));
+        if (before[key] == value) continue;
+        using enum config::OnResume;
+        const config::ResumeRule rule = config::resume_rule(config::Block::model, key);
+        const bool rope = wanted.position == spec::PositionEmbedding::rope;
+        if (rule.on_resume != refused && !(rule.on_resume == refused_rope && rope)) continue;
+        usage_error(rule.flag, "is {}, but {} was trained with {}", text_of(rule, value), path,
+                    text_of(rule, before[key]));
     }
 }
 
 ckpt::SaveInfo save_info(const RunConfig& config, const Trainer& trainer, const Progress& progress,
                          const io::OrderedJson& data) {
-    ckpt::SaveInfo info{.model = config.trainer.model,
-                        .parallel = config.trainer.parallel,
-                        .counters = {.iteration = progress.done.iteration,
-                                     .consumed_samples = progress.done.samples,
-                                     .consumed_tokens = progress.done.tokens,
-                                     .optimizer_step = trainer.optimizer_step()},
-                        .tokenizer = config.tokenizer,
-                        .seed = static_cast<i64>(config.trainer.seed),
-                        .state = {{"schedule", training_json(config)},
-                                  {"data", data},
-                                  {"stepped", counters_json(progress.stepped)},
-                                  {"interval", interval_json(progress.interval)}},
-                        .command_line = config.command_line,
-                        .weights = config.trainer.precision.weights};
+    io::Json state{{"schedule", training_json(config)},
+                   {"data", data},
+                   {"stepped", counters_json(progress.stepped)},
+                   {"interval", interval_json(progress.interval)}};
     // A fixed scale is a flag, not state: a later run with a dynamic scale starts from its own
     // flags.
     if (trainer.loss_scaler().dynamic()) {
-        info.state["loss_scale"] = loss_scale_json(trainer.loss_scaler().state());
+        state["loss_scale"] = loss_scale_json(trainer.loss_scaler().state());
     }
-    return info;
+    return {.model = config.trainer.model,
+            .parallel = config.trainer.parallel,
+            .counters = {.iteration = progress.done.iteration,
+                         .consumed_samples = progress.done.samples,
+                         .consumed_tokens = progress.done.tokens,
+                         .optimizer_step = trainer.optimizer_step()},
+            .tokenizer = config.tokenizer,
+            .seed = static_cast<i64>(config.trainer.seed),
+            .state = io::json_line(io::OrderedJson(state)),
+            .command_line = config.command_line,
+            .weights = config.trainer.precision.weights};
 }
 
 }  // namespace lm::train

@@ -5,18 +5,18 @@
 
 #include <optional>
 
-#include "ckpt/checkpoint.hpp"
-#include "ckpt/save.hpp"
-#include "ckpt/steps.hpp"
+#include "ckpt/format/checkpoint.hpp"
+#include "ckpt/format/save.hpp"
+#include "ckpt/history/steps.hpp"
 #include "comm/group.hpp"
 #include "metrics/interval.hpp"
-#include "train/run_config.hpp"
-#include "train/trainer.hpp"
+#include "train/resolve/run_config.hpp"
+#include "train/step/trainer.hpp"
 
 namespace lm::train {
 
-// The training progress. The learning rate follows `stepped`, the iterations with an optimizer
-// step. `done` also counts the iterations that were dropped because of fp16 overflow.
+// The training progress. The learning rate follows `stepped`. `done` also counts the iterations
+// whose step was dropped: because of fp16 overflow, or with --on-nan continue.
 struct Progress {
     optim::Counters done;
     optim::Counters stepped;
@@ -42,8 +42,14 @@ void check_writable(const config::CheckpointFlags& checkpoints,
 // note about it. When --load is a directory of steps and a rank finds this step corrupt, warns and
 // loads on all ranks the step that ckpt::open_other() chooses. `data` is training_data(), needed on
 // rank 0 only. Returns the progress from which the training continues. Collective.
-Progress start(const RunConfig& config, const io::OrderedJson& data,
-               std::optional<ckpt::Checkpoint> checkpoint, comm::Group& world, Trainer& trainer);
+Progress load_or_initialize(const RunConfig& config, const io::OrderedJson& data,
+                            std::optional<ckpt::Checkpoint> checkpoint, comm::Group& world,
+                            Trainer& trainer);
+
+// Loads the newest step of --save into `trainer`. Throws JointError(self_stopped) when there is
+// none. The arguments and the result are those of load_or_initialize(). Collective.
+Progress load_newest(const RunConfig& config, const io::OrderedJson& data, comm::Group& world,
+                     Trainer& trainer);
 
 // Throws Error(usage) when the models differ in what a resume cannot change, naming the first flag.
 void require_same_model(const spec::ModelConfig& saved, const spec::ModelConfig& wanted,

@@ -2,24 +2,41 @@
 #include "train/run.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
+#include <functional>
 #include <memory>
 #include <optional>
 
+#include "base/clock.hpp"
+#include "base/hash.hpp"
 #include "base/log.hpp"
+#include "base/machine.hpp"
+#include "base/units.hpp"
 #include "cli/signals.hpp"
+#include "comm/flight_dump.hpp"
 #include "comm/watchdog.hpp"
+#include "cost/peak_flops.hpp"
+#include "io/json.hpp"
 #include "parallel/hosts.hpp"
 #include "parallel/together.hpp"
-#include "train/changes.hpp"
-#include "train/gpu_memory.hpp"
-#include "train/host_memory.hpp"
-#include "train/loop.hpp"
+#include "train/loop/host_memory.hpp"
+#include "train/loop/job_end.hpp"
+#include "train/loop/loop.hpp"
+#include "train/loop/pending_evaluation.hpp"
+#include "train/loop/start_count.hpp"
+#include "train/node_check.hpp"
 #include "train/open_device.hpp"
-#include "train/plan_text.hpp"
+#include "train/product_speed.hpp"
+#include "train/resolve/changes.hpp"
+#include "train/resolve/gpu_memory.hpp"
+#include "train/resolve/plan_text.hpp"
+#include "train/resolve/run_json.hpp"
 #include "train/run_data.hpp"
+#include "train/start_text.hpp"
 
 namespace lm::train {
 namespace {
@@ -50,28 +67,68 @@ void check_host_memory_together(const RunConfig& config, comm::Group& world) {
     parallel::together(world, [&] { check_host_memory(config, ranks_here); });
 }
 
-// Opens the device of this rank and checks that it has room for the memory plan, before anything is
-// allocated.
-std::unique_ptr<device::Device> open_device_with_room(const TrainerConfig& config,
-                                                      comm::Group& world) {
-    std::unique_ptr<device::Device> device = open_device(config, world);
+// Checks that the GPU of each rank has room for the memory plan, before anything is allocated.
+void require_room_together(const TrainerConfig& config, device::Device& device,
+                           comm::Group& world) {
+    if (!config.cuda) return;
     parallel::together(world, [&] {
-        if (!config.cuda) return;
-        require_room(config, parallel::coordinates_of(config.parallel, world.rank()), *device);
+        require_room(config, parallel::coordinates_of(config.parallel, world.rank()), device);
     });
-    return device;
 }
 
 void report_device(const RunConfig& config, Trainer& trainer, device::Device& device,
-                   comm::Group& world) {
+                   comm::Group& world, TrainingLog& log) {
     if (!config.trainer.cuda) return;
-    if (world.rank() == 0) note("device: {}", device.name());
+    const auto peak = cost::peak_flops(device.name(), config.trainer.precision.weights);
+    if (peak) log.set_peak_flops(*peak);
+    if (world.rank() == 0) {
+        note("device: {}{}", device.name(),
+             peak ? fmt::format(": MFU of its {:.0f} TFLOP/s in {}", *peak / 1e12,
+                                name_of(config.trainer.precision.weights))
+                  : ": no MFU: its peak is not known");
+    }
     compare_with_driver(gpu_memory(config.trainer, trainer.grid().at, device), device.name());
 }
 
-// On SIGUSR2, the watchdog prints this rank's last events at once, even while the rank waits for
+StatusSettings status_settings(const RunConfig& config, const comm::Group& world,
+                               double timeout_s) {
+    return {.path = config.logging.status_file,
+            .save = config.checkpoints.save,
+            .total_iterations = config.schedule.total_iterations(),
+            .log_interval = config.logging.interval,
+            .n_ranks = world.size(),
+            .timeout_s = timeout_s};
+}
+
+// Names this rank and the run in the flight recorder, and chooses the directory of its dumps: below
+// --save, one for each start. Collective.
+void prepare_recorder(const RunConfig& config, comm::Group& world, comm::FlightRecorder& recorder) {
+    i64 start_s = world.rank() == 0 ? static_cast<i64>(unix_time_s()) : 0;
+    i64 salt = world.rank() == 0 ? getpid() : 0;  // two runs may start in one second
+    world.broadcast({&start_s, DType::int64, {1}}, 0);
+    world.broadcast({&salt, DType::int64, {1}}, 0);
+    recorder.identify(world.rank(), world.size(), start_s * 10'000'000 + salt);
+    if (config.checkpoints.save.empty()) return;
+    recorder.set_dump_directory(
+        fmt::format("{}/flight-recorder/{}-{}", config.checkpoints.save, start_s, salt));
+}
+
+// Ends this process, and by that the job. A rank that is stopped inside of MPI may hold a queue in
+// shared memory, on which the other ranks of its host then spin, so that no timeout of theirs is
+// reached. MPI_Abort may spin, too.
+[[noreturn]] void end_stuck_rank(const comm::Group& world, const comm::FlightRecorder& recorder,
+                                 double waited_s) {
+    const std::string stopped = comm::stopped_ranks_on_host(recorder);
+    warn("rank {}: timed out after {:.0f} s inside of a call of MPI; {}; this rank: {}",
+         world.rank(), waited_s, stopped.empty() ? "no rank of this host is stopped" : stopped,
+         recorder.where());
+    std::_Exit(static_cast<int>(Exit::failure));
+}
+
+// On SIGUSR2, the watchdog dumps this rank's last events at once, even while the rank waits for
 // another one. The loop adds its own line later.
 comm::WatchdogOptions watchdog_options(double quiet_s, const comm::Group& world,
+                                       comm::FlightRecorder& recorder,
                                        std::atomic<bool>& dump_requested) {
     return {
         .timeout_s = quiet_s,
@@ -81,7 +138,185 @@ comm::WatchdogOptions watchdog_options(double quiet_s, const comm::Group& world,
                 if (requested) dump_requested = true;
                 return requested;
             },
-        .report = [&world](const std::string& line) { note("rank {}: {}", world.rank(), line); }};
+        .report = [&world](const std::string& line) { note("rank {}: {}", world.rank(), line); },
+        .write_dump = [&recorder] { return comm::write_dumps(recorder); },
+        .end_stuck = [&world,
+                      &recorder](double waited_s) { end_stuck_rank(world, recorder, waited_s); }};
+}
+
+bool counts_starts(const RunConfig& config) {
+    return !config.checkpoints.save.empty() && !config.action.benchmark;
+}
+
+// Counts this start in --save, and ends the third in a row that has no newer step to resume from.
+// Collective.
+void count_start_together(const RunConfig& config, const std::optional<ckpt::Checkpoint>& from,
+                          comm::Group& world) {
+    if (!counts_starts(config)) return;
+    parallel::together(world, [&] {
+        if (world.rank() != 0) return;
+        // A job script may compute the limits of each start, so they do not identify the flags.
+        io::OrderedJson flags = to_json(config);
+        for (const char* key : {"stopping", "logging", "command_line"}) flags.erase(key);
+        count_start(config.checkpoints.save, from ? from->manifest().counters.iteration : 0,
+                    digest(flags.dump()));
+    });
+}
+
+// Returns the end of the batch job if the run stops before it. Collective.
+std::optional<JobEnd> find_job_end(const RunConfig& config, comm::Group& world) {
+    if (!config.saves.before_limit_s) return {};
+    const std::optional<JobEnd> end = job_end_together(world);
+    if (end && world.rank() == 0) {
+        note("{}: the job ends in {}: the run saves and stops before it (--exit-before-limit {})",
+             end->source, human_duration(end->unix_s - unix_time_s()),
+             config.stopping.exit_before_limit);
+    }
+    return end;
+}
+
+// Prints lines of the plan, also to the log file.
+void print(const std::string& lines, TrainingLog& log) {
+    std::fputs(lines.c_str(), stderr);
+    log.write_to_file(lines);
+}
+
+// Returns the speed of this rank's GPU; nothing on a CPU. A check of the hosts stops no training,
+// so an error is a warning.
+std::vector<double> own_product_tflops(const TrainerConfig& config, device::Device& device,
+                                       const comm::Group& world) {
+    if (!config.cuda) return {};
+    try {
+        const i64 tp = parallel::coordinates_of(config.parallel, world.rank()).tp;
+        return {product_tflops(device, config, tp)};
+    } catch (const Error& error) {
+        warn("{}: the products of this GPU are not measured", error.what());
+        return {};
+    }
+}
+
+// Prints the devices, and warns of hosts that differ from the others. Collective.
+void describe_and_check_hosts(const RunConfig& config, device::Device& device,
+                              const std::vector<std::string>& hosts, comm::Group& world,
+                              TrainingLog& log) {
+    std::string devices = describe_devices(device, world);
+    if (config.trainer.cuda) {
+        parallel::together(
+            world, [&] { devices += describe_cuda(cuda_plugin().libraries(world.size())); });
+    }
+    if (world.rank() == 0) print(devices, log);
+    const bool on_one_host =
+        std::ranges::count(hosts, hosts.front()) == static_cast<std::ptrdiff_t>(hosts.size());
+    if (!config.rank_checks.node_check || on_one_host) return;
+    warn_of_outliers(world, own_product_tflops(config.trainer, device, world));
+}
+
+// Connects the ranks and allocates the trainer of this rank. Collective.
+std::unique_ptr<Trainer> allocate_trainer(const TrainerConfig& config, device::Device& device,
+                                          comm::Group& world, comm::FlightRecorder& recorder,
+                                          double quiet_s) {
+    choose_kernels(config, device, world);
+    autotune(config, device, world);
+    require_room_together(config, device, world);
+    recorder.enter("connect");
+    parallel::Grid grid = connect(config, device, world, quiet_s);
+    std::unique_ptr<Trainer> trainer = Trainer::allocate(config, device, std::move(grid));
+    trainer->warm_up();
+    return trainer;
+}
+
+// Runs `body`. An error that ends it is in the logs, too.
+Exit with_logged_error(TrainingLog& log, const comm::Group& world,
+                       const std::function<Exit()>& body) {
+    try {
+        return body();
+    } catch (const JointError& error) {
+        log.failed(error);
+        throw;
+    } catch (const std::exception& exception) {
+        const Error error = error_of(exception);
+        const std::string place = world.size() > 1 ? own_place(world.rank()) + ": " : "";
+        log.failed(Error(error.code(), place + error.what()));
+        throw;
+    }
+}
+
+// The objects of a run that exist from its start on.
+struct RunParts {
+    const RunConfig& config;
+    comm::Group& world;
+    comm::FlightRecorder& recorder;
+    StatusFile& status;
+    TrainingLog& log;
+    std::atomic<bool>& dump_requested;
+    double quiet_s;
+    const Stopwatch& since_start;  // runs since the start of run()
+};
+
+// Trains as run() states. Collective.
+Exit train(const RunParts& run, const std::string& joined) {
+    RunConfig config = run.config;
+    comm::Group& world = run.world;
+    TrainingLog& log = run.log;
+    const bool is_rank0 = world.rank() == 0;
+    // Usage errors are found before memory is allocated.
+    std::optional<ckpt::Checkpoint> checkpoint = open_checkpoint(config, world);
+    if (checkpoint) parallel::together(world, [&] { adopt_schedule(config, *checkpoint); });
+    const TrainingData data = open_data_together(config, checkpoint, world);
+    log.open_files();
+    const std::vector<std::string> hosts = parallel::hosts_of(world);
+    if (is_rank0) print(describe_start(joined, hosts) + describe_plan(config, data.sets), log);
+    check_host_memory_together(config, world);
+    count_start_together(config, checkpoint, world);
+    const std::optional<JobEnd> end = find_job_end(config, world);
+
+    const std::unique_ptr<device::Device> device = open_device(config.trainer, world);
+    if (config.trainer.cuda) {
+        run.recorder.set_device(device->name());
+        set_own_device(device->name());
+    }
+    describe_and_check_hosts(config, *device, hosts, world, log);
+    const std::unique_ptr<Trainer> trainer =
+        allocate_trainer(config.trainer, *device, world, run.recorder, run.quiet_s);
+
+    run.recorder.enter("load");
+    // load_or_initialize() gets the only copy of `checkpoint`, so that its files are closed before
+    // pruning may remove them.
+    const Progress progress =
+        load_or_initialize(config, data.identities, std::move(checkpoint), world, *trainer);
+
+    data::Loader loader(*data.sets.train, config.batch_options(), progress.done.samples,
+                        config.trainer.parallel.dp, trainer->grid().at.dp);
+    log.open_tensorboard(progress.done);
+    log.restore(progress.interval);
+    report_device(config, *trainer, *device, world, log);
+    trainer->record_to(&run.recorder);
+    trainer->probe().plant(armed_step_fault(world.rank()));
+
+    const std::unique_ptr<EnergyLog> energy = EnergyLog::open(config, world);
+    TrainingLoop loop({.config = config,
+                       .data = data.sets,
+                       .data_identities = data.identities,
+                       .world = world,
+                       .recorder = run.recorder,
+                       .device = *device,
+                       .trainer = *trainer,
+                       .loader = loader,
+                       .log = log,
+                       .status = run.status,
+                       .energy = energy.get(),
+                       .since_start = run.since_start,
+                       .job_end = end,
+                       .dump_requested = run.dump_requested,
+                       .evaluation_pending = consume_pending_evaluation(
+                           world, config.checkpoints.save, progress.done.iteration)},
+                      progress);
+    loop.prepare_saves();
+    log.started(progress.done, world.size());
+    if (progress.done.iteration > 0) log.resumed(progress.done);
+    const Exit code = loop.run();
+    if (is_rank0 && counts_starts(config)) end_start_count(config.checkpoints.save);
+    return code;
 }
 
 }  // namespace
@@ -92,49 +327,30 @@ void catch_signals() {
     cli::ignore_sigpipe();
 }
 
-Exit run(const RunConfig& config, comm::Group& world, comm::FlightRecorder& recorder,
-         double quiet_s) {
+Exit run(const RunConfig& config, comm::Group& world, const std::string& joined,
+         comm::FlightRecorder& recorder, double quiet_s) {
+    const Stopwatch since_start;
     const bool is_rank0 = world.rank() == 0;
-
-    // Usage errors are found before memory is allocated.
-    std::optional<ckpt::Checkpoint> checkpoint = open_checkpoint(config, world);
-    const TrainingData data = open_data_together(config, checkpoint, world);
-    if (is_rank0) std::fputs(describe_plan(config, data.sets).c_str(), stderr);
-    check_host_memory_together(config, world);
-
-    const std::unique_ptr<device::Device> device = open_device_with_room(config.trainer, world);
-    parallel::Grid grid = connect(config.trainer, *device, world, quiet_s);
-    Trainer trainer = Trainer::allocate(config.trainer, *device, std::move(grid));
-    trainer.warm_up();
-
-    recorder.enter("start");
-    // start() gets the only copy of `checkpoint`, so that its files are closed before pruning may
-    // remove them.
-    const Progress progress = start(config, data.identities, std::move(checkpoint), world, trainer);
-
-    data::Loader loader(*data.sets.train, config.batch_options(), progress.done.samples,
-                        config.trainer.parallel.dp, trainer.grid().at.dp);
-    TrainingLog log(config, is_rank0);
-    log.open(progress.done);
-    log.restore(progress.interval);
+    StatusFile status(status_settings(config, world, quiet_s), is_rank0);
+    status.start();
+    prepare_recorder(config, world, recorder);
     std::atomic<bool> dump_requested = false;
-    const comm::Watchdog watchdog(recorder, watchdog_options(quiet_s, world, dump_requested));
-    report_device(config, trainer, *device, world);
-    trainer.record_to(&recorder);
+    const comm::Watchdog watchdog(recorder,
+                                  watchdog_options(quiet_s, world, recorder, dump_requested));
+    recorder.enter("start");
 
-    TrainingLoop loop({.config = config,
-                       .data = data.sets,
-                       .data_identities = data.identities,
-                       .world = world,
-                       .recorder = recorder,
-                       .device = *device,
-                       .trainer = trainer,
-                       .loader = loader,
-                       .log = log,
-                       .dump_requested = dump_requested},
-                      progress);
-    loop.prepare_saves();
-    return loop.run();
+    TrainingLog log(config, is_rank0);
+    return with_logged_error(log, world, [&] {
+        return train({.config = config,
+                      .world = world,
+                      .recorder = recorder,
+                      .status = status,
+                      .log = log,
+                      .dump_requested = dump_requested,
+                      .quiet_s = quiet_s,
+                      .since_start = since_start},
+                     joined);
+    });
 }
 
 }  // namespace lm::train

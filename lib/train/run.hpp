@@ -4,7 +4,7 @@
 
 #include "comm/flight_recorder.hpp"
 #include "comm/group.hpp"
-#include "train/run_config.hpp"
+#include "train/resolve/run_config.hpp"
 
 namespace lm::train {
 
@@ -16,9 +16,10 @@ void catch_signals();
 
 // Trains until the training is finished or one of the ranks is asked to stop; then all ranks stop
 // after the same iteration. Rank 0 writes the log lines to stdout; other messages go to stderr.
-// `recorder` records the events of this rank. They are printed on SIGUSR2, and after `quiet_s`
+// `joined` describes how the ranks met (comm::Launch::describe()). `recorder` records the events of
+// this rank. They are printed on SIGUSR2, and after `quiet_s`
 // seconds without an event. Collective.
-Exit run(const RunConfig& config, comm::Group& world, comm::FlightRecorder& recorder,
-         double quiet_s);
+Exit run(const RunConfig& config, comm::Group& world, const std::string& joined,
+         comm::FlightRecorder& recorder, double quiet_s);
 
 }  // namespace lm::train

@@ -27,7 +27,7 @@ void read_groups(std::string_view option, std::vector<std::string>& groups,
     groups = data::read_group_file(file_option, file);
 }
 
-bool is_mock(const config::DataFlags& data) {
+bool is_mock(const data::DataConfig& data) {
     return data.data_path.empty() && data.train_path.empty() && data.train_groups.empty();
 }
 
@@ -35,7 +35,7 @@ bool is_mock(const config::DataFlags& data) {
 data::IndexCache index_cache(const RunConfig& config) {
     if (config.data.cache_path == "none") return {};
     const bool shares = config.data.cache_path.empty() && !config.action.dry_run &&
-                        config.data_order() != data::DataOrder::stateless;
+                        config.datasets.order != data::DataOrder::stateless;
     if (shares) return {data::private_index_directory(), worth_sharing_bytes};
     return {.directory = config.data.cache_path};
 }
@@ -67,10 +67,10 @@ void read_group_files(config::DataFlags& flags) {
     read_groups("--test-weighted-split-paths", flags.test_groups, flags.test_groups_file);
 }
 
-data::DataConfig data_config(const config::DataFlags& flags) {
+data::DataConfig data_config(const config::DataFlags& flags, bool split_given) {
     return {.data_path = flags.data_path,
             .split = flags.split,
-            .test_optional = !flags.split_given,
+            .test_optional = !split_given,
             .order = data::parse_data_order(flags.order),
             .train_path = flags.train_path,
             .valid_path = flags.valid_path,
@@ -80,33 +80,33 @@ data::DataConfig data_config(const config::DataFlags& flags) {
             .test_groups = flags.test_groups};
 }
 
-void check_mock(const config::DataFlags& flags) {
-    if (is_mock(flags) && !flags.mock_data) {
+void check_mock(const data::DataConfig& datasets, bool mock_data) {
+    if (is_mock(datasets) && !mock_data) {
         usage_error("--data-path",
                     "must be given: the PREFIX of tokens that lm-preprocess wrote, or --mock-data");
     }
-    if (!is_mock(flags) && flags.mock_data)
+    if (!is_mock(datasets) && mock_data)
         usage_error("--mock-data", "contradicts --data-path: give one of the two");
 }
 
-Vocabulary find_vocabulary(const config::DataFlags& flags) {
-    if (const auto tokenizer = named_tokenizer(flags.tokenizer)) {
-        const auto prefixes = data::data_prefixes(data_config(flags));
+Vocabulary find_vocabulary(const text::TokenizerChoice& named, const data::DataConfig& datasets) {
+    if (const auto tokenizer = named_tokenizer(named)) {
+        const auto prefixes = data::data_prefixes(datasets);
         for (const std::string& prefix : std::set<std::string>(prefixes.begin(), prefixes.end())) {
             compare_with_data(*tokenizer, prefix);
         }
         return {tokenizer->vocab_size(), tokenizer->eod(), tokenizer->digest()};
     }
-    if (is_mock(flags)) return {};
-    if (const auto facts = data::data_facts(data::data_prefixes(data_config(flags)))) {
+    if (is_mock(datasets)) return {};
+    if (const auto facts = data::data_facts(data::data_prefixes(datasets))) {
         return {facts->tokenizer.vocab_size, facts->eod_id, facts->tokenizer.digest};
     }
     return {};
 }
 
-std::shared_ptr<const text::Tokenizer> tokenizer_of(const config::DataFlags& flags) {
-    if (auto tokenizer = named_tokenizer(flags.tokenizer)) return tokenizer;
-    const auto facts = data::data_facts(data::data_prefixes(data_config(flags)));
+std::shared_ptr<const text::Tokenizer> tokenizer_of(const RunConfig& config) {
+    if (auto tokenizer = named_tokenizer(config.data.tokenizer)) return tokenizer;
+    const auto facts = data::data_facts(data::data_prefixes(config.datasets));
     if (!facts) return nullptr;
     const std::string& type = facts->tokenizer.type;
     if (type != "ByteTokenizer" && type != "GPT2BPETokenizer") return nullptr;
@@ -117,8 +117,8 @@ std::shared_ptr<const text::Tokenizer> tokenizer_of(const config::DataFlags& fla
 data::DataSets open_data(const RunConfig& config) {
     const spec::ModelConfig& model = config.trainer.model;
     const u64 seed = config.trainer.seed;
-    if (!is_mock(config.data)) {
-        data::DataConfig data = data_config(config.data);
+    if (!is_mock(config.datasets)) {
+        data::DataConfig data = config.datasets;
         data.seq_length = model.seq_length;
         data.vocab_size = model.vocab_size;
         data.seed = seed;

@@ -9,7 +9,7 @@
 #include "config/data_flags.hpp"
 #include "data/sampling/datasets.hpp"
 #include "text/tokenizer.hpp"
-#include "train/run_config.hpp"
+#include "train/resolve/run_config.hpp"
 
 namespace lm::train {
 
@@ -24,21 +24,21 @@ struct Vocabulary {
 // groups.
 void read_group_files(config::DataFlags& flags);
 
-// Returns the datasets that the flags name, without sample counts and sizes. Call it after
-// read_group_files().
-data::DataConfig data_config(const config::DataFlags& flags);
+// Returns the datasets that the flags name, without sample counts and sizes. `split_given`: --split
+// is on the command line. Call it after read_group_files().
+data::DataConfig data_config(const config::DataFlags& flags, bool split_given);
 
 // Throws Error(usage) unless datasets or --mock-data are given, but not both.
-void check_mock(const config::DataFlags& flags);
+void check_mock(const data::DataConfig& datasets, bool mock_data);
 
-// Returns the vocabulary of the tokenizer that the flags name, else of the tokenizer in the data's
-// metadata file. Warns when the two tokenizers differ. Throws Error(usage) when their
+// Returns the vocabulary of the tokenizer `named` by flags, else of the tokenizer in the metadata
+// file of `datasets`. Warns when the two tokenizers differ. Throws Error(usage) when their
 // end-of-document tokens differ.
-Vocabulary find_vocabulary(const config::DataFlags& flags);
+Vocabulary find_vocabulary(const text::TokenizerChoice& named, const data::DataConfig& datasets);
 
-// Returns the tokenizer of the data: the tokenizer that the flags name, else the tokenizer of the
-// data's metadata file if this program has it, else nullptr.
-std::shared_ptr<const text::Tokenizer> tokenizer_of(const config::DataFlags& flags);
+// Returns the tokenizer of the run's data: the tokenizer that the flags name, else the tokenizer of
+// the data's metadata file if this program has it, else nullptr.
+std::shared_ptr<const text::Tokenizer> tokenizer_of(const RunConfig& config);
 
 // Opens the data of the run, and checks that the files fit the flags.
 data::DataSets open_data(const RunConfig& config);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rounding of the 16-bit floats: every value there and back, ties to even, and the special values.
+// Rounding of the 16-bit floats: every value to fp32 and back, ties to even, and the special
+// values.
 #include <bit>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -17,7 +18,8 @@ float f32_of(u32 bits) {
     return std::bit_cast<float>(bits);
 }
 
-// The nearest of the two 16-bit neighbours of `value`, ties to the even one; from the definition.
+// Returns the nearer of the two 16-bit neighbours `below` and below + 1 of `value`, ties to even.
+// Follows the definition of rounding.
 template <typename Widen>
 u16 nearest(float value, u16 below, Widen widen) {
     const auto above = static_cast<u16>(below + 1);

@@ -6,8 +6,11 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "support/temp_dir.hpp"
+
 using namespace lm;
 using Catch::Matchers::Contains;
+using test::caught;
 
 TEST_CASE("every exception is reported with an exit code") {
     const Error own = error_of(JointError(Exit::self_stopped, "iteration 3: the loss is NaN"));
@@ -26,4 +29,15 @@ TEST_CASE("every exception is reported with an exit code") {
     const Error bug = error_of(std::runtime_error("no such file"));
     CHECK(bug.code() == Exit::bug);
     CHECK_THAT(bug.what(), Contains("internal error: no such file"));
+}
+
+TEST_CASE("errors carry an exit code and one line") {
+    const auto usage = caught([] { usage_error("--x", "'{}' is wrong", 5); });
+    CHECK(usage.code == Exit::usage);
+    CHECK(usage.message == "--x: '5' is wrong");
+    CHECK(caught([] { run_error("f", "gone"); }).code == Exit::failure);
+    const auto ours = caught([] { LM_CHECK(1 > 2, "odd"); });
+    CHECK(ours.code == Exit::bug);
+    CHECK(ours.says("error_test.cpp:"));
+    CHECK(ours.says("odd"));
 }

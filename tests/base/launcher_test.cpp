@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each launcher's variables mean, with an environment of the test's own.
+// The variables of each launcher, in an environment that the test defines.
 #include <catch2/catch.hpp>
 #include <map>
 
@@ -132,7 +132,8 @@ TEST_CASE("the meeting point of torchrun is MASTER_ADDR and MASTER_PORT") {
                       "MASTER_PORT: '65536' in the environment is not a number from 1 to 65535");
     variables.values.erase("MASTER_ADDR");
     CHECK_THROWS_WITH(meeting_point(launched, variables.get()),
-                      "MASTER_ADDR: is not set: the ranks need it to connect");
+                      "MASTER_ADDR: is not set, but the ranks need it to connect: set it, or start "
+                      "them with torchrun or srun");
 }
 
 TEST_CASE("the meeting point of srun is the first host of the step and the port of the job") {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thread pool: every task once, whatever the number of threads; errors come out; many tiny
+// The thread pool: every task runs once on any number of threads; exceptions of tasks; many short
 // runs.
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -51,7 +51,7 @@ TEST_CASE("an exception of a task is rethrown after all tasks have ended") {
     CHECK_THROWS_WITH(pool.run(20, work), "task 3");
     CHECK(ended == 19);
     ended = 0;
-    pool.run(3, work);  // the pool is of use afterwards
+    pool.run(3, work);  // the pool can be used after an exception
     CHECK(ended == 3);
 }
 

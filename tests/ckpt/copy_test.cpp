@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies of steps: complete or absent, verified, continued after a kill.
-#include "ckpt/copy.hpp"
+#include "ckpt/verbs/copy.hpp"
 
 #include <sys/wait.h>
 
 #include <catch2/catch.hpp>
 
 #include "base/error.hpp"
-#include "ckpt/index.hpp"
-#include "ckpt/verify.hpp"
+#include "ckpt/format/index.hpp"
+#include "ckpt/verbs/verify.hpp"
 #include "io/append_file.hpp"
 #include "io/fault.hpp"
 #include "support.hpp"
@@ -100,7 +100,7 @@ TEST_CASE(
     for (const auto action :
          {io::fault::Action::fail, io::fault::Action::short_write, io::fault::Action::kill}) {
         i64 n_cut = 0;
-        i64 most_kept = 0;
+        i64 max_kept = 0;
         for (i64 at = 1;; ++at) {
             const test::ScratchDirectory scratch;
             const std::string to = scratch / "global_step1";
@@ -123,7 +123,7 @@ TEST_CASE(
             REQUIRE((there || !done));
             CHECK(io::exists(to) == (there || replaces));
             if (io::exists(to)) CHECK(good(to));
-            if (!there) most_kept = std::max(most_kept, copy_all(step, to, replaces).n_kept);
+            if (!there) max_kept = std::max(max_kept, copy_all(step, to, replaces).n_kept);
             CHECK(good(to));
             if (!there || done) {
                 CHECK(io::list_directory(scratch.path()) ==
@@ -133,7 +133,7 @@ TEST_CASE(
             ++n_cut;
         }
         CHECK(n_cut > 10);
-        CHECK(most_kept == plan_copy(Checkpoint::open(step), false).n_bytes());
+        CHECK(max_kept == plan_copy(Checkpoint::open(step), false).n_bytes());
     }
 }
 
@@ -152,7 +152,8 @@ TEST_CASE("copy: only valid regions of an earlier copy are kept") {
     };
     // The copy of another step keeps only the header, which is the same.
     const std::string weights = leave(other, "weights-00000.safetensors");
-    // Part of a file with a flipped bit, a file that is too long, and one that is not wanted.
+    // An interrupted copy: part of a file with a flipped bit, a file that is too long, and a file
+    // that is not part of the step.
     std::string optim = leave(step, "optim-00000.safetensors");
     optim.resize(optim.size() - 10);
     optim[optim.size() / 2] = static_cast<char>(optim[optim.size() / 2] ^ 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights of merges that stand for a decay.
-#include "ckpt/decay_weights.hpp"
+// Weights of an average of steps that replaces a decay of the learning rate.
+#include "ckpt/verbs/decay_weights.hpp"
 
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -9,12 +9,12 @@
 #include <set>
 
 #include "base/log.hpp"
-#include "ckpt/abandon.hpp"
-#include "ckpt/copy.hpp"
-#include "ckpt/prune.hpp"
-#include "ckpt/rollback.hpp"
-#include "ckpt/save.hpp"
-#include "ckpt/steps.hpp"
+#include "ckpt/format/save.hpp"
+#include "ckpt/history/abandon.hpp"
+#include "ckpt/history/prune.hpp"
+#include "ckpt/history/rollback.hpp"
+#include "ckpt/history/steps.hpp"
+#include "ckpt/verbs/copy.hpp"
 #include "support.hpp"
 
 using namespace lm;

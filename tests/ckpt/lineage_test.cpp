@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Branches of a directory: what a resume may load, rollback, set-aside steps, the fence.
-#include "ckpt/lineage.hpp"
+#include "ckpt/history/lineage.hpp"
 
 #include <sys/wait.h>
 
 #include <catch2/catch.hpp>
 
 #include "base/log.hpp"
-#include "ckpt/abandon.hpp"
-#include "ckpt/rollback.hpp"
-#include "ckpt/save.hpp"
-#include "ckpt/steps.hpp"
+#include "ckpt/format/save.hpp"
+#include "ckpt/history/abandon.hpp"
+#include "ckpt/history/rollback.hpp"
+#include "ckpt/history/steps.hpp"
 #include "support.hpp"
 
 using namespace lm;
@@ -133,7 +133,7 @@ TEST_CASE("a rollback sets later steps aside and supersedes the running training
                                                          runs / "abandoned-g2/global_step8"});
     CHECK(steps_in(runs.directory()) == std::vector<i64>{2, 4});
     CHECK(runs.loaded() == 4);
-    CHECK_THAT(test::error_of([&] { runs.save_steps(running, {10}); }, Exit::self_stopped),
+    CHECK_THAT(test::error_of([&] { runs.save_steps(running, {10}); }, Exit::superseded),
                Contains("generation 2"));
     // The number of a set-aside branch is not used again, whatever else was deleted.
     io::remove_tree(runs / "generation-2");
@@ -163,11 +163,11 @@ TEST_CASE("the fence holds when the generation files are deleted") {
     runs.save_steps(old, {2});
     const Generation fresh = runs.resume(2);
     io::remove_tree(runs / "generation-2");
-    CHECK_THAT(test::error_of([&] { runs.save_steps(old, {4}); }, Exit::self_stopped),
+    CHECK_THAT(test::error_of([&] { runs.save_steps(old, {4}); }, Exit::superseded),
                Contains("generation 2: host"));
     runs.save_steps(fresh, {4});
     io::remove_tree(runs / "fence.json");
-    CHECK_THAT(test::error_of([&] { runs.save_steps(old, {6}); }, Exit::self_stopped),
+    CHECK_THAT(test::error_of([&] { runs.save_steps(old, {6}); }, Exit::superseded),
                Contains("generation 2"));
     io::remove_tree(runs / "latest");
     CHECK(runs.resume(4).number == 3);

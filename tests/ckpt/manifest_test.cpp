@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The manifest: fields of the run and its lineage, totals, versions and features.
-#include "ckpt/manifest.hpp"
+#include "ckpt/format/manifest.hpp"
 
 #include <catch2/catch.hpp>
 
 #include "base/hash.hpp"
-#include "ckpt/damage.hpp"
+#include "ckpt/format/damage.hpp"
 #include "support.hpp"
 
 using namespace lm;
@@ -39,7 +39,7 @@ Manifest sample() {
     return manifest;
 }
 
-// Returns the text after a change of its JSON, with the digest that fits.
+// Returns the text after a change of its JSON, with the new digest.
 std::string changed(const Manifest& manifest, const std::string& from, const std::string& to) {
     std::string text = manifest_text(manifest);
     text.replace(text.find(from), from.size(), to);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ckpt/model_json.hpp"
+#include "ckpt/format/model_json.hpp"
 
 #include <catch2/catch.hpp>
 
 #include "base/error.hpp"
+#include "io/json.hpp"
 
 using namespace lm;
 using namespace lm::ckpt;

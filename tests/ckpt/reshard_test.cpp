@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// From one layout to another and back.
-#include "ckpt/reshard.hpp"
+// Rewrites checkpoints for another layout and back.
+#include "ckpt/verbs/reshard.hpp"
 
 #include <catch2/catch.hpp>
 
 #include "base/error.hpp"
-#include "ckpt/diff.hpp"
-#include "ckpt/flat_pieces.hpp"
-#include "ckpt/index.hpp"
-#include "ckpt/verify.hpp"
+#include "ckpt/format/flat_pieces.hpp"
+#include "ckpt/format/index.hpp"
+#include "ckpt/verbs/diff.hpp"
+#include "ckpt/verbs/verify.hpp"
 #include "support.hpp"
 
 using namespace lm;
@@ -55,7 +55,8 @@ TEST_CASE("reshard: all numbers and the state of the run are the same for any la
         CHECK(manifest.state == from.manifest().state);
         CHECK(manifest.command_line == from.manifest().command_line);
         if (wanted.tp != source.tp || wanted.pp != source.pp) continue;
-        // The same layout gives the same files, byte for byte; so does there and back again.
+        // Resharding to the same layout gives the same files, byte for byte; so does resharding to
+        // another layout and back.
         for (const std::string& name : io::list_directory(from.path())) {
             if (name == "manifest.json") continue;
             CHECK(test::read(to.path() + "/" + name) == test::read(from.path() + "/" + name));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ckpt/safetensors.hpp"
+#include "ckpt/format/safetensors.hpp"
 
 #include <catch2/catch.hpp>
 #include <cstring>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commit protocol when any operation on files fails, is cut short, or is the last one.
+// Saves in which any single operation on files fails, writes only a part, or is the last one before
+// a kill.
 #include <sys/wait.h>
 
 #include <catch2/catch.hpp>
@@ -7,20 +8,21 @@
 #include <system_error>
 
 #include "base/error.hpp"
-#include "ckpt/checkpoint.hpp"
-#include "ckpt/copy.hpp"
-#include "ckpt/diff.hpp"
-#include "ckpt/merge.hpp"
-#include "ckpt/reshard.hpp"
-#include "ckpt/save.hpp"
-#include "ckpt/steps.hpp"
-#include "ckpt/verify.hpp"
+#include "ckpt/format/checkpoint.hpp"
+#include "ckpt/format/save.hpp"
+#include "ckpt/history/steps.hpp"
+#include "ckpt/verbs/copy.hpp"
+#include "ckpt/verbs/diff.hpp"
+#include "ckpt/verbs/merge.hpp"
+#include "ckpt/verbs/reshard.hpp"
+#include "ckpt/verbs/verify.hpp"
 #include "io/fault.hpp"
 #include "support.hpp"
 
 using namespace lm;
 using namespace lm::ckpt;
 using test::Buffers;
+using test::salt_of;
 
 namespace {
 
@@ -28,14 +30,14 @@ namespace {
 // a second step 1) with salt 2, never a mix.
 void check_whole(const std::string& directory, const spec::ModelConfig& config, bool may_be_new) {
     const Checkpoint checkpoint = open(directory);
-    const i64 salt = checkpoint.manifest().state.at("salt").get<i64>();
+    const i64 salt = salt_of(checkpoint);
     CHECK((salt == 1 || (may_be_new && salt == 2)));
     test::check_grid(checkpoint, config, {}, salt);
 }
 
 SaveInfo salted(const spec::ModelConfig& config, i64 iteration, i64 salt) {
     SaveInfo info = test::info_of(config, iteration);
-    info.state = {{"salt", salt}};
+    info.state = test::state_with_salt(salt);
     return info;
 }
 
@@ -78,7 +80,7 @@ TEST_CASE("a save that fails or is killed at any operation leaves the old step o
             const bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
             REQUIRE((done || failed || killed));
             check_whole(scratch.path(), config, true);
-            if (done) CHECK(open(scratch.path()).manifest().state.at("salt") == 2);
+            if (done) CHECK(salt_of(open(scratch.path())) == 2);
             // The next run cleans up and saves.
             save(claim(scratch.path(), tip_of(open(scratch.path()).manifest())),
                  salted(config, 3, 2), fresh.pieces());

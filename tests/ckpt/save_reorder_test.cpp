@@ -11,14 +11,15 @@
 #include <map>
 #include <random>
 
-#include "ckpt/steps.hpp"
-#include "ckpt/verify.hpp"
+#include "ckpt/history/steps.hpp"
+#include "ckpt/verbs/verify.hpp"
 #include "io/fault.hpp"
 #include "support.hpp"
 
 using namespace lm;
 using namespace lm::ckpt;
 using test::Buffers;
+using test::salt_of;
 
 namespace {
 
@@ -194,10 +195,11 @@ class Translator {
     std::vector<Change> changes_;
 };
 
-// Which pending changes a file system keeps.
+// The pending changes that a file system keeps.
 enum class Kept { none, all, names, writes, random };
 
-// Returns the tree after `changes`, of which those that are not durable are kept as `kept` states.
+// Returns the tree after a power failure: with all durable changes, and those others that `kept`
+// selects.
 Tree tree_after(Tree tree, std::span<const Change> changes, Kept kept, std::mt19937& random) {
     std::vector<bool> is_synced(tree.inodes.size(), false);  // by a later fsync()
     std::vector<bool> is_durable(changes.size());
@@ -222,7 +224,7 @@ Tree tree_after(Tree tree, std::span<const Change> changes, Kept kept, std::mt19
 
 SaveInfo salted(const spec::ModelConfig& config, i64 iteration, i64 salt) {
     SaveInfo info = test::info_of(config, iteration);
-    info.state = {{"salt", salt}};
+    info.state = test::state_with_salt(salt);
     return info;
 }
 
@@ -263,7 +265,7 @@ RecordedSave record_save(const std::string& root, i64 second, i64 n_writers) {
 i64 salt_found(const std::string& directory, i64 second) {
     try {
         const Checkpoint found = open(directory);
-        const i64 salt = found.manifest().state.at("salt").get<i64>();
+        const i64 salt = salt_of(found);
         const bool right = found.manifest().counters.iteration == (salt == 2 ? second : 1);
         return right && verify(found.path(), {}).problems.empty() ? salt : 0;
     } catch (const Error&) {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saves and loads: any layout into any other, digests, which step counts.
-#include "ckpt/save.hpp"
+// Saves and loads: any layout into any other, digests, and the choice of the step to load.
+#include "ckpt/format/save.hpp"
 
 #include <catch2/catch.hpp>
 
 #include "base/log.hpp"
-#include "ckpt/checkpoint.hpp"
-#include "ckpt/flat_pieces.hpp"
-#include "ckpt/index.hpp"
-#include "ckpt/model_json.hpp"
-#include "ckpt/steps.hpp"
-#include "ckpt/verify.hpp"
+#include "ckpt/format/checkpoint.hpp"
+#include "ckpt/format/flat_pieces.hpp"
+#include "ckpt/format/index.hpp"
+#include "ckpt/format/model_json.hpp"
+#include "ckpt/history/steps.hpp"
+#include "ckpt/verbs/verify.hpp"
 #include "support.hpp"
 
 using namespace lm;
@@ -337,7 +337,7 @@ TEST_CASE("a newer run supersedes an older one") {
     CHECK(fresh.number == 2);
     CHECK_FALSE(io::exists(temporary));
     const std::string text = test::error_of(
-        [&] { save(old, test::info_of(config, 2), buffers.pieces()); }, Exit::self_stopped);
+        [&] { save(old, test::info_of(config, 2), buffers.pieces()); }, Exit::superseded);
     CHECK_THAT(text, Contains("generation 2") && Contains("process"));
     CHECK(open(scratch.path()).manifest().counters.iteration == 1);
     save(fresh, test::info_of(config, 2), buffers.pieces());

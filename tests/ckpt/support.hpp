@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the checkpoint tests share: a scratch directory and a small model with made-up numbers.
+// For all checkpoint tests: a scratch directory and a small model with computed numbers.
 #pragma once
 
 #include <unistd.h>
@@ -15,11 +15,12 @@
 
 #include "base/error.hpp"
 #include "base/rng.hpp"
-#include "ckpt/checkpoint.hpp"
-#include "ckpt/flat_pieces.hpp"
-#include "ckpt/index.hpp"
-#include "ckpt/save.hpp"
+#include "ckpt/format/checkpoint.hpp"
+#include "ckpt/format/flat_pieces.hpp"
+#include "ckpt/format/index.hpp"
+#include "ckpt/format/save.hpp"
 #include "io/file.hpp"
+#include "io/json.hpp"
 
 namespace lm::test {
 
@@ -122,17 +123,38 @@ struct Buffers {
     }
 };
 
+// Returns the tensor NAME of the layout.
+inline const spec::LocalTensor& local_of(const Buffers& buffers, const spec::ModelConfig& config,
+                                         const std::string& name) {
+    const auto table = spec::tensor_table(config);
+    const auto found =
+        std::ranges::find_if(buffers.layout.tensors, [&](const spec::LocalTensor& local) {
+            return table[static_cast<size_t>(local.index)].name == name;
+        });
+    REQUIRE(found != buffers.layout.tensors.end());
+    return *found;
+}
+
+// The state of a manifest of a step with the numbers of fill(salt).
+inline std::string state_with_salt(i64 salt) {
+    return io::json_line({{"salt", salt}});
+}
+
+inline i64 salt_of(const ckpt::Checkpoint& checkpoint) {
+    return io::json_get<i64>(io::parse_json(checkpoint.manifest().state, "state"), "salt", "state");
+}
+
 inline ckpt::SaveInfo info_of(const spec::ModelConfig& config, i64 iteration) {
     ckpt::SaveInfo info;
     info.model = config;
     info.counters = {iteration, iteration * 8, iteration * 8 * config.seq_length, iteration};
     info.seed = 1234;
-    info.state = {{"lr", 0.1}, {"note", "caf\xc3\xa9"}};
+    info.state = "{\"lr\":0.1,\"note\":\"caf\xc3\xa9\"}\n";
     info.command_line = "lm-train --seed 1234";
     return info;
 }
 
-// A step as the ranks of a grid write it, with fill(salt).
+// Saves a step with the numbers of fill(salt) as the ranks of a grid write it. Returns its path.
 inline std::string save_grid(const std::string& directory, const spec::ModelConfig& config,
                              const spec::ParallelConfig& parallel, i64 iteration, i64 salt) {
     const ckpt::Generation generation = ckpt::claim(directory);
@@ -152,7 +174,7 @@ inline std::string save_grid(const std::string& directory, const spec::ModelConf
     return ckpt::commit_save(generation, info, parts).path;
 }
 
-// The checkpoint gives each rank of a layout what fill(salt) makes.
+// Checks that each rank of a layout loads the numbers of fill(salt) from the checkpoint.
 inline void check_grid(const ckpt::Checkpoint& checkpoint, const spec::ModelConfig& config,
                        const spec::ParallelConfig& parallel, i64 salt) {
     const auto table = spec::tensor_table(config);

@@ -30,7 +30,7 @@ inline void set_status(Ended& ended, int status) {
     if (WIFSIGNALED(status)) ended.signal = WTERMSIG(status);
 }
 
-// Writes must fit into a pipe (64 KiB each).
+// Standard output and standard error of the child must each fit into a pipe (64 KiB).
 inline Ended in_child(const std::function<int()>& work) {
     int out[2];
     int err[2];

@@ -12,6 +12,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/machine.hpp"
 #include "child.hpp"
 #include "cli/main.hpp"
 
@@ -64,6 +65,11 @@ TEST_CASE("errors are one line and the exit code") {
     const Ended verb = run_child({"sub", "--al"}, [] { return 0; });
     CHECK(verb.err == "lm-x: --al: unknown option: did you mean --all?\nTry 'lm-x sub --help'.\n");
 
+    const Ended several = run_child({"--jsom", "--all"}, [] { return 0; });
+    CHECK(several.err ==
+          "lm-x: --jsom: unknown option: did you mean --json?\nlm-x: --all: unknown option\n"
+          "Try 'lm-x --help'.\n");
+
     const Ended failed = run_child({}, []() -> int { lm::run_error("a\nb", "is missing"); });
     CHECK(failed.code == 3);
     CHECK(failed.err == "lm-x: a\\nb: is missing\n");
@@ -87,9 +93,13 @@ TEST_CASE("notes and warnings") {
           "lm-x: warning: x.bin: larger than its index states\n");
 }
 
-TEST_CASE("of several ranks only rank 0 prints errors of the command line") {
-    const auto as_rank = [](const char* rank, const std::vector<std::string>& arguments) {
+TEST_CASE(
+    "of several ranks only rank 0 prints errors of the command line, and others have a place") {
+    const auto as_rank = [](const char* rank, const std::vector<std::string>& arguments,
+                            const std::string& device = "") {
         return in_child([&] {
+            setenv("LM_HOST", "n7", 1);
+            lm::set_own_device(device);
             setenv("OMPI_COMM_WORLD_RANK", rank, 1);
             setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
             return run(arguments, []() -> int {
@@ -98,11 +108,11 @@ TEST_CASE("of several ranks only rank 0 prints errors of the command line") {
             });
         });
     };
-    CHECK(as_rank("0", {}).err == "lm-x: note: a note\nlm-x: disk: is full\n");
-    const Ended third = as_rank("3", {});
+    CHECK(as_rank("0", {}).err == "lm-x: note: a note\nlm-x: rank 0 on n7: disk: is full\n");
+    CHECK(as_rank("0", {"--nonsense"}).err.starts_with("lm-x: --nonsense: "));
+    const Ended third = as_rank("3", {}, "cuda:3 (NVIDIA H100)");
     CHECK(third.code == 3);
-    CHECK_THAT(third.err, Catch::StartsWith("lm-x: rank 3 on "));
-    CHECK_THAT(third.err, Catch::EndsWith(": disk: is full\n"));
+    CHECK(third.err == "lm-x: rank 3 on n7, cuda:3 (NVIDIA H100): disk: is full\n");
     CHECK(as_rank("3", {"--nonsense"}).code == 2);
     CHECK(as_rank("3", {"--nonsense"}).err.empty());
 }

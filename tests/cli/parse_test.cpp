@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/problem_list.hpp"
 #include "base/rng.hpp"
 #include "cli/help.hpp"
 #include "cli/options.hpp"
@@ -59,14 +60,14 @@ struct Fixture {
         options.accepted("--no-masked-softmax-fusion", 0, "the softmax is always fused");
         options.accepted("--adlr-autoresume-names", -1, "there is no autoresume");
         options.refused("--use-cpu-initialization", 0, "weights do not depend on the device");
-        options.refused("--expert-parallel", 1, "there are no experts");
+        options.refused("--expert-parallel", 1, "there are no experts", "1");
         options.later("--async-save", 0, "saves wait so far");
         options.later("--codecarbon-dir", 1, "energy is not measured yet");
     }
     Options::Parsed parse(const Arguments& arguments) { return options.parse(arguments); }
 };
 
-// The message of the usage error that parsing ends with; "" when it does not.
+// Returns the message of the usage error that parsing throws; "" when it throws none.
 std::string complaint(Options& options, const Arguments& arguments) {
     try {
         options.parse(arguments);
@@ -203,6 +204,22 @@ TEST_CASE_METHOD(Fixture, "a missing value is an error, never the next option") 
     CHECK(complaint(options, {"--name", "--json"}) == "--name: needs a value (NAME)");
     CHECK(complaint(options, {"--input", "--json"}) == "--input: needs a value (FILE)");
     CHECK(complaint(options, {"--name", "--"}) == "--name: needs a value (NAME)");
+    CHECK(complaint(options, {"--num-workers", "--json"}) == "--num-workers: needs a value (X)");
+}
+
+TEST_CASE_METHOD(Fixture, "all problems of a command line are reported, in order") {
+    const std::string all =
+        complaint(options, {"--lr", "fast", "--nonsense", "3", "--num-workers", "--json",
+                            "--expert-parallel", "2", "--lr-decay-style", "cos"});
+    CHECK(lm::problems_in(all) ==
+          std::vector<std::string_view>{
+              "--lr: 'fast' is not a number: give one such as 0.1, 3e-4 or -2",
+              "--num-workers: needs a value (X)", "--expert-parallel: there are no experts",
+              "--lr-decay-style: 'cos' is not one of cosine, linear, constant",
+              "--nonsense: unknown option"});
+    CHECK(lm::summary_of(all) ==
+          "--lr: 'fast' is not a number: give one such as 0.1, 3e-4 or -2 (and 4 more)");
+    CHECK(lm::summary_of("one") == "one");
 }
 
 TEST_CASE_METHOD(Fixture, "a flag has no value") {
@@ -240,6 +257,21 @@ TEST_CASE_METHOD(Fixture, "refused flags: the error states the reason") {
     CHECK(complaint(options, {"--expert-parallel", "2"}) ==
           "--expert-parallel: there are no experts");
     CHECK(complaint(options, {"--expert-parallel"}) == "--expert-parallel: there are no experts");
+}
+
+TEST_CASE_METHOD(Fixture, "a refused flag is ignored with its neutral value") {
+    Arguments notes;
+    lm::set_log_sink(
+        [&notes](lm::Severity, std::string_view message) { notes.emplace_back(message); });
+    parse({"--expert-parallel", "1"});
+    parse({"--expert-parallel=1.0"});
+    lm::set_log_sink(nullptr);
+    CHECK(notes == Arguments{"--expert-parallel: ignored: 1 asks for what happens without it",
+                             "--expert-parallel: ignored: 1.0 asks for what happens without it"});
+    CHECK(complaint(options, {"--expert-parallel", "1", "1"}) ==
+          "--expert-parallel: there are no experts");
+    CHECK(complaint(options, {"--expert-parallel", "1x"}) ==
+          "--expert-parallel: there are no experts");
 }
 
 TEST_CASE_METHOD(Fixture, "flags that are not implemented yet are in given_later()") {

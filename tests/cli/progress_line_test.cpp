@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Progress on a pseudo-terminal and on a pipe, under a clock that the test turns.
+// Progress on a pseudo-terminal and on a pipe, with a clock that the test sets.
 #include <pty.h>
 #include <sys/ioctl.h>
 
@@ -21,7 +21,7 @@ double test_clock() {
     return now_s;
 }
 
-// Half a minute of work, reported 100 times a second.
+// Runs half a minute of work, which reports its progress 100 times a second.
 int work(i64 total, bool quiet, double seconds, bool finish = true) {
     now_s = 100;
     ProgressLine progress("reading", "B", total, quiet, test_clock);

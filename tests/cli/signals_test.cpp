@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each case in a child of its own, since handlers and flags are those of a process.
+// Each case runs in its own child process, since signal handlers and their flags are global to a
+// process.
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <cstring>
@@ -31,7 +32,7 @@ TEST_CASE("a second SIGTERM or SIGINT ends the process, in lm-train SIGINT alone
                     std::signal(SIGINT, SIG_DFL);
                     install_stop_signals(sigterm);
                     std::raise(first);
-                    std::raise(first);  // the same press
+                    std::raise(first);  // within 0.2 s: counts as the same press
                     if (stop_signal_number() != first) return 1;
                     usleep(250'000);
                     std::raise(second);
@@ -53,7 +54,7 @@ TEST_CASE("the first SIGINT requests save-and-stop, the second ends the process"
         install_stop_signals();
         std::raise(SIGINT);
         if (std::strcmp(stop_signal_name(), "SIGINT") != 0) return 1;
-        std::raise(SIGINT);  // the same press, from a launcher
+        std::raise(SIGINT);  // from a launcher: counts as the same press
         usleep(250'000);
         std::raise(SIGINT);
         return 2;

@@ -77,7 +77,7 @@ TEST_CASE("missing ranks are named after the timeout") {
     CHECK_THAT(errors[1], Contains("timed out after 1 s waiting for rank 0"));
 }
 
-TEST_CASE("a rank without a sign of life is named") {
+TEST_CASE("a rank that does not respond is named") {
     const test::TempDir dir;
     const auto errors = run(3, [&](int rank) {
         FileRendezvous ranks(dir.path(), {.rank = rank, .size = 3}, 2);
@@ -90,7 +90,7 @@ TEST_CASE("a rank without a sign of life is named") {
     for (const int rank : {0, 2}) {
         INFO(errors[static_cast<size_t>(rank)]);
         CHECK_THAT(errors[static_cast<size_t>(rank)],
-                   Contains("rank 1: no sign of life for 2 s from host"));
+                   Contains("rank 1: did not respond for 2 s on host"));
     }
 }
 

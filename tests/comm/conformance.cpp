@@ -24,7 +24,8 @@ View view_of(std::vector<T>& values, DType dtype = device::DTypeOf<T>::value) {
     return {values.data(), dtype, {static_cast<i64>(values.size())}};
 }
 
-// Elements of any type as double and back, so that one body serves all types.
+// get() and set() convert elements of any type to double and back, so that one body tests all
+// types.
 double get(const View& x, i64 i) {
     const auto* bytes = static_cast<const std::byte*>(x.data) + i * size_of(x.dtype);
     const auto load = [&]<typename T>(T value) {
@@ -231,7 +232,8 @@ std::vector<float> noise(u64 key, i64 n) {
     return values;
 }
 
-// Sums whose rounding depends on the order of additions: the same bits twice, and on all members.
+// Sums whose rounding depends on the order of additions have the same bits in two runs, and on all
+// members.
 void determinism(Group& world) {
     for (const i64 n : {1, 17, 5003, 100001}) {
         const auto mine = noise(static_cast<u64>(world.rank()) + 1, n * world.size());

@@ -26,7 +26,7 @@ struct FailureCase {
     int min_ranks;
     std::function<void(comm::Group& world)> body;
     std::vector<std::string> words;
-    bool needs_checking;  // operations do not match: some backends check that on request only
+    bool needs_checking;  // some backends find this error only with check_operations
 };
 const std::vector<FailureCase>& failure_cases();
 

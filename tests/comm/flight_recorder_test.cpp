@@ -30,11 +30,12 @@ TEST_CASE("where() describes phase, step and wait") {
     CHECK(recorder.where() == "not started yet");
     recorder.step(12);
     CHECK(recorder.where() == "step 12 for 0 s");
+    const u8 tensor = recorder.add_group(1, "tensor", 0, 2);
     recorder.enter("forward", 3);
     CHECK(recorder.where() == "forward 3 of step 12 for 0 s");
-    recorder.waiting("tensor");
+    recorder.waiting(tensor, 0);
     CHECK(recorder.where() == "forward 3 of step 12 for 0 s, waiting in group 'tensor' for 0 s");
-    recorder.waited("tensor");
+    recorder.waited(tensor);
     recorder.enter("optimizer");
     CHECK(recorder.where() == "optimizer of step 12 for 0 s");
 }
@@ -42,11 +43,11 @@ TEST_CASE("where() describes phase, step and wait") {
 TEST_CASE("a flight recorder keeps the last events only, and cuts long names") {
     FlightRecorder recorder;
     for (i64 i = 0; i < 10000; ++i) recorder.enter("forward", i);
-    recorder.waiting(std::string(100, 'x'));
+    recorder.waiting(recorder.add_group(2, std::string(100, 'x'), 0, 1), 0);
     const std::vector<std::string> events = recorder.events();
     REQUIRE(events.size() == FlightRecorder::n_events);
     CHECK_THAT(events[FlightRecorder::n_events - 2], Contains("s ago: forward 9999"));
-    CHECK_THAT(events[0], Contains("s ago: forward 9489"));
+    CHECK_THAT(events[0], Contains("s ago: forward 8977"));
     CHECK_THAT(events.back(), Contains("group 'xxxxxxxxxxxxxxxxxxxxxxx': waits"));
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that join the hub of rank 0: as threads and processes, among strangers, with missing and
-// restarted ranks.
+// Ranks that join the hub of rank 0: as threads and processes, among unidentified connections,
+// with missing and restarted ranks.
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -57,7 +57,7 @@ std::vector<int> all_ranks(int size) {
 }
 
 // A connection that sends `words` and stays open.
-Socket stranger(int port, const std::string& words) {
+Socket unidentified(int port, const std::string& words) {
     std::string problem;
     Socket socket = connect_to("127.0.0.1", port, Deadline(5), &problem);
     REQUIRE(socket);
@@ -124,23 +124,23 @@ TEST_CASE("an unreachable hub is an error with its reason") {
     CHECK_THAT(error_of([&] { (void)join_hub(nowhere, 0.3); }), Contains("invalid"));
 }
 
-TEST_CASE("strangers, garbage and other jobs are dropped") {
+TEST_CASE("unidentified connections, garbage and other jobs are dropped") {
     const Meeting meeting{.rank = 0, .size = 3, .host = "127.0.0.1", .token = "e"};
     TcpHub hub(meeting, 20);
     hub.start();
     std::vector<Socket> open;
-    open.push_back(stranger(hub.port(), "GET / HTTP/1.1\r\n\r\n"));
-    open.push_back(stranger(hub.port(), ""));
+    open.push_back(unidentified(hub.port(), "GET / HTTP/1.1\r\n\r\n"));
+    open.push_back(unidentified(hub.port(), ""));
     Frame hello{.n_bytes = sizeof(Hello)};
     const std::string header(reinterpret_cast<const char*>(&hello), sizeof hello);
-    open.push_back(stranger(hub.port(), header));
-    open.push_back(stranger(hub.port(), header + std::string(sizeof(Hello), '\xff')));
+    open.push_back(unidentified(hub.port(), header));
+    open.push_back(unidentified(hub.port(), header + std::string(sizeof(Hello), '\xff')));
     hello.n_bytes = 4'000'000'000;
     open.push_back(
-        stranger(hub.port(), std::string(reinterpret_cast<const char*>(&hello), sizeof hello)));
-    open.push_back(stranger(hub.port(), std::string(100'000, '\0')));
-    for (int i = 0; i < 400; ++i) open.push_back(stranger(hub.port(), ""));
-    stranger(hub.port(), "bye").reset();
+        unidentified(hub.port(), std::string(reinterpret_cast<const char*>(&hello), sizeof hello)));
+    open.push_back(unidentified(hub.port(), std::string(100'000, '\0')));
+    for (int i = 0; i < 400; ++i) open.push_back(unidentified(hub.port(), ""));
+    unidentified(hub.port(), "bye").reset();
     Meeting other_job = as_rank(hub, meeting, 1);
     other_job.token = "another";
     CHECK_THAT(error_of([&] { (void)join_hub(other_job, 0.5); }),
@@ -178,7 +178,7 @@ TEST_CASE("of two processes with one rank the earlier one is refused") {
     const Meeting meeting{.rank = 0, .size = 2, .host = "127.0.0.1", .token = "h"};
     TcpHub hub(meeting, 20);
     hub.start();
-    // Which one is the earlier depends on the scheduler. Rank 0 joins after both.
+    // The scheduler decides which one connects first. Rank 0 joins after both.
     std::vector<std::string> errors;
     std::thread both([&] { errors = join(hub, meeting, {1, 1}, 20); });
     while (hub.n_accepted() < 2) usleep(1000);

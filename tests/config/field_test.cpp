@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "config/field_json.hpp"
 #include "config/train_flags.hpp"
 
 using namespace lm;
@@ -49,16 +50,27 @@ TEST_CASE("fields that a resumed run refuses to change") {
     for (const char* key : {"lr", "min_lr", "lr_decay_style", "lr_warmup_samples", "weight_decay",
                             "lr_wsd_decay_samples", "curriculum_learning_type"}) {
         CAPTURE(key);
-        CHECK(on_resume(key) == OnResume::schedule);
+        CHECK(resume_rule(Block::training, key).on_resume == OnResume::schedule);
     }
     for (const char* key : {"seed", "data_order", "split", "seq_length"}) {
         CAPTURE(key);
-        CHECK(on_resume(key) == OnResume::samples);
+        CHECK(resume_rule(Block::training, key).on_resume == OnResume::samples);
     }
-    CHECK(on_resume("train_samples") == OnResume::sample_count);
-    CHECK(on_resume("initial_loss_scale") == OnResume::ignored);
+    CHECK(resume_rule(Block::training, "train_samples").on_resume == OnResume::sample_count);
+    CHECK(resume_rule(Block::training, "initial_loss_scale").on_resume == OnResume::ignored);
     for (const char* key : {"clip_grad", "adam_eps", "global_batch_size", "data_path", "fp16"}) {
         CAPTURE(key);
-        CHECK(on_resume(key) == OnResume::noted);
+        CHECK(resume_rule(Block::training, key).on_resume == OnResume::noted);
     }
+}
+
+TEST_CASE("a field's row names the flag of the messages") {
+    const auto flag = [](const char* key) { return resume_rule(Block::model, key).flag; };
+    CHECK(flag("layernorm_epsilon") == "--layernorm-epsilon");
+    CHECK(flag("linear_bias") == "--disable-bias-linear");
+    CHECK(resume_rule(Block::model, "linear_bias").clears);
+    CHECK(flag("activation") == "the activation function");
+    CHECK(resume_rule(Block::training, "seq_length").flag == "--seq-length");
+    CHECK(resume_rule(Block::training, "lr_decay_samples").on_resume == OnResume::decay_end);
+    CHECK_THROWS(resume_rule(Block::training, "no_such_field"));
 }

@@ -346,9 +346,15 @@ TEST_CASE("Megatron's other flags: accepted with a note, or refused") {
     CHECK(error_of(tiny + "--optimizer sgd").starts_with("--optimizer"));
     CHECK(error_of(tiny + "--apply-residual-connection-post-layernorm")
               .starts_with("--apply-residual-connection-post-layernorm"));
-    const Program later(tiny + "--codecarbon-dir x --codecarbon-dir y");
+    const Program neutral(tiny +
+                          "--context-parallel-size 1 --expert-model-parallel-size 1 "
+                          "--rotary-percent 1.0 --weight-decay-incr-style constant "
+                          "--main-grads-dtype fp32 --num-distributed-optimizer-instances 1");
+    CHECK(neutral.notes.size() == 6);
+    CHECK(error_of(tiny + "--context-parallel-size 2").starts_with("--context-parallel-size"));
+    const Program later(tiny + "--log-energy --log-energy");
     REQUIRE(later.options.given_later().size() == 1);
-    CHECK(later.options.given_later()[0].name == "--codecarbon-dir");
+    CHECK(later.options.given_later()[0].name == "--log-energy");
 }
 
 TEST_CASE("a program's own option is not declared as a Megatron flag too") {

@@ -10,16 +10,18 @@
 
 #include "../ckpt/support.hpp"
 #include "../support/odd_models.hpp"
-#include "ckpt/diff.hpp"
-#include "ckpt/flat_pieces.hpp"
-#include "ckpt/index.hpp"
-#include "ckpt/model_json.hpp"
-#include "ckpt/safetensors.hpp"
-#include "ckpt/steps.hpp"
-#include "ckpt/verify.hpp"
+#include "../support/temp_dir.hpp"
+#include "ckpt/format/flat_pieces.hpp"
+#include "ckpt/format/index.hpp"
+#include "ckpt/format/model_json.hpp"
+#include "ckpt/format/safetensors.hpp"
+#include "ckpt/history/steps.hpp"
+#include "ckpt/verbs/diff.hpp"
+#include "ckpt/verbs/verify.hpp"
 #include "convert/hf_architecture.hpp"
 #include "convert/hf_config.hpp"
 #include "convert/hf_files.hpp"
+#include "io/json.hpp"
 
 using namespace lm;
 using namespace lm::convert;
@@ -171,6 +173,42 @@ TEST_CASE("native -> Hugging Face -> native: bitwise, in shards, without prefix,
     from_hf(request_of(scratch / "plain/model.safetensors", scratch / "c"));
     from_hf(request_of(scratch / "prefixed", scratch / "d"));
     CHECK(same(scratch / "c", scratch / "d"));
+}
+
+TEST_CASE("tensors of several blocks, which threads convert at the same time") {
+    const test::TempDir scratch;  // 270 MB
+    auto config = test::small_model();
+    config.n_layers = 1;
+    config.hidden = 96;
+    config.head_dim = 24;
+    config.ffn_hidden = 45'001;  // transposed tensors of 17.3 MB
+    config.vocab_size = 51'007;  // 19.6 MB
+    Buffers buffers(config, {});
+    buffers.fill(config, 4);
+    auto weights = ckpt::pieces_of(buffers.layout, ckpt::SliceKind::weight, DType::fp32,
+                                   buffers.weight.data());
+    ckpt::save(ckpt::claim(scratch / "a"), test::info_of(config, 12), weights);
+    for (const WeightFiles files : {WeightFiles::safetensors, WeightFiles::bin}) {
+        ConversionRequest request = request_of(scratch / "a", scratch / "hf");
+        request.files = files;
+        request.force = true;
+        i64 done = 0;
+        i64 total = 0;
+        request.progress = [&](i64 n, i64 of) {
+            done = n;
+            total = of;
+        };
+        to_hf(request, Format::hf_gpt2);
+        CHECK(done == 4 * spec::count_parameters(config).total());
+        CHECK(done == total);
+        ConversionRequest back = request_of(scratch / "hf", scratch / "b");
+        back.force = true;
+        done = 0;
+        back.progress = request.progress;
+        from_hf(back);
+        CHECK(done == total);
+        CHECK(same(scratch / "a", scratch / "b"));
+    }
 }
 
 TEST_CASE("16-bit weights are rounded once and widened exactly") {

@@ -5,11 +5,12 @@
 
 #include "../ckpt/support.hpp"
 #include "../support/odd_models.hpp"
-#include "ckpt/diff.hpp"
-#include "ckpt/model_json.hpp"
-#include "ckpt/steps.hpp"
+#include "ckpt/format/model_json.hpp"
+#include "ckpt/history/steps.hpp"
+#include "ckpt/verbs/diff.hpp"
 #include "convert/megatron/from_megatron_deepspeed.hpp"
 #include "convert/megatron/from_megatron_lm.hpp"
+#include "convert/megatron/megatron_names.hpp"
 #include "convert/megatron/to_megatron.hpp"
 
 using namespace lm;
@@ -45,7 +46,7 @@ std::vector<spec::ModelConfig> models() {
 
 }  // namespace
 
-TEST_CASE("exports to Megatron come back with all bits, in every layout") {
+TEST_CASE("exports to Megatron, imported again, are bitwise equal in every layout") {
     const test::ScratchDirectory scratch;
     for (const spec::ModelConfig& config : models()) {
         INFO(name_of(config.position));
@@ -102,4 +103,18 @@ TEST_CASE("incomplete and unsuitable Megatron checkpoints are refused") {
         test::error_of([&] { from_megatron_deepspeed(request_of(scratch / "ds", scratch / "x")); }),
         Contains("parameter 6.weight of the optimizer is unknown"));
     CHECK_FALSE(io::exists(scratch / "x"));
+}
+
+TEST_CASE("numbers in the names of files and tensors") {
+    CHECK(parse_number("0012") == 12);
+    CHECK(parse_number("123456789012") == 123456789012);
+    for (const char* text : {"", "12a", "-1", "+1", " 1", "1234567890123"}) {
+        INFO(text);
+        CHECK(!parse_number(text));
+    }
+    const auto name = parse_numbered("3.mlp.dense_h_to_4h.weight");
+    REQUIRE(name);
+    CHECK(name->number == 3);
+    CHECK(name->rest == "mlp.dense_h_to_4h.weight");
+    for (const char* text : {"3", "3mlp", ".mlp", "mlp.3"}) CHECK(!parse_numbered(text));
 }

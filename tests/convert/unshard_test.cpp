@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// One model out of the shards of any layout, read with our own reader of safetensors.
+// Writes one model from the shards of any layout, and reads it with the project's own reader.
 #include "convert/unshard.hpp"
 
 #include <catch2/catch.hpp>
 #include <cstring>
 
 #include "base/error.hpp"
-#include "ckpt/index.hpp"
-#include "ckpt/safetensors.hpp"
+#include "ckpt/format/index.hpp"
+#include "ckpt/format/safetensors.hpp"
 #include "ckpt/support.hpp"
 #include "convert/hf_files.hpp"
 #include "io/json.hpp"

@@ -76,7 +76,7 @@ TEST_CASE("table 1 of the Megatron paper: formula with V = 51200, exact count wi
     }
 }
 
-TEST_CASE("a tensor rank of the AWS example holds what Megatron printed") {
+TEST_CASE("a tensor rank of the AWS example has the parameters that Megatron printed") {
     const ModelConfig config = gpt(4096, 36, 32, 50257, 2048);
     ParallelConfig parallel;
     parallel.tp = 8;

@@ -44,8 +44,9 @@ bool is_recomputed(const Recompute& recompute, const PlacedActivation& a,
     return !group.empty() && !(a.name == "residual" && a.layer == group.begin);
 }
 
-// Every activation of the plan is inside the buffer, and two activations in use at the same time
-// share no byte. A recomputed activation is in use only while its group of layers is computed.
+// Checks that every activation of the plan is inside the buffer, and that two activations in use at
+// the same time share no byte. A recomputed activation is in use only while its group of layers is
+// computed.
 void check_no_overlap(const ModelConfig& config, const ParallelConfig& parallel,
                       const StepShape& shape, i64 pp_rank) {
     std::map<std::string, ActivationSpec> specs;
@@ -162,8 +163,9 @@ TEST_CASE("later stages of a pipeline have fewer micro-batches in flight") {
 }
 
 TEST_CASE("the first chunks of an interleaved stage have more micro-batches in flight") {
-    // 2 stages of 2 chunks, warm-up 4 and 2: forward passes 0 0 1 1 0 0 1 1 (by chunk), each from
-    // the fifth, or third, on followed by a backward pass 1 1 0 0.
+    // 2 stages of 2 chunks. The chunks of the forward passes are 0 0 1 1 0 0 1 1, those of the
+    // backward passes 1 1 0 0. The warm-up has 4 forward passes on stage 0 and 2 on stage 1; a
+    // backward pass follows each later forward pass.
     const ParallelConfig parallel{.pp = 2, .n_chunks = 2};
     CHECK(micro_batches_in_flight(parallel, 8, 0, 0) == 4);
     CHECK(micro_batches_in_flight(parallel, 8, 0, 1) == 2);
@@ -181,18 +183,21 @@ TEST_CASE("recomputation and sequence parallelism store fewer bytes") {
         return plan_memory(config, parallel, step, {}, {}, 0, 0).activations;
     };
     const i64 kept = bytes({});
-    // Two norms and the MLP's activation, of 6 C, once instead of 12 times.
+    // Selective recomputation stores the outputs of two norms and of the MLP's activation, 6 C
+    // together, once instead of for each of 12 layers.
     CHECK(kept - bytes({.recompute = {selective, uniform, 1}}) == 11 * 6 * 768 * row);
-    // A layer has 16 C, statistics of 2 norms, and H of lse; C of each layer is kept.
+    // A layer stores 16 C, the statistics of 2 norms, and the log-sum-exp of H heads. With full
+    // recomputation only C of each layer is stored.
     const i64 layer = (16 * 768 + 4 + 12) * row;
-    const i64 branch = 768 * row;  // backward needs it too
+    const i64 branch = 768 * row;  // the output of a branch, which backward needs as well
     const i64 one = bytes({.recompute = {full, uniform, 1}});
     CHECK(kept - one >= 11 * layer - 12 * 768 * row - branch);
     CHECK(kept - one <= 11 * layer - 12 * 768 * row + branch);
     CHECK(bytes({.recompute = {full, uniform, 4}}) > one);
     CHECK(bytes({.recompute = {full, block, 6}}) > one);
     CHECK(bytes({.recompute = {full, block, 6}}) < kept);
-    // With 2 ranks, half of: residual, norms and their statistics, for each layer.
+    // With 2 ranks, sequence parallelism halves the residual stream, the norms and their statistics
+    // in each layer.
     const i64 two = bytes({.tp = 2});
     const i64 cut = bytes({.tp = 2, .sequence_parallel = true});
     CHECK(two - cut > 12 * (4 * 768 + 4) * row / 2 - 4 * 768 * row);
@@ -226,9 +231,10 @@ TEST_CASE("the workspace of cuDNN attention is counted when it is selected") {
     CHECK(bytes(GpuAttention::cudnn) == 8 * queries * 128 + 8 * queries + (16 << 20));
 }
 
-TEST_CASE("NCCL blocks during computation are those of links, and of data parallelism") {
+TEST_CASE("links and data parallelism use NCCL blocks during computation") {
     CHECK(nccl_blocks({}, 0, true) == 0);
-    CHECK(nccl_blocks({.tp = 8}, 0, true) == 0);  // products wait for it
+    // Matrix products wait for tensor-parallel communication.
+    CHECK(nccl_blocks({.tp = 8}, 0, true) == 0);
     CHECK(nccl_blocks({.dp = 8}, 0, false) == 0);
     CHECK(nccl_blocks({.dp = 8}, 0, true) == nccl_overlap_channels);
     CHECK(nccl_blocks({.pp = 4}, 0, false) == 2 * nccl_link_channels);

@@ -61,7 +61,7 @@ TEST_CASE("bytes of tensor and data parallelism") {
 }
 
 // BLOOM's log: 105.22 s on 384 GPUs, 215.82 s on 192. At the rate of the first run, the estimate of
-// the second is within 8 %: it was slower than its smaller bubble explains.
+// the second is within 8 %: the second run was slower than the model of the bubble predicts.
 TEST_CASE("a training on half of its GPUs") {
     const ModelConfig model = bloom();
     const GpuNode gpu{.flops_per_s = 172e12};

@@ -10,9 +10,9 @@
 #include "train/open_device.hpp"
 
 int main(int argc, char** argv) {
-    std::string why;
     // As one of two ranks: the NCCL tests of this process have several.
-    if (!lm::train::cuda_is_usable(why, 0, 2)) {
+    std::string why = lm::train::claim_gpu(0, 2);
+    if (!why.empty()) {
         fmt::print("skipped: {}\n", why);
         return 77;
     }

@@ -13,7 +13,7 @@ using namespace lm::data;
 
 namespace {
 
-// Sample k of dataset d is d, k % 1000, k / 1000.
+// Sample k of dataset d has the tokens d, k % 1000, k / 1000.
 class Labelled final : public SampleSource {
   public:
     explicit Labelled(i32 label) : SampleSource(2), label_(label) {}
@@ -46,7 +46,7 @@ std::unique_ptr<BlendSource> blend(std::unique_ptr<BlendRule> rule, i64 size = e
 std::vector<std::vector<double>> interesting_weights() {
     std::vector<std::vector<double>> all = {
         {1}, {0.5, 0.5}, {1, 1, 1}, {0.6, 0.3, 0.1}, {1, 1e-3}, {1, 1e-6, 1e-6, 1e-6}};
-    all.emplace_back(500, 1.0);   // fewer samples of each in a block than datasets would like
+    all.emplace_back(500, 1.0);   // about 8 samples of each dataset in a block
     all.emplace_back(5000, 1.0);  // more datasets than samples in a block
     auto& heavy = all.emplace_back();
     for (int d = 0; d < 40; ++d) heavy.push_back(std::pow(0.8, d));
@@ -107,7 +107,7 @@ TEST_CASE("a blend gives each sample of each dataset once, in a keyed order") {
         CHECK(static_cast<i64>(seen[d].size()) == counts[d]);
         CHECK(*seen[d].rbegin() == counts[d] - 1);
     }
-    CHECK(same < n / 2 + n / 10);  // .36 + .09 + .01 by chance
+    CHECK(same < n / 2 + n / 10);  // two orders agree by chance in .36 + .09 + .01 of the samples
 }
 
 TEST_CASE("samples of a blend can be read in any order") {

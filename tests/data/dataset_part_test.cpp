@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A part that grows, is truncated anywhere and resumed: the bytes that are read, and the result.
+// A part that grows, is truncated anywhere and is resumed: its bytes, and how much of it a resume
+// reads.
 #include "data/indexed/dataset_part.hpp"
 
 #include <fcntl.h>
@@ -9,6 +10,7 @@
 
 #include "io/checked.hpp"
 #include "io/file.hpp"
+#include "io/json.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace lm;
@@ -25,7 +27,7 @@ void add_document(DatasetPart& part, i64 i) {
     part.add(std::as_bytes(std::span(tokens)), lengths, sequences, i);
 }
 
-// Makes a part of documents [0, n) and returns its states before the first and after each.
+// Writes a part of documents [0, n). Returns its states before the first document and after each.
 std::vector<PartState> make_part(const std::string& stem, i64 n) {
     auto part = DatasetPart::open(stem, TokenType::u16);
     std::vector<PartState> states = {part.state()};

@@ -281,7 +281,7 @@ TEST_CASE("the vocabulary of a metadata file must fit the model") {
     CHECK_THROWS_WITH(open_data(c), Catch::Contains("p.json: the data was made with a vocabulary"));
 }
 
-TEST_CASE("data_facts returns what the metadata files have in common") {
+TEST_CASE("data_facts returns the common values of the metadata files") {
     const lm::test::TempDir dir;
     lm::test::write_counting(dir / "a", {10});
     lm::test::write_counting(dir / "b", {10});

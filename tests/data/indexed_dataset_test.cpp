@@ -36,7 +36,7 @@ std::span<const std::byte> bytes_of(const std::vector<T>& values) {
 
 // Three documents: 3, 1 and 2 tokens.
 std::string write_small(const test::TempDir& scratch, const std::string& name) {
-    IndexedWriter writer(scratch / name, TokenType::u16, io::Overwrite::yes);
+    auto writer = IndexedWriter::create(scratch / name, TokenType::u16, io::Overwrite::yes);
     const std::vector<u16> tokens = {1, 2, 3, 4, 5, 9};
     const std::vector<i32> lengths = {3, 1, 2};
     writer.add(bytes_of(tokens), lengths);
@@ -91,7 +91,7 @@ TEST_CASE("documents may have no tokens or several sequences") {
     const test::TempDir scratch;
     const std::string prefix = scratch / "k";
     {
-        IndexedWriter writer(prefix, TokenType::i32, io::Overwrite::no);
+        auto writer = IndexedWriter::create(prefix, TokenType::i32, io::Overwrite::no);
         const std::vector<i32> tokens = {70000, 2, 3, 4};
         const std::vector<i32> lengths = {1, 1, 2};
         writer.add(bytes_of(std::vector<i32>{7}), std::vector<i32>{1});
@@ -114,7 +114,7 @@ TEST_CASE("documents may have no tokens or several sequences") {
 TEST_CASE("empty sequences of other writers are skipped") {
     const test::TempDir scratch;
     const std::string prefix = scratch / "z";
-    IndexedWriter writer(prefix, TokenType::u16, io::Overwrite::no);
+    auto writer = IndexedWriter::create(prefix, TokenType::u16, io::Overwrite::no);
     writer.add(bytes_of(std::vector<u16>{1, 2}), std::vector<i32>{0, 1, 0, 0, 1, 0});
     writer.commit_without_metadata();
     const auto d = IndexedDataset::open(prefix);
@@ -126,12 +126,12 @@ TEST_CASE("empty sequences of other writers are skipped") {
 TEST_CASE("a writer without commit leaves nothing and keeps an existing output") {
     const test::TempDir scratch;
     {
-        IndexedWriter writer(scratch / "u", TokenType::u16, io::Overwrite::no);
+        auto writer = IndexedWriter::create(scratch / "u", TokenType::u16, io::Overwrite::no);
         writer.add(bytes_of(std::vector<u16>{1}), std::vector<i32>{1});
     }
     CHECK(io::list_directory(scratch.path()).empty());
     write_small(scratch, "a");
-    CHECK_THROWS_WITH(IndexedWriter(scratch / "a", TokenType::u16, io::Overwrite::no),
+    CHECK_THROWS_WITH(IndexedWriter::create(scratch / "a", TokenType::u16, io::Overwrite::no),
                       Contains("exists already"));
 }
 
@@ -220,7 +220,7 @@ TEST_CASE("verify reports each fault of the index once, and no valid entry") {
     const test::TempDir scratch;
     const std::string prefix = scratch / "a";
     {
-        IndexedWriter writer(prefix, TokenType::u16, io::Overwrite::no);
+        auto writer = IndexedWriter::create(prefix, TokenType::u16, io::Overwrite::no);
         const std::vector<u16> tokens = {1, 2, 9, 9, 4, 9, 5, 9, 6, 7, 8, 9};
         writer.add(bytes_of(tokens), std::vector<i32>{3, 1, 2, 2, 4});
         writer.commit_without_metadata();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON Lines: what Python's json.loads accepts and refuses, with the byte; lines across chunks.
+// JSON Lines: the parser accepts and refuses what Python's json.loads does, and reports the same
+// byte for an error; lines that two chunks share.
 #include "data/jsonl/line_parser.hpp"
 
 #include <unistd.h>
@@ -29,7 +30,7 @@ std::string padded(const std::string& line) {
     return line + std::string(LineChunk::padding, '\0');
 }
 
-std::string text_of(const std::string& line, BadBytes bad = BadBytes::refuse) {
+std::string text_of(const std::string& line, InvalidText bad = InvalidText::refuse) {
     LineParser parser({"text"}, bad);
     const std::string buffer = padded(line);
     try {
@@ -99,7 +100,7 @@ TEST_CASE("line ends and encodings of other systems") {
               .starts_with("ERROR 14 not valid JSON: lines end in carriage returns: convert"));
     for (const std::string_view line :
          {"\xFF\xFE{\0\"\0t\0"sv, "\xFE\xFF\0{\0\"\0t"sv, "{\0\"\0t\0"sv, "\0{\0\"\0t"sv}) {
-        for (const BadBytes rule : {BadBytes::refuse, BadBytes::replace})
+        for (const InvalidText rule : {InvalidText::refuse, InvalidText::replace})
             CHECK(text_of(std::string(line), rule).starts_with("ERROR 1 the text is UTF-16: "));
     }
     for (const std::string_view line : {"\xFF\xFE\0\0{\0\0\0"sv, "\0\0\xFE\xFF\0\0\0{"sv,
@@ -109,15 +110,15 @@ TEST_CASE("line ends and encodings of other systems") {
 }
 
 TEST_CASE("broken characters are replaced on request") {
-    CHECK(text_of("{\"text\":\"a\xC3\"}", BadBytes::replace) == "a\uFFFD");
-    CHECK(text_of(R"({"text":"a\ud800b\udc00\ud83d\u0041"})", BadBytes::replace) ==
+    CHECK(text_of("{\"text\":\"a\xC3\"}", InvalidText::replace) == "a\uFFFD");
+    CHECK(text_of(R"({"text":"a\ud800b\udc00\ud83d\u0041"})", InvalidText::replace) ==
           "a\uFFFDb\uFFFD\uFFFDA");
-    LineParser parser({"text"}, BadBytes::replace);
+    LineParser parser({"text"}, InvalidText::replace);
     const std::string line = R"({"o":"\ud800","text":"\ud800","text":"a"})";
     const std::string buffer = padded(line);
     CHECK(parser.parse(std::string_view(buffer).substr(0, line.size()))[0].text == "a");
     CHECK(!parser.replaced());
-    CHECK(text_of(R"({"text":"a" x})", BadBytes::replace).starts_with("ERROR 13 "));
+    CHECK(text_of(R"({"text":"a" x})", InvalidText::replace).starts_with("ERROR 13 "));
 }
 
 TEST_CASE("a file that changed after it was examined is an error") {
@@ -217,7 +218,7 @@ TEST_CASE("a reader that skips to its start can be interrupted") {
     ChunkReader plain(examine_inputs({scratch / "long"}), {{0, 1'000, -1}}, 1'000'000, {}, 1);
     plain.interrupt();
     CHECK_THROWS_AS(plain.next(chunk), io::Interrupted);
-    // There is no stream that it could read on in.
+    // The reader has no open stream, so fail() reads nothing.
     chunk.next = {0, 3'000'000};
     CHECK_THROWS_WITH(plain.fail(BadLineError(chunk, "here", "bad"), [] {}), "here: bad");
 }

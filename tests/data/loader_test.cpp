@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "base/error.hpp"
+#include "counting_source.hpp"
 #include "data/sampling/window_source.hpp"
 #include "small_dataset.hpp"
 
@@ -12,31 +13,14 @@ using lm::i32;
 using lm::i64;
 using lm::data::Batch;
 using lm::data::BatchOptions;
+using lm::data::Counting;
 using lm::data::Loader;
 using lm::data::SampleSource;
 
 namespace {
 
-// Sample k is k*100, k*100 + 1, ...
-class Counting final : public SampleSource {
-  public:
-    Counting(i64 seq_length, i64 size) : SampleSource(seq_length), size_(size) {}
-    i64 size() const override { return size_; }
-    void fill(i64 sample, std::span<i32> tokens) const override {
-        if (sample == broken) throw lm::Error(lm::Exit::failure, "broken sample");
-        for (size_t t = 0; t < tokens.size(); ++t) {
-            tokens[t] = static_cast<i32>(sample * 100 + static_cast<i64>(t));
-        }
-    }
-    std::vector<lm::data::TokenSpan> spans(i64) const override { return {}; }
-    std::vector<lm::data::DatasetUse> use(i64) const override { return {}; }
-    i64 broken = -1;
-
-  private:
-    i64 size_;
-};
-
-// The samples of the whole run as all ranks together see them.
+// Reads samples [from, to) with dp_size loaders in turn. Returns the sample numbers in the order of
+// the ranks.
 std::vector<i64> run(const SampleSource& source, i64 from, i64 to, i64 micro_batch, i64 dp_size,
                      int n_ahead) {
     BatchOptions options;
@@ -77,7 +61,7 @@ TEST_CASE("any micro-batch size, rank count and number of batches ahead gives th
     }
 }
 
-TEST_CASE("a loader that starts at any sample continues as the run would have") {
+TEST_CASE("a loader that starts at any sample returns the same samples as the run") {
     const lm::test::TempDir dir;
     lm::test::write_counting(dir / "p", {500, 300, 200});
     const lm::data::WindowSource source(lm::test::whole(dir / "p", 60000), 16, 3, "p");
@@ -131,48 +115,9 @@ TEST_CASE("a loader can be destroyed at any time") {
     }
 }
 
-TEST_CASE("a truncated batch has the first tokens and targets of each row") {
-    const Counting source(6, lm::data::endless);
-    BatchOptions options;
-    options.micro_batch = 2;
-    options.eod_id = 102;
-    options.reset_position_ids = options.reset_attention_mask = options.eod_mask_loss = true;
-    Loader loader(source, options, 0);
-    const Batch& full = loader.next();
-    Batch batch;
-    for (const i64 length : {2, 6, 4}) {
-        lm::data::truncate(full, length, batch);
-        CHECK(batch.seq_length == length);
-        CHECK(batch.sample_ids == std::vector<i64>{0, 1});
-    }
-    CHECK(batch.tokens == std::vector<i32>{0, 1, 2, 3, 100, 101, 102, 103});
-    CHECK(batch.targets == std::vector<i32>{1, 2, 3, 4, 101, 102, 103, 104});
-    CHECK(batch.positions == std::vector<i32>{0, 1, 2, 3, 0, 1, 2, 0});
-    CHECK(batch.document_starts == std::vector<i32>{0, 0, 0, 0, 0, 0, 0, 3});
-    CHECK(batch.loss_mask == std::vector<float>{1, 1, 1, 1, 1, 1, 0, 1});
-}
-
-TEST_CASE("positions and document starts restart after each eod") {
-    const std::vector<i32> tokens = {5, 9, 9, 6, 7, 9, 8};
-    std::vector<i32> positions(7), starts(7);
-    std::vector<float> mask(7);
-    lm::data::mark_documents(tokens, 9, positions, starts, mask);
-    CHECK(positions == std::vector<i32>{0, 1, 0, 0, 1, 2, 0});
-    CHECK(starts == std::vector<i32>{0, 0, 2, 3, 3, 3, 6});
-    CHECK(mask == std::vector<float>{1, 0, 0, 1, 1, 0, 1});
-}
-
-TEST_CASE("a batch has only the fields of its options") {
+TEST_CASE("a loader refuses options without the id of the end-of-document token") {
     const Counting source(4, lm::data::endless);
     BatchOptions options;
-    options.micro_batch = 2;
-    CHECK(Loader(source, options, 0).next().positions.empty());
-    options.reset_position_ids = options.reset_attention_mask = options.eod_mask_loss = true;
+    options.reset_position_ids = true;
     CHECK_THROWS_WITH(Loader(source, options, 0), Catch::Contains("--reset-position-ids"));
-    options.eod_id = 101;
-    Loader loader(source, options, 0);
-    const Batch& batch = loader.next();
-    CHECK(batch.positions == std::vector<i32>{0, 1, 2, 3, 0, 1, 0, 1});
-    CHECK(batch.document_starts == std::vector<i32>{0, 0, 0, 0, 0, 0, 2, 2});
-    CHECK(batch.loss_mask == std::vector<float>{1, 1, 1, 1, 1, 0, 1, 1});
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Golden values of the indices, made by numpy and Megatron; megatron-core itself is asked
-// in tests/live/megatron_order.py.
+// Golden values of the indices, computed by numpy and Megatron. tests/live/megatron_order.py
+// compares with megatron-core itself.
 #include "data/sampling/megatron_source.hpp"
 
 #include <algorithm>
@@ -23,10 +23,10 @@ using lm::test::write_counting;
 
 namespace {
 
-MegatronSource source(const std::string& prefix, const std::vector<i64>& lengths, i64 seq, i64 n,
-                      double threshold = nvidia_last_epoch) {
+std::unique_ptr<MegatronSource> source(const std::string& prefix, const std::vector<i64>& lengths,
+                                       i64 seq, i64 n, double threshold = nvidia_last_epoch) {
     write_counting(prefix, lengths);
-    return {lm::test::whole(prefix, 60000), seq, n, 1234, threshold, "p"};
+    return MegatronSource::create(lm::test::whole(prefix, 60000), seq, n, 1234, threshold, "p");
 }
 
 using Order = std::vector<i64>;
@@ -52,7 +52,8 @@ TEST_CASE("shuffles equal numpy's") {
 
 TEST_CASE("the index equals Megatron's: two epochs shuffled together, an empty document") {
     const TempDir dir;
-    const auto s = source(dir / "p", {5, 3, 0, 7, 1, 4}, 4, 7);
+    const auto s_source = source(dir / "p", {5, 3, 0, 7, 1, 4}, 4, 7);
+    const MegatronSource& s = *s_source;
     CHECK(s.plan().n_epochs == 2);
     CHECK_FALSE(s.plan().separate_last);
     CHECK(list(s.index().documents) == Documents{1, 2, 5, 2, 3, 4, 1, 0, 4, 5, 0, 3});
@@ -73,7 +74,8 @@ TEST_CASE("the index equals Megatron's: the last epoch shuffled separately") {
     const Order order_apart = {7,  11, 2,  3,  1,  9,  5,  4,  0,  8,  6,  10, 12, 20,
                                23, 17, 14, 25, 21, 16, 22, 19, 26, 18, 24, 13, 15};
     for (const double threshold : {nvidia_last_epoch, bigscience_last_epoch}) {
-        const auto s = source(dir / "p", lengths, 4, 14, threshold);
+        const auto s_source = source(dir / "p", lengths, 4, 14, threshold);
+        const MegatronSource& s = *s_source;
         CHECK(s.plan().n_epochs == 2);
         CHECK(s.plan().separate_last);
         CHECK(s.plan().samples_before_last == 13);
@@ -88,13 +90,15 @@ TEST_CASE("the index equals Megatron's: the last epoch shuffled separately") {
 TEST_CASE("the two thresholds for a separate last epoch") {
     const TempDir dir;
     const std::vector<i64> lengths = {9, 4, 6, 11, 3, 8, 5, 10};
-    const auto nvidia = source(dir / "p", lengths, 4, 23, nvidia_last_epoch);
+    const auto nvidia_source = source(dir / "p", lengths, 4, 23, nvidia_last_epoch);
+    const MegatronSource& nvidia = *nvidia_source;
     CHECK_FALSE(nvidia.plan().separate_last);
     CHECK(list(nvidia.index().documents) ==
           Documents{5, 3, 0, 4, 6, 2, 2, 7, 1, 1, 0, 4, 5, 6, 3, 7});
     CHECK(list(nvidia.index().order) == Order{8, 19, 13, 1,  4,  17, 14, 11, 20, 0,  7,  3,  10, 6,
                                               2, 25, 12, 21, 18, 15, 9,  23, 5,  16, 24, 22, 26});
-    const auto bigscience = source(dir / "p", lengths, 4, 23, bigscience_last_epoch);
+    const auto bigscience_source = source(dir / "p", lengths, 4, 23, bigscience_last_epoch);
+    const MegatronSource& bigscience = *bigscience_source;
     CHECK(bigscience.plan().separate_last);
     CHECK(list(bigscience.index().documents) ==
           Documents{2, 1, 6, 0, 4, 5, 3, 7, 5, 0, 3, 4, 2, 6, 1, 7});
@@ -106,7 +110,8 @@ TEST_CASE("the index equals Megatron's: three epochs") {
     const auto plan = plan_epochs(16, 4, 9, nvidia_last_epoch);
     CHECK(plan.n_epochs == 3);
     CHECK_FALSE(plan.separate_last);
-    const auto s = source(dir / "p", {4, 3, 2, 5, 2}, 4, 9);
+    const auto s_source = source(dir / "p", {4, 3, 2, 5, 2}, 4, 9);
+    const MegatronSource& s = *s_source;
     CHECK(list(s.index().documents) == Documents{3, 1, 0, 2, 4, 2, 0, 2, 1, 4, 3, 4, 0, 1, 3});
     CHECK(list(s.index().order) == Order{3, 9, 2, 1, 7, 5, 4, 0, 8, 6, 10});
 }
@@ -120,7 +125,8 @@ TEST_CASE("one epoch has as many samples as fit") {
 
 TEST_CASE("a sample is seq + 1 consecutive tokens of the shuffled documents") {
     const TempDir dir;
-    const auto s = source(dir / "p", {3, 50, 0, 0, 1, 1, 17, 4, 90}, 12, 40);
+    const auto s_source = source(dir / "p", {3, 50, 0, 0, 1, 1, 17, 4, 90}, 12, 40);
+    const MegatronSource& s = *s_source;
     CHECK(s.size() >= 40);
     for (i64 k = 0; k < s.size(); ++k) {
         i64 count = 0;
@@ -136,15 +142,16 @@ TEST_CASE("a sample is seq + 1 consecutive tokens of the shuffled documents") {
 TEST_CASE("limits of Megatron's order are errors") {
     const TempDir dir;
     write_counting(dir / "p", {10});
-    CHECK_THROWS_WITH(MegatronSource(lm::test::whole(dir / "p", 100), 10, 1, 1, 0.8, "p"),
+    CHECK_THROWS_WITH(MegatronSource::create(lm::test::whole(dir / "p", 100), 10, 1, 1, 0.8, "p"),
                       Catch::Contains("--seq-length: p has 10 tokens"));
-    CHECK_THROWS_WITH(MegatronSource(lm::test::whole(dir / "p", 100), 9, 1, u64{1} << 32, 0.8, "p"),
-                      Catch::Contains("--seed"));
+    CHECK_THROWS_WITH(
+        MegatronSource::create(lm::test::whole(dir / "p", 100), 9, 1, u64{1} << 32, 0.8, "p"),
+        Catch::Contains("--seed"));
 }
 
 namespace {
 
-// As helpers.cpp build_sample_idx walks.
+// Computes the windows as build_sample_idx in Megatron's helpers.cpp does.
 void walk(const std::vector<i64>& lengths, std::span<const i32> documents, i64 seq, i64 n_samples,
           Order& position, Documents& offset) {
     i64 d = 0;
@@ -174,7 +181,8 @@ bool equal(const MegatronIndex& a, const MegatronIndex& b) {
            list(a.offset) == list(b.offset) && list(a.order) == list(b.order);
 }
 
-// More documents than one task of a thread takes, many of them empty.
+// Returns the lengths of more documents than one task of a thread processes. Many documents are
+// empty.
 std::vector<i64> many_lengths() {
     std::mt19937 random(3);
     std::vector<i64> lengths(150'000);
@@ -187,7 +195,8 @@ std::vector<i64> many_lengths() {
 TEST_CASE("any number of threads finds the windows that Megatron's walk finds") {
     const TempDir dir;
     const std::vector<i64> lengths = many_lengths();
-    const auto one = source(dir / "p", lengths, 7, 400'000);
+    const auto one_source = source(dir / "p", lengths, 7, 400'000);
+    const MegatronSource& one = *one_source;
     Order position;
     Documents offset;
     walk(lengths, one.index().documents, 7, one.size(), position, offset);
@@ -198,7 +207,8 @@ TEST_CASE("any number of threads finds the windows that Megatron's walk finds") 
         CHECK(equal(MegatronIndex::build(range, 7, one.plan(), 1234, threads), one.index()));
     }
     // Empty documents in front: the first sample still begins with the first document.
-    const auto empty = source(dir / "e", {0, 0, 0, 0, 0, 30}, 4, 5);
+    const auto empty_source = source(dir / "e", {0, 0, 0, 0, 0, 30}, 4, 5);
+    const MegatronSource& empty = *empty_source;
     CHECK(empty.index().position[0] == 0);
 }
 
@@ -214,14 +224,14 @@ TEST_CASE("an index is built once and mapped afterwards") {
     set_log_sink([&](Severity, std::string_view text) { messages.emplace_back(text); });
     const auto get = [&](u32 seed) { return shared_index(cache, range, 7, plan, seed, 2); };
     CHECK(equal(get(1234), own));
-    CHECK(messages.size() == 1);  // the note that it was built
+    CHECK(messages.size() == 1);  // the note that the index was built
     CHECK(equal(get(1234), own));
     CHECK(messages.size() == 1);
     CHECK(io::list_directory(dir / "cache").size() == 1);
     CHECK_FALSE(equal(get(1235), own));
     CHECK(io::list_directory(dir / "cache").size() == 2);
 
-    // Other lengths in the same file: another index.
+    // Other lengths need another index.
     std::vector<i64> others = lengths;
     std::ranges::reverse(others);
     write_counting(dir / "q", others);
@@ -239,7 +249,7 @@ TEST_CASE("an index is built once and mapped afterwards") {
     for (const u32 seed : {1234U, 1235U}) get(seed);
     shared_index(cache, other, 7, plan, 1234, 1);
     REQUIRE(messages.size() == 1);
-    CHECK_THAT(messages[0], Catch::Contains("no index of these samples: remove it"));
+    CHECK_THAT(messages[0], Catch::Contains("belongs to other samples: remove it"));
     CHECK(equal(shared_index({dir / "p.bin"}, range, 7, plan, 1234, 1), own));
     set_log_sink({});
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Not run by itself (hidden tag): opens the data that $LM_TEST_CONFIG (a JSON file) names and
-// writes the asked samples of each set as int32 into $LM_TEST_OUT, for
+// writes the requested samples of each set as int32 into $LM_TEST_OUT, for
 // tests/live/megatron_order.py.
 #include <catch2/catch.hpp>
 #include <cstdlib>

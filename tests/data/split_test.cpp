@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vectors of what Megatron's splits give, roundings old and new.
+// Ranges that Megatron's splits return, with both roundings.
 #include "data/sampling/split.hpp"
 
 #include <catch2/catch.hpp>

@@ -182,6 +182,8 @@ expect 0 ': kept$' lm-ckpt prune d --keep-last 1 --no-verify
 [ -d d/global_step9 ] || fail "prune removed an incomplete step"
 
 # Usage errors.
+expect 2 'c: needs no repair: it stores each replicated tensor once, .*--check-replicas' lm-ckpt repair c repaired
+[ ! -e repaired ] || fail "a refused repair left its output"
 expect 2 'nowhere: does not exist' lm-ckpt ls nowhere
 expect 2 'has no checkpoint' lm-ckpt show "$(mkdir empty && echo empty)"
 expect 3 'has no checkpoint' lm-ckpt ls empty

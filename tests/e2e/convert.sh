@@ -18,7 +18,7 @@ expect 0 'without tokenizer files' lm-convert c hf --to hf-gpt2
 expect 0 '' lm-convert hf back --to native --quiet
 expect 0 '' lm-ckpt diff c back --weights-only
 expect 0 '' lm-ckpt verify back --quiet
-expect 0 'check: logits differ by at most' lm-convert c checked --to hf-gpt2 --check
+expect 0 'check: logits differ by at most .* of 24 tokens of English text' lm-convert c checked --to hf-gpt2 --check
 expect 0 'check: logits differ by at most' lm-convert hf/model.safetensors checked2 --to native --check
 expect 0 '' lm-convert c shards --to hf-gpt2 --max-shard-size 30kB --quiet
 [ "$(find shards -name 'model-*.safetensors' | wc -l)" -gt 2 ] || fail "shards: $(ls shards)"
@@ -44,8 +44,20 @@ rm -r several/global_step4
 expect 0 'several/global_step2: exists already: skipped' lm-convert many/global_step* --output-dir several
 [ -f several/global_step4/config.json ] || fail "--output-dir: the missing output was not written"
 
+# Killed in the second input: the first output is complete, the second has no final name, and the next call removes
+# its temporary directory. An output that is not complete is not skipped.
+rm -r several/global_step4
+LM_IO_FAULT=kill:4 expect 137 '' lm-convert many/global_step* --output-dir several --quiet
+[ "$(find several -maxdepth 1 -name 'global_step4*')" != several/global_step4 ] || fail "a killed conversion has its final name"
+expect 0 'several/global_step2: exists already: skipped' lm-convert many/global_step* --output-dir several
+[ "$(ls several)" = $'global_step2\nglobal_step4' ] || fail "after a kill: $(ls several)"
+truncate -s -8 several/global_step4/model.safetensors
+expect 3 'several/global_step4/model.safetensors: expected .* truncated' lm-convert many/global_step* --output-dir several
+expect 2 'several/global_step2: exists with the format hf-gpt2, expected megatron-lm' \
+    lm-convert many/global_step* --to megatron-lm --output-dir several
+
 # Usage errors.
-expect 2 'expected IN and OUT: to convert several, give --output-dir' lm-convert c hf x
+expect 2 'expected only IN and OUT: to convert several inputs, give --output-dir' lm-convert c hf x
 expect 2 'hf: exists already: use --force' lm-convert c hf --to hf-gpt2
 expect 0 '' lm-convert c hf --to hf-gpt2 --force --quiet
 mkdir home; echo x >home/thesis
@@ -58,8 +70,40 @@ expect 0 '' lm-ckpt diff c default-back --weights-only
 expect 2 'num-query-groups|position-embedding-type: .* use --to hf-gpt2' lm-convert c x --to hf-llama
 expect 2 'OUT: is missing' lm-convert c
 expect 0 'check: logits differ by at most' lm-convert hf --check --against c
+
+# Megatron's directories: lm-ckpt reads them where they are, and continues after a damaged step.
+expect 0 '' lm-convert many/global_step2 foreign --to megatron-lm --pipeline-model-parallel-size 2 --quiet
+expect 0 '' lm-convert many/global_step4 foreign4 --to megatron-lm --pipeline-model-parallel-size 2 --quiet
+mv foreign4/iter_0000004 foreign/
+prints 'equal: ' lm-ckpt diff many/global_step4 foreign/iter_0000004
+expect 1 '' lm-ckpt diff foreign/iter_0000004 many/global_step2
+expect 0 '' lm-ckpt unshard many/global_step4 ours.safetensors --quiet
+expect 0 '' lm-ckpt unshard foreign/iter_0000004 theirs.safetensors --quiet
+cmp <(tail -c 8000 ours.safetensors) <(tail -c 8000 theirs.safetensors) || fail "unshard of a Megatron directory"
+prints 'iter_0000004: ok' lm-ckpt verify foreign
+expect 0 'check: perplexity .* of 24 tokens of English text' lm-convert foreign foreign-back --check
+truncate -s -100 foreign/iter_0000002/mp_rank_00_001/model_optim_rng.pt
+prints '2 .* incomplete: .*iter_0000002/.* [(]latest[)]' lm-ckpt ls foreign
+prints '4 .* complete' lm-ckpt ls foreign
+expect 1 '' lm-ckpt verify foreign
+grep -q 'iter_0000004: ok' out || fail "verify after a damaged step: $(cat out)"
+# The last stage's copy of the tied word embeddings must equal the first stage's.
+expect 0 '' lm-convert back tied --to megatron-lm --pipeline-model-parallel-size 2 --quiet
+prints 'ok' lm-ckpt verify tied
+python3 - tied/iter_0000000/mp_rank_00_001/model_optim_rng.pt <<'END'
+import sys, zipfile
+with zipfile.ZipFile(sys.argv[1]) as archive:
+    entries = {name: archive.read(name) for name in archive.namelist()}
+last = max((name for name in entries if "/data/" in name), key=lambda name: int(name.rsplit("/", 1)[1]))
+entries[last] = bytes([entries[last][0] ^ 1]) + entries[last][1:]
+with zipfile.ZipFile(sys.argv[1], "w") as archive:
+    for name, data in entries.items():
+        archive.writestr(name, data)
+END
+expect 1 '' lm-ckpt verify tied
+grep -q 'embedding.word.weight (weight): the copies of the ranks differ' out || fail "tied embeddings: $(cat out)"
 lm-train "${model[@]}" "${args[@]}" --seed 7 --save other >/dev/null 2>&1
-expect 1 'the logits differ by .*: the model is another one' lm-convert hf --check --against other
+expect 1 'the logits differ by .*: these are different models' lm-convert hf --check --against other
 expect 2 'against: is valid only with --check' lm-convert hf --against c
 expect 2 'nowhere: does not exist' lm-convert nowhere x --to hf-gpt2
 mkdir bert; echo '{"model_type": "bert"}' >bert/config.json

@@ -85,7 +85,7 @@ run early.json lm-estimate eta early.log --json
 grep -q 'it is assumed to be proportional' early.json.err || fail "$(cat early.json.err)"
 
 # All forms of input.
-same() { jq -c 'del(.finish, .finish_with_stops)' "$1"; }
+same() { jq -c 'del(.age, .finish, .finish_with_stops)' "$1"; }
 gzip -k made.log
 xz -k made.log
 zstd -q made.log
@@ -102,24 +102,57 @@ cmp <(same made.json) <(same again.json) || fail "standard input: $(cat again.js
 # A log of lm-train, of a run that was stopped and resumed.
 args=(--num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --vocab-size 64 --mock-data --threads 1
     --micro-batch-size 2 --global-batch-size 8 --rampup-batch-size 4 4 40 --train-iters 60 --lr 1e-3 --log-interval 2
-    --save save --log-json steps.json)
+    --save save --log-json steps.json --log-file lines.log)
 code=0
 lm-train "${args[@]}" --exit-interval 20 >train.log 2>&1 || code=$?
 [ $code = 75 ] || fail "--exit-interval: exit $code: $(cat train.log)"
 code=0
 lm-train "${args[@]}" --load save --exit-interval 21 >>train.log 2>&1 || code=$?
 [ $code = 75 ] || fail "--exit-interval: exit $code: $(cat train.log)"
-for log in train.log steps.json; do
+for log in train.log steps.json lines.log; do
     run lm.json lm-estimate eta $log "${args[@]}" --json
     [ "$(field lm.json eta iteration)" = "$(sed -nE 's#^ iteration +([0-9]+)/.*#\1#p' train.log | tail -1)" ] || fail "$log: $(cat lm.json)"
     [ "$(field lm.json eta total_iterations)" = 60 ] || fail "$log: $(cat lm.json)"
     [ "$(field lm.json log damaged)" = 0 ] || fail "$log: $(cat lm.json)"
     [ "$(field lm.json eta samples_left)" = $((8 * $(field lm.json eta iterations_left))) ] || fail "$log: $(cat lm.json)"
     awk -v s="$(field lm.json average step_s)" 'BEGIN { exit !(s > 0 && s < 1) }' || fail "$log: $(cat lm.json)"
+    [ "$(field lm.json log restarts)" = 1 ] || fail "$log: $(cat lm.json)"
+    [ "$(jq -c 'select(.kind == "stop") | [.last_iteration, .resumed_after]' lm.json)" = '[20,20]' ] || fail "$log: $(cat lm.json)"
 done
-run lm.json lm-estimate eta train.log --json
-[ "$(field lm.json log restarts)" = 1 ] || fail "$(cat lm.json)"
-[ "$(jq -c 'select(.kind == "stop") | [.last_iteration, .resumed_after]' lm.json)" = '[20,20]' ] || fail "$(cat lm.json)"
+# The energy files of a start and one of 2 kWh by CodeCarbon, added up.
+mkdir energy
+printf 'run_id,duration,emissions,energy_consumed,cpu_energy\na,60,0.1,1,0.7\na,120,0.2,2,1.5\n' >energy/emissions.csv
+run energy.log lm-train "${args[@]:0:27}" --exit-iteration 2 --codecarbon-dir energy --codecarbon-cpu-power 36000 --codecarbon-intensity 50
+run lm.json lm-estimate eta steps.json "${args[@]}" --codecarbon-dir energy --json
+jq -es '.[] | select(.kind == "energy") | .files == 2 and .runs == 2 and .energy_kwh > 2 and .cpu_kwh > 1.5 and .host_time > 120 and .co2_kg > 0.2' \
+    lm.json >/dev/null || fail "energy: $(cat lm.json energy/*)"
+expect 3 "has no file emissions" lm-estimate eta steps.json "${args[@]}" --codecarbon-dir save
+# The events of a run, and the wall time of either log.
+[ "$(jq -r 'select(.kind | . != "step" and . != "validation") | .kind + ":" + (.generation | tostring)' steps.json | tr '\n' ' ')" = \
+    "start:1 save:1 stop:1 start:2 resume:2 save:2 stop:2 " ] || fail "$(cat steps.json)"
+jq -es '[.[] | select(.kind == "stop")] | all(.exit_code == 75 and (.reason | test("--exit-interval")))' steps.json >/dev/null || fail "$(cat steps.json)"
+awk '{ $1 = ""; print }' lines.log >unstamped.log
+for log in steps.json lines.log; do
+    run lm.json lm-estimate eta $log --json
+    awk -v w="$(field lm.json log wall)" -v c="$(field lm.json log computing)" 'BEGIN { exit !(w != "null" && w + 2 > c) }' || fail "$log: $(cat lm.json)"
+done
+# Several logs are read in the order of time: two runs with an hour between them.
+jq -c 'select(.generation != 2)' <(sed '/"generation":2/,$d' steps.json) >first.json
+sed -n '/"generation":2/,$p' steps.json | jq -c '.time += 3600' >second.json
+run ordered.json lm-estimate eta first.json second.json --json
+[ ! -s ordered.json.err ] || fail "$(cat ordered.json.err)"
+[ "$(jq -c 'select(.kind == "stop") | [.restarted, .missing > 3599 and .missing < 3700]' ordered.json)" = '[true,true]' ] || fail "$(cat ordered.json)"
+run lm.json lm-estimate eta second.json first.json --json
+cmp <(same ordered.json) <(same lm.json) || fail "the order: $(cat lm.json)"
+grep -q 'note: the logs are read in the order of time: first.json second.json' lm.json.err || fail "$(cat lm.json.err)"
+run lm.json lm-estimate eta unstamped.log second.json --json
+grep -q 'warning: unstamped.log: has no time stamps: the logs are read in the given order' lm.json.err || fail "$(cat lm.json.err)"
+# An error ends a run: both logs have it, also when the run has not begun to train.
+expect 2 'seq-length' lm-train "${args[@]}" --load save --seq-length 32 --exit-interval 1
+tail -n 1 steps.json | jq -e '.kind == "error" and .exit_code == 2 and (.reason | test("seq-length"))' >/dev/null || fail "$(tail -n 1 steps.json)"
+grep -q 'Z lm-train: --seq-length' <<<"$(tail -n 1 lines.log)" || fail "$(tail -n 1 lines.log)"
+run why.json lm-estimate eta --why steps.json --json
+[ "$(jq -r .cause why.json)" = failed ] || fail "$(cat why.json)"
 
 # Files that are not logs, and logs without some of the values.
 : >empty.log
@@ -127,6 +160,32 @@ printf 'time (ms)\n iteration 5/ 10 | consumed' >none.log
 echo ' iteration 5/ 10 | elapsed time per iteration (ms): 10.0 | learning rate: 1.000E-05 | lm loss: 2.0 |' >old.log
 expect 3 '^lm-estimate: empty.log: no line of an iteration among 0 lines: a log of lm-train, ' lm-estimate eta empty.log
 expect 3 '^lm-estimate: none.log: no line of an iteration among 2 lines \(1 are truncated or mixed\)' lm-estimate eta none.log
+# The age of the last line: a log without time stamps has none, a complete training is not too old.
+fresh() { # SECONDS_AGO: a log of 3 of 9 iterations
+    for i in 1 2 3; do
+        printf '{"kind":"step","time":%d,"iteration":%d,"total_iterations":9,"consumed_samples":%d,"step_s":2,' \
+            $(($(date +%s) - $1 - 6 + 2 * i)) $i $((i * 8))
+        echo '"learning_rate":1e-3,"global_batch_size":8,"lm_loss":3,"skipped_iterations":0,"nan_iterations":0}'
+    done >fresh.json
+}
+fresh 5
+expect 0 '' lm-estimate eta fresh.json --max-age auto
+prints '^age of the last line +[5-9]' lm-estimate eta fresh.json
+fresh 300
+expect 1 'the last line is 5 min .*old, more than 20' lm-estimate eta fresh.json --max-age auto
+expect 0 '' lm-estimate eta fresh.json --max-age 10m
+expect 1 'more than 4' lm-estimate eta fresh.json --max-age 4m
+expect 0 '' lm-estimate eta fresh.json --max-age 4m --train-iters 3
+expect 2 'max-age' lm-estimate eta fresh.json --max-age soon
+
+# --why: the root among the logs of a job, not its effects.
+{ echo ' iteration 1/ 9 | elapsed time per iteration (ms): 10.0 |' && echo 'lm-train: rank 1 on n2: lost the connection to rank 0 at n1'; } >rank1.log
+echo 'srun: error: n1: task 0: Killed' >slurm.out
+run why.json lm-estimate eta --why rank1.log slurm.out --json
+[ "$(jq -c '[.cause, .rank, .signal, .log, .line_number]' why.json)" = '["killed",0,9,"slurm.out",1]' ] || fail "$(cat why.json)"
+prints '^slurm.out:1: srun: error: n1: task 0: Killed$' lm-estimate eta --why rank1.log slurm.out
+prints '^cause +stopped$' lm-estimate eta --why train.log
+expect 1 'no line among 3 states why the job ended' lm-estimate eta --why fresh.json
 expect 3 '^lm-estimate: missing.log: ' lm-estimate eta missing.log
 expect 2 'LOG' lm-estimate eta
 expect 2 '--train-samples: old.log does not show consumed samples' lm-estimate eta old.log --train-samples 100

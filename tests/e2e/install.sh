@@ -25,7 +25,7 @@ if commit=$(git -C "$(dirname "$0")" rev-parse --short=10 HEAD 2>/dev/null); the
 else
     [[ $version =~ ^[0-9.]+$ ]] || die "version $version, of no checkout"
 fi
-for file in lm-utils/slurm/train.sbatch doc/lm-utils/LICENSE doc/lm-utils/README.md doc/lm-utils/docs/train.md; do
+for file in lm-utils/slurm/train.sbatch lm-utils/cron/watchdog doc/lm-utils/LICENSE doc/lm-utils/README.md doc/lm-utils/docs/train.md; do
     [ -s "$dir/share/$file" ] || die "no $file"
 done
 # No installed file contains a path of the build tree.

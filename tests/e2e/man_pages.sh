@@ -22,5 +22,6 @@ for program in "${programs[@]}"; do
     mandoc -T lint -W warning "$page" || bad=1
     python3 tests/man/check_page.py "$build/bin" "$program" "$page" || bad=1
 done
+mandoc -T lint -W warning man/*.7 || bad=1
 [ $bad = 0 ] || exit 1
 echo "${#programs[@]} pages"

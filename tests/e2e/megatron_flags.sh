@@ -34,7 +34,7 @@ done
 # A flag without effect is noted, with any values.
 for more in "--ckpt-format torch_dist" --auto-detect-ckpt-format "--local-rank 0" "--local_rank 0" --manual-gc \
     "--manual-gc-interval 5" --exit-signal-handler --cross-entropy-loss-fusion "--num-dataset-builder-threads 4" \
-    --no-create-attention-mask-in-dataloader "--wandb-project p" "--timing-log-level 2" "--rerun-mode disabled" \
+    --no-create-attention-mask-in-dataloader "--wandb-project p" "--timing-log-option minmax" "--rerun-mode disabled" \
     --tp-comm-overlap --contigious-checkpointing --synchronize-each-layer "--recompute-modules core_attn mlp"; do
     read -ra words <<<"$more"
     "$train" "${script[@]}" "${words[@]}" --print-config >"$dir/out" 2>"$dir/err" || die "$more: refused"
@@ -70,7 +70,7 @@ for more in --bf16 --async-save "--async-save off" "--fp16 --loss-scale 12" "--f
     "$train" "${script[@]}" "${words[@]}" --print-config >"$dir/out" 2>"$dir/err" || die "$more: refused"
 done
 for more in "--loss-scale 0 --fp16" \
-    "--codecarbon-dir x" --apply-residual-connection-post-layernorm "--context-parallel-size 2" \
+    --log-energy --apply-residual-connection-post-layernorm "--context-parallel-size 2" \
     "--tensor-model-parallel-size 2" "--optimizer sgd"; do
     read -ra words <<<"$more"
     code=0

@@ -8,7 +8,7 @@
 
 model=(--num-layers 6 --hidden-size 384 --num-attention-heads 6 --seq-length 256 --vocab-size 50257 --micro-batch-size 4)
 same_plan() {
-    lm-train "${model[@]}" "$@" --mock-data --train-iters 3 --lr 1e-4 --threads 2 --print-config >config.json
+    lm-train "${model[@]}" "$@" --mock-data --train-iters 3 --lr 1e-4 --threads 2 --save saved --print-config >config.json
     lm-estimate memory "${model[@]}" "$@" --threads 2 --json >estimate.json
     python3 compare.py || fail "$*"
 }

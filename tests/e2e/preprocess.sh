@@ -65,7 +65,7 @@ PY
 
 # A dataset is not decoded with another tokenizer than its own.
 "$lm" --input a.jsonl --output-prefix bytes --tokenizer-type ByteTokenizer --append-eod --quiet
-expect 3 'bytes_text_document: was made by another tokenizer .ByteTokenizer. than the one' \
+expect 3 'bytes_text_document: was made by another tokenizer .ByteTokenizer. than the given one' \
     lm-preprocess cat bytes_text_document --tokenizer-type GPT2BPETokenizer
 [ ! -s out ] || fail "cat prints in spite of that"
 expect 0 'warning: .*another tokenizer' lm-preprocess cat bytes_text_document --tokenizer-type GPT2BPETokenizer --force --documents 0
@@ -334,7 +334,7 @@ expect 0 'warning: guest.unfinished: not removed: it contains notes.txt' "$lm" -
 # Links that --force replaces; leftovers of the verbs that write.
 mkdir disk
 mv own_text_document.bin disk && ln -s disk/own_text_document.bin .
-expect 0 'note: own_text_document.bin: is a symbolic link: a file replaces it, disk/own_text_document.bin stays' \
+expect 0 'note: own_text_document.bin: a file replaces this symbolic link, its target disk/own_text_document.bin does not change' \
     "$lm" --input a.jsonl --output-prefix own --force
 [ ! -L own_text_document.bin ] || fail "still a link"
 got=0
@@ -392,7 +392,7 @@ expect 2 "is one of the inputs" "$lm" merge ./one_text_document --output-prefix 
 expect 2 'gpt2: does not exist: give a local file' "$lm" --input a.jsonl --output-prefix bad --tokenizer-model gpt2
 ln -s nowhere somewhere/gone
 expect 3 'somewhere/gone: is a link to a file that does not exist' "$lm" --input somewhere --output-prefix bad
-expect 2 'name it with --tokenizer-model, or print --ids' "$lm" cat hf_text_document
+expect 2 'give it with --tokenizer-model, or print --ids' "$lm" cat hf_text_document
 "$lm" cat hf_text_document --tokenizer-model tokenizer.json --documents 0 > /dev/null
 if [ "$(id -u)" = 0 ] && command -v setpriv > /dev/null; then
     chmod 755 . && chmod 000 x.bin
@@ -400,7 +400,7 @@ if [ "$(id -u)" = 0 ] && command -v setpriv > /dev/null; then
     chmod 644 x.bin
 fi
 nothing_under bad
-expect 2 "'1/0': there is at least 1 shard" "$lm" --input a.jsonl --output-prefix shards --shard 1/0
+expect 2 "'1/0': expected at least 1 shard" "$lm" --input a.jsonl --output-prefix shards --shard 1/0
 # Each file of a directory is read or listed as skipped.
 mkdir -p top real && cp a.jsonl real && ln -s ../real top/link && mkfifo top/fifo && cp a.jsonl top
 "$lm" --input top --output-prefix top --quiet 2> err
@@ -414,7 +414,7 @@ LM_IO_FAULT=kill:14 "$lm" --input a.jsonl --output-prefix killed --quiet 2> /dev
 [ $got = 137 ] || fail "kill: exit $got"
 for round in 1 2; do
     "$lm" --input . --output-prefix out$round --append-eod --quiet 2> ../err
-    grep -q 'note: ./README.md: skipped: neither its name nor its content is JSON Lines: to read it' ../err || fail "$(cat ../err)"
+    grep -q 'note: ./README.md: skipped, since neither its name nor its content is JSON Lines: to read it' ../err || fail "$(cat ../err)"
     grep -Eq 'note: ./killed.unfinished: skipped(, with 3 more such files)?: belongs to a dataset or a tokenizer' ../err || fail "$(cat ../err)"
     [ "$(wc -l < ../err)" = 2 ] || fail "$(cat ../err)"
 done

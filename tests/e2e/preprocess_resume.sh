@@ -63,7 +63,7 @@ done
 [ "$got" = 0 ] || fail "operation $k of merge: exit $got: $(cat err)"
 [ $k -gt 8 ] || fail "only $k operations of merge"
 "$lm" verify m > /dev/null
-expect 2 'shards of 3 count from 0 to 2' "$lm" --input a.jsonl --output-prefix bad --shard 3/3
+expect 2 'the 3 shards are numbered from 0 to 2' "$lm" --input a.jsonl --output-prefix bad --shard 3/3
 expect 2 "is not i/n" "$lm" --input a.jsonl --output-prefix bad --shard 3
 expect 2 'standard input is not a file' "$lm" --input - --output-prefix bad --shard 0/2
 # Line numbers count from the start of the file for any shard.

@@ -78,7 +78,7 @@ gives 1 '"touched":0,.*"passed":false' --stress 64MiB --json
 mount -t tmpfs -o remount,size=1T /dev/shm
 (
     ulimit -f 8192
-    gives 1 '/dev/shm: not tried: 900 GiB are more than the .* that can be tried safely: ' --stress 900GiB
+    gives 1 '/dev/shm: not tried: 900 GiB exceeds the safe amount of ' --stress 900GiB
 ) || exit 1
 mount -t tmpfs -o remount,size=8M /dev/shm
 [ -z "$(ls -A /dev/shm)" ] || die "--stress left a file"

@@ -20,7 +20,7 @@ args=(--num-layers 4 --hidden-size 32 --num-attention-heads 4 --seq-length 48 --
 submit() { # RUN FLAGS...: prints the number of the job
     local run=$1
     shift
-    RUN_DIRECTORY=$PWD/$run sbatch --parsable --cpus-per-task=1 --output="$PWD/%j.log" "$here/../../share/slurm/train.sbatch" "$@"
+    FRESH=${FRESH:-0} RUN_DIRECTORY=$PWD/$run sbatch --parsable --cpus-per-task=1 --output="$PWD/%j.log" "$here/../../share/slurm/train.sbatch" "$@"
 }
 state() { scontrol show job "$1" | sed -n 's/.*JobState=\([A-Z]*\).*/\1/p'; }
 exit_code() { scontrol show job "$1" | sed -n 's/.* ExitCode=\([0-9]*\):.*/\1/p'; }
@@ -30,11 +30,11 @@ finish() { # JOB WANTED: the job ends with this exit code
     [ "$(exit_code "$1")" = "$2" ] || fail "job $1: exit $(exit_code "$1"), wanted $2: $(cat "$1.log")"
 }
 
-whole=$(submit whole "${args[@]}")
+whole=$(FRESH=1 submit whole "${args[@]}")
 finish "$whole" 0
 grep -q '^finished$' "$whole.log" || fail "the whole run: $(tail -n 3 "$whole.log")"
 
-first=$(submit run "${args[@]}")
+first=$(FRESH=1 submit run "${args[@]}")
 until grep -qs 'iteration  *10/' run/log; do
     ! ended "$first" || fail "job $first: $(cat "$first.log")"
     sleep 0.1

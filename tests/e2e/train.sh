@@ -151,7 +151,10 @@ lm-train "${args[@]}" --log-interval 10 --exit-interval 25 --save long >long1.lo
 run long2.log lm-train "${args[@]}" --log-interval 10 --save long --load long
 diff <(values long.log) <(cat <(values long1.log) <(values long2.log)) || fail "a line over the stop says otherwise"
 lm-train "${args[@]}" --exit-iteration 3 --log-file log.txt --log-json log.json >out 2>/dev/null
-diff out log.txt || fail "--log-file"
+stamp='^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}Z '
+diff out <(sed -E "s/$stamp//; /^(lm-train:| >) /d" log.txt) || fail "--log-file: $(cat log.txt)"
+[ "$(grep -Evc "$stamp" log.txt)" = 0 ] || fail "--log-file: a line without time: $(cat log.txt)"
+grep -Eq "${stamp}lm-train: note: --exit-iteration" log.txt || fail "--log-file: no stop: $(cat log.txt)"
 [ "$(grep -c '"kind":"step"' log.json)" = 3 ] || fail "--log-json: $(cat log.json)"
 
 # Usage errors.

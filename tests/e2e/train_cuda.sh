@@ -182,7 +182,7 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     # Memory: refused before anything is allocated; a driver that reports more use than the allowance.
     EMULATED_CUDA_MEMORY=1 expect 3 'cuda:0 .*: 1.0[0-9]* MiB of its 1.0[0-9]* MiB are free, but the run needs weights .*: use a smaller' "${try[@]}" cuda
     EMULATED_CUDA_TAKEN=3072 expect 0 'warning: cuda:0 .*: 3\.[0-9]* GiB are in use before the first step, 1\.[0-9]* GiB more than the 2\.[0-9]* GiB of buffers, NCCL by estimate and an allowance of 2' "${try[@]}" cuda
-    EMULATED_CUDA_MEMORY=1024 expect 0 'warning: cuda:0 .*: buffers .*, NCCL 0 B by estimate and an allowance of 2[.0]* GiB sum to 2\.[0-9]* GiB, but it has 1[.0]* GiB: the training may run out' "${try[@]}" cuda
+    EMULATED_CUDA_MEMORY=1024 expect 0 'warning: cuda:0 .*: buffers .*, NCCL 0 B by estimate and an allowance of 2[.0]* GiB sum to 2\.[0-9]* GiB, but the GPU has 1[.0]* GiB: the training may run out' "${try[@]}" cuda
     expect 0 'note: memory: .* by the driver, .* by the plan, difference \+0\.[0-9] %: buffers ' "${try[@]}" cuda
     if grep 'warning: cuda:0' err; then fail "a warning without a reason"; fi
     EMULATED_CUDA_ERROR=100 expect 0 'note: computing on the CPU: cuda: the driver finds no GPU' "${try[@]}" auto

@@ -168,4 +168,14 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     EMULATED_NCCL_VERSION=21803 expect 3 'NCCL: libnccl.so.2 is version 2.18, too old: install NCCL 2.20 or later' \
         mpirun -n 2 test_conformance --cuda
 fi
+if [ -n "${LM_PLUGIN_DIR:-}" ]; then
+    run log ranks 2 lm-train "${args[@]}"
+    grep -Eq '> GPU software CUDA [0-9.]+, driver for CUDA [0-9.]+, cuBLASLt [0-9.]+, NCCL [0-9.]+$' log.err || fail "no libraries: $(cat log.err)"
+    grep -q '> devices      cuda (emulated GPU) on each rank$' log.err || fail "no device: $(cat log.err)"
+    # An error of one rank names its device. The check of two hosts measures products, and stops nothing.
+    expect 3 "^lm-train: rank 1 on $(hostname), cuda:1 \(emulated GPU\): .* are free, but the run needs" mpirun -n 1 \
+        lm-train "${args[@]}" : -n 1 -x EMULATED_CUDA_MEMORY=1 lm-train "${args[@]}"
+    expect 3 "^lm-train: rank 1 on b, cuda:1 .*: the products of this GPU are not measured" mpirun -n 1 -x LM_HOST=a \
+        lm-train "${args[@]}" : -n 1 -x LM_HOST=b -x EMULATED_CUDA_MEMORY=1 lm-train "${args[@]}"
+fi
 echo "groups of GPUs, and training in ${LM_PLUGIN_DIR:+emulated }layouts"

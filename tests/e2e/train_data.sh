@@ -192,7 +192,7 @@ run built.log lm-train "${args[@]}" "${megatron[@]}" --data-cache-path cache
 run mapped.log lm-train "${args[@]}" "${megatron[@]}" --data-cache-path cache
 diff <(values own.log) <(values built.log) || fail "--data-cache-path: built: other samples"
 diff <(values own.log) <(values mapped.log) || fail "--data-cache-path: mapped: other samples"
-[ "$(grep -c 'built the sample index of data_text_document: .* in ' built.log.err)" = 2 ] || fail "--data-cache-path: nothing built"
+[ "$(grep -c 'built the sample index of data_text_document, .* in ' built.log.err)" = 2 ] || fail "--data-cache-path: nothing built"
 ! grep 'made in' mapped.log.err || fail "--data-cache-path: built again"
 [ "$(find cache -type f | wc -l)" = 2 ] || fail "--data-cache-path: $(ls cache)"
 

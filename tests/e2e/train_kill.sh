@@ -18,6 +18,7 @@ longest=500 # milliseconds until a kill; 10 % more after a run without a save, s
 saved=
 mkdir run
 while true; do
+    rm -f run/starts-without-step.json
     lm-train "${args[@]}" --save run --load run >log 2>err &
     pid=$!
     sleep "$(awk -v r="$RANDOM" -v ms=$longest 'BEGIN { printf "%.3f", 0.05 + ms / 1000 * r / 32768 }')"

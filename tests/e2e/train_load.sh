@@ -3,8 +3,9 @@
 # The start of a run: a checkpoint that does not exist, another run's directory,
 # other data and corrupt files never change the training or the saved files silently.
 # timeout: 300
+here=$(dirname "$(realpath "$0")")
 # shellcheck source=tests/e2e/common.bash
-. "$(dirname "$0")/common.bash"
+. "$here/common.bash"
 
 make_corpus corpus.jsonl 100
 lm-preprocess --input corpus.jsonl --output-prefix data --tokenizer-type ByteTokenizer --append-eod --quiet
@@ -27,7 +28,7 @@ done
 expect 2 'no such checkpoint: existing ones are global_step4' lm-train "${args[@]}" --load ck/global_step13 --dry-run
 expect 2 'nowhere/global_step4: --load: no such checkpoint: .*nowhere does not exist' lm-train "${args[@]}" --load nowhere/global_step4 --fresh
 mkdir none
-expect 2 'no such checkpoint: .* has none' lm-train "${args[@]}" --load none/global_step4 --fresh
+expect 2 'no such checkpoint: .* contains no step' lm-train "${args[@]}" --load none/global_step4 --fresh
 
 # A run that starts a new training, or from weights alone, does not use another run's directory.
 for load in "--load other --fresh" "--load ck/other --fresh" "--load none" ""; do
@@ -68,6 +69,13 @@ for given in SLURM_RESTART_COUNT=1 "SLURM_ARRAY_TASK_ID=3 SLURM_ARRAY_TASK_MIN=1
 done
 rm -rf five
 expect 0 'five: does not exist yet' env SLURM_RESTART_COUNT=0 SLURM_ARRAY_TASK_ID=1 SLURM_ARRAY_TASK_MIN=1 lm-train "${first[@]}" --save five --load five
+# A named step that stays in the flags of a job array is refused at the second start, unless the first has saved nothing.
+cp -r ck named
+back=("${args[@]}" --save named --load named/global_step8)
+run back.log lm-train "${back[@]}" --exit-iteration 10
+expect 2 'named/global_step8: --load: the previous start resumed from this step, too, and has saved iteration 10 since: give --load named to continue from 10' lm-train "${back[@]}"
+run again.log lm-ckpt latest named 8
+expect 0 'global_step8: resuming' lm-train "${back[@]}" --exit-iteration 9
 # --exit-on-missing-checkpoint allows no start without a checkpoint.
 for load in "--save seven --load seven" "--load two/none" ""; do
     read -ra words <<<"$load"
@@ -119,6 +127,13 @@ expect 0 'note: --seed: was 1234 when' go_on --seed 7 --override-data
 expect 2 '--lr: is 0.002, but was 0.001 when .*or --override-opt_param-scheduler' go_on --lr 2e-3
 expect 0 'note: --lr: was 0.001 when' go_on --lr 2e-3 --override-opt_param-scheduler
 expect 0 'note: --lr: was 0.001 when' go_on --lr 2e-3 --override-lr-scheduler
+go_on --split 969,30,1 >plain 2>/dev/null
+expect 0 'resuming' go_on --lr 2e-3 --min-lr 1e-3 --lr-decay-style linear --lr-decay-samples 1000 --weight-decay 0.5 \
+    --use-checkpoint-opt_param-scheduler
+! grep -q 'was .* when' err || fail "the checkpoint's schedule is not used: $(cat err)"
+diff <(grep -o 'iteration .*lm loss[^|]*' plain | sed 's/elapsed[^|]*|//') <(grep -o 'iteration .*lm loss[^|]*' out | sed 's/elapsed[^|]*|//') ||
+    fail "the checkpoint's schedule is not used"
+expect 2 'contradicts --override-opt_param-scheduler' go_on --use-checkpoint-opt_param-scheduler --override-opt_param-scheduler
 expect 0 'note: --bf16: was false when' go_on --bf16
 expect 0 '' go_on
 ! grep -q 'was .* when\|warning' err || fail "a change that is none: $(cat err)"
@@ -134,4 +149,11 @@ jq '.tokenizer.digest = "xxh3:00000000000000000000000000000000"' data_text_docum
 expect 2 '--load: its tokenizer is .*or --override-tokenizer' go_on --data-path moved/data_text_document
 expect 2 '--load: its tokenizer is' lm-train "${args[@]}" --load ck --finetune --data-path moved/data_text_document
 expect 0 'note: .*its tokenizer has the digest .*: taken as the same' go_on --data-path moved/data_text_document --override-tokenizer
+
+# A stored checkpoint of the frozen format resumes in another layout.
+cp -r "$here/../golden/checkpoint/run" stored
+expect 0 'stored/global_step4: resuming after iteration 4, 16 samples' lm-train --num-layers 2 --hidden-size 12 \
+    --num-attention-heads 2 --seq-length 8 --vocab-size 50 --mock-data --micro-batch-size 1 --global-batch-size 4 --train-iters 6 \
+    --lr 1e-3 --threads 1 --eval-iters 0 --bf16 --save stored --load stored
+lm-ckpt verify stored >verified || fail "$(cat verified)"
 echo "lm-train: starts from what it is told to start from"

@@ -50,13 +50,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     // The in-place decoder on the same bytes, as the content of a string.
     std::string content = line + std::string(LineChunk::padding, '\0');
     if (const char* end = find_string_end(content.data())) {
-        const std::optional<std::string> text =
-            reference("{\"text\":\"" + std::string(content.data(), end) + "\"}");
+        const std::optional<std::string> text = reference(
+            "{\"text\":\"" +
+            std::string(content.cbegin(), content.cbegin() + (end - content.data())) + "\"}");
         const std::size_t n = unescape_in_place(content.data(), end);
         require(!text || *text == content.substr(0, n));
     }
 
-    static LineParser parser({"text"}, BadBytes::refuse);
+    static LineParser parser({"text"}, InvalidText::refuse);
     std::optional<std::string> got;
     try {
         const auto values = parser.parse(std::string_view(padded.data(), line.size()));

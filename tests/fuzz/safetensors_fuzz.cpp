@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "base/error.hpp"
-#include "ckpt/safetensors.hpp"
+#include "ckpt/format/safetensors.hpp"
 
 namespace {
 

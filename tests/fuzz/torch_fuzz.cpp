@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
-#include "ckpt/elements.hpp"
+#include "ckpt/format/elements.hpp"
 #include "convert/torch/pickle_reader.hpp"
 #include "convert/torch/torch_file.hpp"
 #include "fuzz_files.hpp"

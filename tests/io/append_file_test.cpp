@@ -12,7 +12,7 @@ using namespace lm;
 
 namespace {
 
-// Returns `size` bytes that depend on their place.
+// Returns `size` bytes that depend on their offsets.
 std::string stretch(i64 begin, size_t size) {
     std::string bytes(size, '\0');
     for (size_t i = 0; i < size; ++i)

@@ -30,7 +30,7 @@ void put(const std::string& path, std::string_view content) {
     std::ofstream(path, std::ios::binary) << content;
 }
 
-// The number of a process that has ended.
+// Returns the id of a process that has ended.
 pid_t dead_process() {
     const pid_t pid = ::fork();
     if (pid == 0) ::_exit(0);
@@ -44,7 +44,8 @@ std::string host() {
     return name;
 }
 
-// A file system of `bytes` mounted for the life of the object, where we may mount.
+// A file system of `bytes` bytes that is mounted while the object exists, if this process may
+// mount.
 class SmallDisk {
   public:
     SmallDisk(const std::string& path, int bytes) : path_(path) {

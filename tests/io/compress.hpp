@@ -65,7 +65,7 @@ inline std::string lzma_alone(std::string_view text) {
 inline std::string zstd(std::string_view text, int window_log = 0) {
     ZSTD_CCtx* context = ZSTD_createCCtx();
     ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, 1);
-    // A window is only written down when the size is not known at the start.
+    // A frame header states a window only when the content size is not known at the start.
     if (window_log > 0) {
         ZSTD_CCtx_setParameter(context, ZSTD_c_windowLog, window_log);
         ZSTD_CCtx_setParameter(context, ZSTD_c_contentSizeFlag, 0);
@@ -73,7 +73,7 @@ inline std::string zstd(std::string_view text, int window_log = 0) {
     std::string out(ZSTD_compressBound(text.size()) + 64, '\0');
     ZSTD_inBuffer input{text.data(), text.size(), 0};
     ZSTD_outBuffer output{out.data(), out.size(), 0};
-    // Two calls: with one, zstd would see the size at the start.
+    // Two calls: a single call would know the content size at the start.
     size_t left = ZSTD_compressStream2(context, &output, &input, ZSTD_e_continue);
     if (!ZSTD_isError(left)) left = ZSTD_compressStream2(context, &output, &input, ZSTD_e_end);
     ZSTD_freeCCtx(context);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Faults at every operation: whatever fails, comes short or kills the process at the k-th create,
-// write, fsync, rename or unlink, a reader finds the old state or the new one, never a mixture, and
-// the next attempt succeeds. The order of the fsyncs is held against a record of the calls.
+// Faults at every operation. The k-th create, write, fsync, rename or unlink fails, writes less or
+// kills the process. A reader then finds the old state or the new one, never a mixture, and the
+// next attempt succeeds. Records of the operations show whether every fsync has its place.
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
@@ -32,11 +32,12 @@ using Names = std::vector<std::string>;
 const std::string old_content = "old";
 const std::string new_content(5'000'000, 'n');
 
-// Something that replaces an old state by a new one.
+// An operation that replaces an old state by a new one.
 struct Scenario {
     std::function<void(const std::string& dir)> prepare;
     std::function<void(const std::string& dir)> work;
-    std::function<std::string(const std::string& dir)> look;  // "old", "new", or what is wrong
+    // Returns "old", "new", or a description of the fault.
+    std::function<std::string(const std::string& dir)> look;
 };
 
 std::string look_at_file(const std::string& path, bool absent_is_old) {
@@ -137,7 +138,7 @@ void limit_to(Renames renames) {
     if (renames == Renames::plain) refuse(SYS_link, link_target, EPERM);
 }
 
-// The state of `child` at its end, after it ran `work` with the fault armed.
+// Runs `work` in a child process with the fault armed. Returns the child's wait status.
 int run_in_child(const Scenario& scenario, const std::string& dir, Action action, i64 at,
                  Renames renames = Renames::all) {
     const pid_t child = ::fork();
@@ -173,8 +174,7 @@ TEST_CASE("a failure at any operation leaves the old or the new state and no lef
         CHECK(error.says(dir.path()));
         const std::string state = scenario.look(dir.path());
         CHECK((state == "old" || state == "new"));
-        // Clearing the old directory away, after the exchange, is the one thing that may stay
-        // undone.
+        // Only the removal of the old directory after the exchange may be missing.
         const Names names = io::list_directory(dir.path());
         CHECK((names.empty() || names == Names{"out"} ||
                (name == "replaced directory" && state == "new")));
@@ -215,7 +215,8 @@ TEST_CASE("file systems without exclusive rename and exchange are supported") {
         ended = WIFEXITED(status);
         if (ended) REQUIRE(WEXITSTATUS(status) == 0);
         const std::string state = scenario.look(dir.path());
-        // Without exchange there is a moment with the old directory set aside.
+        // Without an atomic exchange, a failure between the renames leaves no "out": the old
+        // directory has its temporary name.
         const bool aside = state == "gone" && name == "replaced directory" &&
                            io::stale_temporaries(dir / "out").empty() &&
                            io::list_directory(dir.path()).size() == 2;
@@ -301,7 +302,8 @@ TEST_CASE("LM_IO_FAULT arms a fault; an invalid value is a usage error") {
     const auto status_with = [&](const char* value) {
         const pid_t child = ::fork();
         if (child == 0) {
-            // A fresh process would read it at its first operation; here that has passed already.
+            // This process has read LM_IO_FAULT already, at its first operation. So a new process
+            // is started.
             ::setenv("LM_IO_FAULT", value, 1);
             ::execl("/proc/self/exe", "test_io", "[.probe]", nullptr);
             ::_exit(99);
@@ -321,7 +323,7 @@ TEST_CASE("LM_IO_FAULT arms a fault; an invalid value is a usage error") {
     ::unsetenv("LM_TEST_PROBE_DIR");
 }
 
-// Run by the test above in a process of its own; its exit code is that of the Error.
+// The test above runs this one in a new process. Its exit code is that of the Error.
 TEST_CASE("write a file", "[.probe]") {
     const char* dir = std::getenv("LM_TEST_PROBE_DIR");
     REQUIRE(dir);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files that the names on a command line stand for.
+// The files that --input arguments mean.
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
@@ -63,7 +63,7 @@ TEST_CASE("entries of a directory that are not JSON Lines are skipped with a not
     for (const std::string& name : taken) wanted.push_back(dir / ("d/" + name));
     CHECK(io::expand_inputs(std::span(&argument, 1)) == wanted);
     const std::string reason =
-        ": neither its name nor its content is JSON Lines: to read it, give its name";
+        ", since neither its name nor its content is JSON Lines: to read it, name it in --input";
     CHECK(notes ==
           std::vector<std::string>{
               dir / "d/SHA256SUMS: skipped" + reason,
@@ -72,7 +72,8 @@ TEST_CASE("entries of a directory that are not JSON Lines are skipped with a not
               dir / "d/merged.json.tmp.host.1: skipped, with 5 more such files: belongs to "
                     "a dataset or a tokenizer"});
 
-    const std::string named = dir / "d/README.md";  // is read, whatever it is
+    // A named file is read, whatever its name and content are.
+    const std::string named = dir / "d/README.md";
     CHECK(io::expand_inputs(std::span(&named, 1)) == std::vector<std::string>{named});
     set_log_sink(nullptr);
 }

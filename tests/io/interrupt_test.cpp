@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams over a pipe that falls silent and is not waited for.
+// Streams over a pipe whose writer is silent: an interrupted read ends instead of waiting.
 #include <fcntl.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
@@ -29,7 +29,8 @@ TEST_CASE("an interrupted stream continues with the next bytes") {
         const std::string pipe = dir.path() + "/pipe";
         REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
         const io::Fd interrupt(::eventfd(0, EFD_NONBLOCK));
-        io::Fd writer(::open(pipe.c_str(), O_RDWR));  // waits for no reader; a pipe holds 64 KiB
+        // O_RDWR: open() does not wait for a reader; a pipe holds 64 KiB
+        io::Fd writer(::open(pipe.c_str(), O_RDWR));
         const auto put = [&](std::string_view part) {
             REQUIRE(::write(writer.get(), part.data(), part.size()) == std::ssize(part));
         };

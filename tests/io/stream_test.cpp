@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Input streams of every kind: whole, in parts, empty, cut off at every byte, damaged, with garbage
-// after the data, from files and from a pipe that delivers single bytes.
+// Input streams of every kind: whole, in parts, empty, truncated at every byte, corrupt, with
+// garbage after the data, from files and from a pipe that delivers single bytes.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -70,7 +70,7 @@ Compression compressed_kind() {
     return GENERATE(Compression::gzip, Compression::xz, Compression::zstd);
 }
 
-// Standard input is `content`, in pieces of `step` bytes, for the life of the object.
+// While the object exists, standard input delivers `content` in parts of `step` bytes.
 class PipedInput {
   public:
     PipedInput(std::string content, size_t step) : saved_(::dup(STDIN_FILENO)) {
@@ -249,8 +249,8 @@ std::string without_digits(std::string text) {
     return text;
 }
 
-// Several threads return the same text, or the same error, as one thread. (The
-// position "before byte N" depends on the size of the reads.)
+// Checks that several threads return the same text, or the same error, as one thread. The position
+// "before byte N" may differ: it depends on the size of the reads.
 void check_side_by_side(const std::string& path) {
     std::string want, got;
     const auto one = caught([&] { want = read_path(path); });
@@ -293,7 +293,7 @@ TEST_CASE("a BGZF file without its end-of-file block gets a warning") {
     const size_t n_said = said.size();
     put(dir / "g", test::gzip(text).substr(0, 3));
     CHECK(caught([&] { read_path(dir / "g"); }).threw);
-    CHECK(said.size() == n_said);  // it has an error, and may have been any gzip file
+    CHECK(said.size() == n_said);  // no warning: the file has an error, and may not be BGZF at all
     CHECK(said.size() == 2);
     CHECK(said.back() == dir / "f: no BGZF end-of-file block: the file may be truncated");
     set_log_sink(nullptr);
@@ -346,7 +346,7 @@ TEST_CASE("units of a file are decompressed in parallel") {
     const std::string large(size_t{40} << 20, 'x');
     put(path, zstd_file(text) + test::zstd(large) + zstd_file("end"));
     check_side_by_side(path);
-    // Given up before its end.
+    // The stream is destroyed before its end.
     std::vector<std::byte> few(10);
     CHECK(io::open_stream(path, 3)->read(few) == 10);
 }
@@ -361,7 +361,8 @@ TEST_CASE("zstd windows above the default limit are read") {
 TEST_CASE("an xz file that needs too much memory: the error states the need") {
     const test::TempDir dir;
     std::string content = test::xz("x");
-    // The block header: its size at 12, the LZMA2 filter as "! 1 dictionary", at last its CRC32.
+    // The block header: its size at offset 12, the LZMA2 filter (the bytes "!", 1 and the
+    // dictionary size), and its CRC32 at the end.
     const size_t begin = 12;
     const size_t n = (static_cast<u8>(content[begin]) + 1U) * 4;
     content[content.find("!\x01", begin) + 2] = 40;  // 4 GiB - 1

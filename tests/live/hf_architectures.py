@@ -46,6 +46,12 @@ MODELS = {
                                  "--no-bias-gelu-fusion"),
     "starcoder2": ("hf-starcoder2", "--position-embedding-type rope --hidden-size 36 --num-attention-heads 6 "
                                     "--group-query-attention --num-query-groups 2 --disable-bias-linear"),
+    "bigcode": ("hf-gpt-bigcode", "--hidden-size 30 --num-attention-heads 5 --group-query-attention --num-query-groups 1 "
+                                  "--ffn-hidden-size 70"),
+    "bigcode-erf-untied": ("hf-gpt-bigcode", "--hidden-size 28 --num-attention-heads 7 --group-query-attention "
+                                             "--num-query-groups 1 --no-bias-gelu-fusion --untie-embeddings-and-output-weights"),
+    "stablelm": ("hf-stablelm", "--position-embedding-type rope --swiglu --hidden-size 36 --num-attention-heads 6 --group-query-attention "
+                                "--num-query-groups 2 --disable-bias-linear --rotary-base 5000"),
 }
 
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Golden bytes of the TFRecord framing and its events; the real reader is asked in
-// tests/live/tensorboard_reader.py.
+// Golden bytes of the TFRecord framing and its events. tests/live/tensorboard_reader.py reads such
+// files with TensorBoard's own reader.
 #include "metrics/event_file.hpp"
 
 #include <catch2/catch.hpp>
@@ -29,7 +29,7 @@ std::string content(const std::string& path) {
     return text.str();
 }
 
-// How often a tag occurs in an event file: its length byte and its text.
+// Returns how often a tag occurs in an event file, as a length byte and a text.
 int count_tag(const std::string& bytes, const std::string& tag) {
     const std::string needle = std::string("\x0A") + static_cast<char>(tag.size()) + tag + "\x15";
     int n = 0;

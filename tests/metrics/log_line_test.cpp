@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "metrics/log_line.hpp"
 
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 #include <string>
 
@@ -108,7 +110,7 @@ TEST_CASE("truncated and mixed lines are counted") {
         CHECK(line.kind == Kind::other);
         CHECK(line.n_invalid == 1);
     }
-    // The next line came before the end of this one.
+    // This line is cut, and the next one follows it without a newline.
     const LogLine line = read_log_line(" iteration    12694/  115311 | consumed sam" + bloom);
     CHECK(line.n_invalid == 1);
     CHECK(line.iteration.iteration == 12695);
@@ -160,6 +162,33 @@ TEST_CASE("starts, checkpoints and ramps") {
     CHECK(ramp.ramp.global_batch == 2048);
     CHECK(ramp.ramp.increment == 16);
     CHECK(ramp.ramp.samples == 9765625);
+}
+
+TEST_CASE("events of --log-json and lines of --log-file") {
+    const LogLine start = read_log_line(R"({"kind":"start","time":5.5,"job":"7","iteration":3})");
+    CHECK(start.kind == Kind::start);
+    CHECK(*start.unix_time_s == 5.5);
+    const LogLine resume = read_log_line(R"({"kind":"resume","time":5.5,"iteration":3})");
+    CHECK(resume.kind == Kind::loaded);
+    CHECK(resume.loaded_iteration == 3);
+    for (const char* kind : {"save", "stop", "error", "validation"}) {
+        const LogLine line = read_log_line(fmt::format(R"({{"kind":"{}","time":7}})", kind));
+        CHECK(line.kind == Kind::clock);
+        CHECK(*line.unix_time_s == 7);
+    }
+    CHECK(read_log_line(R"({"kind":"stop","ti)").kind == Kind::other);
+    CHECK(read_log_line(R"({"a":{"kind":"stop"},"kind":3,"time":7})").kind == Kind::other);
+
+    const LogLine program = read_log_line("2024-05-03T10:20:30Z  > program      lm-train 0.1.0");
+    CHECK(program.kind == Kind::start);
+    CHECK(*program.unix_time_s == 1714731630);
+    CHECK(!read_log_line(" > program      lm-train 0.1.0").unix_time_s);
+    const LogLine loaded = read_log_line(
+        "2024-05-03T10:20:30Z lm-train: note: x: resuming after iteration 5, 9 samples");
+    CHECK(loaded.kind == Kind::loaded);
+    CHECK(*loaded.unix_time_s == 1714731630);
+    CHECK(read_log_line("2024-05-03T10:20:30Z lm-train: warning: x").kind == Kind::clock);
+    CHECK(read_log_line("2024-05-03T10:20:30Z another program: x").kind == Kind::other);
 }
 
 TEST_CASE("time stamps") {

@@ -27,7 +27,7 @@ void add(LogSummary& log, const Line& line) {
         line.batch, line.iteration));
 }
 
-// Iterations first, first + 10 ... last of one run, batch 8.
+// Adds the lines of iterations first, first + 10, ..., last of one run with batch size 8.
 void add_run(LogSummary& log, i64 first, i64 last, double step_s = 2) {
     for (i64 i = first; i <= last; i += 10) add(log, {i, i * 8, 8, step_s});
 }
@@ -60,7 +60,7 @@ TEST_CASE("a run without stops") {
 TEST_CASE("the rate uses the last lines of one batch size, without the first of a run") {
     LogSummary log({.window = 3, .least_gap_s = 600});
     add(log, {10, 80, 8, 99});
-    SECTION("but of that one, if it is all there is") {
+    SECTION("the first line counts when there is no other") {
         log.finish();
         CHECK(log.recent().mean_step_s() == Approx(99));
         return;
@@ -98,6 +98,36 @@ TEST_CASE("a restart repeats the iterations since the checkpoint") {
     REQUIRE(log.stops().size() == 1);
     CHECK(log.stops().front().restarted);
     CHECK(log.stops().front().last_iteration == 150);
+}
+
+TEST_CASE("each start that an event states is a restart, also one without an iteration") {
+    LogSummary log = new_log();
+    const auto event = [&log](const char* kind, i64 time, i64 iteration) {
+        log.add(fmt::format(R"({{"kind":"{}","time":{},"generation":1,"iteration":{}}})", kind,
+                            time, iteration));
+    };
+    event("start", 1000, 0);
+    event("start", 1100, 0);  // the first one was killed before its first iteration
+    add_run(log, 10, 100);    // 200 s
+    event("save", 1300, 100);
+    event("stop", 1310, 100);
+    CHECK(log.n_restarts() == 1);
+    event("start", 2000, 50);
+    event("start", 2100, 50);
+    event("resume", 2100, 50);
+    add_run(log, 60, 100);  // 100 s
+    CHECK(log.n_restarts() == 3);
+    CHECK(log.repeated_iterations() == 50);
+    event("resume", 2200, 80);  // a rollback in the run
+    add_run(log, 90, 100);      // 40 s
+    CHECK(log.n_restarts() == 3);
+    CHECK(log.repeated_iterations() == 70);
+    CHECK(!log.stops().back().restarted);
+    event("error", 2250, 100);
+    event("start", 2300, 100);
+    CHECK(log.n_restarts() == 4);
+    CHECK(*log.wall_s() == Approx(1300));
+    CHECK(log.missing_s() == Approx(1300 - 200 - 100 - 40));
 }
 
 TEST_CASE("the lines of another rank are not a restart") {
@@ -165,5 +195,5 @@ TEST_CASE("memory does not grow with the number of stops") {
         add(log, {100, 800, 8, step_s});
     }
     CHECK(log.n_restarts() == 5000);
-    CHECK(log.stops().size() == LogSummary::most_stops);
+    CHECK(log.stops().size() == LogSummary::max_stops);
 }

@@ -9,6 +9,7 @@
 
 using lm::metrics::Interval;
 using lm::metrics::IterationRecord;
+using lm::metrics::LocalSaveRecord;
 using lm::metrics::StepRecord;
 using lm::metrics::ValidationRecord;
 
@@ -108,6 +109,8 @@ TEST_CASE("JSON has base units and omits fields that do not apply") {
     v.iteration = 10;
     v.loss = std::numeric_limits<double>::quiet_NaN();
     CHECK(to_json(v).find(R"("lm_loss":null)") != std::string::npos);
+    CHECK(to_json(LocalSaveRecord{20, 4, 0.5, 1700000000.5}) ==
+          R"({"kind":"local_save","time":1700000000.5,"iteration":20,"hosts":4,"elapsed_s":0.5})");
 }
 
 TEST_CASE("an interval averages the loss over iterations with a step and times all iterations") {

@@ -133,7 +133,7 @@ class Stage {
                 if (inputs.positions) inputs.positions.span<i32>()[row] = static_cast<i32>(at);
                 if (!inputs.targets) continue;
                 inputs.targets.span<i32>()[row] = number(2, place, run_.config.vocab_size);
-                inputs.loss_weight.span<float>()[row] = number(3, place, 4) == 0 ? 0.0F : 0.01F;
+                inputs.loss_mask.span<float>()[row] = number(3, place, 4) == 0 ? 0.0F : 0.01F;
             }
         }
     }
@@ -158,7 +158,7 @@ class Rank {
         }
     }
 
-    // Several micro-batches are in flight in all parts but the last.
+    // Runs one step. In all parts but the last, several micro-batches are in flight.
     void step() {
         const i64 last = run_.parallel.n_parts() - 1;
         for (i64 part = 0; part < last; ++part) {

@@ -16,7 +16,7 @@ TEST_CASE("buckets cover the buffer once, in equal parts, the shared table in it
             for (const i64 size : {1, 100, 640, 100000}) {
                 for (const i64 shared : {i64{0}, i64{17}, n / 2}) {
                     INFO(n << " elements, " << dp << " ranks, buckets of " << size);
-                    const std::vector<Range> buckets = cut_buckets(n, dp, size, shared);
+                    const std::vector<Range> buckets = divide_into_buckets(n, dp, size, shared);
                     i64 at = 0;
                     bool shared_apart = shared == 0;
                     for (const Range& bucket : buckets) {

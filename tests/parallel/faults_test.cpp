@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Faults of one rank stop all ranks: copies that drift apart, losses that are not finite, an error
 // during a step.
+#include <array>
 #include <bit>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 
 #include "base/error.hpp"
+#include "base/machine.hpp"
+#include "base/rng.hpp"
 #include "parallel/training.hpp"
 
 using namespace lm;
@@ -66,7 +69,54 @@ TEST_CASE("a copy that differs by one bit is found, with tensor and ranks") {
                Contains("embedding.word.weight (weight)") && Contains("ranks 0, 2 of 4"));
 }
 
-// Gradients clipped on the first tensor rank only: what every rank has a copy of drifts apart.
+// Flips a random bit of a random copy on a random rank, `n` times, in runs with a majority.
+void flip_copies(int n) {
+    using Catch::Matchers::Contains;
+    constexpr std::array<std::pair<ckpt::SliceKind, const char*>, 4> kinds = {
+        {{ckpt::SliceKind::weight, "weight"},
+         {ckpt::SliceKind::master, "master"},
+         {ckpt::SliceKind::exp_avg, "exp_avg"},
+         {ckpt::SliceKind::exp_avg_sq, "exp_avg_sq"}}};
+    for (int i = 0; i < n; ++i) {
+        const auto number = [i](const char* what, u64 end) {
+            return static_cast<size_t>(mix(static_cast<u64>(i), stream_key(7, what)) % end);
+        };
+        const auto& [kind, name] = kinds[static_cast<size_t>(i) % 4];
+        const size_t rank = number("rank", 3);
+        std::string tensor;
+        Training training = small({.dp = 3});
+        training.n_steps = 1;
+        training.trainer.precision = {.weights = DType::bf16};
+        const auto flip = [&, kind = kind](train::Trainer& trainer, int) {
+            if (trainer.grid().world->rank() == static_cast<int>(rank)) {
+                std::vector<ckpt::Piece> pieces = trainer.checkpoint_pieces();
+                std::erase_if(pieces, [&](const ckpt::Piece& piece) { return piece.kind != kind; });
+                const ckpt::Piece& piece = pieces[number("piece", pieces.size())];
+                const i64 bytes = (piece.flat_end - piece.flat_begin) * size_of(piece.dtype);
+                auto* const data = static_cast<unsigned char*>(const_cast<void*>(piece.data));
+                data[number("byte", static_cast<u64>(bytes))] ^=
+                    static_cast<unsigned char>(1U << number("bit", 8));
+                tensor = trainer.params().table()[static_cast<size_t>(piece.tensor)].name;
+            }
+            trainer.check_replicas();
+        };
+        training.after_step = flip;
+        const std::string error = error_of(training, Exit::self_stopped);
+        CHECK_THAT(error, Contains(fmt::format("tensor {} ({})", tensor, name)) &&
+                              Contains(fmt::format("see rank {} of 3 ({})", rank, host_name())));
+    }
+}
+
+TEST_CASE("a flipped bit of any copy is found, with tensor, kind, rank and host") {
+    flip_copies(8);
+}
+
+TEST_CASE("100 flipped bits are found", "[.flips]") {
+    flip_copies(100);
+}
+
+// Gradients are clipped on the first tensor rank only, so the copies of replicated tensors drift
+// apart.
 TEST_CASE("clipping that is skipped on tensor ranks above 0 is caught") {
     for (const bool caught : {false, true}) {
         Training training = small({.tp = 2, .dp = 2});

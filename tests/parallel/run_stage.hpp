@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One stage of a pipeline without a model: the calls that Trainer::run_schedule makes of the
-// transfers, with given functions in the place of compute.
+// transfers, with given functions instead of compute.
 #pragma once
 
 #include <vector>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a stage posts its receives on a device that runs later than the host: no operation has ended
-// when the host looks, and an operation that is enqueued late begins late.
+// The receives of a stage on a device that runs later than the host: no operation has ended when
+// the host checks it, and an operation that is enqueued late begins late.
 #include <fmt/format.h>
 
 #include <catch2/catch.hpp>

@@ -14,7 +14,8 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// The operations of one rank of `n_ranks` in together(), where `failing` throws (-1: none).
+// Returns the group operations of one rank of `n_ranks` in together(), where rank `failing` throws
+// (-1: none).
 std::vector<std::string> operations_of(int n_ranks, int failing) {
     std::vector<std::string> lines;
     comm::run_ranks(n_ranks, [&](comm::Group& world) {

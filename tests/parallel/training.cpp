@@ -6,16 +6,17 @@
 #include <mutex>
 #include <stdexcept>
 
-#include "ckpt/index.hpp"
+#include "ckpt/format/index.hpp"
 #include "comm/threads/run_ranks.hpp"
 #include "cpu/cpu_device.hpp"
 #include "data/sampling/mock_source.hpp"
 #include "parallel/together.hpp"
+#include "train/save/distributed_save.hpp"
 
 namespace lm::test {
 namespace {
 
-// Collects the pieces of all ranks as whole tensors; every element must come once.
+// Collects the pieces of all ranks as whole tensors. Every element must be in exactly one piece.
 class Gathered {
   public:
     explicit Gathered(const spec::ModelConfig& config) : table_(spec::tensor_table(config)) {
@@ -23,6 +24,7 @@ class Gathered {
             const auto n = static_cast<size_t>(tensor.shape.numel());
             weights_[tensor.name].resize(n);
             exp_avg_[tensor.name].resize(n);
+            exp_avg_sq_[tensor.name].resize(n);
             n_seen_[tensor.name].resize(n);
         }
     }
@@ -35,6 +37,7 @@ class Gathered {
                 piece.kind == ckpt::SliceKind::weight || piece.kind == ckpt::SliceKind::master;
             if (weight) add(piece, weights_, true);
             if (piece.kind == ckpt::SliceKind::exp_avg) add(piece, exp_avg_, false);
+            if (piece.kind == ckpt::SliceKind::exp_avg_sq) add(piece, exp_avg_sq_, false);
         }
     }
 
@@ -46,6 +49,7 @@ class Gathered {
         }
         outcome.weights = std::move(weights_);
         outcome.exp_avg = std::move(exp_avg_);
+        outcome.exp_avg_sq = std::move(exp_avg_sq_);
     }
 
   private:
@@ -67,7 +71,7 @@ class Gathered {
     }
 
     std::vector<spec::TensorSpec> table_;
-    Values weights_, exp_avg_;
+    Values weights_, exp_avg_, exp_avg_sq_;
     std::map<std::string, std::vector<int>> n_seen_;
 };
 
@@ -122,15 +126,15 @@ Outcome train_on_ranks(const Training& training) {
     };
     const auto body = [&](comm::Group& world) {
         const auto device = cpu::make_device(config.n_threads);
-        train::Trainer trainer =
+        const auto trainer =
             train::Trainer::allocate(config, *device, parallel::make_grid(world, parallel));
-        if (device->allocated_bytes() != trainer.memory().total()) {
+        if (device->allocated_bytes() != trainer->memory().total()) {
             throw std::runtime_error(fmt::format("expected {} bytes of the plan, got {}",
-                                                 trainer.memory().total(),
+                                                 trainer->memory().total(),
                                                  device->allocated_bytes()));
         }
         try {
-            run(trainer);
+            run(*trainer);
         } catch (const std::exception& error) {
             // Pending operations may still read memory that unwinding would free.
             world.abort(error.what());
@@ -140,6 +144,24 @@ Outcome train_on_ranks(const Training& training) {
     comm::run_ranks(static_cast<int>(parallel.tp * parallel.pp * parallel.dp), body);
     gathered.finish(outcome);
     return outcome;
+}
+
+void save_step(train::Trainer& trainer, const train::TrainerConfig& config,
+               const std::string& directory, i64 iteration) {
+    ckpt::SaveInfo info;
+    info.model = config.model;
+    info.parallel = config.parallel;
+    info.counters.iteration = iteration;
+    info.counters.optimizer_step = trainer.optimizer_step();
+    info.weights = config.precision.weights;
+    comm::Group& world = *trainer.grid().world;
+    const auto files = train::NodeFiles::plan(
+        world, world.split(world.rank() / 2, world.rank(), "node"),
+        ckpt::tensors_of(config.model, info.weights), trainer.checkpoint_pieces());
+    train::DistributedSave step(world, *files, train::claim_generation(world, directory, {}), info);
+    step.begin({});
+    step.write(trainer.checkpoint_pieces());
+    step.commit();
 }
 
 double weight_distance(const std::map<std::string, std::vector<float>>& a,

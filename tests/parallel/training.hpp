@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "support/odd_models.hpp"
-#include "train/trainer.hpp"
+#include "train/step/trainer.hpp"
 
 namespace lm::test {
 
@@ -32,11 +32,16 @@ struct Outcome {
     std::vector<bool> updated;
     double validation = 0;
     // By tensor name, in the global shape. With 16-bit weights `weights` has the masters.
-    std::map<std::string, std::vector<float>> weights, exp_avg;
+    std::map<std::string, std::vector<float>> weights, exp_avg, exp_avg_sq;
 };
 
 // Trains; throws when ranks disagree on losses or an element is held by none or two of them.
 Outcome train_on_ranks(const Training& training);
+
+// Saves the state of a trainer as step `iteration` of `directory`, from nodes of two ranks.
+// Collective.
+void save_step(train::Trainer& trainer, const train::TrainerConfig& config,
+               const std::string& directory, i64 iteration);
 
 // Returns the norm of the difference of all weights except key biases: softmax is invariant to
 // those, so their gradient is rounding noise.

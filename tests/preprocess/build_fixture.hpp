@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A dataset build with the byte tokenizer in a directory of its own, and an observer that counts
-// and can ask for a stop.
+// and can request a stop.
 #pragma once
 
 #include <atomic>

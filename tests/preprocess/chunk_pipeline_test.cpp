@@ -20,7 +20,8 @@ namespace {
 
 constexpr auto no_check = [] {};
 
-// One id a byte. Texts that begin with '!' make the encoder throw, those with '.' make it slow.
+// A tokenizer with one id for each byte. Texts that begin with '!' make the encoder throw, texts
+// that begin with '.' make it slow.
 class TestTokenizer final : public text::Tokenizer {
   public:
     std::string_view type() const override { return "test"; }
@@ -58,8 +59,8 @@ struct Fixture {
     }
 };
 
-// The bytes of the ids of all chunks, in the order in which they come; `n_ahead` counts items that
-// come ahead of their chunk.
+// Returns the bytes of the ids of all chunks, in the order of the items. Adds to `n_ahead` the
+// number of items with `ahead`.
 std::string encoded_text(Fixture& f, i64 chunk_bytes, int n_workers, i64* n_ahead = nullptr) {
     data::ChunkReader reader = f.reader(chunk_bytes);
     ChunkPipeline pipeline(reader, f.rules, f.tokenizer, f.budget, n_workers);
@@ -83,7 +84,7 @@ std::string lines_of(std::initializer_list<std::string> texts) {
 TEST_CASE("chunks come in input order, whatever the number of workers") {
     std::string lines, expected;
     for (int i = 0; i < 400; ++i) {
-        // Slow ones now and then, so that later chunks are encoded before them.
+        // Every 40th text is slow, so that later chunks are encoded before it.
         const std::string text = (i % 40 == 0 ? "." : "") + std::to_string(i) + ",";
         lines += lines_of({text});
         expected += text;
@@ -97,9 +98,9 @@ TEST_CASE("an empty input has no chunks") {
     CHECK(encoded_text(f, 64, 3).empty());
 }
 
-TEST_CASE("ids of a very long text come ahead of their chunk, in order") {
+TEST_CASE("ids of a very long text precede their chunk, in order") {
     std::string text;
-    for (int i = 0; text.size() < 3 * KeyTokens::most_bytes; ++i) text += std::to_string(i) + ",";
+    for (int i = 0; text.size() < 3 * KeyTokens::max_bytes; ++i) text += std::to_string(i) + ",";
     Fixture f(lines_of({"first", text, "last"}));
     i64 n_ahead = 0;
     CHECK((encoded_text(f, 1 << 16, 3, &n_ahead) == "first" + text + "last"));

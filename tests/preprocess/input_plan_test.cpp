@@ -27,7 +27,7 @@ InputPlan plan_of_sizes(std::initializer_list<i64> sizes, bool divisible) {
     return plan;
 }
 
-// The pieces of all parts of all shards, in order.
+// Returns the pieces of all parts of all shards, in order.
 std::vector<data::InputPiece> all_pieces(InputPlan plan, i64 n_shards) {
     std::vector<data::InputPiece> pieces;
     plan.shard.count = n_shards;
@@ -50,8 +50,8 @@ TEST_CASE("--shard i/n is parsed, anything else is refused by name") {
     CHECK(parse_shard("3/8").count == 8);
     for (const char* text : {"", "3", "/8", "3/", "a/8", "-1/8", "3/8/9", "3 /8"})
         CHECK(shard_error(text).find("is not i/n") != std::string::npos);
-    CHECK(shard_error("0/0") == "--shard: '0/0': there is at least 1 shard");
-    CHECK(shard_error("8/8") == "--shard: '8/8': shards of 8 count from 0 to 7");
+    CHECK(shard_error("0/0") == "--shard: '0/0': expected at least 1 shard");
+    CHECK(shard_error("8/8") == "--shard: '8/8': the 8 shards are numbered from 0 to 7");
 }
 
 TEST_CASE("the parts of all shards cover every byte once, in order") {

@@ -48,7 +48,7 @@ class Attempt {
 
 }  // namespace
 
-TEST_CASE("the budget is given at once while it lasts") {
+TEST_CASE("a request within the budget is granted at once") {
     MemoryBudget budget(100);
     CHECK(budget.acquire(&a, 60, later));
     CHECK(budget.acquire(&b, 40, later));

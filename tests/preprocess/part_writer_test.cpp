@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The journal of a part and where a resume starts, whatever a kill has left of it.
+// The journal of a part, and the record from which a resume continues after a kill.
 #include "preprocess/part_writer.hpp"
 
 #include <sys/wait.h>
@@ -36,7 +36,7 @@ struct Fixture {
     }
 };
 
-// The chunk after `n_before` others: one document of two ids.
+// Returns the chunk after `n_before` others: one document of two ids.
 EncodedChunk chunk_after(i64 n_before) {
     EncodedChunk encoded;
     encoded.chunk.first = n_before == 0;

@@ -6,6 +6,7 @@
 
 #include "io/atomic.hpp"
 #include "io/file.hpp"
+#include "io/json.hpp"
 #include "support/temp_dir.hpp"
 #include "text/byte_tokenizer.hpp"
 

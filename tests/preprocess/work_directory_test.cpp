@@ -24,7 +24,7 @@ struct Fixture {
     void put(const std::string& path, const std::string& text = "") const {
         io::write_file(path, text, io::Overwrite::yes);
     }
-    // Leaves what a killed run leaves.
+    // Creates the files that a killed run leaves.
     void leave_unfinished(bool complete = false) const {
         WorkDirectory work = open();
         work.claim(false, false);
@@ -80,7 +80,7 @@ TEST_CASE("assembled work needs only to be published") {
     CHECK(f.claim(true, false) == Found::complete);
 }
 
-TEST_CASE("work without run.json counts as nothing") {
+TEST_CASE("unfinished work without run.json is removed") {
     const Fixture f;
     f.leave_unfinished();
     ::unlink(f.open().run_file().c_str());
@@ -126,7 +126,7 @@ TEST_CASE("outputs that exist are refused without --force, others than files alw
     CHECK(test::caught([&] { work.refuse_existing_outputs(true); }).says("not a regular file"));
 }
 
-TEST_CASE("publish renames what is assembled and continues where a kill ended it") {
+TEST_CASE("publish renames the assembled files and continues where a kill ended it") {
     const Fixture f;
     WorkDirectory work = f.open();
     work.claim(false, false);

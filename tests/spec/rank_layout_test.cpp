@@ -73,8 +73,8 @@ void count_box(const TensorSpec& tensor, const Box& box, std::vector<int>& count
     }
 }
 
-// One tensor rank holds each element of a divided tensor, all tensor ranks those of a replicated
-// one; the last stage also holds a tied head.
+// Checks that one tensor rank holds each element of a divided tensor, and that all tensor ranks
+// hold each element of a replicated tensor. The last stage also holds a copy of a tied head.
 void check_held_once(const ModelConfig& config, const ParallelConfig& parallel) {
     const std::vector<TensorSpec> table = tensor_table(config);
     std::map<i64, std::vector<int>> counts;
@@ -99,8 +99,8 @@ void check_held_once(const ModelConfig& config, const ParallelConfig& parallel) 
     }
 }
 
-// Tensors are in table order without overlap; tensors of a block are adjacent, blocks start
-// aligned.
+// Checks that tensors are in table order without overlap, that tensors of a block are adjacent, and
+// that blocks start aligned.
 void check_offsets(const std::vector<TensorSpec>& table, const RankLayout& layout) {
     i64 end = 0;
     std::string block;
@@ -269,14 +269,14 @@ TEST_CASE("stages balanced with the embedding and the head, as DeepSpeed does fo
             CHECK(n == layers);
         }
     }
-    // The embedding and the head alone would fill a stage.
+    // 6 units on 4 stages: the first stage would have only the embedding.
     config.n_layers = 4;
     CHECK_THROWS_AS(
         stage_layers(config, {.pp = 4, .balance = PipelineBalance::layers_and_embedding}, 0),
         Error);
 }
 
-TEST_CASE("balancing by parameters gives the lightest heaviest stage") {
+TEST_CASE("balancing by parameters minimizes the parameters of the largest stage") {
     ModelConfig config = small_gpt();
     for (const i64 vocab : {1, 1000, 5000}) {
         for (const i64 layers : {4, 9, 11}) {

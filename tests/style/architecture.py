@@ -4,7 +4,7 @@
 
 usage: architecture.py ROOT
 
-Each folder of lib, each of its subfolders and each folder of cmd has a row "| `lib/io` | sentence |" of a table, and each
+Each folder below lib, at any depth, and each folder of cmd has a row "| `lib/io` | sentence |" of a table, and each
 row has a folder. Each stop `path:function` names an existing file that defines the function (`name` or `Class::name`) or the
 type. Each path below lib, cmd or tests without a function exists too. Each layer of lib/LAYERS has a comment above its line.
 Each header that a // comment in lib, cmd or tests names exists, whole or as the end of a path; so does each source with a path
@@ -21,17 +21,14 @@ CITED = re.compile(r"(?<![\w./-])(?:[\w./-]*\w\.(?:hpp|cuh)|(?:lib|cmd|tests)/[\
 ROW = re.compile(r"^\| `([\w/.-]+)` \| *(\S.*) \|$", re.M)
 
 
-def subfolders(path):
-    return sorted(name for name in os.listdir(path) if os.path.isdir(os.path.join(path, name)) and name[0] != ".")
-
-
 def folders(root):
-    for layer in subfolders(os.path.join(root, "lib")):
-        yield f"lib/{layer}"
-        for room in subfolders(os.path.join(root, "lib", layer)):
-            yield f"lib/{layer}/{room}"
-    for program in subfolders(os.path.join(root, "cmd")):
-        yield f"cmd/{program}"
+    for path, names, _ in os.walk(os.path.join(root, "lib")):
+        names[:] = sorted(name for name in names if name[0] != ".")
+        for name in names:
+            yield os.path.relpath(os.path.join(path, name), root)
+    for program in sorted(os.listdir(os.path.join(root, "cmd"))):
+        if program[0] != "." and os.path.isdir(os.path.join(root, "cmd", program)):
+            yield f"cmd/{program}"
 
 
 def defines(source, function):

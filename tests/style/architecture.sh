@@ -41,6 +41,8 @@ mkdir "$planted/lib/cli"
 finds "no row for lib/cli"
 mkdir "$planted/lib/io/x86"
 finds "no row for lib/io/x86"
+mkdir "$planted/lib/io/codec/x86"
+finds "no row for lib/io/codec/x86"
 rmdir "$planted/cmd/train"
 finds "the row cmd/train has no folder"
 # shellcheck disable=SC2016

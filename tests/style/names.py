@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Finds equal names of unrelated files and of unrelated public types.
+"""Finds equal names of unrelated files and of unrelated public types, and tests that are not named after a source.
 
 usage: names.py ROOT ALLOWED
 
@@ -10,6 +10,10 @@ have one name, since each is written with its class; a nested alias may have any
 
 ALLOWED has a line for each name that stands for one subject in several places: file|type <tab> NAME <tab> FOLDERS <tab> REASON, with
 FOLDERS separated by spaces. The name in another folder is reported, and so is a line that nothing needs.
+
+Tests: ROOT/tests/ROOM/SUBJECT_test.cpp has a source of lib/ROOM, a folder of lib/ROOM or a helper of tests/ROOM as its SUBJECT; in
+FOLDER_SUBJECT, SUBJECT is a source of that folder. Lines `test <tab> SUBJECT <tab> FOLDERS <tab> REASON` list the tests whose subject
+spans several sources.
 """
 
 import os
@@ -57,6 +61,27 @@ def types_of(path):
     return found
 
 
+def tests_without_subject(root):
+    """Returns {("test", subject): folders} for the tests whose name is not that of a source, folder or helper of their room."""
+    known = defaultdict(set)  # room: names of its sources and folders
+    for top in ("lib", "tests"):
+        for folder, _, files in os.walk(os.path.join(root, top)):
+            parts = os.path.relpath(folder, os.path.join(root, top)).split(os.sep)
+            room = known[parts[0]]
+            room.update(parts[1:])
+            for name in files:
+                stem = name.rsplit(".", 1)[0]
+                if name.endswith(SOURCES) and not stem.endswith("_test"):
+                    room.update({stem, "_".join([*parts[1:], stem])})
+    found = defaultdict(set)
+    for folder, _, files in os.walk(os.path.join(root, "tests")):
+        relative = os.path.relpath(folder, root)
+        for name in files:
+            if name.endswith("_test.cpp") and name.removesuffix("_test.cpp") not in known[relative.split(os.sep)[1]]:
+                found[("test", name.removesuffix("_test.cpp"))].add(relative)
+    return found
+
+
 def main(root, allowed_path):
     folders_of_file, places_of_type = defaultdict(set), defaultdict(set)
     for path in sources(root):
@@ -70,6 +95,8 @@ def main(root, allowed_path):
     for name, places in places_of_type.items():
         if len(places) > 1 and not all(is_nested for _, _, is_nested in places):
             shared[("type", name)] = {folder for folder, _, _ in places}
+
+    shared |= tests_without_subject(root)
 
     allowed, bad = {}, False
     with open(allowed_path, encoding="utf-8") as file:
@@ -86,6 +113,10 @@ def main(root, allowed_path):
     for key, folders in sorted(shared.items()):
         if folders - allowed.get(key, set()):
             kind, name = key
+            if kind == "test":
+                print(f"test {name} in {', '.join(sorted(folders))}: name it SUBJECT_test.cpp after a source of its room")
+                bad = True
+                continue
             print(f"{kind} {name}: the same name in {', '.join(sorted(folders))}: name each by its subject")
             bad = True
     for key, folders in sorted(allowed.items()):

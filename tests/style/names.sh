@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# No two unrelated source files and no two unrelated public types have one name. names.tsv lists the names that stand for one
-# subject in several folders. Planted faults are found.
+# No two unrelated source files and no two unrelated public types have one name, and a test has the name of its subject. names.tsv
+# lists the names that stand for one subject in several folders, and the tests that span several sources. Planted faults are found.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 
@@ -11,7 +11,8 @@ trap 'rm -rf "$planted"' EXIT
 # reset: makes a tree without a fault.
 reset() {
     rm -rf "${planted:?}"/*
-    mkdir -p "$planted/lib/io" "$planted/lib/cli" "$planted/cmd/train"
+    mkdir -p "$planted/lib/io/x86" "$planted/lib/cli" "$planted/cmd/train" "$planted/tests/io"
+    touch "$planted"/tests/io/{file,x86,helper}_test.cpp "$planted/tests/io/helper.hpp"
     printf 'struct File {\n    enum class Kind { text };\n};\n' >"$planted/lib/io/file.hpp"
     printf 'class Option {\n  public:\n    enum class Kind { flag };\n\n  private:\n    struct File {\n    };\n};\n' \
         >"$planted/lib/cli/option.hpp"
@@ -42,6 +43,10 @@ printf 'file\tfile\tlib/io cmd/train\tone subject\n' >"$planted/allowed.tsv"
 finds "file file is not shared in cmd/train: remove it"
 printf 'file\tfile\tlib/io cmd/train\n' >"$planted/allowed.tsv"
 finds "expected KIND, NAME, FOLDERS and REASON"
+touch "$planted/tests/io/option_test.cpp"
+finds "test option in tests/io: name it SUBJECT_test.cpp"
+printf 'test\tfile\ttests/io\tone subject\n' >"$planted/allowed.tsv"
+finds "test file is not shared in tests/io: remove it"
 
 python3 "$here/names.py" "$here/../.." "$here/names.tsv"
 echo "each name has one subject"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training step as the loop makes it (train/loop.cpp).
+// A training step as the loop makes it (train/loop/loop.cpp).
 #pragma once
 
-#include "train/trainer.hpp"
+#include "train/step/trainer.hpp"
 
 namespace lm::test {
 

@@ -130,7 +130,7 @@ TEST_CASE("mergers: pre-tokens of up to 64 bytes get the ids of PretokenEncoder"
     const auto tokenizer = gpt2();
     const BpeModel& model = model_of(*tokenizer);
     std::mt19937 random(5);
-    std::vector<std::string> texts;  // with other text after the pre-token
+    std::vector<std::string> texts;  // a pre-token of sizes[i] bytes, then other text
     std::vector<size_t> sizes;
     for (const std::string alphabet : {"a", "etaoinshr ", "-=_* ", "\xD0\xB0\xD0\xB5", "\xFF"}) {
         for (size_t size = 1; size <= MediumIds::longest; ++size) {

@@ -59,11 +59,11 @@ std::string failure_of(const std::string& vocab, const std::string& merges) {
 
 TEST_CASE("gpt2: ids equal the golden ones") {
     CHECK(check_golden(LM_TEST_DIR "/golden/text/gpt2-tokens.jsonl") == 200);
-    // Next to the checkout, or next to its worktrees.
+    // All golden ids are in shared/ next to the checkout, or next to its worktrees.
     std::string full = LM_TEST_DIR "/../../shared/data/tokens.jsonl";
     if (!io::exists(full)) full = LM_TEST_DIR "/../../../shared/data/tokens.jsonl";
     if (!io::exists(full)) {
-        WARN("skipped: " << full << " is not here");
+        WARN("skipped: " << full << " does not exist");
         return;
     }
     CHECK(check_golden(full) == 200);
@@ -178,9 +178,10 @@ TEST_CASE("gpt2: a few tokens without a merge are special tokens") {
         const auto tokenizer = load_gpt2_tokenizer(path, merges, SpecialInText::plain);
         CHECK(tokenizer->vocab_size() == 50258);
         REQUIRE(warnings.size() == 1);
-        CHECK_THAT(warnings[0],
-                   Catch::Contains(fmt::format(
-                       "no merge makes 1 of the tokens, the first is '{}' (id 50257)", added)));
+        CHECK_THAT(
+            warnings[0],
+            Catch::Contains(fmt::format(
+                "no merge results in 1 of the tokens, the first is '{}' (id 50257)", added)));
         const std::string text = "a [PAD] hellohello b";
         CHECK(tokenizer->encode(text) == gpt2()->encode(text));
     }

@@ -15,7 +15,8 @@ using namespace lm::text;
 TEST_CASE("normal forms: long runs of marks are sorted in O(n log n) time") {
     using Kind = NormalizerStep::Kind;
     // Marks of the classes 230, 220, 202 and 230, in runs for insertion sort and for merge sort.
-    for (const int n : {1, 2, 3, 31, 32, 33, 1000, 2'000'000}) {  // quadratic time would be an hour
+    // Quadratic time would take an hour.
+    for (const int n : {1, 2, 3, 31, 32, 33, 1000, 2'000'000}) {
         std::string text = "z", first = "z", second, last;
         u32 random = 1;
         for (int i = 0; i < n; ++i) {

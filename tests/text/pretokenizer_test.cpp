@@ -200,7 +200,7 @@ TEST_CASE("pre-tokenizers: repetitive text takes linear time") {
             pretokenizer->start(text);
             u32 last = 0;
             while (const i64 n = pretokenizer->next(ends, std::size(ends))) last = ends[n - 1];
-            CHECK(last == text.size());  // quadratic time would be an hour
+            CHECK(last == text.size());  // quadratic time would take an hour
         }
     }
 }

@@ -181,7 +181,7 @@ TEST_CASE("tokenizer.json: unsupported options are refused by name") {
     CHECK_THAT(with("/post_processor", {{"type", "BertProcessing"}}), Contains("'cls' is missing"));
     CHECK_THAT(with("/model/vocab/odd", 1.5), Contains("'odd': id is not an integer"));
     CHECK_THAT(with("/model/vocab", Json::array()),
-               Contains("'vocab' is missing or not an object"));
+               Contains("'vocab' is missing or does not map tokens"));
     CHECK_THAT(with("/model", Json::array()), Contains("the model is not an object"));
     Json pairs = Json::array();
     for (const Json& merge : base["model"]["merges"]) {
@@ -386,7 +386,7 @@ TEST_CASE("added tokens of whitespace with lstrip and rstrip as in Hugging Face 
     CHECK(ids_of(true, true, text) == Ids{64, 50257, 65});
     CHECK(ids_of(false, true, text) == Ids{64, 220, 50257, 50257, 50257, 65});
     CHECK(ids_of(true, false, text) == Ids{64, 50257, 50257, 50257, 65});
-    const std::string many(2'000'000, '\n');  // quadratic time would be an hour
+    const std::string many(2'000'000, '\n');  // quadratic time would take an hour
     CHECK(ids_of(true, true, many) == Ids{50257});
     CHECK(ids_of(false, true, many) == Ids(1'000'000, 50257));
 }

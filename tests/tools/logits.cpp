@@ -5,10 +5,10 @@
 #include <cstdio>
 
 #include "base/error.hpp"
-#include "ckpt/checkpoint.hpp"
-#include "ckpt/steps.hpp"
+#include "ckpt/format/checkpoint.hpp"
+#include "ckpt/history/steps.hpp"
 #include "cpu/cpu_device.hpp"
-#include "train/trainer.hpp"
+#include "train/step/trainer.hpp"
 
 using namespace lm;
 
@@ -18,14 +18,14 @@ int main(int argc, char** argv) try {
     const spec::ModelConfig& model = checkpoint.manifest().model;
     const int n_threads = available_cores();
     const auto device = cpu::make_device(n_threads);
-    train::Trainer trainer =
+    const auto trainer =
         train::Trainer::allocate({.model = model, .n_threads = n_threads}, *device);
-    trainer.load(checkpoint, false);
-    trainer.gather_loaded();
+    trainer->load(checkpoint, false);
+    trainer->gather_loaded();
     data::Batch batch(model.seq_length, {});
     while (std::fread(batch.tokens.data(), sizeof(i32), batch.tokens.size(), stdin) ==
            batch.tokens.size()) {
-        trainer.logits(batch, [](i64, std::span<const float> row) {
+        trainer->logits(batch, [](i64, std::span<const float> row) {
             std::fwrite(row.data(), sizeof(float), row.size(), stdout);
         });
     }

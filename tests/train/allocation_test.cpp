@@ -76,12 +76,12 @@ TEST_CASE("no step after the first allocates memory in lm-utils code") {
     model.attention_dropout = 0.1;
     model.hidden_dropout = 0.1;
     const auto device = cpu::make_device(2);
-    train::Trainer trainer =
+    const auto trainer =
         train::Trainer::allocate({.model = model, .micro_batch = 2, .n_threads = 2}, *device);
-    trainer.initialize();
+    trainer->initialize();
     const data::Batch batch = golden.batch(0, 0, 2);
     train::RepeatedBatch batches(batch);
-    const auto step = [&] { test::make_step(trainer, batches, 2, 1e-3); };
+    const auto step = [&] { test::make_step(*trainer, batches, 2, 1e-3); };
     step();
     inside_onednn();  // backtrace's own first-use allocation
     counting = true;
@@ -108,12 +108,12 @@ TEST_CASE("no step of several ranks allocates memory in lm-utils code") {
             .n_threads = 1};
         comm::run_ranks(4, [&](comm::Group& world) {
             const auto device = cpu::make_device(1);
-            train::Trainer trainer =
+            const auto trainer =
                 train::Trainer::allocate(config, *device, parallel::make_grid(world, parallel));
-            trainer.initialize();
+            trainer->initialize();
             train::RepeatedBatch batches(batch);
             const auto steps = [&](int n) {
-                for (int i = 0; i < n; ++i) test::make_step(trainer, batches, 2, 1e-3);
+                for (int i = 0; i < n; ++i) test::make_step(*trainer, batches, 2, 1e-3);
                 world.barrier();
             };
             inside_onednn();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/gemm_tuning.hpp"
+#include "train/step/gemm_tuning.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

@@ -3,8 +3,8 @@
 
 #include <cstring>
 
-#include "ckpt/manifest.hpp"
-#include "ckpt/model_json.hpp"
+#include "ckpt/format/manifest.hpp"
+#include "ckpt/format/model_json.hpp"
 #include "io/json.hpp"
 
 namespace lm::test {

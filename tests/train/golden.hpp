@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "ckpt/safetensors.hpp"
+#include "ckpt/format/safetensors.hpp"
 #include "data/sampling/loader.hpp"
-#include "train/trainer.hpp"
+#include "train/step/trainer.hpp"
 
 namespace lm::test {
 
@@ -46,7 +46,7 @@ std::vector<NamedView> hugging_face_views(const model::Params& params,
 // Every tensor of the tensor table under its own name.
 std::vector<NamedView> table_views(const model::ParamMap& map, const device::View& flat);
 
-// Values in the file's order, from and to a host-accessible view. Padded rows stay out.
+// Values in the file's order, from and to a host-accessible view. Padded rows are omitted.
 std::vector<float> values_of(const NamedView& named, i64 vocab_size);
 void set_values(const NamedView& named, const std::vector<float>& values);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/loop_rules.hpp"
+#include "train/loop/loop_rules.hpp"
 
 #include <catch2/catch.hpp>
 
@@ -19,7 +19,7 @@ LoopRules rules() {
     LoopRules r;
     r.log_interval = 10;
     r.eval_interval = 100;
-    r.save_interval = 50;
+    r.saved = {{.interval = 50, .until = 0}};
     return r;
 }
 
@@ -70,18 +70,17 @@ TEST_CASE("the test sets are evaluated at the end of the training only") {
 
 TEST_CASE("three rounds of checkpoints in one run") {
     LoopRules r = rules();
-    r.save_interval.reset();
-    r.save_schedule = spec::parse_save_schedule("10@100,18@1000,1500");
+    r.saved = spec::parse_save_schedule("10@100,18@1000,1500");
     std::vector<i64> at;
     for (i64 k = 1; k <= 4500; ++k) {
         if (should_save(r, after(k))) at.push_back(k);
     }
-    CHECK(static_cast<i64>(at.size()) == spec::count_saves(r.save_schedule, 4500));
+    CHECK(static_cast<i64>(at.size()) == spec::count_saves(r.saved, 4500));
     CHECK(std::vector<i64>(at.begin(), at.begin() + 12) ==
           std::vector<i64>{10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 108, 126});
     CHECK(std::vector<i64>(at.end() - 5, at.end()) ==
           std::vector<i64>{990, 1000, 1500, 3000, 4500});
-    r.save_schedule = spec::parse_save_schedule("10@100");
+    r.saved = spec::parse_save_schedule("10@100");
     CHECK(should_save(r, after(100)));
     CHECK_FALSE(should_save(r, after(110)));
 }
@@ -138,6 +137,45 @@ TEST_CASE("a duration that is over before the first iteration allows that one") 
     CHECK(should_stop(r, now) == Stop::no);
     now.run_iterations = 1;
     CHECK(should_stop(r, now) == Stop::duration);
+}
+
+TEST_CASE("a time limit leaves time for the next step and the save") {
+    LoopRules r = rules();
+    r.exit_duration_s = 100;
+    LoopState now = after(37);
+    now.elapsed_s = 79;
+    now.step_s = 5;
+    now.save_s = 15;
+    CHECK(should_stop(r, now) == Stop::no);
+    now.elapsed_s = 80;
+    CHECK(should_stop(r, now) == Stop::duration);
+    // An evaluation that is due needs time, too. When there is too little, the next run makes it.
+    now = after(100);
+    now.elapsed_s = 60;
+    now.step_s = 5;
+    now.save_s = 15;
+    now.evaluation_s = 10;
+    CHECK(should_stop(r, now) == Stop::no);
+    now.elapsed_s = 74;
+    CHECK(should_stop(r, now) == Stop::duration);
+    CHECK(should_evaluate(r, now));
+    now.elapsed_s = 75;
+    CHECK_FALSE(should_evaluate(r, now));
+}
+
+TEST_CASE("the end of the batch job is a time limit") {
+    LoopRules r = rules();
+    r.job_limit_unix_s = 1e9;
+    LoopState now = after(37);
+    now.unix_s = 1e9 - 21;
+    now.save_s = 15;
+    now.step_s = 5;
+    CHECK(should_stop(r, now) == Stop::no);
+    now.unix_s += 1;
+    CHECK(should_stop(r, now) == Stop::job_limit);
+    CHECK(exit_code(Stop::job_limit) == Exit::run_again);
+    now.run_iterations = 0;
+    CHECK(should_stop(r, now) == Stop::no);
 }
 
 TEST_CASE("a run that stops because its time is over does not evaluate") {

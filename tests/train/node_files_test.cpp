@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checkpoints of several ranks that share the files of their node, and reports of failures.
-#include "train/node_files.hpp"
+#include "train/save/node_files.hpp"
 
 #include <catch2/catch.hpp>
 
-#include "ckpt/steps.hpp"
+#include "ckpt/history/steps.hpp"
 #include "ckpt/support.hpp"
-#include "ckpt/verify.hpp"
+#include "ckpt/verbs/verify.hpp"
 #include "comm/threads/run_ranks.hpp"
-#include "train/distributed_save.hpp"
+#include "train/save/distributed_save.hpp"
 
 using namespace lm;
 using namespace lm::train;
@@ -98,7 +98,7 @@ TEST_CASE("a failed save reports the first rank that failed, on all ranks; the n
         const test::ScratchDirectory scratch;
         for (const std::string& error : save_on_ranks(scratch.path(), 8, 2, 0, broken)) {
             CHECK_THAT(error, Contains(fmt::format("piece: of rank {} cannot be read", first)));
-            CHECK(error.starts_with(fmt::format("rank {} on ", first)) == (first != 0));
+            CHECK(error.starts_with(fmt::format("rank {} on ", first)));
         }
         check_step(scratch.path(), 4);
     }

@@ -39,7 +39,7 @@ struct Setup {
     std::string name;
     Golden golden;
     std::unique_ptr<device::Device> device;
-    train::Trainer trainer;
+    std::unique_ptr<train::Trainer> trainer;
 
     Setup(const std::string& golden_name, cpu::Kernels kernels, int threads, i64 micro_batch,
           bool document_attention = false)
@@ -57,21 +57,21 @@ struct Setup {
                                         .documents = {.reset_attention_mask = document_attention},
                                         .n_threads = threads},
                                        *device)) {
-        for (const NamedView& named : views(trainer.weights())) {
+        for (const NamedView& named : views(trainer->weights())) {
             set_values(named, golden.floats("weight." + named.name));
         }
     }
 
     std::vector<NamedView> views(const device::View& flat) const {
         if (name.starts_with("gpt2")) {
-            return hugging_face_views(trainer.params().bind(flat), golden.config());
+            return hugging_face_views(trainer->params().bind(flat), golden.config());
         }
-        return table_views(trainer.params(), flat);
+        return table_views(trainer->params(), flat);
     }
 
     train::StepResult step(i64 number, i64 micro_batch) {
         GoldenBatches batches(golden, number, micro_batch);
-        return make_step(trainer, batches, golden.batch_size() / micro_batch, 1e-3);
+        return make_step(*trainer, batches, golden.batch_size() / micro_batch, 1e-3);
     }
 };
 
@@ -92,7 +92,7 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
 }
 
 void check_gradients(const Setup& setup, const std::string& prefix, double global_norm) {
-    for (const NamedView& named : setup.views(setup.trainer.gradients())) {
+    for (const NamedView& named : setup.views(setup.trainer->gradients())) {
         CAPTURE(named.name);
         const std::vector<float> expected = setup.golden.floats(prefix + named.name);
         const std::vector<float> got = values_of(named, setup.golden.config().vocab_size);
@@ -138,7 +138,7 @@ TEST_CASE("rows of several documents equal PyTorch's with each set of flags") {
         const data::Batch batch = golden.documents(options);
         Setup setup(name, kernels, 2, batch.n_rows, options.reset_attention_mask);
         train::RepeatedBatch batches(batch);
-        const auto result = make_step(setup.trainer, batches, 1, 0);
+        const auto result = make_step(*setup.trainer, batches, 1, 0);
         CHECK(result.loss == Approx(golden.floats("documents.losses")[flags]).epsilon(1e-6));
         const double global_norm = golden.floats("documents.grad_norms")[flags];
         CHECK(result.gradient_norm == Approx(global_norm).epsilon(1e-5));
@@ -152,12 +152,12 @@ TEST_CASE("logits equal PyTorch's") {
     const std::vector<float> expected = setup.golden.floats("logits");
     double worst = 0;
     size_t at = 0;
-    setup.trainer.logits(setup.golden.batch(0, 0, setup.golden.batch_size()),
-                         [&](i64, std::span<const float> row) {
-                             for (const float logit : row) {
-                                 worst = std::max(worst, std::abs(double{logit} - expected[at++]));
-                             }
-                         });
+    setup.trainer->logits(setup.golden.batch(0, 0, setup.golden.batch_size()),
+                          [&](i64, std::span<const float> row) {
+                              for (const float logit : row) {
+                                  worst = std::max(worst, std::abs(double{logit} - expected[at++]));
+                              }
+                          });
     CHECK(at == expected.size());
     CHECK(worst < 1e-5);
 }
@@ -186,8 +186,8 @@ TEST_CASE("shorter sequences in the memory of the longest give the bits of a mod
         spec::ModelConfig model = golden.config();
         model.attention_dropout = model.hidden_dropout = 0.1;
         model.seq_length = seq_length;
-        std::unique_ptr<train::Trainer> trainer(new train::Trainer(train::Trainer::allocate(
-            {.model = model, .micro_batch = 2, .seed = 7, .n_threads = 2}, *device)));
+        auto trainer = train::Trainer::allocate(
+            {.model = model, .micro_batch = 2, .seed = 7, .n_threads = 2}, *device);
         trainer->initialize();
         return trainer;
     };
@@ -222,16 +222,16 @@ TEST_CASE("any number of threads gives the same bits, with dropout too") {
         model.attention_dropout = 0.1;
         model.hidden_dropout = 0.1;
         const auto device = cpu::make_device(threads);
-        train::Trainer trainer = train::Trainer::allocate(
+        const auto trainer = train::Trainer::allocate(
             {.model = model, .micro_batch = 2, .seed = 7, .n_threads = threads}, *device);
-        trainer.initialize();
+        trainer->initialize();
         std::vector<double> losses;
         for (i64 step = 0; step < 5; ++step) {
             const data::Batch batch = golden.batch(step, 0, 2);
             train::RepeatedBatch batches(batch);
-            losses.push_back(make_step(trainer, batches, 1, 1e-2).loss);
+            losses.push_back(make_step(*trainer, batches, 1, 1e-2).loss);
         }
-        const auto weights = trainer.weights().span<const float>();
+        const auto weights = trainer->weights().span<const float>();
         return std::pair(losses, std::vector<float>(weights.begin(), weights.end()));
     };
     const auto one = run(1);
@@ -243,18 +243,18 @@ TEST_CASE("any number of threads gives the same bits, with dropout too") {
 TEST_CASE("the trainer allocates the bytes of the memory plan") {
     Golden golden("gpt2_odd");
     const auto device = cpu::make_device(2);
-    train::Trainer trainer = train::Trainer::allocate(
+    const auto trainer = train::Trainer::allocate(
         {.model = golden.config(), .micro_batch = 3, .n_threads = 2}, *device);
-    CHECK(device->allocated_bytes() == trainer.memory().total());
+    CHECK(device->allocated_bytes() == trainer->memory().total());
 }
 
 TEST_CASE("a non-finite loss is reported and changes nothing") {
     Setup setup("gpt2_tiny", cpu::Kernels::fast, 1, 2);
-    auto* weights = setup.trainer.weights().as<float>();
+    auto* weights = setup.trainer->weights().as<float>();
     weights[0] = std::numeric_limits<float>::quiet_NaN();
     const std::vector<float> before(weights + 1, weights + 1000);
     const train::StepResult result = setup.step(0, 2);
     CHECK_FALSE(result.finite);
-    CHECK(setup.trainer.optimizer_step() == 0);
+    CHECK(setup.trainer->optimizer_step() == 0);
     CHECK(std::vector<float>(weights + 1, weights + 1000) == before);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tables of fields, the options of lm-train and the JSON of a run's configuration have the same
 // fields.
-#include "train/run_json.hpp"
+#include "train/resolve/run_json.hpp"
+#include "io/json.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -55,6 +56,39 @@ TEST_CASE("the configuration as JSON has every field of the tables") {
                   only_on_gpus.contains(field.key()));
         }
     });
+}
+
+TEST_CASE("every key of the model and of the schedule has one row in the tables") {
+    Program program;
+    const io::OrderedJson json = to_json(train::resolve(program.flags, "lm-train"));
+    for (const Block block : {Block::model, Block::training}) {
+        for (const auto& [key, value] : object_of(json, block).items()) {
+            CAPTURE(key);
+            int n_rows = 0;
+            config::for_each_section([&, &name = key](const auto& fields) {
+                for (const auto& field : fields) {
+                    if (field.block == block && field.key() == name) ++n_rows;
+                }
+            });
+            CHECK(n_rows == 1);
+        }
+    }
+}
+
+TEST_CASE("the ranks decide on GPUs and threads where the flags leave it open") {
+    Program program;
+    program.flags.device = {};
+    const io::OrderedJson json =
+        to_json(train::resolve(program.flags, "lm-train", {.n = 1, .have_gpus = true, .cores = 3}));
+    CHECK(json["device"] == "cuda");
+    CHECK(json["threads"] == 3);
+    CHECK(program.flags.device.choice == "auto");
+    CHECK_FALSE(program.flags.device.threads);
+    program.flags.device.threads = 2;
+    const io::OrderedJson on_cpu =
+        to_json(train::resolve(program.flags, "lm-train", {.n = 1, .cores = 3}));
+    CHECK(on_cpu["device"] == "cpu");
+    CHECK(on_cpu["threads"] == 2);
 }
 
 TEST_CASE("every field of the tables with an option is an option of lm-train") {

@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The copy of a checkpoint's state that is written in the background, and the rules of
-// --save-retain.
-#include "train/snapshot.hpp"
+// The copy of a checkpoint's state that is written in the background.
+#include "train/save/snapshot.hpp"
 
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstring>
 #include <numeric>
 #include <thread>
-
-#include "base/error.hpp"
-#include "train/retention.hpp"
 
 using namespace lm;
 using namespace lm::train;
@@ -114,19 +110,4 @@ TEST_CASE("pieces of a device are copied by their reader, or written by the call
     part.take(pieces);
     CHECK(part.needs_this_thread());
     CHECK(read(part.pieces()[1]) == state.moments);
-}
-
-TEST_CASE("--save-retain has the rules of lm-ckpt prune") {
-    const ckpt::PruneRules rules = parse_retain(
-        "keep-last=3,keep=5,7,keep-schedule=10@100,1500,keep-every=1000,weights-only-older-than=2");
-    CHECK(rules.keep.last == 3);
-    CHECK(rules.keep.every == 1000);
-    CHECK(rules.keep.steps == std::vector<i64>{5, 7});
-    REQUIRE(rules.keep.schedule.size() == 2);
-    CHECK(rules.keep.schedule[1].interval == 1500);
-    CHECK(rules.full_steps == 2);
-    for (const char* text :
-         {"", "3", "keep-last", "keep-last=0", "keep-first=1", "keep-last=x", "keep-last=1,2"}) {
-        CHECK_THROWS_AS(parse_retain(text), Error);
-    }
 }

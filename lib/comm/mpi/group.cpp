@@ -27,7 +27,8 @@ constexpr i64 eager_tests = 50;
 constexpr double sleep_after_s = 1;
 constexpr auto sleep_time = std::chrono::microseconds(100);
 
-// After a timeout members ask one after another, so that a large job is not flooded with questions.
+// After a timeout each member asks the others for their status. Members start 0.05 s apart, and all
+// within 10 s, so that a large job is not flooded with questions.
 constexpr double ask_apart_s = 0.05;
 constexpr double ask_latest_s = 10;
 
@@ -56,7 +57,7 @@ MpiGroup::MpiGroup(MpiWorld& world, MPI_Comm comm, std::string name, u64 id)
       world_(world),
       comm_(comm),
       id_(id) {
-    MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);  // check() throws them
+    MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);  // check() throws the errors
     if (world_.options().check_operations) MPI_Comm_dup(comm_, &check_comm_);
     world_.add_group(id_, n_started_);
 }
@@ -119,8 +120,8 @@ i64 MpiGroup::start(const Operation& operation) {
     return handle;
 }
 
-// Returns a place for the next MPI call of the operation, which fills it before it returns. Later
-// calls may move the requests, since MPI keeps no address of a request.
+// Returns a new request, which the next MPI call of the operation sets. The address is valid until
+// the next add_request(): MPI does not keep it, so the requests may move.
 MPI_Request* MpiGroup::add_request(Started& started) {
     started.requests.push_back(MPI_REQUEST_NULL);
     return &started.requests.back();
@@ -262,7 +263,8 @@ void MpiGroup::wait_for(Started& started) {
     for (i64 n_tests = 0; !test(started); ++n_tests) {
         if (n_tests < eager_tests) continue;  // a small operation needs no clock
         const double waited_s = watch.elapsed_s();
-        if (waited_s < world_.spin_s()) continue;  // MPI progresses only in calls
+        if (waited_s < world_.spin_s())
+            continue;  // tests again: MPI makes progress only inside of calls
         if (waited_s > timeout_s) {
             fail_with(Exit::failure, timeout_message(started.operation, started.number, waited_s));
         }

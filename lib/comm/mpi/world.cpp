@@ -14,22 +14,24 @@
 #include "base/log.hpp"
 #include "base/machine.hpp"
 #include "base/threads.hpp"
+#include "comm/flight_dump.hpp"
 #include "comm/mpi/group.hpp"
 #include "comm/mpi/plugin.hpp"
 
 namespace lm::comm {
 
 struct MpiWorld::Question {
-    u64 group;
+    u64 group;  // 0: write a dump, do not answer
 };
 
 struct MpiWorld::Answer {
     i32 rank;
-    i32 ward;  // the rank whose host name this rank keeps, see exchange_hosts()
+    i32 kept_rank;  // the rank whose host name this rank keeps, see exchange_hosts()
     i64 n_started;
     char host[64];
-    char ward_host[64];
+    char kept_host[64];
     char where[256];
+    char device[64];
 };
 
 namespace {
@@ -48,6 +50,18 @@ bool job_is_over = true;
 void end_job(int status, void*) {
     if (!job_is_over)
         MPI_Abort(MPI_COMM_WORLD, status == 0 ? static_cast<int>(Exit::failure) : status);
+}
+
+// Returns the ranks that are neither in `ranks` nor `own`.
+std::vector<int> all_but(const std::vector<int>& ranks, int own, int size) {
+    std::vector<bool> is_in(static_cast<size_t>(size));
+    is_in[static_cast<size_t>(own)] = true;
+    for (const int rank : ranks) is_in[static_cast<size_t>(rank)] = true;
+    std::vector<int> others;
+    for (int rank = 0; rank < size; ++rank) {
+        if (!is_in[static_cast<size_t>(rank)]) others.push_back(rank);
+    }
+    return others;
 }
 
 template <size_t n>
@@ -125,18 +139,18 @@ std::string MpiWorld::describe() const {
     return fmt::format("{} ranks, {}", size_, text.substr(0, text.find_first_of(",\n")));
 }
 
-// Sets ward_host_: every rank keeps the host name of its ward, the rank size / 2 before it. When a
-// whole host fails, the ranks that keep its name are on other hosts.
+// Sets kept_host_: every rank keeps the host name of the rank size / 2 before it. When a whole host
+// fails, the ranks that keep its name are on other hosts.
 void MpiWorld::exchange_hosts() {
     char mine[64];
-    char wards[64] = "";
+    char kept[64] = "";
     put(mine, host_);
     const int half = size_ / 2;
     check_mpi(
-        MPI_Sendrecv(mine, sizeof mine, MPI_CHAR, (rank_ + half) % size_, 0, wards, sizeof wards,
+        MPI_Sendrecv(mine, sizeof mine, MPI_CHAR, (rank_ + half) % size_, 0, kept, sizeof kept,
                      MPI_CHAR, (rank_ - half + size_) % size_, 0, control_, MPI_STATUS_IGNORE),
         "MPI_Sendrecv");
-    ward_host_ = wards;
+    kept_host_ = kept;
 }
 
 // Sets spin_s_. Spinning pays when every rank of this host has its own core. With fewer cores, the
@@ -183,14 +197,20 @@ void MpiWorld::answer_one(int asker) {
     Question question{};
     MPI_Recv(&question, sizeof question, MPI_BYTE, asker, question_tag, control_,
              MPI_STATUS_IGNORE);
+    if (options_.recorder) options_.recorder->request_dump();
+    if (question.group == 0) {
+        asked_to_dump_ = true;
+        return;
+    }
     Answer& answer = sent_[next_sent_++ % sent_.size()];
     const auto group = groups_.find(question.group);
     answer.rank = rank_;
-    answer.ward = (rank_ - size_ / 2 + size_) % size_;
+    answer.kept_rank = (rank_ - size_ / 2 + size_) % size_;
     answer.n_started = group == groups_.end() ? -1 : group->second->load();
     put(answer.host, host_);
-    put(answer.ward_host, ward_host_);
+    put(answer.kept_host, kept_host_);
     put(answer.where, options_.recorder ? options_.recorder->where() : "");
+    put(answer.device, options_.recorder ? options_.recorder->ring().device : "");
     // This thread does not wait for the send, because the asking rank may have ended. The memory of
     // the answer is reused after max_pending_answers further answers.
     MPI_Request request = MPI_REQUEST_NULL;
@@ -245,13 +265,21 @@ std::vector<RankStatus> MpiWorld::ask(const std::vector<int>& ranks, u64 group) 
     // The buffers exist until the process ends, because MPI may still be sending them.
     static std::deque<Question> questions;
     static std::deque<MPI_Request> requests;
+    FlightRecorder* const recorder = options_.recorder;
+    const i64 n_dumps = recorder ? recorder->n_dumps() : 0;
     std::vector<Answer> answers;
     put_questions(ranks, group, questions, requests);
+    if (recorder) {
+        recorder->request_dump();
+        // Another rank that timed out earlier has asked all ranks already.
+        if (!asked_to_dump_) put_questions(all_but(ranks, rank_, size_), 0, questions, requests);
+    }
     collect_answers(ranks.size(), answer_time_s, answers);
     std::map<int, RankStatus> seen;
     for (const int rank : ranks) seen[rank].rank = rank;
     for (const Answer& answer : answers) {
-        seen[answer.rank] = {answer.rank, true, answer.n_started, answer.host, answer.where};
+        seen[answer.rank] = {answer.rank, true,         answer.n_started,
+                             answer.host, answer.where, answer.device};
     }
     // When a rank does not answer, asks the rank that keeps its host name.
     std::vector<int> keepers;
@@ -259,7 +287,7 @@ std::vector<RankStatus> MpiWorld::ask(const std::vector<int>& ranks, u64 group) 
         const int keeper = (rank + size_ / 2) % size_;
         if (status.answered || keepers.size() == max_hosts_asked) continue;
         if (keeper == rank_) {
-            seen[rank].host = ward_host_;
+            seen[rank].host = kept_host_;
         } else {
             keepers.push_back(keeper);
         }
@@ -270,11 +298,16 @@ std::vector<RankStatus> MpiWorld::ask(const std::vector<int>& ranks, u64 group) 
         collect_answers(keepers.size(), answer_time_s, answers);
     }
     for (const Answer& answer : answers) {
-        const auto ward = seen.find(answer.ward);
-        if (ward != seen.end() && !ward->second.answered) ward->second.host = answer.ward_host;
+        const auto kept = seen.find(answer.kept_rank);
+        if (kept != seen.end() && !kept->second.answered) kept->second.host = answer.kept_host;
     }
+    if (recorder) finish_dump(*recorder, n_dumps);
     std::vector<RankStatus> statuses;
-    for (const int rank : ranks) statuses.push_back(seen[rank]);
+    for (const int rank : ranks) {
+        RankStatus& status = seen[rank];
+        if (!status.answered && recorder) status.where = state_of_silent_rank(*recorder, rank);
+        statuses.push_back(status);
+    }
     return statuses;
 }
 

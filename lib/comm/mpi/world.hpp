@@ -52,8 +52,8 @@ class MpiWorld final : public Launch {
     void add_group(u64 id, const std::atomic<i64>& n_started);
     void remove_group(u64 id);
 
-    // Asks the ranks for their status in the group with this id. Blocks for 4 s at most. Called by
-    // the thread that timed out.
+    // Asks the ranks for their status in the group with this id, and all ranks of the job for a
+    // dump of their flight recorders. Blocks for 7 s at most. Called by the thread that timed out.
     std::vector<RankStatus> ask(const std::vector<int>& ranks, u64 group);
 
     // Marks this rank as failed: it makes no more MPI calls.
@@ -80,9 +80,9 @@ class MpiWorld final : public Launch {
     int size_ = 1;
     double spin_s_ = 0;
     std::string host_;
-    // Host name of this rank's ward, the rank size / 2 before it. Every answer contains it, so that
-    // the asking rank learns it even when the ward does not answer.
-    std::string ward_host_;
+    // Host name of the rank size / 2 before this one. Every answer contains it, so that the asking
+    // rank learns it even when that rank does not answer.
+    std::string kept_host_;
     std::unique_ptr<MpiOps> ops_;
     MPI_Comm control_ = MPI_COMM_NULL;  // carries questions and answers
     std::recursive_mutex mutex_;
@@ -92,6 +92,7 @@ class MpiWorld final : public Launch {
     size_t next_sent_ = 0;
     std::unique_ptr<Group> group_;
     std::atomic<bool> failed_{false};
+    std::atomic<bool> asked_to_dump_{false};  // another rank has asked all ranks for dumps
     bool stop_ = false;
     std::mutex stop_mutex_;
     std::condition_variable stopped_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The wire format between the ranks of a job without MPI and the hub on rank 0 (tcp/hub.hpp): a
-// Frame, then Frame::n_bytes bytes. Native byte order: all hosts are little-endian.
+// The wire format between the ranks of a job without MPI and the hub on rank 0 (comm/tcp/hub.hpp):
+// a Frame, then Frame::n_bytes bytes. Native byte order: all hosts are little-endian.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ enum class FrameKind : u32 {
     question,   // rank to member `peer` of a group (-1: to all others): asks for its status
     host,       // hub to the asking rank: the host of one of the ranks that were asked
     answer,     // rank to the asking rank `peer`: `number` of collectives, and its state
-    failure,    // rank to hub, then hub to all: why the job has failed
+    failure,    // rank to hub, then hub to all: the reason of the job's failure
     bye         // rank to hub: this rank ends without an error; no frame follows
 };
 

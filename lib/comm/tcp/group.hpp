@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A group of ranks whose operations are frames that pass through the hub on rank 0 (tcp/hub.hpp).
+// A group of ranks whose operations are frames that pass through the hub on rank 0
+// (comm/tcp/hub.hpp).
 #pragma once
 
 #include <atomic>

@@ -16,10 +16,10 @@
 namespace lm::comm {
 namespace {
 
-constexpr double hello_s = 5;  // time in which a stranger must send its hello
-// Maximum number of strangers at a time, in addition to one for each rank, because all ranks may
-// connect at once.
-constexpr i64 max_strangers = 256;
+constexpr double hello_s = 5;  // a connection must send its hello within this time
+// A connection is unidentified until its hello has been received. At most this many, plus one for
+// each rank (all ranks may connect at once), are kept.
+constexpr i64 max_unidentified = 256;
 constexpr size_t hello_bytes = sizeof(Frame) + sizeof(Hello);
 
 std::shared_ptr<const FrameBytes> shared(FrameBytes bytes) {
@@ -53,7 +53,7 @@ TcpHub::TcpHub(const Meeting& meeting, double timeout_s)
 void TcpHub::start() {
     listener_ = listen_on(meeting_.port);
     meeting_.port = port_of(listener_);  // the system chooses the port when it was 0
-    allow_connections(meeting_.size + max_strangers);
+    allow_connections(meeting_.size + max_unidentified);
     poller_.add(listener_.fd());
     deadline_ = Deadline(timeout_s_);  // for the hellos of all ranks
     thread_ = start_thread([this] { serve(); });
@@ -63,28 +63,30 @@ TcpHub::~TcpHub() {
     if (thread_.joinable()) thread_.join();
 }
 
-// Before the start the hub also serves without connections, because ranks may still connect.
+// Returns whether the hub's thread must end. Before all ranks have connected, the hub also serves
+// without connections, because ranks may still connect.
 bool TcpHub::over() const {
     return stop_.load() || ((started_ || failed_) && n_connected_ == 0);
 }
 
 void TcpHub::serve() {
-    constexpr double longest_wait_s = 0.2;  // stop_ and the deadlines are checked that often
+    constexpr double longest_wait_s = 0.2;  // stop_ and the deadlines are checked this often
     while (!over()) {
         bool knocked = false;
         for (const epoll_event& event : poller_.wait(longest_wait_s)) {
             const int fd = event.data.fd;
             knocked = knocked || fd == listener_.fd();
             const auto found = peers_.find(fd);
-            if (found == peers_.end()) continue;  // the listener, or dropped in this turn
+            if (found == peers_.end()) continue;  // the listener, or a peer dropped in this loop
             Peer& peer = found->second;
             if ((event.events & EPOLLOUT) != 0) write(peer);
             if ((event.events & ~EPOLLOUT) != 0 && !read(peer)) drop(peer, errno);
         }
-        drop_strangers();
-        // Accepts connections only here, since the events above belong to earlier connections.
-        // Accepts all that wait, so that the system's queue does not overflow.
-        while (knocked && listener_ && accept_one()) drop_strangers();
+        drop_unidentified();
+        // Accepts connections only after the loop: a new connection may get the descriptor of one
+        // that was dropped in the loop, whose remaining events are not its own. Accepts all waiting
+        // connections, so that the system's queue does not overflow.
+        while (knocked && listener_ && accept_one()) drop_unidentified();
         if (!started_ && !failed_ && deadline_.passed()) fail(-1, Exit::failure, missing_text());
     }
 }
@@ -94,9 +96,9 @@ void TcpHub::serve() {
 // Accepts one connection. Returns false when none waits to be accepted.
 bool TcpHub::accept_one() {
     Socket socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!socket && (errno == EMFILE || errno == ENFILE) && !strangers_.empty()) {
-        // No file descriptor is free: drops the oldest stranger and tries again.
-        drop(peers_.at(strangers_.begin()->second), 0);
+    if (!socket && (errno == EMFILE || errno == ENFILE) && !unidentified_.empty()) {
+        // No file descriptor is free: drops the oldest unidentified connection and tries again.
+        drop(peers_.at(unidentified_.begin()->second), 0);
         return true;
     }
     if (!socket) return errno == ECONNABORTED || errno == EINTR;
@@ -106,16 +108,17 @@ bool TcpHub::accept_one() {
     const i64 number = n_accepted_++;
     peers_.insert_or_assign(
         fd, Peer{.socket = std::move(socket), .number = number, .hello_by = Deadline(hello_s)});
-    strangers_[number] = fd;  // in the order of their connection
+    unidentified_[number] = fd;  // in the order of their connection
     return true;
 }
 
-// Drops strangers that have not sent a hello in time, and the oldest strangers above the limit.
-void TcpHub::drop_strangers() {
-    const i64 most = meeting_.size + max_strangers;
-    while (!strangers_.empty()) {
-        Peer& oldest = peers_.at(strangers_.begin()->second);
-        const bool too_many = static_cast<i64>(strangers_.size()) > most;
+// Drops connections that have not sent a hello in time, and the oldest unidentified ones above the
+// limit.
+void TcpHub::drop_unidentified() {
+    const i64 most = meeting_.size + max_unidentified;
+    while (!unidentified_.empty()) {
+        Peer& oldest = peers_.at(unidentified_.begin()->second);
+        const bool too_many = static_cast<i64>(unidentified_.size()) > most;
         if (!too_many && !oldest.hello_by.passed()) return;
         drop(oldest, 0);
     }
@@ -141,7 +144,7 @@ bool TcpHub::admit(Peer& peer, const Frame& frame, const FrameBytes& bytes) {
         refuse(*place, fmt::format("another process connected as rank {}", rank));
         drop(*place, 0);
     }
-    strangers_.erase(peer.number);
+    unidentified_.erase(peer.number);
     peer.rank = rank;
     place = &peer;
     hosts_[static_cast<size_t>(rank)] =
@@ -160,7 +163,7 @@ void TcpHub::refuse(Peer& peer, const std::string& why) {
 
 void TcpHub::stop_accepting() {
     listener_.reset();
-    while (!strangers_.empty()) drop(peers_.at(strangers_.begin()->second), 0);
+    while (!unidentified_.empty()) drop(peers_.at(unidentified_.begin()->second), 0);
 }
 
 std::string TcpHub::missing_text() const {
@@ -193,7 +196,7 @@ bool TcpHub::read(Peer& peer) {
             return false;
         }
     }
-    return peer.rank >= 0 || peer.in.size() < hello_bytes;  // bounds a stranger's memory
+    return peer.rank >= 0 || peer.in.size() < hello_bytes;  // bounds the memory without a hello
 }
 
 // Writes as much as the connection accepts; the rest follows at its next EPOLLOUT. When the
@@ -247,7 +250,7 @@ void TcpHub::send_to_all(const Frame& frame, const Shared& bytes) {
 void TcpHub::drop(Peer& peer, int error) {
     const int rank = peer.rank;
     const bool lost = rank >= 0 && started_ && !peer.said_bye;
-    if (rank < 0) strangers_.erase(peer.number);
+    if (rank < 0) unidentified_.erase(peer.number);
     if (rank >= 0) {
         ranks_[static_cast<size_t>(rank)] = nullptr;
         --n_connected_;

@@ -51,9 +51,9 @@ class TcpHub {
     };
     struct Peer {
         Socket socket;
-        int rank = -1;      // -1: a stranger, whose hello has not been received
+        int rank = -1;      // -1: unidentified, its hello has not been received
         i64 number = 0;     // connections are numbered in the order of accept()
-        Deadline hello_by;  // a stranger is dropped at this time
+        Deadline hello_by;  // an unidentified peer is dropped at this time
         FrameBytes in;      // received bytes of an incomplete frame
         std::deque<Parcel> out;
         size_t n_sent = 0;  // bytes of the first parcel that were sent
@@ -72,7 +72,7 @@ class TcpHub {
     bool accept_one();
     bool admit(Peer& peer, const Frame& frame, const FrameBytes& bytes);
     void refuse(Peer& peer, const std::string& why);
-    void drop_strangers();
+    void drop_unidentified();
     void stop_accepting();
     std::string missing_text() const;
 
@@ -96,7 +96,7 @@ class TcpHub {
     Socket listener_;    // closed when all ranks have connected, or at the timeout
     Poller poller_;
     std::map<int, Peer> peers_;                   // by socket descriptor
-    std::map<i64, int> strangers_;                // descriptors, the oldest connection first
+    std::map<i64, int> unidentified_;             // descriptors, the oldest connection first
     std::vector<Peer*> ranks_;                    // by rank; nullptr: not connected
     std::vector<std::string> hosts_;              // by rank; kept after the rank has ended
     size_t n_connected_ = 0;                      // number of ranks

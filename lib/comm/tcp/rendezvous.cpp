@@ -19,9 +19,9 @@ namespace {
 constexpr double connect_s = 5;
 constexpr double first_pause_s = 0.05;
 constexpr double longest_pause_s = 1;
-// The hub and the other ranks time out at the same time. The ranks wait last_words_s longer, to
-// receive the hub's list of missing ranks.
-constexpr double last_words_s = 5;
+// The hub and the ranks have the same time limit, but the ranks wait extra_wait_s longer, so that
+// they receive the hub's list of missing ranks.
+constexpr double extra_wait_s = 5;
 constexpr u32 longest_reason = 64 << 10;
 
 Hello hello_of(const Meeting& meeting) {
@@ -45,17 +45,19 @@ Socket attempt(const Meeting& meeting, const Deadline& deadline, std::string* pr
     const Hello hello = hello_of(meeting);
     const Frame first{
         .kind = FrameKind::hello, .from = meeting.rank, .n_bytes = static_cast<u32>(sizeof hello)};
-    const Deadline reply_by(deadline.left_s() + last_words_s);
+    const Deadline reply_by(deadline.left_s() + extra_wait_s);
     Frame reply;
     if (!socket.send_all(std::as_bytes(std::span(&first, 1)), deadline) ||
         !socket.send_all(std::as_bytes(std::span(&hello, 1)), deadline) ||
         !socket.receive_all(std::as_writable_bytes(std::span(&reply, 1)), reply_by)) {
-        *problem = errno == ETIMEDOUT ? "rank 0 waits for others" : "dropped: another job's port?";
+        *problem = errno == ETIMEDOUT
+                       ? "rank 0 waits for other ranks"
+                       : "rank 0 closed the connection: another job may use this port";
         return {};
     }
     if (reply.kind == FrameKind::welcome) return socket;
     if (reply.kind != FrameKind::failure || reply.n_bytes > longest_reason) {
-        *problem = "another program listens there";
+        *problem = "another program listens at this port";
         return {};
     }
     FrameBytes reason(reply.n_bytes);
@@ -90,7 +92,8 @@ Socket join_hub(const Meeting& meeting, double timeout_s) {
             socket.tune();
             return socket;
         }
-        // Varies the pause by half of its length, so that ranks that failed together spread out.
+        // The pause is 50 to 150 % of pause_s, different on each rank, so that ranks do not all try
+        // again at the same time.
         const u64 mixed = mix(static_cast<u64>(meeting.rank), n_attempts);
         const double share = 0.5 + static_cast<double>(mixed >> 11) * 0x1p-53;
         const double left_s = std::max(deadline.left_s(), 0.0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the ranks of a job without MPI join the hub on rank 0 (tcp/hub.hpp). Each rank connects to
-// the hub's address and sends a hello. When the last rank has connected, the hub sends a welcome to
-// all ranks.
+// Joins the ranks of a job without MPI to the hub on rank 0 (comm/tcp/hub.hpp). Each rank connects
+// to the hub's address and sends a hello. When the last rank has connected, the hub sends a welcome
+// to all ranks.
 #pragma once
 
 #include <array>

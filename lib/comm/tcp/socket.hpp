@@ -15,7 +15,7 @@
 
 namespace lm::comm {
 
-// A point in time, `seconds` after its construction.
+// A point in time: the time of construction plus `seconds`.
 class Deadline {
   public:
     explicit Deadline(double seconds) : end_s_(monotonic_s() + seconds) {}

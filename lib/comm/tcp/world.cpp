@@ -11,6 +11,7 @@
 
 #include "base/log.hpp"
 #include "base/threads.hpp"
+#include "comm/flight_dump.hpp"
 #include "comm/tcp/group.hpp"
 
 namespace lm::comm {
@@ -18,7 +19,7 @@ namespace {
 
 constexpr double forever_s = 1e9;  // a closed connection ends the wait
 constexpr double answer_time_s = 2;
-// How long a rank may continue to compute after the job has failed, before it is ended.
+// The time that a rank may continue to compute after the job has failed. Then its process is ended.
 constexpr auto time_to_notice = std::chrono::seconds(20);
 
 std::chrono::duration<double> duration(double seconds) {
@@ -39,7 +40,7 @@ void TcpWorld::join() {
     try {
         socket_ = join_hub(meeting_, options_.timeout_s);
     } catch (...) {
-        if (hub_) hub_->stop();  // it has sent the reason to the other ranks
+        if (hub_) hub_->stop();  // the hub has already sent the reason to the other ranks
         throw;
     }
     group_ = std::make_unique<TcpGroup>(*this, 0, rank(), size(), "world");
@@ -156,6 +157,7 @@ void TcpWorld::answer(const Frame& question) {
         const auto group = groups_.find(question.group);
         if (group != groups_.end()) frame.number = group->second->load();
     }
+    if (options_.recorder) options_.recorder->request_dump();
     send(frame, bytes_of_text(options_.recorder ? options_.recorder->where() : ""));
 }
 
@@ -182,8 +184,8 @@ std::optional<FrameBytes> TcpWorld::wait_for(const Key& key, double seconds) {
 
 // ---- Failing -----------------------------------------------------------------------------------
 
-// Records the failure that this rank's operations throw; only the first counts. A rank that leaves
-// in order records none: the hub closes its connection.
+// Records the failure that this rank's operations throw; later failures are ignored. So is a
+// failure while the rank leaves without an error, because the hub then closes its connection.
 void TcpWorld::fail(Exit code, const std::string& text) {
     const std::lock_guard lock(mutex_);
     if (!failed_ && !leaving_) {
@@ -272,13 +274,23 @@ std::vector<RankStatus> TcpWorld::ask(u64 group, int member, size_t n_asked) {
         statuses_.clear();
         n_answers_ = 0;
     }
+    FlightRecorder* const recorder = options_.recorder;
+    const i64 n_dumps = recorder ? recorder->n_dumps() : 0;
+    if (recorder) recorder->request_dump();
     send({.kind = FrameKind::question, .peer = member, .group = group}, {});
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, duration(answer_time_s),
                       [&] { return failed_ || n_answers_ >= n_asked; });
     // The hub itself sends a status of each rank that is asked, unless its process is stopped.
-    if (statuses_.size() < n_asked) return {{.rank = 0, .host = meeting_.host}};
-    return statuses_;
+    std::vector<RankStatus> statuses = statuses_;
+    if (statuses.size() < n_asked) statuses = {{.rank = 0, .host = meeting_.host}};
+    lock.unlock();
+    if (!recorder) return statuses;
+    finish_dump(*recorder, n_dumps);
+    for (RankStatus& status : statuses) {
+        if (!status.answered) status.where = state_of_silent_rank(*recorder, status.rank);
+    }
+    return statuses;
 }
 
 }  // namespace lm::comm

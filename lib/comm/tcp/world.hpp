@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The communication of a job whose ranks join over TCP because MPI cannot start. Each rank has a
-// connection to the hub on rank 0 (tcp/hub.hpp) and a thread that reads from it. All data passes
-// through rank 0, so this is only for the small values that ranks exchange when they train on GPUs.
-// NCCL carries the tensors.
+// connection to the hub on rank 0 (comm/tcp/hub.hpp) and a thread that reads from it. All data
+// passes through rank 0, so this is only for the small values that ranks exchange when they train
+// on GPUs. NCCL carries the tensors.
 //
 // Threads: the rank's own thread starts and waits for operations. The reading thread stores
 // received frames in arrived_ and answers questions. NCCL's monitoring thread may ask() and
@@ -74,7 +74,7 @@ class TcpWorld final : public Launch {
     // Asks member `member` of a group (-1: all other members) for its status. `n_asked`: the number
     // of ranks that are asked. Blocks for 2 s at most.
     std::vector<RankStatus> ask(u64 group, int member, size_t n_asked);
-    // Gives up: the job ends with this reason and exit code, unless another rank has failed before.
+    // Ends the job with this reason and exit code, unless another rank has failed before.
     void abort(Exit code, const std::string& reason) noexcept;
 
   private:

@@ -14,8 +14,8 @@ namespace {
 
 constexpr i64 blocks_per_piece = 8;
 
-// Numbers of objects that are allocated in advance. How many are pending depends on which rank runs
-// ahead, so allocating them on demand would allocate late in a run.
+// Numbers of objects that are allocated in advance. A rank that runs ahead needs more of them,
+// perhaps late in a run, where nothing should be allocated.
 constexpr int first_collectives = 16;
 constexpr int first_messages = 4;  // for each member
 
@@ -95,9 +95,9 @@ std::string Hub::describe(const Operation& operation) const {
 
 // ---- Collectives -------------------------------------------------------------------------------
 
-// Returns the collective `number`; the first member that posts it opens it. A member may be any
-// number of collectives ahead of the slowest one. Each member posts in order, so `number` is at
-// most one past the newest open one. The caller holds mutex_.
+// Returns collective `number`, and opens it for the first member that posts it. A member may be any
+// number of collectives ahead of the slowest member. Each member posts in order, so `number` is at
+// most one above the newest open collective. The caller holds mutex_.
 Collective& Hub::open(i64 number) {
     const auto index = static_cast<size_t>(number - first_open_);
     if (index < open_.size()) return *open_[index];
@@ -150,7 +150,7 @@ Collective* Hub::post(int member, const Operation& operation, SplitRequest split
         }
     }
     if (!complete) return collective;
-    // Waking others costs more than a single piece.
+    // Waking the other members costs more time than computing a single piece.
     if (collective->n_pieces == 1) {
         work(*collective);
     } else {
@@ -198,8 +198,8 @@ void Hub::make_parts(Collective& collective) {
     }
 }
 
-// Computes pieces until none is left. Other threads may still compute theirs when it returns: the
-// collective is complete when pieces_done has reached n_pieces.
+// Computes pieces until no piece is left to start. When work() returns, other threads may still
+// compute their pieces: the collective is complete when pieces_done has reached n_pieces.
 void Hub::work(Collective& collective) {
     while (collective.next_piece.load() < collective.n_pieces) {
         if (!world_.enter()) return;

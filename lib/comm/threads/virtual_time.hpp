@@ -27,9 +27,9 @@ struct LinkModel {
 
     double transfer_s(double bytes) const { return bytes / bytes_per_s; }
     // Returns the time of a collective among n ranks. all_gather and reduce_scatter are rings: n -
-    // 1 steps that each move one part; all_reduce takes both. broadcast (its data in a pipeline)
-    // and barrier are trees (Thakur, Rabenseifner, Gropp: Optimization of Collective Communication
-    // Operations in MPICH, 2005).
+    // 1 steps that each move one part; all_reduce takes the time of both. broadcast (its data in a
+    // pipeline) and barrier are trees (Thakur, Rabenseifner, Gropp: Optimization of Collective
+    // Communication Operations in MPICH, 2005).
     double collective_s(const Operation& operation, int n_ranks) const;
 };
 

@@ -2,7 +2,6 @@
 #include "convert/megatron/deepspeed_layers.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <set>
 
@@ -19,24 +18,20 @@ struct LayerFile {
     i64 tp_rank = 0;
 };
 
-// Takes `text` and then 1 to 6 digits off the front of `name`.
-std::optional<i64> take_numbered(std::string_view& name, std::string_view text) {
+// Removes `text` and the number after it from the front of `name`. Returns the number; nullopt when
+// `name` does not begin so.
+std::optional<i64> consume_numbered(std::string_view& name, std::string_view text) {
     if (!name.starts_with(text)) return {};
-    const char* begin = name.data() + text.size();
-    const char* end = std::min(begin + 6, name.data() + name.size());
-    if (begin == end || *begin == '-') return {};
-    i64 number = 0;
-    const auto [rest, error] = std::from_chars(begin, end, number);
-    if (error != std::errc()) return {};
-    name.remove_prefix(static_cast<std::size_t>(rest - name.data()));
-    return number;
+    name.remove_prefix(text.size());
+    return consume_number(name);
 }
 
-// layer_NN-model_MM-model_states.pt; without -model_MM for one tensor rank.
+// Parses layer_NN-model_MM-model_states.pt; PipelineModule.ckpt_layer_path of DeepSpeed omits
+// -model_MM for one tensor rank, and NN has three digits from layer 100 on.
 std::optional<LayerFile> parse_layer_file(std::string_view name) {
-    const std::optional<i64> layer = take_numbered(name, "layer_");
+    const std::optional<i64> layer = consume_numbered(name, "layer_");
     if (!layer) return {};
-    const i64 tp_rank = take_numbered(name, "-model_").value_or(0);
+    const i64 tp_rank = consume_numbered(name, "-model_").value_or(0);
     if (name != "-model_states.pt") return {};
     return LayerFile{*layer, tp_rank};
 }

@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "convert/megatron/megatron_import.hpp"
 #include "io/file.hpp"
+#include "io/json.hpp"
 
 namespace lm::convert {
 namespace {
@@ -41,18 +42,21 @@ class ZeroReader {
 
     ZeroState run() {
         const PickleValue* shapes = model_.root().find("param_shapes");
-        if (shapes == nullptr) run_error(model_.path(), "has no param_shapes");
+        if (shapes == nullptr)
+            run_error(model_.path(), "has no param_shapes: not a model file of DeepSpeed");
         check_ranks();
         std::vector<const PickleValue*> groups{shapes};
         if (shapes->is(Kind::list)) groups = {shapes->items.begin(), shapes->items.end()};
         for (size_t group = 0; group < groups.size(); ++group) add_group(group, *groups[group]);
-        return {step(), loss_scale()};
+        return {step(), deepspeed_loss_scale(state_of(files_[0]), files_[0])};
     }
 
   private:
     static const PickleValue& state_of(const TorchFile& file) {
         const PickleValue* state = file.root().find("optimizer_state_dict");
-        if (state == nullptr) run_error(file.path(), "has no optimizer_state_dict");
+        if (state == nullptr)
+            run_error(file.path(),
+                      "has no optimizer_state_dict: not an optimizer file of DeepSpeed");
         if (const PickleValue* stage = state->find("zero_stage")) {
             const PickleValue& number =
                 stage->is(Kind::object) && !stage->items.empty() ? *stage->items.back() : *stage;
@@ -71,7 +75,8 @@ class ZeroReader {
         }
         if (count == nullptr || !count->is(Kind::integer)) return;
         if (count->integer == static_cast<i64>(files_.size())) return;
-        run_error(files_[0].path(), "expected the files of {} data-parallel ranks, got {}",
+        run_error(files_[0].path(),
+                  "incomplete: expected the files of {} data-parallel ranks, got {}",
                   count->integer, files_.size());
     }
 
@@ -111,7 +116,7 @@ class ZeroReader {
         if (value == nullptr) run_error(file.path(), "{} is missing", name);
         SourceTensor tensor = file.tensor(*value, name);
         if (tensor.shape.size() != 1 || (tensor.shape[0] > 1 && tensor.strides[0] != 1)) {
-            run_error(file.path(), "{}: expected a flat tensor", name);
+            run_error(file.path(), "{}: expected a tensor of one dimension without gaps", name);
         }
         return tensor;
     }
@@ -136,7 +141,8 @@ class ZeroReader {
                 if (n == nullptr || start == nullptr || !n->is(Kind::integer) ||
                     !start->is(Kind::integer)) {
                     run_error(files_[rank].path(),
-                              "param_slice_mappings: expected numel and start");
+                              "param_slice_mappings: expected whole numbers 'numel' and 'start' of "
+                              "each parameter");
                 }
                 fragments[names->items[i]->text].push_back({rank, start->integer, n->integer});
             }
@@ -155,8 +161,10 @@ class ZeroReader {
             while (left > 0) {
                 if (at == size) {
                     if (++rank == files_.size()) {
-                        run_error(files_[0].path(), "the partitions of group {} are too small",
-                                  group);
+                        run_error(
+                            files_[0].path(),
+                            "the partitions of group {} have fewer elements than its parameters",
+                            group);
                     }
                     at = 0;
                     size = partition(files_[rank], group, ckpt::SliceKind::master).shape[0];
@@ -209,7 +217,8 @@ class ZeroReader {
             storage->dtype = from.storage->dtype;
             if (fragment.start < 0 || fragment.n < 0 ||
                 fragment.n > from.shape[0] - fragment.start) {
-                run_error(from.path(), "{}: a fragment exceeds its partition", name);
+                run_error(from.path(), "{}: corrupt: a fragment of it exceeds the rank's partition",
+                          name);
             }
             Extent extent = from.storage->extents[0];
             extent.offset += (from.start + fragment.start) * size_of(storage->dtype);
@@ -224,7 +233,8 @@ class ZeroReader {
         return {name, std::move(storage), 0, std::move(shape), strides};
     }
 
-    // Returns the steps of Adam, from the place where this version of DeepSpeed saves them.
+    // Returns the number of Adam's steps. Each version of DeepSpeed saves it in another place:
+    // searches all of them.
     i64 step() const {
         const PickleValue& state = state_of(files_[0]);
         std::vector<const PickleValue*> places{state.find("base_optimizer_state_step")};
@@ -241,30 +251,28 @@ class ZeroReader {
         return -1;
     }
 
-    // Returns the state of DeepSpeed's DynamicLossScaler (fp16/loss_scaler.py). Its scale grows
-    // when the steps since the last overflow are a multiple of the window.
-    io::Json loss_scale() const {
-        const PickleValue* scaler = state_of(files_[0]).find("loss_scaler");
-        if (scaler == nullptr) return {};
-        const auto number = [&](const char* key) {
-            return number_of(scaler->find(key), files_[0]);
-        };
-        const auto scale = number("cur_scale");
-        if (!scale) return {};
-        const auto window = static_cast<i64>(number("scale_window").value_or(1000));
-        const auto steps = static_cast<i64>(number("cur_iter").value_or(0) - 1 -
-                                            number("last_overflow_iter").value_or(-1));
-        return {{"scale", *scale},
-                {"steps_since_overflow", window > 0 && steps > 0 ? steps % window : 0},
-                {"hysteresis_left", static_cast<i64>(number("cur_hysteresis").value_or(2))}};
-    }
-
     const TorchFile& model_;
     std::vector<TorchFile> files_;
     const AddParameter& add_;
 };
 
 }  // namespace
+
+// The scale grows when the steps since the last overflow are a multiple of the window
+// (DynamicLossScaler of fp16/loss_scaler.py).
+io::Json deepspeed_loss_scale(const PickleValue& state, const TorchFile& file) {
+    const PickleValue* scaler = state.find("loss_scaler");
+    if (scaler == nullptr) return {};
+    const auto number = [&](const char* key) { return number_of(scaler->find(key), file); };
+    const auto scale = number("cur_scale");
+    const auto n_updates = number("cur_iter");
+    if (!scale || !n_updates) return {};
+    const auto window = static_cast<i64>(number("scale_window").value_or(1000));
+    const auto steps = static_cast<i64>(*n_updates - 1 - number("last_overflow_iter").value_or(-1));
+    return {{"scale", *scale},
+            {"steps_since_overflow", window > 0 && steps > 0 ? steps % window : 0},
+            {"hysteresis_left", static_cast<i64>(number("cur_hysteresis").value_or(2))}};
+}
 
 std::optional<ZeroState> read_zero(const std::string& step, i64 mp_rank, const TorchFile& model,
                                    const AddParameter& add) {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ZeRO files of DeepSpeed (stages 1 and 2, and its bf16 optimizer): flat fp32 partitions of
-// each data-parallel rank. A parameter is the sequence of its fragments over the ranks.
+// Reads the ZeRO files of DeepSpeed (stages 1 and 2, runtime/zero/stage_1_and_2.py, and its bf16
+// optimizer, runtime/bf16_optimizer.py): flat fp32 partitions of each data-parallel rank. A
+// parameter is the sequence of its fragments over the ranks.
 #pragma once
 
 #include <functional>
 #include <optional>
 #include <string>
 
-#include "ckpt/index.hpp"
+#include "ckpt/format/index.hpp"
 #include "convert/source_tensor.hpp"
 #include "convert/torch/torch_file.hpp"
 #include "io/json.hpp"
@@ -25,5 +26,9 @@ struct ZeroState {
 // `step` has no ZeRO files. Throws Error(failure) naming the file when a fragment is missing.
 std::optional<ZeroState> read_zero(const std::string& step, i64 mp_rank, const TorchFile& model,
                                    const AddParameter& add);
+// Returns the state of a dynamic loss scaler in the optimizer's state, as in a manifest of
+// lm-utils; null: there is none. A constant loss scale is a flag of the training, not a part of its
+// state.
+io::Json deepspeed_loss_scale(const PickleValue& state, const TorchFile& file);
 
 }  // namespace lm::convert

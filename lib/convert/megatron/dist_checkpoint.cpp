@@ -10,7 +10,7 @@ namespace {
 
 using Kind = PickleValue::Kind;
 
-constexpr i64 most_metadata_bytes = i64{1} << 30;
+constexpr i64 max_metadata_bytes = i64{1} << 30;
 
 // Returns the numbers of a torch.Size. Throws Error(failure) for any other value.
 std::vector<i64> numbers(const PickleValue* size, const std::string& path) {
@@ -19,7 +19,7 @@ std::vector<i64> numbers(const PickleValue* size, const std::string& path) {
         run_error(path, "corrupt: expected a torch.Size");
     for (const PickleValue* item : size->items) {
         if (!item->is(Kind::integer) || item->integer < 0) {
-            run_error(path, "corrupt: a torch.Size has other values than sizes");
+            run_error(path, "corrupt: expected whole numbers of at least 0 in a torch.Size");
         }
         all.push_back(item->integer);
     }
@@ -29,14 +29,19 @@ std::vector<i64> numbers(const PickleValue* size, const std::string& path) {
 // Returns the entry `key` of .metadata, a dict.
 const PickleValue& dict_of(const PickleValue& metadata, const char* key, const std::string& path) {
     const PickleValue* dict = metadata.find(key);
-    if (dict == nullptr || !dict->is(Kind::dict)) run_error(path, "corrupt: it has no {}", key);
+    if (dict == nullptr || !dict->is(Kind::dict))
+        run_error(path, "corrupt: the entry {} is missing", key);
     return *dict;
 }
 
 i64 whole_number(const PickleValue& value, const char* key, const std::string& path) {
     const PickleValue* number = value.find(key);
     if (number == nullptr || !number->is(Kind::integer) || number->integer < 0) {
-        run_error(path, "corrupt: a record has no {}", key);
+        run_error(path, "corrupt: expected a whole number '{}' of at least 0 in a record, got {}",
+                  key,
+                  number == nullptr           ? "none"
+                  : number->is(Kind::integer) ? std::to_string(number->integer)
+                                              : "another type");
     }
     return number->integer;
 }
@@ -46,10 +51,16 @@ DistRecord record_of(const PickleValue& value, const std::string& directory,
     const PickleValue* file = value.find("relative_path");
     const bool plain = file != nullptr && file->is(Kind::text) && !file->text.empty() &&
                        file->text.find('/') == std::string::npos && file->text[0] != '.';
-    if (!plain) run_error(path, "refused: a record is not in a file of this directory");
+    if (!plain)
+        run_error(
+            path,
+            "refused: the path '{}' of a record is not the plain name of a file in this directory",
+            file != nullptr && file->is(Kind::text) ? file->text : "");
     const PickleValue* transforms = value.find("transform_descriptors");
     if (transforms != nullptr && !transforms->is(Kind::none) && !transforms->items.empty()) {
-        usage_error(path, "has compressed records: save without extensions of the storage writer");
+        usage_error(path,
+                    "has transformed (compressed) records: save it without extensions of the "
+                    "storage writer");
     }
     DistRecord record{directory + "/" + file->text, whole_number(value, "offset", path),
                       whole_number(value, "length", path)};
@@ -68,8 +79,9 @@ DistCheckpoint DistCheckpoint::open(const std::string& directory) {
     DistCheckpoint checkpoint;
     checkpoint.path_ = directory + "/.metadata";
     const i64 size = io::file_size(checkpoint.path_);
-    if (size > most_metadata_bytes) {
-        run_error(checkpoint.path_, "expected at most {} bytes, got {}", most_metadata_bytes, size);
+    if (size > max_metadata_bytes) {
+        run_error(checkpoint.path_, "is too large: expected at most {} bytes, got {}",
+                  max_metadata_bytes, size);
     }
     std::vector<std::byte> bytes(static_cast<size_t>(size));
     io::read_exact(io::open_read(checkpoint.path_), checkpoint.path_, bytes, 0);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the directory of torch.distributed.checkpoint (the format "torch_dist" of megatron-core).
-// The pickle .metadata lists global tensors and the place of each of their chunks: a file of
-// torch.save within one of the *.distcp files. It is read by the restricted machine
-// (torch/pickle_reader.hpp).
+// Reads a directory of torch.distributed.checkpoint (its metadata.py and filesystem.py), the format
+// "torch_dist" of megatron-core. The pickle .metadata lists global tensors and the place of each of
+// their chunks: a file of torch.save within one of the *.distcp files. It is read by the restricted
+// machine (torch/pickle_reader.hpp).
 #pragma once
 
 #include <map>
@@ -40,7 +40,8 @@ class DistCheckpoint {
 
     const std::string& path() const { return path_; }  // the file .metadata
     const std::map<std::string, DistTensor>& tensors() const { return tensors_; }
-    // Other objects by key. The record has a list of them.
+    // The objects that are not tensors, by key. The record of an object contains a list whose only
+    // item is the object.
     const std::map<std::string, DistRecord>& objects() const { return objects_; }
     // Returns the tensor of a chunk. `name` names it in errors.
     static SourceTensor read(const DistChunk& chunk, const std::string& name);

@@ -22,8 +22,8 @@ constexpr std::array state_names{StateName{"param", SliceKind::master},
                                  StateName{"exp_avg_sq", SliceKind::exp_avg_sq}};
 
 std::optional<i64> steps(const PickleValue& value, const TorchFile& file, int level) {
-    constexpr int most_levels = 8;
-    if (level > most_levels) return std::nullopt;
+    constexpr int max_levels = 8;
+    if (level > max_levels) return std::nullopt;
     for (const char* key : {"common_step", "step"}) {
         if (const auto number = number_of(value.find(key), file)) return static_cast<i64>(*number);
     }
@@ -56,8 +56,8 @@ const PickleValue& only_type(const PickleValue* buffer, const std::string& path)
     return *buffer->items[1];
 }
 
-// Returns the number of elements that fill a bucket of a chunk; 0: it has one bucket. As
-// megatron-core chooses it (distributed_data_parallel.py).
+// Returns the number of elements at which megatron-core closes a bucket of a chunk
+// (distributed_data_parallel.py); 0: the chunk has a single bucket.
 i64 full_bucket(const MegatronImport& import, i64 stage, size_t chunk) {
     const MegatronModel& model = import.head().model;
     if (!model.overlap_grad_reduce || stage > 0 || chunk > 0) return 0;
@@ -72,16 +72,18 @@ Storage storage_of(const PickleValue* value, const TorchFile& file, const char* 
     const SourceTensor tensor = file.tensor(*value, name);
     Storage storage = *tensor.storage;
     if (tensor.shape.size() != 1 || tensor.start != 0 || tensor.shape[0] > storage.numel()) {
-        run_error(file.path(), "distributed optimizer: {}: expected a flat tensor", name);
+        run_error(file.path(),
+                  "distributed optimizer: {}: expected a tensor of one dimension without gaps",
+                  name);
     }
     storage.extents.at(0).n = tensor.shape[0];
     return storage;
 }
 
-// Returns the object of a record, which holds it in a list.
+// Returns the object of a record: a record's file contains a list whose only item is the object.
 const PickleValue& only_item(const TorchFile& file) {
     if (!file.root().is(Kind::list) || file.root().items.size() != 1) {
-        run_error(file.path(), "corrupt: expected a list of one object");
+        run_error(file.path(), "corrupt: expected a list with one object");
     }
     return *file.root().items[0];
 }
@@ -104,11 +106,10 @@ class ShardedBuckets {
             const size_t at = key.find(start);
             const size_t number = key.rfind(".bucket_idx_");
             if (at == key.npos || !key.ends_with(end) || number == key.npos) continue;
-            const std::string digits =
-                key.substr(number + 12, key.size() - number - 12 - end.size());
-            if (!is_number(digits)) continue;
             const std::string bucket = key.substr(0, key.size() - end.size());
-            if (!found.emplace(std::stoll(digits), bucket).second) {
+            const auto index = parse_number(std::string_view(bucket).substr(number + 12));
+            if (!index) continue;
+            if (!found.emplace(*index, bucket).second) {
                 usage_error(checkpoint_.path(),
                             "distributed optimizer: expected parameters of one type, got several");
             }
@@ -134,7 +135,10 @@ class ShardedBuckets {
         i64 n = 0;
         for (const auto& [begin, chunk] : chunks) {
             if (begin != n) {
-                run_error(checkpoint_.path(), "{}: expected element {}, got {}", key, n, begin);
+                run_error(
+                    checkpoint_.path(),
+                    "{}: corrupt: its chunks have a gap or an overlap: expected element {}, got {}",
+                    key, n, begin);
             }
             Extent extent = chunk.storage->extents.at(0);
             storage.dtype = chunk.storage->dtype;
@@ -193,7 +197,9 @@ bool add_gathered_state(MegatronImport& import, const PickleValue& root, const T
             bucket_sizes(chunks[chunk], full_bucket(import, stage, chunk));
         const i64 n = std::accumulate(buckets.begin(), buckets.end(), i64{0});
         const auto positions = buffer_positions(chunks[chunk], buckets);
-        LM_CHECK(positions.has_value(), "expected positions in buckets of {} elements", n);
+        LM_CHECK(positions.has_value(),
+                 "expected all parameters to fit into buckets of {} elements, got one without room",
+                 n);
         for (const StateName& state : state_names) {
             BufferState all{state.kind, storage_of(tensors.find(state.name), file, state.name)};
             if (all.storage.numel() != n) return false;

@@ -9,15 +9,16 @@
 
 namespace lm::convert {
 
-// Adds the state of `root`, which distrib_optim.pt has, for one model-parallel rank.
-// `chunks` are the parameters of each chunk of the model. Returns false when the buffers have
-// another number of elements.
+// Adds the optimizer state of one model-parallel rank. `root`: the root object of its
+// distrib_optim.pt, which is `file`. `chunks`: the parameters of each chunk of the model. Returns
+// false when the buffers have another number of elements.
 bool add_gathered_state(MegatronImport& import, const PickleValue& root, const TorchFile& file,
                         const std::vector<std::vector<BufferParameter>>& chunks, i64 tp_rank,
                         i64 stage);
 
-// Adds the state of a checkpoint of the format "torch_dist", whose word embedding has `vocab_rows`
-// rows, and its number of steps. Returns false when the checkpoint has no such state.
+// Adds the optimizer state and the number of steps of a checkpoint of the format "torch_dist",
+// whose word embedding has `vocab_rows` rows. Returns false when the checkpoint has no state in
+// gradient buffers.
 bool add_sharded_buffers(MegatronImport& import, const DistCheckpoint& checkpoint, i64 vocab_rows);
 
 // Searches the nested state of an optimizer for the number of its steps, and returns the first one

@@ -32,6 +32,8 @@ std::string step_of(const std::string& path) {
     return path + "/" + tag;
 }
 
+constexpr std::string_view tied = "tied_modules.embed.";  // starts the embedding's parameters
+
 class Importer {
   public:
     explicit Importer(const ConversionRequest& request)
@@ -66,45 +68,54 @@ class Importer {
         for (const NamedValue& item : tensors) {
             if (item.name.ends_with("_extra_state")) continue;
             const std::string own = layers_.own_name(layer, item.name, import_.gated());
-            if (own.empty()) run_error(file.path(), "tensor {} is unknown", item.name);
+            if (own.empty())
+                run_error(file.path(), "tensor {} is unknown: only GPT models can be imported",
+                          item.name);
+            const SourceTensor tensor = file.tensor(*item.value, item.name);
             // The file of a later layer has a copy of the tied word embeddings.
-            if (own == "embedding.word.weight" && layer != layers_.layers().front()) continue;
-            import_.add(own, ckpt::SliceKind::weight, file.tensor(*item.value, item.name), rank,
-                        layers_.tp());
+            if (own == "embedding.word.weight" && layer != layers_.layers().front()) {
+                import_.add_tied_copy(ckpt::SliceKind::weight, tensor, rank, layers_.tp());
+            } else {
+                import_.add(own, ckpt::SliceKind::weight, tensor, rank, layers_.tp());
+            }
         }
     }
 
     // Returns the name in lm-utils of a parameter: "3.mlp.dense_h_to_4h.weight" is in layer file 3,
-    // and "tied_modules.embed.word_embeddings.weight" in the embedding. Returns an empty text for
-    // the embedding's copy on a later stage.
-    std::string own_name(const std::string& name, i64 stage) const {
-        constexpr std::string_view tied = "tied_modules.embed.";
+    // and "tied_modules.embed.word_embeddings.weight" in the embedding.
+    std::string own_name(const std::string& name) const {
         if (name.starts_with(tied)) {
-            if (stage > 0) return {};
             return layers_.own_name(layers_.layers().front(), name.substr(tied.size()),
                                     import_.gated());
         }
-        const size_t dot = name.find('.');
-        const bool number =
-            dot != name.npos && dot > 0 && dot < 7 &&
-            std::all_of(name.begin(), name.begin() + static_cast<std::ptrdiff_t>(dot),
-                        [](unsigned char c) { return std::isdigit(c) != 0; });
-        const std::string own = number ? layers_.own_name(std::stoll(name.substr(0, dot)),
-                                                          name.substr(dot + 1), import_.gated())
-                                       : std::string();
-        if (own.empty()) run_error(step_, "parameter {} of the optimizer is unknown", name);
+        const auto layer = parse_numbered(name);
+        const std::string own =
+            layer ? layers_.own_name(layer->number, std::string(layer->rest), import_.gated())
+                  : std::string();
+        if (own.empty())
+            run_error(step_,
+                      "parameter {} of the optimizer is unknown: only GPT models can be imported",
+                      name);
         return own;
     }
 
-    // Adds the ZeRO state of one model-parallel rank: mp_rank = stage * tensor ranks + tensor rank.
+    // Adds the ZeRO state of one model-parallel rank: mp_rank = stage * tensor ranks + tensor rank
+    // (PipeModelDataParallelTopology of DeepSpeed has the axes pipe, data, model). The "pp_rank" in
+    // the file names is the data-parallel rank.
     void add_optimizer(i64 mp_rank) {
         const TorchFile file = TorchFile::open(model_states(step_, mp_rank));
         const i64 stage = mp_rank / layers_.tp();
         const auto state =
             read_zero(step_, mp_rank, file, [&](ckpt::SliceKind kind, const SourceTensor& tensor) {
-                const std::string own = own_name(tensor.name, stage);
-                if (!own.empty()) {
-                    import_.add(own, kind, tensor, mp_rank % layers_.tp(), layers_.tp());
+                const std::string own = own_name(tensor.name);
+                const i64 tp_rank = mp_rank % layers_.tp();
+                if (stage == 0 || !tensor.name.starts_with(tied)) {
+                    return import_.add(own, kind, tensor, tp_rank, layers_.tp());
+                }
+                // The last stage has a copy of the whole embedding module, but uses only the word
+                // embeddings. The others keep their initial values.
+                if (own == "embedding.word.weight") {
+                    import_.add_tied_copy(kind, tensor, tp_rank, layers_.tp());
                 }
             });
         if (!state) return;

@@ -10,10 +10,10 @@ namespace lm::convert {
 // Returns whether `path` is a directory of such checkpoints, or one of them.
 bool is_megatron_deepspeed(const std::string& path);
 
-// Converts request.in (a directory with `latest`, or global_stepN) to the directory request.out.
-// Throws Error(usage) for a model that lm-utils does not support, Error(failure) naming file and
-// tensor for an incomplete checkpoint.
-// open_megatron_deepspeed() only finds the sources of the tensors; `request` outlives them.
+// open_megatron_deepspeed() finds the sources of all tensors of request.in, a directory with
+// `latest`, or global_stepN; `request` outlives them. from_megatron_deepspeed() also writes the
+// checkpoint to the directory request.out. Throw Error(usage) for a model that lm-utils does not
+// support, Error(failure) naming file and tensor for an incomplete checkpoint.
 MegatronImport open_megatron_deepspeed(const ConversionRequest& request);
 ConversionReport from_megatron_deepspeed(const ConversionRequest& request);
 

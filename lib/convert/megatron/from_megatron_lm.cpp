@@ -76,7 +76,7 @@ class Importer {
             const std::string file = step_ + "/" + name + "/" + model_file;
             if (name.starts_with("mp_rank_") && io::exists(file)) return file;
         }
-        run_error(step_, "has no rank");
+        run_error(step_, "has no mp_rank_* directory with a model file: incomplete");
     }
 
     // Returns the path of a rank's file. Megatron adds the stage's number only when there are
@@ -105,7 +105,10 @@ class Importer {
                        file.root().find(fmt::format("model{}", chunks.size()))) {
                 chunks.push_back(chunk);
             }
-            if (chunks.empty()) run_error(file.path(), "has no model");
+            if (chunks.empty())
+                run_error(
+                    file.path(),
+                    "has no entry 'model' or 'model0': incomplete, or not a model file of a rank");
             for (size_t i = 0; i < chunks.size(); ++i) {
                 add_chunk(import, file, *chunks[i],
                           {tp, pp, static_cast<i64>(i), static_cast<i64>(chunks.size())},
@@ -134,8 +137,9 @@ class Importer {
             chunks.back().push_back({parameter.own, parameter.shape, alone});
         }
         if (!add_gathered_state(import, file.root(), file, chunks, tp, pp)) {
-            run_error(file.path(),
-                      "the buffers do not have the elements that args and the model state");
+            run_error(
+                file.path(),
+                "the gradient buffers do not have the sizes that args and the model determine");
         }
     }
 
@@ -146,7 +150,9 @@ class Importer {
         i64 n_chunks = 1;
     };
 
-    // Returns the index in the whole model of layer `local` of a chunk.
+    // Returns the index in the whole model of layer `local` of a chunk. The names count from 0 in
+    // each chunk. With V chunks on each of P stages, chunk v of stage p starts at layer v * L / V +
+    // p * L / (V * P) (ParallelTransformer of Megatron's legacy transformer.py).
     i64 layer_number(const MegatronImport& import, const Place& place, i64 local) const {
         const i64 n_layers = import.config().n_layers;
         if (n_layers % (pp_ * place.n_chunks) != 0) {
@@ -165,23 +171,18 @@ class Importer {
         if (rest.starts_with("word_embeddings_for_head.")) return {};
         std::string own;
         if (rest.starts_with("layers.")) {
-            rest.remove_prefix(7);
-            const size_t dot = rest.find('.');
-            const bool number = dot != rest.npos && dot > 0 && dot < 7 &&
-                                std::ranges::all_of(rest.substr(0, dot), [](unsigned char c) {
-                                    return std::isdigit(c) != 0;
-                                });
-            if (number) {
-                const i64 local = std::stoll(std::string(rest.substr(0, dot)));
-                own = megatron_layer_name(rest.substr(dot + 1), import.gated());
+            if (const auto layer = parse_numbered(rest.substr(7))) {
+                own = megatron_layer_name(layer->rest, import.gated());
                 if (!own.empty()) {
-                    own = fmt::format("layers.{}.{}", layer_number(import, place, local), own);
+                    own = fmt::format("layers.{}.{}", layer_number(import, place, layer->number),
+                                      own);
                 }
             }
         } else {
             own = megatron_outer_name(rest);
         }
-        if (own.empty()) run_error(step_, "tensor {} is unknown", name);
+        if (own.empty())
+            run_error(step_, "tensor {} is unknown: only GPT models can be imported", name);
         if (own == "head.weight" && !import.config().untied_head) return {};
         if (own == "embedding.word.weight" && place.pp > 0) return {};
         return own;
@@ -196,8 +197,11 @@ class Importer {
             parameters.push_back({own, item.name, tensor.shape,
                                   !item.name.ends_with(".bias") && tensor.shape.size() > 1,
                                   tensor.storage->dtype});
-            if (own.empty()) continue;
-            import.add(own, ckpt::SliceKind::weight, tensor, place.tp, tp_);
+            if (own.empty()) {
+                import.add_tied_copy(ckpt::SliceKind::weight, tensor, place.tp, tp_);
+            } else {
+                import.add(own, ckpt::SliceKind::weight, tensor, place.tp, tp_);
+            }
         }
     }
 

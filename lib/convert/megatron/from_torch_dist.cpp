@@ -8,6 +8,7 @@
 #include "convert/megatron/dist_checkpoint.hpp"
 #include "convert/megatron/distributed_optimizer.hpp"
 #include "convert/megatron/megatron_import.hpp"
+#include "io/json.hpp"
 
 namespace lm::convert {
 namespace {
@@ -86,17 +87,19 @@ class Importer {
         std::string prefix;
         if (rest.starts_with("layers.")) {
             rest.remove_prefix(7);
-            const size_t dot = rest.find('.');
-            name.stacked = !is_number(rest.substr(0, dot));
-            if (!name.stacked) {
-                prefix = fmt::format("layers.{}.", rest.substr(0, dot));
-                rest.remove_prefix(dot + 1);
+            const auto layer = parse_numbered(rest);
+            name.stacked = !layer;
+            if (layer) {
+                prefix = fmt::format("layers.{}.", layer->number);
+                rest = layer->rest;
             }
             name.own = layer_name(rest);
         } else {
             name.own = megatron_outer_name(rest);
         }
-        if (name.own.empty()) run_error(checkpoint_.path(), "tensor {} is unknown", key);
+        if (name.own.empty())
+            run_error(checkpoint_.path(), "tensor {} is unknown: only GPT models can be imported",
+                      key);
         if (name.own == "head.weight" && !import_.config().untied_head) return std::nullopt;
         name.own = prefix + name.own;
         return name;
@@ -192,7 +195,10 @@ class Importer {
         for (const auto& [begin, chunk] : chunks) {
             Extent extent = chunk.storage->extents.at(0);
             if (begin != n) {
-                run_error(checkpoint_.path(), "{}: expected element {}, got {}", key, n, begin);
+                run_error(
+                    checkpoint_.path(),
+                    "{}: corrupt: its chunks have a gap or an overlap: expected element {}, got {}",
+                    key, n, begin);
             }
             storage->dtype = chunk.storage->dtype;
             extent.offset += chunk.start * size_of(storage->dtype);

@@ -6,9 +6,11 @@
 
 #include "base/error.hpp"
 #include "convert/megatron/deepspeed_layers.hpp"
+#include "convert/megatron/deepspeed_zero.hpp"
 #include "convert/megatron/megatron_import.hpp"
 #include "convert/torch/pickle_globals.hpp"
 #include "io/file.hpp"
+#include "io/json.hpp"
 
 namespace lm::convert {
 namespace {
@@ -26,13 +28,9 @@ struct Parameter {
 Parameter parameter_of(const std::string& folder) {
     constexpr std::string_view tied = "tied_modules.embed.";
     if (folder.starts_with(tied)) return {folder, -1, folder.substr(tied.size())};
-    const size_t dot = folder.find('.');
-    const bool number =
-        dot != folder.npos && dot > 0 && dot < 7 &&
-        std::all_of(folder.begin(), folder.begin() + static_cast<std::ptrdiff_t>(dot),
-                    [](unsigned char c) { return std::isdigit(c) != 0; });
-    if (!number) return {folder, -1, {}};
-    return {folder, std::stoll(folder.substr(0, dot)), folder.substr(dot + 1)};
+    const auto layer = parse_numbered(folder);
+    if (!layer) return {folder, -1, {}};
+    return {folder, layer->number, std::string(layer->rest)};
 }
 
 class Importer {
@@ -47,7 +45,8 @@ class Importer {
         for (const std::string& name : io::list_directory(zero_)) {
             if (!io::is_directory(zero_ + "/" + name)) continue;
             const Parameter parameter = parameter_of(name);
-            if (parameter.name.empty()) run_error(zero_, "parameter {} is unknown", name);
+            if (parameter.name.empty())
+                run_error(zero_, "parameter {} is unknown: only GPT models can be imported", name);
             layers[parameter.layer].push_back(parameter);
         }
         DeepspeedLayers roles;
@@ -60,22 +59,31 @@ class Importer {
         for (const auto& [layer, parameters] : layers) {
             for (const Parameter& parameter : parameters) add(roles, parameter);
         }
+        if (const std::string path = zero_ + "/optimizer_state.pt"; io::exists(path)) {
+            const TorchFile file = TorchFile::open(path);
+            const io::Json scale = deepspeed_loss_scale(file.root(), file);
+            if (!scale.is_null()) import_.set_loss_scale(scale);
+        }
         return std::move(import_);
     }
 
   private:
     DType weights() const {
         const PickleValue* dtype = head_file_.root().find("args")->find("params_dtype");
+        if (dtype == nullptr) return DType::fp32;
+        // A class of PyTorch, or its name as text in what lm-convert writes.
+        std::string name = dtype->text;
+        if (name.starts_with("torch.")) name[5] = ' ';
         PickledTensor type;
-        if (dtype != nullptr && dtype->is(Kind::global) && set_dtype(dtype->text, type)) {
-            return type.dtype.value_or(DType::fp32);
-        }
+        if (set_dtype(name, type)) return type.dtype.value_or(DType::fp32);
         return DType::fp32;
     }
 
     void add(const DeepspeedLayers& roles, const Parameter& parameter) {
         const std::string own = roles.own_name(parameter.layer, parameter.name, import_.gated());
-        if (own.empty()) run_error(zero_, "parameter {} is unknown", parameter.folder);
+        if (own.empty())
+            run_error(zero_, "parameter {} is unknown: only GPT models can be imported",
+                      parameter.folder);
         const std::string folder = zero_ + "/" + parameter.folder;
         const SourceTensor fp32 = read(folder, "fp32");
         import_.add(own, ckpt::SliceKind::weight, fp32, 0, 1);

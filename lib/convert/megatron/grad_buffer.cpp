@@ -109,7 +109,8 @@ void add_in_matching_order(MegatronImport& import, const std::string& path,
     }
     if (other.empty()) {
         run_error(path,
-                  "the buckets of the distributed optimizer do not have the model's parameters");
+                  "the buckets of the distributed optimizer do not have the sizes of the model's "
+                  "parameters: files of different checkpoints, or an unknown order");
     }
     run_error(path,
               "the optimizer state does not match the weights of {} in any known order of the "

@@ -27,11 +27,13 @@ std::vector<i64> bucket_sizes(const std::vector<BufferParameter>& parameters, i6
 std::optional<std::vector<i64>> buffer_positions(const std::vector<BufferParameter>& parameters,
                                                  const std::vector<i64>& buckets);
 
-// How TransformerEngine's layers and Megatron's own ones order the norm before the attention.
+// The place of the norm before the attention in a layer's parameters: before the attention's output
+// projection (norm_first), or between that and query, key and value (output_first), as in layers
+// with TransformerEngine's fused norm.
 enum class NormOrder { norm_first, output_first };
-// Calls `add` for each order that the modules of megatron-core may have had, with a copy of
-// `import`, until it returns true, and keeps the copy if its masters belong to its weights. Throws
-// Error(failure) naming `path` when none does.
+// Tries each order of the parameters that megatron-core may have used: `add` adds the state in this
+// order to a copy of `import`, and returns false when it cannot. Replaces `import` by the first
+// copy whose masters match its weights. Throws Error(failure) naming `path` when no copy matches.
 void add_in_matching_order(MegatronImport& import, const std::string& path,
                            const std::function<bool(MegatronImport& copy, NormOrder order)>& add);
 
@@ -40,7 +42,8 @@ struct BufferState {
     ckpt::SliceKind kind = ckpt::SliceKind::master;
     Storage storage;
 };
-// Adds the state of the parameters of a tensor-parallel rank.
+// Adds to `import` the state of the parameters of a tensor-parallel rank, which begin at
+// `positions` in `state` (buffer_positions()).
 void add_buffer(MegatronImport& import, const std::vector<BufferParameter>& parameters,
                 const std::vector<i64>& positions, const BufferState& state, i64 tp_rank, i64 tp);
 

@@ -122,7 +122,10 @@ void refuse_others(const Args& args) {
     const bool list = experts && experts->is(Kind::list);
     const i64 n = list ? (experts->items.empty() ? 0 : experts->items[0]->integer)
                        : args.integer("num_experts", 0);
-    if (n > 1) usage_error(args.path(), "args.num_experts is {}: lm-utils has no experts", n);
+    if (n > 1)
+        usage_error(
+            args.path(),
+            "args.num_experts: expected at most 1, got {}: lm-utils does not support experts", n);
 }
 
 }  // namespace

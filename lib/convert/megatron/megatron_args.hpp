@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "ckpt/manifest.hpp"
+#include "ckpt/format/manifest.hpp"
 #include "convert/torch/pickle_value.hpp"
 
 namespace lm::convert {

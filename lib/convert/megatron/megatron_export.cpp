@@ -103,6 +103,17 @@ std::vector<MegatronTensor> MegatronLayout::tensors(i64 tp_rank, i64 stage) cons
     return all;
 }
 
+i64 MegatronLayout::n_bytes(DType weights, i64 n_states) const {
+    const i64 per_element = size_of(weights) + n_states * size_of(DType::fp32);
+    i64 n = 0;
+    for (i64 stage = 0; stage < pp_; ++stage) {
+        for (i64 rank = 0; rank < tp_; ++rank) {
+            for (const MegatronTensor& tensor : tensors(rank, stage)) n += tensor.map.numel();
+        }
+    }
+    return n * per_element;
+}
+
 void MegatronLayout::write_args(PickleWriter& pickle, const ckpt::Manifest& manifest,
                                 DType weights) const {
     const spec::ModelConfig& c = model_.config();
@@ -180,15 +191,12 @@ void MegatronFile::flat(const std::vector<const MappedTensor*>& maps, ckpt::Slic
 
 void MegatronFile::write(const std::string& path) {
     TorchWriter writer = TorchWriter::create(path, std::move(pickle_));
-    for (const Source& source : sources_) {
-        NativeExport(checkpoint_, source.kind, source.dtype)
-            .write(source.map, [&](std::span<const std::byte> bytes) {
-                writer.append(bytes);
-                report_.n_bytes += static_cast<i64>(bytes.size());
-                if (request_.progress) request_.progress(report_.n_bytes);
-            });
-        ++report_.n_tensors;
-    }
+    write_tensors(checkpoint_, sources_, [&](std::span<const std::byte> bytes) {
+        writer.append(bytes);
+        report_.n_bytes += static_cast<i64>(bytes.size());
+        if (request_.progress) request_.progress(report_.n_bytes, n_total_);
+    });
+    report_.n_tensors += std::ssize(sources_);
     writer.commit();
 }
 
@@ -206,6 +214,71 @@ void write_slice_mapping(PickleWriter& pickle, const std::vector<const MegatronT
         pickle.integer(std::exchange(start, start + n));
         pickle.close_object();
     }
+    pickle.close_dict();
+}
+
+void write_partition_counts(PickleWriter& pickle) {
+    for (const auto& [key, value] : {std::pair{"partition_count", 1}, {"group_paddings", 0}}) {
+        pickle.key(key);
+        pickle.open_list();
+        for (int group = 0; group < 2; ++group) pickle.integer(value);
+        pickle.close_list();
+    }
+}
+
+void write_base_groups(PickleWriter& pickle, i64 n_groups) {
+    pickle.key("param_groups");
+    pickle.open_list();
+    for (i64 group = 0; group < n_groups; ++group) {
+        pickle.open_dict();
+        pickle.key("params");
+        pickle.open_list();
+        pickle.integer(group);
+        pickle.close_list();
+        pickle.close_dict();
+    }
+    pickle.close_list();
+}
+
+// DeepSpeed refuses patterns that no parameter matches.
+void write_universal_info(PickleWriter& pickle, const spec::ModelConfig& config) {
+    using Patterns = std::vector<const char*>;
+    Patterns vocabulary{R"(tied_modules\.embed\.word_embeddings\.weight$)"};
+    Patterns every_stage = vocabulary;
+    Patterns every_rank{R"(\d+\.(input|post_attention)_layernorm\.)", R"(\d+\.(weight|bias)$)"};
+    if (config.untied_head) vocabulary.push_back(R"(\d+\.lm_head\.weight$)");
+    if (config.linear_bias) {
+        every_rank.push_back(R"(\d+\.(self_attention\.dense|mlp\.dense_4h_to_h)\.bias$)");
+    }
+    for (const auto& [has, pattern] :
+         {std::pair{config.position == spec::PositionEmbedding::absolute,
+                    R"(tied_modules\.embed\.position_embeddings\.weight$)"},
+          {config.embedding_norm, R"(tied_modules\.embed\.word_embeddings\.norm\.)"}}) {
+        if (!has) continue;
+        every_stage.push_back(pattern);
+        every_rank.push_back(pattern);
+    }
+    Patterns halves;
+    if (is_gated(config.activation)) halves.push_back(R"(\d+\.mlp\.dense_h_to_4h\.weight$)");
+    pickle.key("universal_checkpoint_info");
+    pickle.open_dict();
+    pickle.key("universal_checkpoint_version");
+    pickle.real(0.2);
+    pickle.key("original_vocab_size");
+    pickle.integer(config.vocab_size);
+    const auto list = [&](const char* key, const Patterns& patterns) {
+        pickle.key(key);
+        pickle.open_list();
+        for (const char* pattern : patterns) pickle.text(pattern);
+        pickle.close_list();
+    };
+    list("vocabulary_parameter_patterns", vocabulary);
+    list("pipeline_replicated_parameter_patterns", every_stage);
+    list("tp_replicated_parameter_patterns", every_rank);
+    list("parameter_to_average_patterns", {});
+    list("parameter_with_row_parallelism_patterns",
+         {R"(\d+\.mlp\.dense_4h_to_h\.weight$)", R"(\d+\.self_attention\.dense\.weight$)"});
+    list("parameter_with_2_sub_params_cat_dim_0", halves);
     pickle.close_dict();
 }
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "ckpt/checkpoint.hpp"
+#include "ckpt/format/checkpoint.hpp"
 #include "convert/conversion.hpp"
 #include "convert/megatron/megatron_names.hpp"
 #include "convert/native_export.hpp"
@@ -37,6 +37,8 @@ class MegatronLayout {
     i64 pp() const { return pp_; }
     i64 padded_vocab() const { return padded_vocab_; }
     std::vector<MegatronTensor> tensors(i64 tp_rank, i64 stage) const;
+    // Returns the bytes of the weights of all ranks and of `n_states` fp32 values for each weight.
+    i64 n_bytes(DType weights, i64 n_states) const;
     // Writes Megatron's arguments as an argparse.Namespace. `weights` is their params_dtype.
     void write_args(PickleWriter& pickle, const ckpt::Manifest& manifest, DType weights) const;
 
@@ -59,9 +61,10 @@ void write_slice_mapping(PickleWriter& pickle, const std::vector<const MegatronT
 // A file of torch.save whose pickle is written first and whose tensors are streamed afterwards.
 class MegatronFile {
   public:
-    explicit MegatronFile(const ckpt::Checkpoint& checkpoint, const ConversionRequest& request,
-                          ConversionReport& report)
-        : checkpoint_(checkpoint), request_(request), report_(report) {}
+    // `n_total`: bytes of all files of the conversion, for request.progress.
+    MegatronFile(const ckpt::Checkpoint& checkpoint, const ConversionRequest& request,
+                 ConversionReport& report, i64 n_total)
+        : checkpoint_(checkpoint), request_(request), report_(report), n_total_(n_total) {}
 
     PickleWriter& pickle() { return pickle_; }
     // Adds the tensor `map` of `kind`, converted to `dtype`.
@@ -71,16 +74,20 @@ class MegatronFile {
     void write(const std::string& path);
 
   private:
-    struct Source {
-        MappedTensor map;
-        ckpt::SliceKind kind;
-        DType dtype;
-    };
     const ckpt::Checkpoint& checkpoint_;
     const ConversionRequest& request_;
     ConversionReport& report_;
+    i64 n_total_;
     PickleWriter pickle_;
-    std::vector<Source> sources_;
+    std::vector<ExportedTensor> sources_;
 };
+// Write entries of DeepSpeed's optimizer file for one data-parallel rank, which its tools expect:
+// partition_count and group_paddings of the two groups; param_groups with the numbers of the
+// groups.
+void write_partition_counts(PickleWriter& pickle);
+void write_base_groups(PickleWriter& pickle, i64 n_groups);
+// Writes universal_checkpoint_info, from which DeepSpeed's ds_to_universal learns how to join the
+// parts of the tensor ranks: regular expressions for the names of parameters.
+void write_universal_info(PickleWriter& pickle, const spec::ModelConfig& config);
 
 }  // namespace lm::convert

@@ -3,17 +3,18 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "io/json.hpp"
 
 namespace lm::convert {
 namespace {
 
 using Kind = PickleValue::Kind;
 
-constexpr int most_levels = 30;
+constexpr int max_levels = 30;
 
 void collect(const PickleValue& dict, const std::string& prefix, int level,
              std::vector<NamedValue>& tensors) {
-    if (level > most_levels || !dict.is(Kind::dict)) return;
+    if (level > max_levels || !dict.is(Kind::dict)) return;
     for (size_t i = 0; i + 1 < dict.items.size(); i += 2) {
         const PickleValue& key = *dict.items[i];
         const PickleValue& value = *dict.items[i + 1];
@@ -99,6 +100,17 @@ void MegatronImport::add(const std::string& own, ckpt::SliceKind kind, const Sou
     import_.add(*map, kind, tensor);
 }
 
+void MegatronImport::add_tied_copy(ckpt::SliceKind kind, const SourceTensor& tensor, i64 tp_rank,
+                                   i64 tp) {
+    if (request_.replicas != Replicas::rank0) return;
+    if (request_.weights_only && kind != ckpt::SliceKind::weight) return;
+    if (kind == ckpt::SliceKind::master && weights_ == DType::fp32) return;
+    const i64 rows = tensor.shape.empty() ? 0 : tensor.shape[0] * tp;
+    const auto map =
+        megatron_part(import_.tensors(), "embedding.word.weight", {tp_rank, tp, head_.qkv, rows});
+    if (map) import_.add_copy(*map, kind, tensor);
+}
+
 MappedTensor MegatronImport::whole(const std::string& own, i64 vocab_rows,
                                    const std::string& path) const {
     const auto map = megatron_part(import_.tensors(), own, {0, 1, head_.qkv, vocab_rows});
@@ -115,8 +127,8 @@ void MegatronImport::add_part(const std::string& own, ckpt::SliceKind kind,
     const i64 n_cols = map.rank == 2 && tensor.shape.size() == 2 ? tensor.shape[1] : 1;
     if (n_rows > map.n_rows() - row || n_cols > map.n_cols() - col) {
         run_error(tensor.path(),
-                  "tensor {}: expected shape {} by args, got rows and columns to "
-                  "({}, {})",
+                  "tensor {}: expected shape {} by args, got a part that ends at row and "
+                  "column ({}, {})",
                   tensor.name, io::Json(map.shape()).dump(), row + n_rows, col + n_cols);
     }
     if (kind == ckpt::SliceKind::weight && !weights_) weights_ = tensor.storage->dtype;
@@ -165,7 +177,9 @@ ConversionReport MegatronImport::write() {
                      .optimizer_step = optimizer_step()};
     info.seed = model.seed;
     info.weights = weights();
-    if (!loss_scale_.is_null()) info.state["loss_scale"] = loss_scale_;
+    if (!loss_scale_.is_null()) {
+        info.state = io::json_line(io::OrderedJson{{"loss_scale", loss_scale_}});
+    }
     if (!request_.weights_only && !import_.has(ckpt::SliceKind::exp_avg)) {
         note("{}: has no optimizer state that can be imported: the checkpoint has weights only",
              request_.in);

@@ -13,6 +13,7 @@
 #include "convert/megatron/megatron_names.hpp"
 #include "convert/native_import.hpp"
 #include "convert/torch/torch_file.hpp"
+#include "io/json.hpp"
 
 namespace lm::convert {
 
@@ -49,6 +50,9 @@ class MegatronImport {
     // if request.replicas is given.
     void add(const std::string& own, ckpt::SliceKind kind, const SourceTensor& tensor, i64 tp_rank,
              i64 tp);
+    // Adds the last stage's copy of a rank's part of the tied word embeddings. The first stage's
+    // values are imported; the copy is compared with them for Replicas::rank0.
+    void add_tied_copy(ckpt::SliceKind kind, const SourceTensor& tensor, i64 tp_rank, i64 tp);
     // Adds `tensor`, the part of the whole tensor `own` that starts at (row, col). The word
     // embedding and the head have `vocab_rows` rows.
     void add_part(const std::string& own, ckpt::SliceKind kind, const SourceTensor& tensor, i64 row,
@@ -62,7 +66,7 @@ class MegatronImport {
     // Returns the first tensor whose 16-bit weights are not its rounded masters; empty: none.
     // Throws Error(failure) when tensors are missing.
     std::string tensor_with_other_masters() const;
-    // Takes the tensors of `other`, a copy of this object to which more tensors were added.
+    // Replaces the tensors by those of `other`, a copy of this object to which tensors were added.
     void replace_sources(MegatronImport other) { import_ = std::move(other.import_); }
     // Sets the type of the weights. By default it is the type of the first weight that add() gets.
     void set_weights(DType dtype) { weights_ = dtype; }
@@ -75,6 +79,7 @@ class MegatronImport {
     // Reads all tensors and writes nothing.
     ImportVerification verify() const;
     bool has(ckpt::SliceKind kind) const { return import_.has(kind); }
+    const NativeImport& sources() const { return import_; }
     DType weights() const { return request_.dtype.value_or(weights_.value_or(DType::fp32)); }
     const std::vector<spec::TensorSpec>& tensors() const { return import_.tensors().table(); }
     i64 optimizer_step() const { return optimizer_step_ >= 0 ? optimizer_step_ : head_.iteration; }

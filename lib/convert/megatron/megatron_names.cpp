@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 #include "base/error.hpp"
 
@@ -76,9 +77,25 @@ std::vector<RowRange> vocab_rows(const std::string& own, i64 vocab, const Megatr
 
 }  // namespace
 
-bool is_number(std::string_view text) {
-    return !text.empty() && text.size() < 7 &&
-           std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c) != 0; });
+std::optional<i64> consume_number(std::string_view& text) {
+    constexpr size_t max_digits = 12;
+    const size_t n = std::min(text.find_first_not_of("0123456789"), text.size());
+    if (n == 0 || n > max_digits) return std::nullopt;
+    i64 number = 0;
+    std::from_chars(text.data(), text.data() + n, number);
+    text.remove_prefix(n);
+    return number;
+}
+
+std::optional<i64> parse_number(std::string_view text) {
+    const std::optional<i64> number = consume_number(text);
+    return text.empty() ? number : std::nullopt;
+}
+
+std::optional<NumberedName> parse_numbered(std::string_view name) {
+    const std::optional<i64> number = consume_number(name);
+    if (!number || !name.starts_with('.')) return std::nullopt;
+    return NumberedName{*number, name.substr(1)};
 }
 
 std::string_view without_modules(std::string_view name) {
@@ -109,6 +126,9 @@ std::string megatron_outer_name(std::string_view name) {
     return translate(outer_names, name);
 }
 
+// The biases of column-parallel layers (query, key, value and the first MLP matrix) are divided
+// like their rows. Row-parallel layers add their bias after the all-reduce, so each rank has all of
+// it (ColumnParallelLinear and RowParallelLinear of tensor_parallel/layers.py).
 bool is_replicated(std::string_view own) {
     return own.find("norm.") != own.npos || own.ends_with("attention.output.bias") ||
            own.ends_with("mlp.down.bias") || own == "embedding.position.weight";
@@ -137,6 +157,9 @@ std::optional<MappedTensor> megatron_part(const ModelTensors& tensors, const std
         const i64 n = share(c.ffn_hidden, part, "rows of the MLP");
         const i64 begin = part.tp_rank * n;
         map->rows.clear();
+        // The gated MLP of Megatron splits the output of one matrix in half on each rank (glu() in
+        // mlp.py of megatron-core). So a rank has its rows of gate, then its rows of up; joined
+        // tensors of all ranks would alternate between them.
         if (gate_up != own.npos) {
             for (const char* half : {"gate.", "up."}) {
                 map->rows.push_back(

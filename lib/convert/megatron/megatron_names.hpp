@@ -11,8 +11,17 @@
 
 namespace lm::convert {
 
-// Returns whether `text` is a whole number of at most six digits.
-bool is_number(std::string_view text);
+// Removes a whole number of at most 12 digits from the front of `text` and returns it; nullopt:
+// `text` starts with no such number and is unchanged.
+std::optional<i64> consume_number(std::string_view& text);
+// Returns the number that the whole text is.
+std::optional<i64> parse_number(std::string_view text);
+// "3.mlp.dense_h_to_4h.weight" is number 3 and the rest "mlp.dense_h_to_4h.weight".
+struct NumberedName {
+    i64 number = 0;
+    std::string_view rest;
+};
+std::optional<NumberedName> parse_numbered(std::string_view name);
 // Returns `name` without the modules before the tensor: "language_model.encoder.layers.3.mlp..." is
 // "layers.3.mlp...".
 std::string_view without_modules(std::string_view name);

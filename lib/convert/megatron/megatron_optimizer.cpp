@@ -2,6 +2,7 @@
 #include "convert/megatron/megatron_optimizer.hpp"
 
 #include "base/error.hpp"
+#include "io/json.hpp"
 
 namespace lm::convert {
 namespace {
@@ -100,7 +101,8 @@ class OptimizerReader {
             refuse("{}: expected shape {}, got {}", name, io::Json(parameter.shape).dump(),
                    io::Json(tensor.shape).dump());
         }
-        if (!parameter.own.empty()) import_.add(parameter.own, kind, tensor, tp_rank_, tp_);
+        if (parameter.own.empty()) return import_.add_tied_copy(kind, tensor, tp_rank_, tp_);
+        import_.add(parameter.own, kind, tensor, tp_rank_, tp_);
     }
 
     void add_moments(const MegatronParameter& parameter, i64 id) {

@@ -14,7 +14,7 @@ struct MegatronParameter {
     std::string own;   // name in lm-utils; empty: the last stage's copy of tied word embeddings
     std::string name;  // in the file
     std::vector<i64> shape;
-    bool decays = false;  // matrices, which are in the parameter groups with weight decay
+    bool decays = false;  // true for matrices: they are in the parameter groups with weight decay
     DType dtype = DType::fp32;
 };
 

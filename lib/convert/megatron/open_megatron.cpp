@@ -20,10 +20,7 @@ i64 iteration_of(std::string_view name) {
         std::string_view digits = name.substr(prefix.size());
         constexpr std::string_view universal = "_universal";
         if (digits.ends_with(universal)) digits.remove_suffix(universal.size());
-        const bool number =
-            !digits.empty() && digits.size() < 12 &&
-            std::ranges::all_of(digits, [](unsigned char c) { return std::isdigit(c) != 0; });
-        if (number) return std::stoll(std::string(digits));
+        if (const std::optional<i64> number = parse_number(digits)) return *number;
     }
     return -1;
 }

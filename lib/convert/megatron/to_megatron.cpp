@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "ckpt/steps.hpp"
+#include "ckpt/history/steps.hpp"
 #include "convert/megatron/megatron_export.hpp"
 #include "io/file.hpp"
 
@@ -29,6 +29,7 @@ class Exporter {
 
     ConversionReport run_lm() {
         io::AtomicDirectory out = make_output(request_.out, {request_.in}, request_.force);
+        n_total_ = layout_.n_bytes(dtype_, has_optimizer_ ? (mixed() ? 3 : 2) : 0);
         for (i64 stage = 0; stage < layout_.pp(); ++stage) {
             for (i64 rank = 0; rank < layout_.tp(); ++rank) write_lm_rank(out.path(), rank, stage);
         }
@@ -41,6 +42,7 @@ class Exporter {
         io::AtomicDirectory out = make_output(request_.out, {request_.in}, request_.force);
         const std::string step = fmt::format("{}/global_step{}", out.path(), iteration());
         io::make_directories(step);
+        n_total_ = layout_.n_bytes(dtype_, has_optimizer_ ? 3 : 0);
         for (i64 stage = 0; stage < layout_.pp(); ++stage) {
             for (i64 rank = 0; rank < layout_.tp(); ++rank) {
                 const std::vector<MegatronTensor> tensors = layout_.tensors(rank, stage);
@@ -69,7 +71,7 @@ class Exporter {
         const bool stored = dtype_ == checkpoint_.manifest().tensors.at(0).dtype;
         return stored ? SliceKind::weight : SliceKind::master;
     }
-    MegatronFile new_file() { return MegatronFile(checkpoint_, request_, report_); }
+    MegatronFile new_file() { return {checkpoint_, request_, report_, n_total_}; }
 
     static void integer(MegatronFile& file, const char* key, i64 value) {
         file.pickle().key(key);
@@ -225,8 +227,8 @@ class Exporter {
         pickle.close_list();
     }
 
-    // Writes the state of Megatron's scheduler. All values but num_steps are placeholders: Megatron
-    // replaces them with --override-opt_param-scheduler.
+    // Writes the state of Megatron's scheduler. All values but num_steps are placeholders: a run
+    // with --override-opt_param-scheduler replaces them by its own flags.
     void write_scheduler(MegatronFile& file) {
         PickleWriter& pickle = file.pickle();
         pickle.open_dict();
@@ -319,6 +321,7 @@ class Exporter {
         pickle.real(checkpoint_version);
         pickle.key("args");
         layout_.write_args(pickle, checkpoint_.manifest(), dtype_);
+        write_universal_info(pickle, checkpoint_.manifest().model);
         pickle.close_dict();
         file.write(fmt::format("{}/mp_rank_{:02}_model_states.pt", step, mp_rank));
         if (has_optimizer_) write_zero(step, mp_rank, tensors);
@@ -353,6 +356,7 @@ class Exporter {
             pickle.close_dict();
         }
         pickle.close_dict();
+        write_base_groups(pickle, std::ssize(maps));
         pickle.close_dict();
         if (dtype_ == DType::bf16) {
             pickle.key("param_slice_mappings");
@@ -364,7 +368,7 @@ class Exporter {
             }
             pickle.close_list();
         }
-        integer(file, "partition_count", 1);
+        write_partition_counts(pickle);
         pickle.close_dict();
         pickle.close_dict();
         file.write(fmt::format("{}/{}zero_pp_rank_0_mp_rank_{:02}_optim_states.pt", step,
@@ -376,6 +380,7 @@ class Exporter {
     MegatronLayout layout_;
     DType dtype_;
     bool has_optimizer_;
+    i64 n_total_ = 0;  // bytes to write
     ConversionReport report_;
 };
 

@@ -11,11 +11,11 @@ namespace {
 
 using Kind = PickleValue::Kind;
 
-constexpr size_t most_dimensions = 8;
+constexpr size_t max_dimensions = 8;
 
 bool read_sizes(const PickleValue& value, std::vector<i64>& sizes) {
     if (!value.is(Kind::tuple) && !value.is(Kind::list)) return false;
-    if (value.items.size() > most_dimensions) return false;
+    if (value.items.size() > max_dimensions) return false;
     for (const PickleValue* item : value.items) {
         if (!item->is(Kind::integer) || item->integer < 0) return false;
         sizes.push_back(item->integer);

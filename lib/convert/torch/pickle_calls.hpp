@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The meaning of the calls in a torch file that describe data.
+// Interprets calls in the pickle of a torch file that only describe data, such as OrderedDict(...)
+// and _rebuild_tensor_v2(...), without executing them.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The globals that a torch file may refer to, and the calls that have a meaning as data.
+// The list of Python classes and functions ("globals") that the pickle of a torch file may name,
+// and the element types that some of them stand for.
 #pragma once
 
 #include <string_view>

@@ -17,10 +17,10 @@ namespace {
 
 using Kind = PickleValue::Kind;
 
-constexpr size_t most_values = 8'000'000;
-constexpr size_t most_items = 32'000'000;
-constexpr int most_depth = 1000;
-constexpr size_t most_marks = 1000;
+constexpr size_t max_values = 8'000'000;
+constexpr size_t max_items = 32'000'000;
+constexpr int max_depth = 1000;
+constexpr size_t max_marks = 1000;
 
 class Machine : private PickleInput {
   public:
@@ -41,7 +41,7 @@ class Machine : private PickleInput {
 
   private:
     PickleValue& make(Kind kind) {
-        if (pickle_.values.size() >= most_values) refuse("more than {} values", most_values);
+        if (pickle_.values.size() >= max_values) refuse("more than {} values", max_values);
         pickle_.values.emplace_back();
         pickle_.values.back().kind = kind;
         return pickle_.values.back();
@@ -83,11 +83,11 @@ class Machine : private PickleInput {
     }
     void deepen(PickleValue& to, const PickleValue& item) const {
         to.depth = std::max(to.depth, item.depth + 1);
-        if (to.depth > most_depth) refuse("nested more than {} times", most_depth);
+        if (to.depth > max_depth) refuse("nested more than {} times", max_depth);
     }
     void count(size_t n) {
         n_items_ += n;
-        if (n_items_ > most_items) refuse("more than {} items", most_items);
+        if (n_items_ > max_items) refuse("more than {} items", max_items);
     }
 
     void push_text(std::string_view text, Kind kind) { push(kind).text = text; }
@@ -178,7 +178,7 @@ class Machine : private PickleInput {
     }
     void set_items(const std::vector<PickleValue*>& items) {
         if (items.size() % 2 != 0) refuse("a dict has a key without a value");
-        // SETITEMS on a subclass of dict: the items of an opaque object are not needed.
+        // The object is of a subclass of dict, which is not interpreted: drops its items.
         if (stack_.size() > bottom() && stack_.back()->is(Kind::object)) return;
         add(top(Kind::dict), items);
     }
@@ -271,7 +271,7 @@ class Machine : private PickleInput {
                 if (number<u64>() > left()) refuse("a frame exceeds the file");
                 return true;
             case MARK:
-                if (marks_.size() >= most_marks) refuse("more than {} marks", most_marks);
+                if (marks_.size() >= max_marks) refuse("more than {} marks", max_marks);
                 marks_.push_back(stack_.size());
                 return true;
             case POP:

@@ -13,9 +13,10 @@
 namespace lm::convert {
 namespace {
 
-constexpr i64 most_pickle_bytes = i64{256} << 20;
+constexpr i64 max_pickle_bytes = i64{256} << 20;
 constexpr std::string_view zip_magic("PK\x03\x04", 4);
-// The pickle of 0x1950a86a20f9469cfc6c, which starts the older format.
+// Files of the older format begin with the pickle of this number, 0x1950a86a20f9469cfc6c
+// (MAGIC_NUMBER in torch/serialization.py).
 constexpr std::string_view old_magic("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19\x2e",
                                      15);
 
@@ -65,7 +66,7 @@ TorchFile TorchFile::open(const std::string& path, i64 begin, i64 end) {
 
 void TorchFile::open_zip(i64 begin, i64 end) {
     const ZipArchive archive = ZipArchive::open(path_, begin, end);
-    if (archive.entries().empty()) run_error(path_, "corrupt: it has no entries");
+    if (archive.entries().empty()) run_error(path_, "corrupt: the archive has no entries");
     const std::string& first = archive.entries().front().name;
     const std::string folder = first.substr(0, first.find('/') + 1);
     const auto required = [&](const char* name) -> const ZipEntry& {
@@ -75,18 +76,18 @@ void TorchFile::open_zip(i64 begin, i64 end) {
     };
     const std::string version = text_of(path_, required("version"));
     if (version.empty() || version[0] < '1' || version[0] > '9') {
-        run_error(path_, "expected a version of the format, got '{}'", version);
+        run_error(path_, "corrupt: expected a number in the entry 'version', got '{}'", version);
     }
     if (const ZipEntry* order = archive.find(folder + "byteorder")) {
         const std::string text = text_of(path_, *order);
         if (text != "little") run_error(path_, "expected little-endian data, got '{}'", text);
     }
     const ZipEntry& data = required("data.pkl");
-    if (data.size > most_pickle_bytes) {
-        run_error(path_, "expected a pickle of at most {} bytes, got {}", most_pickle_bytes,
+    if (data.size > max_pickle_bytes) {
+        run_error(path_, "expected a pickle of at most {} bytes, got {}", max_pickle_bytes,
                   data.size);
     }
-    RecordCheck check{data.offset, data.size, data.crc};
+    RecordCheck check{.offset = data.offset, .size = data.size, .crc = data.crc};
     verify(path_, check);
     const auto bytes = read_bytes(path_, data.offset, data.size);
     size_t at = 0;
@@ -96,8 +97,10 @@ void TorchFile::open_zip(i64 begin, i64 end) {
         if (!entry.name.starts_with(prefix)) continue;
         Extent extent{path_, entry.offset, entry.size, nullptr};
         if (entry.crc != 0) {
-            extent.check =
-                std::make_shared<RecordCheck>(RecordCheck{entry.offset, entry.size, entry.crc});
+            extent.check = std::make_shared<RecordCheck>();
+            extent.check->offset = entry.offset;
+            extent.check->size = entry.size;
+            extent.check->crc = entry.crc;
         }
         records_[entry.name.substr(prefix.size())] = std::move(extent);
     }
@@ -107,12 +110,13 @@ void TorchFile::open_zip(i64 begin, i64 end) {
 // system, the object and the keys of its storages; then for each key the number of elements and the
 // data.
 void TorchFile::open_old(i64 size) {
-    const auto bytes = read_bytes(path_, 0, std::min(size, most_pickle_bytes));
+    const auto bytes = read_bytes(path_, 0, std::min(size, max_pickle_bytes));
     size_t at = 0;
     parse_pickle(bytes, at, path_);
     const Pickle protocol = parse_pickle(bytes, at, path_);
     if (!protocol.root->is(PickleValue::Kind::integer) || protocol.root->integer != 1001) {
-        run_error(path_, "expected version 1001 of the older format");
+        run_error(path_,
+                  "is of an unknown version: expected 1001 in the older format of torch.save");
     }
     const Pickle system = parse_pickle(bytes, at, path_);
     const PickleValue* little = system.root->find("little_endian");
@@ -127,13 +131,15 @@ void TorchFile::open_old(i64 size) {
     auto offset = static_cast<i64>(at);
     for (const PickleValue* key : keys.root->items) {
         const auto known = element_bytes.find(key->text);
-        if (known == element_bytes.end()) run_error(path_, "corrupt: an unknown storage");
+        if (known == element_bytes.end())
+            run_error(path_, "corrupt: its list of storages has one that no tensor uses");
         if (size - offset < 8) run_error(path_, "truncated: storage {} is missing", key->text);
         u64 n = 0;
         std::memcpy(&n, read_bytes(path_, offset, 8).data(), 8);
         offset += 8;
         if (n > static_cast<u64>((size - offset) / known->second)) {
-            run_error(path_, "truncated: storage {} has {} elements", key->text, n);
+            run_error(path_, "truncated: storage {} states {} elements, the file has bytes for {}",
+                      key->text, n, (size - offset) / known->second);
         }
         const i64 n_bytes = static_cast<i64>(n) * known->second;
         records_[key->text] = Extent{path_, offset, n_bytes, nullptr};

@@ -22,8 +22,8 @@ class TorchFile {
 
     const std::string& path() const { return path_; }
     const PickleValue& root() const { return *pickle_->root; }
-    // Returns the tensor of a tensor value. Throws Error(failure) naming `name` when its type is
-    // not fp32, bf16 or fp16.
+    // Returns the tensor that `value`, of kind `tensor`, describes. Throws Error(failure) naming
+    // `name` when its type is not fp32, bf16 or fp16.
     SourceTensor tensor(const PickleValue& value, const std::string& name) const;
 
   private:

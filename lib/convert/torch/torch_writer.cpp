@@ -160,6 +160,9 @@ std::string PickleWriter::finish() {
     return std::move(bytes_);
 }
 
+TorchWriter::TorchWriter(io::AtomicFile file)
+    : file_(std::move(file)), stream_(io::BlockFile::open_write(file_.temporary())) {}
+
 TorchWriter TorchWriter::create(const std::string& path, PickleWriter pickle,
                                 io::Overwrite overwrite) {
     TorchWriter writer(io::AtomicFile::create(path, overwrite));
@@ -176,7 +179,7 @@ TorchWriter TorchWriter::create(const std::string& path, PickleWriter pickle,
 }
 
 void TorchWriter::begin_entry(const std::string& name, i64 size) {
-    Entry entry{folder_ + "/" + name, file_.size(), size, 0};
+    Entry entry{folder_ + "/" + name, stream_.size(), size, 0};
     const bool zip64 = static_cast<u64>(size) >= in_zip64;
     std::string extra;
     if (zip64) {
@@ -193,22 +196,18 @@ void TorchWriter::begin_entry(const std::string& name, i64 size) {
     extra.append(static_cast<size_t>(padding), 'Z');
     std::string header("PK\x03\x04", 4);
     put_common(header, zip64, 0, static_cast<u64>(size), entry.name.size(), extra.size());
-    file_.write(header + entry.name + extra);
+    append_text(header + entry.name + extra);
     entries_.push_back(std::move(entry));
 }
 
-// Writes the CRC, which is known only now, into the local header.
-void TorchWriter::end_entry() {
-    const Entry& entry = entries_.back();
-    constexpr i64 crc_offset = 14;
-    file_.write_at(std::as_bytes(std::span(&entry.crc, 1)), entry.header + crc_offset);
+void TorchWriter::append_text(std::string_view text) {
+    stream_.append(std::as_bytes(std::span(text)));
 }
 
 void TorchWriter::write_entry(const std::string& name, std::string_view data) {
     begin_entry(name, static_cast<i64>(data.size()));
-    file_.write(data);
+    append_text(data);
     entries_.back().crc = libdeflate_crc32(0, data.data(), data.size());
-    end_entry();
 }
 
 // Opens the entry of the current tensor; tensors without data are complete at once.
@@ -223,17 +222,17 @@ void TorchWriter::skip_empty() {
 
 void TorchWriter::append(std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
-        LM_CHECK(current_ < tensors_.size(), "expected data of {} tensors, got {} bytes more",
-                 tensors_.size(), bytes.size());
+        LM_CHECK(current_ < tensors_.size(),
+                 "expected no data after the last of {} tensors, got {} bytes", tensors_.size(),
+                 bytes.size());
         Entry& entry = entries_.back();
         const auto part =
             bytes.first(std::min(bytes.size(), static_cast<size_t>(entry.size - done_)));
-        file_.write(part);
+        stream_.append(part);
         entry.crc = libdeflate_crc32(entry.crc, part.data(), part.size());
         done_ += static_cast<i64>(part.size());
         bytes = bytes.subspan(part.size());
         if (done_ < entry.size) return;
-        end_entry();
         ++current_;
         done_ = 0;
         skip_empty();
@@ -245,11 +244,21 @@ void TorchWriter::commit() {
              current_);
     write_entry("version", "3\n");
     write_directory();
+    stream_.finish();
+    write_checksums();
     file_.commit();
 }
 
+// Writes the CRCs, which were not known before the data, into the local headers.
+void TorchWriter::write_checksums() {
+    constexpr i64 crc_offset = 14;
+    for (const Entry& entry : entries_) {
+        file_.write_at(std::as_bytes(std::span(&entry.crc, 1)), entry.header + crc_offset);
+    }
+}
+
 void TorchWriter::write_directory() {
-    const i64 start = file_.size();
+    const i64 start = stream_.size();
     for (const Entry& entry : entries_) {
         const auto size = static_cast<u64>(entry.size);
         const auto header = static_cast<u64>(entry.header);
@@ -273,10 +282,10 @@ void TorchWriter::write_directory() {
         put(record, u16{0});
         put(record, u32{0});
         put(record, static_cast<u32>(std::min(header, in_zip64)));
-        file_.write(record + entry.name + extra);
+        append_text(record + entry.name + extra);
     }
-    const i64 size = file_.size() - start;
-    const i64 end64 = file_.size();
+    const i64 size = stream_.size() - start;
+    const i64 end64 = stream_.size();
     const auto n = static_cast<u64>(entries_.size());
     std::string end("PK\x06\x06", 4);
     put(end, u64{44});
@@ -299,7 +308,7 @@ void TorchWriter::write_directory() {
     put(end, static_cast<u32>(std::min<u64>(static_cast<u64>(size), in_zip64)));
     put(end, static_cast<u32>(std::min<u64>(static_cast<u64>(start), in_zip64)));
     put(end, u16{0});
-    file_.write(end);
+    append_text(end);
 }
 
 }  // namespace lm::convert

@@ -10,6 +10,7 @@
 
 #include "base/dtype.hpp"
 #include "io/atomic.hpp"
+#include "io/block_file.hpp"
 
 namespace lm::convert {
 
@@ -73,14 +74,16 @@ class TorchWriter {
         i64 size = 0;
         u32 crc = 0;
     };
-    explicit TorchWriter(io::AtomicFile file) : file_(std::move(file)) {}
+    explicit TorchWriter(io::AtomicFile file);
+    void append_text(std::string_view text);
     void begin_entry(const std::string& name, i64 size);
     void write_entry(const std::string& name, std::string_view data);
-    void end_entry();
     void skip_empty();
     void write_directory();
+    void write_checksums();
 
     io::AtomicFile file_;
+    io::BlockStream stream_;
     std::string folder_;
     std::vector<PickleWriter::Tensor> tensors_;
     std::vector<Entry> entries_;

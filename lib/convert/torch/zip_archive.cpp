@@ -24,8 +24,8 @@ constexpr i64 locator_bytes = 20;
 constexpr i64 central_bytes = 46;
 constexpr i64 local_bytes = 30;
 constexpr u32 in_zip64 = 0xffffffff;
-constexpr i64 most_directory_bytes = i64{256} << 20;
-constexpr i64 most_entries = 2'000'000;
+constexpr i64 max_directory_bytes = i64{256} << 20;
+constexpr i64 max_entries = 2'000'000;
 
 // Little-endian fields of a record; the caller has checked that the record is long enough.
 class Fields {
@@ -104,8 +104,8 @@ class DirectoryReader {
     // Returns the offset of the end record, the last record, whose comment ends with the archive.
     i64 find_end() const {
         if (end_ - begin_ < end_bytes) refuse("no end of the directory");
-        constexpr i64 most_comment = 65535;
-        const i64 from = std::max(begin_, end_ - end_bytes - most_comment);
+        constexpr i64 max_comment = 65535;
+        const i64 from = std::max(begin_, end_ - end_bytes - max_comment);
         const auto tail = read(from, end_ - from);
         const Fields fields(tail);
         for (i64 at = static_cast<i64>(tail.size()) - end_bytes; at >= 0; --at) {
@@ -141,7 +141,7 @@ class DirectoryReader {
         directory.offset = position(offset, "the directory");
         if (size > static_cast<u64>(limit - directory.offset)) refuse("the directory is too long");
         directory.size = static_cast<i64>(size);
-        if (directory.size > most_directory_bytes || n > static_cast<u64>(most_entries)) {
+        if (directory.size > max_directory_bytes || n > static_cast<u64>(max_entries)) {
             refuse("it has {} entries in {} bytes: too many", n, size);
         }
         directory.n_entries = static_cast<i64>(n);

@@ -25,7 +25,7 @@ constexpr VectorKernels kernels_of(const char* name) {
             product,
             transpose<float>,
             online_softmax,
-            softmax_again,
+            recompute_softmax,
             softmax_backward,
             scale,
             multiply,

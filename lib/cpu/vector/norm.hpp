@@ -5,7 +5,8 @@
 namespace lm::cpu {
 namespace {
 
-// Returns residual + factors * branch.
+// Returns residual + factors * branch for one vector of elements; absent terms count as 0, absent
+// factors as 1.
 LM_INLINE Vec row_value(const NormRow& row, i64 i, i64 lanes) {
     if (!row.branch) return get(row.residual + i, lanes);
     Vec value = get(row.branch + i, lanes);

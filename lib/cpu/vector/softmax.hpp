@@ -53,7 +53,8 @@ float online_softmax(float* scores, i64 n, i64 begin, i64 end, float slope, floa
     return rescale;
 }
 
-void softmax_again(float* p, i64 n, i64 begin, i64 end, float slope, float first_index, float lse) {
+void recompute_softmax(float* p, i64 n, i64 begin, i64 end, float slope, float first_index,
+                       float lse) {
     add_slope(p, n, slope, first_index);
     for_vectors(n, [&](i64 i, i64 lanes)
                        LM_BODY { put(p + i, exponential(get(p + i, lanes) - lse), lanes); });

@@ -58,10 +58,11 @@ struct Operands {
     DType type = DType::fp32;
 };
 
-// Block sizes of the packed product, and the floats of scratch memory that packing needs for `cols`
-// columns.
+// The sizes of the blocks that VectorKernels::product packs: `product_depth` of k, and
+// `product_rows` rows of a.
 constexpr i64 product_depth = 256;
 constexpr i64 product_rows = 96;
+// Returns the floats of scratch memory that a packed product with `cols` columns needs.
 constexpr i64 product_scratch_floats(i64 cols) {
     return (round_up(cols, 64) + product_rows) * product_depth + 16;
 }
@@ -76,7 +77,7 @@ struct VectorKernels {
     // Computes a large product. Packs blocks of the operands into `scratch`, which has
     // product_scratch_floats(n) floats.
     void (*product)(const Operands& operands, float* scratch);
-    // y [cols, rows] = factor * x^T for x [rows, cols]
+    // y [cols, rows] = factor * x^T for x [rows, cols], whose rows start `ldx` elements apart.
     void (*transpose)(i64 rows, i64 cols, const float* x, i64 ldx, float factor, float* y, i64 ldy);
     // Processes one block of n scores of an online softmax. Replaces elements [begin, end) by
     // exp(score + slope * (first_index + i) - max') and all others by 0, where max' is the maximum
@@ -84,9 +85,11 @@ struct VectorKernels {
     // which the caller must multiply its sums over earlier blocks.
     float (*online_softmax)(float* scores, i64 n, i64 begin, i64 end, float slope,
                             float first_index, float* max, float* sum);
-    // p[i] = exp(p[i] + slope * (first_index + i) - lse) in [begin, end), zero elsewhere.
-    void (*softmax_again)(float* p, i64 n, i64 begin, i64 end, float slope, float first_index,
-                          float lse);
+    // Computes in backward the probabilities of forward from the scores p [n] and the log-sum-exp
+    // of their row: p[i] = exp(p[i] + slope * (first_index + i) - lse) in [begin, end), zero
+    // elsewhere.
+    void (*recompute_softmax)(float* p, i64 n, i64 begin, i64 end, float slope, float first_index,
+                              float lse);
     // dp = p * (dp * factors - delta); p *= factors. `factors` may be nullptr: all are 1.
     void (*softmax_backward)(float* p, float* dp, const float* factors, float delta, i64 n);
 

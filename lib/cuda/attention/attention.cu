@@ -11,8 +11,8 @@ namespace {
 using device::AttentionBackward;
 using device::AttentionForward;
 
-// Returns the kernels' arguments. `more`: the other tensors with elements of type T. Kernels use
-// 16-byte accesses only if qkv and all of `more` are aligned to 16 bytes.
+// Returns the kernels' arguments. `more`: the other tensors, [B, T, C] compute, with elements of
+// type T. Kernels use 16-byte accesses only if qkv and all of `more` are aligned to 16 bytes.
 template <typename T, typename Args>
 AttentionInput input_of(const Args& a, std::initializer_list<device::View> more) {
     check_attention(a.head_dim, a.qkv[2], a.scale);
@@ -59,6 +59,7 @@ template <typename T>
 __global__ void attention_delta_kernel(AttentionInput input, const T* dout, const T* out, i64 rows,
                                        float* delta) {
     const i64 row = i64{blockIdx.x} * delta_rows + threadIdx.x / delta_lanes;
+    // Lanes without a row take part in the shuffles below, which need the whole warp.
     float sum = 0;
     if (row < rows) {
         const T* const x = dout + row * input.width;
@@ -104,6 +105,7 @@ void attention_backward(device::Context& context, const AttentionBackward& a) {
         const T* const dout = pointer<T>(a.dout);
         const float* const lse = a.lse.as<float>();
         const i64 rows = cost::cuda_attention_floats(a.qkv[0], a.n_heads, a.qkv[1]);
+        // [B, H, T] fp32
         float* const delta = arena_of(context.workspace).reserve<float>(rows);
         launch(stream_of(context), attention_delta_kernel<T>, blocks_for(rows, delta_rows),
                dim3(delta_threads), 0, input, dout, pointer<T>(a.out), rows, delta);

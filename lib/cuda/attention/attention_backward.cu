@@ -23,12 +23,12 @@ namespace {
 constexpr int n_warps = 4;
 constexpr int n_threads = n_warps * warp_size;
 
-// One element of P M and one of dS.
+// The elements of P M and of dS for one (query, key).
 struct Gradient {
     float weight;  // P M: the weight after dropout
     float score;   // dS: the gradient of the score
 };
-// Returns them from the elements `weight` of P and `dweight` of dout V^T.
+// Returns both elements, computed from `weight` (of P) and `dweight` (of dout V^T).
 __device__ inline Gradient gradient(float weight, float dweight, bool kept, float dropout_scale,
                                     float delta) {
     const float dropped = kept ? dropout_scale : 0.0F;

@@ -20,13 +20,13 @@ struct BackwardPlan {
                                                      2 * ScoreTile::floats(rows));
 };
 
-// One element of P M and one of dS; attention_backward.cu defines these matrices.
+// The elements of P M and of dS for one (query, key); attention_backward.cu defines both matrices.
 struct Gradient {
     float weight;
     float score;
 };
 
-// Returns the elements of (query, key). score: q k; dweight: dout v; lse, delta: [B, H, T].
+// Returns both elements for (query, key). score: q k; dweight: dout v; lse, delta: [B, H, T] fp32.
 __device__ inline Gradient gradient(const AttentionInput& input, const AttentionHead<float>& head,
                                     float score, float dweight, int query, int key,
                                     const float* lse, const float* delta) {

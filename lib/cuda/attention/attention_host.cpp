@@ -69,8 +69,8 @@ bool run(device::Context& context, const Args& a, bool backward, CudnnTensors te
     if (!is_half(a.qkv.dtype)) return declined("cuDNN needs --bf16 or --fp16, got fp32");
     if (a.dropout.on()) return declined("its dropout mask would differ: set --attention-dropout 0");
     if (a.head_dim % 8 != 0 || !aligned(a.qkv) || !aligned(a.out)) {
-        return declined(
-            fmt::format("heads must be aligned to 16 bytes, but are {} elements wide", a.head_dim));
+        return declined(fmt::format(
+            "heads must begin at multiples of 16 bytes, but are {} elements wide", a.head_dim));
     }
     const CudnnProblem problem{.backward = backward,
                                .deterministic = device_of(context).cudnn_is_deterministic(),

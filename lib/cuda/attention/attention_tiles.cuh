@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tiles of 16-bit elements in shared memory, and the two matrix products that a warp of attention
-// computes on tensor cores (mma.cuh): a b^T of two tiles a and b, and w b of weights w in registers
-// and a tile b. A "piece" is 8 elements (16 bytes) of a row. "Weights" are probabilities or
-// gradients of scores, the left operand of a product.
+// computes on tensor cores (cuda/kernels/mma.cuh): a b^T of two tiles a and b, and w b of weights w
+// in registers and a tile b. A "piece" is 8 elements (16 bytes) of a row. "Weights" are
+// probabilities or gradients of scores, the left operand of a product.
 #pragma once
 
 #include "cuda/attention/attention.cuh"

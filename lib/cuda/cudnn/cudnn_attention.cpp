@@ -237,7 +237,8 @@ std::string run(const CudnnProblem& p, const CudnnTensors& tensors, void* worksp
     const cudnnStatus_t set = cudnnSetStream(known.handle, stream);
     if (set != CUDNN_STATUS_SUCCESS) return cudnnGetErrorString(set);
     constexpr i64 element = 2;  // bytes of bf16 and fp16
-    // q, k and v are parts of one row, so they differ only in their first element.
+    // q, k and v are parts of the same rows, so their tensors differ only in the address of the
+    // first head.
     const auto part = [&](void* base, i64 first_head) {
         return static_cast<std::byte*>(base) + first_head * p.width * element;
     };
@@ -265,7 +266,7 @@ std::string unsupported_on(const CudnnProblem& problem, const std::string& devic
         properties->deserialize(std::vector<uint8_t>(device.begin(), device.end()));
     if (status.is_bad()) return status.get_message();
     const std::unique_ptr<Graph> graph = empty_graph(problem);
-    // The check needs no GPU: the properties of another machine's GPU replace it.
+    // No GPU is needed: the given properties replace those of a GPU of this machine.
     graph->set_device_properties(properties);
     graph->set_sm_version(capability);
     graph->set_sm_count(multiprocessors);

@@ -16,7 +16,7 @@
 namespace lm::cuda {
 namespace {
 
-constexpr int most_candidates = 8;
+constexpr int max_candidates = 8;
 // An idle GPU takes this long to reach its clock frequency.
 constexpr float warm_up_ms = 200;
 // Every candidate is measured once in each round, so that a change of the clock frequency affects
@@ -95,8 +95,8 @@ class Timer {
 };
 
 // Returns the plans to measure. The first is the plan that is used without measurements
-// (CublasMatmul::first_choice()). A separate bias is measured only if cuBLASLt cannot fuse it,
-// because a fused bias is always faster.
+// (CublasMatmul::first_choice()). A bias in a separate kernel is measured only if cuBLASLt cannot
+// fuse it, because a fused bias is always faster.
 std::vector<CublasMatmul::Plan> ways(const CublasMatmul& matmul, const FusedProduct& product,
                                      const CublasMatmul::Key& key) {
     std::vector<Epilogue> epilogues = {key.epilogue};
@@ -105,12 +105,12 @@ std::vector<CublasMatmul::Plan> ways(const CublasMatmul& matmul, const FusedProd
     std::vector<CublasMatmul::Plan> plans;
     for (const Epilogue epilogue : epilogues) {
         const auto more =
-            matmul.candidates(matmul.described(product, epilogue), product, key, most_candidates);
+            matmul.candidates(matmul.described(product, epilogue), product, key, max_candidates);
         plans.insert(plans.end(), more.begin(), more.end());
         if (epilogue == Epilogue::bias && !plans.empty()) break;
         if (!is_gelu(key.epilogue)) continue;
-        // A separate GELU needs one plan, an empty one: run() then computes the product without the
-        // GELU, whose algorithm is chosen under a key of its own.
+        // With a GELU in a separate kernel, the plan is empty: run() calls `rest`, which computes
+        // the product without the GELU, as a product with its own key.
         plans.emplace_back();
         break;
     }

@@ -13,11 +13,11 @@
 namespace lm::cuda {
 namespace {
 
-// The largest alignment that cuBLASLt's kernels use, in bytes.
-constexpr u32 most_alignment = 16;
+// The largest alignment in bytes that cuBLASLt's kernels profit from.
+constexpr u32 max_alignment = 16;
 
 u32 alignment_of(const void* data) {
-    const auto address = reinterpret_cast<uintptr_t>(data) | most_alignment;
+    const auto address = reinterpret_cast<uintptr_t>(data) | max_alignment;
     return static_cast<u32>(address & (~address + 1));
 }
 
@@ -92,15 +92,15 @@ bool CublasMatmul::can_fuse(const FusedProduct& p) {
         case Epilogue::none:
             return true;
         case Epilogue::bias:
-            return alignment_of(p.bias) == most_alignment;
+            return alignment_of(p.bias) == max_alignment;
         case Epilogue::gelu:
         case Epilogue::gelu_bias:
         case Epilogue::dgelu:
             return is_half(p.type) && p.n % 8 == 0 &&
-                   alignment_of(p.pre_activation) == most_alignment &&
-                   (p.epilogue != Epilogue::gelu_bias || alignment_of(p.bias) == most_alignment);
+                   alignment_of(p.pre_activation) == max_alignment &&
+                   (p.epilogue != Epilogue::gelu_bias || alignment_of(p.bias) == max_alignment);
         case Epilogue::bias_gradient:
-            return alignment_of(p.bias_gradient) == most_alignment;
+            return alignment_of(p.bias_gradient) == max_alignment;
     }
     return false;
 }

@@ -101,7 +101,7 @@ class CublasMatmul {
         tuning_started_ = false;
     }
 
-    // Everything that the choice of an algorithm depends on.
+    // The properties of a product that determine its algorithm.
     struct Key {
         GemmForm form;
         i64 m, n, k;

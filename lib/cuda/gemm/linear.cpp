@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear layers: products by cuBLASLt (matmul.hpp), with separate kernels for bias and activation
-// where the product does not fuse them. A separate activation reads its matrix once more. It is
-// needed for GELU by erf, for fp32, and for activations that are recomputed in backward (Epilogue
-// in matmul.hpp states why). For a layer with M rows, N outputs and K inputs, forward is a GEMM
-// with m = M, n = N, k = K.
+// Linear layers: products by cuBLASLt (cublas_matmul.hpp), with separate kernels for bias and
+// activation where the product does not fuse them. A separate activation reads its matrix once
+// more. It is needed for GELU by erf, for fp32, and for activations that are recomputed in backward
+// (Epilogue in cublas_matmul.hpp states why). For a layer with M rows, N outputs and K inputs,
+// forward is a GEMM with m = M, n = N, k = K.
 #include "cuda/gemm/cublas_matmul.hpp"
 #include "cuda/kernels/activation.hpp"
 #include "cuda/kernels/column_sums.hpp"
@@ -18,6 +18,7 @@ using device::LinearForward;
 
 namespace {
 
+// out: [N, O] compute, the result of x, [N, I], and w, [O, I].
 FusedProduct forward_product(const LinearForward& a, const device::View& out, Epilogue epilogue) {
     return {.form = GemmForm::nt,
             .m = a.x[0],

@@ -22,14 +22,14 @@ constexpr i64 tile = i64{threads} * width * 4;  // elements that one block updat
 
 // The parts of one launch; blocks first_block[i] to first_block[i + 1] update part i. 128 parts
 // stay below the 4 KiB that CUDA allows for the arguments of a kernel.
-constexpr int most_parts = 128;
+constexpr int max_parts = 128;
 struct Parts {
-    i64 param_begin[most_parts];
-    i64 state_begin[most_parts];
-    i64 size[most_parts];
-    int first_block[most_parts + 1];
-    bool decay[most_parts];
-    bool vectors[most_parts];  // the part is aligned for 16-byte accesses
+    i64 param_begin[max_parts];
+    i64 state_begin[max_parts];
+    i64 size[max_parts];
+    int first_block[max_parts + 1];
+    bool decay[max_parts];
+    bool vectors[max_parts];  // the part is aligned for 16-byte accesses
     int n = 0;
 };
 
@@ -87,11 +87,12 @@ __global__ void __launch_bounds__(threads)
     });
 }
 
-// Removes up to most_parts parts from the front of `left` and returns those that are not empty.
+// Returns the next at most max_parts parts that are not empty, and removes them from the front of
+// `left`.
 Parts next_parts(std::span<const AdamWPart>& left, bool aligned_arrays) {
     Parts parts;
     i64 n_blocks = 0;
-    for (; !left.empty() && parts.n < most_parts; left = left.subspan(1)) {
+    for (; !left.empty() && parts.n < max_parts; left = left.subspan(1)) {
         const AdamWPart& part = left.front();
         if (part.size == 0) continue;
         const int i = parts.n++;

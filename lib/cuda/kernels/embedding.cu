@@ -186,7 +186,8 @@ __global__ void __launch_bounds__(sum_threads) join_kernel(Sums<T> s) {
     });
 }
 
-// dtable[index[n] - start] += dout[n], for the indices whose rows are in the table.
+// dtable[index[n] - start] += dout[n], for the indices whose rows are in the table. index: [N]
+// int32; dout: [N, C] compute; dtable: [R, C] fp32.
 template <typename T>
 void add_rows(device::Context& context, const device::View& index, i64 start,
               const device::View& dout, const device::View& dtable) {

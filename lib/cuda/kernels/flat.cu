@@ -20,10 +20,10 @@ using device::WeightedSum;
 constexpr int threads = 256;
 constexpr int width = 8;  // elements that a thread processes at a time
 // Twice the number of blocks that 132 SMs can hold at once (8 blocks of 256 threads each).
-constexpr i64 most_blocks = i64{132} * 16;
+constexpr i64 max_blocks = i64{132} * 16;
 
 dim3 blocks_of(i64 n) {
-    return blocks_for(n, threads * width, most_blocks);
+    return blocks_for(n, threads * width, max_blocks);
 }
 
 // ---- Sums --------------------------------------------------------------------------------------
@@ -69,6 +69,8 @@ __global__ void sum_of_sums_kernel(const double* partial, int count, double* out
     if (threadIdx.x == 0) *out = accumulate ? *out + sum : sum;
 }
 
+// out = (accumulate ? out : 0) + the sum of Term over view and weights. view: [n] fp32; weights:
+// [n] fp32 or empty; out: [1] fp64.
 template <typename Term>
 void reduce(device::Context& context, const device::View& view, const device::View& weights,
             const device::View& out, bool accumulate) {

@@ -62,17 +62,16 @@ class DropoutRow {
 };
 
 // Sums each of `n` values over the threads of a row and returns the sums to all of them. A row has
-// blockDim.x threads, a multiple of 32. A block has blockDim.y rows and at most most_threads
+// blockDim.x threads, a multiple of 32. A block has blockDim.y rows and at most max_threads
 // threads. All threads of the block must call it. The barrier inside makes the warps' partial sums
 // visible. Consecutive calls must alternate `turn` between 0 and 1, so that a fast warp does not
 // overwrite partial sums that a slow warp still reads. When a call reuses a turn, every warp has
 // passed the barrier of the call in between.
-template <int most_threads, int n>
+template <int max_threads, int n>
 __device__ void sum_row(float (&values)[n], u32 turn) {
-    constexpr int most_warps = most_threads / warp_size;
-    static_assert(std::has_single_bit(static_cast<unsigned>(most_warps)) &&
-                  most_warps <= warp_size);
-    __shared__ Pack<float, n> shared[2][most_warps];
+    constexpr int max_warps = max_threads / warp_size;
+    static_assert(std::has_single_bit(static_cast<unsigned>(max_warps)) && max_warps <= warp_size);
+    __shared__ Pack<float, n> shared[2][max_warps];
     const int warps = static_cast<int>(blockDim.x) / warp_size;
     const int first = static_cast<int>(threadIdx.y) * warps;
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
@@ -83,10 +82,10 @@ __device__ void sum_row(float (&values)[n], u32 turn) {
     }
     __syncthreads();
     Pack<float, n> part{};
-    if (lane % most_warps < warps) part = shared[turn][first + lane % most_warps];
+    if (lane % max_warps < warps) part = shared[turn][first + lane % max_warps];
     part.get(values);
 #pragma unroll
-    for (int distance = most_warps / 2; distance > 0; distance /= 2) {
+    for (int distance = max_warps / 2; distance > 0; distance /= 2) {
 #pragma unroll
         for (int i = 0; i < n; ++i) values[i] += __shfl_xor_sync(all_lanes, values[i], distance);
     }

@@ -135,7 +135,7 @@ void run(device::Context& context, const ResidualNormBackward& a) {
         };
         if (n_steps <= register_threads) return in_registers(Width<1>{});
         if (n_steps <= 2 * register_threads) return in_registers(Width<2>{});
-        if (n_steps <= most_steps * register_threads) return in_registers(Width<most_steps>{});
+        if (n_steps <= max_steps * register_threads) return in_registers(Width<max_steps>{});
     }
     run_in_general<T, width>(context, a);
 }

@@ -16,9 +16,9 @@ namespace {
 using device::Norm;
 using device::ResidualNormForward;
 
-constexpr int most_threads = 512;
+constexpr int max_threads = 512;
 // Rows up to this size are stored in shared memory; longer rows recompute the sum in every pass.
-constexpr i64 most_kept_bytes = i64{96} << 10;
+constexpr i64 max_kept_bytes = i64{96} << 10;
 
 template <typename T>
 struct Forward {
@@ -82,7 +82,7 @@ __global__ void forward(const Forward<T> a) {
     if (!a.y) return;
     float mean = 0.0F;
     if (a.mean) {
-        sum_row<most_threads>(total, 0);
+        sum_row<max_threads>(total, 0);
         mean = total[0] / static_cast<float>(a.width);
     }
     float square[1] = {0.0F};
@@ -91,7 +91,7 @@ __global__ void forward(const Forward<T> a) {
 #pragma unroll
         for (int k = 0; k < W; ++k) square[0] += (x[k] - mean) * (x[k] - mean);
     }
-    sum_row<most_threads>(square, 1);
+    sum_row<max_threads>(square, 1);
     const float rstd = 1.0F / sqrtf(square[0] / static_cast<float>(a.width) + a.eps);
     if (threadIdx.x == 0) {
         if (a.mean) a.mean[row] = mean;
@@ -124,7 +124,7 @@ void residual_norm_forward(device::Context& context, const ResidualNormForward& 
     const auto views = {a.branch, a.residual, a.sum, a.weight, a.bias, a.y};
     with_row_width(main.dtype, width, views, [&]<typename T, int W>(T, Width<W>) {
         const i64 row_bytes = width * static_cast<i64>(sizeof(T));
-        const bool kept = row_bytes <= most_kept_bytes;
+        const bool kept = row_bytes <= max_kept_bytes;
         const Forward<T> args{.branch = pointer<T>(a.branch),
                               .residual = pointer<T>(a.residual),
                               .sum = pointer<T>(a.sum),
@@ -138,7 +138,7 @@ void residual_norm_forward(device::Context& context, const ResidualNormForward& 
                               .kept = kept,
                               .dropout = RowDropout(a.dropout, rows, width)};
         launch(stream_of(context), forward<T, W>, blocks_for(rows, 1),
-               row_threads(ceil_div(width, W), most_threads),
+               row_threads(ceil_div(width, W), max_threads),
                static_cast<size_t>(kept && a.y ? row_bytes : 0), args);
     });
 }

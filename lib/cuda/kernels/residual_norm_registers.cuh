@@ -6,7 +6,7 @@
 // block_rows rows in all. A thread has the same columns in every row: `steps` steps of W columns.
 // So it sums the parameter gradients of its columns in registers, and the block writes one partial
 // sum per column at the end. A thread loads dy and sum of its next row before it waits in sum_row()
-// for the other threads of its row. With most_steps steps per row the registers are full. Then it
+// for the other threads of its row. With max_steps steps per row the registers are full. Then it
 // loads dy and sum at the start of the row, and computes StepValues twice instead of keeping them.
 #pragma once
 
@@ -71,7 +71,7 @@ inline void add_parameter_gradients(cudaStream_t stream, const ResidualNormBackw
 
 constexpr int W = row_step;
 constexpr int register_threads = 256;
-constexpr int most_steps = 4;  // steps of a thread in one row
+constexpr int max_steps = 4;  // steps of a thread in one row
 // Returns the number of blocks that must fit on an SM at once. __launch_bounds__ passes it to the
 // compiler, which then limits the registers of each thread.
 constexpr int resident_blocks(int steps, bool with_dropout) {
@@ -206,7 +206,7 @@ __global__ void __launch_bounds__(register_threads, resident_blocks(steps, with_
     }
     float dweight[steps][W] = {};
     float dbias[steps][W] = {};
-    constexpr bool ahead = steps < most_steps;
+    constexpr bool ahead = steps < max_steps;
     RowPieces<T, steps> pieces;
     u32 row = threadIdx.y;
     if (ahead && row < block.n) pieces.read(a, block, row);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels over the rows of a matrix: the number of elements that a thread loads at a time, and the
-// grid.
+// For kernels over the rows of a matrix: chooses the number of elements that a thread loads at a
+// time, and the grid.
 #pragma once
 
 #include <initializer_list>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bits of IEEE 754 floats, read as signed integers, are in order for positive numbers and in
-// reverse order for negative ones. Inverting all bits of the negative ones except the sign corrects
-// their order. The mapping is its own inverse.
+// Conversion of floats to integer keys of the same order. The bits of IEEE 754 floats, read as
+// signed integers, are in order for positive floats and in reverse order for negative ones.
 #include "cuda/nccl/max_keys.hpp"
 
 #include "cuda/kernels/kernel_launch.cuh"
@@ -11,11 +10,10 @@ namespace lm::cuda {
 namespace {
 
 constexpr int threads = 256;
-constexpr i64 most_blocks = i64{132} * 8;
+constexpr i64 max_blocks = i64{132} * 8;
 
-// The bits of positive floats have the order of integers, the bits of negative floats the reverse
-// order. So the key of a negative float has all bits but the sign inverted. NaN becomes the largest
-// key.
+// Returns the bits of x as the key; for a negative float, with all bits but the sign inverted,
+// which reverses their order. NaN becomes the largest key.
 __device__ int key_of(float x) {
     constexpr int without_sign = 0x7fffffff;
     if (x != x) return without_sign;
@@ -28,7 +26,7 @@ __device__ long long key_of(double x) {
     const long long bits = __double_as_longlong(x);
     return bits >= 0 ? bits : bits ^ without_sign;
 }
-// The inverse of key_of().
+// The inverse of key_of(): inverting the same bits twice restores them.
 __device__ float value_of(int key) {
     return __int_as_float(key >= 0 ? key : key ^ 0x7fffffff);
 }
@@ -36,7 +34,7 @@ __device__ double value_of(long long key) {
     return __longlong_as_double(key >= 0 ? key : key ^ 0x7fffffffffffffff);
 }
 
-// Converts an element to the type whose bits are the key.
+// Returns x in the type whose bits become the key: fp32, or fp64 for fp64.
 __device__ float widen(float x) {
     return x;
 }
@@ -99,7 +97,7 @@ void with_float_type(DType dtype, const Body& body) {
 void to_keys(cudaStream_t stream, DType dtype, const void* x, void* keys, i64 n) {
     with_float_type(dtype, [&](auto element) {
         using T = decltype(element);
-        launch(stream, encode<T>, blocks_for(n, threads, most_blocks), dim3(threads), 0,
+        launch(stream, encode<T>, blocks_for(n, threads, max_blocks), dim3(threads), 0,
                static_cast<const T*>(x), static_cast<Key<T>*>(keys), n);
     });
 }
@@ -107,7 +105,7 @@ void to_keys(cudaStream_t stream, DType dtype, const void* x, void* keys, i64 n)
 void from_keys(cudaStream_t stream, DType dtype, const void* keys, void* x, i64 n) {
     with_float_type(dtype, [&](auto element) {
         using T = decltype(element);
-        launch(stream, decode<T>, blocks_for(n, threads, most_blocks), dim3(threads), 0,
+        launch(stream, decode<T>, blocks_for(n, threads, max_blocks), dim3(threads), 0,
                static_cast<const Key<T>*>(keys), static_cast<T*>(x), n);
     });
 }

@@ -19,8 +19,8 @@ using comm::Reduction;
 
 namespace {
 
-// The int32 keys of 16-bit floats need a separate buffer (max_keys.hpp). Maxima of more elements
-// than this are computed in several chunks.
+// Size in elements of the buffer for the int32 keys of 16-bit floats (max_keys.hpp). Maxima of more
+// elements are computed in several chunks.
 constexpr i64 n_keys = i64{1} << 18;
 
 ncclDataType_t nccl_type(DType dtype) {
@@ -50,7 +50,7 @@ size_t nccl_count(DType dtype, i64 n) {
     return static_cast<size_t>(dtype == DType::uint16 ? 2 * n : n);
 }
 
-ncclConfig_t config_of(const std::string& name, bool blocking, int most_blocks) {
+ncclConfig_t config_of(const std::string& name, bool blocking, int max_blocks) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = blocking ? 1 : 0;
     config.splitShare = 0;  // communicators that share resources wait for each other
@@ -59,7 +59,7 @@ ncclConfig_t config_of(const std::string& name, bool blocking, int most_blocks) 
 #else
     (void)name;
 #endif
-    if (most_blocks > 0) config.maxCTAs = most_blocks;
+    if (max_blocks > 0) config.maxCTAs = max_blocks;
     return config;
 }
 
@@ -81,12 +81,13 @@ bool needs_keys(const Operation& o) {
 
 std::shared_ptr<NcclChannel> NcclChannel::open(CudaDevice& device, std::string name,
                                                std::shared_ptr<comm::Group> host, int rank,
-                                               int size, int peer, int most_blocks) {
+                                               int size, int peer, int max_blocks) {
+    // enqueue_maximum() divides keys_ among the ranks: each needs at least one element.
     LM_CHECK(size <= n_keys, "expected at most {} ranks, got {}", n_keys, size);
     std::shared_ptr<NcclChannel> channel(
-        new NcclChannel(device, std::move(name), std::move(host), rank, size, peer, most_blocks));
+        new NcclChannel(device, std::move(name), std::move(host), rank, size, peer, max_blocks));
     channel->keys_ = device.allocate(n_keys * size_of(DType::int32), "NCCL");
-    // The highest priority: other ranks wait for communication, but not for computation.
+    // The highest priority: other ranks wait for communication, and not for computation.
     int least = 0;
     int greatest = 0;
     device.check(cudaDeviceGetStreamPriorityRange(&least, &greatest));
@@ -96,7 +97,7 @@ std::shared_ptr<NcclChannel> NcclChannel::open(CudaDevice& device, std::string n
 
 NcclChannel::~NcclChannel() {
     Communicators comms;
-    surrender(comms);
+    move_communicators(comms);
     abort_together(comms);
     for (const std::unique_ptr<ChannelOperation>& operation : operations_) {
         cudaEventDestroy(operation->ready);
@@ -106,7 +107,7 @@ NcclChannel::~NcclChannel() {
 }
 
 // A duplicate that is still being created belongs to NCCL: destroying joined_ frees it, too.
-void NcclChannel::surrender(Communicators& comms) {
+void NcclChannel::move_communicators(Communicators& comms) {
     if (joined_ != nullptr) comms.joining.push_back(std::exchange(joined_, nullptr));
     if (state_ < State::leaving || comm_ == nullptr) return;
     comms.formed.push_back(std::exchange(comm_, nullptr));
@@ -121,7 +122,7 @@ void NcclChannel::check(ncclResult_t result, ncclComm_t comm, const char* what) 
 // ---- Forming -----------------------------------------------------------------------------------
 
 void NcclChannel::join(std::vector<ncclUniqueId> ids) {
-    ncclConfig_t config = config_of(name_, false, most_blocks_);
+    ncclConfig_t config = config_of(name_, false, max_blocks_);
     if (ids.size() == 1) {
         return check(nccl().CommInitRankConfig(&joined_, size_, ids[0], rank_, &config), joined_,
                      "ncclCommInitRankConfig");
@@ -139,14 +140,14 @@ bool NcclChannel::settled(ncclComm_t comm) {
 }
 
 // Makes one step of joining -> duplicating -> leaving -> formed when NCCL has finished the previous
-// one, and never blocks. `leaving` destroys the nonblocking communicator, when its blocking
+// one, and never blocks. Destroys the nonblocking communicator in `leaving`, when its blocking
 // duplicate exists.
 bool NcclChannel::formed() {
     if (state_ == State::formed) return true;
     if (joined_ == nullptr || !settled(joined_)) return false;
     if (state_ == State::joining) {
         // Asynchronous: NCCL sets comm_ before CommGetAsyncError(joined_) returns success again.
-        ncclConfig_t config = config_of(name_, true, most_blocks_);
+        ncclConfig_t config = config_of(name_, true, max_blocks_);
         state_ = State::duplicating;
         check(nccl().CommSplit(joined_, 0, rank_, &comm_, &config), joined_, "ncclCommSplit");
     } else if (state_ == State::duplicating) {
@@ -192,7 +193,8 @@ void NcclChannel::finish_call(ncclResult_t result, const char* what) {
 }
 
 // Returns an unused record with its two events. An operation's record may be reused when the
-// operation has ended (complete) and its Work handle does not exist any more (not held).
+// operation has ended (complete) and its Work handle does not exist any more (not held). Creates a
+// record only when more are in use than ever before, so later steps create none.
 ChannelOperation* NcclChannel::acquire() {
     if (unused_.empty()) reap();
     if (unused_.empty()) {
@@ -234,7 +236,7 @@ bool NcclChannel::done(ChannelOperation& record) {
 }
 
 void NcclChannel::release(ChannelOperation& record) {
-    record.held = false;
+    record.held = false;  // reap() makes the record of a pending operation reusable later
     if (record.complete) unused_.push_back(&record);
 }
 
@@ -350,12 +352,13 @@ std::optional<ChannelError> NcclChannel::poll(double timeout_s) {
     }
     reap();
     if (pending_.empty()) return std::nullopt;
+    // Only the oldest operation can time out: the others wait for it in the stream.
     ChannelOperation& first = *pending_.front();
     const double now_s = monotonic_s();
     if (first.since_s < 0) {
         const cudaError_t status = cudaEventQuery(first.ready);
         if (status == cudaSuccess) first.since_s = now_s;
-        cudaGetLastError();
+        cudaGetLastError();  // clears cudaErrorNotReady
     } else if (now_s - first.since_s > timeout_s) {
         return error_of("", now_s - first.since_s);
     }

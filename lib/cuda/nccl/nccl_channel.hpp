@@ -56,12 +56,12 @@ struct Communicators {
 class NcclChannel {
   public:
     // A channel of group `name`. `host` is the group that reports missing ranks. `peer` >= 0: for
-    // messages between this rank and rank `peer` of `host`; -1: for collectives. `most_blocks` is
+    // messages between this rank and rank `peer` of `host`; -1: for collectives. `max_blocks` is
     // the maximum number of SMs that the channel's kernels occupy; 0: NCCL's default. Allocates
     // device memory and creates a stream.
     static std::shared_ptr<NcclChannel> open(CudaDevice& device, std::string name,
                                              std::shared_ptr<comm::Group> host, int rank, int size,
-                                             int peer, int most_blocks);
+                                             int peer, int max_blocks);
     ~NcclChannel();
     NcclChannel(const NcclChannel&) = delete;
     NcclChannel& operator=(const NcclChannel&) = delete;
@@ -89,21 +89,21 @@ class NcclChannel {
     std::optional<ChannelError> poll(double timeout_s);
 
     // Moves this channel's communicators to `comms`, for their destruction.
-    void surrender(Communicators& comms);
+    void move_communicators(Communicators& comms);
 
     const std::string& name() const { return name_; }
     comm::Group& host() { return *host_; }
 
   private:
     NcclChannel(CudaDevice& device, std::string name, std::shared_ptr<comm::Group> host, int rank,
-                int size, int peer, int most_blocks)
+                int size, int peer, int max_blocks)
         : device_(device),
           name_(std::move(name)),
           host_(std::move(host)),
           rank_(rank),
           size_(size),
           peer_(peer),
-          most_blocks_(most_blocks) {}
+          max_blocks_(max_blocks) {}
 
     enum class State : u8 { joining, duplicating, leaving, formed };
 
@@ -122,7 +122,7 @@ class NcclChannel {
     int rank_;
     int size_;
     int peer_;
-    int most_blocks_;
+    int max_blocks_;
     State state_ = State::joining;
     ncclComm_t joined_ = nullptr;  // nonblocking; destroyed when its duplicate exists
     ncclComm_t comm_ = nullptr;    // the blocking duplicate

@@ -33,6 +33,7 @@ ncclUniqueId new_id(const std::string& name) {
     return id;
 }
 
+// Returns the bytes of `id`, [128] uint8.
 device::View view_of(ncclUniqueId& id) {
     return {&id, DType::uint8, {static_cast<i64>(sizeof id)}};
 }
@@ -62,9 +63,15 @@ NcclGroup::NcclGroup(std::shared_ptr<NcclWorld> world, std::shared_ptr<comm::Gro
     : Group(std::move(name), host->rank(), host->size()),
       world_(std::move(world)),
       host_(std::move(host)),
-      exceptions_at_start_(std::uncaught_exceptions()) {
-    host_->record_to(nullptr);  // this group records the operations of both
-    if (size() > 1) ids_ = host_->split(0, rank(), this->name());
+      exceptions_at_start_(std::uncaught_exceptions()) {}
+
+std::unique_ptr<NcclGroup> NcclGroup::create(std::shared_ptr<NcclWorld> world,
+                                             std::shared_ptr<comm::Group> host, std::string name) {
+    std::unique_ptr<NcclGroup> group(
+        new NcclGroup(std::move(world), std::move(host), std::move(name)));
+    group->record_instead_of(*group->host_);
+    if (group->size() > 1) group->ids_ = group->host_->split(0, group->rank(), group->name());
+    return group;
 }
 
 // When this rank fails (an exception destroys the group), the communicators are aborted, because
@@ -93,17 +100,18 @@ void NcclGroup::end() {
     Communicators comms;
     {
         const std::lock_guard lock(world_->mutex());
-        for (const auto& channel : channels) channel->surrender(comms);
+        for (const auto& channel : channels) channel->move_communicators(comms);
     }
-    // Runs in a detached thread with a time limit: a rank that has died must not block this one.
+    // A detached thread ends them, and this rank waits for a limited time: a rank that has died
+    // must not block this one.
     std::packaged_task<void()> task([comms, device = world_->device().index()] {
         cudaSetDevice(device);
         end_together(comms);
     });
     const std::future<void> ended = task.get_future();
     start_thread(std::move(task)).detach();
-    const std::chrono::duration<double> patience(end_s);
-    if (ended.wait_for(patience) == std::future_status::timeout) {
+    const std::chrono::duration<double> limit(end_s);
+    if (ended.wait_for(limit) == std::future_status::timeout) {
         warn("group '{}': ncclCommDestroy not finished after {:.0f} s: ignored", name(), end_s);
     }
 }
@@ -128,7 +136,7 @@ void NcclGroup::connect(const comm::Traffic& traffic) {
 void NcclGroup::form_collectives(bool overlaps_compute) {
     LM_CHECK(!channel_, "group '{}': connect() was called twice", name());
     // The id of a root travels over the host's group, since no communicator exists yet.
-    // Several roots for many ranks: a single one would have to serve all of them in turn.
+    // Many ranks have several roots, because a single root would serve all ranks in sequence.
     std::vector<ncclUniqueId> ids(static_cast<size_t>(n_roots(size())));
     for (size_t i = 0; i < ids.size(); ++i) {
         const int root = first_of_part(size(), static_cast<int>(ids.size()), static_cast<int>(i));
@@ -285,7 +293,7 @@ bool NcclGroup::done(i64 handle) {
 std::unique_ptr<comm::Group> NcclGroup::make_part(int color, int key, std::string part_name) {
     world_->require_healthy();
     std::shared_ptr<comm::Group> host = host_->split(color, key, part_name);
-    return std::make_unique<NcclGroup>(world_, std::move(host), std::move(part_name));
+    return create(world_, std::move(host), std::move(part_name));
 }
 
 }  // namespace lm::cuda

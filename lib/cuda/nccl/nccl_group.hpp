@@ -8,9 +8,9 @@
 // neither. So work enqueued after wait() sees the results, and work enqueued before start() may
 // still use the operation's memory.
 //
-// Messages have one channel for each neighbour and direction, because NCCL runs the sends and
-// receives of one communicator in sequence. connect() forms all channels and makes their
-// connections; an operation that was not announced to connect() has no channel.
+// Messages have one channel for each peer and direction, because NCCL runs the sends and receives
+// of one communicator in sequence. connect() forms all channels and makes their connections. An
+// operation that connect()'s Traffic does not contain has no channel, which is a bug.
 //
 // An NCCL kernel occupies its SMs from the moment its rank starts it, and polls until the other
 // ranks have started it, too. A posted receive waits during most of a step. So links get few SMs
@@ -37,8 +37,9 @@ namespace lm::cuda {
 
 class NcclGroup final : public comm::Group {
   public:
-    NcclGroup(std::shared_ptr<NcclWorld> world, std::shared_ptr<comm::Group> host,
-              std::string name);
+    // Returns a group of the ranks of `host`. Collective.
+    static std::unique_ptr<NcclGroup> create(std::shared_ptr<NcclWorld> world,
+                                             std::shared_ptr<comm::Group> host, std::string name);
     ~NcclGroup() override;
 
     void connect(const comm::Traffic& traffic) override;
@@ -64,6 +65,9 @@ class NcclGroup final : public comm::Group {
         NcclChannel* channel = nullptr;  // nullptr: the operation is on_host
         ChannelOperation* on_device = nullptr;
     };
+
+    NcclGroup(std::shared_ptr<NcclWorld> world, std::shared_ptr<comm::Group> host,
+              std::string name);
 
     bool on_device(const comm::Operation& operation) const;
     i64 start_on_device(const comm::Operation& operation, const ChannelOperation* after);

@@ -84,7 +84,7 @@ std::unique_ptr<comm::Group> join_nccl(device::Device& any_device, std::unique_p
     require_distinct_gpus(device, *host);
     const auto world = NcclWorld::start(device, host, timeout_s);
     std::string name = host->name();
-    return std::make_unique<NcclGroup>(world, std::move(host), std::move(name));
+    return NcclGroup::create(world, std::move(host), std::move(name));
 }
 
 }  // namespace lm::cuda

@@ -11,7 +11,8 @@ namespace lm::cuda {
 namespace {
 
 constexpr const char* file = "libnccl.so.2";
-// lm-utils needs configurations for ncclCommSplit (2.18). Versions before 2.20 are untested.
+// lm-utils needs the configuration argument of ncclCommSplit (since 2.18). Versions before 2.20 are
+// untested.
 constexpr int oldest = NCCL_VERSION(2, 20, 0);
 constexpr int scalable = NCCL_VERSION(2, 23, 0);
 
@@ -22,7 +23,8 @@ std::filesystem::path path_next_to_plugin() {
     return std::filesystem::path(info.dli_fname).parent_path() / file;
 }
 
-// Prefers the library in the directory of the plugin to one that the dynamic linker finds.
+// Opens NCCL: the library in the directory of the plugin, else the one that the dynamic linker
+// finds.
 void* open_library() {
     std::error_code ignored;
     const std::filesystem::path path = path_next_to_plugin();

@@ -42,7 +42,7 @@ std::shared_ptr<NcclWorld> NcclWorld::start(CudaDevice& device, std::shared_ptr<
 }
 
 NcclWorld::~NcclWorld() {
-    device_.on_wait({});  // this object ends before the device
+    device_.on_wait({});  // the device outlives this object
     {
         const std::lock_guard lock(state_mutex_);
         stop_ = true;
@@ -50,8 +50,8 @@ NcclWorld::~NcclWorld() {
     woken_.notify_all();
     if (thread_.joinable()) thread_.join();
     if (!aborting_.valid()) return;
-    const std::chrono::duration<double> patience(unnoticed_s);
-    if (aborting_.wait_for(patience) == std::future_status::timeout) host_->abort(reason_);
+    const std::chrono::duration<double> limit(unnoticed_s);
+    if (aborting_.wait_for(limit) == std::future_status::timeout) host_->abort(reason_);
 }
 
 // ---- Forming and warming up ---------------------------------------------------------------------
@@ -181,7 +181,8 @@ void NcclWorld::abort_all() noexcept {
     {
         const std::lock_guard lock(mutex_);
         for (const std::weak_ptr<NcclChannel>& each : channels_) {
-            if (const std::shared_ptr<NcclChannel> channel = each.lock()) channel->surrender(comms);
+            if (const std::shared_ptr<NcclChannel> channel = each.lock())
+                channel->move_communicators(comms);
         }
     }
     abort_together(comms);
@@ -220,8 +221,8 @@ void NcclWorld::monitor() {
     }
 }
 
-// Returns false when the rank is in an NCCL call. Calls fail_in_call() when that call has not
-// returned within the timeout.
+// Tries to lock the mutex. Returns false when it stays locked, because the rank is in an NCCL call.
+// Calls fail_in_call() when that call has not returned within the timeout.
 bool NcclWorld::lock_in_time(std::unique_lock<std::timed_mutex>& lock) {
     if (lock.try_lock_for(interval)) {
         blocked_since_s_ = -1;

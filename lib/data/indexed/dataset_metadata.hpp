@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The metadata file P.json next to P.bin and P.idx: tokenizer, counts and checksums. Megatron does
-// not know it. Keys of version 1 (a reader ignores unknown keys and refuses another version):
+// The metadata file P.json next to P.bin and P.idx: tokenizer, counts and checksums. Megatron
+// neither writes nor reads it. Keys of version 1 (a reader ignores unknown keys and refuses another
+// version):
 //   format "lm-utils indexed dataset", version 1, tool "lm-preprocess 0.1.0"
 //   documents, sequences, tokens     counts; documents > sequences only with --keep-empty
 //   dtype                            "uint16" | "int32" | ...

@@ -14,7 +14,7 @@
 #include "base/types.hpp"
 #include "data/indexed/indexed_dataset.hpp"
 #include "io/append_file.hpp"
-#include "io/json.hpp"
+#include "io/json_fwd.hpp"
 
 namespace lm::data {
 

@@ -186,6 +186,8 @@ IndexedDataset IndexedDataset::open(const std::string& prefix) {
     d.pointers_ = d.lengths_ + 4 * d.n_sequences_;
     d.documents_ = d.pointers_ + 8 * d.n_sequences_;
 
+    // Checks only the first and the last entries: the last sequence must end at the end of the
+    // .bin. The accessors check the other entries when they read them.
     const i64 bin_size = static_cast<i64>(d.bin_.bytes().size());
     i64 bytes = 0;
     if (d.n_sequences_ > 0) {
@@ -240,7 +242,7 @@ i64 IndexedDataset::position(i64 sequence) const {
 }
 
 i64 IndexedDataset::document(i64 index) const {
-    LM_CHECK(index >= 0 && index <= n_documents_, "expected a document below {}, got {}",
+    LM_CHECK(index >= 0 && index <= n_documents_, "expected an entry of at most {}, got {}",
              n_documents_, index);
     const i64 value = load<i64>(documents_ + 8 * index);
     if (value < 0 || value > n_sequences_) {

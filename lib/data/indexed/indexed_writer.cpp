@@ -30,20 +30,28 @@ void for_each_block(io::AtomicFile& file, i64 offset, i64 n, Use use) {
 
 }  // namespace
 
-void withdraw(const std::string& prefix) {
+void remove_index(const std::string& prefix) {
     if (!io::exists(idx_path(prefix))) return;
     io::checked::unlink(idx_path(prefix));
     io::checked::fsync_parent_of(idx_path(prefix));
 }
 
-IndexedWriter::IndexedWriter(std::string prefix, TokenType type, io::Overwrite overwrite)
+IndexedWriter::IndexedWriter(std::string prefix, TokenType type, io::Overwrite overwrite,
+                             io::AtomicFile bin, io::AtomicFile metadata, io::AtomicFile idx)
     : prefix_(std::move(prefix)),
       type_(type),
       overwrite_(overwrite),
-      bin_(io::AtomicFile::create(bin_path(prefix_), overwrite)),
-      metadata_(io::AtomicFile::create(metadata_path(prefix_), overwrite)),
-      idx_(io::AtomicFile::create(idx_path(prefix_), overwrite)) {
-    idx_.write(std::string(idx_header_bytes, '\0'));
+      bin_(std::move(bin)),
+      metadata_(std::move(metadata)),
+      idx_(std::move(idx)) {}
+
+IndexedWriter IndexedWriter::create(std::string prefix, TokenType type, io::Overwrite overwrite) {
+    auto bin = io::AtomicFile::create(bin_path(prefix), overwrite);
+    auto metadata = io::AtomicFile::create(metadata_path(prefix), overwrite);
+    auto idx = io::AtomicFile::create(idx_path(prefix), overwrite);
+    idx.write(std::string(idx_header_bytes, '\0'));
+    return {std::move(prefix),   type,          overwrite, std::move(bin),
+            std::move(metadata), std::move(idx)};
 }
 
 void IndexedWriter::add(std::span<const std::byte> tokens, std::span<const i32> lengths) {
@@ -70,6 +78,8 @@ void IndexedWriter::add(std::span<const std::byte> tokens, std::span<const i32> 
              "the documents have {} sequences in total, but {} lengths of sequences are given", sum,
              lengths.size());
     if (!spool_) start_document_spool();
+    // Without spool_, add() writes no counts. It also counts each sequence as a document, which is
+    // corrected below.
     const i64 documents = n_documents_;
     std::optional<io::AtomicFile> spool = std::move(spool_);
     spool_.reset();
@@ -135,10 +145,12 @@ void IndexedWriter::complete_idx() {
 }
 
 void IndexedWriter::publish(bool with_metadata) {
+    // All files are durable before any gets its name. The old .idx is removed before the new .bin
+    // gets its name, so a reader never combines new tokens with an old index.
     bin_.sync();
     if (with_metadata) metadata_.sync();
     idx_.sync();
-    if (overwrite_ == io::Overwrite::yes) withdraw(prefix_);
+    if (overwrite_ == io::Overwrite::yes) remove_index(prefix_);
     bin_.commit();
     if (with_metadata) {
         metadata_.commit();

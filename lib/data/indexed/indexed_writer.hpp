@@ -19,14 +19,14 @@ namespace lm::data {
 
 // Removes PREFIX.idx durably, if it exists. Call this before replacing a dataset, so that no reader
 // combines new tokens with an old index.
-void withdraw(const std::string& prefix);
+void remove_index(const std::string& prefix);
 
 class IndexedWriter {
   public:
     // Creates temporary files next to P.bin, P.idx and P.json. Throws Error(usage) when one of the
     // three exists and `overwrite` is no. The destructor removes the temporary files unless
     // commit() was called.
-    IndexedWriter(std::string prefix, TokenType type, io::Overwrite overwrite);
+    static IndexedWriter create(std::string prefix, TokenType type, io::Overwrite overwrite);
 
     // Appends documents of one sequence each. `lengths` are in tokens; `tokens` are the ids of all
     // sequences, back to back and little endian. Throws Error(failure) when a write fails.
@@ -49,6 +49,9 @@ class IndexedWriter {
     void commit_without_metadata();
 
   private:
+    IndexedWriter(std::string prefix, TokenType type, io::Overwrite overwrite, io::AtomicFile bin,
+                  io::AtomicFile metadata, io::AtomicFile idx);
+
     void complete_idx();
     void publish(bool with_metadata);
     void write_pointers();

@@ -38,7 +38,7 @@ class Verifier {
             check_side(dataset);
         } catch (const Full&) {
             result_.faults.push_back(prefix_ + ": stopped after " +
-                                     std::to_string(rules_.most_faults) + " faults");
+                                     std::to_string(rules_.max_faults) + " faults");
         } catch (const Error& error) {
             result_.faults.emplace_back(error.what());
         }
@@ -51,17 +51,17 @@ class Verifier {
     template <typename... Args>
     void fault(const std::string& path, fmt::format_string<Args...> format, Args&&... args) {
         result_.faults.push_back(path + ": " + fmt::format(format, std::forward<Args>(args)...));
-        if (static_cast<i64>(result_.faults.size()) >= rules_.most_faults) throw Full();
+        if (static_cast<i64>(result_.faults.size()) >= rules_.max_faults) throw Full();
     }
 
-    // Runs `read` and adds its error to the faults. Throws Full at most_faults.
+    // Runs `read` and adds its error to the faults. Throws Full at max_faults.
     template <typename Read>
     void guarded(Read read) {
         try {
             read();
         } catch (const Error& error) {
             result_.faults.emplace_back(error.what());
-            if (static_cast<i64>(result_.faults.size()) >= rules_.most_faults) throw Full();
+            if (static_cast<i64>(result_.faults.size()) >= rules_.max_faults) throw Full();
         }
     }
 
@@ -73,10 +73,10 @@ class Verifier {
     // Checks that each sequence begins where the previous one ends. open() has checked the first
     // and the last sequence.
     void check_sequences(const IndexedDataset& dataset) {
-        // `end` is where the previous sequence ends: its pointer plus its length. When that pointer
-        // was not where the sequence before it ends, either of the two entries may be wrong.
-        // `other_end` is then the end of the previous sequence if its pointer is the wrong one.
-        // Both are nullopt after a corrupt entry.
+        // `end` is the end of the previous sequence: its pointer plus its length. If that pointer
+        // was not the end of the sequence before it, either entry may be wrong. `other_end` is then
+        // the end of the previous sequence computed without its pointer: the end of the sequence
+        // before it plus its length. Both are nullopt after a corrupt entry.
         std::optional<i64> end = 0, other_end;
         for (i64 s = 0; s < dataset.n_sequences(); ++s) {
             const auto begin = std::exchange(end, std::nullopt);
@@ -179,7 +179,7 @@ class Verifier {
     const VerifyRules& rules_;
     const std::function<void(i64)>& progress_;
     std::optional<DatasetMetadata> metadata_;
-    std::set<i64> doubtful_;  // sequences whose begin may be wrong; at most most_faults
+    std::set<i64> doubtful_;  // sequences whose begin may be wrong; at most max_faults
     std::string bin_digest_;
     VerifyResult result_;
 };

@@ -19,7 +19,7 @@ struct VerifyRules {
     // The id that must end every document. nullopt: the id in the metadata file, if it states that
     // the documents end with it; else the ends are not checked.
     std::optional<i64> eod_id;
-    i64 most_faults = 20;  // stops after this number of faults
+    i64 max_faults = 20;  // stops after this number of faults
 };
 
 struct VerifyResult {

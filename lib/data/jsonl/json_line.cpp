@@ -14,8 +14,8 @@ constexpr int deepest = 1000;  // Python's recursion limit
 
 class Reader {
   public:
-    Reader(std::string_view line, LoneSurrogates surrogates)
-        : line_(line), surrogates_(surrogates) {}
+    Reader(std::string_view line, InvalidText lone_surrogates)
+        : line_(line), lone_surrogates_(lone_surrogates) {}
 
     JsonLine object_values(std::span<const std::string> keys) {
         std::vector<JsonValue> values(keys.size());
@@ -46,7 +46,7 @@ class Reader {
         i64 n = 0;
         for (const JsonValue& value : values) {
             n += value.n_lone;
-            if (value.n_lone == 0 || surrogates_ == LoneSurrogates::replace) continue;
+            if (value.n_lone == 0 || lone_surrogates_ == InvalidText::replace) continue;
             at_ = static_cast<size_t>(value.first_lone) - 1;
             error(fmt::format("{} is half of a surrogate pair, not a character",
                               line_.substr(at_, std::string_view("\\uXXXX").size())),
@@ -246,7 +246,7 @@ class Reader {
     }
 
     std::string_view line_;
-    LoneSurrogates surrogates_;
+    InvalidText lone_surrogates_;
     size_t at_ = 0;
     i64 n_lone_ = 0;      // lone surrogates in the current key or wanted value
     i64 first_lone_ = 0;  // byte of the first lone surrogate
@@ -255,7 +255,7 @@ class Reader {
 }  // namespace
 
 JsonLine read_json_line(std::string_view line, std::span<const std::string> keys,
-                        LoneSurrogates surrogates) {
+                        InvalidText surrogates) {
     return Reader(line, surrogates).object_values(keys);
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads one JSON line exactly as Python's json.loads does, which Megatron-LM uses: NaN and Infinity
-// are accepted, and the last of equal keys wins. It is slow, so line_parser.cpp calls it only for
-// lines that simdjson refuses. simdjson alone is not enough: it does not report at which byte an
-// error is and what is expected there, and it refuses lines that json.loads accepts.
+// are accepted, and the last of equal keys wins. The reader is slow, so line_parser.cpp calls it
+// only for lines that simdjson refuses. simdjson alone is not enough: it does not report at which
+// byte an error is and what is expected there, and it refuses lines that json.loads accepts.
 #pragma once
 
 #include <span>
@@ -38,7 +38,9 @@ struct JsonValue {
     i64 first_lone = 0;                  // position of the first lone surrogate, from 1
 };
 
-enum class LoneSurrogates { refuse, replace };
+// Handling of bytes that are not UTF-8 and of lone surrogates in escapes: throw LineError, or
+// replace them by U+FFFD.
+enum class InvalidText { refuse, replace };
 
 struct JsonLine {
     std::vector<JsonValue> values;  // in the order of the keys
@@ -48,6 +50,6 @@ struct JsonLine {
 // Returns the values of `keys` in the object `line`, which must be valid UTF-8. Throws LineError.
 // Lone surrogates are refused in the returned values only.
 JsonLine read_json_line(std::string_view line, std::span<const std::string> keys,
-                        LoneSurrogates surrogates);
+                        InvalidText lone_surrogates);
 
 }  // namespace lm::data

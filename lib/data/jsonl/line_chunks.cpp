@@ -22,7 +22,7 @@ constexpr size_t longest_line = size_t{4} << 30;
 // The buffer of a long line grows by a quarter, within these bounds. A read fills the whole buffer,
 // so after a larger growth it would read far beyond the end of the line.
 constexpr size_t least_growth = size_t{1} << 20;
-constexpr size_t most_growth = size_t{16} << 20;
+constexpr size_t max_growth = size_t{16} << 20;
 // fail() prints a note when it has read this number of blocks of 1 MiB. gzip decodes them in 0.3 s.
 constexpr int blocks_before_note = 64;
 
@@ -141,7 +141,7 @@ bool ChunkReader::open_next() {
     const bool resumed = next_piece_ == start_.piece && start_.offset >= 0;
     const bool cut = piece.begin > 0 || piece.end >= 0 || (resumed && file.divisible);
     offset_ = resumed ? start_.offset : piece.begin;
-    std::unique_ptr<io::InputStream> stream;  // stream_ is set later: fail() must not read from it
+    std::unique_ptr<io::InputStream> stream;  // not stream_ yet: fail() must not read this stream
     if (cut) {
         // A line begins at offset_ when the byte before it is a line end.
         const bool look_back = !resumed && piece.begin > 0;
@@ -238,7 +238,7 @@ void ChunkReader::fill(LineChunk& chunk) {
                       "the line at byte {} is longer than {}: JSON Lines has one document per line",
                       offset_ + 1, human_size(static_cast<i64>(longest_line)));
         }
-        grow(chunk, chunk.capacity_ + std::clamp(chunk.capacity_ / 4, least_growth, most_growth));
+        grow(chunk, chunk.capacity_ + std::clamp(chunk.capacity_ / 4, least_growth, max_growth));
     }
     rest_.assign(chunk.buffer_.get() + whole, filled - whole);
     chunk.size_ = whole;

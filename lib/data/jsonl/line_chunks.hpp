@@ -106,7 +106,7 @@ class ChunkReader {
     bool next(LineChunk& chunk);
 
     // Throws `bad_line`, or Error(failure) when corrupt compressed data has caused it. Corrupt data
-    // causes bad lines long before its checksum is reached, so this continues to read the open
+    // causes bad lines long before its checksum is reached, so fail() continues to read the open
     // stream until a checksum has confirmed the line's chunk. Calls `check` often; `check` may
     // throw. No chunk can be read afterwards.
     [[noreturn]] void fail(const BadLineError& bad_line, const std::function<void()>& check);

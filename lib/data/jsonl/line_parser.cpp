@@ -41,7 +41,7 @@ void check_length(std::string_view text) {
 
 struct LineParser::State {
     std::vector<std::string> keys;
-    BadBytes bad_bytes;
+    InvalidText invalid_text;
     simdjson::dom::parser parser;
     std::vector<LineValue> values;
     std::vector<JsonValue> slow;  // owns the strings of parse_slow()
@@ -102,7 +102,6 @@ void LineParser::State::adopt(size_t k) {
 }
 
 void LineParser::State::parse_slow(std::string_view line) {
-    const bool replace = bad_bytes == BadBytes::replace;
     using Fault = LineError::Fault;
     if (const char* encoding = wide_encoding(line)) {
         throw LineError{
@@ -111,27 +110,27 @@ void LineParser::State::parse_slow(std::string_view line) {
             Fault::encoding};
     }
     if (const i64 bad = find_invalid_utf8(line); bad >= 0) {
-        if (!replace) throw LineError{bad + 1, "not valid UTF-8", Fault::character};
+        if (invalid_text == InvalidText::refuse)
+            throw LineError{bad + 1, "not valid UTF-8", Fault::character};
         cleaned.clear();
         append_utf8_lossy(cleaned, line);
         line = cleaned;
         replaced = true;
     }
-    JsonLine read =
-        read_json_line(line, keys, replace ? LoneSurrogates::replace : LoneSurrogates::refuse);
+    JsonLine read = read_json_line(line, keys, invalid_text);
     replaced = replaced || read.n_replaced > 0;
     slow = std::move(read.values);
     cleaned = {};
     for (size_t k = 0; k < keys.size(); ++k) adopt(k);
 }
 
-LineParser::LineParser(std::vector<std::string> keys, BadBytes bad_bytes)
+LineParser::LineParser(std::vector<std::string> keys, InvalidText invalid_text)
     : state_(std::make_unique<State>()) {
     LM_CHECK(!keys.empty() && keys.size() < 64, "expected 1 to 63 keys, got {}", keys.size());
     state_->values.resize(keys.size());
     if (keys.size() == 1) state_->plain.emplace(keys[0]);
     state_->keys = std::move(keys);
-    state_->bad_bytes = bad_bytes;
+    state_->invalid_text = invalid_text;
 }
 
 LineParser::~LineParser() = default;
@@ -139,6 +138,7 @@ LineParser::LineParser(LineParser&&) noexcept = default;
 
 std::span<const LineValue> LineParser::parse(std::string_view line) {
     state_->replaced = false;
+    // A simdjson parser never frees memory. After a very long line it is replaced.
     if (state_->parser.capacity() > keep_bytes && line.size() <= keep_bytes) {
         state_->parser = simdjson::dom::parser();
     }

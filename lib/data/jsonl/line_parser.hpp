@@ -23,12 +23,9 @@ struct LineValue {
     std::vector<std::string_view> sentences;
 };
 
-// Handling of invalid UTF-8 and lone surrogates: throw LineError, or replace them by U+FFFD.
-enum class BadBytes { refuse, replace };
-
 class LineParser {
   public:
-    LineParser(std::vector<std::string> keys, BadBytes bad_bytes);
+    LineParser(std::vector<std::string> keys, InvalidText invalid_text);
     ~LineParser();
     LineParser(LineParser&&) noexcept;
 

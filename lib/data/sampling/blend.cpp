@@ -14,6 +14,8 @@ namespace {
 
 using Wide = __int128;
 
+// Adds in the order of numpy (numpy/core/src/umath, pairwise_sum): blocks of up to 128 numbers with
+// eight partial sums, larger arrays by halves.
 double pairwise_sum(const double* values, size_t n) {
     if (n < 8) {
         double sum = 0.0;
@@ -50,6 +52,8 @@ ProportionalBlend::ProportionalBlend(std::span<const double> weights, u64 key) :
     for (const double weight : weights) sum += weight;
     for (const double weight : weights) {
         LM_CHECK(weight > 0 && std::isfinite(weight), "expected a positive weight, got {}", weight);
+        // Shares are multiples of 2^-40 of the sum of the weights, and at least one: every dataset
+        // is used.
         shares_.push_back(std::max<i64>(1, std::llround(weight / sum * 0x1.0p40)));
         total_ += shares_.back();
     }

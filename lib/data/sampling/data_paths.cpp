@@ -75,7 +75,7 @@ PathGroup parse_blend(std::string_view option, const std::vector<std::string>& w
     if (words.size() % 2 == 0) {
         for (size_t k = 0; k < words.size(); k += 2) n_numbers += as_number(words[k]).has_value();
     }
-    PathGroup group;
+    PathGroup group{.option = std::string(option)};
     if (n_numbers == 0) {
         for (const std::string& word : words) {
             group.paths.push_back({std::string(trimmed(word)), 0, {}});
@@ -96,7 +96,7 @@ PathGroup parse_blend(std::string_view option, const std::vector<std::string>& w
 
 PathGroup parse_group(std::string_view option, std::string_view text) {
     const size_t colon = text.find(':');
-    PathGroup group;
+    PathGroup group{.option = std::string(option)};
     group.name = trimmed(text.substr(0, colon));
     if (colon == text.npos || group.name.empty() || group.name.find(' ') != std::string::npos) {
         usage_error(option, "'{}' does not begin with 'NAME:'", text);

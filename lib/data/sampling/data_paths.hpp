@@ -30,7 +30,8 @@ struct DataPath {
 };
 
 struct PathGroup {
-    std::string name;  // empty for a blend without a name
+    std::string option;  // the flag that gives the group, for messages
+    std::string name;    // empty for a blend without a name
     std::vector<DataPath> paths;
     bool weighted = false;
 };

@@ -94,11 +94,17 @@ DataSets open_data(const DataConfig& config) {
     const auto parts = part_flags(config);
     auto train = open_part(builder, config, parts[0]);
     if (train.empty()) {
-        usage_error(config.data_path.empty() ? "--data-path" : "--split",
-                    "assigns no data to the training set");
+        if (config.data_path.empty()) {
+            usage_error("--train-data-path",
+                        "names no training data: give it, --train-weighted-split-paths or "
+                        "--data-path");
+        }
+        usage_error("--split", "'{}' assigns no data to the training set: give it a first part",
+                    config.split);
     }
     if (train.size() > 1) {
-        usage_error("--train-weighted-split-paths", "takes one group, {} are given", train.size());
+        usage_error("--train-weighted-split-paths",
+                    "takes one group, {} are given: join their paths in one group", train.size());
     }
     DataSets sets;
     sets.train = std::move(train.front().source);

@@ -65,7 +65,7 @@ MegatronIndex map_index(const std::string& path, const Header& wanted) {
     const auto file = std::make_shared<const io::MappedFile>(io::MappedFile::open(path));
     const bool right = static_cast<i64>(file->bytes().size()) == wanted.size() &&
                        std::memcmp(file->bytes().data(), &wanted, sizeof wanted) == 0;
-    if (!right) run_error(path, "is corrupt, or no index of these samples: remove it");
+    if (!right) run_error(path, "is corrupt or belongs to other samples: remove it");
     return {array_at<i32>(*file, wanted.documents_at(), wanted.n_documents),
             array_at<i64>(*file, wanted.position_at(), wanted.n_samples + 1),
             array_at<i32>(*file, wanted.offset_at(), wanted.n_samples + 1),
@@ -138,7 +138,7 @@ MegatronIndex shared_index(const IndexCache& cache, const TokenRange& range, i64
             const MegatronIndex built = build();
             write_index(path, header, built);
         }
-        note("{}: built the sample index of {}: {} in {}", path, range.dataset->prefix(),
+        note("{}: built the sample index of {}, {} in {}", path, range.dataset->prefix(),
              human_size(header.size()), human_duration(watch.elapsed_s()));
         return map_index(path, header);
     } catch (const Error& error) {

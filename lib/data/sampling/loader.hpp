@@ -6,56 +6,10 @@
 #pragma once
 
 #include <memory>
-#include <optional>
-#include <vector>
 
-#include "base/types.hpp"
-#include "data/sampling/sample_source.hpp"
+#include "data/sampling/batch.hpp"
 
 namespace lm::data {
-
-// Selects the fields of a batch besides tokens and targets. A document ends with eod_id.
-struct BatchOptions {
-    i64 micro_batch = 1;
-    std::optional<i64> eod_id;          // needed by the three flags below
-    bool reset_position_ids = false;    // positions restart at 0 after each eod
-    bool reset_attention_mask = false;  // Batch::document_starts is filled
-    bool eod_mask_loss = false;         // the loss of a prediction from an eod is 0
-
-    // Throws Error(usage) when a flag is set and eod_id is not.
-    void check() const;
-};
-
-// A micro-batch. The vectors of options that are off are empty.
-struct Batch {
-    i64 n_rows = 0;               // B
-    i64 seq_length = 0;           // T
-    std::vector<i32> tokens;      // [B, T]
-    std::vector<i32> targets;     // [B, T] the token after each of `tokens`
-    std::vector<i64> sample_ids;  // [B] global sample numbers
-    std::vector<i32> positions;   // [B, T] with reset_position_ids
-    // [B, T] with reset_attention_mask: the first position to which the token may attend.
-    std::vector<i32> document_starts;
-    std::vector<float> loss_mask;  // [B, T] with eod_mask_loss: 1 or 0
-
-    Batch() = default;
-    Batch(i64 seq_length, const BatchOptions& options);
-};
-
-// Fills `batch` with samples [first_sample, first_sample + B). `batch` must be constructed with the
-// same options. The first call in a thread allocates one row of tokens, later calls nothing.
-void fill_batch(const SampleSource& source, const BatchOptions& options, i64 first_sample,
-                Batch& batch);
-
-// Fills the three optional fields of one row from its input tokens, [T]. Each field is [T] or
-// empty.
-void mark_documents(std::span<const i32> tokens, i64 eod_id, std::span<i32> positions,
-                    std::span<i32> document_starts, std::span<float> loss_mask);
-
-// Copies the first `seq_length` tokens of each row of `full` to `batch`, for the curriculum of
-// Megatron-DeepSpeed. The memory of `batch` is reused. The last target of a row is the token that
-// follows in `full`.
-void truncate(const Batch& full, i64 seq_length, Batch& batch);
 
 class Loader {
   public:

@@ -16,13 +16,18 @@ u32 checked_seed(u64 seed) {
 
 }  // namespace
 
-MegatronSource::MegatronSource(TokenRange range, i64 seq_length, i64 n_samples, u64 seed,
-                               double last_epoch_threshold, const std::string& what,
-                               const IndexCache& cache, int n_threads)
-    : SampleSource(seq_length), range_(std::move(range)), n_tokens_(range_.n_tokens()) {
-    check_tokens(n_tokens_, seq_length, what);
-    plan_ = plan_epochs(n_tokens_, seq_length, n_samples, last_epoch_threshold);
-    index_ = shared_index(cache, range_, seq_length, plan_, checked_seed(seed), n_threads);
+std::unique_ptr<MegatronSource> MegatronSource::create(TokenRange range, i64 seq_length,
+                                                       i64 n_samples, u64 seed,
+                                                       double last_epoch_threshold,
+                                                       const std::string& what,
+                                                       const IndexCache& cache, int n_threads) {
+    const i64 n_tokens = range.n_tokens();
+    check_tokens(n_tokens, seq_length, what);
+    const EpochPlan plan = plan_epochs(n_tokens, seq_length, n_samples, last_epoch_threshold);
+    MegatronIndex index =
+        shared_index(cache, range, seq_length, plan, checked_seed(seed), n_threads);
+    return std::unique_ptr<MegatronSource>(
+        new MegatronSource(std::move(range), seq_length, plan, std::move(index)));
 }
 
 std::vector<TokenSpan> MegatronSource::spans(i64 sample) const {
@@ -34,7 +39,8 @@ std::vector<TokenSpan> MegatronSource::spans(i64 sample) const {
     for (size_t d = static_cast<size_t>(index_.position[window]); left > 0; ++d) {
         const i64 sequence = d < index_.documents.size() ? index_.documents[d] : -1;
         if (sequence < range_.sequences.begin || sequence >= range_.sequences.end) {
-            run_error(range_.dataset->prefix(), "the index of its samples is corrupt: remove it");
+            run_error(range_.dataset->prefix(),
+                      "its sample index is corrupt: remove the file below --data-cache-path");
         }
         const i64 count = std::min(left, range_.dataset->length(sequence) - offset);
         if (count > 0) spans.push_back({range_.dataset.get(), sequence, offset, count});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// --mock-data: uniformly random tokens, for measuring speed without a dataset. They depend only on
-// the seed and the sample number.
+// --mock-data: uniformly random tokens, for measuring speed without a dataset. The tokens depend
+// only on the seed and the sample number.
 #pragma once
 
 #include "data/sampling/sample_source.hpp"

@@ -39,7 +39,7 @@ void read_checked(const IndexedDataset& dataset, i64 vocab_size, i64 position, s
     const i64 sequence = dataset.sequence_at(at);
     run_error(bin_path(dataset.prefix()),
               "document {} has the id {} at its token {}, but the model's vocabulary has {} ids: "
-              "was the data made with another tokenizer?",
+              "encode the data with the model's tokenizer, or set --vocab-size",
               sequence, *bad, at - dataset.position(sequence), vocab_size);
 }
 
@@ -51,7 +51,9 @@ void append_spans(const IndexedDataset& dataset, i64 position, i64 count,
         const i64 take = std::min(count, dataset.length(sequence) - offset);
         if (take <= 0) {
             run_error(idx_path(dataset.prefix()),
-                      "length and pointer of sequence {} contradict each other", sequence);
+                      "sequence {} has {} tokens, but its pointer gives it more than {}: run "
+                      "lm-preprocess verify {}",
+                      sequence, dataset.length(sequence), offset, dataset.prefix());
         }
         spans.push_back({&dataset, sequence, offset, take});
         position += take;

@@ -20,10 +20,11 @@ std::string describe(SplitPart part, const DataPath& path) {
                        path.prefix);
 }
 
-void check_size(const SampleSource& source, const std::string& what, i64 n_samples) {
+void check_size(const SampleSource& source, const std::string& what, std::string_view option,
+                i64 n_samples) {
     if (source.size() >= n_samples) return;
-    usage_error("--data-path", "{} has {} samples in this order, {} are needed", what,
-                source.size(), n_samples);
+    usage_error(option, "{} has {} samples in this order, {} are needed", what, source.size(),
+                n_samples);
 }
 
 i64 ceiling(double x) {
@@ -101,13 +102,13 @@ SequenceRange SetBuilder::range_of(SplitPart part, const DataPath& path, i64 n_s
 }
 
 std::unique_ptr<SampleSource> SetBuilder::build_one(SplitPart part, const DataPath& path,
-                                                    i64 n_samples, std::string_view stream,
-                                                    int n_threads) {
+                                                    std::string_view option, i64 n_samples,
+                                                    std::string_view stream, int n_threads) {
     const auto dataset = open(path.prefix);
     const SequenceRange range = range_of(part, path, dataset->n_sequences());
     const std::string what = describe(part, path);
     if (range.size() == 0) {
-        usage_error(config_.data_path.empty() ? "--data-path" : "--split",
+        usage_error(config_.data_path.empty() ? option : "--split",
                     "{} is empty: it has none of the {} documents", what, dataset->n_sequences());
     }
     const TokenRange tokens{dataset, range, config_.vocab_size};
@@ -117,8 +118,8 @@ std::unique_ptr<SampleSource> SetBuilder::build_one(SplitPart part, const DataPa
     }
     const double threshold =
         config_.order == DataOrder::megatron ? nvidia_last_epoch : bigscience_last_epoch;
-    return std::make_unique<MegatronSource>(tokens, config_.seq_length, n_samples, config_.seed,
-                                            threshold, what, config_.index_cache, n_threads);
+    return MegatronSource::create(tokens, config_.seq_length, n_samples, config_.seed, threshold,
+                                  what, config_.index_cache, n_threads);
 }
 
 std::unique_ptr<SampleSource> SetBuilder::build_stateless(SplitPart part, const PathGroup& group) {
@@ -126,7 +127,8 @@ std::unique_ptr<SampleSource> SetBuilder::build_stateless(SplitPart part, const 
         fmt::format("data order {}{}{}", name_of(part), group.name.empty() ? "" : ":", group.name);
     Sources sources;
     for (const DataPath& path : group.paths) {
-        sources.push_back(build_one(part, path, 0, fmt::format("{} {}", set, sources.size()), 1));
+        sources.push_back(
+            build_one(part, path, group.option, 0, fmt::format("{} {}", set, sources.size()), 1));
     }
     if (sources.size() == 1) return std::move(sources.front());
     std::vector<double> weights = weights_of(group);
@@ -150,7 +152,7 @@ SetBuilder::Sources SetBuilder::build_each(SplitPart part, const PathGroup& grou
     const int threads_each = std::max(1, config_.n_threads / pool.size());
     pool.run(n, [&](i64 d, int) {
         const auto k = static_cast<size_t>(d);
-        sources[k] = build_one(part, group.paths[k], n_samples[k], "", threads_each);
+        sources[k] = build_one(part, group.paths[k], group.option, n_samples[k], "", threads_each);
     });
     return sources;
 }
@@ -159,7 +161,7 @@ std::unique_ptr<SampleSource> SetBuilder::build_megatron(SplitPart part, const P
                                                          i64 n_samples) {
     // A single dataset is not blended, unless --data-path gives it a weight.
     if (group.paths.size() == 1 && !(group.weighted && !config_.data_path.empty())) {
-        return build_one(part, group.paths.front(), n_samples, "", config_.n_threads);
+        return build_one(part, group.paths.front(), group.option, n_samples, "", config_.n_threads);
     }
     std::vector<double> weights = weights_of(group);
     MegatronSizes sizes{std::vector<i64>(weights.size()), 0};
@@ -186,7 +188,7 @@ std::unique_ptr<SampleSource> SetBuilder::build_megatron(SplitPart part, const P
     const std::vector<i64> taken = blend->counts(std::min(n_samples, sizes.blend));
     for (size_t d = 0; d < taken.size(); ++d) {
         if (taken[d] <= have[d]) continue;
-        usage_error("--data-path", "the blend needs {} samples of {}, which was built for {}",
+        usage_error(group.option, "the blend needs {} samples of {}, which was built for {}",
                     taken[d], group.paths[d].prefix, have[d]);
     }
     return blend;
@@ -205,7 +207,7 @@ std::unique_ptr<SampleSource> SetBuilder::build(SplitPart part, const PathGroup&
     auto source = config_.order == DataOrder::stateless ? build_stateless(part, group)
                                                         : build_megatron(part, group, n_samples);
     check_size(*source, fmt::format("the {} set", group.name.empty() ? name_of(part) : group.name),
-               n_samples);
+               group.option, n_samples);
     return source;
 }
 

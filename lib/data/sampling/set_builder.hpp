@@ -27,8 +27,10 @@ class SetBuilder {
     // for a dataset that is already open.
     std::shared_ptr<const IndexedDataset> open(const std::string& prefix);
     SequenceRange range_of(SplitPart part, const DataPath& path, i64 n_sequences) const;
-    // Builds the source of one dataset. In Megatron's orders n_samples = 0 means one epoch.
-    std::unique_ptr<SampleSource> build_one(SplitPart part, const DataPath& path, i64 n_samples,
+    // Builds the source of one dataset, which `option` names. In Megatron's orders n_samples = 0
+    // means one epoch.
+    std::unique_ptr<SampleSource> build_one(SplitPart part, const DataPath& path,
+                                            std::string_view option, i64 n_samples,
                                             std::string_view stream, int n_threads);
     Sources build_each(SplitPart part, const PathGroup& group, const std::vector<i64>& n_samples);
     std::unique_ptr<SampleSource> build_stateless(SplitPart part, const PathGroup& group);

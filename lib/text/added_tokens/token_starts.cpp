@@ -38,9 +38,11 @@ void TokenStarts::Halves::add_any(u8 group) {
 
 void TokenStarts::add(std::string_view token) {
     const auto lead = static_cast<u8>(token[0]);
+    // Mixes the bits of the first byte, which spreads different first bytes over the eight groups.
     const auto group = static_cast<u8>(1 << ((lead ^ lead >> 3 ^ lead >> 6) & 7));
     first_.add(lead, group);
     if (token.size() == 1) {
+        // Any byte may follow a token of one byte.
         second_.add_any(group);
         alone_[lead] = true;
         for (size_t second = 0; second < 256; ++second) pairs_[size_t{lead} << 8 | second] = true;
@@ -56,6 +58,8 @@ size_t TokenStarts::find(std::string_view text, size_t from) const {
     if (by_blocks_) {
         if (const size_t at = find_by_blocks(text, from); at != npos) return at;
     }
+    // The blocks leave at most 32 bytes at the end of the text; find_by_blocks() has moved `from`
+    // there.
     return find_one_by_one(text, from);
 }
 

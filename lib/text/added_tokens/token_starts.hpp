@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the positions of a text where a token can begin. It tests the first two bytes. With AVX2 it
-// tests 32 positions at a time by table look-ups of half bytes, like the matcher Teddy of Hyperscan
-// (Wang et al., NSDI 2019; the look-up is by W. Mula).
+// Finds the positions of a text where a token can begin, by comparing two bytes of the text with
+// the first two bytes of the tokens. With AVX2 it tests 32 positions at a time by table look-ups of
+// half bytes, like the matcher Teddy of Hyperscan (Wang et al., NSDI 2019; the look-up is by W.
+// Mula).
 #pragma once
 
 #include <array>

@@ -77,7 +77,7 @@ class BpeEncoder : public Encoder {
         if (i == n) return;
         encode_gathered(text);
         ids_.find(batch_, i, n);
-        out.append<Id>(most_ids(batch_, i, n), [&](Id* to) {
+        out.append<Id>(max_ids(batch_, i, n), [&](Id* to) {
             const Id* ids = new_long_ids_.data();
             for (const NewLong& pretoken : new_longs_) {
                 to = ids_.copy(batch_, text, i, pretoken.index, to);
@@ -93,7 +93,7 @@ class BpeEncoder : public Encoder {
     }
 
     // Returns the room that the ids of the pre-tokens [i, n) need: at most one id for each byte.
-    static i64 most_ids(const Batch& batch, i64 i, i64 n) {
+    static i64 max_ids(const Batch& batch, i64 i, i64 n) {
         constexpr i64 slack = 16;  // copies may write this many ids beyond the end
         return static_cast<i64>(batch.ends[n - 1] - batch.begin_of(i)) + slack;
     }
@@ -207,7 +207,7 @@ class BpeEncoder : public Encoder {
         parts_.clear();
         ids_.load(pretoken, n, parts_);
         ids_.find(parts_, 0, n);
-        out.append<Id>(most_ids(parts_, 0, n),
+        out.append<Id>(max_ids(parts_, 0, n),
                        [&](Id* to) { return ids_.copy(parts_, pretoken, 0, n, to); });
         ids_.keep(parts_);
     }

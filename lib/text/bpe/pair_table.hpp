@@ -72,9 +72,8 @@ class PairTable {
 // PairTable for ids and ranks of 16 bits. A slot has four bytes, so the merges of GPT-2 take a
 // quarter of a megabyte. The hash is a bijection of the 32 bits of a pair. A slot holds the rank
 // and only the upper half of the hash (quotienting, Knuth, TAOCP 3, section 6.4, exercise 13). A
-// comparison of the upper halves is exact, because the upper half determines the bucket and
-// therefore the pilot, and for a known pilot and upper half the position of the slot determines the
-// lower half.
+// comparison of the upper halves is exact: the upper half determines the bucket and therefore the
+// pilot, and the pilot and the position of the slot determine the lower half.
 class NarrowPairTable {
   public:
     static constexpr size_t n_slots = size_t{1} << 16;

@@ -42,10 +42,11 @@ void PretokenTable::clear() {
     n_ = 0;
 }
 
-PretokenCounter::PretokenCounter(int n_workers, i64 most_pretokens)
-    : workers_(static_cast<size_t>(n_workers)), most_pretokens_(most_pretokens) {}
+PretokenCounter::PretokenCounter(int n_workers, i64 max_pretokens)
+    : workers_(static_cast<size_t>(n_workers)), max_pretokens_(max_pretokens) {}
 
 void PretokenCounter::end_round(ThreadPool& pool) {
+    // The hash of a pre-token selects its shard, so the tasks share no table.
     pool.run(n_shards, [&](i64 task, int) {
         const auto s = static_cast<size_t>(task);
         for (Shards& worker : workers_) {
@@ -55,7 +56,7 @@ void PretokenCounter::end_round(ThreadPool& pool) {
             worker[s].clear();
         }
     });
-    if (size() > most_pretokens_) drop_rare();
+    if (size() > max_pretokens_) drop_rare();
 }
 
 i64 PretokenCounter::size() const {
@@ -70,7 +71,7 @@ void PretokenCounter::drop_rare() {
     i64 left = size();
     i64 rare = 0;
     for (const auto& [count, n] : pretokens_with_count) {
-        if (left <= most_pretokens_ / 2) break;
+        if (left <= max_pretokens_ / 2) break;
         left -= n;
         rare = count;
     }
@@ -81,6 +82,8 @@ void PretokenCounter::drop_rare() {
         });
         shard = std::move(kept);
     }
+    // A pre-token may be dropped in several rounds, each time with at most `rare` occurrences, so
+    // the bounds add up.
     rare_ += rare;
 }
 

@@ -52,9 +52,9 @@ class PretokenTable {
 // that depend on the input alone.
 class PretokenCounter {
   public:
-    // If there are more than `most_pretokens` distinct pre-tokens at the end of a round, the rarest
+    // If there are more than `max_pretokens` distinct pre-tokens at the end of a round, the rarest
     // are dropped until at most half of that number remain.
-    PretokenCounter(int n_workers, i64 most_pretokens);
+    PretokenCounter(int n_workers, i64 max_pretokens);
 
     void add(int worker, std::string_view pretoken) {
         const u64 hash = hash64(pretoken);
@@ -84,7 +84,7 @@ class PretokenCounter {
 
     Shards shards_;
     std::vector<Shards> workers_;
-    i64 most_pretokens_;
+    i64 max_pretokens_;
     i64 rare_ = 0;
 };
 

@@ -51,10 +51,10 @@ void PretokenEncoder::begin_window(std::string_view pretoken, size_t window) {
 // are_final(). Returns the offset of the cut, or 0 if there is none. following_ then holds the ids
 // of the window that begins at the cut.
 size_t PretokenEncoder::cut_window(std::string_view pretoken, size_t window) {
-    constexpr int most_tries = 8;
+    constexpr int max_tries = 8;
     const size_t least = window / 2, most = window - window / 8;
     size_t size = window;
-    for (int tries = 0; tries < most_tries; ++tries) {
+    for (int tries = 0; tries < max_tries; ++tries) {
         do {
             if (ids_of_window_.empty()) return 0;
             size -= model_->token(ids_of_window_.back()).size();

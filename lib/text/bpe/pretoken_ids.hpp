@@ -119,7 +119,7 @@ class PretokenIds {
         const std::span<const u32> longs = batch.longs();
         for (size_t i = 0; i < longs.size();) {
             size_t n = 0;
-            for (; n < most_medium && i < longs.size(); ++i) {
+            for (; n < max_medium && i < longs.size(); ++i) {
                 const std::string_view pretoken = batch.pretoken(text, longs[i]);
                 if (pretoken.size() > MediumIds::longest || has_long(batch, text, longs[i]))
                     continue;
@@ -221,7 +221,7 @@ class PretokenIds {
         return has_aes_loops() ? aes_loops<Id>() : portable_loops<Id>();
     }
 
-    static constexpr size_t most_medium = 256;
+    static constexpr size_t max_medium = 256;
 
     const BpeModel* model_;
     PretokenEncoder encoder_;
@@ -239,9 +239,9 @@ class PretokenIds {
     PretokenKey new_[Batch::capacity];  // keys of the pre-tokens of fresh_ that need merges
     u32 fresh_index_[Batch::capacity];
     ShortIds new_ids_[Batch::capacity];
-    std::string_view medium_[most_medium];  // long pre-tokens to merge
-    u32 medium_pretokens_[most_medium];
-    MediumIds medium_ids_[most_medium];
+    std::string_view medium_[max_medium];  // long pre-tokens to merge
+    u32 medium_pretokens_[max_medium];
+    MediumIds medium_ids_[max_medium];
 };
 
 }  // namespace lm::text

@@ -14,9 +14,9 @@ u32 gpt2_contraction(std::string_view text) {
     return (a == 'r' && b == 'e') || (a == 'v' && b == 'e') || (a == 'l' && b == 'l') ? 3 : 0;
 }
 
-// Returns the end of the match of \s+(?!\S)|\s+ at a run of whitespace. It is the end of the run,
-// without the last character of the run if another character follows and the run is longer than one
-// character.
+// Returns the end of the match of \s+(?!\S)|\s+ at a run of whitespace: the end of the run. If
+// another character follows a run of several characters, the match does not include the last
+// character of the run.
 u32 gpt2_space_run_end(const CharReader& chars, u32 begin) {
     u32 end = begin;
     u32 last = begin;
@@ -117,7 +117,7 @@ u32 cased_pretoken_end(const CharReader& chars, u32 begin, CasedRule rule) {
         return contraction ? detail::contraction_end(chars, end) : end;
     }
     const Char c = chars.at(begin);
-    if (c.cls == CharClass::number) return detail::digits_end(chars, begin, rule.most_digits);
+    if (c.cls == CharClass::number) return detail::digits_end(chars, begin, rule.max_digits);
     const u32 first = c.code_point == ' ' ? begin + 1 : begin;
     const Char other = chars.at(first);
     if (other.length > 0 && other.cls == CharClass::other) return cased_others_end(chars, first);

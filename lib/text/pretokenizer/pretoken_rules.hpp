@@ -45,9 +45,9 @@ u32 digits_end(const Reader& chars, u32 begin, int most) {
 }
 
 // Returns the end of the match of \s*[\r\n]+|\s+(?!\S)|\s+ at a run of whitespace. If the run has a
-// line end, this is the position after the last one. Otherwise it is the end of the run, without
-// the last character of the run if another character follows and the run is longer than one
-// character.
+// line end, this is the position after the last one. Otherwise it is the end of the run. If another
+// character follows a run of several characters, the match does not include the last character of
+// the run.
 template <typename Reader>
 u32 space_run_end(const Reader& chars, u32 begin) {
     u32 end = begin;
@@ -115,17 +115,17 @@ u32 bloom_word_end(const Reader& chars, u32 at) {
 
 }  // namespace detail
 
-// The pattern of Llama-3 and GPT-4 (most_digits 3) and of Qwen2 (most_digits 1):
+// The pattern of Llama-3 and GPT-4 (max_digits 3) and of Qwen2 (max_digits 1):
 // (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|
 // \s*[\r\n]+|\s+(?!\S)|\s+
 template <typename Reader>
-u32 llama3_pretoken_end(const Reader& chars, u32 begin, int most_digits) {
+u32 llama3_pretoken_end(const Reader& chars, u32 begin, int max_digits) {
     const Char c = chars.at(begin);
     if (c.code_point == '\'') {
         if (const u32 end = detail::contraction_end(chars, begin); end > begin) return end;
     }
     if (c.cls == CharClass::letter) return chars.skip(begin + c.length, CharClass::letter);
-    if (c.cls == CharClass::number) return detail::digits_end(chars, begin, most_digits);
+    if (c.cls == CharClass::number) return detail::digits_end(chars, begin, max_digits);
     const Char following = chars.at(begin + c.length);
     const bool word = following.length > 0 && following.cls == CharClass::letter;
     if (word && !detail::is_line_end(c)) return chars.skip(begin + c.length, CharClass::letter);
@@ -159,7 +159,7 @@ u32 digits_pretoken_end(const CharReader& chars, u32 begin);
 
 struct CasedRule {
     bool contractions;  // whether a word includes the contraction after it
-    int most_digits;    // most characters in a pre-token of numbers
+    int max_digits;     // most characters in a pre-token of numbers
 };
 
 // The pattern of o200k and Tekken,

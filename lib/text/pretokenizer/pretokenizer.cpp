@@ -54,10 +54,10 @@ std::unique_ptr<Pretokenizer> rule_pretokenizer(PretokenEnd pretoken_end,
     return std::make_unique<RulePretokenizer<PretokenEnd>>(pretoken_end, classes);
 }
 
-std::unique_ptr<Pretokenizer> llama3_pretokenizer(int most_digits, const ClassTable& classes) {
+std::unique_ptr<Pretokenizer> llama3_pretokenizer(int max_digits, const ClassTable& classes) {
     return rule_pretokenizer(
-        [most_digits](const CharReader& chars, u32 begin) {
-            return llama3_pretoken_end(chars, begin, most_digits);
+        [max_digits](const CharReader& chars, u32 begin) {
+            return llama3_pretoken_end(chars, begin, max_digits);
         },
         classes);
 }

@@ -27,6 +27,9 @@ class StagedPretokenizer final : public Pretokenizer {
 
     i64 next(u32* ends, i64 capacity) override {
         i64 n = 0;
+        // Each level cuts one pre-token and passes it to the next level as a text, before it cuts
+        // its own next one. The last level writes the ends. At the end of the text of a level, the
+        // previous level continues.
         while (n < capacity) {
             if (levels_[deepest_].at_end()) {
                 if (deepest_ == 0) break;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "io/json.hpp"
 #include "text/tokenizer_json/component.hpp"
 
 namespace lm::text {
@@ -74,7 +75,8 @@ void read_steps(const Json& json, const std::string& path, std::vector<Normalize
 
 i32 template_id(const Json& value, const std::string& path) {
     const i64 id = io::json_as<i64>(value, "an id of the post_processor", path);
-    if (id < 0 || id >= i64{1} << 21) run_error(path, "post_processor: id {} is out of range", id);
+    if (id < 0 || id >= i64{1} << 21)
+        run_error(path, "post_processor: id {} is out of range: expected 0 to 2097151", id);
     return static_cast<i32>(id);
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/error.hpp"
 #include "io/file.hpp"
+#include "io/json.hpp"
 
 namespace lm::text {
 namespace {
@@ -13,7 +14,7 @@ io::Json small(const simdjson::dom::element& value) {
 
 }  // namespace
 
-TokenizerJsonFile::TokenizerJsonFile(const std::string& path) {
+void TokenizerJsonFile::load(const std::string& path) {
     const std::string text = io::read_file(path);
     try {
         read(parser_.parse(text));

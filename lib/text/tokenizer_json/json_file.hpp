@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A parsed tokenizer.json. The vocabulary and the merges of the model, which are nearly all of it,
-// stay elements of simdjson. The rest becomes a small JSON document.
+// A parsed tokenizer.json. The vocabulary and the merges of the model, nearly the whole file, stay
+// elements of simdjson. The rest becomes a small JSON document.
 #pragma once
 
 #include <simdjson.h>
@@ -14,8 +14,9 @@ namespace lm::text {
 
 class TokenizerJsonFile {
   public:
-    // Reads and parses `path`. Errors are Error(failure) with the path.
-    explicit TokenizerJsonFile(const std::string& path);
+    // Reads and parses `path`. Call it once, before the other functions. Errors are Error(failure)
+    // with the path.
+    void load(const std::string& path);
 
     const io::Json& rest() const { return rest_; }  // everything except vocab() and merges()
     // The tables of the model, valid while this object exists. nullopt if they are missing or have

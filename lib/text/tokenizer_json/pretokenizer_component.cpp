@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "io/json.hpp"
 #include "text/pretokenizer/patterns.hpp"
 #include "text/tokenizer_json/component.hpp"
 
@@ -22,11 +23,11 @@ constexpr std::string_view punctuation_runs = "Punctuation with behavior Contigu
 constexpr std::string_view bytes_only = "ByteLevel without use_regex";
 constexpr std::string_view bytes_gpt2 = "ByteLevel with use_regex";
 
-constexpr size_t most_parts = 6;
+constexpr size_t max_parts = 6;
 
 struct KnownSequence {
     PretokenizerRule rule;
-    std::string_view parts[most_parts];  // unused elements are empty
+    std::string_view parts[max_parts];  // unused elements are empty
 };
 
 constexpr KnownSequence known_sequences[] = {

@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "io/file.hpp"
+#include "io/json.hpp"
 #include "text/bpe_tokenizer.hpp"
 #include "text/tokenizer_json/component.hpp"
 #include "text/tokenizer_json/components.hpp"
@@ -21,16 +22,16 @@ namespace {
 
 using io::Json;
 
-constexpr i64 most_ids = i64{1} << 21;
+constexpr i64 max_ids = i64{1} << 21;
 
 class Reader {
   public:
-    Reader(const std::string& path, SpecialInText special)
-        : path_(path), file_(path), json_(file_.rest()) {
+    Reader(const std::string& path, SpecialInText special) : path_(path), json_(file_.rest()) {
         parts_.special = special;
     }
 
     BpeTokenizerParts read() {
+        file_.load(path_);
         if (!json_.is_object() || !json_.contains("model"))
             run_error(path_, "not a tokenizer.json: the key 'model' is missing");
         const Component whole(json_, "tokenizer", path_);
@@ -87,7 +88,7 @@ class Reader {
             if (!value.is_null() && value != "") refuse(path_, "model option '{}'", key);
         }
         parts_.ignore_merges = model.flag("ignore_merges");
-        if (!file_.vocab()) run_error(path_, "'vocab' is missing or not an object of token: id");
+        if (!file_.vocab()) run_error(path_, "'vocab' is missing or does not map tokens to ids");
         read_vocab(*file_.vocab());
         index_.emplace(parts_.files.tokens, path_);
         if (!file_.merges())
@@ -106,18 +107,18 @@ class Reader {
     // Warns of a large vocabulary without merges, because the merges were probably lost. It does
     // not throw, since Hugging Face tokenizers accepts such a file.
     void warn_of_no_merges() const {
-        constexpr i64 most_of_bytes = 1024;  // enough for all bytes and many special tokens
-        if (parts_.files.merges.empty() && !parts_.ignore_merges && n_vocab_ > most_of_bytes) {
+        constexpr i64 max_of_bytes = 1024;  // enough for all bytes and many special tokens
+        if (parts_.files.merges.empty() && !parts_.ignore_merges && n_vocab_ > max_of_bytes) {
             warn("{}: {} tokens and no merges: text is encoded as single bytes", path_, n_vocab_);
         }
     }
 
     void read_vocab(const simdjson::dom::object& vocab) {
         std::vector<std::string>& tokens = parts_.files.tokens;
-        tokens.resize(std::min(vocab.size(), static_cast<size_t>(most_ids)));
+        tokens.resize(std::min(vocab.size(), static_cast<size_t>(max_ids)));
         for (const auto& [token, value] : vocab) {
             const i64 id = value.is_int64() ? i64{value} : -1;
-            if (id < 0 || id >= most_ids)
+            if (id < 0 || id >= max_ids)
                 run_error(path_, "token '{}': id is not an integer from 0 to 2097151", token);
             ++n_vocab_;
             const auto at = static_cast<size_t>(id);

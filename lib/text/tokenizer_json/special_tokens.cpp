@@ -22,11 +22,12 @@ struct NeighbourFile {
     std::string path;
     Json json = Json::object();
 
-    NeighbourFile(const std::string& tokenizer, const char* name)
-        : path((std::filesystem::path(tokenizer).parent_path() / name).string()) {
-        if (!io::exists(path)) return;
-        json = io::read_json(path);
-        if (!json.is_object()) run_error(path, "not a JSON object");
+    static NeighbourFile read(const std::string& tokenizer, const char* name) {
+        NeighbourFile file{(std::filesystem::path(tokenizer).parent_path() / name).string()};
+        if (!io::exists(file.path)) return file;
+        file.json = io::read_json(file.path);
+        if (!file.json.is_object()) run_error(file.path, "not a JSON object");
+        return file;
     }
     // Returns the value of `key`, or null if it is missing.
     Json get(const char* key) const { return json.contains(key) ? json[key] : Json(); }
@@ -63,14 +64,14 @@ void add_others(const NeighbourFile& file, std::vector<AddedToken>& tokens) {
 // list come first, and the caller uses the first of equal tokens, with its flags.
 NamedTokens read_named_tokens(const std::string& path) {
     constexpr const char* list = "added_tokens_decoder";
-    const NeighbourFile config(path, "tokenizer_config.json");
+    const NeighbourFile config = NeighbourFile::read(path, "tokenizer_config.json");
     NamedTokens named;
     std::optional<NeighbourFile> map;
     if (config.json.contains(list)) {
         for (const Json& json : config.json[list])
             named.tokens.push_back(token_of(json, list, config.path));
     } else {
-        map.emplace(path, "special_tokens_map.json");
+        map = NeighbourFile::read(path, "special_tokens_map.json");
     }
     for (const char* role : roles) {
         const bool is_mapped = map && !map->get(role).is_null();

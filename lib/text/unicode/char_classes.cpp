@@ -71,6 +71,7 @@ CodePointTable<Value>::CodePointTable(const std::vector<Value>& flat) : page_of_
     int n_pages = 0;
     for (int index = 0; index < 0x1100; ++index) {
         const Value* page = flat.data() + index * 256;
+        // A value has one byte, so a page has 256 bytes.
         int known = 0;
         while (known < n_pages && std::memcmp(pages_[known], page, 256) != 0) ++known;
         if (known == n_pages) {

@@ -20,8 +20,8 @@ __thread uint3 gridDim;
 namespace emulator {
 namespace {
 
-constexpr size_t most_threads = 1024;
-constexpr size_t most_shared_bytes = 232448;  // limit for a block on an H100
+constexpr size_t max_threads = 1024;
+constexpr size_t max_shared_bytes = 232448;  // limit for a block on an H100
 constexpr int lanes_of_warp = 32;
 
 enum class State { ready, at_barrier, in_warp, done };
@@ -45,8 +45,8 @@ std::string place_of(const Where& where) {
 
 class Block {
   public:
-    Block() : threads_(most_threads) {
-        shared_ = static_cast<std::byte*>(mmap(nullptr, most_shared_bytes + 2 * guard,
+    Block() : threads_(max_threads) {
+        shared_ = static_cast<std::byte*>(mmap(nullptr, max_shared_bytes + 2 * guard,
                                                PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
                                                -1, 0));
     }
@@ -247,9 +247,9 @@ Block& this_block() {
 
 GridResult run_grid(dim3 grid, dim3 block, size_t shared_bytes,
                     const std::function<void()>& thread) {
-    if (shared_bytes > most_shared_bytes) {
+    if (shared_bytes > max_shared_bytes) {
         return {fmt::format("shared memory of a block: expected at most {} bytes, got {}",
-                            most_shared_bytes, shared_bytes)};
+                            max_shared_bytes, shared_bytes)};
     }
     std::string problem;
     const bool whole = catching_faults(

@@ -83,7 +83,7 @@ bool has_unescape_avx512() {
     return false;
 }
 Unescaped unescape_avx512(const char*, char*) {
-    bug(__FILE__, __LINE__, "called without AVX-512");
+    bug(__FILE__, __LINE__, "expected a machine with AVX-512");
 }
 
 }  // namespace lm::data

@@ -221,7 +221,7 @@ bool has_wide_aes() {
 }
 template <typename Id>
 PretokenLoops<Id> aes_loops(bool) {
-    bug(__FILE__, __LINE__, "AES loops on a machine without AES");
+    bug(__FILE__, __LINE__, "expected an x86-64 machine with AES");
 }
 template PretokenLoops<u16> aes_loops(bool);
 template PretokenLoops<i32> aes_loops(bool);

@@ -79,6 +79,7 @@ LM_VBMI2_INLINE u32 size_of(std::string_view pretoken) {
     return static_cast<u32>(pretoken.size());
 }
 
+// Saturation turns the 32-bit no_rank of BpeModel::byte_ranks() into the no_rank of 16 bits.
 LM_VBMI2_INLINE void store_sixteen(u16* to, __m512i values) {
     Words<u16, 16>::store(to, _mm512_cvtusepi32_epi16(values));
 }
@@ -130,6 +131,7 @@ class VectorMerger : public PretokenMerger {
         std::array<Lane<Number, width>*, n_lanes> lanes;
         size_t next = 0, n = 0;
         const auto begin_next = [&](Lane<Number, width>& lane) LM_VBMI2 {
+            // In unsigned arithmetic this is true for all sizes outside [least, most].
             while (next < pretokens.size() && size_of(pretokens[next]) - least > most - least)
                 ++next;
             if (next == pretokens.size()) return false;
@@ -183,6 +185,7 @@ class VectorMerger : public PretokenMerger {
         }
         tokens[-1] = tokens[width] = static_cast<Number>(Ranks<Number>::no_token);
         lane.merged = 0;
+        // Any valid probes: step() ignores the results while `merged` is 0.
         lane.before = lane.after = Ranks<Number>::probe(*model_, 0, 0);
         lane.pretoken = pretoken;
         operations_ += n;

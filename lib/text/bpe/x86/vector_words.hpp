@@ -44,6 +44,8 @@ struct Words<u16, 16> {
         return _mm256_mask_broadcastw_epi16(values, static_cast<__mmask16>(at), value);
     }
     LM_VBMI2_INLINE static Register remove(Register values, u64 which, u32 last) {
+        // The compression moves the other numbers to the left. The one free element at the right
+        // end gets `last`.
         return _mm256_mask_compress_epi16(_mm256_set1_epi16(static_cast<short>(last)),
                                           static_cast<__mmask16>(~which), values);
     }
@@ -51,6 +53,7 @@ struct Words<u16, 16> {
         return _mm256_cmpeq_epi16_mask(values, _mm256_broadcastw_epi16(value));
     }
     LM_VBMI2_INLINE static __m128i least_of(Register values) {
+        // _mm_minpos_epu16 puts the minimum of 8 numbers into the lowest element.
         return _mm_minpos_epu16(
             _mm_min_epu16(_mm256_castsi256_si128(values), _mm256_extracti128_si256(values, 1)));
     }

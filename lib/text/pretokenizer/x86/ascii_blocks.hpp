@@ -27,6 +27,8 @@ LM_AVX2_INLINE u64 low_bits(u32 n) {
     return n >= 64 ? ~u64{0} : (u64{1} << n) - 1;
 }
 
+// Reads up to 64 bytes of the text at `begin`. `stops`: also computes AsciiBlock::stop. No mask has
+// bits at or above AsciiBlock::n.
 LM_AVX2_INLINE AsciiBlock read_ascii_block(const u8* text, u32 size, u32 begin, bool stops) {
     u8 tail[block_bytes];
     const u8* bytes = text + begin;
@@ -96,7 +98,7 @@ LM_AVX2_INLINE u64 number_starts(u64 number) {
 // The pattern of Llama-3 and Qwen2 without contractions. The caller handles contractions at the
 // starts that are apostrophes.
 // [^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
-LM_AVX2_INLINE u64 llama3_starts(const AsciiBlock& b, u32 most_digits) {
+LM_AVX2_INLINE u64 llama3_starts(const AsciiBlock& b, u32 max_digits) {
     const u64 other = low_bits(b.n) & ~(b.letter | b.number | b.space);
     // [\r\n]* after other characters absorbs the run of line ends that begins right after them. The
     // addition of the first bit of such a run clears the run, because the carry passes through it.
@@ -126,7 +128,7 @@ LM_AVX2_INLINE u64 llama3_starts(const AsciiBlock& b, u32 most_digits) {
     // character is the only one of its run and has no blank before it (`lone`).
     const u64 lone = other_begins & ~joined & ~(other >> 1);
     starts |= b.letter & ~(b.letter << 1) & ~((space | lone) << 1);
-    starts |= most_digits == 1 ? b.number : number_starts(b.number);
+    starts |= max_digits == 1 ? b.number : number_starts(b.number);
     return starts;
 }
 

@@ -33,12 +33,12 @@ struct Masks {
     u64 space2, space3;  // first bytes of whitespace characters of two and three bytes
 };
 
-// Class bits of the first bytes of the next block, for the bytes that belong to a character of this
-// block.
+// The class bits of the bytes that the last character of this block has in the next block.
 struct Spill {
     u64 letter = 0, number = 0, space = 0;
 };
 
+// Returns bit 7 of each of the 64 bytes.
 LM_AVX2_INLINE u64 bits_of(__m256i low, __m256i high) {
     const auto a = static_cast<u32>(_mm256_movemask_epi8(low));
     const auto b = static_cast<u32>(_mm256_movemask_epi8(high));
@@ -58,6 +58,8 @@ LM_AVX2_INLINE __m256i in_range(__m256i bytes, char first, char n) {
                              shifted);
 }
 
+// Returns all ones in the ASCII letters. The bit 0x20 maps capitals to lower case, and no other
+// byte to a letter.
 LM_AVX2_INLINE __m256i letters(__m256i bytes) {
     return in_range(_mm256_or_si256(bytes, _mm256_set1_epi8(0x20)), 'a', 26);
 }
@@ -159,6 +161,7 @@ class CharMasker {
         }
     }
 
+    // Returns all ones in the first bytes that imply a letter of three bytes.
     LM_AVX2_INLINE static __m256i sure_three(__m256i bytes) {
         return _mm256_or_si256(in_range(bytes, '\xE5', 5), in_range(bytes, '\xEB', 2));
     }
@@ -181,6 +184,7 @@ class CharMasker {
         const CharClass cls = cp < 0x110000 ? classes_[cp] : CharClass::other;
         const u64 bytes = (u64{1} << length) - 1;
         const u64 here = bytes << at;
+        // A shift by 64 bits would be undefined.
         const u64 there = at == 0 ? 0 : bytes >> (block_bytes - at);
         const u64 is_letter = -static_cast<u64>(cls == CharClass::letter);
         const u64 is_number = -static_cast<u64>(cls == CharClass::number);

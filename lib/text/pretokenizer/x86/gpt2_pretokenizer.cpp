@@ -167,10 +167,10 @@ bool has_avx512_pretokenizers() {
     return false;
 }
 std::unique_ptr<Pretokenizer> make_avx2_gpt2_pretokenizer() {
-    bug(__FILE__, __LINE__, "pre-tokenizer for AVX2 on another machine");
+    bug(__FILE__, __LINE__, "expected an x86-64 machine");
 }
 std::unique_ptr<Pretokenizer> make_avx512_gpt2_pretokenizer() {
-    bug(__FILE__, __LINE__, "pre-tokenizer for AVX2 on another machine");
+    bug(__FILE__, __LINE__, "expected an x86-64 machine");
 }
 
 }  // namespace lm::text

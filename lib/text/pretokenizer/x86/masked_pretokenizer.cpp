@@ -89,13 +89,13 @@ class MaskReader {
 };
 
 struct Llama3Rule {
-    int most_digits;
+    int max_digits;
     u32 pretoken_end(const MaskReader& chars, u32 begin) const {
-        return llama3_pretoken_end(chars, begin, most_digits);
+        return llama3_pretoken_end(chars, begin, max_digits);
     }
     static constexpr bool stops = false;
     LM_AVX2_INLINE u64 starts(const AsciiBlock& b, const u8* text) const {
-        u64 all = certain_starts(b, llama3_starts(b, static_cast<u32>(most_digits)));
+        u64 all = certain_starts(b, llama3_starts(b, static_cast<u32>(max_digits)));
         for (u64 left = all & b.apostrophe; left != 0; left &= left - 1) {
             const auto at = static_cast<u32>(std::countr_zero(left));
             if (at + 2 >= b.n && !b.at_end) return all & low_bits(at + 1);
@@ -163,12 +163,18 @@ class MaskedPretokenizer final : public Pretokenizer {
         8;  // if a block yields no end, the next one rarely does
     static constexpr u32 least_block = 12;
 
+    // Cuts the ASCII bytes at position_, at most 64, and returns the number of ends. Returns 0 when
+    // there are too few of them, or no certain end. position_ is a start already, so bit 0 is
+    // removed. The last end becomes position_: the bytes after it are read again with the next
+    // block.
     LM_AVX2 i64 next_block(u32* ends) {
         const AsciiBlock b = read_ascii_block(text_, chars_.size(), position_, Rule::stops);
         if (b.n < least_block && !b.at_end) return 0;
         if (b.n == 0) return 0;
         u64 starts = rule_.starts(b, text_ + position_) & low_bits(b.n) & ~u64{1};
         i64 n = std::popcount(starts);
+        // Writes eight ends at a time, so there is no branch for each end. next() leaves room for
+        // the up to seven surplus numbers.
         for (i64 done = 0; done < n; done += 8) {
             for (int k = 0; k < 8; ++k) {
                 ends[done + k] = position_ + static_cast<u32>(std::countr_zero(starts));
@@ -193,7 +199,7 @@ std::unique_ptr<Pretokenizer> make_masked_pretokenizer(PretokenizerRule rule) {
     if (rule == PretokenizerRule::bloom)
         return std::make_unique<MaskedPretokenizer<BloomRule>>(BloomRule{});
     LM_CHECK(rule == PretokenizerRule::llama3 || rule == PretokenizerRule::qwen2,
-             "rule {} has no masked pre-tokenizer", static_cast<int>(rule));
+             "expected the rule llama3, qwen2 or bloom, got rule {}", static_cast<int>(rule));
     return std::make_unique<MaskedPretokenizer<Llama3Rule>>(
         Llama3Rule{rule == PretokenizerRule::llama3 ? 3 : 1});
 }
@@ -205,7 +211,7 @@ std::unique_ptr<Pretokenizer> make_masked_pretokenizer(PretokenizerRule rule) {
 namespace lm::text {
 
 std::unique_ptr<Pretokenizer> make_masked_pretokenizer(PretokenizerRule) {
-    bug(__FILE__, __LINE__, "masked pre-tokenizer on another machine");
+    bug(__FILE__, __LINE__, "expected an x86-64 machine");
 }
 
 }  // namespace lm::text

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// lm-estimate eta --follow: the progress of a training while its logs grow.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "metrics/log_summary.hpp"
+
+namespace lm::estimate {
+
+// The two forms of the progress: all figures for a terminal, one line for a pipe.
+struct FollowOutput {
+    std::function<void(const metrics::LogSummary&)> print_all;
+    std::function<std::string(const metrics::LogSummary&)> one_line;
+};
+
+// Reads `logs` until one states that the run has ended, and no line follows within an interval. On
+// a terminal the text is drawn again after each interval, else one line is printed. Returns the
+// exit code: 0 when the training is finished or has stopped with its state saved, 1 for any other
+// end. Prints the line that states an end other than the last iteration.
+int follow_logs(const std::vector<std::string>& logs, metrics::LogSummary& summary,
+                double interval_s, const FollowOutput& output);
+
+}  // namespace lm::estimate

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "node.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "base/units.hpp"
+#include "cli/main.hpp"
+#include "cluster/host_list.hpp"
+#include "comm/launch.hpp"
+#include "io/json.hpp"
+#include "train/node_check.hpp"
+#include "train/product_speed.hpp"
+
+namespace lm::shmcheck {
+namespace {
+
+constexpr double timeout_s = 60;
+constexpr const char* columns =
+    "{:<16}  {:>8}  {:>9}  {:>9}  {:>8}  {:>9}  {:>9}  {:>6}  {:>8}  {:>7}  {:>7}  {}\n";
+
+std::string count_text(const std::optional<i64>& limit) {
+    return limit ? fmt::format("{}", *limit) : "unlimited";
+}
+
+std::string bytes_text(const std::optional<i64>& limit) {
+    return limit ? human_size(*limit) : "unlimited";
+}
+
+std::string speed_text(double value) {
+    return value > 0 ? fmt::format("{:.1f}", value) : "-";
+}
+
+std::string directories_text(const cluster::NodeSample& sample) {
+    if (sample.directories.empty()) return "-";
+    const auto n_good = std::ranges::count_if(
+        sample.directories, [](const auto& directory) { return directory.problem.empty(); });
+    return fmt::format("{}/{}", n_good, sample.directories.size());
+}
+
+template <typename Value>
+std::string value_text(const std::optional<Value>& value) {
+    return value ? fmt::format("{:.0f}", static_cast<double>(*value)) : "-";
+}
+
+// Returns a table with a line for each GPU; nothing without GPUs.
+std::string gpus_text(const std::vector<cluster::NodeSample>& samples) {
+    constexpr const char* gpu_columns =
+        "{:<16}  {:>3}  {:<28}  {:>7}  {:>5}  {:>6}  {:>7}  {:>8}\n";
+    std::string text;
+    for (const cluster::NodeSample& sample : samples) {
+        for (size_t i = 0; i < sample.gpus.size(); ++i) {
+            const cluster::GpuSample& gpu = sample.gpus[i];
+            if (text.empty()) {
+                text = fmt::format(gpu_columns, "HOST", "GPU", "NAME", "CELSIUS", "ECC", "MHZ",
+                                   "MAX MHZ", "TFLOP/S");
+            }
+            text += fmt::format(
+                gpu_columns, sample.host, i, gpu.name, value_text(gpu.sensors.temperature_c),
+                value_text(gpu.sensors.uncorrected_ecc_errors), value_text(gpu.sensors.sm_mhz),
+                value_text(gpu.sensors.max_sm_mhz), speed_text(gpu.tflops));
+        }
+    }
+    return text;
+}
+
+}  // namespace
+
+std::string nodes_text(const std::vector<cluster::NodeSample>& samples,
+                       const std::vector<cluster::NodeFinding>& findings) {
+    std::string text = fmt::format(columns, "HOST", "CLOCK", "FREE", "SWAP", "HUGEPAGE", "NOFILE",
+                                   "MEMLOCK", "MHZ", "GFLOP/S", "COPY", "NET", "PATHS");
+    for (const cluster::NodeSample& sample : samples) {
+        text += fmt::format(columns, sample.host, fmt::format("{:+.3f}", sample.clock_skew_s),
+                            human_size(sample.available), human_size(sample.swap_used),
+                            sample.huge_pages_free, count_text(sample.open_files),
+                            bytes_text(sample.locked_memory), fmt::format("{:.0f}", sample.cpu_mhz),
+                            speed_text(sample.gflops), speed_text(sample.copy_gbps),
+                            speed_text(sample.network_gbps), directories_text(sample));
+    }
+    text += gpus_text(samples);
+    for (const cluster::NodeFinding& finding : findings) {
+        text += fmt::format("{}: {}\n", finding.host, finding.text);
+    }
+    const std::vector<std::string> hosts = cluster::hosts_of(findings);
+    if (hosts.empty()) return text + "no outliers\n";
+    return text + fmt::format("--exclude={}\n", cluster::host_list(hosts, hosts.size()));
+}
+
+std::string nodes_json(const std::vector<cluster::NodeSample>& samples,
+                       const std::vector<cluster::NodeFinding>& findings) {
+    std::string text;
+    for (const cluster::NodeSample& sample : samples) {
+        io::OrderedJson json = cluster::to_json(sample);
+        json["findings"] = io::OrderedJson::array();
+        for (const cluster::NodeFinding& finding : findings) {
+            if (finding.host == sample.host) json["findings"].push_back(finding.text);
+        }
+        text += io::json_line(json);
+    }
+    return text;
+}
+
+int check_nodes(const std::vector<std::string>& directories, bool json) {
+    const auto launch = comm::launch({.timeout_s = timeout_s, .rendezvous = true});
+    return comm::with_one_error(*launch, [&] {
+        const std::vector<cluster::NodeSample> samples =
+            train::sample_nodes(launch->world(), directories, train::product_tflops_of_gpus());
+        const std::vector<cluster::NodeFinding> findings = cluster::find_outliers(samples);
+        if (launch->world().rank() == 0) {
+            cli::write_stdout(json ? nodes_json(samples, findings) : nodes_text(samples, findings));
+        }
+        // Only rank 0 has samples and findings. All processes return the exit code of rank 0.
+        double n_findings = static_cast<double>(findings.size());
+        launch->world().all_reduce({&n_findings, DType::fp64, {1}}, comm::Reduction::max);
+        return static_cast<int>(n_findings > 0 ? Exit::answer_is_no : Exit::done);
+    });
+}
+
+}  // namespace lm::shmcheck

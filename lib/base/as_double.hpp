@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// Counts in floating-point arithmetic.
+#pragma once
+
+#include "base/types.hpp"
+
+namespace lm {
+
+// Returns the nearest double; exact up to 2^53.
+constexpr double as_double(i64 n) {
+    return static_cast<double>(n);
+}
+
+}  // namespace lm

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "check/check_tokens.hpp"
+
+#include <algorithm>
+#include <memory>
+
+#include "base/rng.hpp"
+#include "base/version.hpp"
+#include "io/file.hpp"
+#include "spec/tensor_table.hpp"
+#include "text/byte_tokenizer.hpp"
+#include "text/tokenizer_choice.hpp"
+
+namespace lm::check {
+namespace {
+
+constexpr i64 gpt2_vocabulary = 50257;
+constexpr const char* english = "texts/gettysburg.txt";  // an address of 1863
+
+// Returns the tokenizer in `directory`; nullptr: it has none.
+std::shared_ptr<const text::Tokenizer> tokenizer_in(const std::string& directory) {
+    if (directory.empty()) return nullptr;
+    text::TokenizerChoice choice;
+    if (io::exists(directory + "/tokenizer.json")) {
+        choice.model = directory + "/tokenizer.json";
+    } else if (io::exists(directory + "/vocab.json") && io::exists(directory + "/merges.txt")) {
+        choice.vocab_file = directory + "/vocab.json";
+        choice.merge_file = directory + "/merges.txt";
+    } else {
+        return nullptr;
+    }
+    return text::load_tokenizer(choice);
+}
+
+std::shared_ptr<const text::Tokenizer> tokenizer_for(i64 vocab_size,
+                                                     const std::vector<std::string>& directories) {
+    for (const std::string& directory : directories) {
+        if (auto found = tokenizer_in(directory)) return found;
+    }
+    if (vocab_size == gpt2_vocabulary) return text::load_tokenizer({});
+    auto bytes = text::make_byte_tokenizer();
+    return vocab_size == bytes->vocab_size() ? bytes : nullptr;
+}
+
+}  // namespace
+
+CheckTokens check_tokens(const spec::ModelConfig& model,
+                         const std::vector<std::string>& directories) {
+    constexpr i64 fewest = 64;
+    constexpr i64 most = 512;
+    constexpr i64 work = 20'000'000'000;  // tokens times parameters
+    const i64 by_work = work / std::max<i64>(1, spec::count_parameters(model).total());
+    const i64 n = std::min(std::clamp(by_work, fewest, most), model.max_positions);
+    CheckTokens result;
+    if (const auto tokenizer = tokenizer_for(model.vocab_size, directories)) {
+        result.ids = tokenizer->encode(io::read_file(share_file(english)));
+        if (std::ssize(result.ids) > n) result.ids.resize(static_cast<size_t>(n));
+        // A tokenizer of another model may have larger ids.
+        if (std::ranges::all_of(result.ids, [&](i32 id) { return id < model.vocab_size; })) {
+            result.what = fmt::format("{} tokens of English text", result.ids.size());
+            return result;
+        }
+    }
+    result.ids.resize(static_cast<size_t>(std::min(fewest, model.max_positions)));
+    const u64 key = stream_key(1, "lm-convert --check");
+    for (size_t i = 0; i < result.ids.size(); ++i) {
+        result.ids[i] = static_cast<i32>(uniform(key, i) * static_cast<double>(model.vocab_size));
+    }
+    result.what =
+        fmt::format("{} random tokens: no tokenizer of the model was found", result.ids.size());
+    return result;
+}
+
+}  // namespace lm::check

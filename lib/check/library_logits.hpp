@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The logits of a model by a published library: a Python with transformers or megatron-core.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/types.hpp"
+
+namespace lm::check {
+
+struct LibraryModel {
+    std::string python;   // the interpreter that has the library
+    std::string library;  // "transformers" or "megatron-core"
+    std::string path;     // the directory that the library loads
+};
+
+struct LibraryLogits {
+    std::string library;         // with its version: "transformers 4.44.2"
+    std::vector<double> logits;  // [T, vocabulary], row-major
+};
+
+// Runs share/check/library_logits.py. Returns the logits of one sequence of T tokens, of the first
+// `vocabulary` ids. The library's warnings and errors appear on stderr. Throws Error(usage) when
+// the interpreter does not exist, Error(failure) when the script fails or prints another amount.
+LibraryLogits library_logits(const LibraryModel& model, std::span<const i32> tokens,
+                             i64 vocabulary);
+
+}  // namespace lm::check

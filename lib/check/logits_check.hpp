@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// lm-convert --check: compares the logits of a model in two formats, for the same tokens.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/dtype.hpp"
+#include "check/library_logits.hpp"
+
+namespace lm::check {
+
+struct Comparison {
+    double largest = 0;  // largest absolute difference of a logit
+    double rms = 0;      // root mean square of the logits
+    double our_perplexity = 0;
+    double their_perplexity = 0;
+    std::string tokens;  // "310 tokens of English text"
+    std::string theirs;  // "transformers 4.44.2"; empty: our reference of Hugging Face's models
+};
+
+// Computes the logits of the checkpoint `native` with the code of lm-train, and those of the
+// Hugging Face model `hf` with hf_reference_logits() in fp64. The tokens are those of
+// check_tokens() with the directories `tokenizers`. Throws Error(answer_is_no) when the logits
+// differ by more than the rounding to `dtype` explains; when another activation function explains
+// the difference, the message names it.
+Comparison compare_with_hf(const std::string& native, const std::string& hf, DType dtype,
+                           const std::vector<std::string>& tokenizers);
+
+// Compares the logits of `native` in the same way with those of a published library.
+Comparison compare_with_library(const std::string& native, const LibraryModel& model, DType dtype,
+                                const std::vector<std::string>& tokenizers);
+
+struct ImportCheck {
+    double perplexity = 0;
+    std::string tokens;
+};
+
+// Computes the logits of an imported checkpoint with the code of lm-train. Throws
+// Error(answer_is_no) when a logit is not finite.
+ImportCheck check_import(const std::string& native, const std::vector<std::string>& tokenizers);
+
+}  // namespace lm::check

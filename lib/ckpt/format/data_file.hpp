@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes the data files of a checkpoint: safetensors files whose data, and each slice of at least
+// 1 MiB, start at a multiple of 4096, so that blocks are written and read without a copy by the
+// kernel. The format allows no gaps, so entries "padding.N" of zero bytes fill them.
+//
+// Several writers, for example the ranks of a node, may share a file: each plans its share, one of
+// them places the shares, then each writes its own share.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ckpt/format/index.hpp"
+#include "ckpt/format/manifest.hpp"
+
+namespace lm::ckpt {
+
+// The memory of a part of one tensor: elements [flat_begin, flat_end) of the box in row-major
+// order, without gaps, from `data` on. Padded vocabulary rows follow the elements of the box in
+// memory, so they are never part of a piece. Each element of a tensor belongs to exactly one
+// writer.
+struct Piece {
+    i64 tensor = 0;  // index into spec::tensor_table(model)
+    SliceKind kind;
+    DType dtype = DType::fp32;
+    spec::Box box;
+    i64 flat_begin = 0;
+    i64 flat_end = 0;
+    const void* data = nullptr;
+    // Set for a piece that is not in host memory; `data` is then unused. Copies bytes of the piece
+    // to `to`, from byte `offset` of the piece on.
+    std::function<void(std::span<std::byte> to, i64 offset)> read = {};
+    // Whether several threads may call `read` at once. If not, only the thread that saves calls it.
+    bool concurrent = false;
+};
+
+// The bytes of a data file that are read or written at once: a block of a slice of at least 1 MiB,
+// or several smaller slices.
+struct FileUnit {
+    size_t first = 0;  // slices [first, last)
+    size_t last = 0;
+    i64 block = 0;  // number of the block, if the slice is large
+    i64 begin = 0;  // bytes [begin, end) of the file
+    i64 end = 0;
+    i64 padded_end = 0;  // end of the padding after these bytes
+};
+// Returns units that cover all slices, in the order of their offsets. No unit covers the header.
+std::vector<FileUnit> units_of(const DataFile& file);
+
+// One writer's part of a data file.
+struct DataShare {
+    DataFile file;  // the slices of the share; place_shares() sets their final offsets
+    std::vector<const Piece*> pieces = {};  // one for each slice
+    std::string header = {};                // set for the writer that writes the header of the file
+};
+
+// Returns a share of the file `name`: the pieces in the order of the file, with offsets from 0 on.
+// The pieces must live until write_shares() returns.
+DataShare plan_share(const std::string& name, const std::vector<const Piece*>& pieces);
+
+// Changes the offsets so that the shares of one file follow each other after its header, and sets
+// its size in each share. Returns the header.
+std::string place_shares(std::span<DataFile* const> shares, const std::vector<TensorInfo>& tensors);
+
+// Writes the headers and the data of placed shares into files of `directory`, which the first
+// writer creates, makes them durable and computes the digests.
+void write_shares(const std::string& directory, std::span<DataShare> shares);
+// Appends the slices of `share` to `file`. Call it in the order of place_shares().
+void append(DataFile& file, DataFile share);
+
+}  // namespace lm::ckpt

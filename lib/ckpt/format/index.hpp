@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Index parts: lists of the data files and slices of a checkpoint, one part for each writer or for
+// several writers.
+//
+// A slice is a part of the state of one kind of one tensor. It is given by a box ([start, end) in
+// each dimension of the global, unpadded shape) and a range: it holds elements [flat_begin,
+// flat_end) of the box in row-major order. It is one entry of a safetensors file. The entry has the
+// shape of the box, or is 1-D when the range is not the whole box (a ZeRO shard). Slices of one
+// kind cover each tensor exactly once, whatever layout wrote them.
+//
+// A slice has a digest for each block of 16 MiB, so that a part of it is verified by reading that
+// part. Bytes of a file that belong to no slice are padding and zero (data_file.hpp).
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.hpp"
+#include "base/hash.hpp"
+#include "base/shape.hpp"
+#include "ckpt/format/geometry.hpp"
+#include "ckpt/format/kind.hpp"
+#include "ckpt/format/manifest.hpp"
+#include "io/block_file.hpp"
+#include "spec/rank_layout.hpp"
+
+namespace lm::ckpt {
+
+struct Slice {
+    i64 tensor = 0;  // index into Manifest::tensors
+    SliceKind kind;
+    DType dtype = DType::fp32;
+    spec::Box box;
+    i64 flat_begin = 0;
+    i64 flat_end = 0;
+    i64 offset = 0;        // offset of its first byte in the file
+    i64 first_digest = 0;  // index of its first block in DataFile::digests
+    i64 numel() const { return flat_end - flat_begin; }
+    i64 n_bytes() const { return numel() * size_of(dtype); }
+    i64 end() const { return offset + n_bytes(); }
+    bool whole_box() const { return flat_begin == 0 && flat_end == box.shape().numel(); }
+    i64 n_blocks() const { return ceil_div(n_bytes(), io::block_bytes); }
+    i64 block_begin(i64 block) const { return offset + block * io::block_bytes; }  // in the file
+    i64 block_end(i64 block) const { return std::min(block_begin(block + 1), end()); }
+    // The elements of a block.
+    Region region(i64 block) const {
+        const i64 n = io::block_bytes / size_of(dtype);
+        return {box, flat_begin + block * n, std::min(flat_begin + (block + 1) * n, flat_end)};
+    }
+};
+
+struct DataFile {
+    std::string name;  // in the directory of the manifest
+    i64 size = 0;
+    i64 header_bytes = 0;
+    std::string header_digest;     // covers the length and the JSON header
+    std::vector<Slice> slices;     // by offset
+    std::vector<Hash128> digests;  // one for each block of each slice
+    const Hash128& digest_of(const Slice& slice, i64 block) const {
+        return digests[static_cast<size_t>(slice.first_digest + block)];
+    }
+};
+
+// index-RRRRR.json: the files of writer R, and possibly of the writers after R.
+struct IndexPart {
+    i64 writer = 0;
+    std::vector<DataFile> files;
+};
+
+// Returns the JSON text of a part, grouped by file, kind and type, with one slice a line:
+// [tensor, offset, [start..., end...], [flat_begin, flat_end] or [] for the whole box, digests].
+std::string index_text(const IndexPart& part);
+// Parses the text of a part. Throws DamageError naming `path`.
+IndexPart parse_index(std::string_view text, const std::string& path);
+
+// Returns the reference to a part whose text is `text`, with its range of tensors and its totals.
+IndexReference reference_to(const IndexPart& part, std::string_view text);
+
+std::string index_name(i64 writer);  // "index-00000.json"
+std::string data_file_name(SliceKind kind,
+                           i64 writer);  // "weights-00000.safetensors" or "optim-..."
+
+}  // namespace lm::ckpt

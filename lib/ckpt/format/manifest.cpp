@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ckpt/format/manifest.hpp"
+
+#include <algorithm>
+#include <random>
+
+#include "base/error.hpp"
+#include "base/hash.hpp"
+#include "base/launcher.hpp"
+#include "base/machine.hpp"
+#include "ckpt/format/damage.hpp"
+#include "ckpt/format/model_json.hpp"
+#include "io/checked.hpp"
+#include "io/file.hpp"
+#include "io/json.hpp"
+
+namespace lm::ckpt {
+namespace {
+
+constexpr std::string_view format_name = "lm-utils checkpoint";
+constexpr i64 min_reader_version = 2;
+constexpr std::string_view digest_prefix = "xxh3:";
+constexpr size_t digest_digits = 32;
+// The digest is the last key, so that the text ends with a fixed pattern.
+constexpr std::string_view tail_before = "\"digest\": \"xxh3:";
+constexpr std::string_view tail_after = "\"\n}\n";
+
+std::string zero_digest() {
+    return std::string(digest_prefix) + std::string(digest_digits, '0');
+}
+
+size_t digits_at(std::string_view text) {
+    return text.size() - tail_after.size() - digest_digits;
+}
+
+// Returns the digest that `text` states and replaces its digits in `text` by zeros.
+std::string extract_digest(std::string& text, const std::string& path) {
+    const size_t tail = tail_before.size() + digest_digits + tail_after.size();
+    if (text.size() < tail || !text.ends_with(tail_after) ||
+        text.substr(text.size() - tail, tail_before.size()) != tail_before) {
+        damaged(path, "does not end with its digest: truncated or edited: use another step");
+    }
+    const std::string digits = text.substr(digits_at(text), digest_digits);
+    text.replace(digits_at(text), digest_digits, digest_digits, '0');
+    return std::string(digest_prefix) + digits;
+}
+
+io::OrderedJson to_json(const StepCounters& counters) {
+    return {{"iteration", counters.iteration},
+            {"consumed_samples", counters.consumed_samples},
+            {"consumed_tokens", counters.consumed_tokens},
+            {"optimizer_step", counters.optimizer_step}};
+}
+
+io::OrderedJson to_json(const spec::ParallelConfig& parallel) {
+    return {{"tensor_model_parallel_size", parallel.tp},
+            {"pipeline_model_parallel_size", parallel.pp},
+            {"data_parallel_size", parallel.dp},
+            {"make_vocab_size_divisible_by", parallel.vocab_divisible_by},
+            {"pad_vocab_size_to", parallel.pad_vocab_to}};
+}
+
+StepCounters counters_from(const io::Json& object, const std::string& path) {
+    return {.iteration = io::json_get<i64>(object, "iteration", path),
+            .consumed_samples = io::json_get<i64>(object, "consumed_samples", path),
+            .consumed_tokens = io::json_get<i64>(object, "consumed_tokens", path),
+            .optimizer_step = io::json_get<i64>(object, "optimizer_step", path)};
+}
+
+spec::ParallelConfig parallel_from(const io::Json& object, const std::string& path) {
+    return {.tp = io::json_get<i64>(object, "tensor_model_parallel_size", path),
+            .pp = io::json_get<i64>(object, "pipeline_model_parallel_size", path),
+            .dp = io::json_get<i64>(object, "data_parallel_size", path),
+            .vocab_divisible_by = io::json_get<i64>(object, "make_vocab_size_divisible_by", path),
+            .pad_vocab_to = io::json_get<i64>(object, "pad_vocab_size_to", path)};
+}
+
+TensorInfo tensor_from(const io::Json& object, const std::string& path) {
+    const auto name = io::json_get<std::string>(object, "name", path);
+    const auto dims = io::json_get<std::vector<i64>>(object, "shape", path);
+    const auto dtype = io::json_get<std::string>(object, "dtype", path);
+    if (dims.size() > static_cast<size_t>(Shape::max_rank)) {
+        damaged(path, "corrupt: tensor {}: expected at most {} dimensions, got {}", name,
+                Shape::max_rank, dims.size());
+    }
+    for (const i64 dim : dims) {
+        if (dim < 1)
+            damaged(path, "corrupt: tensor {}: expected dimensions of at least 1, got {}", name,
+                    dim);
+    }
+    return {name, Shape(dims), dtype_from_name(dtype)};
+}
+
+io::OrderedJson to_json(const LineageEntry& entry) {
+    io::OrderedJson object{{"generation", entry.generation}, {"run_id", entry.run_id}};
+    object["start"] = entry.start ? to_json(*entry.start) : io::OrderedJson();
+    return object;
+}
+
+io::OrderedJson to_json(const Totals& totals) {
+    io::OrderedJson object{{"files", totals.files}, {"bytes", totals.bytes}};
+    object["kinds"] = io::OrderedJson::array();
+    for (const KindTotal& total : totals.kinds) {
+        object["kinds"].push_back({{"kind", name_of(total.kind)},
+                                   {"dtype", lm::name_of(total.dtype)},
+                                   {"bytes", total.bytes}});
+    }
+    return object;
+}
+
+io::OrderedJson to_json(const IndexReference& part) {
+    return {{"file", part.file},
+            {"digest", part.digest},
+            {"tensors", {part.first_tensor, part.last_tensor}},
+            {"totals", to_json(part.totals)}};
+}
+
+std::optional<StepReference> optional_reference(const io::Json& object, const std::string& key,
+                                                const std::string& path) {
+    const auto value = io::json_get<io::Json>(object, key, path);
+    if (value.is_null()) return std::nullopt;
+    return step_reference_from(value, path);
+}
+
+Totals totals_from(const io::Json& object, const std::string& path) {
+    Totals totals{
+        io::json_get<i64>(object, "files", path), io::json_get<i64>(object, "bytes", path), {}};
+    for (const io::Json& kind : io::json_get<std::vector<io::Json>>(object, "kinds", path)) {
+        totals.kinds.push_back({SliceKind::named(io::json_get<std::string>(kind, "kind", path)),
+                                dtype_from_name(io::json_get<std::string>(kind, "dtype", path)),
+                                io::json_get<i64>(kind, "bytes", path)});
+    }
+    return totals;
+}
+
+IndexReference part_from(const io::Json& object, const std::string& path) {
+    const auto tensors = io::json_get<std::vector<i64>>(object, "tensors", path);
+    if (tensors.size() != 2)
+        damaged(path, "corrupt: expected two numbers in 'tensors', got {}", tensors.size());
+    return {.file = io::json_get<std::string>(object, "file", path),
+            .digest = io::json_get<std::string>(object, "digest", path),
+            .first_tensor = tensors[0],
+            .last_tensor = tensors[1],
+            .totals = totals_from(io::json_get<io::Json>(object, "totals", path), path)};
+}
+
+void check_version(const io::Json& document, const std::string& path) {
+    if (io::json_get<std::string>(document, "format", path) != format_name) {
+        run_error(path, "is not the manifest of a checkpoint: its 'format' is not '{}'",
+                  format_name);
+    }
+    const i64 version = io::json_get<i64>(document, "format_version", path);
+    const i64 least = io::json_get_or<i64>(document, "min_reader_version", version, path);
+    if (version < min_reader_version || least > format_version) {
+        run_error(path,
+                  "expected format version {}, got {}, which needs a reader of version {}: "
+                  "use a matching lm-utils",
+                  format_version, version, least);
+    }
+    for (const auto& feature :
+         io::json_get_or<std::vector<std::string>>(document, "features", {}, path)) {
+        run_error(path, "uses the feature '{}', which this lm-utils does not know: use a newer one",
+                  feature);
+    }
+}
+
+// Adds the keys that state which run wrote the step: generation, run id, parent, lineage and
+// writer.
+void write_origin(io::OrderedJson& document, const Manifest& manifest) {
+    document["generation"] = manifest.generation;
+    document["run_id"] = manifest.run_id;
+    document["parent"] = manifest.parent ? to_json(*manifest.parent) : io::OrderedJson();
+    document["lineage"] = io::OrderedJson::array();
+    for (const LineageEntry& entry : manifest.lineage) {
+        document["lineage"].push_back(to_json(entry));
+    }
+    document["writer"] = {{"host", manifest.writer.host},
+                          {"user", manifest.writer.user},
+                          {"job", manifest.writer.job}};
+}
+
+void read_origin(const io::Json& document, const std::string& path, Manifest& manifest) {
+    manifest.generation = io::json_get<i64>(document, "generation", path);
+    manifest.run_id = io::json_get<std::string>(document, "run_id", path);
+    manifest.parent = optional_reference(document, "parent", path);
+    for (const io::Json& entry : io::json_get<std::vector<io::Json>>(document, "lineage", path)) {
+        manifest.lineage.push_back({io::json_get<i64>(entry, "generation", path),
+                                    io::json_get<std::string>(entry, "run_id", path),
+                                    optional_reference(entry, "start", path)});
+    }
+    const auto writer = io::json_get<io::Json>(document, "writer", path);
+    manifest.writer = {.host = io::json_get<std::string>(writer, "host", path),
+                       .user = io::json_get<std::string>(writer, "user", path),
+                       .job = io::json_get<std::string>(writer, "job", path)};
+}
+
+}  // namespace
+
+void Totals::add(SliceKind kind, DType dtype, i64 n_bytes) {
+    const auto found = std::ranges::find(kinds, kind, &KindTotal::kind);
+    if (found == kinds.end()) {
+        kinds.push_back({kind, dtype, n_bytes});
+    } else {
+        found->bytes += n_bytes;
+    }
+}
+
+void Totals::add(const Totals& other) {
+    files += other.files;
+    bytes += other.bytes;
+    for (const KindTotal& total : other.kinds) add(total.kind, total.dtype, total.bytes);
+}
+
+Totals Manifest::totals() const {
+    Totals sum;
+    for (const IndexReference& part : index) sum.add(part.totals);
+    return sum;
+}
+
+bool Manifest::has(SliceKind kind) const {
+    const Totals sum = totals();
+    return std::ranges::find(sum.kinds, kind, &KindTotal::kind) != sum.kinds.end();
+}
+
+std::string new_run_id() {
+    std::random_device random;
+    const u64 bits = u64{random()} << 32 | random();
+    return fmt::format("{:016x}", bits);
+}
+
+Writer this_writer() {
+    return {.host = host_name(), .user = own_user(), .job = slurm_job()};
+}
+
+io::OrderedJson to_json(const StepReference& step) {
+    return {{"iteration", step.iteration}, {"digest", step.digest}};
+}
+
+StepReference step_reference_from(const io::Json& object, const std::string& path) {
+    return {.iteration = io::json_get<i64>(object, "iteration", path),
+            .digest = io::json_get<std::string>(object, "digest", path)};
+}
+
+std::string manifest_text(const Manifest& manifest) {
+    io::OrderedJson document;
+    document["format"] = format_name;
+    document["format_version"] = format_version;
+    document["min_reader_version"] = min_reader_version;
+    document["features"] = manifest.features;
+    document["tool_version"] = manifest.tool_version;
+    document["created"] = manifest.created;
+    document["command_line"] = manifest.command_line;
+    write_origin(document, manifest);
+    document["counters"] = to_json(manifest.counters);
+    document["model"] = to_json(manifest.model);
+    document["tokenizer"] = {{"end_of_document", manifest.tokenizer.end_of_document},
+                             {"digest", manifest.tokenizer.digest}};
+    document["parallel"] = to_json(manifest.parallel);
+    document["seed"] = manifest.seed;
+    document["state"] = io::OrderedJson(io::parse_json(manifest.state, "state"));
+    document["totals"] = to_json(manifest.totals());
+    document["tensors"] = io::OrderedJson::array();
+    for (const TensorInfo& tensor : manifest.tensors) {
+        document["tensors"].push_back({{"name", tensor.name},
+                                       {"shape", tensor.shape.dims()},
+                                       {"dtype", lm::name_of(tensor.dtype)}});
+    }
+    document["index"] = io::OrderedJson::array();
+    for (const IndexReference& part : manifest.index) document["index"].push_back(to_json(part));
+    document["digest"] = zero_digest();
+    std::string text = io::json_text(document);
+    const std::string own = digest(text);
+    LM_CHECK(text.ends_with(tail_after), "expected a manifest that ends with its digest, got {}",
+             text.substr(text.size() - std::min<size_t>(text.size(), 80)));
+    text.replace(digits_at(text), digest_digits, own.substr(digest_prefix.size()));
+    return text;
+}
+
+std::string reference_text(const IndexReference& part) {
+    return to_json(part).dump();
+}
+
+IndexReference parse_reference(std::string_view text) {
+    const std::string path = "a reference to an index part";
+    return part_from(io::parse_json(text, path), path);
+}
+
+std::string digest_of_manifest(std::string_view text) {
+    return std::string(digest_prefix) + std::string(text.substr(digits_at(text), digest_digits));
+}
+
+Manifest read_manifest(const std::string& step_path) {
+    const std::string file = fmt::format("{}/{}", step_path, manifest_file);
+    if (!io::checked::exists(file))
+        damaged(step_path, "is not complete: it has no {}: use another step", manifest_file);
+    return parse_manifest(io::read_file(file), file);
+}
+
+Manifest parse_manifest(std::string_view text, const std::string& path) {
+    std::string copy(text);
+    const std::string stated = extract_digest(copy, path);
+    if (digest(copy) != stated)
+        damaged(path, "does not match its digest: corrupt or edited: use another step");
+    const io::Json document = io::parse_json(copy, path);
+    check_version(document, path);
+    Manifest manifest;
+    manifest.digest = stated;
+    read_origin(document, path, manifest);
+    manifest.tool_version = io::json_get<std::string>(document, "tool_version", path);
+    manifest.created = io::json_get<std::string>(document, "created", path);
+    manifest.command_line = io::json_get<std::string>(document, "command_line", path);
+    manifest.counters = counters_from(io::json_get<io::Json>(document, "counters", path), path);
+    manifest.model = model_from_json(io::json_get<io::Json>(document, "model", path), path);
+    const auto tokenizer = io::json_get<io::Json>(document, "tokenizer", path);
+    manifest.tokenizer = {io::json_get<i64>(tokenizer, "end_of_document", path),
+                          io::json_get<std::string>(tokenizer, "digest", path)};
+    manifest.parallel = parallel_from(io::json_get<io::Json>(document, "parallel", path), path);
+    manifest.seed = io::json_get<i64>(document, "seed", path);
+    manifest.state =
+        io::json_line(io::OrderedJson(io::json_get<io::Json>(document, "state", path)));
+    for (const io::Json& tensor : io::json_get<std::vector<io::Json>>(document, "tensors", path)) {
+        manifest.tensors.push_back(tensor_from(tensor, path));
+    }
+    for (const io::Json& part : io::json_get<std::vector<io::Json>>(document, "index", path)) {
+        manifest.index.push_back(part_from(part, path));
+    }
+    return manifest;
+}
+
+}  // namespace lm::ckpt

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// manifest.json of a checkpoint: configuration, counters, run and lineage, totals, tensor table and
+// references to the index parts (index.hpp), which list slices and files.
+//
+// Digests (base/hash.hpp): a slice has one for each 16 MiB of its bytes. The digest of a data file
+// covers its safetensors header. An index part contains these digests, and the manifest contains
+// the digests of the index parts. The digest of the manifest covers the bytes of manifest.json with
+// its own 32 digits as zeros, and so, indirectly, every byte of the checkpoint.
+//
+// Versions: a writer of a newer format states in `min_reader_version` the oldest reader that may
+// read it, and lists in `features` the features that a reader must support. A reader refuses a
+// feature that it does not know, and ignores keys that it does not know.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.hpp"
+#include "base/shape.hpp"
+#include "ckpt/format/kind.hpp"
+#include "io/json_fwd.hpp"
+#include "spec/rank_layout.hpp"
+
+namespace lm::ckpt {
+
+constexpr std::string_view manifest_file = "manifest.json";
+constexpr i64 format_version = 2;  // format of the manifest and of the index parts
+
+// Identifies a step by the digest of its manifest, which covers every byte of the step.
+struct StepReference {
+    i64 iteration = 0;
+    std::string digest;
+    friend bool operator==(const StepReference&, const StepReference&) = default;
+};
+
+// One start of a run: its generation (generation.hpp) and the step that it resumed from.
+struct LineageEntry {
+    i64 generation = 0;
+    std::string run_id;
+    std::optional<StepReference> start;  // nullopt: it began a new run
+    friend bool operator==(const LineageEntry&, const LineageEntry&) = default;
+};
+
+// The process that wrote a step; empty fields are unknown.
+struct Writer {
+    std::string host;
+    std::string user;
+    std::string job;
+};
+
+// The state of one kind in a step.
+struct KindTotal {
+    SliceKind kind;
+    DType dtype = DType::fp32;
+    i64 bytes = 0;  // tensor data
+};
+
+// Sums over the data files and index parts of a step; the manifest itself is not counted.
+struct Totals {
+    i64 files = 0;
+    i64 bytes = 0;
+    std::vector<KindTotal> kinds;
+    void add(const Totals& other);
+    void add(SliceKind kind, DType dtype, i64 bytes);
+};
+
+struct IndexReference {
+    std::string file;
+    std::string digest;
+    // The part has only slices of the tensors first_tensor to last_tensor of the tensor table.
+    i64 first_tensor = 0;
+    i64 last_tensor = INT64_MAX;
+    Totals totals;  // sums over the part and its data files
+};
+
+struct StepCounters {
+    i64 iteration = 0;
+    i64 consumed_samples = 0;
+    i64 consumed_tokens = 0;
+    i64 optimizer_step = 0;  // steps of Adam: the iterations that were not skipped
+};
+
+struct TensorInfo {
+    std::string name;
+    Shape shape;  // global, unpadded
+    DType dtype = DType::fp32;
+};
+
+struct TokenizerInfo {
+    i64 end_of_document = -1;  // -1: unknown
+    std::string digest;        // as in the metadata file of the data; may be empty
+};
+
+struct Manifest {
+    spec::ModelConfig model;
+    spec::ParallelConfig parallel;  // layout of the run that saved the step; no reader needs it
+    StepCounters counters;
+    TokenizerInfo tokenizer;
+    i64 seed = 0;
+    std::string state = "{}";  // JSON object of the trainer: schedules, loss scale, data, ...
+    i64 generation = 0;        // generation of the run that saved the step (generation.hpp)
+    std::string run_id;        // 16 hex digits, kept on resume
+    std::optional<StepReference> parent;  // the step that the run loaded or saved before this one
+    std::vector<LineageEntry> lineage;    // the starts of runs that led to this step, oldest first
+    Writer writer;
+    std::string tool_version;
+    std::string command_line;
+    std::string created;  // UTC, ISO 8601
+    std::vector<std::string> features;
+    std::vector<TensorInfo> tensors;
+    std::vector<IndexReference> index;
+    std::string digest;  // set by parse_manifest(); manifest_text() computes its own
+
+    Totals totals() const;             // over all index parts
+    bool has(SliceKind kind) const;    // whether the step has state of this kind
+    StepReference reference() const {  // valid for a parsed manifest
+        return {counters.iteration, digest};
+    }
+};
+
+// Returns 16 random hex digits.
+std::string new_run_id();
+// Returns host, user and job of this process.
+Writer this_writer();
+
+// JSON of a reference, for other files that name a step: {"iteration": N, "digest": "xxh3:..."}.
+io::OrderedJson to_json(const StepReference& step);
+StepReference step_reference_from(const io::Json& object, const std::string& path);
+
+// JSON text of a reference to an index part, as ranks send it.
+std::string reference_text(const IndexReference& part);
+IndexReference parse_reference(std::string_view text);
+
+// Returns the JSON text with its digest.
+std::string manifest_text(const Manifest& manifest);
+// Returns the digest that a manifest's text ends with.
+std::string digest_of_manifest(std::string_view text);
+// Verifies the digest and parses the text. Throws DamageError naming `path`, and Error(failure)
+// when a newer lm-utils is needed.
+Manifest parse_manifest(std::string_view text, const std::string& path);
+// Reads the manifest of the step `step_path` and opens nothing else. Throws DamageError when there
+// is none.
+Manifest read_manifest(const std::string& step_path);
+
+}  // namespace lm::ckpt

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ckpt/format/model_json.hpp"
+
+#include <array>
+#include <utility>
+
+#include "base/error.hpp"
+#include "io/json.hpp"
+
+namespace lm::ckpt {
+namespace {
+
+using spec::ModelConfig;
+
+constexpr std::array integer_fields{
+    std::pair{"num_layers", &ModelConfig::n_layers},
+    std::pair{"hidden_size", &ModelConfig::hidden},
+    std::pair{"ffn_hidden_size", &ModelConfig::ffn_hidden},
+    std::pair{"num_attention_heads", &ModelConfig::n_heads},
+    std::pair{"num_query_groups", &ModelConfig::n_groups},
+    std::pair{"kv_channels", &ModelConfig::head_dim},
+    std::pair{"seq_length", &ModelConfig::seq_length},
+    std::pair{"max_position_embeddings", &ModelConfig::max_positions},
+    std::pair{"vocab_size", &ModelConfig::vocab_size},
+};
+constexpr std::array number_fields{
+    std::pair{"layernorm_epsilon", &ModelConfig::norm_eps},
+    std::pair{"rotary_base", &ModelConfig::rotary_base},
+    std::pair{"attention_dropout", &ModelConfig::attention_dropout},
+    std::pair{"hidden_dropout", &ModelConfig::hidden_dropout},
+    std::pair{"init_method_std", &ModelConfig::init_std},
+};
+constexpr std::array flag_fields{
+    std::pair{"embed_layernorm", &ModelConfig::embedding_norm},
+    std::pair{"untie_embeddings_and_output_weights", &ModelConfig::untied_head},
+    std::pair{"linear_bias", &ModelConfig::linear_bias},
+};
+
+template <typename Table>
+auto from_name(const Table& table, const io::Json& object, const std::string& key,
+               const std::string& path) {
+    const auto name = io::json_get<std::string>(object, key, path);
+    if (const auto value = value_in(table, name)) return *value;
+    run_error(path, "'{}' has the unknown value '{}': use a newer lm-utils", key, name);
+}
+
+}  // namespace
+
+io::OrderedJson to_json(const ModelConfig& config) {
+    io::OrderedJson object;
+    for (const auto& [key, member] : integer_fields) object[key] = config.*member;
+    object["position_embedding_type"] = spec::name_of(config.position);
+    object["normalization"] = spec::name_of(config.normalization);
+    object["activation"] = spec::name_of(config.activation);
+    for (const auto& [key, member] : number_fields) object[key] = config.*member;
+    for (const auto& [key, member] : flag_fields) object[key] = config.*member;
+    return object;
+}
+
+ModelConfig model_from_json(const io::Json& object, const std::string& path) {
+    ModelConfig config;
+    for (const auto& [key, member] : integer_fields) {
+        config.*member = io::json_get<i64>(object, key, path);
+    }
+    config.position = from_name(spec::position_embeddings, object, "position_embedding_type", path);
+    config.normalization = from_name(spec::normalizations, object, "normalization", path);
+    config.activation = from_name(spec::activations, object, "activation", path);
+    for (const auto& [key, member] : number_fields) {
+        config.*member = io::json_get<double>(object, key, path);
+    }
+    for (const auto& [key, member] : flag_fields) {
+        config.*member = io::json_get<bool>(object, key, path);
+    }
+    return config;
+}
+
+}  // namespace lm::ckpt

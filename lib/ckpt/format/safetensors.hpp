@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads and writes safetensors files: the length of the header, a JSON header, the bytes of the
+// tensors without gaps. The reader refuses what the format does not allow. The writer writes the
+// same bytes as the reference implementation (tensors ordered by alignment, then name; header
+// padded to a multiple of 8), without holding the tensors in memory. Format:
+// https://github.com/huggingface/safetensors
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/hash.hpp"
+#include "ckpt/format/safetensors_header.hpp"
+#include "io/atomic.hpp"
+#include "io/block_file.hpp"
+#include "io/file.hpp"
+
+namespace lm::ckpt {
+
+// Returns the length and the JSON header of a file with these entries, padded with spaces to a
+// multiple of `alignment`.
+std::string safetensors_header(const std::vector<SafetensorsEntry>& entries,
+                               const Metadata& metadata, i64 alignment);
+
+class SafetensorsReader {
+  public:
+    // Maps the file and parses its header. Throws as parse_safetensors_header().
+    static SafetensorsReader open(const std::string& path);
+    const std::string& path() const { return file_.path(); }
+    const Metadata& metadata() const { return header_.metadata; }
+    const std::vector<SafetensorsEntry>& entries() const { return header_.entries; }
+    const SafetensorsEntry* find(std::string_view name) const;
+    std::span<const std::byte> bytes(const SafetensorsEntry& entry) const;
+    std::span<const std::byte> header_bytes() const;
+    i64 size() const { return static_cast<i64>(file_.bytes().size()); }
+
+  private:
+    SafetensorsReader(io::MappedFile file, SafetensorsHeader header);
+    io::MappedFile file_;
+    SafetensorsHeader header_;
+    std::map<std::string_view, size_t> by_name_;
+};
+
+// Writes a file. Entries are declared first. Their data is then appended in the order of entries(),
+// in parts of any size.
+class SafetensorsWriter {
+  public:
+    // Sorts `entries`, computes their begin and end, and writes the header. Throws Error(usage)
+    // when `path` exists and must not be overwritten.
+    static SafetensorsWriter create(const std::string& path, std::vector<SafetensorsEntry> entries,
+                                    const Metadata& metadata,
+                                    io::Overwrite overwrite = io::Overwrite::no);
+    const std::vector<SafetensorsEntry>& entries() const { return entries_; }
+    void append(std::span<const std::byte> bytes);  // continues in the next entry when one is full
+    // Makes the file durable under its temporary name; all data must have been appended.
+    void sync();
+    // Does sync() if needed and gives the file its final name.
+    void commit();
+    const std::string& header_digest() const { return header_digest_; }
+    const std::string& checksum(size_t entry) const {
+        return checksums_[entry];
+    }  // valid once the entry is full
+    i64 size() const { return stream_.size(); }
+
+  private:
+    SafetensorsWriter(io::AtomicFile file, std::vector<SafetensorsEntry> entries);
+    void write_header(const Metadata& metadata);
+    void finish_full();
+
+    io::AtomicFile file_;     // gives the file its name
+    io::BlockStream stream_;  // writes its content
+    std::vector<SafetensorsEntry> entries_;
+    std::vector<std::string> checksums_;
+    std::string header_digest_;
+    Digester digester_;
+    size_t current_ = 0;
+    i64 done_ = 0;  // bytes appended to the current entry
+};
+
+}  // namespace lm::ckpt

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ckpt/format/save.hpp"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <map>
+#include <span>
+
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "base/units.hpp"
+#include "base/version.hpp"
+#include "ckpt/format/checkpoint.hpp"
+#include "ckpt/format/damage.hpp"
+#include "ckpt/format/index.hpp"
+#include "ckpt/history/abandon.hpp"
+#include "ckpt/history/steps.hpp"
+#include "io/atomic.hpp"
+#include "io/checked.hpp"
+#include "io/file.hpp"
+
+namespace lm::ckpt {
+namespace {
+
+std::string final_path(const Generation& generation, i64 iteration) {
+    return generation.directory + "/" + step_name(iteration);
+}
+
+void check_piece(const Piece& piece, const TensorInfo& tensor) {
+    const Shape shape = piece.box.shape();
+    LM_CHECK(shape.rank() == tensor.shape.rank(), "{}: expected a piece of {} dimensions, got {}",
+             tensor.name, tensor.shape.rank(), shape.rank());
+    for (int dim = 0; dim < shape.rank(); ++dim) {
+        LM_CHECK(piece.box.start[dim] >= 0 && piece.box.end[dim] <= tensor.shape[dim],
+                 "{}: expected a piece within [0, {}) of dimension {}, got [{}, {})", tensor.name,
+                 tensor.shape[dim], dim, piece.box.start[dim], piece.box.end[dim]);
+    }
+    LM_CHECK(piece.flat_begin >= 0 && piece.flat_end <= shape.numel(),
+             "{}: expected flat elements within [0, {}), got [{}, {})", tensor.name, shape.numel(),
+             piece.flat_begin, piece.flat_end);
+}
+
+// Writes a new file and makes its content durable. Needs no temporary name, since the directory is
+// temporary.
+void write_durable(const std::string& path, std::string_view text) {
+    const io::Fd fd(io::checked::create(path, O_WRONLY | O_EXCL));
+    if (!fd.valid()) run_error(path, "exists already: another process writes this file");
+    io::checked::write_at(fd.get(), path, std::as_bytes(std::span(text)), 0);
+    io::checked::fsync(fd.get(), path);
+}
+
+// Sets aside an existing step `path` unless it is on the branch of the new step `tip`: a step of
+// another branch, or one whose manifest is damaged, is never replaced.
+void make_way(const Generation& generation, const Tip& tip, const std::string& path) {
+    if (!io::exists(path)) return;
+    try {
+        if (on_branch(read_manifest(path), tip)) return;
+    } catch (const DamageError&) {
+        // A damaged step is set aside, too: its data may still be useful.
+    }
+    const std::string aside =
+        set_aside(generation.directory, step_name(tip.step.iteration), generation.number);
+    note("{}: is not a step of the current branch: set aside as {}", path, aside);
+}
+
+// Renames the temporary directory to the step. An older step of that name gets the temporary name.
+void publish(const std::string& temporary, const std::string& path) {
+    if (io::exists(path)) {
+        io::checked::exchange_directories(temporary, path);
+    } else if (!io::checked::rename_new(temporary, path)) {
+        run_error(path, "exists: another program created it during this save: left unchanged");
+    }
+    io::checked::fsync_parent_of(path);
+}
+
+}  // namespace
+
+std::vector<TensorInfo> tensors_of(const spec::ModelConfig& model, DType weights) {
+    std::vector<TensorInfo> tensors;
+    for (const spec::TensorSpec& tensor : spec::tensor_table(model)) {
+        tensors.push_back({tensor.name, tensor.shape, weights});
+    }
+    return tensors;
+}
+
+// The temporary directory has the generation in its name: a superseded run never writes into the
+// directory of its successor.
+std::string temporary_path(const Generation& generation, i64 iteration) {
+    return fmt::format("{}{}{}", final_path(generation, iteration), temporary_mark,
+                       generation.number);
+}
+
+std::string begin_save(const Generation& generation, i64 iteration) {
+    check_not_superseded(generation);
+    const std::string temporary = temporary_path(generation, iteration);
+    io::remove_tree(temporary);
+    io::checked::make_directory(temporary);
+    return temporary;
+}
+
+std::vector<DataShare> plan_shares(const std::vector<TensorInfo>& tensors, i64 writer,
+                                   const std::vector<Piece>& pieces) {
+    std::map<std::string, std::vector<const Piece*>> files;
+    for (const Piece& piece : pieces) {
+        if (piece.flat_begin >= piece.flat_end) continue;
+        check_piece(piece, tensors.at(static_cast<size_t>(piece.tensor)));
+        files[data_file_name(piece.kind, writer)].push_back(&piece);
+    }
+    std::vector<DataShare> shares;
+    for (const auto& [name, own] : files) shares.push_back(plan_share(name, own));
+    return shares;
+}
+
+IndexPart write_pieces(const std::string& temporary, const SaveInfo& info, i64 writer,
+                       const std::vector<Piece>& pieces) {
+    const std::vector<TensorInfo> tensors = tensors_of(info.model, info.weights);
+    std::vector<DataShare> shares = plan_shares(tensors, writer, pieces);
+    for (DataShare& share : shares) share.header = place_shares(std::array{&share.file}, tensors);
+    write_shares(temporary, shares);
+    IndexPart part{.writer = writer, .files = {}};
+    for (DataShare& share : shares) part.files.push_back(std::move(share.file));
+    return part;
+}
+
+void append(IndexPart& part, IndexPart other) {
+    std::ranges::move(other.files, std::back_inserter(part.files));
+}
+
+IndexReference write_index(const std::string& temporary, const IndexPart& part) {
+    const std::string text = index_text(part);
+    write_durable(temporary + "/" + index_name(part.writer), text);
+    return reference_to(part, text);
+}
+
+IndexReference write_part(const std::string& temporary, const SaveInfo& info, i64 writer,
+                          const std::vector<Piece>& pieces) {
+    return write_index(temporary, write_pieces(temporary, info, writer, pieces));
+}
+
+Manifest manifest_of(const Generation& generation, const SaveInfo& info,
+                     const std::vector<IndexReference>& parts) {
+    Manifest manifest;
+    manifest.model = info.model;
+    manifest.parallel = info.parallel;
+    manifest.counters = info.counters;
+    manifest.tokenizer = info.tokenizer;
+    manifest.seed = info.seed;
+    manifest.state = info.state;
+    // A step that is rewritten, for example for another layout, keeps the generation of its run.
+    manifest.generation = info.lineage.empty() ? generation.number : info.lineage.back().generation;
+    manifest.run_id = info.run_id.empty() ? generation.run_id : info.run_id;
+    manifest.parent = info.parent;
+    manifest.lineage = info.lineage.empty() ? generation.lineage : info.lineage;
+    if (manifest.lineage.empty()) {
+        manifest.lineage.push_back({generation.number, manifest.run_id, std::nullopt});
+    }
+    manifest.writer = this_writer();
+    manifest.tool_version = version();
+    manifest.command_line = info.command_line;
+    manifest.created = iso_time(static_cast<i64>(unix_time_s()));
+    manifest.tensors = tensors_of(info.model, info.weights);
+    manifest.index = parts;
+    return manifest;
+}
+
+SaveResult commit_save(const Generation& generation, const SaveInfo& info,
+                       const std::vector<IndexReference>& parts) {
+    Manifest manifest = manifest_of(generation, info, parts);
+    const std::string text = manifest_text(manifest);
+    manifest.digest = digest_of_manifest(text);
+    return publish_step(generation, manifest, text);
+}
+
+SaveResult publish_step(const Generation& generation, const Manifest& manifest,
+                        std::string_view text) {
+    const i64 iteration = manifest.counters.iteration;
+    const std::string temporary = temporary_path(generation, iteration);
+    const std::string path = final_path(generation, iteration);
+    // All data files and index parts are durable: their writers called fsync(). The manifest makes
+    // the directory a complete step, so it comes last.
+    write_durable(fmt::format("{}/{}", temporary, manifest_file), text);
+    // The content of every file is durable; this makes all names durable.
+    io::checked::fsync_path(temporary);
+    const SaveResult result{path, manifest.totals().bytes + static_cast<i64>(text.size()),
+                            manifest.reference()};
+    // A superseded run must stop here at the latest: after the rename another run may load this
+    // step.
+    check_not_superseded(generation);
+    make_way(generation, tip_of(manifest), path);
+    publish(temporary, path);
+    // A crash before this line leaves `latest` at the previous step, which is complete, too.
+    set_latest(generation.directory, tip_of(manifest));
+    io::remove_tree(temporary);  // has the older step after an exchange
+    return result;
+}
+
+void discard_save(const Generation& generation, i64 iteration) noexcept {
+    try {
+        io::remove_tree(temporary_path(generation, iteration));
+    } catch (const std::exception& error) {
+        warn("{}", error.what());
+    }
+}
+
+SaveResult save(const Generation& generation, const SaveInfo& info,
+                const std::vector<Piece>& pieces) {
+    try {
+        const std::string temporary = begin_save(generation, info.counters.iteration);
+        return commit_save(generation, info, {write_part(temporary, info, 0, pieces)});
+    } catch (...) {
+        discard_save(generation, info.counters.iteration);
+        // If the save failed because a newer run removed the temporary directory, reports that run.
+        check_not_superseded(generation);
+        throw;
+    }
+}
+
+}  // namespace lm::ckpt

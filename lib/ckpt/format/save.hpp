@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes a checkpoint. No data is gathered: each writer writes its pieces directly from the given
+// memory into its own files, and one committer publishes all of them in one step. N is the
+// iteration, G the generation of the run (generation.hpp). The steps, and what a crash after each
+// one leaves:
+//
+//     create DIR/global_stepN.tmp.gG        the old checkpoints, and a temporary directory
+//     data files and index parts, fsynced   the same
+//     manifest.json, fsynced                the same
+//     fsync of the temporary directory      the same; the temporary directory is complete
+//     read the generation again             a superseded run stops here
+//     rename to DIR/global_stepN, fsync DIR the new step; `latest` names the previous one
+//     replace `latest`                      the new step, named by `latest`
+//
+// The next claim() removes the temporary directory that a crash left. A step of the same branch
+// that exists already is exchanged with the temporary directory, so that a complete step has its
+// name at every moment. A step of another branch is set aside before the rename (abandon.hpp).
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ckpt/format/data_file.hpp"
+#include "ckpt/format/index.hpp"
+#include "ckpt/format/manifest.hpp"
+#include "ckpt/history/generation.hpp"
+
+namespace lm::ckpt {
+
+struct SaveInfo {
+    spec::ModelConfig model;
+    spec::ParallelConfig parallel;
+    StepCounters counters;
+    TokenizerInfo tokenizer;
+    i64 seed = 0;
+    std::string state = "{}";  // JSON object
+    std::string command_line;
+    DType weights = DType::fp32;
+    // As in the manifest. If `run_id` or `lineage` is empty, the one of the generation is written.
+    std::string run_id;
+    std::optional<StepReference> parent;
+    std::vector<LineageEntry> lineage;
+};
+
+struct SaveResult {
+    std::string path;  // DIR/global_stepN
+    i64 bytes = 0;
+    StepReference step;  // for the `parent` of the next save
+};
+
+// Returns the tensor table of a model for a manifest.
+std::vector<TensorInfo> tensors_of(const spec::ModelConfig& model, DType weights);
+
+// Saves a checkpoint with one writer. An existing global_stepN of the same branch is replaced.
+// Throws Error(failure) when writing fails (the temporary directory is removed) and
+// Error(superseded) when a newer generation exists.
+SaveResult save(const Generation& generation, const SaveInfo& info,
+                const std::vector<Piece>& pieces);
+
+// A save by several writers. The committer calls begin_save(), which creates and returns the
+// directory temporary_path(). Each writer r of [0, n_writers) calls write_pieces(), or
+// plan_shares() and write_shares() if it shares files with other writers (data_file.hpp). One of
+// every few writers receives the index parts of the others, joins them with append() and calls
+// write_index(). When all have confirmed, the committer calls commit_save(). A writer that fails
+// reports it, and the committer calls discard_save(), which removes the temporary directory.
+std::string temporary_path(const Generation& generation, i64 iteration);
+std::string begin_save(const Generation& generation, i64 iteration);
+// Returns the shares of `pieces`, one for each data file of writer or group of writers `writer`.
+std::vector<DataShare> plan_shares(const std::vector<TensorInfo>& tensors, i64 writer,
+                                   const std::vector<Piece>& pieces);
+IndexPart write_pieces(const std::string& temporary, const SaveInfo& info, i64 writer,
+                       const std::vector<Piece>& pieces);
+void append(IndexPart& part, IndexPart other);
+IndexReference write_index(const std::string& temporary, const IndexPart& part);
+// Calls write_pieces() and write_index() for one writer.
+IndexReference write_part(const std::string& temporary, const SaveInfo& info, i64 writer,
+                          const std::vector<Piece>& pieces);
+SaveResult commit_save(const Generation& generation, const SaveInfo& info,
+                       const std::vector<IndexReference>& parts);
+void discard_save(const Generation& generation, i64 iteration) noexcept;
+
+// The two halves of commit_save(): the manifest of a save, whose index parts are `parts`, and the
+// publication of temporary_path() as a step with this manifest. `manifest` is the parsed `text`.
+Manifest manifest_of(const Generation& generation, const SaveInfo& info,
+                     const std::vector<IndexReference>& parts);
+SaveResult publish_step(const Generation& generation, const Manifest& manifest,
+                        std::string_view text);
+
+}  // namespace lm::ckpt

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ckpt/history/abandon.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "io/checked.hpp"
+#include "io/file.hpp"
+
+namespace lm::ckpt {
+namespace {
+
+// Returns the N of "abandoned-gN"; 0 for other names.
+i64 generation_of(std::string_view name) {
+    if (!name.starts_with(abandoned_prefix)) return 0;
+    name.remove_prefix(abandoned_prefix.size());
+    i64 number = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+    return error == std::errc() && end == name.data() + name.size() && number > 0 ? number : 0;
+}
+
+}  // namespace
+
+std::string abandoned_path(const std::string& directory, i64 generation) {
+    return fmt::format("{}/{}{}", directory, abandoned_prefix, generation);
+}
+
+std::string make_abandoned(const std::string& directory, i64 generation) {
+    std::string path = abandoned_path(directory, generation);
+    io::make_directories(path);
+    return path;
+}
+
+std::string set_aside(const std::string& directory, const std::string& name, i64 generation) {
+    const std::string from = directory + "/" + name;
+    const std::string to = make_abandoned(directory, generation) + "/" + name;
+    std::string free = to;
+    for (int n = 2; !io::checked::rename_new(from, free); ++n) free = fmt::format("{}.{}", to, n);
+    io::checked::fsync_parent_of(free);
+    io::checked::fsync_parent_of(from);
+    return free;
+}
+
+std::vector<std::string> abandoned_in(const std::string& directory) {
+    std::vector<std::string> names;
+    for (const std::string& name : io::list_directory(directory)) {
+        if (generation_of(name) > 0) names.push_back(name);
+    }
+    std::ranges::sort(names, {}, generation_of);
+    return names;
+}
+
+i64 newest_abandoned(const std::string& directory) {
+    const std::vector<std::string> names = abandoned_in(directory);
+    return names.empty() ? 0 : generation_of(names.back());
+}
+
+}  // namespace lm::ckpt

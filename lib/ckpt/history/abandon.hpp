@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Abandoned steps: steps that are not on the current branch (lineage.hpp). set_aside() renames them
+// to DIR/abandoned-gN/global_stepM, where N is the generation that superseded them. They stay there
+// until lm-ckpt prune --abandoned removes them.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/types.hpp"
+
+namespace lm::ckpt {
+
+constexpr std::string_view abandoned_prefix = "abandoned-g";
+
+std::string abandoned_path(const std::string& directory, i64 generation);  // DIR/abandoned-gN
+
+// Returns DIR/abandoned-gN and creates it if needed.
+std::string make_abandoned(const std::string& directory, i64 generation);
+
+// Renames `name` of `directory` into the directory of `generation` and makes that durable; returns
+// the new path. A name that exists there already gets the suffix ".2", ".3", ...
+std::string set_aside(const std::string& directory, const std::string& name, i64 generation);
+
+// Returns the names of the abandoned-gN directories, by ascending generation.
+std::vector<std::string> abandoned_in(const std::string& directory);
+i64 newest_abandoned(const std::string& directory);  // largest N of abandoned-gN; 0: none
+
+}  // namespace lm::ckpt

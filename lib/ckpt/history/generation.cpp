@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ckpt/history/generation.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <span>
+
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "base/launcher.hpp"
+#include "base/log.hpp"
+#include "base/machine.hpp"
+#include "base/units.hpp"
+#include "ckpt/format/damage.hpp"
+#include "ckpt/history/abandon.hpp"
+#include "ckpt/history/steps.hpp"
+#include "io/atomic.hpp"
+#include "io/checked.hpp"
+#include "io/file.hpp"
+#include "io/json.hpp"
+
+namespace lm::ckpt {
+namespace {
+
+constexpr std::string_view file_prefix = "generation-";
+
+i64 number_after(std::string_view name, std::string_view prefix) {
+    if (!name.starts_with(prefix)) return 0;
+    name.remove_prefix(prefix.size());
+    i64 number = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+    return error == std::errc() && end == name.data() + name.size() && number > 0 ? number : 0;
+}
+
+std::string file_of(const std::string& directory, i64 number) {
+    return fmt::format("{}/{}{}", directory, file_prefix, number);
+}
+
+std::string fence_of(const std::string& directory) {
+    return fmt::format("{}/{}", directory, fence_file);
+}
+
+i64 newest_file(const std::string& directory) {
+    i64 newest = 0;
+    for (const std::string& name : io::list_directory(directory)) {
+        newest = std::max(newest, number_after(name, file_prefix));
+    }
+    return newest;
+}
+
+// Returns the JSON of a generation file or of fence.json; null when there is none or when it is
+// incomplete, since its writer was killed.
+io::Json read_claim(const std::string& path) {
+    if (!io::checked::exists(path)) return {};
+    const std::string text = io::read_file(path);
+    io::Json document = io::Json::parse(text, nullptr, false);
+    return document.is_object() && document.contains("generation") ? document : io::Json();
+}
+
+i64 number_in(const io::Json& claim, const std::string& path) {
+    return claim.is_null() ? 0 : io::json_get<i64>(claim, "generation", path);
+}
+
+// Returns the largest generation number that a running process may have: those in generation files,
+// in fence.json and in `latest`. Reads the directory, not a cached number: the newer run may be on
+// another host of a shared file system.
+i64 newest_claimed(const std::string& directory) {
+    i64 newest = newest_file(directory);
+    const std::string fence = fence_of(directory);
+    newest = std::max(newest, number_in(read_claim(fence), fence));
+    const std::optional<Tip> latest = read_latest(directory);
+    if (latest && !latest->lineage.empty())
+        newest = std::max(newest, latest->lineage.back().generation);
+    return newest;
+}
+
+// Returns the largest generation number in the directory: also those of abandoned directories and
+// of the manifests of steps.
+i64 newest_used(const std::string& directory) {
+    i64 newest = std::max(newest_claimed(directory), newest_abandoned(directory));
+    for (const i64 step : steps_in(directory)) {
+        try {
+            const Manifest manifest = read_manifest(directory + "/" + step_name(step));
+            newest = std::max(newest, manifest.generation);
+        } catch (const DamageError&) {
+            continue;  // a damaged step does not prevent a start
+        }
+    }
+    return newest;
+}
+
+std::string claim_text(const Generation& own, const std::optional<Tip>& start) {
+    const Writer writer = this_writer();
+    const io::OrderedJson document{{"generation", own.number},
+                                   {"run_id", own.run_id},
+                                   {"start", start ? to_json(start->step) : io::OrderedJson()},
+                                   {"host", writer.host},
+                                   {"process", ::getpid()},
+                                   {"user", writer.user},
+                                   {"job", writer.job},
+                                   {"started", iso_time(static_cast<i64>(unix_time_s()))},
+                                   {"lineage", to_json(own.lineage)}};
+    return io::json_text(document);
+}
+
+// Creates the generation file durably, since a number could be claimed twice if a power cut removed
+// its file. Returns false when the file exists already.
+bool create_new(const std::string& path, const std::string& text) {
+    const io::Fd fd(io::checked::create(path, O_WRONLY | O_EXCL));
+    if (!fd.valid()) return false;
+    io::checked::write_at(fd.get(), path, std::as_bytes(std::span(text)), 0);
+    io::checked::fsync(fd.get(), path);
+    io::checked::fsync_parent_of(path);
+    return true;
+}
+
+std::string describe(const io::Json& claim) {
+    const auto text = [&](const char* key) {
+        const auto found = claim.find(key);
+        return found != claim.end() && found->is_string() ? found->get<std::string>() : "";
+    };
+    const std::string job = text("job");
+    return fmt::format("host {}, process {}{}{}, started {}", text("host"),
+                       claim.value("process", i64{0}), job.empty() ? "" : ", job ", job,
+                       text("started"));
+}
+
+// Returns whether the process of a claim may still run. A process id proves something only on its
+// own host.
+bool may_run(const io::Json& claim) {
+    const i64 process = claim.value("process", i64{0});
+    if (claim.value("host", std::string()) != host_name() || process <= 0) return true;
+    if (process == ::getpid()) return false;
+    return ::kill(static_cast<pid_t>(process), 0) == 0 || errno != ESRCH;
+}
+
+void report_superseded(const std::string& directory, i64 number) {
+    const io::Json old = read_claim(file_of(directory, number));
+    if (old.is_null() || !may_run(old)) return;
+    note("{}: supersedes generation {} ({}): if that run is alive, it stops at its next save",
+         directory, number, describe(old));
+}
+
+// Returns the generation in the name of a save's temporary directory; 0 for other names.
+i64 generation_of_temporary(std::string_view name) {
+    const size_t tmp = name.find(temporary_mark);
+    if (tmp == name.npos || step_from_name(name.substr(0, tmp)) < 0) return 0;
+    return number_after(name.substr(tmp), temporary_mark);
+}
+
+// Renames the directory `path` to `aside`, then removes it. Its writer may still run and try to
+// rename `path` to its final name: that rename publishes the complete directory or fails, but never
+// publishes a half-removed one.
+void remove_aside(const std::string& path, const std::string& aside) {
+    try {
+        io::checked::rename(path, aside);
+    } catch (const Error&) {
+        if (io::exists(path)) throw;
+        return;
+    }
+    io::remove_tree(aside);
+}
+
+void remove_leftovers(const Generation& own) {
+    for (const std::string& name : io::list_directory(own.directory)) {
+        const std::string path = own.directory + "/" + name;
+        const i64 generation = number_after(name, file_prefix);
+        if (generation > 0 && generation < own.number) io::checked::unlink(path);
+        const i64 writer = generation_of_temporary(name);
+        if (writer > 0 && writer < own.number) {
+            note("{}: removing the files of an interrupted save", path);
+            // The new name contains the generation of this run. If this removal is interrupted,
+            // too, the next claim() removes the directory.
+            const std::string step = path.substr(0, path.rfind(temporary_mark));
+            remove_aside(path, fmt::format("{}{}{}", step, temporary_mark, own.number));
+        }
+    }
+    for (const std::string_view file : {latest_file, fence_file}) {
+        for (const std::string& path :
+             io::stale_temporaries(fmt::format("{}/{}", own.directory, file))) {
+            io::remove_tree(path);
+        }
+    }
+}
+
+// Writes a claim to fence.json. If a newer claim was created meanwhile, writes that one afterwards,
+// so that fence.json never stays older than the newest generation file.
+void write_fence(const std::string& directory, i64 number, std::string text) {
+    while (true) {
+        io::write_file(fence_of(directory), text, io::Overwrite::yes);
+        const i64 newest = newest_file(directory);
+        if (newest <= number) return;
+        const io::Json newer = read_claim(file_of(directory, newest));
+        if (newer.is_null()) return;  // incomplete: its writer has yet to finish it and fence.json
+        number = newest;
+        text = io::json_text(newer);
+    }
+}
+
+}  // namespace
+
+Generation claim(const std::string& directory, const std::optional<Tip>& start) {
+    io::make_directories(directory);
+    Generation own{directory, 0, {}, {}};
+    if (start) {
+        own.lineage = start->lineage;
+        own.run_id = own.lineage.empty() ? "" : own.lineage.back().run_id;
+    }
+    if (own.run_id.empty()) own.run_id = new_run_id();
+    own.lineage.push_back(
+        {0, own.run_id, start ? std::optional(start->step) : std::optional<StepReference>()});
+    const i64 previous = newest_claimed(directory);
+    // Exclusive creation alone is not enough: another run may have created N + 1 and removed file N
+    // between the two lines below, so that creating N succeeds twice. A newer file after the
+    // creation shows that; then the next number is tried.
+    std::string text;
+    do {
+        own.number = newest_used(directory) + 1;
+        own.lineage.back().generation = own.number;
+        text = claim_text(own, start);
+    } while (!create_new(file_of(directory, own.number), text) ||
+             newest_claimed(directory) != own.number);
+    write_fence(directory, own.number, text);
+    report_superseded(directory, previous);
+    remove_leftovers(own);
+    return own;
+}
+
+std::optional<Claim> newest_claim(const std::string& directory) {
+    std::string path = file_of(directory, newest_file(directory));
+    io::Json document = read_claim(path);
+    const std::string fence = fence_of(directory);
+    const io::Json fenced = read_claim(fence);
+    if (number_in(fenced, fence) > number_in(document, path)) {
+        document = fenced;
+        path = fence;
+    }
+    if (document.is_null()) return std::nullopt;
+    const auto start = io::json_get<io::Json>(document, "start", path);
+    return Claim{
+        .number = number_in(document, path),
+        .start = start.is_null() ? std::nullopt : std::optional(step_reference_from(start, path)),
+        .lineage = lineage_from(io::json_get<io::Json>(document, "lineage", path), path),
+        .who = describe(document)};
+}
+
+void check_not_superseded(const Generation& generation) {
+    const i64 newest = newest_claimed(generation.directory);
+    if (newest <= generation.number) return;
+    const std::optional<Claim> claim = newest_claim(generation.directory);
+    fail(Exit::superseded, generation.directory,
+         "a newer run (generation {}: {}) uses this directory: this run (generation {}) stops "
+         "without writing",
+         newest, claim && claim->number == newest ? claim->who : "unknown", generation.number);
+}
+
+}  // namespace lm::ckpt

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fencing of a checkpoint directory. Each start of a run claims the next generation number by
+// creating DIR/generation-N exclusively (O_EXCL). A run with an older number must not write any
+// more: ranks of a node that lost the network must not overwrite the steps of the run that replaced
+// theirs.
+//
+// The number is checked before a save begins and again right before its rename (save.hpp). Between
+// that check and the rename a newer run may still claim the directory. That is safe: the rename
+// publishes a complete step or fails, since claim() renames the temporary directory before it
+// removes it.
+//
+// The newest number is also in DIR/fence.json, in `latest` and in the manifests of the steps, so
+// that the fence holds when generation-* were deleted.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/types.hpp"
+#include "ckpt/history/lineage.hpp"
+
+namespace lm::ckpt {
+
+constexpr std::string_view fence_file = "fence.json";
+
+struct Generation {
+    std::string directory;
+    i64 number = 0;
+    std::string run_id = {};
+    std::vector<LineageEntry> lineage = {};  // the last entry is this start
+};
+
+// The content of a generation file.
+struct Claim {
+    i64 number = 0;
+    std::optional<StepReference> start;  // the step that the run resumed from; nullopt: a new run
+    std::vector<LineageEntry> lineage;
+    std::string who;  // "host n1, process 7, job 3, started 2026-01-31T12:00:00Z"
+};
+
+// Claims the next generation of `directory`, which is created if needed. `start` is the step to
+// resume from; its run id and lineage continue. Without `start` a new run begins. Removes the
+// temporary directories of older generations, with a note for each, and reports an older run that
+// may still be alive.
+Generation claim(const std::string& directory, const std::optional<Tip>& start = {});
+
+// Returns the newest claim of `directory`; nullopt when there is none, or only an incomplete file
+// of one.
+std::optional<Claim> newest_claim(const std::string& directory);
+
+// Throws Error(superseded) naming the newer run, if there is one.
+void check_not_superseded(const Generation& generation);
+
+}  // namespace lm::ckpt

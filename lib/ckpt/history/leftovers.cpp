@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ckpt/history/leftovers.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "io/file.hpp"
+
+namespace lm::ckpt {
+namespace {
+
+constexpr std::string_view mark = ".tmp.";
+
+struct Tree {
+    i64 bytes = 0;
+    double newest_s = 0;  // Unix time of the newest change
+};
+
+// Adds the files below `path` to `tree`. Does not follow links. Skips a file that disappears
+// meanwhile: its program still runs.
+void measure(const std::string& path, Tree& tree) {
+    struct stat status {};
+    if (::lstat(path.c_str(), &status) != 0) return;
+    tree.newest_s = std::max(tree.newest_s, static_cast<double>(status.st_mtime));
+    if (!S_ISDIR(status.st_mode)) {
+        tree.bytes += status.st_size;
+        return;
+    }
+    std::vector<std::string> names;
+    try {
+        names = io::list_directory(path);
+    } catch (const Error&) {
+        if (io::exists(path)) throw;
+    }
+    for (const std::string& name : names) measure(path + "/" + name, tree);
+}
+
+// Returns whether a running copy holds the lock in the temporary directory `path` (copy.hpp).
+bool is_locked(const std::string& path) {
+    const io::Fd fd(::open((path + "/lock").c_str(), O_RDONLY | O_CLOEXEC));
+    return fd.valid() && ::flock(fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
+}  // namespace
+
+std::vector<Leftover> leftovers_in(const std::string& directory) {
+    std::vector<Leftover> found;
+    const double now = unix_time_s();
+    for (const std::string& name : io::list_directory(directory)) {
+        if (name.find(mark) == std::string::npos) continue;
+        const std::string path = directory + "/" + name;
+        Tree tree;
+        measure(path, tree);
+        found.push_back({.name = name,
+                         .bytes = tree.bytes,
+                         .age_s = std::max(0.0, now - tree.newest_s),
+                         .in_use = is_locked(path)});
+    }
+    return found;
+}
+
+i64 tree_bytes(const std::string& path) {
+    Tree tree;
+    measure(path, tree);
+    return tree.bytes;
+}
+
+}  // namespace lm::ckpt

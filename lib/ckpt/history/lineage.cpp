@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ckpt/history/lineage.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "ckpt/format/damage.hpp"
+#include "ckpt/history/generation.hpp"
+#include "ckpt/history/steps.hpp"
+#include "io/file.hpp"
+#include "io/json.hpp"
+
+namespace lm::ckpt {
+namespace {
+
+StepEntry read_entry(const std::string& directory, i64 step) {
+    StepEntry entry{step, directory + "/" + step_name(step), {}, {}, false};
+    try {
+        if (!io::is_directory(entry.path)) damaged(entry.path, "is not a directory: remove it");
+        entry.manifest = read_manifest(entry.path);
+        const i64 iteration = entry.manifest->counters.iteration;
+        if (iteration == step) return entry;
+        entry.reason =
+            fmt::format("{}: its manifest is of iteration {}: rename the directory to {}",
+                        entry.path, iteration, step_name(iteration));
+        entry.manifest.reset();
+    } catch (const DamageError& error) {
+        entry.reason = error.what();
+    } catch (const Error& error) {
+        entry.reason = error.what();
+        entry.unreadable = true;
+    }
+    return entry;
+}
+
+const StepEntry* find(const std::vector<StepEntry>& steps, i64 step) {
+    const auto found = std::ranges::find(steps, step, &StepEntry::step);
+    return found == steps.end() ? nullptr : &*found;
+}
+
+// Returns the newest step of the newest generation. Throws the error of the system for an
+// unreadable step: that might be the newest one, so the current branch is unknown.
+const StepEntry* newest_of_newest_generation(const std::vector<StepEntry>& steps) {
+    const StepEntry* newest = nullptr;
+    for (const StepEntry& entry : steps) {
+        if (entry.unreadable) throw Error(Exit::failure, entry.reason);
+        if (!entry.manifest) continue;
+        if (!newest || entry.manifest->generation >= newest->manifest->generation) newest = &entry;
+    }
+    return newest;
+}
+
+// Returns the end of the current branch when `latest` names no step.
+std::optional<Tip> tip_without_latest(const std::string& directory,
+                                      const std::vector<StepEntry>& steps) {
+    const StepEntry* newest = newest_of_newest_generation(steps);
+    const std::optional<Claim> claim = newest_claim(directory);
+    const i64 generation = newest ? newest->manifest->generation : -1;
+    if (claim && claim->start && claim->number > generation) {
+        return Tip{*claim->start, claim->lineage};
+    }
+    if (!newest) return std::nullopt;
+    return tip_of(*newest->manifest);
+}
+
+// Returns whether `step` was written by the start that wrote `tip`, or by a start that descends
+// from that start.
+bool continues(const Manifest& step, const Tip& tip) {
+    return step.lineage.size() >= tip.lineage.size() &&
+           std::equal(tip.lineage.begin(), tip.lineage.end(), step.lineage.begin());
+}
+
+// Returns the end of the current branch. `latest` has the lineage of the step that it names, so the
+// branch is known when that step is damaged. A hand-written `latest` has only the name: then the
+// lineage is that of the step, or of the newest start.
+std::optional<Tip> find_tip(const std::string& directory, const std::vector<StepEntry>& steps,
+                            const std::optional<Tip>& latest) {
+    if (!latest) return tip_without_latest(directory, steps);
+    const StepEntry* named = find(steps, latest->step.iteration);
+    if (!latest->lineage.empty()) {
+        // replaced: after a resume, a save wrote this step anew and was killed before it wrote
+        // `latest`.
+        const bool replaced = named && named->manifest && continues(*named->manifest, *latest);
+        return replaced ? tip_of(*named->manifest) : latest;
+    }
+    if (named && named->unreadable) throw Error(Exit::failure, named->reason);
+    if (named && named->manifest) return tip_of(*named->manifest);
+    std::optional<Tip> tip = tip_without_latest(directory, steps);
+    if (tip) tip->step = latest->step;
+    return tip;
+}
+
+}  // namespace
+
+Tip tip_of(const Manifest& manifest) {
+    Tip tip{manifest.reference(), manifest.lineage};
+    if (tip.lineage.empty()) {
+        tip.lineage.push_back({manifest.generation, manifest.run_id, std::nullopt});
+    }
+    return tip;
+}
+
+// A step that a start (a LineageEntry of `tip`) wrote is an ancestor unless it is earlier than the
+// step from which that start resumed, or later than a step from which a later start resumed.
+bool on_branch(const Manifest& step, const Tip& tip) {
+    const i64 iteration = step.counters.iteration;
+    for (size_t at = 0; at < tip.lineage.size(); ++at) {
+        const LineageEntry& entry = tip.lineage[at];
+        if (entry.generation != step.generation || entry.run_id != step.run_id) continue;
+        i64 last = tip.step.iteration;
+        for (size_t later = at + 1; later < tip.lineage.size(); ++later) {
+            if (tip.lineage[later].start)
+                last = std::min(last, tip.lineage[later].start->iteration);
+        }
+        const i64 first = entry.start ? entry.start->iteration : 0;
+        if (first <= iteration && iteration <= last) return true;
+    }
+    return false;
+}
+
+io::OrderedJson to_json(const std::vector<LineageEntry>& lineage) {
+    io::OrderedJson list = io::OrderedJson::array();
+    for (const LineageEntry& entry : lineage) {
+        list.push_back({{"generation", entry.generation},
+                        {"run_id", entry.run_id},
+                        {"start", entry.start ? to_json(*entry.start) : io::OrderedJson()}});
+    }
+    return list;
+}
+
+std::vector<LineageEntry> lineage_from(const io::Json& list, const std::string& path) {
+    std::vector<LineageEntry> lineage;
+    for (const io::Json& entry : io::json_as<std::vector<io::Json>>(list, "lineage", path)) {
+        const auto start = io::json_get<io::Json>(entry, "start", path);
+        lineage.push_back(
+            {io::json_get<i64>(entry, "generation", path),
+             io::json_get<std::string>(entry, "run_id", path),
+             start.is_null() ? std::nullopt : std::optional(step_reference_from(start, path))});
+    }
+    return lineage;
+}
+
+bool Lineage::current(const StepEntry& step) const {
+    return step.manifest && tip && on_branch(*step.manifest, *tip);
+}
+
+std::vector<const StepEntry*> Lineage::candidates() const {
+    if (!unknown.empty()) throw Error(Exit::failure, unknown);
+    std::vector<const StepEntry*> list;
+    if (!tip) return list;
+    for (const StepEntry& entry : steps) {
+        const bool is_tip = entry.step == tip->step.iteration;
+        const bool unusable_tip = is_tip && !entry.manifest;
+        const bool may_be_ancestor = entry.unreadable && entry.step < tip->step.iteration;
+        if (current(entry) || unusable_tip || may_be_ancestor) list.push_back(&entry);
+    }
+    std::ranges::reverse(list);
+    return list;
+}
+
+Lineage read_lineage(const std::string& directory) {
+    Lineage lineage;
+    for (const i64 step : steps_in(directory)) lineage.steps.push_back(read_entry(directory, step));
+    try {
+        const std::optional<Tip> latest = read_latest(directory);
+        if (latest) lineage.latest = latest->step.iteration;
+        lineage.tip = find_tip(directory, lineage.steps, latest);
+    } catch (const Error& error) {
+        lineage.unknown = error.what();
+    }
+    return lineage;
+}
+
+}  // namespace lm::ckpt

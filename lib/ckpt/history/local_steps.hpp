@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Local steps: the second tier of checkpoints, on storage of the nodes (lm-train --local-save).
+//
+//     DIR/HOST/global_stepN/weights-*, optim-*   the data files of this node and of its partners
+//     DIR/HOST/global_stepN/index-*.json         one index part for each of these nodes
+//     DIR/HOST/global_stepN/local-manifest.json  the manifest of the whole step, equal on all hosts
+//
+// The files are those of an ordinary step: the files of all hosts together, with the manifest as
+// manifest.json, are the step that a save to the durable tier would have written. So any layout
+// loads it, and every byte has a digest. The directory of one host has no manifest.json, because it
+// is not complete.
+//
+// Nodes are numbered by their first ranks. Node h copies its files to node h xor 1, the last of an
+// odd number to node 0. A local step is written to global_stepN.tmp.gG of each host and renamed
+// when all hosts have all their files. A host removes older steps only after all hosts have
+// renamed, and keeps two. So a kill at any moment leaves one step that is complete over all hosts,
+// also when any one host is lost.
+//
+// Which local steps a run may load: each start of a run claims a generation in the durable
+// directory, the one of --save (generation.hpp). The newest claim contains the lineage of its
+// start, here called the line. A run loads a local step that belongs to this line and is newer than
+// the durable step that it would load otherwise. A rollback, and a start from an earlier step,
+// claim a generation whose line ends at that step, so no run loads the later local steps of the old
+// branch. `latest` names durable steps only.
+//
+// To resume from a local step, its hosts copy its parts to the durable directory, verify every byte
+// while they copy, and publish the step there. A part that is damaged on one host is copied from
+// another host that has it. Then the run loads the step like any other durable step.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ckpt/history/lineage.hpp"
+
+namespace lm::ckpt {
+
+constexpr std::string_view local_manifest_file = "local-manifest.json";
+constexpr size_t local_steps_kept = 2;
+
+// Returns the node that keeps a copy of the files of node `node`; -1 for the only node.
+i64 partner_of(i64 node, i64 n_nodes);
+
+// The part of a local step that one host holds.
+struct LocalStep {
+    int holder = 0;  // global rank of the first rank of the host
+    i64 step = 0;
+    std::string digest;  // digest of the manifest
+    i64 generation = 0;
+    std::string run_id;
+    i64 n_parts = 0;         // index parts of the whole step
+    std::vector<i64> parts;  // the index parts whose files this host has, by their sizes
+    friend bool operator==(const LocalStep&, const LocalStep&) = default;
+};
+
+// Returns the local steps of the directory of one host, ascending. Warns of steps that cannot be
+// read and skips them. Empty when `directory` does not exist.
+std::vector<LocalStep> local_steps_in(const std::string& directory, int holder);
+// Convert a local step to one line of JSON, which ranks send to each other, and back.
+std::string text_of(const LocalStep& step);
+LocalStep parse_local_step(std::string_view text);
+
+// Returns the line of the newest start in the durable `directory`, from the newest claim or from
+// `latest`, as a tip without a limit on its iteration; nullopt when there is neither.
+std::optional<Tip> newest_tip(const std::string& directory);
+// Returns whether the step is on the line: one of its starts wrote it, and the next start of the
+// line did not resume from an earlier step.
+bool is_on_branch(const LocalStep& step, const Tip& line);
+
+// A complete local step.
+struct LocalChoice {
+    i64 step = 0;
+    std::string digest;
+    std::vector<std::vector<int>> holders;  // by index part; at least one for each
+};
+
+// Returns the newest step later than `newer_than` that belongs to `line` and of which every part
+// has a holder in `held`; nullopt when there is none.
+std::optional<LocalChoice> choose_local_step(const std::vector<LocalStep>& held, const Tip& line,
+                                             i64 newer_than);
+
+}  // namespace lm::ckpt

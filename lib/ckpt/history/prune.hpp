@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chooses the steps and left-overs to remove from a checkpoint directory, and removes them. The
+// rules apply to the complete steps of the current branch (lineage.hpp); other steps are removed
+// only as abandoned ones.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/types.hpp"
+#include "ckpt/history/lineage.hpp"
+#include "spec/save_schedule.hpp"
+
+namespace lm::ckpt {
+
+// A step is kept when at least one rule keeps it.
+struct KeepPolicy {
+    i64 last = 0;                           // keep the newest `last` steps
+    i64 every = 0;                          // keep the multiples of `every`; 0: no such rule
+    std::vector<i64> steps;                 // keep these steps
+    std::vector<spec::SaveRange> schedule;  // keep the steps that this schedule saves
+    bool empty() const { return last == 0 && every == 0 && steps.empty() && schedule.empty(); }
+};
+
+struct PruneRules {
+    KeepPolicy keep;  // empty: remove no step of the current branch
+    // The newest `full_steps` kept steps, at least one, keep optimizer state; nullopt: all do.
+    std::optional<i64> full_steps;
+    bool abandoned = false;             // remove the steps of other branches
+    std::optional<double> leftovers_s;  // remove left-overs older than this many seconds
+};
+
+enum class PruneKind { step, optimizer_state, abandoned, leftover };
+std::string_view name_of(PruneKind kind);  // as --json prints it
+
+struct PruneAction {
+    PruneKind kind = PruneKind::step;
+    std::string name;  // name of the step or left-over
+    i64 bytes = 0;     // bytes that the action frees
+};
+
+struct PrunePlan {
+    std::vector<i64> kept;             // complete steps of the current branch
+    std::vector<PruneAction> actions;  // in the order in which they are done
+    std::optional<i64> newest;         // the newest of `kept`: a run would load it
+};
+
+// Returns the steps that no rule keeps, ascending. `latest` and the newest step are always kept.
+std::vector<i64> steps_to_remove(std::vector<i64> complete_steps, const KeepPolicy& policy,
+                                 std::optional<i64> latest);
+
+// Plans the removals in `directory`. `complete` are the complete steps of the current branch,
+// ascending; `protect` are steps that stay unchanged whatever the rules are.
+PrunePlan plan_prune(const std::string& directory, const Lineage& lineage,
+                     const std::vector<i64>& complete, const PruneRules& rules,
+                     const std::vector<i64>& protect = {});
+
+// Does the actions of a plan; calls `done`, which may be empty, after each one. Before it removes a
+// step, waits until no other program copies it. A kill leaves each step whole, or under a name with
+// ".tmp.". `rewriting`, which may be empty, gets the progress in bytes while the weights of a step
+// are copied to remove its optimizer state.
+void prune(const std::string& directory, const PrunePlan& plan,
+           const std::function<void(const PruneAction&)>& done,
+           const std::function<void(i64 done, i64 total)>& rewriting = {});
+
+// Removes a directory NAME of `directory`: renames it to NAME.tmp.removed, makes that durable, then
+// removes the files. A crash in between leaves NAME or NAME.tmp.removed, never a step with missing
+// files.
+void remove_whole(const std::string& directory, const std::string& name);
+void remove_step(const std::string& directory, i64 step);
+// Removes the NAME.tmp.removed directories that interrupted removals left in `directory`.
+void finish_removals(const std::string& directory);
+
+}  // namespace lm::ckpt

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ckpt/history/run_logs.hpp"
+
+#include <glob.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+#include <string_view>
+
+#include "base/error.hpp"
+#include "ckpt/history/abandon.hpp"
+#include "ckpt/history/steps.hpp"
+#include "io/atomic.hpp"
+#include "io/checked.hpp"
+#include "io/file.hpp"
+#include "io/json.hpp"
+#include "io/path.hpp"
+#include "metrics/event_file.hpp"
+#include "metrics/log_line.hpp"
+
+namespace lm::ckpt {
+namespace {
+
+bool is_event_file(std::string_view name) {
+    return name.find("tfevents") != name.npos;
+}
+
+bool is_log(std::string_view name) {
+    constexpr std::array<std::string_view, 4> endings{".log", ".out", ".err", ".jsonl"};
+    return is_event_file(name) || std::ranges::any_of(endings, [&](std::string_view ending) {
+               return name.ends_with(ending);
+           });
+}
+
+void add_below(const std::string& directory, const std::string& prefix,
+               std::vector<RunLog>& found) {
+    for (const std::string& name : io::list_directory(directory)) {
+        const bool own = step_from_name(name) >= 0 || name.starts_with(abandoned_prefix) ||
+                         name.find(".tmp.") != name.npos;
+        if (own) continue;
+        const std::string path = directory + "/" + name;
+        if (io::is_directory(path)) {
+            add_below(path, prefix + name + "/", found);
+        } else if (is_log(name)) {
+            found.push_back({path, prefix + name});
+        }
+    }
+}
+
+// Returns the number after `text` in a line, as in "validation loss at iteration 20 |".
+std::optional<i64> number_after(std::string_view line, std::string_view text) {
+    const size_t at = line.find(text);
+    if (at == line.npos) return std::nullopt;
+    const std::string_view rest = line.substr(at + text.size());
+    i64 number = 0;
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), number);
+    return error == std::errc() ? std::optional(number) : std::nullopt;
+}
+
+std::optional<i64> iteration_of(std::string_view line) {
+    if (line.starts_with('{')) {
+        const io::Json object = io::Json::parse(line, nullptr, false);
+        if (!object.is_object()) return std::nullopt;
+        const auto found = object.find("iteration");
+        const bool integer = found != object.end() && found->is_number_integer();
+        return integer ? std::optional(found->get<i64>()) : std::nullopt;
+    }
+    const metrics::LogLine read = metrics::read_log_line(line);
+    if (read.kind == metrics::LogLine::Kind::iteration) return read.iteration.iteration;
+    return number_after(line, "at iteration ");
+}
+
+std::string lines_until(std::string_view text, i64 step) {
+    std::string kept;
+    bool dropping = false;
+    for (size_t begin = 0; begin < text.size();) {
+        const size_t end = std::min(text.find('\n', begin), text.size() - 1) + 1;
+        const std::string_view line = text.substr(begin, end - begin);
+        begin = end;
+        if (const std::optional<i64> iteration = iteration_of(line)) dropping = *iteration > step;
+        if (!dropping) kept += line;
+    }
+    return kept;
+}
+
+std::string records_until(std::string_view text, i64 step) {
+    std::string kept;
+    for (const metrics::EventRecord& record : metrics::event_records(text)) {
+        if (record.step <= step) kept += record.bytes;
+    }
+    return kept;
+}
+
+}  // namespace
+
+std::vector<RunLog> logs_below(const std::string& directory) {
+    std::vector<RunLog> found;
+    add_below(directory, "", found);
+    return found;
+}
+
+std::vector<RunLog> logs_matching(const std::vector<std::string>& patterns) {
+    std::vector<RunLog> found;
+    for (const std::string& pattern : patterns) {
+        glob_t matches{};
+        const int code = ::glob(pattern.c_str(), 0, nullptr, &matches);
+        for (size_t at = 0; at < matches.gl_pathc; ++at) {
+            const std::string path = matches.gl_pathv[at];
+            if (io::is_directory(path)) {
+                add_below(path, io::base_name(path) + "/", found);
+            } else {
+                found.push_back({path, io::base_name(path)});
+            }
+        }
+        ::globfree(&matches);
+        if (code != 0) usage_error("--logs", "{}: matches no file: check the pattern", pattern);
+    }
+    return found;
+}
+
+bool cut_log(const RunLog& log, i64 step, const std::string& aside) {
+    const std::string text = io::read_file(log.path);
+    const std::string kept =
+        is_event_file(log.name) ? records_until(text, step) : lines_until(text, step);
+    if (kept.size() == text.size()) return false;
+    // A crash between the two writes leaves the log whole, and a copy of it.
+    const std::string copy = aside + "/" + log.name;
+    io::make_directories(io::parent_of(copy));
+    io::write_file(copy, text, io::Overwrite::yes);
+    io::write_file(log.path, kept, io::Overwrite::yes);
+    return true;
+}
+
+}  // namespace lm::ckpt

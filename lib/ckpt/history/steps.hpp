@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The steps of a checkpoint directory: their names, the file `latest`, and the step that a path
+// refers to.
+//
+// `latest` has three lines: the name of a step, the digest of its manifest, and its lineage as
+// JSON, so that the current branch is known when the step is damaged. A `latest` that a person
+// wrote may have only the name.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ckpt/format/checkpoint.hpp"
+#include "ckpt/history/lineage.hpp"
+
+namespace lm::ckpt {
+
+constexpr std::string_view latest_file = "latest";
+// global_step7.tmp.g3 is an unfinished save of generation 3, global_step7.tmp.copy an unfinished
+// copy.
+constexpr std::string_view temporary_mark = ".tmp.g";
+constexpr std::string_view copy_mark = ".tmp.copy";
+
+std::string step_name(i64 iteration);       // "global_step120"
+i64 step_from_name(std::string_view name);  // -1 when `name` is not the name of a step
+
+// Opens a global_stepN directory, or a step of a directory of steps: the tip of its current branch
+// (lineage.hpp), normally the step that `latest` names. If that one is damaged, opens the newest
+// complete one of its ancestors with a warning, never a step of another branch. Throws Error(usage)
+// when `path` does not exist or has no steps, Error(failure) when no step of the branch is complete
+// or the system reports an error.
+Checkpoint open(const std::string& path);
+
+// Opens like open(), or returns nullopt when `path` does not exist or has no steps (a run that has
+// not saved yet). `share`: the part that is checked (checkpoint.hpp); the manifest always is.
+std::optional<Checkpoint> open_if_any(const std::string& path, const Share& share = {});
+
+// Opens the next step of `directory` in the order of open(), with a warning stating `reason`.
+// `damaged` lists the steps that earlier calls of open() and open_other() returned and whose data
+// could not be read. Throws Error(failure) when no step is left.
+Checkpoint open_other(const std::string& directory, const std::vector<i64>& damaged,
+                      const std::string& reason, const Share& share = {});
+
+// Returns whether `path` is one step, not a directory of steps: by its name or its manifest.
+bool is_step(const std::string& path);
+// Returns the numbers of all directory entries with the name of a step, ascending.
+std::vector<i64> steps_in(const std::string& directory);
+
+// Returns the step and the lineage in `latest`; nullopt when it does not exist or names no step.
+// Digest and lineage are empty when it has only the name.
+std::optional<Tip> read_latest(const std::string& directory);
+// Returns the number of the step that `latest` names; that step may not exist.
+std::optional<i64> latest_step(const std::string& directory);
+void set_latest(const std::string& directory, const Tip& tip);  // atomically
+
+}  // namespace lm::ckpt

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ckpt/verbs/copy.hpp"
+
+#include <set>
+
+#include "base/error.hpp"
+#include "ckpt/history/steps.hpp"
+#include "io/append_file.hpp"
+#include "io/atomic.hpp"
+#include "io/checked.hpp"
+
+namespace lm::ckpt {
+namespace {
+
+constexpr std::string_view lock_name = "lock";
+
+class Copier {
+  public:
+    Copier(const CopyPlan& plan, const std::string& path, const CopyOptions& options)
+        : plan_(plan), path_(path), temporary_(copy_temporary(path)), options_(options) {}
+
+    CopyResult run() {
+        // Locks a file in the temporary directory. The lock ends with this process, even after a
+        // kill.
+        refuse_existing();
+        io::checked::make_directory(temporary_);
+        auto lock = io::AppendFile::open(in(std::string(lock_name)));
+        if (!lock.lock())
+            run_error(temporary_, "another copy to this place is running: wait for it");
+        refuse_existing();  // again: another copy may have finished before the lock was acquired
+        const CopyResult result = copy_files(plan_.source, plan_.files, temporary_, options_);
+        // The manifest is the last document: a directory with a manifest has all its files.
+        for (const auto& [name, text] : plan_.documents) {
+            io::write_file(in(name), text, io::Overwrite::yes);
+        }
+        remove_others();
+        // Every file is durable now. This makes the file names durable before the rename publishes
+        // them.
+        io::checked::fsync_path(temporary_);
+        publish();
+        return result;
+    }
+
+  private:
+    std::string in(const std::string& name) const { return temporary_ + "/" + name; }
+
+    void refuse_existing() const {
+        if (options_.replace || !io::exists(path_)) return;
+        run_error(path_,
+                  "exists already and is another step or an incomplete one: use --force to "
+                  "replace it");
+    }
+
+    // Removes the lock file, and the files of an earlier copy that do not belong to this one.
+    void remove_others() const {
+        std::set<std::string> wanted;
+        for (const DataFile& file : plan_.files) wanted.insert(file.name);
+        for (const auto& [name, text] : plan_.documents) wanted.insert(name);
+        for (const std::string& name : io::list_directory(temporary_)) {
+            if (!wanted.contains(name)) io::remove_tree(in(name));
+        }
+    }
+
+    void publish() const {
+        if (options_.replace && io::exists(path_)) {
+            io::checked::exchange_directories(temporary_, path_);
+        } else if (!io::checked::rename_new(temporary_, path_)) {
+            run_error(path_,
+                      "was created by another program while it was being copied: left unchanged");
+        }
+        io::checked::fsync_parent_of(path_);
+        io::remove_tree(temporary_);  // has the old step after an exchange
+    }
+
+    const CopyPlan& plan_;
+    const std::string& path_;
+    std::string temporary_;
+    const CopyOptions& options_;
+};
+
+}  // namespace
+
+std::string copy_temporary(const std::string& path) {
+    return path + std::string(copy_mark);
+}
+
+CopyResult copy(const CopyPlan& plan, const std::string& path, const CopyOptions& options) {
+    return Copier(plan, path, options).run();
+}
+
+}  // namespace lm::ckpt

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies a step file by file, and verifies every byte against the digests of the manifest before it
+// is written. The copy grows in a temporary directory, which survives a kill:
+//
+//     STEP.tmp.copy: data files, each fsynced -> index parts -> manifest.json -> renamed to STEP
+//
+// A crash before the rename leaves no STEP, only STEP.tmp.copy. The next copy to the same place
+// verifies the files there, keeps the blocks that match their digests, and copies the others.
+#pragma once
+
+#include <string>
+
+#include "ckpt/verbs/copy_files.hpp"
+#include "ckpt/verbs/copy_plan.hpp"
+
+namespace lm::ckpt {
+
+// Returns the temporary directory of a copy to `path`.
+std::string copy_temporary(const std::string& path);
+
+// Creates the step `path`. Throws DamageError when the source does not match its digests, and
+// Error(failure) when writing fails, another copy to `path` is running, or `path` exists and must
+// not be replaced. The files copied so far stay for the next attempt.
+CopyResult copy(const CopyPlan& plan, const std::string& path, const CopyOptions& options);
+
+}  // namespace lm::ckpt

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ckpt/verbs/merge.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+#include <mutex>
+#include <span>
+
+#include "base/error.hpp"
+#include "ckpt/format/elements.hpp"
+#include "ckpt/format/geometry.hpp"
+#include "ckpt/format/index.hpp"
+#include "ckpt/format/model_json.hpp"
+#include "io/json.hpp"
+
+namespace lm::ckpt {
+namespace {
+
+constexpr i64 chunk_elements = io::block_bytes / i64{sizeof(float)};
+
+// Memory for the average of a chunk. Later chunks reuse it, because the first access to a new page
+// costs more time than the sums in it.
+struct Scratch {
+    std::vector<double> sum = std::vector<double>(chunk_elements);
+    std::vector<float> values = std::vector<float>(chunk_elements);
+};
+
+// sum[i] += weight * values[i], or sum[i] = weight * values[i].
+void add_weighted(std::span<double> sum, std::span<const float> values, double weight, bool first) {
+    for (size_t i = 0; i < sum.size(); ++i) {
+        const double term = weight * double{values[i]};
+        sum[i] = first ? term : sum[i] + term;
+    }
+}
+constexpr std::array<std::string_view, 4> fields_that_may_differ{
+    "attention_dropout", "hidden_dropout", "init_method_std", "seq_length"};
+
+const Checkpoint& newest(const std::vector<MergeSource>& sources) {
+    return std::ranges::max_element(sources, {},
+                                    [](const MergeSource& source) {
+                                        return source.checkpoint.manifest().counters.iteration;
+                                    })
+        ->checkpoint;
+}
+
+DType common_type(const std::vector<MergeSource>& sources) {
+    const auto stored = [](const MergeSource& source) {
+        return source.checkpoint.manifest().tensors.at(0).dtype;
+    };
+    const DType first = stored(sources.front());
+    const auto is_first = [&](const MergeSource& source) { return stored(source) == first; };
+    return std::ranges::all_of(sources, is_first) ? first : DType::fp32;
+}
+
+class Averager {
+  public:
+    Averager(const std::vector<MergeSource>& sources, const MergeOptions& options)
+        : sources_(sources),
+          options_(options),
+          dtype_(options.dtype.value_or(common_type(sources))) {
+        for (const MergeSource& source : sources) total_ += source.weight;
+        LM_CHECK(total_ > 0, "expected weights with a positive sum, got {}", total_);
+    }
+
+    SaveResult save_in(const std::string& directory) {
+        const Manifest& last = newest(sources_).manifest();
+        SaveInfo info;
+        info.model = last.model;
+        info.counters = last.counters;
+        info.tokenizer = last.tokenizer;
+        info.seed = last.seed;
+        info.run_id = new_run_id();
+        io::Json state = io::parse_json(last.state, "state");
+        for (const MergeSource& source : sources_) {
+            state["merged_from"].push_back(
+                {{"path", source.checkpoint.path()}, {"weight", source.weight / total_}});
+        }
+        info.state = io::json_line(io::OrderedJson(state));
+        info.command_line = options_.command_line;
+        info.weights = dtype_;
+        const std::vector<spec::TensorSpec> table = spec::tensor_table(info.model);
+        std::vector<Piece> pieces;
+        for (const spec::TensorSpec& tensor : table) {
+            pieces.push_back(piece_of(static_cast<i64>(pieces.size()), tensor));
+        }
+        return save({directory, 0}, info, pieces);
+    }
+
+  private:
+    Piece piece_of(i64 index, const spec::TensorSpec& tensor) {
+        const Region all = whole(tensor.shape);
+        Piece piece{.tensor = index,
+                    .kind = SliceKind::weight,
+                    .dtype = dtype_,
+                    .box = all.box,
+                    .flat_begin = 0,
+                    .flat_end = all.flat_end};
+        piece.concurrent = true;
+        piece.read = [this, &tensor, all](std::span<std::byte> to, i64 offset) {
+            const i64 size = size_of(dtype_);
+            const i64 first = offset / size;
+            const i64 n = static_cast<i64>(to.size()) / size;
+            std::unique_ptr<Scratch> scratch = acquire();
+            for (i64 at = 0; at < n; at += chunk_elements) {
+                const i64 part = std::min(n - at, chunk_elements);
+                average(tensor.name, all.box, first + at, part, *scratch);
+                convert_elements(scratch->values.data(), DType::fp32, to.data() + at * size, dtype_,
+                                 part);
+                check_held(tensor.name, to.data() + at * size, part);
+                const std::lock_guard lock(mutex_);
+                n_done_ += part;
+                if (options_.progress) options_.progress(n_done_);
+            }
+            const std::lock_guard lock(mutex_);
+            scratch_.push_back(std::move(scratch));
+        };
+        return piece;
+    }
+
+    std::unique_ptr<Scratch> acquire() {
+        const std::lock_guard lock(mutex_);
+        if (scratch_.empty()) return std::make_unique<Scratch>();
+        std::unique_ptr<Scratch> scratch = std::move(scratch_.back());
+        scratch_.pop_back();
+        return scratch;
+    }
+
+    // Writes the average of the elements [first, first + n) of `box` to scratch.values.
+    void average(const std::string& tensor, const spec::Box& box, i64 first, i64 n,
+                 Scratch& scratch) const {
+        const auto sum = std::span(scratch.sum).first(static_cast<size_t>(n));
+        const auto values = std::span(scratch.values).first(static_cast<size_t>(n));
+        for (const MergeSource& source : sources_) {
+            source.checkpoint.load(tensor, SliceKind::master,
+                                   {.box = box,
+                                    .flat_begin = first,
+                                    .flat_end = first + n,
+                                    .dtype = DType::fp32,
+                                    .data = values.data()});
+            check_finite(source, tensor, first, values);
+            add_weighted(sum, values, source.weight, &source == sources_.data());
+        }
+        for (size_t i = 0; i < sum.size(); ++i) values[i] = static_cast<float>(sum[i] / total_);
+    }
+
+    static void check_finite(const MergeSource& source, const std::string& tensor, i64 first,
+                             std::span<const float> values) {
+        if (count_non_finite(std::as_bytes(values), DType::fp32) == 0) return;
+        const auto found =
+            std::ranges::find_if(values, [](float value) { return !std::isfinite(value); });
+        run_error(source.checkpoint.path(),
+                  "tensor {}: element {} is {}: cannot be averaged: use another step", tensor,
+                  first + (found - values.begin()), *found);
+    }
+
+    void check_held(const std::string& tensor, const std::byte* values, i64 n) const {
+        if (count_non_finite({values, static_cast<size_t>(n * size_of(dtype_))}, dtype_) == 0)
+            return;
+        run_error("tensor " + tensor, "its average is too large for {}: choose another --dtype",
+                  name_of(dtype_));
+    }
+
+    const std::vector<MergeSource>& sources_;
+    const MergeOptions& options_;
+    DType dtype_;
+    double total_ = 0;
+    std::mutex mutex_;                               // guards the members after it
+    std::vector<std::unique_ptr<Scratch>> scratch_;  // unused
+    i64 n_done_ = 0;
+};
+
+}  // namespace
+
+void check_same_architecture(const Checkpoint& a, const Checkpoint& b) {
+    const io::OrderedJson model_a = to_json(a.manifest().model);
+    const io::OrderedJson model_b = to_json(b.manifest().model);
+    for (const auto& [key, value] : model_a.items()) {
+        if (std::ranges::find(fields_that_may_differ, key) != fields_that_may_differ.end())
+            continue;
+        if (value == model_b.at(key)) continue;
+        usage_error(b.path(), "{} is {}, in {} it is {}: the architectures differ", key,
+                    model_b.at(key).dump(), a.path(), value.dump());
+    }
+    const std::string& tokenizer_a = a.manifest().tokenizer.digest;
+    const std::string& tokenizer_b = b.manifest().tokenizer.digest;
+    if (tokenizer_a.empty() || tokenizer_b.empty() || tokenizer_a == tokenizer_b) return;
+    usage_error(b.path(), "was trained with another tokenizer than {}", a.path());
+}
+
+SaveResult merge(const std::vector<MergeSource>& sources, const MergeOptions& options,
+                 const std::string& directory) {
+    return Averager(sources, options).save_in(directory);
+}
+
+}  // namespace lm::ckpt

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compares the use of a file system with thresholds.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "cluster/shared_memory.hpp"
+
+namespace lm::cluster {
+
+enum class Health { ok, warning, critical };
+std::string_view name_of(Health health);
+
+// Shares of bytes or inodes in use, from 0 to 1.
+struct HealthThresholds {
+    double warning = 0;
+    double critical = 0;
+};
+
+struct HealthVerdict {
+    Health health = Health::ok;
+    std::string reason;  // "97.3 % of its bytes are used (critical from 95 %)"; empty: ok
+};
+
+// Returns the worse verdict of the bytes and the inodes in use. A share equal to a threshold
+// reaches it.
+HealthVerdict judge_use(const FilesystemUse& use, const HealthThresholds& thresholds);
+
+}  // namespace lm::cluster

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/host_summary.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+
+#include "base/error.hpp"
+#include "base/units.hpp"
+#include "cluster/host_list.hpp"
+#include "io/json.hpp"
+
+namespace lm::cluster {
+namespace {
+
+constexpr const char* source = "standard input";
+
+struct Host {
+    std::string health;
+    std::string reason;
+    i64 size = 0;
+    i64 dead_segments = 0;
+    i64 dead_bytes = 0;
+};
+
+using Hosts = std::map<std::string, Host>;
+// The findings of lm-shmcheck --node --json, by host.
+using Nodes = std::map<std::string, std::vector<std::string>>;
+
+Hosts read_hosts(std::istream& lines, Nodes& nodes) {
+    Hosts hosts;
+    std::string line;
+    for (i64 number = 1; std::getline(lines, line); ++number) {
+        if (line.empty()) continue;
+        const std::string place = fmt::format("{}: line {}", source, number);
+        const io::Json json = io::parse_json(line, place);
+        const auto kind = io::json_get<std::string>(json, "kind", place);
+        if (kind == "node") {
+            nodes[io::json_get<std::string>(json, "host", place)] =
+                io::json_get<std::vector<std::string>>(json, "findings", place);
+        }
+        if (kind != "host") continue;
+        hosts[io::json_get<std::string>(json, "host", place)] = {
+            .health = io::json_get<std::string>(json, "health", place),
+            .reason = io::json_get<std::string>(json, "reason", place),
+            .size = io::json_get<i64>(json, "size", place),
+            .dead_segments = io::json_get<i64>(json, "dead_segments", place),
+            .dead_bytes = io::json_get<i64>(json, "dead_bytes", place)};
+    }
+    if (hosts.empty() && nodes.empty())
+        run_error(source, "contains no host: pipe the output of lm-shmcheck --json into it");
+    return hosts;
+}
+
+std::string hosts_text(size_t n) {
+    return fmt::format("{} host{}", n, n == 1 ? "" : "s");
+}
+
+// Returns one line for each group of hosts. Hosts are grouped by their reason without its leading
+// share: "97.0 % of its bytes are used (critical from 95 %)".
+std::string thresholds_text(const Hosts& hosts, std::string_view health) {
+    struct Same {
+        double highest = 0;
+        std::vector<std::string> hosts;
+    };
+    std::map<std::string, Same> found;
+    for (const auto& [name, host] : hosts) {
+        if (host.health != health) continue;
+        char* rest = nullptr;
+        const double share = std::strtod(host.reason.c_str(), &rest);
+        Same& same = found[rest];
+        same.highest = std::max(same.highest, share);
+        same.hosts.push_back(name);
+    }
+    std::string text;
+    for (const auto& [what, same] : found) {
+        text += fmt::format("{}: {}, up to {:.1f}{}: {}\n", health, hosts_text(same.hosts.size()),
+                            same.highest, what, host_list(same.hosts));
+    }
+    return text;
+}
+
+std::string dead_text(const Hosts& hosts) {
+    std::vector<std::string> names;
+    i64 n = 0;
+    i64 bytes = 0;
+    for (const auto& [name, host] : hosts) {
+        if (host.dead_segments == 0) continue;
+        names.push_back(name);
+        n += host.dead_segments;
+        bytes += host.dead_bytes;
+    }
+    if (names.empty()) return "";
+    return fmt::format("dead segments: {}, {} of {}: {}\n", hosts_text(names.size()), n,
+                       human_size(bytes), host_list(names));
+}
+
+// Returns the number of outliers of --node, their findings, and the list for sbatch.
+std::string nodes_text(const Nodes& nodes) {
+    if (nodes.empty()) return "";
+    std::vector<std::string> outliers;
+    std::string findings;
+    for (const auto& [host, texts] : nodes) {
+        if (!texts.empty()) outliers.push_back(host);
+        for (const std::string& text : texts) findings += fmt::format("{}: {}\n", host, text);
+    }
+    std::string text = fmt::format("node check: {}, {} with findings\n{}", hosts_text(nodes.size()),
+                                   outliers.size(), findings);
+    if (outliers.empty()) return text;
+    return text + fmt::format("--exclude={}\n", host_list(outliers, outliers.size()));
+}
+
+// Returns one line for each size of shared memory that differs from the size on most hosts.
+std::string sizes_text(const Hosts& hosts) {
+    std::map<i64, std::vector<std::string>> by_size;
+    for (const auto& [name, host] : hosts) by_size[host.size].push_back(name);
+    const auto usual =
+        std::ranges::max_element(by_size, {}, [](const auto& item) { return item.second.size(); });
+    std::string text;
+    for (const auto& [size, names] : by_size) {
+        if (size == usual->first) continue;
+        text += fmt::format("size: {} with {}, {} with {}: {}\n", hosts_text(names.size()),
+                            human_size(size), hosts_text(usual->second.size()),
+                            human_size(usual->first), host_list(names));
+    }
+    return text;
+}
+
+i64 n_with(const Hosts& hosts, std::string_view health) {
+    return std::ranges::count(
+        hosts, health, [](const auto& item) -> const std::string& { return item.second.health; });
+}
+
+std::string hosts_summary(const Hosts& hosts) {
+    return fmt::format("{}: {} ok, {} warning, {} critical\n", hosts_text(hosts.size()),
+                       n_with(hosts, "ok"), n_with(hosts, "warning"), n_with(hosts, "critical")) +
+           thresholds_text(hosts, "critical") + thresholds_text(hosts, "warning") +
+           dead_text(hosts) + sizes_text(hosts);
+}
+
+}  // namespace
+
+HostSummary summarize_hosts(std::istream& json_lines) {
+    Nodes nodes;
+    const Hosts hosts = read_hosts(json_lines, nodes);
+    HostSummary summary;
+    if (!hosts.empty()) summary.text = hosts_summary(hosts);
+    const std::string dead = dead_text(hosts);
+    summary.text += nodes_text(nodes);
+    summary.healthy = n_with(hosts, "ok") == static_cast<i64>(hosts.size()) &&
+                      std::ranges::all_of(nodes, [](const auto& n) { return n.second.empty(); });
+    summary.has_dead = !dead.empty();
+    return summary;
+}
+
+}  // namespace lm::cluster

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/node_outliers.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "base/units.hpp"
+
+namespace lm::cluster {
+namespace {
+
+constexpr double max_clock_skew_s = 1;
+constexpr double least_speed = 0.75;   // share of the median: product and copy
+constexpr double least_clock = 0.7;    // share of the median; cores vary their clock
+constexpr double least_memory = 0.8;   // share of the median
+constexpr double least_network = 0.5;  // share of the median
+constexpr double max_swap = 0.05;      // share of the memory
+constexpr double max_inodes = 0.95;
+constexpr double slow_file_s = 5;  // reported when it also is five times the median
+constexpr i64 least_space = i64{1} << 30;
+constexpr i64 max_gpu_celsius = 90;  // data-center GPUs slow down from about 90 (H100: 87 to 95)
+constexpr i64 max_gpu_warmer = 20;   // than the median GPU of the job, in degrees
+constexpr double least_gpu_speed =
+    0.9;  // share of the median: GPUs of a kind differ by a few percent
+
+double median(std::vector<double> values) {
+    std::erase_if(values, [](double value) { return value <= 0; });  // not measured
+    if (values.empty()) return 0;
+    std::ranges::sort(values);
+    return values[values.size() / 2];
+}
+
+// Collects the findings by host.
+class Findings {
+  public:
+    explicit Findings(const std::vector<NodeSample>& samples)
+        : samples_(samples), texts_(samples.size()) {}
+
+    void add(size_t host, std::string text) { texts_[host].push_back(std::move(text)); }
+
+    // Adds a finding for each host whose value is below `least` times the median. Values of 0 were
+    // not measured.
+    template <typename Value>
+    void slow(Value&& value, double least, const char* what, const char* unit) {
+        const double usual = median_of(value);
+        for (size_t i = 0; i < samples_.size(); ++i) {
+            const double own = value(samples_[i]);
+            if (own <= 0 || own >= least * usual) continue;
+            add(i, fmt::format("{} {:.4g} {}, median {:.4g} {}", what, own, unit, usual, unit));
+        }
+    }
+
+    // Adds a finding for each host whose value differs from the most frequent one.
+    template <typename Value>
+    void unusual(Value&& value, const char* what) {
+        std::map<std::string, size_t> counts;
+        for (const NodeSample& sample : samples_) ++counts[value(sample)];
+        const auto usual =
+            std::ranges::max_element(counts, {}, [](const auto& item) { return item.second; });
+        for (size_t i = 0; i < samples_.size(); ++i) {
+            const std::string own = value(samples_[i]);
+            if (own == usual->first) continue;
+            add(i, fmt::format("{} {}, {} on most hosts", what, own, usual->first));
+        }
+    }
+
+    template <typename Value>
+    double median_of(Value&& value) const {
+        std::vector<double> values;
+        for (const NodeSample& sample : samples_) values.push_back(value(sample));
+        return median(values);
+    }
+
+    std::vector<NodeFinding> all() const {
+        std::vector<NodeFinding> findings;
+        for (size_t i = 0; i < samples_.size(); ++i) {
+            for (const std::string& text : texts_[i]) findings.push_back({samples_[i].host, text});
+        }
+        return findings;
+    }
+
+  private:
+    const std::vector<NodeSample>& samples_;
+    std::vector<std::vector<std::string>> texts_;
+};
+
+std::string limit_text(const std::optional<i64>& limit) {
+    return limit ? fmt::format("{}", *limit) : "unlimited";
+}
+
+void check_host(const NodeSample& sample, size_t host, Findings& findings) {
+    if (std::abs(sample.clock_skew_s) > max_clock_skew_s) {
+        findings.add(host, fmt::format("clock {:+.1f} s from the median", sample.clock_skew_s));
+    }
+    const auto memory = static_cast<double>(sample.memory);
+    if (static_cast<double>(sample.swap_used) > max_swap * memory) {
+        findings.add(host, fmt::format("{} of swap in use", human_size(sample.swap_used)));
+    }
+    for (const DirectorySample& directory : sample.directories) {
+        if (!directory.problem.empty()) {
+            findings.add(host, directory.problem);
+            continue;
+        }
+        if (directory.available < least_space) {
+            findings.add(host, fmt::format("{}: {} available", directory.path,
+                                           human_size(directory.available)));
+        }
+        if (directory.inode_use > max_inodes) {
+            findings.add(host, fmt::format("{}: {:.1f} % of the inodes in use", directory.path,
+                                           100 * directory.inode_use));
+        }
+    }
+}
+
+void check_file_times(const std::vector<NodeSample>& samples, Findings& findings) {
+    for (size_t place = 0; place < samples.front().directories.size(); ++place) {
+        const double usual = findings.median_of([place](const NodeSample& sample) {
+            return place < sample.directories.size() ? sample.directories[place].seconds : 0;
+        });
+        for (size_t i = 0; i < samples.size(); ++i) {
+            if (place >= samples[i].directories.size()) continue;
+            const DirectorySample& directory = samples[i].directories[place];
+            if (directory.seconds < slow_file_s || directory.seconds < 5 * usual) continue;
+            findings.add(i, fmt::format("{}: {:.1f} s for a file of 1 MiB, median {:.2f} s",
+                                        directory.path, directory.seconds, usual));
+        }
+    }
+}
+
+// Returns the median over all GPUs of the job; GPUs without the value do not count.
+template <typename Value>
+double median_of_gpus(const std::vector<NodeSample>& samples, Value&& value) {
+    std::vector<double> values;
+    for (const NodeSample& sample : samples) {
+        for (const GpuSample& gpu : sample.gpus) values.push_back(value(gpu));
+    }
+    return median(std::move(values));
+}
+
+double celsius(const GpuSample& gpu) {
+    return static_cast<double>(gpu.sensors.temperature_c.value_or(0));
+}
+// The clock under load. The clock of an idle GPU is not compared.
+double loaded_mhz(const GpuSample& gpu) {
+    return gpu.tflops > 0 ? static_cast<double>(gpu.sensors.sm_mhz.value_or(0)) : 0;
+}
+double max_mhz(const GpuSample& gpu) {
+    return static_cast<double>(gpu.sensors.max_sm_mhz.value_or(0));
+}
+double tflops(const GpuSample& gpu) {
+    return gpu.tflops;
+}
+
+void check_gpus(const std::vector<NodeSample>& samples, Findings& findings) {
+    const double usual_celsius = median_of_gpus(samples, celsius);
+    // Adds a finding when the value is below `least` times the median of all GPUs.
+    const auto check_speed = [&](double (*value)(const GpuSample&), double least, const char* what,
+                                 const char* unit) {
+        const double usual = median_of_gpus(samples, value);
+        for (size_t host = 0; host < samples.size(); ++host) {
+            for (size_t i = 0; i < samples[host].gpus.size(); ++i) {
+                const double own = value(samples[host].gpus[i]);
+                if (own <= 0 || own >= least * usual) continue;
+                findings.add(host, fmt::format("GPU {}: {} {:.4g} {}, median {:.4g} {}", i, what,
+                                               own, unit, usual, unit));
+            }
+        }
+    };
+    for (size_t host = 0; host < samples.size(); ++host) {
+        for (size_t i = 0; i < samples[host].gpus.size(); ++i) {
+            const GpuSample& gpu = samples[host].gpus[i];
+            const i64 n_errors = gpu.sensors.uncorrected_ecc_errors.value_or(0);
+            if (n_errors > 0) {
+                findings.add(host, fmt::format("GPU {}: {} uncorrected ECC errors", i, n_errors));
+            }
+            const double own = celsius(gpu);
+            if (own < max_gpu_celsius && own < usual_celsius + max_gpu_warmer) continue;
+            findings.add(host, fmt::format("GPU {}: {:.0f} degrees Celsius, median {:.0f}", i, own,
+                                           usual_celsius));
+        }
+    }
+    check_speed(max_mhz, 1, "highest clock", "MHz");
+    check_speed(loaded_mhz, least_gpu_speed, "clock", "MHz");
+    check_speed(tflops, least_gpu_speed, "matrix products", "TFLOP/s");
+}
+
+}  // namespace
+
+std::vector<NodeFinding> find_outliers(const std::vector<NodeSample>& samples) {
+    if (samples.empty()) return {};
+    Findings findings(samples);
+    for (size_t i = 0; i < samples.size(); ++i) check_host(samples[i], i, findings);
+    check_file_times(samples, findings);
+    findings.slow([](const NodeSample& s) { return static_cast<double>(s.available) * 0x1p-30; },
+                  least_memory, "free memory", "GiB");
+    findings.slow([](const NodeSample& s) { return s.cpu_mhz; }, least_clock, "core clock", "MHz");
+    findings.slow([](const NodeSample& s) { return s.gflops; }, least_speed, "matrix product",
+                  "GFLOP/s");
+    findings.slow([](const NodeSample& s) { return s.copy_gbps; }, least_speed, "memory copy",
+                  "GB/s");
+    findings.slow([](const NodeSample& s) { return s.network_gbps; }, least_network, "network",
+                  "GB/s");
+    findings.unusual([](const NodeSample& s) { return limit_text(s.open_files); },
+                     "limit of open files");
+    findings.unusual([](const NodeSample& s) { return limit_text(s.locked_memory); },
+                     "limit of locked memory");
+    findings.unusual([](const NodeSample& s) { return std::to_string(s.huge_pages_free); },
+                     "free huge pages");
+    findings.unusual([](const NodeSample& s) { return std::to_string(s.gpus.size()); }, "GPUs");
+    check_gpus(samples, findings);
+    return findings.all();
+}
+
+std::vector<std::string> hosts_of(const std::vector<NodeFinding>& findings) {
+    std::set<std::string> hosts;
+    for (const NodeFinding& finding : findings) hosts.insert(finding.host);
+    return {hosts.begin(), hosts.end()};
+}
+
+}  // namespace lm::cluster

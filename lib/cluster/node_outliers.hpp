@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds the hosts of a job that are slower than the others, have other limits, or have a directory
+// that cannot be used.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cluster/node_sample.hpp"
+
+namespace lm::cluster {
+
+struct NodeFinding {
+    std::string host;
+    std::string text;  // "memory copy 4.2 GB/s, median 9.8 GB/s"
+};
+
+// Returns the findings in the order of the samples. Speeds and free memory are compared with the
+// median of the samples; limits and free huge pages with the most frequent value; clock, swap,
+// the space of directories, temperature and ECC errors of GPUs with fixed bounds. The clock of a
+// GPU counts when its products were measured.
+std::vector<NodeFinding> find_outliers(const std::vector<NodeSample>& samples);
+
+// Returns the hosts of the findings, sorted, each once.
+std::vector<std::string> hosts_of(const std::vector<NodeFinding>& findings);
+
+}  // namespace lm::cluster

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/node_sample.hpp"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <sstream>
+
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "base/machine.hpp"
+#include "cluster/limits.hpp"
+#include "cluster/shared_memory.hpp"
+#include "io/atomic.hpp"
+#include "io/file.hpp"
+#include "io/json.hpp"
+
+namespace lm::cluster {
+namespace {
+
+constexpr double measure_s = 0.1;  // for each of product and copy
+
+// Returns the value of "NAME: VALUE kB" in /proc/meminfo, without the unit; 0: no such line.
+i64 meminfo(const std::string& name) {
+    std::istringstream lines(io::read_file("/proc/meminfo"));
+    std::string key;
+    i64 value = 0;
+    for (std::string line; std::getline(lines, line);) {
+        std::istringstream words(line);
+        if (words >> key >> value && key == name + ":") return value;
+    }
+    return 0;
+}
+
+std::optional<i64> soft_limit(__rlimit_resource resource) {
+    rlimit limit{};
+    if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
+    return static_cast<i64>(limit.rlim_cur);
+}
+
+// Returns the clock of the fastest core in MHz; 0: not known.
+double fastest_core_mhz() {
+    std::istringstream lines(io::read_file("/proc/cpuinfo"));
+    double fastest = 0;
+    for (std::string line; std::getline(lines, line);) {
+        const size_t colon = line.find(':');
+        if (!line.starts_with("cpu MHz") || colon == std::string::npos) continue;
+        fastest = std::max(fastest, std::strtod(line.c_str() + colon + 1, nullptr));
+    }
+    return fastest;
+}
+
+// Returns the speed of a product of two matrices of 128 x 128 on one core, in 1e9 operations/s.
+double measure_product() {
+    constexpr size_t n = 128;
+    std::vector<float> a(n * n, 1.0F), b(n * n, 0.5F), c(n * n);
+    i64 n_products = 0;
+    const Stopwatch watch;
+    do {
+        for (size_t i = 0; i < n; ++i) {
+            for (size_t k = 0; k < n; ++k) {
+                for (size_t j = 0; j < n; ++j) c[i * n + j] += a[i * n + k] * b[k * n + j];
+            }
+        }
+        // The next product depends on this one, so the compiler cannot remove it.
+        a[static_cast<size_t>(n_products) % a.size()] = c[0] * 1e-9F;
+        ++n_products;
+    } while (watch.elapsed_s() < measure_s);
+    return 2e-9 * n * n * n * static_cast<double>(n_products) / watch.elapsed_s();
+}
+
+// Returns the bytes read and written by copies of 64 MiB on one core, in 1e9 bytes/s.
+double measure_copy() {
+    constexpr size_t n = size_t{64} << 20;
+    std::vector<char> from(n, 'a'), to(n, 'b');
+    i64 n_copies = 0;
+    const Stopwatch watch;
+    do {
+        std::memcpy(to.data(), from.data(), n);
+        from[static_cast<size_t>(n_copies++)] = to[n / 2];  // the compiler cannot remove a copy
+    } while (watch.elapsed_s() < measure_s);
+    return 2e-9 * static_cast<double>(n) * static_cast<double>(n_copies) / watch.elapsed_s();
+}
+
+// Writes 1 MiB to a file, reads it back and compares it. The file name contains host and pid.
+void try_file(const std::string& directory) {
+    const std::string path =
+        fmt::format("{}/.lm-node-check.{}.{}", directory, host_name(), getpid());
+    std::string content(size_t{1} << 20, 0);
+    for (size_t i = 0; i < content.size(); ++i) {
+        content[i] = static_cast<char>((i * 2654435761U) >> 13);
+    }
+    io::write_file(path, content, io::Overwrite::yes);
+    const bool same = io::read_file(path) == content;
+    io::remove_tree(path);
+    if (!same) run_error(path, "the bytes read differ from those written: examine the storage");
+}
+
+DirectorySample sample_directory(const std::string& path) {
+    DirectorySample sample{.path = path};
+    const Stopwatch watch;
+    try {
+        const FilesystemUse use = filesystem_use(path);
+        sample.available = use.available;
+        sample.inode_use = use.inode_use();
+        try_file(path);
+    } catch (const Error& error) {
+        sample.problem = error.what();
+    }
+    sample.seconds = watch.elapsed_s();
+    return sample;
+}
+
+std::vector<GpuSample> sample_gpus(const std::string& library) {
+    std::vector<GpuSample> gpus;
+    const std::optional<Nvml> nvml = Nvml::open(library);
+    if (!nvml) return gpus;
+    for (i64 i = 0; i < nvml->n_gpus(); ++i) gpus.push_back({nvml->name(i), nvml->read(i)});
+    return gpus;
+}
+
+io::OrderedJson gpu_json(const GpuSample& gpu) {
+    const auto number = [](const auto& value) {
+        return value ? io::OrderedJson(*value) : io::OrderedJson();
+    };
+    return {{"name", gpu.name},
+            {"temperature_c", number(gpu.sensors.temperature_c)},
+            {"uncorrected_ecc_errors", number(gpu.sensors.uncorrected_ecc_errors)},
+            {"sm_mhz", number(gpu.sensors.sm_mhz)},
+            {"max_sm_mhz", number(gpu.sensors.max_sm_mhz)},
+            {"power_w", number(gpu.sensors.power_w)},
+            {"tflops", gpu.tflops}};
+}
+
+template <typename Value>
+std::optional<Value> optional_number(const io::Json& json, const char* key,
+                                     const std::string& source) {
+    if (!json.contains(key) || json[key].is_null()) return std::nullopt;
+    return io::json_get<Value>(json, key, source);
+}
+
+GpuSample gpu_from_json(const io::Json& json, const std::string& source) {
+    GpuSample gpu{.name = io::json_get<std::string>(json, "name", source)};
+    gpu.tflops = io::json_get<double>(json, "tflops", source);
+    GpuSensors& sensors = gpu.sensors;
+    sensors.temperature_c = optional_number<i64>(json, "temperature_c", source);
+    sensors.uncorrected_ecc_errors = optional_number<i64>(json, "uncorrected_ecc_errors", source);
+    sensors.sm_mhz = optional_number<i64>(json, "sm_mhz", source);
+    sensors.max_sm_mhz = optional_number<i64>(json, "max_sm_mhz", source);
+    sensors.power_w = optional_number<double>(json, "power_w", source);
+    return gpu;
+}
+
+io::OrderedJson limit_json(const std::optional<i64>& limit) {
+    return limit ? io::OrderedJson(*limit) : io::OrderedJson();
+}
+
+std::optional<i64> limit_from(const io::Json& json, const char* key, const std::string& source) {
+    const i64 value = io::json_get_or<i64>(json, key, -1, source);
+    return value < 0 ? std::nullopt : std::optional(value);
+}
+
+}  // namespace
+
+NodeSample sample_node(const std::vector<std::string>& directories, const std::string& nvml) {
+    constexpr i64 kib = 1024;
+    NodeSample sample;
+    sample.host = host_name();
+    sample.memory = meminfo("MemTotal") * kib;
+    const std::optional<MemoryRoom> room = memory_room();
+    sample.available = room ? room->bytes : 0;
+    sample.swap_used = (meminfo("SwapTotal") - meminfo("SwapFree")) * kib;
+    sample.huge_pages_free = meminfo("HugePages_Free");
+    sample.open_files = soft_limit(RLIMIT_NOFILE);
+    sample.locked_memory = soft_limit(RLIMIT_MEMLOCK);
+    sample.gflops = measure_product();
+    sample.cpu_mhz = fastest_core_mhz();  // while the processor is still busy
+    sample.copy_gbps = measure_copy();
+    for (const std::string& path : directories) {
+        sample.directories.push_back(sample_directory(path));
+    }
+    sample.gpus = sample_gpus(nvml);
+    return sample;
+}
+
+io::OrderedJson to_json(const NodeSample& sample) {
+    io::OrderedJson directories = io::OrderedJson::array();
+    for (const DirectorySample& directory : sample.directories) {
+        directories.push_back({{"path", directory.path},
+                               {"problem", directory.problem},
+                               {"available", directory.available},
+                               {"inode_use", directory.inode_use},
+                               {"seconds", directory.seconds}});
+    }
+    io::OrderedJson gpus = io::OrderedJson::array();
+    for (const GpuSample& gpu : sample.gpus) gpus.push_back(gpu_json(gpu));
+    return {{"kind", "node"},
+            {"host", sample.host},
+            {"clock_skew_s", sample.clock_skew_s},
+            {"memory", sample.memory},
+            {"available", sample.available},
+            {"swap_used", sample.swap_used},
+            {"huge_pages_free", sample.huge_pages_free},
+            {"open_files", limit_json(sample.open_files)},
+            {"locked_memory", limit_json(sample.locked_memory)},
+            {"cpu_mhz", sample.cpu_mhz},
+            {"gflops", sample.gflops},
+            {"copy_gbps", sample.copy_gbps},
+            {"network_gbps", sample.network_gbps},
+            {"directories", directories},
+            {"gpus", gpus}};
+}
+
+NodeSample node_sample_from_json(const io::Json& json, const std::string& source) {
+    NodeSample sample{.host = io::json_get<std::string>(json, "host", source),
+                      .clock_skew_s = io::json_get<double>(json, "clock_skew_s", source),
+                      .memory = io::json_get<i64>(json, "memory", source),
+                      .available = io::json_get<i64>(json, "available", source),
+                      .swap_used = io::json_get<i64>(json, "swap_used", source),
+                      .huge_pages_free = io::json_get<i64>(json, "huge_pages_free", source),
+                      .open_files = limit_from(json, "open_files", source),
+                      .locked_memory = limit_from(json, "locked_memory", source),
+                      .cpu_mhz = io::json_get<double>(json, "cpu_mhz", source),
+                      .gflops = io::json_get<double>(json, "gflops", source),
+                      .copy_gbps = io::json_get<double>(json, "copy_gbps", source),
+                      .network_gbps = io::json_get<double>(json, "network_gbps", source)};
+    for (const io::Json& directory :
+         io::json_get<std::vector<io::Json>>(json, "directories", source)) {
+        sample.directories.push_back(
+            {.path = io::json_get<std::string>(directory, "path", source),
+             .problem = io::json_get<std::string>(directory, "problem", source),
+             .available = io::json_get<i64>(directory, "available", source),
+             .inode_use = io::json_get<double>(directory, "inode_use", source),
+             .seconds = io::json_get<double>(directory, "seconds", source)});
+    }
+    for (const io::Json& gpu : io::json_get<std::vector<io::Json>>(json, "gpus", source)) {
+        sample.gpus.push_back(gpu_from_json(gpu, source));
+    }
+    return sample;
+}
+
+}  // namespace lm::cluster

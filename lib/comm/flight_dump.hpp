@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dumps of flight recorders: JSON Lines, one file for each rank, rank-N.jsonl in the directory of
+// the run. The first line has `kind` "rank" (state of the rank), the next ones "group" (groups and
+// how many operations this rank has started), the others "event" (oldest first).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/flight_recorder.hpp"
+
+namespace lm::comm {
+
+struct RankDump {
+    struct GroupCounts {
+        u64 id = 0;
+        std::string name;
+        int member = 0;
+        int size = 1;
+        i64 n_collectives = 0;  // started by this rank
+        i64 n_messages = 0;
+    };
+    struct Event {
+        double at_s = 0;   // Unix time
+        std::string what;  // "step", "phase", "operation", "wait", "end of wait"
+        i64 step = 0;
+        std::string phase;  // "backward 3"
+        u64 group = 0;
+        i64 number = 0;
+        bool message = false;
+        int peer = -1;          // member
+        std::string operation;  // "all_reduce(sum, 100 x fp32)"
+        i64 bytes = 0;
+    };
+
+    int rank = 0;
+    int size = 1;
+    i64 run = 0;
+    int written_by = 0;  // another rank when this one did not write its dump itself
+    std::string host, device, where;
+    i64 pid = 0;
+    double at_s = 0;       // Unix time of the dump
+    bool stopped = false;  // a signal or the freezer had stopped the process
+    bool waits = false;
+    u64 wait_group = 0;
+    i64 wait_number = 0;  // number of the collective, or -1 minus the number of a message
+    double wait_s = 0;    // Unix time of the begin
+    std::vector<GroupCounts> groups;
+    std::vector<Event> events;  // oldest first
+};
+
+RankDump dump_of(const FlightRing& ring, int written_by);
+std::string dump_text(const RankDump& dump);
+// Returns the dump in the file `path`. Throws Error(failure) when the file is not a dump.
+RankDump read_dump(const std::string& path);
+std::string dump_path(const std::string& directory, int rank);
+
+// Writes this rank's dump to recorder.dump_directory(), and after a moment the dumps of those
+// ranks of this host that have not written theirs, for example because they are stopped. Returns
+// the name of this rank's file, or an empty text when no directory is set or the file cannot be
+// written, which is a warning.
+std::string write_dumps(FlightRecorder& recorder);
+
+// Returns the state of a rank that does not answer: from its memory when it is on this host, else
+// from the dump that a rank of its host wrote. Empty: not known.
+std::string state_of_silent_rank(const FlightRecorder& recorder, int rank);
+
+// Returns "rank 2 on n1 does not answer, its recorder shows ...; ..." for the other ranks of this
+// host whose processes are stopped; empty: none is.
+std::string stopped_ranks_on_host(const FlightRecorder& recorder);
+
+// Blocks until this rank has written a dump after `n_dumps_before`, and other ranks had a moment
+// for theirs; for 2.5 s at most. Returns at once when dumps have no directory.
+void finish_dump(const FlightRecorder& recorder, i64 n_dumps_before);
+
+}  // namespace lm::comm

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Explains a hang from the flight-recorder dumps of the ranks: which rank waits for which, and
+// which one diverged first.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "comm/flight_dump.hpp"
+
+namespace lm::comm {
+
+struct HangStory {
+    std::vector<int> diverged;  // ranks that others wait for and that do not wait themselves
+    std::string text;           // lines, each with a newline
+};
+
+// Explains a hang from `dumps`: dumps of one run, at most one of each rank. Treats a rank without a
+// dump like a rank that does not answer.
+// Throws Error(usage) when there are none, or when they are of several runs.
+HangStory explain_hang(const std::vector<RankDump>& dumps);
+
+}  // namespace lm::comm

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/action_flags.hpp"
+
+namespace lm::config {
+
+const Fields<ActionFlags>& action_fields() {
+    using S = ActionFlags;
+    static const Fields<S> fields = {
+        {.option = "--dry-run",
+         .member = &S::dry_run,
+         .help = "check every file and flag and print the plan, but do not train"},
+        {.option = "--world-size",
+         .member = &S::world_size,
+         .metavar = "N",
+         .help = "ranks of the planned training; lm-train takes it with --dry-run only and plans "
+                 "for N ranks instead of those that were started",
+         .block = Block::parallel,
+         .derived = Derived::counted},
+        {.option = "--show-samples",
+         .member = &S::show_samples,
+         .metavar = "A-B",
+         .help = "print the training samples A to B as JSON Lines instead of training; samples "
+                 "count from 0, 'consumed samples: N' in a log means 0 to N-1"},
+        {.option = "--print-config",
+         .member = &S::print_config,
+         .help = "print the resolved configuration as JSON instead of training"},
+        {.option = "--benchmark",
+         .member = &S::benchmark,
+         .help = "train without validation and saves; print tokens/s, FLOP/s and the time of each "
+                 "operation",
+         .block = Block::logging},
+    };
+    return fields;
+}
+
+}  // namespace lm::config

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/checkpoint_flags.hpp"
+
+namespace lm::config {
+
+const Fields<CheckpointFlags>& load_fields() {
+    using S = CheckpointFlags;
+    static const Fields<S> fields = {
+        {.option = "--save",
+         .member = &S::save,
+         .metavar = "DIR",
+         .help = "directory for the checkpoints of this run",
+         .block = Block::checkpoints},
+        {.option = "--load",
+         .member = &S::load,
+         .metavar = "DIR",
+         .help =
+             "resume from the step that DIR/latest names, or from DIR/global_stepN; an empty DIR, "
+             "or a missing one that --save names too, starts at iteration 0",
+         .block = Block::checkpoints},
+        {.option = "--fresh",
+         .member = &S::fresh,
+         .help = "start at iteration 0 when the directory of --load does not exist, or has no "
+                 "checkpoint in a restarted job",
+         .block = Block::checkpoints},
+        {.option = "--exit-on-missing-checkpoint",
+         .member = &S::exit_on_missing,
+         .help = "stop when the run would start without a checkpoint, instead of starting at "
+                 "iteration 0"},
+        {.option = "--finetune",
+         .member = &S::finetune,
+         .help = "load the weights only: start at iteration 0 with a new optimizer state",
+         .block = Block::checkpoints},
+        {.option = "--no-load-optim",
+         .member = &S::no_load_optim,
+         .help = "load weights and counters, but start with a new optimizer state",
+         .block = Block::checkpoints},
+        {.option = "--use-checkpoint-opt_param-scheduler,--use-checkpoint-lr-scheduler,"
+                   "--use-checkpoint-opt-param-scheduler",
+         .member = &S::use_saved_schedule,
+         .help = "resume with the learning rate schedule and the weight decay of the checkpoint, "
+                 "whatever the flags are",
+         .block = Block::checkpoints,
+         .name = "use_saved_schedule"},
+        {.option = "--override-opt_param-scheduler,--override-lr-scheduler,"
+                   "--override-opt-param-scheduler",
+         .member = &S::override_schedule,
+         .help = "resume with another schedule of learning rate, weight decay or curriculum than "
+                 "the checkpoint's",
+         .block = Block::checkpoints,
+         .name = "override_schedule"},
+        {.option = "--override-data",
+         .member = &S::override_data,
+         .help = "resume on other samples than the checkpoint's: other data, split, order, seed or "
+                 "sequence length",
+         .block = Block::checkpoints},
+        {.option = "--override-tokenizer",
+         .member = &S::override_tokenizer,
+         .help = "resume although the checkpoint's data was made by another tokenizer",
+         .block = Block::checkpoints},
+    };
+    return fields;
+}
+
+const Fields<CheckpointFlags>& save_fields() {
+    using S = CheckpointFlags;
+    static const Fields<S> fields = {
+        {.option = "--save-interval",
+         .member = &S::save_interval,
+         .metavar = "N",
+         .help = "save every N iterations",
+         .block = Block::checkpoints},
+        {.option = "--save-schedule",
+         .member = &S::save_schedule,
+         .metavar = "N@ITERATION,...,N",
+         .help = "save every N iterations up to ITERATION, then by the next range; also at the end "
+                 "of each range",
+         .block = Block::checkpoints},
+        {.option = "--save-retain",
+         .member = &S::save_retain,
+         .metavar = "RULE,...",
+         .help =
+             "after each save, delete the steps that no rule keeps, as lm-ckpt prune does; "
+             "rules: keep-last=K, keep-every=N, keep=STEP,..., keep-schedule=N@ITERATION,...,N, "
+             "weights-only-older-than=K; the last verified step always stays",
+         .block = Block::checkpoints},
+        {.option = "--save-required",
+         .member = &S::save_required,
+         .help = "stop with exit code 3 when a save fails, instead of continuing to train",
+         .block = Block::checkpoints},
+        {.option = "--save-failures",
+         .member = &S::save_failures,
+         .metavar = "N",
+         .help = "stop with exit code 3 after N failed saves in a row",
+         .block = Block::checkpoints},
+        {.option = "--save-retry",
+         .member = &S::save_retry,
+         .metavar = "TIME",
+         .help = "repeat a failed last save for TIME, then stop with exit code 3",
+         .block = Block::checkpoints},
+        {.option = "--async-save",
+         .member = &S::async_save,
+         .help = "write checkpoints while the training continues from a copy in host memory; the "
+                 "last one is written before the run stops",
+         .choices = {"on", "off"},
+         .block = Block::checkpoints,
+         .optional_value = true},
+        {.option = "--async-save-buffer",
+         .member = &S::async_save_buffer,
+         .metavar = "SIZE",
+         .help =
+             "host memory of a rank for that copy [the rank's part of a checkpoint]; with less, "
+             "the next optimizer step waits until the rest is written",
+         .block = Block::checkpoints},
+        {.option = "--local-save",
+         .member = &S::local_save,
+         .metavar = "DIR",
+         .help = "also save to DIR/HOST on storage of each node, with a copy at a partner node; a "
+                 "restart with the same flags loads the newest step, local or in --save",
+         .block = Block::checkpoints},
+        {.option = "--local-save-interval",
+         .member = &S::local_save_interval,
+         .metavar = "K",
+         .help = "save to --local-save every K iterations",
+         .block = Block::checkpoints},
+    };
+    return fields;
+}
+
+}  // namespace lm::config

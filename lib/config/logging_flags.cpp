@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/logging_flags.hpp"
+
+namespace lm::config {
+
+const Fields<LoggingFlags>& logging_fields() {
+    using S = LoggingFlags;
+    static const Fields<S> fields = {
+        {.option = "--log-interval",
+         .member = &S::interval,
+         .metavar = "N",
+         .help = "log every N iterations",
+         .block = Block::logging},
+        {.option = "--log-file",
+         .member = &S::file,
+         .metavar = "FILE",
+         .help = "append the log lines to FILE too, in whole lines",
+         .block = Block::logging},
+        {.option = "--log-json",
+         .member = &S::json,
+         .metavar = "FILE",
+         .help = "append one JSON object to FILE for each logged iteration and each event: start, "
+                 "resume, save, stop, error",
+         .block = Block::logging},
+        {.option = "--log-params-norm",
+         .member = &S::params_norm,
+         .help = "log the L2 norm of the fp32 weights",
+         .block = Block::logging},
+        {.option = "--log-num-zeros-in-grad",
+         .member = &S::num_zeros,
+         .help = "log the number of gradients that are zero",
+         .block = Block::logging},
+        {.option = "--status-file",
+         .member = &S::status_file,
+         .metavar = "FILE",
+         .help =
+             "keep the state of the run in FILE as JSON, replaced at each log line, about every "
+             "minute and at the end",
+         .block = Block::logging},
+        {.option = "--tensorboard-dir",
+         .member = &S::tensorboard_dir,
+         .metavar = "DIR",
+         .help = "write TensorBoard events to DIR",
+         .block = Block::logging},
+        {.option = "--tensorboard-queue-size",
+         .member = &S::tensorboard_queue_size,
+         .metavar = "N",
+         .help = "largest number of TensorBoard events in memory; each log line writes all of them",
+         .block = Block::logging},
+        {.option = "--log-timers-to-tensorboard",
+         .member = &S::timers,
+         .help = "add the times of an iteration and of its phases to TensorBoard and --log-json",
+         .block = Block::logging},
+        {.option = "--log-batch-size-to-tensorboard",
+         .member = &S::batch_size,
+         .help = "add the batch size to the TensorBoard scalars",
+         .block = Block::logging},
+        {.option = "--log-validation-ppl-to-tensorboard",
+         .member = &S::validation_ppl,
+         .help = "add the validation perplexity to the TensorBoard scalars",
+         .block = Block::logging},
+        {.option = "--timing-log-level",
+         .member = &S::timing_level,
+         .metavar = "N",
+         .help = "from 1 on: after each log line, log the times of the phases of an iteration, "
+                 "smallest and largest over the ranks",
+         .block = Block::logging},
+        {.option = "--codecarbon-dir",
+         .member = &S::codecarbon_dir,
+         .metavar = "DIR",
+         .help = "write the energy of each host to DIR/emissions-RANK.csv in the format of "
+                 "CodeCarbon 3, at each save and at the end",
+         .block = Block::logging},
+        {.option = "--codecarbon-intensity",
+         .member = &S::codecarbon_intensity,
+         .metavar = "GRAMS",
+         .help = "CO2 equivalent of a kWh for --codecarbon-dir",
+         .block = Block::logging},
+        {.option = "--codecarbon-country",
+         .member = &S::codecarbon_country,
+         .metavar = "CODE",
+         .help = "ISO code of the country in the files of --codecarbon-dir, such as FRA",
+         .block = Block::logging},
+        {.option = "--codecarbon-cpu-power",
+         .member = &S::codecarbon_cpu_power,
+         .metavar = "WATTS",
+         .help = "power of the processors of a host without RAPL counters [4 W for each core]",
+         .block = Block::logging},
+    };
+    return fields;
+}
+
+}  // namespace lm::config

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/loop_flags.hpp"
+
+namespace lm::config {
+
+const Fields<ValidationFlags>& validation_fields() {
+    using S = ValidationFlags;
+    static const Fields<S> fields = {
+        {.option = "--eval-interval",
+         .member = &S::interval,
+         .metavar = "N",
+         .help = "validate every N iterations",
+         .block = Block::validation},
+        {.option = "--eval-iters",
+         .member = &S::iters,
+         .metavar = "N",
+         .help = "global batches of one validation; 0: no validation",
+         .block = Block::validation},
+        {.block = Block::validation, .name = "samples", .derived = Derived::counted},
+    };
+    return fields;
+}
+
+const Fields<StoppingFlags>& stopping_fields() {
+    using S = StoppingFlags;
+    static const Fields<S> fields = {
+        {.option = "--exit-interval",
+         .member = &S::exit_interval,
+         .metavar = "N",
+         .help = "save and stop after N iterations of this run; exit code 75",
+         .block = Block::stopping},
+        {.option = "--exit-iteration",
+         .member = &S::exit_iteration,
+         .metavar = "N",
+         .help = "save and stop at iteration N; exit code 0",
+         .block = Block::stopping},
+        {.option = "--exit-samples",
+         .member = &S::exit_samples,
+         .metavar = "N",
+         .help = "save and stop when N samples have been consumed; exit code 0",
+         .block = Block::stopping},
+        {.option = "--exit-duration-in-mins",
+         .member = &S::exit_duration_min,
+         .metavar = "MINUTES",
+         .help = "save and stop so that the save ends within MINUTES; exit code 75",
+         .block = Block::stopping},
+        {.option = "--exit-before-limit",
+         .member = &S::exit_before_limit,
+         .metavar = "TIME",
+         .help = "with --save: save and stop so that the save ends TIME before the end of the "
+                 "Slurm job; off: ignore that end; exit code 75",
+         .block = Block::stopping},
+        {.option = "--kill-switch-path",
+         .member = &S::kill_switch,
+         .metavar = "FILE",
+         .help = "save and stop when FILE exists; exit code 76",
+         .block = Block::stopping},
+        {.option = "--save-switch-path",
+         .member = &S::save_switch,
+         .metavar = "FILE",
+         .help = "save when FILE exists, then remove FILE and continue",
+         .block = Block::stopping},
+        {.option = "--on-nan",
+         .member = &S::on_nan,
+         .help = "reaction to a loss, gradient or activation that is not finite: stop with exit "
+                 "code 4, continue without the update, skip the batch, or load the last checkpoint "
+                 "and skip the batches since then",
+         .choices = names_in(reactions),
+         .block = Block::stopping},
+        {.option = "--on-spike",
+         .member = &S::on_spike,
+         .help = "reaction to a loss or gradient norm far above its recent range (z-score 6)",
+         .choices = names_in(reactions),
+         .block = Block::stopping},
+        {.option = "--rerun-suspect",
+         .member = &S::rerun_suspect,
+         .help = "repeat a step that --on-nan or --on-spike reports, on the same rank and, with "
+                 "data parallelism, on another, and report whether its result is transient or "
+                 "persistent",
+         .block = Block::stopping},
+        {.option = "--skip-train-iteration-range",
+         .member = &S::skip_ranges,
+         .metavar = "A-B",
+         .help = "consume the batches of iterations A to B without training on them",
+         .block = Block::training,
+         .derived = Derived::canonical},
+    };
+    return fields;
+}
+
+}  // namespace lm::config

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/model_fields.hpp"
+
+namespace lm::config {
+namespace {
+
+std::vector<std::string> position_choices() {
+    std::vector<std::string> names = names_in(spec::position_embeddings);
+    names.insert(names.begin() + 1, std::string(learned_absolute));
+    return names;
+}
+
+std::vector<std::string> glu_choices() {
+    std::vector<std::string> names;
+    for (const auto& [activation, name] : spec::activations) {
+        if (is_gated(activation)) names.emplace_back(name);
+    }
+    return names;
+}
+
+}  // namespace
+
+const Fields<ModelFlags>& shape_fields() {
+    using S = ModelFlags;
+    static const Fields<S> fields = {
+        {.option = "--num-layers",
+         .member = &S::n_layers,
+         .metavar = "N",
+         .help = "transformer layers",
+         .block = Block::model,
+         .derived = Derived::combined,
+         .on_resume = OnResume::refused},
+        {.option = "--hidden-size",
+         .member = &S::hidden,
+         .metavar = "N",
+         .help = "width of the residual stream",
+         .block = Block::model,
+         .derived = Derived::combined,
+         .on_resume = OnResume::refused},
+        {.option = "--ffn-hidden-size",
+         .member = &S::ffn_hidden,
+         .metavar = "N",
+         .help = "width of the MLP; default: 4 times the hidden size, with --swiglu 8/3 of it "
+                 "rounded down to a multiple of 64",
+         .block = Block::model,
+         .derived = Derived::combined,
+         .on_resume = OnResume::refused},
+        {.option = "--num-attention-heads",
+         .member = &S::n_heads,
+         .metavar = "N",
+         .help = "attention heads",
+         .block = Block::model,
+         .derived = Derived::combined,
+         .on_resume = OnResume::refused},
+        {.option = "--group-query-attention",
+         .member = &S::group_query_attention,
+         .help = "grouped-query attention: groups of heads share keys and values"},
+        {.option = "--num-query-groups",
+         .member = &S::n_groups,
+         .metavar = "N",
+         .help = "key-value groups with --group-query-attention; default: 1",
+         .block = Block::model,
+         .derived = Derived::combined,
+         .on_resume = OnResume::refused},
+        {.option = "--kv-channels",
+         .member = &S::kv_channels,
+         .metavar = "N",
+         .help = "size of a head; default: hidden size / heads",
+         .block = Block::model,
+         .derived = Derived::combined,
+         .on_resume = OnResume::refused},
+        {.option = "--seq-length",
+         .member = &S::seq_length,
+         .metavar = "N",
+         .help = "tokens in a training sequence",
+         .block = Block::model,
+         .derived = Derived::combined,
+         .on_resume = OnResume::ignored},
+        {.option = "--max-position-embeddings",
+         .member = &S::max_positions,
+         .metavar = "N",
+         .help = "rows of the position table; default: the sequence length",
+         .block = Block::model,
+         .derived = Derived::combined,
+         .on_resume = OnResume::refused},
+    };
+    return fields;
+}
+
+const Fields<ModelFlags>& kind_fields() {
+    using S = ModelFlags;
+    static const Fields<S> fields = {
+        {.option = "--position-embedding-type",
+         .member = &S::position,
+         .help = "encoding of positions",
+         .choices = position_choices(),
+         .block = Block::model,
+         .derived = Derived::combined,
+         .on_resume = OnResume::refused},
+        {.option = "--use-rotary-position-embeddings",
+         .member = &S::rotary,
+         .help = "the same as --position-embedding-type rope"},
+        {.option = "--no-position-embedding",
+         .member = &S::no_position,
+         .help = "no position table; the same as --position-embedding-type none unless alibi or "
+                 "rope is given"},
+        {.option = "--rotary-base",
+         .member = &S::rotary_base,
+         .metavar = "X",
+         .help = "base of the rotary frequencies",
+         .block = Block::model,
+         .derived = Derived::combined,
+         .on_resume = OnResume::refused_rope},
+        {.option = "--normalization",
+         .member = &S::normalization,
+         .help = "normalization before attention, MLP and head",
+         .choices = names_in(spec::normalizations),
+         .block = Block::model,
+         .derived = Derived::combined,
+         .on_resume = OnResume::refused},
+        {.option = "--layernorm-epsilon,--norm-epsilon",
+         .member = &S::norm_eps,
+         .metavar = "X",
+         .help = "added to the variance in a normalization",
+         .block = Block::model,
+         .derived = Derived::combined,
+         .on_resume = OnResume::refused},
+        {.option = "--embed-layernorm",
+         .member = &S::embedding_norm,
+         .help = "normalize the output of the word embedding",
+         .block = Block::model,
+         .derived = Derived::combined,
+         .on_resume = OnResume::refused},
+        {.help = "the activation function",
+         .block = Block::model,
+         .name = "activation",
+         .derived = Derived::combined,
+         .on_resume = OnResume::refused},
+        {.option = "--swiglu", .member = &S::swiglu, .help = "SwiGLU in the MLP"},
+        {.option = "--glu-activation",
+         .member = &S::glu_activation,
+         .help = "gated activation of the MLP; unlike --swiglu it keeps the default MLP width",
+         .choices = glu_choices()},
+        {.option = "--openai-gelu",
+         .member = &S::openai_gelu,
+         .help = "the tanh form of GELU, which is the default"},
+        {.option = "--no-bias-gelu-fusion",
+         .member = &S::bias_gelu_fusion,
+         .help = "the erf form of GELU, unless --openai-gelu is given",
+         .clears = true},
+        {.option = "--untie-embeddings-and-output-weights",
+         .member = &S::untied_head,
+         .help = "output projection with its own weights instead of the word embedding",
+         .block = Block::model,
+         .derived = Derived::combined,
+         .on_resume = OnResume::refused},
+        {.option = "--disable-bias-linear",
+         .member = &S::linear_bias,
+         .help = "linear layers without bias",
+         .block = Block::model,
+         .name = "linear_bias",
+         .clears = true,
+         .derived = Derived::combined,
+         .on_resume = OnResume::refused},
+    };
+    return fields;
+}
+
+const Fields<ModelFlags>& initial_fields() {
+    using S = ModelFlags;
+    static const Fields<S> fields = {
+        {.option = "--attention-dropout",
+         .member = &S::attention_dropout,
+         .metavar = "P",
+         .help = "dropout of attention probabilities",
+         .block = Block::training,
+         .derived = Derived::combined},
+        {.option = "--hidden-dropout",
+         .member = &S::hidden_dropout,
+         .metavar = "P",
+         .help = "dropout of the embedding and of each output that is added to the residual stream",
+         .block = Block::training,
+         .derived = Derived::combined},
+        // The dropout probabilities are in the manifest twice: in "schedule" by the rows above, and
+        // in "model" by these rows. Only the rows above are compared.
+        {.block = Block::model,
+         .name = "attention_dropout",
+         .derived = Derived::combined,
+         .on_resume = OnResume::ignored},
+        {.block = Block::model,
+         .name = "hidden_dropout",
+         .derived = Derived::combined,
+         .on_resume = OnResume::ignored},
+        {.option = "--seed",
+         .member = &S::seed,
+         .metavar = "N",
+         .help = "seed of weights, dropout and data order",
+         .block = Block::training,
+         .derived = Derived::moved,
+         .on_resume = OnResume::samples},
+        {.option = "--init-method-std",
+         .member = &S::init_std,
+         .metavar = "X",
+         .help = "standard deviation of initial weights; divided by the root of 2 x layers for the "
+                 "output projections of attention and MLP",
+         .block = Block::model,
+         .derived = Derived::combined,
+         .on_resume = OnResume::ignored},
+        {.option = "--vocab-size",
+         .member = &S::vocab_size,
+         .metavar = "N",
+         .help = "vocabulary when neither tokenizer nor data gives it; default: GPT-2's 50257",
+         .block = Block::model,
+         .derived = Derived::combined,
+         .on_resume = OnResume::refused},
+        {.option = "--make-vocab-size-divisible-by",
+         .member = &S::vocab_divisible_by,
+         .metavar = "N",
+         .help = "pad the vocabulary in memory to a multiple of N x tensor-parallel size"},
+        {.option = "--pad-vocab-size-to",
+         .member = &S::pad_vocab_to,
+         .metavar = "N",
+         .help = "pad the vocabulary in memory to N rows instead"},
+    };
+    return fields;
+}
+
+}  // namespace lm::config

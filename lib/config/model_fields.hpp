@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tables of the fields of a model. Their rows of Block::model have the keys of
+// ckpt::to_json(ModelConfig).
+#pragma once
+
+#include "config/model_flags.hpp"
+
+namespace lm::config {
+
+// Megatron's name for --position-embedding-type absolute.
+constexpr std::string_view learned_absolute = "learned_absolute";
+
+const Fields<ModelFlags>& shape_fields();    // sizes
+const Fields<ModelFlags>& kind_fields();     // kinds of layers
+const Fields<ModelFlags>& initial_fields();  // dropout, seed, initial weights and vocabulary
+
+}  // namespace lm::config

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tensors of a checkpoint of Megatron under the names of lm-utils, read from its own files.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "ckpt/format/tensor_source.hpp"
+
+namespace lm::convert {
+
+// Opens a step of Megatron, or the latest one of a directory; with `weights_only` without masters
+// and moments. Throws Error(failure) when a tensor has elements without a source.
+std::unique_ptr<ckpt::TensorSource> open_megatron_tensors(const std::string& path,
+                                                          bool weights_only);
+
+}  // namespace lm::convert

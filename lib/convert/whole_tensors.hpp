@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole tensors in memory, for threads that read parts of them in an order other than the file's.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+
+#include "base/types.hpp"
+
+namespace lm::convert {
+
+// Keeps the two tensors that were requested last: while some threads use the end of a tensor,
+// others load the next one. Thread-safe.
+class WholeTensors {
+  public:
+    // Returns the `n` bytes of the tensor `key`. All threads that request a tensor which is not in
+    // memory load it together: each calls `fill` for parts [begin, begin + part.size()) of its
+    // bytes, which begin at multiples of `part_bytes`. Each of them throws the first exception of
+    // `fill`.
+    using Key = std::shared_ptr<const void>;
+    using Fill = std::function<void(i64 begin, std::span<std::byte> part)>;
+    std::shared_ptr<const std::byte> get(const Key& key, i64 n, i64 part_bytes, const Fill& fill);
+
+  private:
+    struct Tensor {
+        Key key;
+        std::shared_ptr<std::byte[]> bytes;
+        std::mutex mutex;  // guards the members after it
+        std::condition_variable loaded;
+        i64 next = 0;      // first byte that no thread has begun to load
+        i64 n_loaded = 0;  // bytes
+        std::exception_ptr error;
+    };
+    std::shared_ptr<Tensor> find(const Key& key, i64 n);
+    static void load_parts(Tensor& tensor, i64 n, i64 part_bytes, const Fill& fill);
+
+    std::mutex mutex_;  // guards tensors_
+    std::deque<std::shared_ptr<Tensor>> tensors_;
+};
+
+}  // namespace lm::convert

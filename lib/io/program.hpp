@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs other programs, such as rsync and Python.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace lm::io {
+
+// Where the standard output of a program goes: it is returned, or shown on stderr of this process.
+enum class Stdout { returned, shown };
+
+struct ProgramResult {
+    int code = 0;        // exit code; 128 + N after signal N; 127 when it does not exist
+    std::string output;  // stdout
+};
+
+// Runs `words[0]`, searched in PATH, with the other words as arguments. Its stdin is empty; its
+// stderr is that of this process. Throws Error(failure) when it cannot be started for another
+// reason than a missing program.
+ProgramResult run_program(const std::vector<std::string>& words, Stdout to = Stdout::returned);
+
+// Runs a program that transfers to `target` and returns its output. Throws Error(failure) naming
+// the program when it does not exist, and naming `target` when the exit code is not 0.
+std::string must_run(const std::string& target, const std::vector<std::string>& words,
+                     Stdout to = Stdout::returned);
+
+// Returns `text` in single quotes, as one word for a shell.
+std::string shell_quoted(const std::string& text);
+
+}  // namespace lm::io

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// emissions.csv of CodeCarbon 3: one row for each run of a program, with the columns of its class
+// EmissionsData (codecarbon/output_methods/emissions_data.py, 3.3.2).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/types.hpp"
+
+namespace lm::metrics {
+
+// The values of a row that differ between runs. Columns that are not listed are empty or constant.
+struct EmissionsRow {
+    double unix_time_s = 0;
+    std::string run_id;
+    std::string experiment_id;
+    double duration_s = 0;
+    double cpu_j = 0, gpu_j = 0, ram_j = 0;
+    double intensity_g = 0;  // CO2 equivalent of a kWh, g
+    std::string country_code;
+    std::string os;
+    i64 n_cpus = 0;
+    std::string cpu_model;
+    i64 n_gpus = 0;
+    std::string gpu_model;
+    double ram_bytes = 0, ram_used_bytes = 0;
+    double cpu_utilization = 0;  // mean over the run, from 0 to 1
+};
+
+// Returns the column names, and the row, as lines of CSV without a newline.
+std::string emissions_header();
+std::string to_csv(const EmissionsRow& row);
+
+// A file of rows. Earlier rows stay; the row of this run is replaced at each write.
+class EmissionsFile {
+  public:
+    // Reads the rows of earlier runs. Throws Error(usage) when the file has other columns.
+    static EmissionsFile open(std::string path);
+    // Replaces the file by the earlier rows and `row`. A full disk must not stop a training: the
+    // first failure is a warning.
+    void write(const EmissionsRow& row);
+    const std::string& path() const { return path_; }
+
+  private:
+    EmissionsFile(std::string path, std::string earlier)
+        : path_(std::move(path)), earlier_(std::move(earlier)) {}
+    std::string path_;
+    std::string earlier_;  // header and rows of earlier runs
+    bool failed_ = false;
+};
+
+// Sums over the runs of emissions files.
+struct EmissionsSum {
+    i64 n_files = 0, n_runs = 0;
+    double duration_s = 0;  // sum over the hosts
+    double energy_kwh = 0;
+    double cpu_kwh = 0, gpu_kwh = 0, ram_kwh = 0;
+    double emissions_kg = 0;
+};
+
+// Adds up all files emissions*.csv of a directory, those of CodeCarbon, too. When several rows have
+// one run id, the last one counts, because each row has the totals of its run so far. Throws
+// Error(failure) naming a file that is not an emissions file.
+EmissionsSum sum_emissions(const std::string& directory);
+
+}  // namespace lm::metrics

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds the line of a log that states why the last job ended: the root, not its consequences on
+// other ranks. Reads the messages of lm-train, Megatron-LM, Python, PyTorch, NCCL, CUDA, the
+// kernel, Slurm, torchrun and MPI.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/types.hpp"
+#include "metrics/log_cause_rules.hpp"
+
+namespace lm::metrics {
+
+// The kind of a line that reports a failure which no rule knows.
+constexpr std::string_view unknown_cause = "unknown";
+
+struct Cause {
+    const CauseRule* rule = nullptr;
+    std::string line;  // without blanks at both ends, at most 400 bytes
+    i64 line_number = 0;
+    std::optional<i64> rank, signal;
+};
+
+// The cause in one log. A start of a program, and three logged iterations after an error, discard
+// the earlier lines.
+class LogCause {
+  public:
+    void add(std::string_view line);
+    i64 n_lines() const { return n_lines_; }
+    // Returns the root; nullopt when no line states an end: the training runs, or its process was
+    // killed without a message in this log.
+    const std::optional<Cause>& root() const { return root_; }
+    // Returns the last line that reports a failure which no rule knows, of kind `unknown`; nullopt
+    // when there is none. It may be harmless.
+    const std::optional<Cause>& hint() const { return hint_; }
+
+  private:
+    void consider(const CauseRule& rule, std::string_view line);
+    void find_rank_of_launcher(std::string_view line);
+
+    std::optional<Cause> root_, hint_;
+    std::optional<i64> first_rank_;  // first rank that a line of an error names
+    i64 n_lines_ = 0, n_iterations_after_ = 0;
+    bool root_block_ = false;  // after torchrun's "Root Cause", before its rank
+};
+
+}  // namespace lm::metrics

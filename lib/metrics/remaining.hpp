@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Computes from the log of a training its remaining iterations and samples, with the batch sizes of
+// the ramp, and estimates the time that they take.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "metrics/log_summary.hpp"
+#include "spec/batch_ramp.hpp"
+
+namespace lm::metrics {
+
+// The length of a training as flags state it. Empty members are taken from the log.
+struct RunLength {
+    std::optional<spec::BatchRamp> ramp;
+    std::optional<i64> train_samples, train_iters, train_tokens;
+    std::optional<i64> seq_length;  // tokens of a sample
+};
+
+struct Left {
+    i64 iterations = 0;
+    std::optional<i64> samples;  // nullopt: the log shows neither samples nor batches
+};
+
+// Returns the rest of the training. It ends at the first of --train-samples, --train-iters and
+// --train-tokens, or without them at the total iterations of the log. The batch ramp is that of
+// `length`, else of the log; without a ramp the batch size does not change. `name` is the name of
+// the log in messages. Throws Error(usage) when the log does not show the samples, tokens or
+// iterations that a flag limits.
+Left remaining_of(const LogSummary& log, const RunLength& length, const std::string& name);
+
+// Returns the seconds that `left` takes. A line a + b x batch, fitted to the iterations of the log,
+// gives the time of iterations with another batch size than the current one. When the log has only
+// one batch size, the time is assumed to be proportional to the samples, and a note states this.
+double seconds_left(const LogSummary& log, const Left& left);
+
+// Returns the share of the wall time in which iterations were computed for the first time; nullopt
+// when the log has fewer than two time stamps.
+std::optional<double> availability(const LogSummary& log);
+
+// Returns the seconds from the last iteration to `now` (unix time); nullopt when the log has no
+// time stamps.
+std::optional<double> age_s(const LogSummary& log, double now);
+
+// Returns ten times the time between two lines: a running training is not silent for longer.
+double longest_silence_s(const LogSummary& log);
+
+}  // namespace lm::metrics

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sync/rsync_target.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/error.hpp"
+#include "io/file.hpp"
+#include "io/path.hpp"
+#include "io/program.hpp"
+
+namespace lm::sync {
+
+RsyncTarget::RsyncTarget(const std::string& name, std::optional<i64> rate) : name_(name) {
+    const size_t colon = name.find(':');
+    host_ = name.substr(0, colon);
+    path_ = name.substr(colon + 1);
+    if (path_.empty()) usage_error(name, "has no path: give host:path");
+    const char* shell = std::getenv("RSYNC_RSH");
+    ssh_ = shell != nullptr && *shell != '\0' ? shell : "ssh";
+    rsync_ = {"rsync", "-a", "--partial-dir=.rsync-partial", "-e", ssh_};
+    // rsync counts in KiB per second.
+    if (rate) rsync_.push_back(fmt::format("--bwlimit={}", std::max<i64>(1, *rate / 1024)));
+}
+
+std::string RsyncTarget::manifests(const std::string& cache) {
+    on_host("mkdir -p " + io::shell_quoted(path_));
+    io::make_directories(cache);
+    auto words = rsync_;
+    for (const char* word : {"--delete", "--delete-excluded", "--prune-empty-dirs",
+                             "--exclude=/*.tmp.*", "--include=/latest", "--include=/global_step*/",
+                             "--include=/global_step*/manifest.json", "--exclude=*"}) {
+        words.emplace_back(word);
+    }
+    words.push_back(remote("") + "/");
+    words.push_back(cache + "/");
+    io::must_run(name_, words);
+    return cache;
+}
+
+void RsyncTarget::send_step(const std::string& path) {
+    const std::string name = io::base_name(path);
+    const std::string temporary = name + std::string(incoming_suffix);
+    auto words = rsync_;
+    words.insert(words.end(), {"--delete", path + "/", remote(temporary) + "/"});
+    const bool shows = programs_show_progress();
+    if (shows) words.emplace_back("--info=progress2");
+    io::must_run(name_, words, shows ? io::Stdout::shown : io::Stdout::returned);
+    // -T: mv fails when a directory of that name exists, instead of moving the step into it.
+    on_host(fmt::format("cd {} && sync && mv -T {} {} && sync", io::shell_quoted(path_),
+                        io::shell_quoted(temporary), io::shell_quoted(name)));
+}
+
+void RsyncTarget::send_file(const std::string& path, const std::string& name) {
+    const std::string parent = io::parent_of(path_ + "/" + name);
+    on_host("mkdir -p " + io::shell_quoted(parent));
+    auto words = rsync_;
+    words.insert(words.end(), {path, remote(name)});
+    io::must_run(name_, words);
+}
+
+void RsyncTarget::rename(const std::string& from, const std::string& to) {
+    const std::string parent = io::parent_of(path_ + "/" + to);
+    on_host(fmt::format("cd {} && mkdir -p {} && mv -T {} {}", io::shell_quoted(path_),
+                        io::shell_quoted(parent), io::shell_quoted(from), io::shell_quoted(to)));
+}
+
+void RsyncTarget::remove_step(const std::string& name) {
+    const std::string aside = name + ".tmp.removed";
+    on_host(fmt::format("cd {0} && rm -rf {2} && mv -T {1} {2} && rm -rf {2}",
+                        io::shell_quoted(path_), io::shell_quoted(name), io::shell_quoted(aside)));
+}
+
+bool RsyncTarget::same_bytes(const std::string& path) {
+    auto words = rsync_;
+    words.insert(words.end(),
+                 {"-n", "-c", "--itemize-changes", "--no-times", "--no-perms", "--omit-dir-times",
+                  "--delete", path + "/", remote(io::base_name(path)) + "/"});
+    return io::must_run(name_, words).empty();
+}
+
+std::string RsyncTarget::remote(const std::string& name) const {
+    return host_ + ":" + path_ + (name.empty() ? "" : "/" + name);
+}
+
+void RsyncTarget::on_host(const std::string& command) const {
+    std::vector<std::string> words;
+    for (size_t begin = 0; begin < ssh_.size();) {
+        const size_t end = std::min(ssh_.find(' ', begin), ssh_.size());
+        if (end > begin) words.push_back(ssh_.substr(begin, end - begin));
+        begin = end + 1;
+    }
+    words.push_back(host_);
+    words.push_back(command);
+    io::must_run(name_, words);
+}
+
+}  // namespace lm::sync

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sync/sync.hpp"
+
+#include <chrono>
+#include <functional>
+#include <thread>
+
+#include "base/error.hpp"
+#include "base/hash.hpp"
+#include "base/log.hpp"
+#include "ckpt/history/abandon.hpp"
+#include "ckpt/history/leftovers.hpp"
+#include "ckpt/history/run_logs.hpp"
+#include "ckpt/history/step_lock.hpp"
+#include "ckpt/history/steps.hpp"
+#include "ckpt/verbs/verify.hpp"
+#include "io/append_file.hpp"
+#include "io/file.hpp"
+#include "sync/sync_plan.hpp"
+
+namespace lm::sync {
+namespace {
+
+class Sync {
+  public:
+    Sync(const SyncRequest& request, SyncTarget& target, std::string cache)
+        : request_(request), target_(target), cache_(std::move(cache)) {}
+
+    SyncReport run() {
+        from_ = ckpt::read_lineage(request_.source);
+        from_.candidates();  // throws when the current branch is unknown
+        read_target();
+        for (const PlannedStep& step : plan_sync(from_, to_, request_.rules.keep)) {
+            sync_step(step);
+        }
+        if (!report_.copied.empty()) read_target();
+        set_latest();
+        retain();
+        for (const ckpt::RunLog& log : ckpt::logs_matching(request_.logs)) {
+            again([&] { target_.send_file(log.path, "logs/" + log.name); });
+            ++report_.n_logs;
+        }
+        return report_;
+    }
+
+  private:
+    // Calls `transfer`; after an Error(failure) calls it again, at most `retries` times. A repeated
+    // call continues the interrupted transfer.
+    void again(const std::function<void()>& transfer) const {
+        for (i64 attempt = 1;; ++attempt) {
+            try {
+                return transfer();
+            } catch (const Error& error) {
+                if (error.code() != Exit::failure || attempt > request_.retries) throw;
+                warn("{}: attempt {} of {}", error.what(), attempt + 1, request_.retries + 1);
+                std::this_thread::sleep_for(std::chrono::seconds(attempt));
+            }
+        }
+    }
+
+    // Returns the progress of `what`, for calls whether or not the request has one.
+    std::function<void(i64, i64)> shown(const std::string& what) const {
+        return [this, what](i64 done, i64 total) {
+            if (request_.progress) request_.progress(what, done, total);
+        };
+    }
+
+    // The following operations of the target are `what`.
+    void show(const std::string& what) {
+        if (!request_.progress) return;
+        request_.progress(what, 0, 0);
+        target_.set_progress(shown(what));
+    }
+
+    void read_target() {
+        again([&] { directory_ = target_.manifests(cache_); });
+        to_ = ckpt::read_lineage(directory_);
+    }
+
+    void sync_step(const PlannedStep& step) {
+        if (step.action == SyncAction::present) {
+            report_.present.push_back(step.entry->step);
+            if (request_.verify) verify(*step.entry);
+            return;
+        }
+        try {
+            copy(step);
+        } catch (const Error& error) {
+            report_.failed.emplace_back(error.what());
+            warn("{}", error.what());
+        }
+    }
+
+    void copy(const PlannedStep& planned) {
+        const ckpt::StepEntry& entry = *planned.entry;
+        const ckpt::StepLock lock = ckpt::StepLock::to_read(entry.path);
+        const std::string name = ckpt::step_name(entry.step);
+        const auto verified = shown("verify " + name);
+        const i64 bytes = ckpt::tree_bytes(entry.path);
+        const ckpt::Verification result =
+            ckpt::verify(entry.path, [&](i64 done) { verified(done, bytes); });
+        if (!result.problems.empty()) {
+            for (const ckpt::Problem& problem : result.problems) warn("{}", problem.line());
+            run_error(entry.path, "is corrupt: not copied");
+        }
+        if (planned.action == SyncAction::replace) {
+            const std::string aside =
+                fmt::format("{}{}/{}", ckpt::abandoned_prefix, entry.manifest->generation, name);
+            again([&] { target_.rename(name, aside); });
+            report_.set_aside.push_back(entry.step);
+        }
+        show("copy " + name);
+        again([&] { target_.send_step(entry.path); });
+        report_.copied.push_back(entry.step);
+        report_.bytes += bytes;
+    }
+
+    // Compares the bytes of the copy at the target with the step. Skips a copy whose optimizer
+    // state was removed: it has other bytes than the step.
+    void verify(const ckpt::StepEntry& entry) {
+        const ckpt::Manifest& copy = *find_step(to_, entry.step)->manifest;
+        if (copy.digest != entry.manifest->digest) return;
+        bool same = false;
+        show("verify the copy of " + ckpt::step_name(entry.step));
+        again([&] { same = target_.same_bytes(entry.path); });
+        if (same) {
+            report_.verified.push_back(entry.step);
+            return;
+        }
+        report_.failed.push_back(fmt::format("{}/{}: differs from {}", request_.destination,
+                                             ckpt::step_name(entry.step), entry.path));
+        warn("{}: remove that copy, and sync again", report_.failed.back());
+    }
+
+    // Sets `latest` of the target to the newest of its steps that is on the source's current
+    // branch.
+    void set_latest() {
+        const ckpt::Manifest* newest = nullptr;
+        for (const ckpt::StepEntry& entry : to_.steps) {
+            if (entry.manifest && from_.tip && on_branch(*entry.manifest, *from_.tip))
+                newest = &*entry.manifest;
+        }
+        if (!newest) return;
+        const ckpt::Tip tip = ckpt::tip_of(*newest);
+        if (to_.latest == tip.step.iteration && to_.tip && to_.tip->step == tip.step) return;
+        if (directory_ != cache_) {
+            ckpt::set_latest(directory_, tip);
+        } else {
+            ckpt::set_latest(cache_, tip);
+            again([&] {
+                target_.send_file(fmt::format("{}/{}", cache_, ckpt::latest_file),
+                                  std::string(ckpt::latest_file));
+            });
+        }
+        to_ = ckpt::read_lineage(directory_);
+    }
+
+    void retain() {
+        std::vector<i64> complete;
+        for (const ckpt::StepEntry& entry : to_.steps) {
+            if (to_.current(entry)) complete.push_back(entry.step);
+        }
+        const ckpt::PrunePlan plan = ckpt::plan_prune(directory_, to_, complete, request_.rules);
+        for (const ckpt::PruneAction& action : plan.actions) {
+            const i64 step = ckpt::step_from_name(action.name);
+            show("remove " + action.name);
+            const bool state = action.kind == ckpt::PruneKind::optimizer_state;
+            state ? target_.drop_state(action.name) : target_.remove_step(action.name);
+            (state ? report_.state_removed : report_.removed).push_back(step);
+        }
+    }
+
+    const SyncRequest& request_;
+    SyncTarget& target_;
+    std::string cache_;
+    std::string directory_;  // holds `latest` and the manifests of the target
+    ckpt::Lineage from_, to_;
+    SyncReport report_;
+};
+
+}  // namespace
+
+std::optional<SyncReport> sync(const SyncRequest& request) {
+    // This directory holds the lock and the manifests of a remote destination.
+    const std::string state =
+        fmt::format("{}/.sync-{:016x}", request.source, hash64(request.destination));
+    io::make_directories(state);
+    auto lock = io::AppendFile::open(state + "/lock");
+    if (!lock.lock()) return std::nullopt;
+    const auto target = SyncTarget::open(request.destination, request.bytes_per_second);
+    if (request.rules.full_steps && !target->can_drop_state()) {
+        usage_error("--weights-only-older-than",
+                    "expected a local directory as DEST, got {}: a step at a remote destination is "
+                    "not rewritten: run lm-ckpt prune DIR --weights-only-older-than K there",
+                    request.destination);
+    }
+    return sync_to(*target, request, state + "/manifests");
+}
+
+SyncReport sync_to(SyncTarget& target, const SyncRequest& request, const std::string& cache) {
+    return Sync(request, target, cache).run();
+}
+
+}  // namespace lm::sync

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Backs up a directory of steps: copies the steps that the destination lacks. Removes steps at the
+// destination only by the rules of the request.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ckpt/history/prune.hpp"
+#include "sync/sync_target.hpp"
+
+namespace lm::sync {
+
+struct SyncRequest {
+    std::string source;             // directory of steps, without a slash at its end
+    std::string destination;        // directory, host:path, or remote:path of rclone
+    std::vector<std::string> logs;  // shell patterns of files to copy to DESTINATION/logs
+    ckpt::PruneRules rules;         // the steps that the destination keeps
+    bool verify = false;            // compare the bytes of steps that the destination already has
+    std::optional<i64> bytes_per_second;  // nullopt: no limit
+    i64 retries = 3;                      // further attempts after a transfer has failed
+    // Gets the current work, for example "copy global_step20", its bytes done and all its bytes,
+    // which are 0 before they are known; may be empty.
+    std::function<void(const std::string& what, i64 done, i64 total)> progress = {};
+};
+
+struct SyncReport {
+    // Steps, by the operation at the destination. present: it had the step already. set_aside: its
+    // step of another branch was renamed. state_removed: it lost its optimizer state.
+    std::vector<i64> copied, present, verified, removed, state_removed, set_aside;
+    i64 bytes = 0;   // size of the copied steps
+    i64 n_logs = 0;  // copied logs
+    // The error of each step that could not be copied, or whose copy has other bytes.
+    std::vector<std::string> failed;
+};
+
+// Syncs to the destination of the request. Returns nullopt when another process syncs to it
+// already. Throws Error(usage) when the rules need an operation that the destination does not
+// support. Continues with the next step when a step cannot be copied (SyncReport::failed). Throws
+// Error(failure) when another transfer still fails after all retries.
+std::optional<SyncReport> sync(const SyncRequest& request);
+
+// Syncs to an open target. A remote target copies its manifests to the directory `cache`.
+SyncReport sync_to(SyncTarget& target, const SyncRequest& request, const std::string& cache);
+
+}  // namespace lm::sync

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decides which steps of a directory a sync copies to a destination.
+#pragma once
+
+#include <vector>
+
+#include "ckpt/history/lineage.hpp"
+#include "ckpt/history/prune.hpp"
+
+namespace lm::sync {
+
+// present: the destination has the step. copy: it lacks the step. replace: it has another step of
+// this number, which is set aside before the copy.
+enum class SyncAction { present, copy, replace };
+
+struct PlannedStep {
+    const ckpt::StepEntry* entry;  // the step of the source
+    SyncAction action;
+};
+
+// Returns the step with this number; nullptr when the directory has none.
+const ckpt::StepEntry* find_step(const ckpt::Lineage& lineage, i64 step);
+
+// Returns whether two manifests belong to the same step; one of them may be a copy without
+// optimizer state.
+bool is_same_step(const ckpt::Manifest& a, const ckpt::Manifest& b);
+
+// Returns the steps of the source's current branch that `keep` keeps, ascending. The other steps
+// are not copied, because the destination would remove them at once. `keep` is applied to the steps
+// of that branch at the source and at the destination together, because the source may have removed
+// older ones. The result points into `source`.
+std::vector<PlannedStep> plan_sync(const ckpt::Lineage& source, const ckpt::Lineage& destination,
+                                   const ckpt::KeepPolicy& keep);
+
+}  // namespace lm::sync

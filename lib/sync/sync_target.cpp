@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sync/sync_target.hpp"
+
+#include <unistd.h>
+
+#include "base/error.hpp"
+#include "io/file.hpp"
+#include "io/program.hpp"
+#include "sync/path_target.hpp"
+#include "sync/rclone_target.hpp"
+#include "sync/rsync_target.hpp"
+
+namespace lm::sync {
+namespace {
+
+bool is_rclone_remote(const std::string& remote) {
+    const io::ProgramResult result = io::run_program({"rclone", "listremotes"});
+    return result.code == 0 &&
+           ("\n" + result.output).find("\n" + remote + "\n") != std::string::npos;
+}
+
+}  // namespace
+
+TargetKind target_kind(const std::string& name,
+                       const std::function<bool(const std::string&)>& is_remote) {
+    const size_t colon = name.find(':');
+    if (colon == name.npos || name.find('/') < colon) return TargetKind::path;
+    return is_remote(name.substr(0, colon + 1)) ? TargetKind::rclone : TargetKind::rsync;
+}
+
+std::unique_ptr<SyncTarget> SyncTarget::open(const std::string& name,
+                                             std::optional<i64> bytes_per_second) {
+    switch (target_kind(name, is_rclone_remote)) {
+        case TargetKind::path:
+            break;
+        case TargetKind::rsync:
+            return std::make_unique<RsyncTarget>(name, bytes_per_second);
+        case TargetKind::rclone:
+            return std::make_unique<RcloneTarget>(name, bytes_per_second);
+    }
+    io::make_directories(name);
+    return std::make_unique<PathTarget>(name, bytes_per_second);
+}
+
+bool SyncTarget::programs_show_progress() const {
+    return progress_ && ::isatty(STDERR_FILENO) == 1;
+}
+
+void SyncTarget::drop_state(const std::string& name) {
+    usage_error(name, "--weights-only-older-than: expected a local directory as DEST");
+}
+
+}  // namespace lm::sync

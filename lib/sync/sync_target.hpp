@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// The destination of lm-ckpt sync: a directory, host:path over rsync and ssh, or a remote of
+// rclone. Each operation either completes or throws Error(failure); a transfer that failed is
+// continued by the next call with the same arguments.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/types.hpp"
+
+namespace lm::sync {
+
+constexpr std::string_view incoming_suffix = ".tmp.sync";  // suffix of an incomplete step
+
+enum class TargetKind { path, rsync, rclone };
+// Decides what `name` means: "host:path" is a remote of rclone when `is_remote("host:")`, else a
+// host. A name without a colon, or with a slash before its first colon, is a path.
+TargetKind target_kind(const std::string& name,
+                       const std::function<bool(const std::string&)>& is_remote);
+
+class SyncTarget {
+  public:
+    // Opens the destination `name`. Creates the directory when `name` is a path. Asks rclone for
+    // its remotes when `name` has a colon.
+    static std::unique_ptr<SyncTarget> open(const std::string& name,
+                                            std::optional<i64> bytes_per_second);
+    virtual ~SyncTarget() = default;
+
+    // `progress` gets the bytes done and all bytes of the following transfers and comparisons of
+    // steps; empty: there is no progress. rsync and rclone print their own to stderr instead, if
+    // that is a terminal.
+    void set_progress(std::function<void(i64 done, i64 total)> progress) {
+        progress_ = std::move(progress);
+    }
+
+    // Returns a local directory that holds the current `latest` and manifests of the target. A path
+    // returns itself. A remote target copies these files to `cache` and returns `cache`.
+    virtual std::string manifests(const std::string& cache) = 0;
+    // Copies the local step `path` under a temporary name. The complete copy gets the step's name.
+    virtual void send_step(const std::string& path) = 0;
+    // Copies the local file `path` to `name`, whole or not at all.
+    virtual void send_file(const std::string& path, const std::string& name) = 0;
+    // Renames the step `from` to `to`; creates the directory that contains `to`.
+    virtual void rename(const std::string& from, const std::string& to) = 0;
+    virtual void remove_step(const std::string& name) = 0;
+    // Returns whether a step at the target has the bytes of the local step `path`.
+    virtual bool same_bytes(const std::string& path) = 0;
+    // Returns whether the target supports drop_state(), which removes the optimizer state of a
+    // step. Only a path does.
+    virtual bool can_drop_state() const { return false; }
+    virtual void drop_state(const std::string& name);
+
+  protected:
+    // Returns whether rsync and rclone should print their progress.
+    bool programs_show_progress() const;
+    std::function<void(i64 done, i64 total)> progress_;
+};
+
+}  // namespace lm::sync

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/loop/evaluation.hpp"
+
+#include <fmt/format.h>
+
+#include "base/clock.hpp"
+#include "base/log.hpp"
+
+namespace lm::train {
+
+bool Evaluation::validate(const optim::Counters& done) {
+    return evaluate(data_.valid, first_validation_sample(done), done,
+                    fmt::format("iteration {}", done.iteration));
+}
+
+bool Evaluation::test(const optim::Counters& done) {
+    return evaluate(data_.test, 0, done, "the end of training for test data");
+}
+
+void Evaluation::note_share(double elapsed_s, double run_s) {
+    sum_s_ += elapsed_s;
+    const double share = sum_s_ / run_s;
+    if (noted_ || world_.rank() != 0 || run_s < 60 || share < 0.05) return;
+    noted_ = true;
+    note(
+        "evaluations take {:.0f} % of the time: a larger --eval-interval or a smaller --eval-iters "
+        "takes less",
+        100 * share);
+}
+
+bool Evaluation::evaluate(const std::vector<data::NamedSource>& sets, i64 first_sample,
+                          const optim::Counters& done, const std::string& when) {
+    trainer_.set_seq_length(config_.trainer.model.seq_length);
+    for (const data::NamedSource& set : sets) {
+        const Stopwatch watch;
+        data::Loader loader(*set.source, config_.batch_options(), first_sample,
+                            config_.trainer.parallel.dp, trainer_.grid().at.dp);
+        LoaderBatches batches(loader);
+        const std::optional<double> loss = mean_loss(batches);
+        if (!loss) return false;
+        log_.validation(set.name, when, done, *loss, config_.validation_samples(),
+                        watch.elapsed_s());
+    }
+    return true;
+}
+
+// Returns whether any rank has to stop. Collective.
+bool Evaluation::stop_is_requested() {
+    double requested = must_stop_() ? 1.0 : 0.0;
+    world_.all_reduce({&requested, DType::fp64, {1}}, comm::Reduction::max);
+    return requested != 0;
+}
+
+// Returns the mean over --eval-iters global batches, or nullopt when the run has to stop.
+std::optional<double> Evaluation::mean_loss(BatchSource& batches) {
+    const i64 batch = config_.schedule.ramp().global_batch;
+    const i64 n_batches = config_.validation.iters;
+    double sum = 0;
+    for (i64 i = 0; i < n_batches; ++i) {
+        if (stop_is_requested()) return std::nullopt;
+        sum += trainer_.evaluate(batches, config_.trainer.micro_batches_of(batch));
+    }
+    return sum / static_cast<double>(n_batches);
+}
+
+// Returns the sample from which a validation starts. With the stateless data order each validation
+// reads the same samples, so that the losses of a run can be compared. With Megatron's data orders,
+// each validation continues after the previous one, as in Megatron.
+i64 Evaluation::first_validation_sample(const optim::Counters& done) const {
+    if (config_.datasets.order == data::DataOrder::stateless) return 0;
+    const i64 earlier = (done.iteration - 1) / config_.validation.interval;
+    return earlier * config_.validation_samples();
+}
+
+}  // namespace lm::train

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Evaluation: computes the mean loss over the validation sets every --eval-interval iterations, and
+// over the test sets at the end of the training.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/group.hpp"
+#include "data/sampling/datasets.hpp"
+#include "data/sampling/loader.hpp"
+#include "train/loop/training_log.hpp"
+#include "train/resolve/run_config.hpp"
+#include "train/step/trainer.hpp"
+
+namespace lm::train {
+
+class Evaluation {
+  public:
+    // All references outlive this object. `must_stop` states, on one rank, that the run has to stop
+    // during an evaluation.
+    Evaluation(const RunConfig& config, const data::DataSets& data, comm::Group& world,
+               Trainer& trainer, TrainingLog& log, std::function<bool()> must_stop)
+        : config_(config),
+          data_(data),
+          world_(world),
+          trainer_(trainer),
+          log_(log),
+          must_stop_(std::move(must_stop)) {}
+
+    // Log the loss of each validation or test set. Return false, on all ranks, when must_stop() of
+    // any rank ended the evaluation; the remaining sets are skipped then. Collective.
+    bool validate(const optim::Counters& done);
+    bool test(const optim::Counters& done);
+    // Adds the time of a validation. After a minute, notes once that validations take more than 5 %
+    // of the `run_s` seconds of the run.
+    void note_share(double elapsed_s, double run_s);
+
+  private:
+    bool evaluate(const std::vector<data::NamedSource>& sets, i64 first_sample,
+                  const optim::Counters& done, const std::string& when);
+    std::optional<double> mean_loss(BatchSource& batches);
+    bool stop_is_requested();
+    i64 first_validation_sample(const optim::Counters& done) const;
+
+    const RunConfig& config_;
+    const data::DataSets& data_;
+    comm::Group& world_;
+    Trainer& trainer_;
+    TrainingLog& log_;
+    std::function<bool()> must_stop_;
+    double sum_s_ = 0;  // time of all validations
+    bool noted_ = false;
+};
+
+}  // namespace lm::train

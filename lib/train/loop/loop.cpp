@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/loop/loop.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <filesystem>
+#include <span>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "base/units.hpp"
+#include "cli/signals.hpp"
+#include "device/op_times.hpp"
+#include "io/file.hpp"
+#include "train/loop/loop_setup.hpp"
+#include "train/loop/pending_evaluation.hpp"
+#include "train/resolve/gpu_memory.hpp"
+
+namespace lm::train {
+namespace {
+
+bool stop_signal_received() {
+    return cli::stop_requested() != cli::StopRequest::none;
+}
+
+// Replaces each value by its maximum over all ranks. Collective.
+void max_over_ranks(comm::Group& world, std::span<double> values) {
+    world.all_reduce({values.data(), DType::fp64, {static_cast<i64>(values.size())}},
+                     comm::Reduction::max);
+}
+
+}  // namespace
+
+TrainingLoop::TrainingLoop(const LoopParts& parts, const Progress& start)
+    : config_(parts.config),
+      data_identities_(parts.data_identities),
+      world_(parts.world),
+      recorder_(parts.recorder),
+      device_(parts.device),
+      trainer_(parts.trainer),
+      loader_(parts.loader),
+      log_(parts.log),
+      status_(parts.status),
+      energy_(parts.energy),
+      dump_requested_(parts.dump_requested),
+      rules_(rules_of(parts.config, parts.data, parts.job_end)),
+      progress_(start),
+      evaluation_pending_(parts.evaluation_pending),
+      n_timed_(timed_iterations(parts.config, start.done)),
+      batches_(parts.loader),
+      evaluation_(parts.config, parts.data, parts.world, parts.trainer, parts.log,
+                  [this] { return must_stop(); }),
+      guard_(parts.config, parts.data, parts.world, parts.trainer, parts.log),
+      comparison_(parts.world),
+      saver_({.config = parts.config,
+              .data_identities = parts.data_identities,
+              .world = parts.world,
+              .recorder = parts.recorder,
+              .trainer = parts.trainer,
+              .log = parts.log}),
+      estimates_(first_save_s(parts.config), forward_passes(parts.config, parts.data)),
+      since_start_(parts.since_start) {}
+
+void TrainingLoop::prepare_saves() {
+    if (!rules_.saves) return;
+    saver_.prepare(progress_.loaded);
+    status_.claimed(saver_.generation().run_id, saver_.generation().number);
+    log_.claimed(saver_.generation().run_id, saver_.generation().number);
+}
+
+Exit TrainingLoop::run() {
+    try {
+        return run_to_stop();
+    } catch (const JointError& error) {
+        // The communication still works, and the save in flight has a state from before the error:
+        // commits it.
+        if (error.code() == Exit::self_stopped) saver_.finish();
+        throw;
+    }
+}
+
+Exit TrainingLoop::run_to_stop() {
+    if (config_.schedule.finished(progress_.done)) {
+        note("the training is finished already, after iteration {}", progress_.done.iteration);
+        return stopping("the training is finished already", Exit::done);
+    }
+    Stop stop = should_stop(rules_, loop_state());
+    if (stop == Stop::no && evaluation_pending_ && !evaluate(rules_.evaluates, false)) {
+        stop = stop_in_evaluation();
+    }
+    while (stop == Stop::no) {
+        using Verdict = StepGuard::Verdict;
+        const Verdict verdict = skip() ? Verdict::skip : iterate();
+        if (verdict == Verdict::stop) stop_at_spike();
+        if (verdict == Verdict::roll_back) {
+            roll_back();
+            continue;
+        }
+        recorder_.enter("log");
+        if (dump_requested_.exchange(false)) dump();
+        const LoopState now = loop_state();
+        saver_.commit_if_written(now.writing, now.retaining);
+        if (saver_.save_s()) estimates_.add_save(*saver_.save_s());
+        stop = should_stop(rules_, now);
+        if (should_log(rules_, now)) {
+            log_.log(progress_.done, next_rate());
+            compare_ranks();
+        }
+        report_status(should_log(rules_, now));
+        if (should_check_replicas(rules_, now)) check_replicas();
+        if (should_save(rules_, now)) save(stop);
+        if (should_save_locally(rules_, now)) saver_.save_locally(progress_);
+        const bool validates = should_evaluate(rules_, now);
+        evaluation_pending_ = !validates && evaluation_due(rules_, now);
+        if (evaluate(validates, should_test(rules_, now)) || stop != Stop::no) continue;
+        stop = stop_in_evaluation();
+    }
+    return leave(stop);
+}
+
+// Makes the next iteration and logs it. After the verdicts stop and roll_back nothing has advanced.
+StepGuard::Verdict TrainingLoop::iterate() {
+    const bool timed = run_iterations_ >= 1 && run_iterations_ <= n_timed_;
+    trainer_.measure(timed ? &log_.op_times() : nullptr);
+    const Stopwatch watch;
+    recorder_.step(progress_.done.iteration + 1);
+    const TrainingLog::BatchSize batch = next_batch_size();
+    trainer_.set_seq_length(batch.seq_length);
+    batches_.set_seq_length(batch.seq_length);
+    StepResult result;
+    const StepGuard::Verdict verdict = step(batch, result);
+    if (run_iterations_ == 0 && config_.trainer.cuda && is_rank0()) {
+        note("{}", gpu_memory(config_.trainer, trainer_.grid().at, device_).str());
+    }
+    using Verdict = StepGuard::Verdict;
+    if (verdict == Verdict::stop || verdict == Verdict::roll_back) return verdict;
+    advance(verdict == Verdict::update || verdict == Verdict::skip);
+    step_s_ = watch.elapsed_s();
+    estimates_.add_step(step_s_);
+    // The first iteration includes warm-up.
+    if (run_iterations_ == 1) {
+        trainer_.phases().consume();
+        compared_ = 1;
+    }
+    if (verdict == Verdict::skip) {
+        log_.skipped(progress_.done, next_rate(), batch, result.finite);
+        return verdict;
+    }
+    const config::LoggingFlags& logging = config_.logging;
+    log_.set_norms(logging.params_norm ? std::optional(trainer_.params_norm()) : std::nullopt,
+                   logging.num_zeros ? std::optional(trainer_.num_zeros()) : std::nullopt);
+    log_.add(progress_.done, next_rate(), batch, result, step_s_, timed);
+    return verdict;
+}
+
+// Computes one training step with the next samples. Updates the weights if the verdict of the guard
+// allows it.
+StepGuard::Verdict TrainingLoop::step(const TrainingLog::BatchSize& batch, StepResult& result) {
+    const i64 iteration = progress_.done.iteration + 1;
+    guard_.begin(iteration);
+    result =
+        trainer_.compute_gradients(batches_, config_.trainer.micro_batches_of(batch.global_batch));
+    const StepGuard::Verdict verdict =
+        guard_.judge({iteration, progress_.done.samples, batch}, result);
+    if (verdict != StepGuard::Verdict::update) return verdict;
+    saver_.wait_for_originals();  // a save in flight may still read the state that changes now
+    trainer_.update(result, next_rate());
+    return verdict;
+}
+
+// Loads the newest step, of --save or --local-save, and begins a branch there. Skips the batches
+// from there up to the one that the guard refused.
+void TrainingLoop::roll_back() {
+    saver_.finish();
+    const i64 refused = progress_.done.iteration + 1;
+    progress_ = load_newest(config_, data_identities_, world_, trainer_);
+    prepare_saves();
+    log_.resumed(progress_.done);
+    loader_.seek(progress_.done.samples);
+    log_.restore(progress_.interval);
+    rolled_back_ = {progress_.done.iteration + 1, refused};
+}
+
+// Returns the next iteration's global batch (batch ramp) and sequence length (curriculum).
+TrainingLog::BatchSize TrainingLoop::next_batch_size() const {
+    return {config_.schedule.batch(progress_.done), config_.schedule.seq_length(progress_.done)};
+}
+
+double TrainingLoop::next_rate() const {
+    return config_.schedule.rate(progress_.stepped.samples, progress_.stepped.tokens);
+}
+
+// Counts the consumed batch. The learning rate does not advance unless `updated` is true: as in
+// Megatron, at a step that was dropped because fp16 gradients overflowed, and with --on-nan
+// continue.
+void TrainingLoop::advance(bool updated) {
+    const optim::Counters before = progress_.done;
+    progress_.done = config_.schedule.next(before);
+    ++run_iterations_;
+    if (!updated) return;
+    progress_.stepped.samples += progress_.done.samples - before.samples;
+    progress_.stepped.tokens += progress_.done.tokens - before.tokens;
+    ++progress_.stepped.iteration;
+}
+
+// Skips the next iteration's batch if it is in --skip-train-iteration-range or was rolled back: the
+// batch counts as consumed and the learning rate advances, but no step is made. Returns whether it
+// was skipped.
+bool TrainingLoop::skip() {
+    const i64 iteration = progress_.done.iteration + 1;
+    const IterationRange* range = skipped_range(rules_, iteration);
+    const bool by_flag = range != nullptr;
+    if (!by_flag && rolled_back_ && rolled_back_->contains(iteration)) range = &*rolled_back_;
+    if (range == nullptr) return false;
+    const TrainingLog::BatchSize batch = next_batch_size();
+    advance(true);
+    loader_.seek(progress_.done.samples);
+    log_.skipped(progress_.done, next_rate(), batch);
+    if (progress_.done.iteration == range->last) {
+        note("{}: skipped iterations {} to {}, up to sample {}",
+             by_flag ? "--skip-train-iteration-range" : "rollback", range->first, range->last,
+             progress_.done.samples);
+    }
+    return true;
+}
+
+// Saves the state from before the spike and ends the run.
+void TrainingLoop::stop_at_spike() {
+    if (rules_.saves) saver_.save_last(progress_, false);
+    throw JointError(Exit::self_stopped, guard_.reason() +
+                                             ": --on-spike stop: the state before "
+                                             "this step was saved: resume with "
+                                             "--on-spike skip or other data");
+}
+
+bool TrainingLoop::present_on_rank0(const std::string& file) const {
+    return is_rank0() && !file.empty() && io::exists(file);
+}
+
+// Returns whether this rank knows a reason to end an evaluation: a signal, and on rank 0 the kill
+// switch and a time limit.
+bool TrainingLoop::must_stop() const {
+    if (stop_signal_received() || present_on_rank0(config_.stopping.kill_switch)) return true;
+    if (!is_rank0() || config_.schedule.finished(progress_.done)) return false;
+    const LoopState now{.run_iterations = 1,
+                        .elapsed_s = since_start_.elapsed_s(),
+                        .unix_s = unix_time_s(),
+                        .save_s = rules_.saves ? estimates_.save_s() : 0.0};
+    return limit_is_near(rules_, now, 0);
+}
+
+// Returns the same state on all ranks: signals to any rank, saves that any rank is writing, and the
+// files and the time that rank 0 sees. Collective.
+LoopState TrainingLoop::loop_state() {
+    // Facts that ranks may see differently, as numbers; the maximum over the ranks counts.
+    struct Seen {
+        double stop_signal, kill_switch, save_switch, writing, retaining;
+        double elapsed_s, unix_s;
+        double evaluation_s, save_s, step_s;
+    };
+    const auto number = [](bool value) { return value ? 1.0 : 0.0; };
+    Seen seen{.stop_signal = number(stop_signal_received()),
+              .kill_switch = number(present_on_rank0(config_.stopping.kill_switch)),
+              .save_switch = number(present_on_rank0(config_.stopping.save_switch)),
+              .writing = number(saver_.is_writing()),
+              .retaining = number(saver_.is_retaining()),
+              .elapsed_s = is_rank0() ? since_start_.elapsed_s() : 0.0,
+              .unix_s = is_rank0() ? unix_time_s() : 0.0,
+              .evaluation_s = estimates_.evaluation_s(),
+              .save_s = rules_.saves ? estimates_.save_s() : 0.0,
+              .step_s = estimates_.step_s()};
+    auto numbers = std::bit_cast<std::array<double, sizeof(Seen) / sizeof(double)>>(seen);
+    max_over_ranks(world_, numbers);
+    seen = std::bit_cast<Seen>(numbers);
+    const bool writing = seen.writing != 0;
+    return {.done = progress_.done,
+            .run_iterations = run_iterations_,
+            .elapsed_s = seen.elapsed_s,
+            .unix_s = seen.unix_s,
+            .evaluation_s = seen.evaluation_s,
+            .save_s = writing ? 2 * seen.save_s : seen.save_s,
+            .step_s = seen.step_s,
+            .finished = config_.schedule.finished(progress_.done),
+            .stop_signal = seen.stop_signal != 0,
+            .kill_switch = seen.kill_switch != 0,
+            .save_switch = seen.save_switch != 0,
+            .writing = writing,
+            .retaining = seen.retaining != 0};
+}
+
+void TrainingLoop::report_status(bool logged) {
+    if (saver_.saved_iteration() >= 0) status_.saved(saver_.saved_iteration());
+    status_.iteration(progress_.done.iteration, progress_.done.samples, step_s_, logged);
+}
+
+// Prints the rank's state, as SIGUSR2 requests.
+void TrainingLoop::dump() const {
+    note(
+        "SIGUSR2: after iteration {} of {}: {} samples, {} tokens, optimizer step {}, {} in this "
+        "run",
+        progress_.done.iteration, config_.schedule.total_iterations(), progress_.done.samples,
+        progress_.done.tokens, trainer_.optimizer_step(), human_duration(since_start_.elapsed_s()));
+}
+
+// Compares the ranks since the last log line. Collective.
+void TrainingLoop::compare_ranks() {
+    const i64 steps = run_iterations_ - std::exchange(compared_, run_iterations_);
+    if (steps == 0) return;
+    log_.phases(progress_.done.iteration, comparison_.add(trainer_.phases().consume(), steps));
+}
+
+void TrainingLoop::check_replicas() {
+    recorder_.enter("check of replicas");
+    trainer_.check_replicas();
+}
+
+// Runs the evaluations. Returns false when one was ended by a stop.
+bool TrainingLoop::evaluate(bool validates, bool tests) {
+    if (!validates && !tests) return true;
+    // An upper bound: a forward pass takes about a third of an iteration.
+    status_.busy("validating", static_cast<double>(config_.validation.iters) * step_s_);
+    const Stopwatch watch;
+    if (validates && !evaluation_.validate(progress_.done)) return false;
+    if (validates) {
+        estimates_.add_evaluation(watch.elapsed_s());
+        evaluation_.note_share(watch.elapsed_s(), since_start_.elapsed_s());
+    }
+    return !tests || evaluation_.test(progress_.done);
+}
+
+// Saves after an evaluation that a stop has ended; the resumed run repeats it. Returns the reason.
+Stop TrainingLoop::stop_in_evaluation() {
+    evaluation_pending_ = true;
+    LoopState now = loop_state();
+    now.run_iterations = std::max<i64>(now.run_iterations, 1);
+    const Stop reason = now.stop_signal ? Stop::signal : should_stop(rules_, now);
+    const Stop stop = must_end_now(reason) ? reason : Stop::signal;
+    if (rules_.saves) save(stop);
+    return stop;
+}
+
+void TrainingLoop::save(Stop stop) {
+    status_.busy("saving", std::max(step_s_, estimates_.save_s()));
+    if (stop == Stop::no) {
+        saver_.save(progress_);
+    } else {
+        saver_.save_last(progress_, must_end_now(stop));
+    }
+    if (energy_ != nullptr) energy_->write();
+    if (!is_rank0() || config_.stopping.save_switch.empty()) return;
+    std::error_code ignored;
+    std::filesystem::remove(config_.stopping.save_switch, ignored);
+}
+
+// Records the last save and why the run stops in the status file and the log. Returns `code`.
+Exit TrainingLoop::stopping(const std::string& why, Exit code) {
+    if (saver_.saved_iteration() >= 0) status_.saved(saver_.saved_iteration());
+    status_.stopping(why);
+    log_.stopped(progress_.done.iteration, code, why);
+    return code;
+}
+
+// Reports why the run ends. Returns the exit code.
+Exit TrainingLoop::leave(Stop stop) {
+    const i64 iteration = progress_.done.iteration;
+    const i64 total = config_.schedule.total_iterations();
+    if (evaluation_pending_ && rules_.saves && is_rank0()) {
+        mark_pending_evaluation(config_.checkpoints.save, iteration);
+    }
+    if (run_iterations_ > 0 && guard_.overflows_in_a_row() == run_iterations_) {
+        note("all {} iterations skipped: fp16 gradient overflow: no weight was changed{}",
+             run_iterations_, config_.trainer.loss_scale.fixed ? ": use a lower --loss-scale" : "");
+    }
+    comparison_.print_table();
+    if (config_.action.benchmark && is_rank0()) log_.benchmark(trainer_, config_, device_);
+    if (stop != Stop::signal) {
+        const std::string why = stop_note(stop, config_.stopping, iteration, total);
+        if (!why.empty()) note("{}", why);
+        return stopping(why, exit_code(stop));
+    }
+    const char* const own = cli::stop_signal_name();
+    const std::string name = own != nullptr ? own : "a signal to another rank";
+    // Exit code 75 states that the training state was saved.
+    if (!rules_.saves) {
+        throw JointError(
+            Exit::failure,
+            fmt::format(
+                "{}: stopped after iteration {}: nothing was saved, since --save is not given",
+                name, iteration));
+    }
+    const std::string why = fmt::format("{}: {}", name, stopped_text(iteration, total));
+    note("{}", why);
+    return stopping(why, exit_code(stop));
+}
+
+}  // namespace lm::train

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// The training loop around the training step: data, logs, saves, validation and stopping. The pure
+// functions of train/loop/loop_rules.hpp decide what the loop does after each iteration. All ranks
+// decide alike, because their state is the same and loop_state() combines signals, files and time
+// of all ranks.
+#pragma once
+
+#include <atomic>
+#include <span>
+
+#include "base/clock.hpp"
+#include "comm/flight_recorder.hpp"
+#include "comm/group.hpp"
+#include "train/loop/energy_log.hpp"
+#include "train/loop/evaluation.hpp"
+#include "train/loop/job_end.hpp"
+#include "train/loop/loop_rules.hpp"
+#include "train/loop/phase_estimates.hpp"
+#include "train/loop/status_file.hpp"
+#include "train/loop/straggler.hpp"
+#include "train/loop/training_log.hpp"
+#include "train/resolve/run_config.hpp"
+#include "train/resume.hpp"
+#include "train/save/saver.hpp"
+#include "train/step/batch_source.hpp"
+#include "train/step/step_guard.hpp"
+#include "train/step/trainer.hpp"
+
+namespace lm::train {
+
+// The objects that the loop works with. All of them outlive the loop.
+struct LoopParts {
+    const RunConfig& config;
+    const data::DataSets& data;
+    const io::OrderedJson& data_identities;  // training_data(), for checkpoints; set on rank 0 only
+    comm::Group& world;
+    comm::FlightRecorder& recorder;
+    device::Device& device;
+    Trainer& trainer;
+    data::Loader& loader;
+    TrainingLog& log;
+    StatusFile& status;
+    EnergyLog* energy;                     // nullptr: this rank measures no energy
+    const Stopwatch& since_start;          // runs since the start of run()
+    const std::optional<JobEnd>& job_end;  // job_end_together()
+    std::atomic<bool>& dump_requested;     // set by SIGUSR2
+    bool evaluation_pending;               // consume_pending_evaluation()
+};
+
+class TrainingLoop {
+  public:
+    TrainingLoop(const LoopParts& parts, const Progress& start);
+
+    // Calls Saver::prepare() in a run with --save. Collective.
+    void prepare_saves();
+
+    // Trains until a rule ends the run. Saves, evaluates and logs between iterations. Collective.
+    Exit run();
+
+  private:
+    bool is_rank0() const { return world_.rank() == 0; }
+    Exit run_to_stop();
+    StepGuard::Verdict iterate();
+    StepGuard::Verdict step(const TrainingLog::BatchSize& batch, StepResult& result);
+    void roll_back();
+    [[noreturn]] void stop_at_spike();
+    bool skip();
+    TrainingLog::BatchSize next_batch_size() const;
+    double next_rate() const;
+    void advance(bool updated);
+    LoopState loop_state();
+    void report_status(bool logged);
+    void dump() const;
+    void compare_ranks();
+    void check_replicas();
+    void save(Stop stop);
+    bool evaluate(bool validates, bool tests);
+    Stop stop_in_evaluation();
+    bool must_stop() const;
+    bool present_on_rank0(const std::string& file) const;
+    Exit stopping(const std::string& why, Exit code);
+    Exit leave(Stop stop);
+
+    const RunConfig& config_;
+    const io::OrderedJson& data_identities_;
+    comm::Group& world_;
+    comm::FlightRecorder& recorder_;
+    device::Device& device_;
+    Trainer& trainer_;
+    data::Loader& loader_;
+    TrainingLog& log_;
+    StatusFile& status_;
+    EnergyLog* energy_;
+    std::atomic<bool>& dump_requested_;
+    LoopRules rules_;
+    Progress progress_;
+    bool evaluation_pending_;  // a stop has ended or prevented the evaluation after progress_.done
+    i64 n_timed_;  // number of iterations after the first in which --benchmark measures operations
+    LoaderBatches batches_;
+    Evaluation evaluation_;
+    StepGuard guard_;
+    std::optional<IterationRange> rolled_back_;  // iterations that a rollback skips
+    RankComparison comparison_;
+    i64 compared_ = 0;  // iterations of this run that comparison_ has
+    Saver saver_;
+    PhaseEstimates estimates_;
+    const Stopwatch& since_start_;
+    double step_s_ = 0;  // time of the last iteration
+    i64 run_iterations_ = 0;
+};
+
+}  // namespace lm::train

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/loop/loop_rules.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/units.hpp"
+
+namespace lm::train {
+namespace {
+
+bool due(const std::optional<i64>& interval, i64 iteration) {
+    return interval && iteration % *interval == 0;
+}
+
+bool due(const std::vector<spec::SaveRange>& schedule, i64 iteration) {
+    for (const spec::SaveRange& range : schedule) {
+        if (range.until != 0 && iteration > range.until) continue;
+        return iteration % range.interval == 0 || iteration == range.until;
+    }
+    return false;
+}
+
+IterationRange parse_range(std::string_view option, std::string_view text) {
+    const size_t dash = text.find('-');
+    if (dash == text.npos) usage_error(option, "'{}' is not a range A-B", text);
+    const IterationRange range{parse_count(option, text.substr(0, dash)),
+                               parse_count(option, text.substr(dash + 1))};
+    if (range.first < 1 || range.last < range.first) {
+        usage_error(option,
+                    "'{}' is not a range of iterations: they count from 1, and A must not exceed B",
+                    text);
+    }
+    return range;
+}
+
+}  // namespace
+
+std::vector<IterationRange> parse_skip_ranges(const std::vector<std::string>& texts) {
+    std::vector<IterationRange> ranges;
+    for (const std::string& text : texts) {
+        ranges.push_back(parse_range("--skip-train-iteration-range", text));
+    }
+    std::sort(ranges.begin(), ranges.end(),
+              [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::vector<IterationRange> joined;
+    for (const IterationRange& range : ranges) {
+        if (!joined.empty() && range.first <= joined.back().last + 1) {
+            joined.back().last = std::max(joined.back().last, range.last);
+        } else {
+            joined.push_back(range);
+        }
+    }
+    return joined;
+}
+
+const IterationRange* skipped_range(const LoopRules& rules, i64 iteration) {
+    for (const IterationRange& range : rules.skip) {
+        if (range.contains(iteration)) return &range;
+    }
+    return nullptr;
+}
+
+bool should_check_replicas(const LoopRules& rules, const LoopState& now) {
+    return due(rules.check_replicas, now.done.iteration);
+}
+
+bool should_log(const LoopRules& rules, const LoopState& now) {
+    return now.done.iteration % rules.log_interval == 0 || now.finished;
+}
+
+bool should_save(const LoopRules& rules, const LoopState& now) {
+    if (!rules.saves) return false;
+    return due(rules.saved, now.done.iteration) || now.save_switch ||
+           should_stop(rules, now) != Stop::no;
+}
+
+bool should_save_locally(const LoopRules& rules, const LoopState& now) {
+    return rules.saves && due(rules.local_save_interval, now.done.iteration) &&
+           should_stop(rules, now) == Stop::no;
+}
+
+bool evaluation_due(const LoopRules& rules, const LoopState& now) {
+    return rules.evaluates && (now.done.iteration % rules.eval_interval == 0 || now.finished);
+}
+
+bool should_evaluate(const LoopRules& rules, const LoopState& now) {
+    const Stop stop = should_stop(rules, now);
+    if (stop == Stop::signal || stop == Stop::kill_switch) return false;
+    return evaluation_due(rules, now) &&
+           (now.finished || !limit_is_near(rules, now, now.evaluation_s));
+}
+
+bool should_test(const LoopRules& rules, const LoopState& now) {
+    return rules.tests && should_stop(rules, now) == Stop::finished;
+}
+
+Stop should_stop(const LoopRules& rules, const LoopState& now) {
+    if (now.kill_switch) return Stop::kill_switch;
+    if (now.finished) return Stop::finished;
+    if (rules.exit_iteration && now.done.iteration >= *rules.exit_iteration) {
+        return Stop::exit_iteration;
+    }
+    if (rules.exit_samples && now.done.samples >= *rules.exit_samples) return Stop::exit_samples;
+    if (now.stop_signal) return Stop::signal;
+    if (rules.exit_interval && now.run_iterations >= *rules.exit_interval)
+        return Stop::exit_interval;
+    const double ahead_s = now.step_s + (evaluation_due(rules, now) ? now.evaluation_s : 0);
+    if (!limit_is_near(rules, now, ahead_s)) return Stop::no;
+    LoopRules duration = rules;
+    duration.job_limit_unix_s.reset();
+    return limit_is_near(duration, now, ahead_s) ? Stop::duration : Stop::job_limit;
+}
+
+bool limit_is_near(const LoopRules& rules, const LoopState& now, double ahead_s) {
+    if (now.run_iterations == 0) return false;
+    const double needed_s = ahead_s + now.save_s;
+    return (rules.exit_duration_s && now.elapsed_s + needed_s >= *rules.exit_duration_s) ||
+           (rules.job_limit_unix_s && now.unix_s + needed_s >= *rules.job_limit_unix_s);
+}
+
+bool must_end_now(Stop stop) {
+    return stop == Stop::signal || stop == Stop::duration || stop == Stop::job_limit ||
+           stop == Stop::kill_switch;
+}
+
+Exit exit_code(Stop stop) {
+    switch (stop) {
+        case Stop::no:
+        case Stop::finished:
+        case Stop::exit_iteration:
+        case Stop::exit_samples:
+            return Exit::done;
+        case Stop::signal:
+        case Stop::exit_interval:
+        case Stop::duration:
+        case Stop::job_limit:
+            return Exit::run_again;
+        case Stop::kill_switch:
+            return Exit::do_not_run_again;
+    }
+    return Exit::bug;
+}
+
+std::string stopped_text(i64 iteration, i64 total) {
+    return fmt::format(
+        "stopped after iteration {} of {}: rerun the same command with --load to resume", iteration,
+        total);
+}
+
+std::string stop_note(Stop stop, const config::StoppingFlags& flags, i64 iteration, i64 total) {
+    const std::string where = fmt::format("stopped after iteration {} of {}", iteration, total);
+    const std::string again = stopped_text(iteration, total);
+    switch (stop) {
+        case Stop::kill_switch:
+            return fmt::format("--kill-switch-path: {} exists: {}: remove it to resume",
+                               flags.kill_switch, where);
+        case Stop::exit_interval:
+            return fmt::format("--exit-interval {}: {}", *flags.exit_interval, again);
+        case Stop::duration:
+            return fmt::format("--exit-duration-in-mins {}: {}", *flags.exit_duration_min, again);
+        case Stop::job_limit:
+            return fmt::format("--exit-before-limit {}: the job ends soon: {}",
+                               flags.exit_before_limit, again);
+        case Stop::exit_iteration:
+            return fmt::format("--exit-iteration {}: {}", *flags.exit_iteration, where);
+        case Stop::exit_samples:
+            return fmt::format("--exit-samples {}: {}", *flags.exit_samples, where);
+        case Stop::no:
+        case Stop::finished:
+        case Stop::signal:
+            break;
+    }
+    return {};
+}
+
+}  // namespace lm::train

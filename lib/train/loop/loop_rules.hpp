@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decides what the training loop does after an iteration, by pure functions of its state and of the
+// flags, so that tests need no model. The order is: log, save, evaluate, stop. The save comes
+// before the evaluation, so that nothing is lost when the evaluation hangs.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "config/loop_flags.hpp"
+#include "optim/schedule.hpp"
+#include "spec/save_schedule.hpp"
+
+namespace lm::train {
+
+// The iterations `first` to `last`, both included.
+struct IterationRange {
+    i64 first = 0;
+    i64 last = 0;
+    bool contains(i64 iteration) const { return iteration >= first && iteration <= last; }
+};
+
+// Parses --skip-train-iteration-range A-B C-D into sorted ranges. Adjacent ranges are joined.
+// Throws Error(usage).
+std::vector<IterationRange> parse_skip_ranges(const std::vector<std::string>& texts);
+
+struct LoopRules {
+    i64 log_interval = 100;
+    i64 eval_interval = 1000;
+    bool evaluates = true;               // --eval-iters is not 0 and there is a validation set
+    bool tests = false;                  // there is a test set, and --eval-iters is not 0
+    bool saves = true;                   // --save is given
+    std::vector<spec::SaveRange> saved;  // iterations with a save; the last one always has
+    std::optional<i64> local_save_interval;
+    std::optional<i64> exit_interval;   // iterations of this run
+    std::optional<i64> exit_iteration;  // iteration of the whole training
+    std::optional<i64> exit_samples;    // consumed by the whole training
+    std::optional<double> exit_duration_s;
+    std::optional<double> job_limit_unix_s;  // end of the job minus --exit-before-limit
+    std::optional<i64> check_replicas;       // iterations between two checks
+    std::vector<IterationRange> skip;        // iterations whose batch is consumed without training
+};
+
+// The state of the loop after an iteration.
+struct LoopState {
+    optim::Counters done;
+    i64 run_iterations = 0;  // iterations of this process
+    double elapsed_s = 0;    // since the process started
+    double unix_s = 0;       // the time on rank 0
+    // Expected times: of an evaluation, of the last save, and of another step. The last save
+    // counts twice while an earlier one is being written.
+    double evaluation_s = 0, save_s = 0, step_s = 0;
+    bool finished = false;  // the schedule has ended
+    bool stop_signal = false;
+    bool kill_switch = false;  // the file --kill-switch-path exists
+    bool save_switch = false;  // the file --save-switch-path exists
+    bool writing = false;      // a rank writes files of a save in flight
+    bool retaining = false;    // a rank verifies or deletes for --save-retain
+};
+
+// Returns true when the replicas are compared after this iteration. The comparison comes before a
+// save in the same iteration, so that no damaged state is saved.
+bool should_check_replicas(const LoopRules& rules, const LoopState& now);
+bool should_log(const LoopRules& rules, const LoopState& now);
+// Returns true at the save interval or schedule, and when the run stops.
+bool should_save(const LoopRules& rules, const LoopState& now);
+// Returns true at the interval of local saves, unless the run stops: then it saves to --save.
+bool should_save_locally(const LoopRules& rules, const LoopState& now);
+// Returns true at the evaluation interval, and at the end of the training.
+bool evaluation_due(const LoopRules& rules, const LoopState& now);
+// Returns true when an evaluation is due and may begin. Returns false when the run stops because of
+// a signal or the kill switch, or when the evaluation and the last save do not fit before the time
+// limit.
+bool should_evaluate(const LoopRules& rules, const LoopState& now);
+// Returns true when the training has ended and a test set exists; the loop then tests after the
+// last validation.
+bool should_test(const LoopRules& rules, const LoopState& now);
+// Returns the skipped range that contains `iteration`, or nullptr.
+const IterationRange* skipped_range(const LoopRules& rules, i64 iteration);
+
+enum class Stop {
+    no,
+    finished,
+    exit_iteration,
+    exit_samples,
+    signal,
+    exit_interval,
+    duration,
+    job_limit,
+    kill_switch
+};
+
+// Returns true when the run must not work for another `ahead_s` seconds, because the last save
+// would then end after --exit-duration-in-mins or the end of the job. Returns false before the
+// first iteration.
+bool limit_is_near(const LoopRules& rules, const LoopState& now, double ahead_s);
+// Returns the first reason to stop that holds. The order is: the kill switch, reasons that end the
+// whole training, reasons to run the same command again. A time limit ends the run when another
+// step and the last save do not fit before it. The loop calls it before the first iteration too,
+// where a time limit does not end the run: a series of jobs cannot restart forever without
+// progress.
+Stop should_stop(const LoopRules& rules, const LoopState& now);
+// Returns true for a stop after which the process may be killed soon.
+bool must_end_now(Stop stop);
+Exit exit_code(Stop stop);
+// Returns "stopped after iteration 10 of 60: rerun the same command with --load to resume".
+std::string stopped_text(i64 iteration, i64 total);
+// Returns a note that names the flag that ended the run after `iteration` of `total`, and how to
+// resume. Returns an empty text when no flag ended it.
+std::string stop_note(Stop stop, const config::StoppingFlags& flags, i64 iteration, i64 total);
+
+}  // namespace lm::train

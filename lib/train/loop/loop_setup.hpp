@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rules and numbers of a training loop, from the configuration of its run.
+#pragma once
+
+#include <optional>
+
+#include "data/sampling/datasets.hpp"
+#include "train/loop/job_end.hpp"
+#include "train/loop/loop_rules.hpp"
+#include "train/resolve/run_config.hpp"
+
+namespace lm::train {
+
+LoopRules rules_of(const RunConfig& config, const data::DataSets& data,
+                   const std::optional<JobEnd>& job_end);
+// Returns the expected time of a save before one was measured: 50 MB/s for each rank.
+double first_save_s(const RunConfig& config);
+// Returns the number of global batches of an evaluation.
+double forward_passes(const RunConfig& config, const data::DataSets& data);
+// Returns the number of iterations, after the first, in which --benchmark measures each operation.
+// The throughput is computed from the other iterations, because measuring takes time itself.
+i64 timed_iterations(const RunConfig& config, const optim::Counters& start);
+
+}  // namespace lm::train

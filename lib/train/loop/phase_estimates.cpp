@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/loop/phase_estimates.hpp"
+
+#include <algorithm>
+
+namespace lm::train {
+namespace {
+
+// Steps of one run differ by a few percent, evaluations as well. Saves share the file system with
+// other jobs.
+constexpr double step_margin = 1.2;
+constexpr double evaluation_margin = 1.2;
+constexpr double save_margin = 1.5;
+
+}  // namespace
+
+void PhaseEstimates::add_step(double s) {
+    if (n_steps_ == 1) steps_[0] = 0;
+    steps_[n_steps_ % steps_.size()] = s;
+    ++n_steps_;
+}
+
+double PhaseEstimates::step_s() const {
+    return step_margin * *std::max_element(steps_.begin(), steps_.end());
+}
+
+double PhaseEstimates::evaluation_s() const {
+    if (evaluation_s_) return evaluation_margin * *evaluation_s_;
+    return forward_passes_ * step_s() / 2;
+}
+
+double PhaseEstimates::save_s() const {
+    return save_margin * save_s_.value_or(first_save_s_);
+}
+
+}  // namespace lm::train

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Estimates the times of the next step, evaluation and save of a run from the previous ones. The
+// loop uses them to stop early enough that its last save ends before a time limit.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <optional>
+
+#include "base/types.hpp"
+
+namespace lm::train {
+
+class PhaseEstimates {
+  public:
+    // `first_save_s`: the estimate of a save before one was measured. `forward_passes`: the global
+    // batches of an evaluation.
+    PhaseEstimates(double first_save_s, double forward_passes)
+        : first_save_s_(first_save_s), forward_passes_(forward_passes) {}
+
+    // Add a measurement in seconds.
+    void add_step(double s);
+    void add_evaluation(double s) { evaluation_s_ = s; }
+    void add_save(double s) { save_s_ = s; }
+
+    // Return the expected time of the next phase in seconds, with a margin. A step: the longest of
+    // the last 16; the first step of a run includes warm-up and is ignored once there is another.
+    // An evaluation: the last one; before the first, half a step for each of its global batches.
+    double step_s() const;
+    double evaluation_s() const;
+    double save_s() const;
+
+  private:
+    std::array<double, 16> steps_{};
+    size_t n_steps_ = 0;  // added since the start
+    double first_save_s_, forward_passes_;
+    std::optional<double> evaluation_s_, save_s_;
+};
+
+}  // namespace lm::train

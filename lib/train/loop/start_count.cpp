@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/loop/start_count.hpp"
+
+#include <filesystem>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "io/atomic.hpp"
+#include "io/file.hpp"
+#include "io/json.hpp"
+
+namespace lm::train {
+namespace {
+
+std::string path_in(const std::string& directory) {
+    return fmt::format("{}/{}", directory, start_count_file);
+}
+
+// Returns the number of earlier starts from this step with these flags; 0 when the file is missing
+// or unreadable.
+i64 earlier_starts(const std::string& path, i64 iteration, const std::string& configuration) {
+    try {
+        if (!io::exists(path)) return 0;
+        const io::Json count = io::Json::parse(io::read_file(path));
+        const bool same = count.at("iteration").get<i64>() == iteration &&
+                          count.at("configuration").get<std::string>() == configuration;
+        return same ? count.at("starts").get<i64>() : 0;
+    } catch (const std::exception&) {
+        return 0;
+    }
+}
+
+}  // namespace
+
+void count_start(const std::string& directory, i64 iteration, const std::string& configuration) {
+    const std::string path = path_in(directory);
+    const i64 earlier = earlier_starts(path, iteration, configuration);
+    if (earlier + 1 >= max_starts_without_step) {
+        fail(Exit::self_stopped, path,
+             "{} starts in a row after iteration {} saved no new step: find the cause in their "
+             "logs, then remove this file",
+             earlier, iteration);
+    }
+    const io::OrderedJson count = {
+        {"iteration", iteration}, {"starts", earlier + 1}, {"configuration", configuration}};
+    try {
+        std::filesystem::create_directories(directory);
+        for (const std::string& old : io::stale_temporaries(path)) io::remove_tree(old);
+        io::write_file(path, count.dump() + "\n", io::Overwrite::yes);
+    } catch (const std::exception& error) {
+        warn("{}: this start is not counted", error.what());
+    }
+}
+
+void end_start_count(const std::string& directory) {
+    std::error_code ignored;
+    std::filesystem::remove(path_in(directory), ignored);
+}
+
+}  // namespace lm::train

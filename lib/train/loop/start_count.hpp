@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Counts the starts of a run that saved no new step, so that a job array whose tasks crash does not
+// restart without end. The count is in the directory of --save.
+#pragma once
+
+#include <string>
+
+#include "base/types.hpp"
+
+namespace lm::train {
+
+constexpr std::string_view start_count_file = "starts-without-step.json";
+// The start with this number in a row is refused.
+constexpr i64 max_starts_without_step = 3;
+
+// Counts a start from the step at `iteration` (0: none). `configuration` identifies the flags. A
+// start from another step or with other flags begins a new count. Throws Error(self_stopped) when
+// the two previous starts from this step have saved no newer one. A directory that cannot be
+// written is a warning; the first save fails then.
+void count_start(const std::string& directory, i64 iteration, const std::string& configuration);
+// Removes the count at the regular end of a run. Does nothing when the file does not exist.
+void end_start_count(const std::string& directory);
+
+}  // namespace lm::train

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/loop/status_file.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/launcher.hpp"
+#include "base/log.hpp"
+#include "base/machine.hpp"
+#include "base/problem_list.hpp"
+#include "base/units.hpp"
+#include "io/atomic.hpp"
+#include "io/file.hpp"
+#include "io/json.hpp"
+
+namespace lm::train {
+namespace {
+
+constexpr double longest_silence_s = 60;  // between two writes, unless an iteration takes longer
+constexpr double slack_s = 30;            // for a slow file system or a short pause
+
+void set_time(io::OrderedJson& fields, const char* key, double unix_s) {
+    fields[key] = unix_s;
+    fields[std::string(key) + "_utc"] = iso_time(static_cast<i64>(unix_s));
+}
+
+// Sets the fields of the process that writes.
+void set_writer(io::OrderedJson& fields, int rank) {
+    const auto text = [](const char* name) {
+        const char* const value = environment_of_process(name);
+        return std::string(value == nullptr ? "" : value);
+    };
+    fields["rank"] = rank;
+    fields["host"] = host_name();
+    fields["job"] = slurm_job();
+    fields["job_name"] = text("SLURM_JOB_NAME");
+    fields["nodes"] = text("SLURM_JOB_NODELIST");
+}
+
+// Returns the rank that the launcher states; 0 when it states none or an invalid one.
+int rank_of_process() {
+    try {
+        return launched_by({Launcher::open_mpi, Launcher::pmi, Launcher::torchrun, Launcher::pmix,
+                            Launcher::slurm})
+            .rank;
+    } catch (const Error&) {
+        return 0;
+    }
+}
+
+// Returns the object in `path`; an empty object when there is none.
+io::OrderedJson read_if_any(const std::string& path) {
+    if (!io::exists(path)) return io::OrderedJson::object();
+    io::OrderedJson fields = io::OrderedJson::parse(io::read_file(path), nullptr, false);
+    return fields.is_object() ? fields : io::OrderedJson::object();
+}
+
+double number_in(const io::OrderedJson& fields, const char* key) {
+    const auto found = fields.find(key);
+    return found != fields.end() && found->is_number() ? found->get<double>() : 0;
+}
+
+// Returns whether a rank of this run has already written an error.
+bool has_error(const io::OrderedJson& fields, double started_s) {
+    const auto state = fields.find("state");
+    return state != fields.end() && *state == state_of(Exit::failure) &&
+           number_in(fields, "time") >= started_s;
+}
+
+}  // namespace
+
+const char* state_of(Exit code) {
+    switch (code) {
+        case Exit::done:
+            return "finished";
+        case Exit::run_again:
+        case Exit::do_not_run_again:
+            return "stopped";
+        default:
+            return "failed";
+    }
+}
+
+StatusFile::StatusFile(StatusSettings settings, bool is_rank0)
+    : settings_(std::move(settings)), active_(is_rank0 && !settings_.path.empty()) {}
+
+void StatusFile::start() {
+    if (!active_) return;
+    for (const std::string& path : io::stale_temporaries(settings_.path)) io::remove_tree(path);
+    fields_ = {{"state", ""}, {"exit_code", nullptr}, {"reason", ""}};
+    set_writer(fields_, 0);
+    set_time(fields_, "started", unix_time_s());
+    fields_["run_id"] = "";
+    fields_["generation"] = nullptr;
+    fields_["save"] = settings_.save;
+    fields_["ranks"] = settings_.n_ranks;
+    fields_["iteration"] = nullptr;
+    fields_["total_iterations"] = settings_.total_iterations;
+    fields_["consumed_samples"] = nullptr;
+    fields_["step_s"] = nullptr;
+    fields_["saved_iteration"] = nullptr;
+    write("starting", settings_.timeout_s);
+}
+
+void StatusFile::claimed(const std::string& run_id, i64 generation) {
+    if (!active_) return;
+    fields_["run_id"] = run_id;
+    fields_["generation"] = generation;
+    write("starting", settings_.timeout_s);
+}
+
+void StatusFile::iteration(i64 done, i64 samples, double step_s, bool logged) {
+    if (!active_) return;
+    const bool first = fields_["step_s"].is_null();
+    step_s_ = step_s;
+    fields_["iteration"] = done;
+    fields_["consumed_samples"] = samples;
+    fields_["step_s"] = step_s;
+    if (!logged && !first && since_write_.elapsed_s() < longest_silence_s) return;
+    const double interval_s = static_cast<double>(settings_.log_interval) * step_s;
+    const double period_s = std::min(interval_s, std::max(longest_silence_s, step_s));
+    write("running", 3 * period_s + slack_s);
+}
+
+void StatusFile::saved(i64 iteration) {
+    if (active_) fields_["saved_iteration"] = iteration;
+}
+
+void StatusFile::busy(const char* state, double expected_s) {
+    if (active_) write(state, 3 * (expected_s + step_s_) + settings_.timeout_s);
+}
+
+void StatusFile::stopping(const std::string& reason) {
+    if (!active_) return;
+    fields_["reason"] = reason;
+    write("stopping", settings_.timeout_s);
+}
+
+void StatusFile::write(const char* state, double due_in_s) {
+    const double now = unix_time_s();
+    fields_["state"] = state;
+    set_time(fields_, "time", now);
+    set_time(fields_, "due", now + due_in_s + slack_s);
+    since_write_.restart();
+    try {
+        // A newer start uses the same file; this one stops at its next save.
+        const double generation = number_in(fields_, "generation");
+        if (generation > 0 && number_in(read_if_any(settings_.path), "generation") > generation) {
+            return;
+        }
+        io::write_file(settings_.path, io::json_text(fields_), io::Overwrite::yes);
+        failing_ = false;
+    } catch (const Error& error) {
+        if (!failing_) warn("{}: training continues without the status file", error.what());
+        failing_ = true;
+    }
+}
+
+int with_end_status(const std::string& path, const std::function<int()>& body) {
+    const double started_s = unix_time_s();
+    const int rank = rank_of_process();
+    try {
+        const int code = body();
+        if (rank == 0) end_status(path, {.code = static_cast<Exit>(code), .rank = rank}, started_s);
+        return code;
+    } catch (const std::exception& exception) {
+        const Error error = error_of(exception);
+        const bool on_all_ranks = dynamic_cast<const JointError*>(&exception) != nullptr;
+        if (rank == 0 || !on_all_ranks) {
+            end_status(path, {error.code(), summary_of(error.what()), rank}, started_s);
+        }
+        throw;
+    }
+}
+
+void end_status(const std::string& path, const RunEnd& end, double started_s) {
+    if (path.empty() || end.code == Exit::superseded) return;
+    try {
+        io::OrderedJson fields = read_if_any(path);
+        if (end.code != Exit::done && has_error(fields, started_s)) return;
+        // An error before StatusFile::start() leaves the fields of an earlier run.
+        if (number_in(fields, "started") < started_s) fields = {{"state", ""}};
+        fields["state"] = state_of(end.code);
+        fields["exit_code"] = static_cast<int>(end.code);
+        if (!end.reason.empty() || !fields.contains("reason")) fields["reason"] = end.reason;
+        set_writer(fields, end.rank);
+        set_time(fields, "time", unix_time_s());
+        fields["due"] = nullptr;
+        fields["due_utc"] = nullptr;
+        io::write_file(path, io::json_text(fields), io::Overwrite::yes);
+    } catch (const std::exception& error) {
+        warn("{}: the status file does not have the end of this run", error.what());
+    }
+}
+
+}  // namespace lm::train

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// The file of --status-file: the state of a training as a small JSON object, for scripts that watch
+// it. It is replaced atomically, so a reader always sees a complete object. While it trains, rank 0
+// rewrites it at each log line and at least about once a minute. `due` is the time by which the
+// next write happens unless the training hangs.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "io/json.hpp"
+
+namespace lm::train {
+
+// The path of the status file, and the fields that stay the same during a run.
+struct StatusSettings {
+    std::string path;  // empty: no file is written
+    std::string save;  // --save
+    i64 total_iterations = 0;
+    i64 log_interval = 1;  // iterations
+    i64 n_ranks = 1;
+    double timeout_s = 600;  // an operation between ranks fails after this time
+};
+
+class StatusFile {
+  public:
+    // Only rank 0 writes.
+    StatusFile(StatusSettings settings, bool is_rank0);
+
+    // Writes the state "starting".
+    void start();
+    // Sets the run id and the generation that this start has claimed in --save.
+    void claimed(const std::string& run_id, i64 generation);
+    // Records an iteration that took `step_s` seconds. Writes the state "running" when `logged`, at
+    // the first iteration, and when the last write is a minute old.
+    void iteration(i64 done, i64 samples, double step_s, bool logged);
+    // Records the newest complete step.
+    void saved(i64 iteration);
+    // Writes `state`, "saving" or "validating", in which no iteration is made. `expected_s`: an
+    // estimate of its time.
+    void busy(const char* state, double expected_s);
+    // Records why the run stops, for end_status().
+    void stopping(const std::string& reason);
+
+  private:
+    void write(const char* state, double due_in_s);
+
+    StatusSettings settings_;
+    bool active_;
+    bool failing_ = false;  // the last write failed
+    io::OrderedJson fields_;
+    double step_s_ = 0;
+    Stopwatch since_write_;
+};
+
+// The end of a run on one rank.
+struct RunEnd {
+    Exit code = Exit::done;
+    std::string reason;  // the error message; empty: the reason that stopping() has recorded
+    int rank = 0;
+};
+
+// Returns the state of a run that ended with `code`: "finished" (0), "stopped" (75 and 76) or
+// "failed".
+const char* state_of(Exit code);
+
+// Runs `body` and returns its exit code. Writes the end of the run to the status file `path`: rank
+// 0 always, another rank when it ends with an error of its own. Rethrows.
+int with_end_status(const std::string& path, const std::function<int()>& body);
+
+// Writes the end of a run to the status file `path`. Keeps the other fields, which rank 0 wrote
+// during the run. Does nothing when another rank has written its error since `started_s` (unix
+// time): the first error is the cause. Does nothing with Exit::superseded: the file is the newer
+// run's. Does not throw: a failed write is a warning.
+void end_status(const std::string& path, const RunEnd& end, double started_s);
+
+}  // namespace lm::train

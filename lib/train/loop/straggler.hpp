@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compares the ranks of a run at each log line: the time of their own work, and the growth of their
+// memory.
+#pragma once
+
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/group.hpp"
+#include "train/step/phase_times.hpp"
+
+namespace lm::train {
+
+// One rank in a log interval.
+struct RankSample {
+    PhaseTimes::Seconds seconds{};
+    double resident_bytes = 0;   // memory of the process
+    double available_bytes = 0;  // memory of its host
+    // Returns the time of the rank's own work: without transfers and reductions, in which a rank
+    // waits for slower ones.
+    double own_s() const;
+};
+
+// Finds a rank that stays slower than the others.
+class StragglerRule {
+  public:
+    static constexpr double ratio = 1.1;      // to the median
+    static constexpr i64 least_steps = 10;    // in a row, for one rank
+    static constexpr double least_s = 0.001;  // own time of a step; below it, noise decides
+
+    struct Straggler {
+        int rank = 0;
+        double ratio = 0;
+    };
+    // Adds the own times of all ranks in `steps` steps. Returns the slowest rank when it has been
+    // above `ratio` for least_steps steps, once for each such series.
+    std::optional<Straggler> add(const std::vector<double>& own_s, i64 steps);
+
+  private:
+    int rank_ = -1;
+    i64 steps_ = 0;
+    bool reported_ = false;
+};
+
+// Finds memory that would be exhausted within 24 hours.
+class LeakRule {
+  public:
+    static constexpr double window_s = 600;
+    // Adds a measurement at `time_s`. Returns the hours until `available_bytes` are used up, when
+    // that is below 24 and the memory has grown for the whole window; once.
+    std::optional<double> add(double time_s, double resident_bytes, double available_bytes);
+
+  private:
+    struct Point {
+        double time_s = 0, bytes = 0;
+    };
+    std::deque<Point> points_;
+    bool reported_ = false;
+};
+
+// Returns the seconds of a step in each phase of ranks that have made `steps` steps.
+PhaseSpread spread_of(const std::vector<RankSample>& ranks, i64 steps);
+
+// Returns this process's resident memory and the host's available memory (proc(5)).
+RankSample memory_sample();
+
+// The comparison over all ranks. Rank 0 warns.
+class RankComparison {
+  public:
+    // `world` outlives this object.
+    explicit RankComparison(comm::Group& world) : world_(world) {}
+    // Compares the ranks after `steps` steps. `seconds`: this rank's phases in them. Returns the
+    // seconds of a step in each phase over all ranks. Collective.
+    PhaseSpread add(const PhaseTimes::Seconds& seconds, i64 steps);
+    // Prints a table of the slowest ranks of the run on rank 0; does nothing on the other ranks.
+    void print_table();
+
+  private:
+    comm::Group& world_;
+    std::vector<std::string> hosts_;
+    StragglerRule straggler_;
+    std::vector<LeakRule> leaks_;
+    std::vector<RankSample> total_;  // the phases of all intervals, and the last memory
+    i64 steps_ = 0;
+};
+
+}  // namespace lm::train

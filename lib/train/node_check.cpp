@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/node_check.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+
+#include "base/clock.hpp"
+#include "base/log.hpp"
+#include "cluster/node_outliers.hpp"
+#include "io/json.hpp"
+#include "parallel/hosts.hpp"
+
+namespace lm::train {
+namespace {
+
+constexpr i64 message_bytes = i64{8} << 20;
+
+// Returns the clock of this host minus the median of all hosts, in seconds. Each round reads the
+// clocks right after a barrier. The round with the smallest difference counts, because a host may
+// leave a barrier late. Collective.
+double clock_skew_s(comm::Group& hosts) {
+    constexpr int n_rounds = 5;
+    const auto n = static_cast<size_t>(hosts.size());
+    std::vector<double> skews;
+    std::vector<double> clocks(n);
+    for (int round = 0; round < n_rounds; ++round) {
+        hosts.barrier();
+        double own = unix_time_s();
+        hosts.all_gather({&own, DType::fp64, {1}}, {clocks.data(), DType::fp64, {hosts.size()}});
+        std::ranges::sort(clocks);
+        skews.push_back(own - clocks[n / 2]);
+    }
+    return *std::ranges::min_element(skews, {}, [](double skew) { return std::abs(skew); });
+}
+
+// Returns the best bandwidth of this host in 1e9 bytes/s, both directions added. In round r, host i
+// exchanges messages with host i XOR 2^r, so that ceil(log2(n)) rounds measure each host with
+// several others, and one slow partner does not hide a fast network. Collective.
+double network_gbps(comm::Group& hosts) {
+    std::vector<std::byte> in(message_bytes), out(message_bytes);
+    double best = 0;
+    for (int distance = 1; distance < hosts.size(); distance *= 2) {
+        const int partner = hosts.rank() ^ distance;
+        hosts.barrier();
+        if (partner >= hosts.size()) continue;
+        for (int round = 0; round < 3; ++round) {  // the first one makes the connection
+            const Stopwatch watch;
+            comm::Work received =
+                hosts.start_receive({in.data(), DType::uint8, {message_bytes}}, partner);
+            comm::Work sent =
+                hosts.start_send({out.data(), DType::uint8, {message_bytes}}, partner);
+            received.wait();
+            sent.wait();
+            const double gbps = 2e-9 * static_cast<double>(message_bytes) / watch.elapsed_s();
+            if (round > 0) best = std::max(best, gbps);
+        }
+    }
+    return best;
+}
+
+// Returns the texts of all members on member 0. Collective.
+std::vector<std::string> gather_texts(comm::Group& group, const std::string& text) {
+    i64 longest = static_cast<i64>(text.size());
+    group.all_reduce({&longest, DType::int64, {1}}, comm::Reduction::max);
+    const auto width = static_cast<size_t>(longest);
+    std::vector<char> own(width, ' ');  // JSON ignores spaces at the end
+    std::memcpy(own.data(), text.data(), text.size());
+    std::vector<char> all(width * static_cast<size_t>(group.size()));
+    group.all_gather({own.data(), DType::uint8, {longest}},
+                     {all.data(), DType::uint8, {longest * group.size()}});
+    std::vector<std::string> texts;
+    for (size_t at = 0; at < all.size(); at += width) texts.emplace_back(all.data() + at, width);
+    return texts;
+}
+
+// Returns the speeds of all ranks of this host, by rank. Ranks have the same number of GPUs, or
+// none. Collective.
+std::vector<double> speeds_on_host(comm::Group& world, std::vector<double> own) {
+    i64 most = static_cast<i64>(own.size());
+    world.all_reduce({&most, DType::int64, {1}}, comm::Reduction::max);
+    if (most == 0) return {};
+    const std::unique_ptr<comm::Group> host = parallel::group_of_host(world);
+    own.resize(static_cast<size_t>(most));
+    std::vector<double> all(own.size() * static_cast<size_t>(host->size()));
+    host->all_gather({own.data(), DType::fp64, {most}},
+                     {all.data(), DType::fp64, {most * host->size()}});
+    return all;
+}
+
+}  // namespace
+
+std::vector<cluster::NodeSample> sample_nodes(comm::Group& world,
+                                              const std::vector<std::string>& directories,
+                                              const std::vector<double>& own_tflops) {
+    const bool is_first = parallel::place_on_host(world) == 0;
+    const std::vector<double> speeds = speeds_on_host(world, own_tflops);
+    const std::unique_ptr<comm::Group> hosts =
+        world.split(is_first ? 0 : -1, world.rank(), "hosts");
+    std::vector<cluster::NodeSample> samples;
+    if (is_first) {
+        cluster::NodeSample own = cluster::sample_node(directories);
+        for (size_t i = 0; i < std::min(speeds.size(), own.gpus.size()); ++i) {
+            own.gpus[i].tflops = speeds[i];
+        }
+        own.clock_skew_s = clock_skew_s(*hosts);
+        own.network_gbps = network_gbps(*hosts);
+        const std::vector<std::string> texts =
+            gather_texts(*hosts, io::json_line(cluster::to_json(own)));
+        for (const std::string& text : texts) {
+            if (world.rank() != 0) break;
+            samples.push_back(
+                cluster::node_sample_from_json(io::parse_json(text, "node check"), "node check"));
+        }
+    }
+    world.barrier();
+    return samples;
+}
+
+void warn_of_outliers(comm::Group& world, const std::vector<double>& own_tflops) {
+    const std::vector<cluster::NodeFinding> findings =
+        cluster::find_outliers(sample_nodes(world, {}, own_tflops));
+    for (const cluster::NodeFinding& finding : findings) {
+        warn("node check: {}: {}: check that host, or exclude it", finding.host, finding.text);
+    }
+}
+
+}  // namespace lm::train

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compares a resumed run with the run that wrote its checkpoint. A difference that would change the
+// result of the training silently needs an --override flag; other differences give a note.
+#pragma once
+
+#include "ckpt/format/checkpoint.hpp"
+#include "train/resolve/run_config.hpp"
+
+namespace lm::train {
+
+// Returns the paths, weights and DatasetIdentity of the training datasets, for the manifest of a
+// checkpoint. Reads a few pages of each dataset.
+io::OrderedJson training_data(const RunConfig& config);
+
+// With --use-checkpoint-opt_param-scheduler, replaces the learning rate schedule and the weight
+// decay by the checkpoint's, as Megatron's OptimizerParamScheduler.load_state_dict() does.
+void adopt_schedule(RunConfig& config, const ckpt::Checkpoint& checkpoint);
+
+// Compares `config` and `data` (training_data() of this run) with the checkpoint. Throws
+// Error(usage) for another tokenizer without --override-tokenizer, other samples without
+// --override-data, or another learning rate schedule without --override-opt_param-scheduler. Prints
+// a note for other differences. With --finetune only the tokenizer is compared.
+void check_changes(const RunConfig& config, const io::OrderedJson& data,
+                   const ckpt::Checkpoint& checkpoint);
+
+}  // namespace lm::train

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/resolve/dry_run.hpp"
+
+#include <cstdio>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "cli/main.hpp"
+#include "io/json.hpp"
+#include "train/loop/host_memory.hpp"
+#include "train/resolve/changes.hpp"
+#include "train/resolve/plan_text.hpp"
+#include "train/resolve/run_json.hpp"
+#include "train/resume.hpp"
+#include "train/run_data.hpp"
+#include "train/save/save_room.hpp"
+
+namespace lm::train {
+
+Exit dry_run(const config::TrainFlags& flags, std::string command_line, StartedRanks ranks,
+             i64 ranks_here) {
+    Problems problems(flags.action.world_size.has_value());
+    if (flags.action.world_size) ranks.n = *flags.action.world_size;
+    auto config = resolve(flags, std::move(command_line), ranks, problems);
+    if (config) {
+        // With --world-size, the plan is for other hosts: it checks that one rank fits on this
+        // host, and counts the files of as many hosts as ranks.
+        const i64 checked = flags.action.world_size ? 1 : ranks_here;
+        std::optional<ckpt::Checkpoint> checkpoint;
+        problems.check([&] {
+            checkpoint = open_checkpoint(*config);
+            if (checkpoint) adopt_schedule(*config, *checkpoint);
+        });
+        problems.check([&] { check_writable(config->checkpoints, config->logging); });
+        // The plan may be for another cluster with another file system: there, a lack of room here
+        // is not an error of the plan.
+        problems.check_limit([&] {
+            check_room_for_run(*config, checkpoint ? checkpoint->manifest().counters.iteration : 0,
+                               checked);
+        });
+        data::DataSets data;
+        problems.check([&] { data = open_data(*config); });
+        if (checkpoint && data.train) {
+            problems.check([&] { check_changes(*config, training_data(*config), *checkpoint); });
+        }
+        const std::string plan = describe_plan(*config, data);
+        if (flags.action.print_config) {
+            cli::write_stdout(io::json_text(to_json(*config)));
+            std::fputs(plan.c_str(), stderr);
+        } else {
+            cli::write_stdout(plan);
+        }
+        problems.check_limit([&] { check_host_memory(*config, checked); });
+    } else {
+        problems.check([&] { check_writable(flags.checkpoints, flags.logging); });
+    }
+    for (const std::string& text : problems.limits()) {
+        note("{} (the plan continues, a training would stop here)", text);
+    }
+    problems.throw_found();
+    return Exit::done;
+}
+
+}  // namespace lm::train

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/resolve/gpu_memory.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "base/units.hpp"
+#include "cost/nccl.hpp"
+
+namespace lm::train {
+
+i64 GpuMemory::allowed() const {
+    return buffers + nccl + cost::cuda_allowance_bytes;
+}
+
+std::string GpuMemory::str() const {
+    const double difference =
+        100 * (static_cast<double>(in_use) / static_cast<double>(planned()) - 1);
+    return fmt::format(
+        "memory: {} by the driver, {} by the plan, difference {:+.1f} %: buffers {}, at the start "
+        "{} of {} allowed for{}",
+        human_size(in_use), human_size(planned()), difference, human_size(buffers),
+        human_size(at_start), human_size(cost::cuda_allowance_bytes),
+        nccl > 0 ? fmt::format(", NCCL {} by estimate", human_size(nccl)) : "");
+}
+
+GpuMemory gpu_memory(const TrainerConfig& config, const parallel::Coordinates& at,
+                     device::Device& device) {
+    const device::Device::InUse use = device.memory_in_use();
+    return {.buffers = memory_plan(config, at.tp, at.pp).total(),
+            .nccl = cost::nccl_bytes(config.parallel, at.pp, config.data_parallel.overlaps(),
+                                     !config.model.untied_head),
+            .at_start = use.at_start,
+            .in_use = use.now,
+            .total = use.total};
+}
+
+void require_room(const TrainerConfig& config, const parallel::Coordinates& at,
+                  device::Device& device) {
+    const GpuMemory memory = gpu_memory(config, at, device);
+    if (memory.total == 0) return;
+    const i64 free = memory.total - memory.in_use;
+    if (memory.buffers > free) {
+        run_error(device.name(),
+                  "{} of its {} are free, but the run needs {}: use a smaller --micro-batch-size, "
+                  "--recompute-granularity, or more ranks",
+                  human_size(free), human_size(memory.total),
+                  describe(memory_plan(config, at.tp, at.pp)));
+    }
+    const i64 all = std::max(memory.planned(), memory.allowed());
+    if (all <= memory.total) return;
+    warn(
+        "{}: buffers {}, NCCL {} by estimate and an allowance of {} sum to {}, but the GPU has {}: "
+        "the "
+        "training may run out of memory",
+        device.name(), human_size(memory.buffers), human_size(memory.nccl),
+        human_size(all - memory.buffers - memory.nccl), human_size(all), human_size(memory.total));
+}
+
+void compare_with_driver(const GpuMemory& memory, const std::string& device) {
+    if (memory.in_use <= memory.allowed()) return;
+    warn(
+        "{}: {} are in use before the first step, {} more than the {} of buffers, NCCL by estimate "
+        "and an allowance of {}: another process uses the GPU (see nvidia-smi), or libraries use "
+        "more than the allowance",
+        device, human_size(memory.in_use), human_size(memory.in_use - memory.allowed()),
+        human_size(memory.allowed()), human_size(cost::cuda_allowance_bytes));
+}
+
+std::string describe(const cost::MemoryPlan& plan) {
+    return fmt::format(
+        "weights {}, masters {}, gradients {}, optimizer {}, activations {}, "
+        "workspace {}: {} in all",
+        human_size(plan.weights), human_size(plan.masters), human_size(plan.gradients),
+        human_size(plan.optimizer), human_size(plan.activations), human_size(plan.workspace),
+        human_size(plan.total()));
+}
+
+}  // namespace lm::train

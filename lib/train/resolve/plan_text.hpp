@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plan of a run as text, printed before it starts.
+#pragma once
+
+#include <string>
+
+#include "train/resolve/run_config.hpp"
+
+namespace lm::train {
+
+// Returns lines with parameters, ranks, schedule, data, memory and checkpoints. `data` is the run's
+// opened data.
+std::string describe_plan(const RunConfig& config, const data::DataSets& data);
+
+}  // namespace lm::train

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/resolve/run_config.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "base/shape.hpp"
+#include "config/deepspeed.hpp"
+#include "config/rank_counts.hpp"
+#include "optim/schedule_summary.hpp"
+#include "spec/pipeline_schedule.hpp"
+#include "train/resolve/schedule_request.hpp"
+#include "train/resolve/unused_flags.hpp"
+#include "train/run_data.hpp"
+
+namespace lm::train {
+namespace {
+
+i64 at_least(std::string_view flag, i64 value, i64 least) {
+    if (value < least) usage_error(flag, "must be at least {}, but is {}", least, value);
+    return value;
+}
+
+void check_energy(const config::LoggingFlags& flags) {
+    if (!(flags.codecarbon_intensity >= 0)) {
+        usage_error("--codecarbon-intensity", "{} is negative", flags.codecarbon_intensity);
+    }
+    if (flags.codecarbon_cpu_power && !(*flags.codecarbon_cpu_power >= 0)) {
+        usage_error("--codecarbon-cpu-power", "{} is negative", *flags.codecarbon_cpu_power);
+    }
+}
+
+void check_intervals(const config::TrainFlags& flags) {
+    at_least("--log-interval", flags.logging.interval, 1);
+    at_least("--eval-interval", flags.validation.interval, 1);
+    at_least("--timing-log-level", flags.logging.timing_level, 0);
+    at_least("--eval-iters", flags.validation.iters, 0);
+    at_least("--tensorboard-queue-size", flags.logging.tensorboard_queue_size, 1);
+    const config::StoppingFlags& stopping = flags.stopping;
+    if (stopping.exit_interval) at_least("--exit-interval", *stopping.exit_interval, 1);
+    if (stopping.exit_duration_min && *stopping.exit_duration_min < 0) {
+        usage_error("--exit-duration-in-mins", "{} is negative", *stopping.exit_duration_min);
+    }
+}
+
+// Resolves the flags section by section. Adds all errors to `problems`.
+class Resolver {
+  public:
+    Resolver(const config::TrainFlags& flags, const StartedRanks& ranks, Problems& problems)
+        : flags_(flags), ranks_(ranks), problems_(problems) {}
+
+    std::optional<RunConfig> resolve(std::string command_line) {
+        problems_.check([&] { check_unused_flags(flags_, ranks_.have_gpus); });
+        problems_.check([&] { config::apply_deepspeed(flags_); });
+        const bool output_is_valid = check_numbers();
+        resolve_data();
+        resolve_model();
+        if (model_) resolve_ranks();
+        resolve_schedule();
+        for (const auto& later : flags_.model.options->given_later()) {
+            problems_.check_limit([&] { usage_error(later.name, "{}", later.reason); });
+        }
+        if (!model_ || !schedule_ || !output_is_valid || micro_batch() < 1) {
+            return std::nullopt;
+        }
+        problems_.check([&] { check_rows(); });
+        RunConfig config = make(std::move(command_line));
+        problems_.check([&] { config.batch_options().check(); });
+        problems_.check([&] { (void)config.all_validation_samples(); });
+        return config;
+    }
+
+  private:
+    // Returns the micro-batch size of the flag, or 0 when it is not given.
+    i64 micro_batch() const { return flags_.schedule.micro_batch.value_or(0); }
+    i64 n_threads() const { return flags_.device.threads.value_or(ranks_.cores); }
+
+    // Returns false when the output flags are invalid. Then no plan can be made.
+    bool check_numbers() {
+        problems_.check([&] {
+            const std::optional<i64>& micro_batch = flags_.schedule.micro_batch;
+            if (!micro_batch) usage_error("--micro-batch-size", "must be given");
+            at_least("--micro-batch-size", *micro_batch, 1);
+        });
+        problems_.check([&] {
+            const i64 threads = at_least("--threads", n_threads(), 1);
+            if (threads > 1024)
+                usage_error("--threads", "must be at most 1024, but is {}", threads);
+        });
+        return problems_.check([&] {
+            check_intervals(flags_);
+            check_energy(flags_.logging);
+            saves_ = resolve_saves(flags_);
+            save_buffer_ = save_buffer_limit(flags_);
+            check_load_flags(flags_.checkpoints);
+            skipped_ = parse_skip_ranges(flags_.stopping.skip_ranges);
+        });
+    }
+
+    void resolve_data() {
+        problems_.check([&] {
+            read_group_files(flags_.data);
+            datasets_ = data_config(flags_.data, flags_.model.options->given("--split"));
+            check_mock(datasets_, flags_.data.mock_data);
+            vocabulary_ = find_vocabulary(flags_.data.tokenizer, datasets_);
+        });
+    }
+
+    void resolve_model() {
+        problems_.check([&] { model_ = config::resolve_model(flags_.model, vocabulary_.size); });
+        problems_.check([&] { precision_ = config::resolve_precision(flags_.precision); });
+        problems_.check([&] {
+            if (precision_.weights == DType::fp16) flags_.loss_scale.check();
+        });
+    }
+
+    void resolve_ranks() {
+        auto layout_problems = config::layout_problems(flags_.parallel, *model_);
+        for (std::string& text : layout_problems) problems_.add(std::move(text));
+        if (layout_problems.empty()) {
+            problems_.check([&] {
+                parallel_ = config::resolve_parallel(flags_.parallel, flags_.model, *model_);
+            });
+        }
+        const i64 tensor = flags_.parallel.tensor;
+        const i64 pipeline = flags_.parallel.pipeline;
+        if (tensor < 1 || pipeline < 1) return;
+        per_replica_ = checked_mul(tensor, pipeline);
+        const auto replicas =
+            flags_.action.dry_run ? config::replicas_of : config::started_replicas;
+        problems_.check([&] { parallel_.dp = replicas(ranks_.n, tensor, pipeline).dp; });
+        problems_.check([&] { flags_.rank_checks.check(); });
+        problems_.check([&] {
+            parallel_.zero_stage = config::resolve_zero_stage(flags_.zero, flags_.data_parallel);
+        });
+    }
+
+    void resolve_schedule() {
+        // A missing sequence length or batch size was reported before. Without them, the schedule
+        // would report false problems.
+        const auto seq_length =
+            model_ ? model_->seq_length : config::seq_length_of(flags_.model).value_or(0);
+        if (seq_length > 0 && (flags_.schedule.global_batch || micro_batch() > 0)) {
+            problems_.check(
+                [&] { schedule_.emplace(schedule_request(flags_.schedule, seq_length)); });
+        }
+        problems_.check([&] { flags_.optimizer.check(); });
+        if (!schedule_ || micro_batch() < 1) return;
+        for (std::string& text : config::batch_problems(schedule_->ramp(), micro_batch(),
+                                                        {parallel_.dp, per_replica_})) {
+            problems_.add(std::move(text));
+        }
+        n_micro_batches_ = schedule_->ramp().global_batch / (micro_batch() * parallel_.dp);
+        problems_.check([&] { check_accumulation(); });
+        for (const spec::RampStep& stage : schedule_->ramp().stages()) {
+            problems_.check([&] {
+                spec::check_pipeline({parallel_.pp, parallel_.n_chunks,
+                                      stage.batch / (micro_batch() * parallel_.dp)});
+            });
+        }
+    }
+
+    void check_accumulation() const {
+        const auto& steps = flags_.schedule.accumulation_steps;
+        if (!steps || *steps == n_micro_batches_) return;
+        usage_error(
+            flags_.deepspeed_config,
+            "gradient_accumulation_steps: is {}, but a batch of {} is {} micro-batches of {} "
+            "on each of {} data-parallel ranks",
+            *steps, schedule_->ramp().global_batch, n_micro_batches_, micro_batch(), parallel_.dp);
+    }
+
+    spec::DataParallelConfig data_parallel() const {
+        spec::DataParallelConfig resolved = flags_.data_parallel;
+        if (!resolved.bucket_elements) {
+            resolved.bucket_elements = parallel::default_bucket_elements(parallel_.dp);
+        }
+        return resolved;
+    }
+
+    // Checks that the tensor ranks can divide the rows of a micro-batch, for every sequence length
+    // of the run.
+    void check_rows() const {
+        const i64 micro_batch = this->micro_batch();
+        config::require_equal_rows(parallel_, micro_batch, model_->seq_length);
+        const auto& curriculum = schedule_->curriculum();
+        if (!curriculum || !parallel_.sequence_parallel) return;
+        const i64 last = schedule_->total_iterations();
+        for (i64 i = 1; i <= last && !curriculum->finished(i); ++i) {
+            config::require_equal_rows(parallel_, micro_batch, curriculum->seq_length(i));
+        }
+    }
+
+    RunConfig make(std::string command_line) {
+        return {.trainer = {.model = *model_,
+                            .parallel = parallel_,
+                            .data_parallel = data_parallel(),
+                            .micro_batch = micro_batch(),
+                            .n_micro_batches = std::max<i64>(1, n_micro_batches_),
+                            .precision = precision_,
+                            .loss_scale = flags_.loss_scale,
+                            .adamw = flags_.optimizer,
+                            .seed = static_cast<u64>(flags_.model.seed),
+                            .documents = flags_.documents,
+                            .n_threads = static_cast<int>(n_threads()),
+                            .cuda = ranks_.have_gpus,
+                            .attention = flags_.device.attention(),
+                            .allow_tf32 = flags_.device.allow_tf32,
+                            .save_buffer = save_buffer_,
+                            .autotune = flags_.device.autotune},
+                .data = flags_.data,
+                .datasets = datasets_,
+                .schedule = *schedule_,
+                .saves = saves_,
+                .skipped = skipped_,
+                .tokenizer = {.end_of_document = vocabulary_.eod.value_or(-1),
+                              .digest = vocabulary_.digest},
+                .rank_checks = flags_.rank_checks,
+                .validation = flags_.validation,
+                .checkpoints = flags_.checkpoints,
+                .stopping = flags_.stopping,
+                .logging = flags_.logging,
+                .action = flags_.action,
+                .command_line = std::move(command_line)};
+    }
+
+    config::TrainFlags flags_;
+    StartedRanks ranks_;
+    Problems& problems_;
+    SaveRules saves_;
+    i64 save_buffer_ = 0;
+    std::vector<IterationRange> skipped_;
+    data::DataConfig datasets_;
+    Vocabulary vocabulary_;
+    std::optional<spec::ModelConfig> model_;
+    spec::Precision precision_;
+    spec::ParallelConfig parallel_;
+    i64 per_replica_ = 1;      // ranks of one replica of the model
+    i64 n_micro_batches_ = 1;  // micro-batches of a full batch on one replica
+    std::optional<optim::Schedule> schedule_;
+};
+
+}  // namespace
+
+std::optional<RunConfig> resolve(const config::TrainFlags& flags, std::string command_line,
+                                 const StartedRanks& ranks, Problems& problems) {
+    return Resolver(flags, ranks, problems).resolve(std::move(command_line));
+}
+
+RunConfig resolve(const config::TrainFlags& flags, std::string command_line,
+                  const StartedRanks& ranks) {
+    if (flags.action.world_size) usage_error("--world-size", "needs --dry-run");
+    Problems problems;
+    std::optional<RunConfig> config = resolve(flags, std::move(command_line), ranks, problems);
+    problems.throw_found();
+    return std::move(*config);
+}
+
+data::BatchOptions RunConfig::batch_options() const {
+    const i64 eod = tokenizer.end_of_document;
+    return {.micro_batch = trainer.micro_batch,
+            .eod_id = eod < 0 ? std::nullopt : std::optional(eod),
+            .reset_position_ids = trainer.documents.reset_position_ids,
+            .reset_attention_mask = trainer.documents.reset_attention_mask,
+            .eod_mask_loss = trainer.documents.eod_mask_loss};
+}
+
+i64 RunConfig::validation_samples() const {
+    if (action.benchmark) return 0;
+    return checked_mul(validation.iters, schedule.ramp().global_batch);
+}
+
+i64 RunConfig::all_validation_samples() const {
+    if (validation_samples() == 0 || datasets.order == data::DataOrder::stateless) {
+        return validation_samples();
+    }
+    return optim::megatron_validation_samples(schedule, validation.interval, validation.iters);
+}
+
+}  // namespace lm::train

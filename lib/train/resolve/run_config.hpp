@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// The configuration of a run, resolved from the command line and the data's metadata files. All
+// checks are made here, before memory is allocated or a file is written.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/threads.hpp"
+#include "ckpt/format/manifest.hpp"
+#include "config/train_flags.hpp"
+#include "data/sampling/datasets.hpp"
+#include "data/sampling/loader.hpp"
+#include "optim/schedule.hpp"
+#include "train/loop/loop_rules.hpp"
+#include "train/resolve/problems.hpp"
+#include "train/save/save_rules.hpp"
+#include "train/step/trainer_config.hpp"
+
+namespace lm::train {
+
+// The members of the types config::*Flags keep the flags as they were given. Some flags are texts
+// with a syntax of their own: --data-order, --save-schedule, --save-retain, --save-retry,
+// --async-save-buffer, --skip-train-iteration-range. --print-config and the manifest print these
+// texts; the members `datasets`, `saves` and `skipped` have their values.
+struct RunConfig {
+    TrainerConfig trainer;      // model, parallelism, optimizer, precision, documents, device
+    config::DataFlags data;     // the groups of a file are in the members for groups
+    data::DataConfig datasets;  // without sizes and sample counts, which open_data() adds
+    optim::Schedule schedule;
+    SaveRules saves;
+    std::vector<IterationRange> skipped;  // iterations that are not trained on
+    ckpt::TokenizerInfo tokenizer;        // tokenizer of the data
+    config::RankCheckFlags rank_checks;
+    config::ValidationFlags validation;
+    config::CheckpointFlags checkpoints;
+    config::StoppingFlags stopping;
+    config::LoggingFlags logging;
+    config::ActionFlags action;
+    std::string command_line;
+
+    data::BatchOptions batch_options() const;
+    // Returns the samples of each set in one validation or test; 0: the run has none.
+    i64 validation_samples() const;
+    // Returns the samples of each validation set that the whole run reads.
+    i64 all_validation_samples() const;
+};
+
+// The ranks of a run, which its flags do not state.
+struct StartedRanks {
+    i64 n = 1;
+    bool have_gpus = false;         // choose_gpus()
+    i64 cores = available_cores();  // CPU threads of a rank without --threads
+};
+
+// Returns the configuration of a run on `ranks`. Throws an Error with all problems of the flags.
+RunConfig resolve(const config::TrainFlags& flags, std::string command_line,
+                  const StartedRanks& ranks = {});
+
+// Returns the configuration for a plan. Adds all errors to `problems`. Returns nullopt when the
+// model or the schedule cannot be resolved.
+std::optional<RunConfig> resolve(const config::TrainFlags& flags, std::string command_line,
+                                 const StartedRanks& ranks, Problems& problems);
+
+}  // namespace lm::train

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/resolve/run_json.hpp"
+
+#include <type_traits>
+
+#include "ckpt/format/model_json.hpp"
+#include "config/field_json.hpp"
+#include "train/loop/loop_rules.hpp"
+
+namespace lm::train {
+namespace {
+
+using config::Block;
+using io::OrderedJson;
+
+OrderedJson ramp_json(const spec::BatchRamp& ramp) {
+    if (ramp.start == 0) return nullptr;
+    return {ramp.start, ramp.increment, ramp.samples};
+}
+
+OrderedJson skip_json(const std::vector<IterationRange>& skipped) {
+    OrderedJson ranges = OrderedJson::array();
+    for (const IterationRange& range : skipped) {
+        ranges.push_back(fmt::format("{}-{}", range.first, range.last));
+    }
+    return ranges;
+}
+
+OrderedJson curriculum_json(const std::optional<optim::Curriculum>& curriculum) {
+    if (!curriculum) return nullptr;
+    OrderedJson json = {{"schedule", name_of(curriculum->kind)}};
+    if (curriculum->kind == optim::Curriculum::Kind::fixed_discrete) {
+        json["difficulties"] = curriculum->lengths;
+        json["max_steps"] = curriculum->max_steps;
+        return json;
+    }
+    json["min_difficulty"] = curriculum->min;
+    json["max_difficulty"] = curriculum->max;
+    json["total_steps"] = curriculum->total_steps;
+    json["difficulty_step"] = curriculum->difficulty_step;
+    json["root_degree"] = curriculum->root_degree;
+    return json;
+}
+
+std::string_view name_of(spec::PipelineBalance balance) {
+    switch (balance) {
+        case spec::PipelineBalance::layers:
+            return "uniform";
+        case spec::PipelineBalance::layers_and_embedding:
+            return "type:transformer|embedding";
+        case spec::PipelineBalance::parameters:
+            return "parameters";
+    }
+    return "?";
+}
+
+// Returns the values of the derived fields of Block::parallel.
+OrderedJson parallel_values(const RunConfig& config) {
+    const spec::ParallelConfig& parallel = config.trainer.parallel;
+    const spec::Recompute& recompute = parallel.recompute;
+    const bool full = recompute.granularity == spec::Recompute::Granularity::full;
+    const std::string_view granularity =
+        name_in(spec::recompute_granularities, recompute.granularity);
+    const std::string_view method = name_in(spec::recompute_methods, recompute.method);
+    return {{"world_size", parallel.tp * parallel.pp * parallel.dp},
+            {"tensor_model_parallel_size", parallel.tp},
+            {"pipeline_model_parallel_size", parallel.pp},
+            {"data_parallel_size", parallel.dp},
+            {"virtual_pipeline_chunks", parallel.n_chunks},
+            {"pp_partition_method", name_of(parallel.balance)},
+            {"sequence_parallel", parallel.sequence_parallel},
+            {"padded_vocab_size", spec::padded_vocab(config.trainer.model, parallel)},
+            {"zero_stage", parallel.zero_stage},
+            {"recompute_granularity", granularity},
+            {"recompute_method", full ? OrderedJson(method) : nullptr},
+            {"recompute_num_layers", full ? OrderedJson(recompute.n_layers) : nullptr}};
+}
+
+void add_attention(OrderedJson& json, spec::GpuAttention attention) {
+    using enum spec::GpuAttention;
+    json["attention_backend"] = attention == flash ? "flash" : "fused";
+    if (attention != flash) json["deterministic_mode"] = attention == cudnn_deterministic;
+}
+
+OrderedJson training_values(const RunConfig& config) {
+    const optim::LearningRate& rate = config.schedule.learning_rate();
+    const spec::ModelConfig& model = config.trainer.model;
+    const DType weights = config.trainer.precision.weights;
+    const bool wsd = rate.style == optim::DecayStyle::wsd;
+    OrderedJson json = {
+        {"train_samples", config.schedule.end().samples},
+        {"global_batch_size", config.schedule.ramp().global_batch},
+        {"rampup_batch_size", ramp_json(config.schedule.ramp())},
+        {"micro_batch_size", config.trainer.micro_batch},
+        {"seq_length", model.seq_length},
+        {"lr", rate.max},
+        {"min_lr", rate.min},
+        {"lr_decay_style", name_of(rate.style)},
+        {"lr_warmup_init", rate.init},
+        {"lr_warmup_samples", rate.warmup_samples},
+        {"lr_decay_samples", rate.decay_samples},
+        {"lr_decay_tokens", rate.decay_tokens},
+        {"lr_wsd_decay_style", wsd ? OrderedJson(name_of(rate.anneal)) : OrderedJson()},
+        {"lr_wsd_decay_samples", rate.anneal_samples},
+        {"curriculum_learning_type", curriculum_json(config.schedule.curriculum())},
+        {"skip_train_iteration_range", skip_json(config.skipped)},
+        {"attention_dropout", model.attention_dropout},
+        {"hidden_dropout", model.hidden_dropout},
+        {"seed", config.trainer.seed},
+        {"fp16", weights == DType::fp16},
+        {"bf16", weights == DType::bf16}};
+    if (config.trainer.cuda) add_attention(json, config.trainer.attention);
+    return json;
+}
+
+OrderedJson run_values(const RunConfig& config) {
+    return {{"device", config.trainer.cuda ? "cuda" : "cpu"},
+            {"allow_tf32", config.trainer.allow_tf32},
+            {"autotune", config.trainer.autotune},
+            {"threads", config.trainer.n_threads}};
+}
+
+// Returns the section of type Section in `config`; nullptr when RunConfig does not store it, so
+// that all of its fields are derived.
+template <typename Section>
+const Section* section_of(const RunConfig& config) {
+    if constexpr (std::is_same_v<Section, config::ValidationFlags>) return &config.validation;
+    if constexpr (std::is_same_v<Section, config::CheckpointFlags>) return &config.checkpoints;
+    if constexpr (std::is_same_v<Section, config::LoggingFlags>) return &config.logging;
+    if constexpr (std::is_same_v<Section, config::ActionFlags>) return &config.action;
+    if constexpr (std::is_same_v<Section, config::StoppingFlags>) return &config.stopping;
+    if constexpr (std::is_same_v<Section, config::DataFlags>) return &config.data;
+    if constexpr (std::is_same_v<Section, config::DocumentFlags>) return &config.trainer.documents;
+    if constexpr (std::is_same_v<Section, config::RankCheckFlags>) return &config.rank_checks;
+    if constexpr (std::is_same_v<Section, spec::DataParallelConfig>) {
+        return &config.trainer.data_parallel;
+    }
+    if constexpr (std::is_same_v<Section, spec::AdamWConfig>) return &config.trainer.adamw;
+    if constexpr (std::is_same_v<Section, spec::LossScaleConfig>) return &config.trainer.loss_scale;
+    return nullptr;
+}
+
+// Returns all fields of `block` in the order of the tables. `derived` has the values of the derived
+// fields.
+OrderedJson block_json(const RunConfig& config, Block block, const OrderedJson& derived) {
+    OrderedJson json = OrderedJson::object();
+    config::for_each_section([&]<typename S>(const config::Fields<S>& fields) {
+        const bool scales_loss = config.trainer.precision.weights == DType::fp16;
+        if (std::is_same_v<S, spec::LossScaleConfig> && !scales_loss) return;
+        if (const S* section = section_of<S>(config)) {
+            config::add_json(json, block, fields, *section, derived);
+        } else {
+            config::add_derived_json(json, block, fields, derived);
+        }
+    });
+    return json;
+}
+
+OrderedJson memory_json(const cost::MemoryPlan& memory) {
+    return {{"weights", memory.weights},         {"masters", memory.masters},
+            {"gradients", memory.gradients},     {"optimizer", memory.optimizer},
+            {"activations", memory.activations}, {"workspace", memory.workspace},
+            {"total", memory.total()},           {"save_buffer", memory.save_buffer}};
+}
+
+}  // namespace
+
+OrderedJson training_json(const RunConfig& config) {
+    return block_json(config, Block::training, training_values(config));
+}
+
+OrderedJson to_json(const RunConfig& config) {
+    OrderedJson json = {{"model", ckpt::to_json(config.trainer.model)}};
+    const auto add = [&](Block block, const OrderedJson& derived) {
+        json[name_of(block)] = block_json(config, block, derived);
+    };
+    add(Block::parallel, parallel_values(config));
+    json["micro_batch_size"] = config.trainer.micro_batch;
+    json.update(block_json(config, Block::run, run_values(config)));
+    json["train_iterations"] = config.schedule.total_iterations();
+    add(Block::training, training_values(config));
+    add(Block::validation, {{"samples", config.validation_samples()}});
+    add(Block::checkpoints, {});
+    add(Block::stopping, {});
+    add(Block::logging, {});
+    json["memory_bytes"] = memory_json(memory_plan(config.trainer));
+    json["command_line"] = config.command_line;
+    return json;
+}
+
+}  // namespace lm::train

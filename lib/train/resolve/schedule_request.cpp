@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/resolve/schedule_request.hpp"
+
+#include "base/error.hpp"
+#include "config/schedule_flags.hpp"
+
+namespace lm::train {
+namespace {
+
+std::optional<optim::Curriculum> curriculum_of(const config::CurriculumFlags& flags,
+                                               i64 seq_length) {
+    if (flags.type.empty()) return std::nullopt;
+    optim::Curriculum curriculum;
+    curriculum.kind = optim::parse_curriculum_kind("--curriculum-schedule", flags.schedule);
+    if (curriculum.kind == optim::Curriculum::Kind::fixed_discrete) {
+        curriculum.lengths = flags.difficulties;
+        curriculum.max_steps = flags.max_steps;
+        return curriculum;
+    }
+    const auto needed = [](std::string_view flag, const std::optional<i64>& value) {
+        if (!value) usage_error(flag, "must be given with --curriculum-learning-type");
+        return *value;
+    };
+    curriculum.min = needed("--curriculum-min-difficulty", flags.min_difficulty);
+    curriculum.max = flags.max_difficulty.value_or(seq_length);
+    curriculum.total_steps = needed("--curriculum-total-steps", flags.total_steps);
+    curriculum.difficulty_step = flags.difficulty_step;
+    curriculum.root_degree = flags.root_degree;
+    return curriculum;
+}
+
+}  // namespace
+
+optim::ScheduleRequest schedule_request(const config::ScheduleFlags& flags, i64 seq_length) {
+    optim::ScheduleRequest request;
+    request.seq_length = seq_length;
+    request.ramp = config::batch_ramp(flags);
+    request.train_samples = flags.train_samples;
+    request.train_iters = flags.train_iters;
+    request.train_tokens = flags.train_tokens;
+    request.lr = flags.lr;
+    request.min_lr = flags.min_lr;
+    request.decay_style = optim::parse_decay_style(flags.lr_decay_style);
+    request.warmup_samples = flags.lr_warmup_samples;
+    request.warmup_iters = flags.lr_warmup_iters;
+    request.warmup_fraction = flags.lr_warmup_fraction;
+    request.warmup_init = flags.lr_warmup_init;
+    request.anneal_style = optim::parse_anneal_style(flags.lr_wsd_decay_style);
+    request.anneal_samples = flags.lr_wsd_decay_samples;
+    request.anneal_iters = flags.lr_wsd_decay_iters;
+    request.decay_samples = flags.lr_decay_samples;
+    request.decay_iters = flags.lr_decay_iters;
+    request.decay_tokens = flags.lr_decay_tokens;
+    request.curriculum = curriculum_of(flags.curriculum, seq_length);
+    return request;
+}
+
+}  // namespace lm::train

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// Turns the schedule flags into the request of an optim::Schedule.
+#pragma once
+
+#include "config/schedule_flags.hpp"
+#include "optim/schedule.hpp"
+
+namespace lm::train {
+
+// Returns the request. Throws Error(usage) naming a flag that has an invalid value, or a missing
+// flag that another flag needs.
+optim::ScheduleRequest schedule_request(const config::ScheduleFlags& flags, i64 seq_length);
+
+}  // namespace lm::train

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// Flags that have no effect together with the other flags.
+#pragma once
+
+#include "config/train_flags.hpp"
+
+namespace lm::train {
+
+// For each given flag without effect: throws Error(usage) if only lm-train has the flag or Megatron
+// refuses it too, else prints a note. Call it before a DeepSpeed configuration is applied.
+// `on_gpus`: the run computes on GPUs.
+void check_unused_flags(const config::TrainFlags& flags, bool on_gpus);
+
+}  // namespace lm::train

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Resume from local steps (ckpt/history/local_steps.hpp): copies the newest complete local step to
+// --save, where the run then finds it like any other step.
+#pragma once
+
+#include <vector>
+
+#include "comm/group.hpp"
+#include "train/resolve/run_config.hpp"
+
+namespace lm::train {
+
+// Copies the newest local step that the hosts of this run hold to --save, and publishes it there,
+// if it is newer than every durable step that the run could load. Does nothing without
+// --local-save, or unless --load and --save name the same directory. Claims a generation of --save
+// for each step that it tries. `damaged`: durable steps that cannot be loaded; needed on rank 0.
+// Returns the iteration of the copied step on all ranks, -1 without one. Throws JointError when the
+// system cannot read the durable directory or write to it. Collective.
+i64 restore_local_step(const RunConfig& config, comm::Group& world,
+                       const std::vector<i64>& damaged = {});
+
+}  // namespace lm::train

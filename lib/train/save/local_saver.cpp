@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/save/local_saver.hpp"
+
+#include <filesystem>
+#include <system_error>
+
+#include "base/log.hpp"
+#include "base/machine.hpp"
+#include "ckpt/history/local_steps.hpp"
+#include "ckpt/history/steps.hpp"
+#include "io/atomic.hpp"
+#include "io/checked.hpp"
+#include "io/file.hpp"
+#include "parallel/together.hpp"
+#include "train/save/distributed_save.hpp"
+#include "train/save/save_report.hpp"
+#include "train/save/save_room.hpp"
+
+namespace lm::train {
+namespace {
+
+using parallel::together;
+
+constexpr std::string_view owner_file = "durable-directory";  // contains the path of --save
+
+std::string canonical(const std::string& path) {
+    std::error_code ignored;
+    return std::filesystem::weakly_canonical(path, ignored).string();
+}
+
+// Checks that the directory of this host is empty or belongs to runs with the same --save.
+void claim_local_directory(const std::string& directory, const std::string& save) {
+    const std::string path = fmt::format("{}/{}", directory, owner_file);
+    for (const std::string& old : io::stale_temporaries(path)) io::remove_tree(old);
+    const std::string own = canonical(save);
+    if (io::exists(path)) {
+        const std::string owner = io::read_file(path);
+        if (owner == own) return;
+        if (!ckpt::steps_in(directory).empty()) {
+            usage_error(directory,
+                        "--local-save: has steps of a run with --save {}: give another directory, "
+                        "or remove this one",
+                        owner);
+        }
+    } else if (!ckpt::steps_in(directory).empty()) {
+        usage_error(directory,
+                    "--local-save: has steps that are not local ones: give another directory");
+    }
+    io::write_file(path, own, io::Overwrite::yes);
+}
+
+// Returns whether the step led to `loaded`. Throws Error when its manifest cannot be read.
+bool is_ancestor(const std::string& step_path, const std::optional<ckpt::Tip>& loaded) {
+    const std::string file = fmt::format("{}/{}", step_path, ckpt::local_manifest_file);
+    const ckpt::Manifest manifest = ckpt::parse_manifest(io::read_file(file), file);
+    return loaded && ckpt::on_branch(manifest, *loaded);
+}
+
+}  // namespace
+
+std::string local_directory_of_host(const std::string& local_save) {
+    return local_save + "/" + host_name();
+}
+
+std::unique_ptr<LocalSaver> LocalSaver::open(comm::Group& world, NodeFiles& files,
+                                             const ckpt::Generation& generation,
+                                             const std::string& local_save,
+                                             const std::optional<ckpt::Tip>& loaded) {
+    std::unique_ptr<LocalSaver> saver(
+        new LocalSaver(world, files, generation, local_directory_of_host(local_save)));
+    together(world, [&] {
+        if (files.leads()) saver->prepare_directory(loaded);
+    });
+    saver->partner_ = PartnerCopy::connect(world, files);
+    if (files.n_nodes() == 1 && world.rank() == 0) {
+        note("--local-save: there is one host: its local steps have no copy at a partner");
+    }
+    return saver;
+}
+
+void LocalSaver::prepare_directory(const std::optional<ckpt::Tip>& loaded) const {
+    io::make_directories(directory_);
+    claim_local_directory(directory_, generation_.directory);
+    for (const std::string& name : io::list_directory(directory_)) {
+        const std::string path = directory_ + "/" + name;
+        if (name.find(ckpt::temporary_mark) != name.npos) io::remove_tree(path);
+        if (ckpt::step_from_name(name) < 0) continue;
+        try {
+            if (is_ancestor(path, loaded)) continue;
+        } catch (const Error& error) {
+            warn("{}: kept until later local steps replace it", error.what());
+            continue;
+        }
+        note("{}: is not an ancestor of the step that this run starts from: removed", path);
+        io::remove_tree(path);
+    }
+}
+
+std::string LocalSaver::final_path() const {
+    return directory_ + "/" + ckpt::step_name(iteration_);
+}
+
+std::string LocalSaver::temporary() const {
+    return fmt::format("{}{}{}", final_path(), ckpt::temporary_mark, generation_.number);
+}
+
+bool LocalSaver::save(const ckpt::SaveInfo& info, const std::vector<ckpt::Piece>& pieces) {
+    iteration_ = info.counters.iteration;
+    try {
+        begin();
+        const std::string manifest = write(info, pieces);
+        const std::exception_ptr error = partner_->exchange(temporary());
+        together(world_, [&] {
+            if (error) std::rethrow_exception(error);
+        });
+        publish(manifest);
+    } catch (const JointError& error) {
+        abandon();
+        if (error.code() != Exit::failure) throw;
+        if (world_.rank() != 0) return false;
+        warn(
+            "--local-save: iteration {}: NOT SAVED: {}: the training continues, and the next local "
+            "save tries again",
+            iteration_, error.what());
+        return false;
+    }
+    if (files_.leads()) remove_older(iteration_ + 1, ckpt::local_steps_kept);
+    return true;
+}
+
+// Creates the temporary directories.
+void LocalSaver::begin() {
+    together(world_, [&] {
+        if (world_.rank() == 0) ckpt::check_not_superseded(generation_);
+        if (!files_.leads()) return;
+        constexpr i64 max_files = 12;  // files of three nodes at most, manifest, directory
+        const RoomNeed need{files_.node_bytes() + partner_->incoming_bytes(), max_files};
+        if (!has_room(directory_, need)) make_room();
+        check_room(directory_, need);
+        io::remove_tree(temporary());
+        io::checked::make_directory(temporary());
+    });
+}
+
+// Writes the files of this node. Returns the manifest of the step on all ranks.
+std::string LocalSaver::write(const ckpt::SaveInfo& info, const std::vector<ckpt::Piece>& pieces) {
+    SaveReport report;
+    report.add(world_.rank(), [&] { report.text = files_.write(temporary(), pieces); });
+    files_.write_node_index(temporary(), report);
+    conclude(world_, report);
+    std::string manifest;
+    together(world_, [&] {
+        if (world_.rank() != 0) return;
+        manifest =
+            ckpt::manifest_text(ckpt::manifest_of(generation_, info, references_from(report.text)));
+    });
+    return parallel::broadcast_text(world_, manifest);
+}
+
+// Makes the step complete on all hosts, then visible.
+void LocalSaver::publish(const std::string& manifest) {
+    together(world_, [&] {
+        if (!files_.leads()) return;
+        io::write_file(fmt::format("{}/{}", temporary(), ckpt::local_manifest_file), manifest,
+                       io::Overwrite::no);
+        io::checked::fsync_path(temporary());
+    });
+    together(world_, [&] {
+        if (!files_.leads()) return;
+        if (io::exists(final_path())) {
+            io::checked::exchange_directories(temporary(), final_path());
+            io::remove_tree(temporary());
+        } else {
+            io::checked::rename(temporary(), final_path());
+        }
+        io::checked::fsync_parent_of(final_path());
+    });
+}
+
+void LocalSaver::abandon() const noexcept {
+    if (!files_.leads()) return;
+    try {
+        io::remove_tree(temporary());
+    } catch (const std::exception& error) {
+        warn("{}", error.what());
+    }
+}
+
+// Keeps one complete step only: it is enough while the next one is written.
+void LocalSaver::make_room() const {
+    for (const i64 step : ckpt::steps_in(directory_)) {
+        if (step < iteration_) continue;
+        // Its manifest cannot be read, or the run rolled back after it.
+        const std::string path = directory_ + "/" + ckpt::step_name(step);
+        note("{}: is not a past step of this run, and its room is needed: removed", path);
+        io::remove_tree(path);
+    }
+    remove_older(iteration_, 1);
+}
+
+// Removes the steps of this host before iteration `before` but the newest `n_kept`.
+void LocalSaver::remove_older(i64 before, size_t n_kept) const {
+    try {
+        std::vector<i64> steps = ckpt::steps_in(directory_);
+        std::erase_if(steps, [before](i64 step) { return step >= before; });
+        for (size_t at = 0; at + n_kept < steps.size(); ++at) {
+            io::remove_tree(directory_ + "/" + ckpt::step_name(steps[at]));
+        }
+    } catch (const Error& error) {
+        warn("--local-save: {}", error.what());
+    }
+}
+
+}  // namespace lm::train

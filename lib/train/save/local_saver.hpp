@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// --local-save: local steps (ckpt/history/local_steps.hpp) of a run. A local save is synchronous:
+// the loop continues when all hosts have all their files, so that the loss of a host never costs
+// more than
+// --local-save-interval iterations. It writes the files from the state itself, so it needs memory
+// for the blocks of the files only. A failed local save is a warning; it never ends a training.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/error.hpp"
+#include "ckpt/format/save.hpp"
+#include "comm/group.hpp"
+#include "train/save/node_files.hpp"
+#include "train/save/partner_copy.hpp"
+
+namespace lm::train {
+
+// Returns the directory of this host in the directory of --local-save.
+std::string local_directory_of_host(const std::string& local_save);
+
+class LocalSaver {
+  public:
+    // Creates the directory of each host in `local_save`, and removes the left-overs of killed
+    // saves and the steps that did not lead to `loaded`, the step that the run starts from. Keeps
+    // the steps whose manifest cannot be read, with a warning.
+    // Throws Error(usage) when the directory has steps of a run with another --save. `generation`
+    // is the one of this run in --save; its lineage is needed on rank 0 only. `world` and `files`
+    // outlive this object. Collective.
+    static std::unique_ptr<LocalSaver> open(comm::Group& world, NodeFiles& files,
+                                            const ckpt::Generation& generation,
+                                            const std::string& local_save,
+                                            const std::optional<ckpt::Tip>& loaded);
+
+    // Saves `pieces`, this rank's part of the state, as a local step. `info` is needed on rank 0.
+    // Returns whether the step is complete; otherwise rank 0 has warned. Throws JointError only
+    // when a newer run has superseded this one. Collective.
+    bool save(const ckpt::SaveInfo& info, const std::vector<ckpt::Piece>& pieces);
+
+  private:
+    LocalSaver(comm::Group& world, NodeFiles& files, ckpt::Generation generation,
+               std::string directory)
+        : world_(world),
+          files_(files),
+          generation_(std::move(generation)),
+          directory_(std::move(directory)) {}
+    std::string final_path() const;
+    std::string temporary() const;
+    void prepare_directory(const std::optional<ckpt::Tip>& loaded) const;
+    void begin();
+    std::string write(const ckpt::SaveInfo& info, const std::vector<ckpt::Piece>& pieces);
+    void publish(const std::string& manifest);
+    void abandon() const noexcept;
+    void make_room() const;
+    void remove_older(i64 before, size_t n_kept) const;
+
+    comm::Group& world_;
+    NodeFiles& files_;
+    ckpt::Generation generation_;
+    std::string directory_;  // directory of this host
+    std::unique_ptr<PartnerCopy> partner_;
+    i64 iteration_ = 0;
+};
+
+}  // namespace lm::train

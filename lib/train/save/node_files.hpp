@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// The data files of a checkpoint: the ranks of a node share one file for the weights and one for
+// the optimizer state, and each rank writes its pieces at its own place in them. So a checkpoint of
+// many ranks has few large files. The places are the same in every save, so they are planned once,
+// by the first rank of the node, its leader. The leader also writes the headers of the files, and
+// collects the list of their slices for the index.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ckpt/format/data_file.hpp"
+#include "ckpt/format/save.hpp"
+#include "comm/group.hpp"
+#include "train/save/save_report.hpp"
+
+namespace lm::train {
+
+class NodeFiles {
+  public:
+    // Plans the files for `pieces`. `node`: the ranks of this node, ordered by rank. `world`
+    // outlives this object. Collective.
+    static std::unique_ptr<NodeFiles> plan(comm::Group& world, std::unique_ptr<comm::Group> node,
+                                           std::vector<ckpt::TensorInfo> tensors,
+                                           const std::vector<ckpt::Piece>& pieces);
+
+    // Returns the most files that a checkpoint has, its directory included. The same on all ranks.
+    i64 n_files() const;
+
+    // Writes the pieces of this rank, which have the order of plan(). Any thread may call it; it
+    // uses no group. Returns the digests of the written blocks, for write_index().
+    std::string write(const std::string& directory, const std::vector<ckpt::Piece>& pieces) const;
+    // Writes the index parts. `own` has the digests of this rank. Afterwards the report on rank 0
+    // has the references to all parts, one a line, or a failure. Collective.
+    void write_index(const std::string& directory, SaveReport& own);
+    // Writes like write_index(), but each leader writes an index part with the files of its own
+    // node only, for a `directory` that is not shared. Collective.
+    void write_node_index(const std::string& directory, SaveReport& own);
+
+    comm::Group& node() const { return *node_; }  // the ranks of this node; member 0 is its leader
+    i64 number() const { return number_; }        // number of this node
+    i64 n_nodes() const { return n_nodes_; }
+    bool leads() const { return node_->rank() == 0; }
+    i64 node_bytes() const;  // size of the data files of this node; valid on its leader
+
+  private:
+    // The place of this rank's share of a file.
+    struct Place {
+        i64 planned_size = 0;  // size of the share
+        i64 shift = 0;         // added to the offsets of plan_share()
+        i64 file_size = 0;
+        std::string header = {};  // on the leader
+    };
+    // The place of one rank's digests in a file of the node's index part.
+    struct DigestRange {
+        size_t file = 0;
+        size_t begin = 0;
+        size_t n = 0;
+    };
+
+    NodeFiles(comm::Group& world, std::unique_ptr<comm::Group> node,
+              std::vector<ckpt::TensorInfo> tensors)
+        : world_(world), node_(std::move(node)), tensors_(std::move(tensors)) {}
+    void split_leaders();
+    std::vector<ckpt::IndexPart> gather_plans(ckpt::IndexPart own);
+    std::vector<std::string> place(std::vector<ckpt::IndexPart> plans);
+    void accept_digests(int member, const std::string& digests);
+    void gather_digests(SaveReport& own);
+
+    comm::Group& world_;
+    std::unique_ptr<comm::Group> node_;
+    std::vector<ckpt::TensorInfo> tensors_;
+    i64 number_ = 0;   // number of this node
+    i64 n_nodes_ = 1;  // nodes in the world
+    // One index part has the files of a block of nodes. The first leader of the block writes it.
+    std::unique_ptr<comm::Group> block_;          // on leaders
+    std::unique_ptr<comm::Group> block_writers_;  // on the first leaders of the blocks
+    std::map<std::string, Place> places_;         // by file name
+    // On leaders:
+    ckpt::IndexPart part_;  // files of the node; its digests are those of the last save
+    std::vector<std::vector<DigestRange>> digests_;  // by member of the node
+};
+
+}  // namespace lm::train

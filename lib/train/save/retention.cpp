@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/save/retention.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "base/threads.hpp"
+#include "base/units.hpp"
+#include "ckpt/history/lineage.hpp"
+#include "ckpt/history/steps.hpp"
+#include "ckpt/verbs/verify.hpp"
+#include "io/file.hpp"
+#include "parallel/together.hpp"
+
+namespace lm::train {
+namespace {
+
+constexpr std::string_view flag = "--save-retain";
+
+i64 at_least_one(const std::string& rule, const std::string& value) {
+    const i64 number = parse_count(flag, value);
+    if (number < 1) usage_error(flag, "{}: expected at least 1, got {}", rule, value);
+    return number;
+}
+
+// Returns the values between the commas.
+std::vector<std::string> split(const std::string& text) {
+    std::vector<std::string> items;
+    for (size_t begin = 0; begin <= text.size();) {
+        const size_t end = std::min(text.find(',', begin), text.size());
+        items.push_back(text.substr(begin, end - begin));
+        begin = end + 1;
+    }
+    return items;
+}
+
+void add_rule(ckpt::PruneRules& rules, const std::string& name, const std::string& value) {
+    if (name == "keep-last") {
+        rules.keep.last = at_least_one(name, value);
+    } else if (name == "keep-every") {
+        rules.keep.every = at_least_one(name, value);
+    } else if (name == "keep") {
+        for (const std::string& step : split(value)) {
+            rules.keep.steps.push_back(parse_count(flag, step));
+        }
+    } else if (name == "keep-schedule") {
+        rules.keep.schedule = spec::parse_save_schedule(value);
+    } else if (name == "weights-only-older-than") {
+        rules.full_steps = at_least_one(name, value);
+    } else {
+        usage_error(flag,
+                    "'{}' is not one of keep-last, keep-every, keep, keep-schedule and "
+                    "weights-only-older-than",
+                    name);
+    }
+}
+
+}  // namespace
+
+ckpt::PruneRules parse_retain(const std::string& text) {
+    ckpt::PruneRules rules;
+    std::string name;
+    std::string value;
+    for (const std::string& item : split(text)) {
+        const size_t equals = item.find('=');
+        if (equals == item.npos) {
+            // The item is another value of the previous rule: "7" of "keep=5,7".
+            if (name.empty()) usage_error(flag, "'{}' is not RULE=VALUE", item);
+            value += "," + item;
+            continue;
+        }
+        if (!name.empty()) add_rule(rules, name, value);
+        name = item.substr(0, equals);
+        value = item.substr(equals + 1);
+    }
+    add_rule(rules, name, value);
+    return rules;
+}
+
+Retention::~Retention() {
+    stopped_ = true;
+    join();
+}
+
+void Retention::start(i64 step) {
+    if (step_ >= 0) return;
+    std::string manifest;
+    if (world_.rank() == 0 && !busy_) manifest = manifest_to_verify(step);
+    manifest = parallel::broadcast_text(world_, manifest);
+    if (manifest.empty()) return;
+    step_ = step;
+    report_ = {};
+    run([this, step, manifest] {
+        report_.add(world_.rank(), [&] { verify_own_share(step, manifest); });
+    });
+}
+
+void Retention::delete_if_verified(bool any_busy) {
+    if (!any_busy) conclude();
+}
+
+void Retention::finish(i64 step) {
+    conclude();
+    join();
+    if (step < 0 || step == applied_to_) return;
+    start(step);
+    conclude();
+    join();
+}
+
+// Runs `body` on the thread, or on the calling one when no thread can be created.
+template <typename Body>
+void Retention::run(const Body& body) {
+    join();
+    busy_ = true;
+    const auto work = [this, body] {
+        body();
+        busy_ = false;
+    };
+    try {
+        thread_ = start_thread(work);
+    } catch (const Error&) {
+        work();
+    }
+}
+
+void Retention::join() {
+    if (thread_.joinable()) thread_.join();
+}
+
+// Returns the manifest of `step`, or an empty text when no rule removes an older step. On rank 0.
+std::string Retention::manifest_to_verify(i64 step) const {
+    try {
+        const std::vector<i64> steps = ckpt::steps_in(generation_.directory);
+        // The names are enough here: a step that is not complete only adds to the steps.
+        const bool removes =
+            !rules_.keep.empty() && !ckpt::steps_to_remove(steps, rules_.keep, step).empty();
+        const bool reduces = rules_.full_steps && *rules_.full_steps < std::ssize(steps);
+        if (!removes && !reduces) return {};
+        return io::read_file(fmt::format("{}/{}/{}", generation_.directory, ckpt::step_name(step),
+                                         ckpt::manifest_file));
+    } catch (const Error& error) {
+        warn("{}: {}: the next save tries again", flag, error.what());
+        return {};
+    }
+}
+
+void Retention::verify_own_share(i64 step, const std::string& manifest) {
+    struct Stopped {};
+    try {
+        const ckpt::Verification result =
+            ckpt::verify_share(generation_.directory + "/" + ckpt::step_name(step),
+                               {world_.rank(), world_.size()}, manifest, [&](i64) {
+                                   if (stopped_) throw Stopped();
+                               });
+        if (!result.problems.empty()) throw Error(Exit::failure, result.problems.front().line());
+    } catch (const Stopped&) {
+        return;  // the process ends
+    }
+}
+
+// Waits until all ranks have verified their shares, and starts to delete.
+void Retention::conclude() {
+    if (step_ < 0) return;
+    join();
+    applied_to_ = std::exchange(step_, -1);
+    try {
+        join_reports(world_, report_);
+        train::conclude(world_, report_);
+    } catch (const JointError& error) {
+        if (world_.rank() == 0) warn("{}: {}: the next save tries again", flag, error.what());
+        return;
+    }
+    if (world_.rank() == 0) run([this, step = applied_to_] { remove_others(step); });
+}
+
+void Retention::remove_others(i64 step) const {
+    try {
+        const std::string& directory = generation_.directory;
+        const ckpt::Lineage lineage = ckpt::read_lineage(directory);
+        std::vector<i64> complete;
+        for (const ckpt::StepEntry& entry : lineage.steps) {
+            if (entry.step <= step && lineage.current(entry)) complete.push_back(entry.step);
+        }
+        const ckpt::PrunePlan plan = ckpt::plan_prune(directory, lineage, complete, rules_);
+        if (plan.actions.empty() || plan.newest != step) return;
+        ckpt::check_not_superseded(generation_);
+        ckpt::prune(directory, plan, [&directory](const ckpt::PruneAction& action) {
+            note("{}: {}/{}: {}", flag, directory, action.name,
+                 action.kind == ckpt::PruneKind::step ? "deleted" : "optimizer state deleted");
+        });
+    } catch (const std::exception& error) {
+        warn("{}: {}: the next save tries again", flag, error.what());
+    }
+}
+
+}  // namespace lm::train

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// --save-retain: after a save, the ranks verify the new step in the background, a share each; then
+// rank 0 deletes the steps that no rule keeps, also in the background.
+#pragma once
+
+#include <atomic>
+#include <string>
+#include <thread>
+
+#include "base/types.hpp"
+#include "ckpt/history/generation.hpp"
+#include "ckpt/history/prune.hpp"
+#include "comm/group.hpp"
+#include "train/save/save_report.hpp"
+
+namespace lm::train {
+
+// Parses
+// "keep-last=3,keep-every=1000,keep=5,7,keep-schedule=10@100,1500,weights-only-older-than=2".
+// Throws Error(usage) naming --save-retain.
+ckpt::PruneRules parse_retain(const std::string& text);
+
+// Applies the rules. The newest step is verified before others are deleted, so that at least one
+// verified step is left. All functions are collective unless stated otherwise.
+class Retention {
+  public:
+    // `generation`: its directory is needed on all ranks. `world` outlives this object.
+    Retention(comm::Group& world, ckpt::Generation generation, ckpt::PruneRules rules)
+        : world_(world), generation_(std::move(generation)), rules_(std::move(rules)) {}
+    // Makes the thread stop after the blocks that it is verifying, and waits for it. Not
+    // collective.
+    ~Retention();
+    Retention(const Retention&) = delete;
+    Retention& operator=(const Retention&) = delete;
+
+    // Starts to verify `step`, which was saved last, if a rule removes another one. Does nothing
+    // while an earlier step is verified or others are deleted: the call after the next save then
+    // also deletes what this call would have deleted.
+    void start(i64 step);
+    // Returns whether a thread of this rank is verifying or deleting. Not collective.
+    bool is_busy() const { return busy_; }
+    // Starts to delete when no rank is verifying. `any_busy`: is_busy() of any rank.
+    void delete_if_verified(bool any_busy);
+    // Blocks until the rules are applied to `step`, which was saved last.
+    void finish(i64 step);
+
+  private:
+    template <typename Body>
+    void run(const Body& body);
+    void join();
+    std::string manifest_to_verify(i64 step) const;
+    void verify_own_share(i64 step, const std::string& manifest);
+    void conclude();
+    void remove_others(i64 step) const;
+
+    comm::Group& world_;
+    ckpt::Generation generation_;
+    ckpt::PruneRules rules_;
+    i64 step_ = -1;        // the step that the ranks verify; -1: none. The same on all ranks
+    i64 applied_to_ = -1;  // the step that was verified last. The same on all ranks
+    SaveReport report_;    // the failure of this rank's verification, if any
+    std::thread thread_;
+    std::atomic<bool> busy_ = false;
+    std::atomic<bool> stopped_ = false;
+};
+
+}  // namespace lm::train

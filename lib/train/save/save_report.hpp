@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reports of the ranks at the end of a save. They pass up a tree of groups to rank 0, which
+// broadcasts its answer. So one pass carries both the errors and the results, and no rank receives
+// messages of all others.
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "base/error.hpp"
+#include "comm/group.hpp"
+
+namespace lm::train {
+
+struct SaveFailure {
+    Exit code = Exit::failure;
+    int rank = 0;      // global rank
+    std::string text;  // names rank, host and device, except those of rank 0
+};
+
+// A result, or the failure that the save ends with: that of the first rank that failed.
+struct SaveReport {
+    std::string text = {};
+    std::optional<SaveFailure> failure = {};
+
+    // Keeps the failure of the lower rank.
+    void fail(SaveFailure other);
+    void fail(const std::exception_ptr& error, int rank);
+    // Calls `body`, unless there is a failure. Stores an exception of `body` as the failure of
+    // `rank`.
+    void add(int rank, const std::function<void()>& body);
+};
+
+// Passes the texts of the other members of `group` to `accept` on member 0, by rank, and collects
+// the failures in its report. Collective.
+void gather_reports(comm::Group& group, SaveReport& own,
+                    const std::function<void(int member, const std::string& text)>& accept);
+// Appends the texts of the other members to that of member 0, by rank, in log2(n) rounds, and
+// collects the failures. Collective.
+void join_reports(comm::Group& group, SaveReport& own);
+// Throws the failure of rank 0's report on all ranks as a JointError. Collective.
+void conclude(comm::Group& world, const SaveReport& own);
+
+}  // namespace lm::train

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/save/save_room.hpp"
+
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
+#include "base/error.hpp"
+#include "base/units.hpp"
+#include "cost/formulas.hpp"
+#include "io/checked.hpp"
+
+namespace lm::train {
+namespace {
+
+struct Room {
+    i64 bytes = 0;
+    std::optional<i64> inodes;  // nullopt: the file system has no fixed number
+};
+
+// Returns the room that an unprivileged process can still use on the file system of `directory`, or
+// of its nearest existing parent.
+Room room_of(const std::string& directory) {
+    namespace fs = std::filesystem;
+    std::error_code ignored;
+    fs::path at = fs::absolute(directory, ignored);
+    while (!fs::exists(at, ignored) && at.has_relative_path()) at = at.parent_path();
+    struct statvfs status {};
+    if (::statvfs(at.c_str(), &status) != 0)
+        io::system_error(at.string(), "read the free space of the file system", errno);
+    Room room{.bytes = static_cast<i64>(status.f_bavail * status.f_frsize), .inodes = {}};
+    if (status.f_files > 0) room.inodes = static_cast<i64>(status.f_favail);
+    return room;
+}
+
+// Returns "1.2 GiB are free, but WHAT 4.3 GiB" or the same for inodes; empty when there is room.
+// `what` is subject and verb: "a checkpoint needs".
+std::string shortage(const std::string& directory, const RoomNeed& need, std::string_view what) {
+    const Room room = room_of(directory);
+    if (room.bytes < need.bytes) {
+        return fmt::format("{} are free, but {} {}", human_size(room.bytes), what,
+                           human_size(need.bytes));
+    }
+    if (room.inodes && *room.inodes < need.files) {
+        return fmt::format("{} inodes are free, but {} {}", *room.inodes, what, need.files);
+    }
+    return {};
+}
+
+// Returns the largest number of this run's checkpoints that are on disk at the same time. The run
+// starts after iteration `start`; checkpoints up to `start` are not counted.
+i64 max_checkpoints(const RunConfig& config, i64 start) {
+    const std::vector<spec::SaveRange> ranges = config.saves.ranges;
+    const i64 last = last_iteration(config);
+    if (!config.saves.retain) {
+        return spec::count_saves(ranges, last) - (start > 0 ? spec::count_saves(ranges, start) : 0);
+    }
+    const std::vector<i64> steps = spec::save_iterations(ranges, start, last);
+    const ckpt::KeepPolicy& keep = config.saves.retain->keep;
+    if (keep.empty()) return std::ssize(steps);
+    const auto removed = ckpt::steps_to_remove(steps, keep, std::nullopt);
+    // An older checkpoint is deleted only after the next one is complete, so one more is on disk.
+    return std::min(std::ssize(steps), std::ssize(steps) - std::ssize(removed) + 1);
+}
+
+// Checks that this host has room for the step that it keeps while it writes the next one.
+void check_local_room(const std::string& local_save, i64 checkpoint_bytes, i64 n_nodes) {
+    if (local_save.empty()) return;
+    const i64 copies = n_nodes > 1 ? 2 : 1;  // its own files, and those of its partner
+    const RoomNeed need{2 * copies * ceil_div(checkpoint_bytes, n_nodes), 0};
+    const std::string text = shortage(local_save, need, "two local steps need");
+    if (text.empty()) return;
+    usage_error(local_save, "--local-save: {}: give storage with more room", text);
+}
+
+}  // namespace
+
+i64 nodes_per_part(i64 n_ranks, i64 n_nodes) {
+    return std::max<i64>(1, ranks_per_part * n_nodes / n_ranks);
+}
+
+i64 files_of_checkpoint(i64 n_ranks, i64 n_nodes) {
+    constexpr i64 directory_and_manifest = 2;
+    const i64 n_parts = ceil_div(n_nodes, nodes_per_part(n_ranks, n_nodes));
+    return 2 * n_nodes + n_parts + directory_and_manifest;
+}
+
+bool has_room(const std::string& directory, const RoomNeed& need) {
+    return shortage(directory, need, "").empty();
+}
+
+void check_room(const std::string& directory, const RoomNeed& need) {
+    const std::string text = shortage(directory, need, "a checkpoint needs");
+    if (text.empty()) return;
+    run_error(directory, "{}: delete files, or checkpoints with lm-ckpt prune", text);
+}
+
+void check_room_for_run(const RunConfig& config, i64 start, i64 ranks_here) {
+    const config::CheckpointFlags& flags = config.checkpoints;
+    if (flags.save.empty() || config.action.benchmark) return;
+    const i64 n = std::max<i64>(0, max_checkpoints(config, start));
+    const i64 each = cost::checkpoint_size(config.trainer.model, config.trainer.precision).total();
+    const spec::ParallelConfig& parallel = config.trainer.parallel;
+    const i64 n_ranks = parallel.tp * parallel.pp * parallel.dp;
+    const i64 n_nodes = ceil_div(n_ranks, ranks_here);
+    const RoomNeed need{n * each, n * files_of_checkpoint(n_ranks, n_nodes)};
+    const std::string text = shortage(
+        flags.save, need, n == 1 ? "a checkpoint needs" : fmt::format("{} checkpoints need", n));
+    if (!text.empty()) {
+        usage_error(flags.save,
+                    "--save: {}: save less often, give --save-retain, or another file system",
+                    text);
+    }
+    check_local_room(flags.local_save, each, n_nodes);
+}
+
+i64 last_iteration(const RunConfig& config) {
+    const config::StoppingFlags& stopping = config.stopping;
+    const i64 total = config.schedule.total_iterations();
+    const i64 last = std::min(total, stopping.exit_iteration.value_or(total));
+    if (!stopping.exit_samples) return last;
+    // Bisection for the first iteration with that many samples.
+    i64 low = 1;
+    i64 high = std::max<i64>(last, 1);
+    while (low < high) {
+        const i64 middle = low + (high - low) / 2;
+        const bool enough = config.schedule.after(middle).samples >= *stopping.exit_samples;
+        (enough ? high : low) = enough ? middle : middle + 1;
+    }
+    return low;
+}
+
+}  // namespace lm::train

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// The room on the file system of --save: bytes and inodes that a save, or all saves of a run, need.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/types.hpp"
+#include "train/resolve/run_config.hpp"
+
+namespace lm::train {
+
+// The number of ranks whose files are in one index part of a checkpoint; a node with more ranks has
+// one part. So a checkpoint has few index parts, and no rank holds the index of all ranks in
+// memory.
+constexpr int ranks_per_part = 64;
+
+struct RoomNeed {
+    i64 bytes = 0;
+    i64 files = 0;
+};
+
+// Returns the number of nodes whose files are in one index part.
+i64 nodes_per_part(i64 n_ranks, i64 n_nodes);
+// Returns the most files that a checkpoint of `n_ranks` ranks on `n_nodes` nodes has, its directory
+// included.
+i64 files_of_checkpoint(i64 n_ranks, i64 n_nodes);
+
+// Returns whether the file system of `directory`, which may not exist yet, has room for `need`.
+bool has_room(const std::string& directory, const RoomNeed& need);
+// Throws Error(failure) stating both numbers when there is no room.
+void check_room(const std::string& directory, const RoomNeed& need);
+
+// Returns the iteration at which the schedule or a flag ends the run, whichever comes first.
+i64 last_iteration(const RunConfig& config);
+
+// Throws Error(usage) when --save has no room for the checkpoints that are on disk at the same time
+// in the rest of the run, after iteration `start`, or --local-save has no room for the local steps
+// of this host. `ranks_here`: the ranks on each host. Does nothing without --save.
+void check_room_for_run(const RunConfig& config, i64 start, i64 ranks_here);
+
+}  // namespace lm::train

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/save/save_rules.hpp"
+
+#include "base/error.hpp"
+#include "base/units.hpp"
+#include "train/save/retention.hpp"
+
+namespace lm::train {
+namespace {
+
+void require_save(const config::TrainFlags& flags) {
+    const auto refuse = [](bool given, std::string_view flag) {
+        if (given) usage_error(flag, "needs --save DIR");
+    };
+    if (!flags.action.benchmark) {
+        refuse(flags.stopping.exit_interval.has_value(), "--exit-interval");
+        refuse(flags.stopping.exit_duration_min.has_value(), "--exit-duration-in-mins");
+        refuse(!flags.stopping.save_switch.empty(), "--save-switch-path");
+    }
+    using config::Reaction;
+    refuse(flags.stopping.reaction_to_spike() == Reaction::stop, "--on-spike stop");
+    refuse(flags.stopping.reaction_to_spike() == Reaction::roll_back, "--on-spike rollback");
+    refuse(flags.stopping.reaction_to_nan() == Reaction::roll_back, "--on-nan rollback");
+    const config::CheckpointFlags& saves = flags.checkpoints;
+    refuse(saves.save_interval.has_value(), "--save-interval");
+    refuse(!saves.save_schedule.empty(), "--save-schedule");
+    refuse(!saves.save_retain.empty(), "--save-retain");
+    refuse(saves.save_required, "--save-required");
+    refuse(!saves.local_save.empty(), "--local-save");
+}
+
+void check_local_save_flags(const config::CheckpointFlags& saves) {
+    if (saves.local_save.empty() && saves.local_save_interval)
+        usage_error("--local-save-interval", "needs --local-save DIR");
+    if (saves.local_save.empty()) return;
+    if (!saves.local_save_interval) usage_error("--local-save", "needs --local-save-interval K");
+    if (*saves.local_save_interval < 1) {
+        usage_error("--local-save-interval", "must be at least 1, but is {}",
+                    *saves.local_save_interval);
+    }
+}
+
+std::vector<spec::SaveRange> ranges_of(const config::CheckpointFlags& flags) {
+    if (flags.save_interval && *flags.save_interval < 1) {
+        usage_error("--save-interval", "must be at least 1, but is {}", *flags.save_interval);
+    }
+    if (flags.save_interval && !flags.save_schedule.empty()) {
+        usage_error("--save-schedule", "contradicts --save-interval: give one of the two");
+    }
+    if (flags.save_interval) return {{.interval = *flags.save_interval, .until = 0}};
+    if (flags.save_schedule.empty()) return {};
+    return spec::parse_save_schedule(flags.save_schedule);
+}
+
+}  // namespace
+
+SaveRules resolve_saves(const config::TrainFlags& flags) {
+    const config::CheckpointFlags& saves = flags.checkpoints;
+    SaveRules rules{.ranges = ranges_of(saves)};
+    if (!saves.save_retain.empty()) rules.retain = parse_retain(saves.save_retain);
+    if (saves.save_failures < 1) usage_error("--save-failures", "must be at least 1, but is 0");
+    rules.retry_s = parse_duration("--save-retry", saves.save_retry);
+    const std::string& before = flags.stopping.exit_before_limit;
+    if (before != "off") {
+        const double before_s = parse_duration("--exit-before-limit", before);
+        if (!saves.save.empty() && !flags.action.benchmark) rules.before_limit_s = before_s;
+    }
+    check_local_save_flags(saves);
+    if (saves.save.empty()) require_save(flags);
+    return rules;
+}
+
+void check_load_flags(const config::CheckpointFlags& flags) {
+    if (flags.fresh && flags.exit_on_missing) {
+        usage_error("--fresh", "contradicts --exit-on-missing-checkpoint: give one of the two");
+    }
+    if (flags.use_saved_schedule && flags.override_schedule) {
+        usage_error("--use-checkpoint-opt_param-scheduler",
+                    "contradicts --override-opt_param-scheduler: give one of the two");
+    }
+    if (!flags.load.empty()) return;
+    const auto refuse = [](bool given, std::string_view flag) {
+        if (given) usage_error(flag, "needs --load DIR");
+    };
+    refuse(flags.exit_on_missing, "--exit-on-missing-checkpoint");
+    refuse(flags.fresh, "--fresh");
+    refuse(flags.finetune, "--finetune");
+    refuse(flags.no_load_optim, "--no-load-optim");
+}
+
+i64 save_buffer_limit(const config::TrainFlags& flags) {
+    const config::CheckpointFlags& saves = flags.checkpoints;
+    i64 limit = INT64_MAX;
+    if (!saves.async_save_buffer.empty()) {
+        limit = parse_size("--async-save-buffer", saves.async_save_buffer);
+        if (limit < 1) usage_error("--async-save-buffer", "is 0: give --async-save off");
+    }
+    const bool saves_in_background = saves.async_save == "on" && !saves.save.empty();
+    return saves_in_background && !flags.action.benchmark ? limit : 0;
+}
+
+}  // namespace lm::train

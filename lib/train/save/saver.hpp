@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// The saves of a run. A save copies this rank's part of the state to host memory and returns; a
+// thread of the rank writes its files. After each step, the loop passes to commit_if_written()
+// whether any rank is_writing(); once all ranks have written their files, it commits the save. One
+// save is in flight at a time. A failed save gives a warning, and the training continues; the last
+// save of a run is repeated for the time --save-retry. All functions are collective unless stated
+// otherwise.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "comm/flight_recorder.hpp"
+#include "train/loop/training_log.hpp"
+#include "train/resume.hpp"
+#include "train/save/distributed_save.hpp"
+#include "train/save/local_saver.hpp"
+#include "train/save/retention.hpp"
+#include "train/save/snapshot.hpp"
+
+namespace lm::train {
+
+// The objects that a saver works with. All of them outlive it.
+struct SaverParts {
+    const RunConfig& config;
+    const io::OrderedJson& data_identities;  // training_data(), for checkpoints; set on rank 0 only
+    comm::Group& world;
+    comm::FlightRecorder& recorder;
+    Trainer& trainer;
+    TrainingLog& log;
+};
+
+class Saver {
+  public:
+    explicit Saver(const SaverParts& parts) : parts_(parts) {}
+    // Waits for the thread that writes, not for other ranks.
+    ~Saver();
+    Saver(const Saver&) = delete;
+    Saver& operator=(const Saver&) = delete;
+
+    // Claims a generation of --save: an earlier run cannot write there afterwards. `loaded`: the
+    // step that the run resumes from. Allocates the buffer of asynchronous saves. Call it again
+    // after a rollback in the run, without a save in flight: later steps, also local ones, are then
+    // abandoned, so that no run loads them.
+    void prepare(const std::optional<ckpt::Tip>& loaded);
+
+    // Saves the state at `progress`. Returns when the state may change, or for a synchronous save
+    // when the step is complete. Commits an earlier save first.
+    void save(const Progress& progress);
+    // Saves the state at `progress` to --local-save. Returns when the step is complete, or the save
+    // has failed with a warning.
+    void save_locally(const Progress& progress);
+    // Saves the state at `progress`, unless it is saved already, and waits until the step is
+    // complete. Repeats a failed save; throws JointError(failure) when it still fails after
+    // --save-retry. `in_a_hurry`: the process may be killed soon, so the next run applies
+    // --save-retain.
+    void save_last(const Progress& progress, bool in_a_hurry);
+
+    // Returns the generation that prepare() has claimed last. Not collective.
+    const ckpt::Generation& generation() const { return generation_; }
+    // Returns the iteration of the newest step that this run has saved since prepare(); -1: none.
+    // Not collective.
+    i64 saved_iteration() const { return saved_; }
+    // Returns the time of the newest complete save, from its begin to its commit; nullopt: none.
+    // Not collective.
+    std::optional<double> save_s() const { return save_s_; }
+    // Returns whether this rank is writing files of a save. Not collective.
+    bool is_writing() const { return writing_; }
+    // Returns whether this rank is verifying or deleting for --save-retain. Not collective.
+    bool is_retaining() const { return retention_ && retention_->is_busy(); }
+    // Commits the save in flight when no rank is writing, and applies --save-retain when no rank is
+    // verifying. `any_writing`: is_writing() of any rank; `any_retaining`: is_retaining() of any.
+    void commit_if_written(bool any_writing, bool any_retaining);
+    // Blocks until the optimizer step may change the state: until the save in flight has read the
+    // pieces that have no copy. Not collective.
+    void wait_for_originals();
+    // Waits for the save in flight and commits it. Does nothing without one.
+    void finish();
+
+  private:
+    // A save that was begun and not committed.
+    struct InFlight {
+        DistributedSave save;
+        Stopwatch since_begin = {};
+        double blocked_s = 0;  // time that the loop has waited for this save; 0: a synchronous save
+    };
+
+    bool is_rank0() const { return parts_.world.rank() == 0; }
+    ckpt::SaveInfo info_at(const Progress& progress) const;
+    void begin(const Progress& progress);
+    bool is_short_of_room(const RoomNeed& need) const;
+    void write_and_commit();
+    void start_writing();
+    void write_files();
+    void commit();
+    void commit_or_warn();
+    void failed(i64 iteration, const JointError& error);
+    std::string try_last(const Progress& progress);
+
+    SaverParts parts_;
+    ckpt::Generation generation_;
+    std::unique_ptr<NodeFiles> files_;
+    std::unique_ptr<LocalSaver> local_;     // set with --local-save
+    std::unique_ptr<Snapshot> snapshot_;    // set for asynchronous saves
+    std::unique_ptr<Retention> retention_;  // set with --save-retain
+    std::optional<InFlight> in_flight_;
+    std::thread writer_;
+    std::atomic<bool> writing_ = false;
+    std::optional<ckpt::StepReference> parent_;  // the step that was loaded or saved last
+    i64 saved_ = -1;                             // iteration of the newest complete step
+    std::optional<double> save_s_;               // time of that step's save
+    i64 n_failures_ = 0;                         // failed saves in a row
+};
+
+}  // namespace lm::train

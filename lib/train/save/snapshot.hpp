@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// A copy of this rank's part of a checkpoint in host memory. take() makes it between two steps.
+// Then another thread writes the files, while the training changes the original.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <vector>
+
+#include "ckpt/format/save.hpp"
+
+namespace lm::train {
+
+// Host memory whose pages exist: the first copy to it is as fast as later ones. Move-only.
+class HostBuffer {
+  public:
+    HostBuffer() = default;
+    // Throws Error(failure) naming --async-save-buffer when the host has not enough memory.
+    explicit HostBuffer(i64 bytes);
+    ~HostBuffer();
+    HostBuffer(const HostBuffer&) = delete;
+    HostBuffer& operator=(const HostBuffer&) = delete;
+
+    std::byte* data() const { return data_; }
+    i64 bytes() const { return bytes_; }
+
+  private:
+    std::byte* data_ = nullptr;
+    i64 bytes_ = 0;
+};
+
+class Snapshot {
+  public:
+    // Allocates a buffer of `bytes` bytes. `n_threads` threads copy.
+    Snapshot(i64 bytes, int n_threads) : buffer_(bytes), n_threads_(n_threads) {}
+
+    // Copies the pieces to the buffer. When it is too small, the pieces that are written first are
+    // not copied: they are read from their original places, which must not change until
+    // wait_for_originals() returns.
+    void take(std::vector<ckpt::Piece> pieces);
+
+    // Returns the pieces for ckpt::write_pieces(), in the buffer or in their original place.
+    const std::vector<ckpt::Piece>& pieces() const { return pieces_; }
+    // Returns whether the thread that called take() must write the files, because pieces that were
+    // not copied are in the memory of a device.
+    bool needs_this_thread() const { return needs_this_thread_; }
+    // Blocks until every piece that was not copied has been read, or release() was called.
+    void wait_for_originals();
+    // Makes wait_for_originals() return. Call it when the pieces will not be read any more.
+    void release();
+
+  private:
+    void copy(const std::vector<ckpt::Piece*>& chosen);
+    void leave(ckpt::Piece& piece);
+    void was_read(i64 bytes);
+
+    HostBuffer buffer_;
+    int n_threads_;
+    std::vector<ckpt::Piece> pieces_;
+    bool needs_this_thread_ = false;
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    i64 unread_ = 0;  // bytes of the original places that are still to be read
+};
+
+// Returns the bytes of the buffer that holds copies of all `pieces`.
+i64 snapshot_bytes(const std::vector<ckpt::Piece>& pieces);
+
+}  // namespace lm::train

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The lines about a start that rank 0 prints before and after the plan: version, launcher, hosts,
+// libraries, devices.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "comm/group.hpp"
+#include "device/device.hpp"
+
+namespace lm::train {
+
+// Returns the lines that come before the plan. `joined`: comm::Launch::describe(). `hosts`: the
+// host of each rank.
+std::string describe_start(const std::string& joined, const std::vector<std::string>& hosts);
+
+// Returns the line about the libraries of GPUs; `libraries`: cuda::Plugin::libraries().
+std::string describe_cuda(const std::string& libraries);
+
+// Returns the line about the devices: rank 0's, and how many ranks have another one. Collective.
+std::string describe_devices(const device::Device& device, comm::Group& world);
+
+}  // namespace lm::train

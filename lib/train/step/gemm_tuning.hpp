@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// --autotune DIR: before a run allocates its buffers, it measures its matrix products on the device
+// and stores the fastest algorithm of each one in a small file in DIR. A choice that exists in DIR
+// is used without measuring, so that a resumed run and all ranks use the same algorithms.
+#pragma once
+
+#include <string>
+
+#include "device/tuned_choices.hpp"
+#include "train/step/trainer.hpp"
+
+namespace lm::train {
+
+// Stores each choice in a file of a directory, which the first store() creates. The first line of a
+// file is the key, the second line the choice.
+class ChoicesInDirectory final : public device::TunedChoices {
+  public:
+    explicit ChoicesInDirectory(std::string directory) : directory_(std::move(directory)) {}
+    std::string find(const std::string& key) override;
+    std::string store(const std::string& key, const std::string& choice) override;
+    i64 n_found() const { return n_found_; }  // choices that find() has read
+    i64 n_kept() const { return n_kept_; }    // choices that store() has written
+
+  private:
+    std::string path_of(const std::string& key) const;
+    std::string directory_;
+    i64 n_found_ = 0;
+    i64 n_kept_ = 0;
+};
+
+// A linear layer of the model, from [rows, inputs] to [rows, outputs].
+struct LinearShape {
+    i64 rows = 0;
+    i64 inputs = 0;
+    i64 outputs = 0;
+    bool bias = false;
+    bool bias_gradient = false;
+    bool accumulated = false;  // weight gradients are also added to existing ones
+    device::Activation activation = device::Activation::none;        // applied to the outputs
+    device::Activation input_activation = device::Activation::none;  // the inputs are its outputs
+    friend bool operator==(const LinearShape&, const LinearShape&) = default;
+};
+
+// Returns the linear layers of tensor rank `tp_rank` for full sequences.
+std::vector<LinearShape> linear_shapes(const TrainerConfig& config, i64 tp_rank);
+
+// Runs every matrix product of `shapes` once, which makes the device measure it. Allocates memory
+// for the operands, and releases it.
+void tune_linear_layers(device::Device& device, const TrainerConfig& config,
+                        const std::vector<LinearShape>& shapes);
+
+}  // namespace lm::train

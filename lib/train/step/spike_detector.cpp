@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/step/spike_detector.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace lm::train {
+namespace {
+
+// Returns the z-score of `value` among `values`. `least_deviation`: a smaller standard deviation
+// counts as this one, so that the noise of a flat curve never is a spike.
+template <typename Values, typename Get>
+double z_score(double value, const Values& values, Get get, double least_deviation) {
+    double sum = 0, squares = 0;
+    for (const auto& each : values) {
+        sum += get(each);
+        squares += get(each) * get(each);
+    }
+    const auto n = static_cast<double>(values.size());
+    const double mean = sum / n;
+    const double deviation = std::sqrt(std::max(0.0, squares / n - mean * mean));
+    return (value - mean) / std::max(deviation, least_deviation);
+}
+
+}  // namespace
+
+std::optional<Spike> SpikeDetector::add(double loss, double gradient_norm) {
+    const Step step{loss, std::log(std::max(gradient_norm, 1e-30))};
+    if (recent_.size() >= least) {
+        const auto loss_of = [](const Step& each) { return each.loss; };
+        const auto norm_of = [](const Step& each) { return each.log_norm; };
+        const Spike spike{z_score(step.loss, recent_, loss_of, 0.01 * std::abs(loss)),
+                          z_score(step.log_norm, recent_, norm_of, 0.1)};
+        if (std::max(spike.loss_z, spike.norm_z) >= threshold) {
+            if (++in_a_row_ >= static_cast<i64>(least)) {
+                recent_.clear();
+                in_a_row_ = 0;
+            }
+            return spike;
+        }
+    }
+    in_a_row_ = 0;
+    recent_.push_back(step);
+    if (recent_.size() > window) recent_.pop_front();
+    return {};
+}
+
+}  // namespace lm::train

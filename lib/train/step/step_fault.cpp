@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/step/step_fault.hpp"
+
+#include <cstdlib>
+#include <limits>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/units.hpp"
+
+namespace lm::train {
+
+StepFault parse_step_fault(const std::string& text) {
+    constexpr std::string_view name = "LM_STEP_FAULT";
+    std::vector<std::string> words(1);
+    for (const char c : text) {
+        if (c == ':') {
+            words.emplace_back();
+        } else {
+            words.back() += c;
+        }
+    }
+    StepFault fault;
+    if (words.size() == 6 && words[5] == "once") {
+        fault.once = true;
+        words.pop_back();
+    }
+    if (words.size() != 5) {
+        usage_error(name, "'{}' is not KIND:VALUE:ITERATION:RANK:LAYER[:once]", text);
+    }
+    using enum StepFault::Kind;
+    if (words[0] != "activation" && words[0] != "gradient" && words[0] != "loss") {
+        usage_error(name, "'{}' is not activation, gradient or loss", words[0]);
+    }
+    fault.kind = words[0] == "loss" ? loss : words[0] == "gradient" ? gradient : activation;
+    fault.value = words[1] == "nan"   ? std::numeric_limits<double>::quiet_NaN()
+                  : words[1] == "inf" ? std::numeric_limits<double>::infinity()
+                                      : parse_number(name, words[1]);
+    fault.iteration = parse_count(name, words[2]);
+    fault.rank = parse_count(name, words[3]);
+    fault.layer = parse_count(name, words[4]);
+    return fault;
+}
+
+std::optional<StepFault> armed_step_fault(i64 rank) {
+    const char* const text = std::getenv("LM_STEP_FAULT");
+    if (text == nullptr) return {};
+    const StepFault fault = parse_step_fault(text);
+    if (fault.rank != rank) return {};
+    return fault;
+}
+
+}  // namespace lm::train

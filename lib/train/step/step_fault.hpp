@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// A fault that tests plant in a training step. LM_STEP_FAULT = KIND:VALUE:ITERATION:RANK:LAYER arms
+// it in lm-train, for example "gradient:nan:7:0:1". KIND is activation, gradient or loss; VALUE is
+// nan, inf or, for the loss, a number: the mean loss of the micro-batches so far. With ":once"
+// appended the fault is transient: a repeated step does not have it.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/types.hpp"
+
+namespace lm::train {
+
+struct StepFault {
+    enum class Kind { activation, gradient, loss };
+    Kind kind = Kind::loss;
+    double value = 0;
+    i64 iteration = 0;
+    i64 rank = 0;
+    i64 layer = 0;  // index among all layers, from 0; unused for the loss
+    bool once = false;
+};
+
+// Parses LM_STEP_FAULT. Throws Error(usage).
+StepFault parse_step_fault(const std::string& text);
+// Returns the fault that LM_STEP_FAULT arms for the rank; nullopt: none.
+std::optional<StepFault> armed_step_fault(i64 rank);
+
+}  // namespace lm::train

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/step/step_guard.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "base/machine.hpp"
+#include "data/sampling/loader.hpp"
+#include "parallel/together.hpp"
+
+namespace lm::train {
+namespace {
+
+// Returns the value; of a NaN, drops the sign, which depends on the instruction set.
+double without_sign(double value) {
+    return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
+}
+
+bool same(double a, double b) {
+    return std::bit_cast<u64>(without_sign(a)) == std::bit_cast<u64>(without_sign(b));
+}
+
+// Returns a number that increases with the place of the value in the step. Its last 18 bits are the
+// rank, so that two ranks never have the same number. All numbers are exact in fp64.
+double order_of(const NonFinite& found, int rank) {
+    const i64 phase = static_cast<i64>(found.phase);
+    const i64 micro_batch = std::min<i64>(found.micro_batch, 0xffff);
+    const i64 place = (phase << 32) + (micro_batch << 16) + std::min<i64>(found.position, 0xffff);
+    return static_cast<double>((place << 18) + rank);
+}
+
+// Returns "embedding 0.12, layers 0-1 0.3 0.31, head 0.2".
+std::string norms_text(const std::vector<double>& norms) {
+    const std::vector<double> layers(norms.begin() + 1, norms.end() - 1);
+    return fmt::format("embedding {:.3g}, layers {:.3g}, head {:.3g}", norms.front(),
+                       fmt::join(layers, " "), norms.back());
+}
+
+}  // namespace
+
+void StepGuard::begin(i64 iteration) {
+    scale_before_ = trainer_.loss_scaler().state();
+    trainer_.probe().begin_iteration(iteration);
+}
+
+StepGuard::Verdict StepGuard::judge(const Step& step, StepResult& result) {
+    const bool fp16 = config_.trainer.precision.weights == DType::fp16;
+    if (!std::isfinite(result.loss) || (!fp16 && !result.finite)) {
+        return judge_non_finite(step, result);
+    }
+    overflows_in_a_row_ = result.finite ? 0 : overflows_in_a_row_ + 1;
+    if (!result.finite) {
+        if (overflows_in_a_row_ >= max_overflows_in_a_row) stop_at_overflows(step, result);
+        return Verdict::drop;
+    }
+    const auto spike = spikes_.add(result.loss, result.gradient_norm);
+    if (spike) return judge_spike(step, result, *spike);
+    in_spike_ = false;
+    return Verdict::update;
+}
+
+void StepGuard::stop_at_overflows(const Step& step, const StepResult& result) const {
+    throw JointError(
+        Exit::self_stopped,
+        fmt::format("iteration {}: the gradients of {} steps in a row overflowed fp16, the last "
+                    "with a loss scale of {}: use --bf16, {}or resume from an earlier checkpoint "
+                    "with a lower --lr or other data",
+                    step.iteration, overflows_in_a_row_, result.loss_scale,
+                    config_.trainer.loss_scale.fixed ? "a lower --loss-scale, " : ""));
+}
+
+// Warns of the reaction `flag`, and returns the verdict. `go_on` is the verdict to continue.
+StepGuard::Verdict StepGuard::act(config::Reaction reaction, std::string_view flag, Verdict go_on) {
+    using config::Reaction;
+    if (world_.rank() == 0 && reaction != Reaction::stop)
+        warn("{}: {} {}", reason_, flag, name_in(config::reactions, reaction));
+    switch (reaction) {
+        case Reaction::stop:
+            return Verdict::stop;
+        case Reaction::skip:
+            return Verdict::skip;
+        case Reaction::roll_back:
+            return Verdict::roll_back;
+        case Reaction::go_on:
+            break;
+    }
+    return go_on;
+}
+
+// ---- values that are not finite ---------------------------------------------------------------
+
+StepGuard::Verdict StepGuard::judge_non_finite(const Step& step, const StepResult& result) {
+    const std::string found = origin(step, result);
+    reason_ = fmt::format(
+        "iteration {}: loss {} and gradient norm {} are not both finite: {}: no weight was changed",
+        step.iteration, without_sign(result.loss), without_sign(result.gradient_norm), found);
+    log_.event({{"kind", "nan"},
+                {"iteration", step.iteration},
+                {"first_sample", step.first_sample},
+                {"samples", step.batch.global_batch},
+                {"origin", found},
+                {"policy", config_.stopping.on_nan}});
+    const Verdict action = act(config_.stopping.reaction_to_nan(), "--on-nan", Verdict::drop);
+    if (action == Verdict::stop) {
+        // The step has changed no weight, so a repeated step would have the same result.
+        throw JointError(Exit::self_stopped,
+                         reason_ +
+                             ": resume from an earlier checkpoint with a lower --lr or other "
+                             "data, or skip the batch with --on-nan skip");
+    }
+    // A run that never had the batch has the scale from before it.
+    if (action != Verdict::drop) trainer_.restore(scale_before_);
+    return action;
+}
+
+// Computes the gradients of the same samples again, each data-parallel rank those of the rank
+// `dp_shift` after it.
+StepResult StepGuard::repeat(const Step& step, i64 dp_shift) {
+    const i64 dp = config_.trainer.parallel.dp;
+    data::Loader loader(*data_.train, config_.batch_options(), step.first_sample, dp,
+                        (trainer_.grid().at.dp + dp_shift) % dp);
+    LoaderBatches batches(loader);
+    batches.set_seq_length(step.batch.seq_length);
+    trainer_.restore(scale_before_);
+    return trainer_.compute_gradients(batches,
+                                      config_.trainer.micro_batches_of(step.batch.global_batch));
+}
+
+// Returns where the first value that is not finite appeared, by a repetition of the step.
+std::string StepGuard::origin(const Step& step, const StepResult& result) {
+    const optim::LossScaleState scale_after = trainer_.loss_scaler().state();
+    const std::vector<double> losses = local_losses();
+    const std::string in_gradients = first_of_all(trainer_.probe().scan_gradients());
+    trainer_.probe().start_search();
+    const StepResult again = repeat(step, 0);
+    const std::string first = first_of_all(trainer_.probe().end_search());
+    std::string text = first;
+    if (text.empty()) {
+        text = "a repeated step is finite, so the fault was transient";
+        std::vector<size_t> ranks;
+        for (size_t i = 0; i < losses.size(); ++i) {
+            if (!std::isfinite(losses[i])) ranks.push_back(i);
+        }
+        if (!ranks.empty()) text += fmt::format(", in the loss of rank {}", fmt::join(ranks, ", "));
+        if (ranks.empty() && !in_gradients.empty()) text += ", in " + in_gradients;
+    } else if (config_.stopping.rerun_suspect) {
+        text += same(again.loss, result.loss) && same(again.gradient_norm, result.gradient_norm)
+                    ? ", the same in a repeated step (persistent)"
+                    : ", other values in a repeated step";
+        text += compare_ranks(step, local_losses());
+    }
+    trainer_.restore(scale_after);
+    return text;
+}
+
+// Returns the loss of each rank's own samples in the last step. Collective.
+std::vector<double> StepGuard::local_losses() {
+    double own = trainer_.local_loss();
+    std::vector<double> all(static_cast<size_t>(world_.size()));
+    world_.all_gather({&own, DType::fp64, {1}}, {all.data(), DType::fp64, {world_.size()}});
+    return all;
+}
+
+// Repeats the step with the samples of each data-parallel rank on the next one. Returns whether
+// both compute the same losses. `losses`: local_losses() of the last repetition. Collective.
+std::string StepGuard::compare_ranks(const Step& step, const std::vector<double>& losses) {
+    const spec::ParallelConfig& parallel = config_.trainer.parallel;
+    if (parallel.dp == 1) return {};
+    repeat(step, 1);
+    const std::vector<double> shifted = local_losses();
+    std::vector<std::string> differing;
+    for (i64 rank = 0; rank < world_.size(); ++rank) {
+        parallel::Coordinates at = parallel::coordinates_of(parallel, rank);
+        at.dp = (at.dp + 1) % parallel.dp;
+        const i64 next = parallel::rank_of(parallel, at);
+        if (!same(shifted[static_cast<size_t>(rank)], losses[static_cast<size_t>(next)])) {
+            differing.push_back(fmt::format("{} and {}", rank, next));
+        }
+    }
+    if (differing.empty()) return ", and the same on another data-parallel rank";
+    return fmt::format(", but ranks {} compute different losses of the same samples",
+                       fmt::join(differing, "; "));
+}
+
+// Returns the text of the earliest of the ranks' findings, "" without any. Collective.
+std::string StepGuard::first_of_all(const std::optional<NonFinite>& own) {
+    constexpr double none = -1e300;
+    double order = own ? -order_of(*own, world_.rank()) : none;
+    world_.all_reduce({&order, DType::fp64, {1}}, comm::Reduction::max);
+    if (order == none) return {};
+    const auto rank = static_cast<int>(static_cast<i64>(-order) & ((1 << 18) - 1));
+    std::string text;
+    if (world_.rank() == rank) {
+        text = fmt::format("first in {} on rank {} ({})", own->object, rank, host_name());
+        if (!own->samples.empty()) {
+            text += fmt::format(", micro-batch {} of samples {}", own->micro_batch,
+                                fmt::join(own->samples, " "));
+        }
+    }
+    return parallel::broadcast_text(world_, text, rank);
+}
+
+// ---- spikes -----------------------------------------------------------------------------------
+
+StepGuard::Verdict StepGuard::judge_spike(const Step& step, StepResult& result,
+                                          const Spike& spike) {
+    const std::vector<double> norms = trainer_.gradient_norms(result);
+    reason_ = fmt::format(
+        "iteration {}: spike: loss {:.4g} (z-score {:.1f}), gradient norm {:.4g} (z-score {:.1f}), "
+        "samples {} to {}, gradient norms: {}",
+        step.iteration, result.loss, spike.loss_z, result.gradient_norm, spike.norm_z,
+        step.first_sample, step.first_sample + step.batch.global_batch - 1, norms_text(norms));
+    log_.event({{"kind", "spike"},
+                {"iteration", step.iteration},
+                {"first_sample", step.first_sample},
+                {"samples", step.batch.global_batch},
+                {"lm_loss", result.loss},
+                {"loss_z", spike.loss_z},
+                {"grad_norm", result.gradient_norm},
+                {"grad_norm_z", spike.norm_z},
+                {"grad_norms", norms},
+                {"policy", config_.stopping.on_spike}});
+    if (config_.stopping.rerun_suspect) {
+        const optim::LossScaleState scale_after = trainer_.loss_scaler().state();
+        const StepResult again = repeat(step, 0);
+        const bool persistent =
+            same(again.loss, result.loss) && same(again.gradient_norm, result.gradient_norm);
+        reason_ += persistent ? ": the same in a repeated step (persistent)"
+                              : fmt::format(
+                                    ": transient: a repeated step has loss {:.4g} and "
+                                    "gradient norm {:.4g}",
+                                    again.loss, again.gradient_norm);
+        reason_ += compare_ranks(step, local_losses());
+        // The comparison of ranks has left gradients of other samples. A transient fault must not
+        // reach the update, so it uses the norm of the repetition, too.
+        result = config_.trainer.parallel.dp > 1 ? repeat(step, 0) : again;
+        trainer_.restore(scale_after);
+    }
+    const config::Reaction reaction = config_.stopping.reaction_to_spike();
+    if (reaction == config::Reaction::go_on && in_spike_ && !config_.stopping.rerun_suspect)
+        return Verdict::update;
+    in_spike_ = true;
+    const Verdict action = act(reaction, "--on-spike", Verdict::update);
+    if (action != Verdict::update) trainer_.restore(scale_before_);
+    return action;
+}
+
+}  // namespace lm::train

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Judges each step by its loss and its gradient norm, before the weights change: values that are
+// not finite (--on-nan), and values far above their recent range (--on-spike). Finds the layer,
+// rank and samples where the first value that is not finite appeared, by a repetition of the step.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "comm/group.hpp"
+#include "data/sampling/datasets.hpp"
+#include "train/loop/training_log.hpp"
+#include "train/resolve/run_config.hpp"
+#include "train/step/spike_detector.hpp"
+#include "train/step/trainer.hpp"
+
+namespace lm::train {
+
+// The number of overflows in a row after which the training stops. A scale can be halved 127 times
+// from the largest number of fp32 down to 1, so a longer series has another cause than the scale.
+constexpr i64 max_overflows_in_a_row = 150;
+
+class StepGuard {
+  public:
+    // The reaction of the loop to a step.
+    enum class Verdict {
+        update,    // update the weights
+        drop,      // keep the weights; the learning rate does not advance, as at an fp16 overflow
+        skip,      // keep the weights, as if the batch were in --skip-train-iteration-range
+        stop,      // save the state from before the step, then stop
+        roll_back  // load the last checkpoint, and skip the batches up to this one
+    };
+    // All references outlive this object.
+    StepGuard(const RunConfig& config, const data::DataSets& data, comm::Group& world,
+              Trainer& trainer, TrainingLog& log)
+        : config_(config), data_(data), world_(world), trainer_(trainer), log_(log) {}
+
+    // The step to judge. It has the samples from `first_sample` on.
+    struct Step {
+        i64 iteration = 0;
+        i64 first_sample = 0;
+        TrainingLog::BatchSize batch;
+    };
+    // Call it before compute_gradients().
+    void begin(i64 iteration);
+    // Judges the result of compute_gradients(). A repetition of the step replaces `result` if the
+    // trainer has its gradients afterwards. Throws JointError(self_stopped) for a value that is not
+    // finite with --on-nan stop, and after 150 fp16 overflows in a row. Collective.
+    Verdict judge(const Step& step, StepResult& result);
+    // Returns the description of the last suspicious step, for the message of a stop.
+    const std::string& reason() const { return reason_; }
+    i64 overflows_in_a_row() const { return overflows_in_a_row_; }
+
+  private:
+    Verdict judge_non_finite(const Step& step, const StepResult& result);
+    Verdict judge_spike(const Step& step, StepResult& result, const Spike& spike);
+    void stop_at_overflows(const Step& step, const StepResult& result) const;
+    Verdict act(config::Reaction reaction, std::string_view flag, Verdict go_on);
+    StepResult repeat(const Step& step, i64 dp_shift);
+    std::string origin(const Step& step, const StepResult& result);
+    std::string compare_ranks(const Step& step, const std::vector<double>& losses);
+    std::vector<double> local_losses();
+    std::string first_of_all(const std::optional<NonFinite>& own);
+
+    const RunConfig& config_;
+    const data::DataSets& data_;
+    comm::Group& world_;
+    Trainer& trainer_;
+    TrainingLog& log_;
+    SpikeDetector spikes_;
+    bool in_spike_ = false;
+    optim::LossScaleState scale_before_;
+    std::string reason_;
+    i64 overflows_in_a_row_ = 0;
+};
+
+}  // namespace lm::train

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Follows the computation of a step from layer to layer. While it searches, it finds the first
+// value of this rank that is not finite: in the residual stream, the loss or a gradient. Without a
+// search it only passes the calls to the overlap of communication and compute.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/chunk.hpp"
+#include "parallel/overlap.hpp"
+#include "train/step/step_fault.hpp"
+
+namespace lm::train {
+
+// The first value of a rank that is not finite.
+struct NonFinite {
+    enum class Phase { forward, loss, backward };
+    Phase phase = Phase::forward;
+    i64 micro_batch = 0;
+    i64 position = 0;          // in the order of computation within the phase
+    std::string object;        // "the attention of layer 3", "the gradient of layers.3.mlp.up"
+    std::vector<i64> samples;  // samples of the micro-batch
+};
+
+class StepProbe final : public model::ChunkHooks {
+  public:
+    // All arguments outlive this object. gradients: [E] fp32.
+    StepProbe(parallel::Overlap& overlap, device::Device& device, const model::ParamMap& params,
+              device::View gradients)
+        : overlap_(overlap), device_(device), params_(params), gradients_(gradients) {}
+
+    // The iteration that is computed next, for planted faults.
+    void begin_iteration(i64 iteration) { iteration_ = iteration; }
+    void plant(const std::optional<StepFault>& fault) { fault_ = fault; }
+
+    // Between these calls, the probe searches. Gradients are then reduced after the backward pass
+    // only, so that a gradient is this rank's own when it is checked.
+    void start_search();
+    std::optional<NonFinite> end_search();
+
+    // Call them before and after the forward pass of a micro-batch with these samples.
+    void begin_forward(const model::GptChunk& chunk, const model::MicroBatch& at, i64 micro_batch,
+                       const std::vector<i64>& samples);
+    void end_forward();
+    // Call them after the loss and after the backward pass of the same micro-batch. `loss`: [1]
+    // fp64, the sum over the `tokens` of the micro-batches so far.
+    void after_loss(const device::View& loss, double tokens, i64 micro_batch);
+    void after_micro_batch(i64 micro_batch);
+    // Returns the first tensor, in the order of backward, whose gradient is not finite now.
+    std::optional<NonFinite> scan_gradients();
+
+    void before_forward(i64 unit) override;
+    void after_backward(i64 unit) override;
+
+  private:
+    void after_layer(i64 local);
+    void find_gradient();
+    // Stores the finding when an element is not finite. view: [...] fp32, bf16, fp16 or fp64.
+    void check(const device::View& view, NonFinite::Phase phase, i64 position,
+               const std::string& object);
+    // view: [...] fp32, bf16, fp16 or fp64.
+    bool is_finite(const device::View& view) const;
+    bool faulty(StepFault::Kind kind) const;
+    // Writes the value to the first element. view: [...] fp32, bf16, fp16 or fp64.
+    void write(const device::View& view, double value);
+
+    parallel::Overlap& overlap_;
+    device::Device& device_;
+    const model::ParamMap& params_;
+    device::View gradients_;  // [E] fp32
+    i64 iteration_ = 0;
+    std::optional<StepFault> fault_;
+    bool planted_ = false;  // the fault was planted
+    bool searching_ = false;
+    std::optional<NonFinite> found_;
+    const model::GptChunk* chunk_ = nullptr;
+    int slot_ = 0;
+    bool training_ = false;
+    i64 micro_batch_ = 0;
+    std::vector<std::vector<i64>> samples_;  // by micro-batch, while searching
+};
+
+}  // namespace lm::train

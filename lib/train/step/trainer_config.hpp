@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The configuration of a trainer (model, layout, precision, optimizer) and the memory that it
+// needs.
+#pragma once
+
+#include "config/data_flags.hpp"
+#include "cost/memory.hpp"
+#include "optim/loss_scaler.hpp"
+#include "optim/optimizer.hpp"
+#include "parallel/data_parallel.hpp"
+
+namespace lm::train {
+
+struct TrainerConfig {
+    spec::ModelConfig model;
+    spec::ParallelConfig parallel;
+    spec::DataParallelConfig data_parallel;
+    i64 micro_batch = 1;
+    // The largest number of micro-batches in a step of a data-parallel rank. A pipeline keeps
+    // several of them in flight.
+    i64 n_micro_batches = i64{1} << 30;
+    spec::Precision precision;
+    spec::LossScaleConfig loss_scale;  // used with fp16 only
+    spec::AdamWConfig adamw;
+    u64 seed = 1234;
+    config::DocumentFlags documents;  // determine which optional fields a batch has
+    int n_threads = 1;
+    bool cuda = false;                                         // the device is a GPU
+    spec::GpuAttention attention = spec::GpuAttention::flash;  // attention kernels on a GPU
+    bool allow_tf32 = false;
+    // The most bytes of host memory for the copy of the rank's part of a checkpoint that an
+    // asynchronous save writes to files. 0: saves are synchronous.
+    i64 save_buffer = 0;
+    std::string autotune;  // directory of measured GEMM algorithms; empty: no measuring
+
+    // Returns the number of micro-batches of a global batch on each data-parallel rank.
+    i64 micro_batches_of(i64 global_batch) const {
+        return global_batch / (micro_batch * parallel.dp);
+    }
+    cost::Processor processor() const { return {n_threads, cuda, attention}; }
+};
+
+// Returns the memory that a trainer of this configuration allocates on the device of tensor rank
+// `tp_rank` of stage `pp_rank`.
+cost::MemoryPlan memory_plan(const TrainerConfig& config, i64 tp_rank = 0, i64 pp_rank = 0);
+
+// The memory of a trainer on its device, as planned.
+struct TrainingMemory {
+    cost::MemoryPlan plan;
+    device::Buffer weights, masters, gradients;  // flat buffers of the rank's parameters
+    device::Buffer optimizer;                    // both moments
+    device::Buffer activations;                  // followed by the workspace of operations
+};
+
+// Allocates the memory of a trainer, zero-filled. When the device does not have it, throws
+// Error(failure) with the memory plan in its text.
+TrainingMemory allocate_memory(const TrainerConfig& config, device::Device& device, i64 tp_rank,
+                               i64 pp_rank);
+
+}  // namespace lm::train

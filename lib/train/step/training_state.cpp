@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/step/training_state.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "model/init.hpp"
+#include "parallel/replica_check.hpp"
+#include "spec/partition.hpp"
+
+namespace lm::train {
+namespace {
+
+// Returns the tensors that this rank counts in the gradient norm and writes to checkpoints: all but
+// the copies of tensors that another tensor rank or stage counts.
+spec::RankLayout counted_tensors(const spec::RankLayout& layout, i64 tp_rank) {
+    spec::RankLayout counted = layout;
+    std::erase_if(counted.tensors, [tp_rank](const spec::LocalTensor& tensor) {
+        return tensor.copy || (tensor.replicated && tp_rank > 0);
+    });
+    return counted;
+}
+
+// Returns the elements of the tensors, without the gaps between them: a reduction in place may
+// write any value to a gap.
+std::vector<Range> elements_of(const spec::RankLayout& layout) {
+    std::vector<Range> ranges;
+    for (const spec::LocalTensor& tensor : layout.tensors) {
+        append(ranges, {tensor.offset, tensor.end()});
+    }
+    return ranges;
+}
+
+// Returns the word embedding matrix if the first and the last stage share it. Returns nullptr if
+// they do not, and when one rank is both stages.
+const spec::LocalTensor* shared_table(const model::ParamMap& map, comm::Group& embedding) {
+    if (embedding.size() == 1) return nullptr;
+    const auto& tensors = map.layout().tensors;
+    const auto table = std::ranges::find_if(
+        tensors, [&map](const auto& tensor) { return map.spec_of(tensor).tied_head; });
+    return table == tensors.end() ? nullptr : &*table;
+}
+
+// Sets piece.read to a function that copies the data from the memory of `device`.
+void read_by_copies(ckpt::Piece& piece, device::Device& device) {
+    auto* const from = static_cast<std::byte*>(const_cast<void*>(piece.data));
+    piece.read = [from, &device](std::span<std::byte> to, i64 offset) {
+        device.copy_to_host(to.data(),
+                            {from + offset, DType::uint8, {static_cast<i64>(to.size())}});
+    };
+}
+
+}  // namespace
+
+TrainingState::TrainingState(const TrainerConfig& config, device::Device& device,
+                             parallel::Grid& grid, const TrainingMemory& memory)
+    : device_(device),
+      grid_(grid),
+      map_(config.model, config.parallel, grid.at.tp, grid.at.pp),
+      seed_(config.seed),
+      n_threads_(config.n_threads),
+      n_units_(spec::head_unit(config.model) + 1) {
+    const Shape flat{spec::flat_elements(map_.layout(), config.parallel)};
+    weights_ = memory.weights.view(config.precision.weights, flat);
+    gradients_ = memory.gradients.view(DType::fp32, flat);
+    build_data_parallel(config);
+    bind_optimizer(config, memory);
+}
+
+void TrainingState::build_data_parallel(const TrainerConfig& config) {
+    const spec::RankLayout& layout = map_.layout();
+    const spec::LocalTensor* const table = shared_table(map_, *grid_.embedding);
+    LM_CHECK(table == nullptr || table->offset == 0,
+             "expected the shared word embedding at element 0 of the flat buffer, got {}",
+             table->offset);
+    const i64 table_end = table != nullptr ? table->end() : 0;
+    data_parallel_ = std::make_unique<parallel::DataParallel>(
+        *grid_.data, config.parallel.zero_stage, config.data_parallel, weights_, gradients_,
+        layout.n_elements, table_end);
+    counted_ =
+        intersection(data_parallel_->owned(), elements_of(counted_tensors(layout, grid_.at.tp)));
+    if (table != nullptr) tied_ = intersection(data_parallel_->updated(), {{0, table_end}});
+}
+
+void TrainingState::bind_optimizer(const TrainerConfig& config, const TrainingMemory& memory) {
+    const Shape updated{total_size(data_parallel_->updated())};
+    if (is_half(weights_.dtype)) masters_ = memory.masters.view(DType::fp32, updated);
+    exp_avg_ = memory.optimizer.view(DType::fp32, updated);
+    exp_avg_sq_ = memory.optimizer.view(exp_avg_.bytes(), DType::fp32, updated);
+    optimizer_ = std::make_unique<optim::AdamWOptimizer>(
+        config.adamw, map_, data_parallel_->updated(), weights_, masters_, gradients_, exp_avg_,
+        exp_avg_sq_);
+}
+
+void TrainingState::warm_up() {
+    data_parallel_->warm_up();
+    if (tied_.empty()) return;
+    const Range& largest = *std::ranges::max_element(tied_, {}, &Range::size);
+    grid_.embedding->warm_up_all_reduce(gradients_.rows(largest.begin, largest.end),
+                                        comm::Reduction::sum);
+}
+
+const device::View& TrainingState::gathered_weights() {
+    data_parallel_->finish_gather();
+    return weights_;
+}
+
+// ---- a step -----------------------------------------------------------------------------------
+
+// Calls body(range of the flat buffer, masters of its elements) for each range that this rank
+// updates.
+template <typename Body>
+void TrainingState::for_masters(const Body& body) {
+    i64 at = 0;
+    for (const Range& range : data_parallel_->updated()) {
+        if (masters_) body(range, masters_.rows(at, at + range.size()));
+        at += range.size();
+    }
+}
+
+void TrainingState::sum_tied_embedding() {
+    for (const Range& range : tied_) {
+        grid_.embedding->all_reduce(gradients_.rows(range.begin, range.end));
+    }
+}
+
+void TrainingState::add_gradient_squares(device::Context& context, const device::View& sum) {
+    for (const Range& range : counted_) {
+        device::sum_squares(
+            context,
+            {.x = gradients_.rows(range.begin, range.end), .out = sum, .accumulate = true});
+    }
+}
+
+std::vector<double> TrainingState::gradient_squares_by_unit(device::Context& context,
+                                                            const device::View& sum) {
+    std::vector<double> squares(static_cast<size_t>(n_units_));
+    for (const spec::LocalTensor& tensor : map_.layout().tensors) {
+        for (const Range& range : intersection(counted_, {{tensor.offset, tensor.end()}})) {
+            device::sum_squares(context,
+                                {.x = gradients_.rows(range.begin, range.end), .out = sum});
+            double value = 0;
+            device_.copy_to_host(&value, sum);
+            squares[static_cast<size_t>(tensor.unit)] += value;
+        }
+    }
+    return squares;
+}
+
+double TrainingState::weight_squares(device::Context& context, const device::View& sum) {
+    double squares = 0;
+    device_.copy_from_host(sum, &squares);
+    const auto add = [&](const device::View& weights) {
+        device::sum_squares(context, {.x = weights, .out = sum, .accumulate = true});
+    };
+    if (masters_) {
+        for_masters([&](const Range& updated, const device::View& masters) {
+            for (const Range& range : intersection(counted_, {updated})) {
+                add(masters.rows(range.begin - updated.begin, range.end - updated.begin));
+            }
+        });
+    } else {
+        for (const Range& range : counted_) add(weights_.rows(range.begin, range.end));
+    }
+    device_.copy_to_host(&squares, sum);
+    return squares;
+}
+
+i64 TrainingState::zero_gradients() {
+    constexpr i64 piece = i64{1} << 20;
+    std::vector<float> host(piece);
+    i64 zeros = 0;
+    for (const Range& range : counted_) {
+        for (i64 begin = range.begin; begin < range.end; begin += piece) {
+            const i64 end = std::min(begin + piece, range.end);
+            device_.copy_to_host(host.data(), gradients_.rows(begin, end));
+            zeros += std::count(host.begin(), host.begin() + (end - begin), 0.0F);
+        }
+    }
+    return zeros;
+}
+
+void TrainingState::update(device::Context& context, double lr, double grad_scale) {
+    ++optimizer_step_;
+    optimizer_->step(context, optimizer_step_, lr, grad_scale);
+}
+
+// ---- initialization and checkpoints -----------------------------------------------------------
+
+void TrainingState::initialize(device::Context& context) {
+    ThreadPool pool(n_threads_);
+    model::initialize_weights(map_, device_, pool, seed_, weights_);
+    // As in Megatron, the masters start as the rounded weights.
+    for_masters([&](const Range& range, const device::View& masters) {
+        device::cast(context, {.x = weights_.rows(range.begin, range.end), .y = masters});
+    });
+}
+
+std::vector<ckpt::Piece> TrainingState::checkpoint_pieces() {
+    const spec::RankLayout counted = counted_tensors(map_.layout(), grid_.at.tp);
+    std::vector<ckpt::Piece> pieces;
+    const auto add = [&](ckpt::SliceKind kind, const device::View& data, const Range& range) {
+        for (ckpt::Piece& piece :
+             ckpt::pieces_of(counted, kind, data.dtype, data.data, range.begin, range.end)) {
+            if (!device_.is_host()) read_by_copies(piece, device_);
+            pieces.push_back(std::move(piece));
+        }
+    };
+    const device::View& weights = gathered_weights();
+    for (const Range& range : data_parallel_->owned()) {
+        add(ckpt::SliceKind::weight, weights.rows(range.begin, range.end), range);
+    }
+    i64 at = 0;
+    for (const Range& range : data_parallel_->owned()) {
+        const i64 first = data_parallel_->sharded() ? at : range.begin;
+        if (masters_)
+            add(ckpt::SliceKind::master, masters_.rows(first, first + range.size()), range);
+        add(ckpt::SliceKind::exp_avg, exp_avg_.rows(first, first + range.size()), range);
+        add(ckpt::SliceKind::exp_avg_sq, exp_avg_sq_.rows(first, first + range.size()), range);
+        at += range.size();
+    }
+    return pieces;
+}
+
+// Loads the elements `range` of the flat buffer into target [range.size()].
+void TrainingState::load_range(const ckpt::Checkpoint& checkpoint, ckpt::SliceKind kind,
+                               const device::View& target, const Range& range) {
+    const spec::RankLayout& layout = map_.layout();
+    if (device_.is_host()) {
+        checkpoint.load(map_.table(), layout, kind, target.dtype, target.data, range.begin,
+                        range.end);
+        return;
+    }
+    checkpoint.load_staged(map_.table(), layout, kind, target.dtype, range.begin, range.end,
+                           [&](i64 begin, i64 end, const void* elements) {
+                               device_.copy_from_host(
+                                   target.rows(begin - range.begin, end - range.begin), elements);
+                           });
+}
+
+void TrainingState::load(const ckpt::Checkpoint& checkpoint, bool with_optimizer) {
+    // A training in fp32 has no masters. Its weights are the masters of the checkpoint, if a 16-bit
+    // training saved them; Checkpoint::load reads the weights if there are no masters.
+    const device::View& weights = gathered_weights();
+    for (const Range& range : data_parallel_->owned()) {
+        load_range(checkpoint, masters_ ? ckpt::SliceKind::weight : ckpt::SliceKind::master,
+                   weights.rows(range.begin, range.end), range);
+    }
+    for_masters([&](const Range& range, const device::View& masters) {
+        load_range(checkpoint, ckpt::SliceKind::master, masters, range);
+    });
+    if (!with_optimizer) return;
+    i64 at = 0;
+    for (const Range& range : data_parallel_->updated()) {
+        const auto read = [&](ckpt::SliceKind kind, const device::View& moments) {
+            load_range(checkpoint, kind, moments.rows(at, at + range.size()), range);
+        };
+        read(ckpt::SliceKind::exp_avg, exp_avg_);
+        read(ckpt::SliceKind::exp_avg_sq, exp_avg_sq_);
+        at += range.size();
+    }
+    optimizer_step_ = checkpoint.manifest().counters.optimizer_step;
+}
+
+void TrainingState::check_replicas() {
+    const device::View& weights = gathered_weights();
+    const std::vector<Range>& updated = data_parallel_->updated();
+    const bool whole = !data_parallel_->sharded();
+    std::vector<parallel::HeldState> state{{"weight", weights, {{0, weights.numel()}}},
+                                           {"exp_avg", exp_avg_, updated, whole},
+                                           {"exp_avg_sq", exp_avg_sq_, updated, whole}};
+    if (masters_) state.push_back({"master", masters_, updated, whole});
+    parallel::check_replicas(map_, grid_, device_, n_threads_, state);
+}
+
+}  // namespace lm::train

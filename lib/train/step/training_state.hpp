@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// The state of one rank: the weights, fp32 masters and Adam's moments, which a step updates and a
+// checkpoint contains; and the gradients. All are flat buffers of one layout (model::ParamMap),
+// split over the data-parallel ranks (parallel/buckets.hpp). E: elements of the flat buffers,
+// padding included (spec::flat_elements). S: elements that this rank's optimizer updates: E, or E /
+// dp with ZeRO-1.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "ckpt/format/checkpoint.hpp"
+#include "ckpt/format/save.hpp"
+#include "model/params.hpp"
+#include "parallel/data_parallel.hpp"
+#include "parallel/grid.hpp"
+#include "train/step/trainer_config.hpp"
+
+namespace lm::train {
+
+class TrainingState {
+  public:
+    // Stores views of `memory`. `device`, `grid` and `memory` outlive this object.
+    TrainingState(const TrainerConfig& config, device::Device& device, parallel::Grid& grid,
+                  const TrainingMemory& memory);
+    TrainingState(const TrainingState&) = delete;
+    TrainingState& operator=(const TrainingState&) = delete;
+
+    const model::ParamMap& params() const { return map_; }
+    parallel::DataParallel& data_parallel() { return *data_parallel_; }
+
+    // The flat buffer of the weights, [E] compute. While a gather is pending, read only
+    // gathered_weights(), which waits for the gather.
+    const device::View& weights() const { return weights_; }
+    const device::View& gathered_weights();
+    const device::View& gradients() const { return gradients_; }  // [E] fp32
+
+    // Connects the groups for the collectives of a step. Overwrites weights and gradients, which
+    // are zero before and afterwards. Collective.
+    void warm_up();
+
+    // Sets fresh weights from the seed.
+    void initialize(device::Context& context);
+
+    // Sums the gradients of the word embedding matrix that the first and the last stage share. Each
+    // stage has the gradient of its own use of it. Collective over the embedding group.
+    void sum_tied_embedding();
+    // Adds the sum of squares of the gradients that this rank counts to sum, [1] fp64. Over all
+    // ranks, each gradient is counted once.
+    void add_gradient_squares(device::Context& context, const device::View& sum);
+    // Returns the sums of squares of these gradients by unit (spec/partition.hpp). Overwrites
+    // `sum`, [1] fp64.
+    std::vector<double> gradient_squares_by_unit(device::Context& context, const device::View& sum);
+    // Returns the sum of squares of the fp32 weights that this rank counts. Overwrites `sum`, [1]
+    // fp64.
+    double weight_squares(device::Context& context, const device::View& sum);
+    // Returns the number of gradients that this rank counts and that are zero.
+    i64 zero_gradients();
+    // Makes one AdamW update with the gradients multiplied by `grad_scale`. The parts of the
+    // weights that other ranks update keep their old values until data_parallel().start_gather()
+    // gathers them.
+    void update(device::Context& context, double lr, double grad_scale);
+    i64 optimizer_step() const { return optimizer_step_; }
+
+    // Returns this rank's part of a checkpoint. The parts of all ranks together contain each
+    // element once. The pieces refer to the buffers and are valid until the next step.
+    std::vector<ckpt::Piece> checkpoint_pieces();
+    // Loads a checkpoint of any layout: of the weights only this rank's part, which the
+    // data-parallel ranks divide. `with_optimizer` false: loads only the weights; the moments and
+    // the step count stay 0. Call gather_loaded() after it.
+    void load(const ckpt::Checkpoint& checkpoint, bool with_optimizer);
+    // Gathers the weights that load() has read on the data-parallel ranks. Collective.
+    void gather_loaded() { data_parallel_->gather_owned(); }
+
+    // Throws JointError(self_stopped) naming the tensor and the ranks when replicas of the same
+    // state differ. Collective over the grid.
+    void check_replicas();
+
+  private:
+    void build_data_parallel(const TrainerConfig& config);
+    void bind_optimizer(const TrainerConfig& config, const TrainingMemory& memory);
+    template <typename Body>
+    void for_masters(const Body& body);
+    // Loads elements `range` of the flat buffers. target: [range.size()] of any dtype.
+    void load_range(const ckpt::Checkpoint& checkpoint, ckpt::SliceKind kind,
+                    const device::View& target, const Range& range);
+
+    device::Device& device_;
+    parallel::Grid& grid_;
+    model::ParamMap map_;
+    u64 seed_;
+    int n_threads_;
+    i64 n_units_;              // embedding, layers, head
+    device::View weights_;     // [E] compute
+    device::View masters_;     // [S] fp32; none: the weights are fp32 themselves
+    device::View gradients_;   // [E] fp32
+    device::View exp_avg_;     // [S] fp32
+    device::View exp_avg_sq_;  // [S] fp32
+    std::unique_ptr<parallel::DataParallel> data_parallel_;
+    std::unique_ptr<optim::AdamWOptimizer> optimizer_;
+    // Elements whose gradients this rank counts in the gradient norm.
+    std::vector<Range> counted_;
+    // The part of the tied word embedding matrix (of the first and the last stage) that this rank
+    // updates.
+    std::vector<Range> tied_;
+    i64 optimizer_step_ = 0;
+};
+
+}  // namespace lm::train

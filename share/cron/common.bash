@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+# Functions that the scripts of this directory source. $1 is the configuration (site.conf.example). A script prints one line
+# for each finding and exits with 0 (fine), 1 (an alert) or 3 (the check itself failed). The configuration sets PATH, because
+# cron(8) sets few environment variables.
+set -uo pipefail
+program=${0##*/}
+
+# broken TEXT: the check itself failed.
+broken() {
+    echo "$program: $*"
+    exit 3
+}
+[ $# -ge 1 ] || broken "usage: $program CONFIGURATION"
+[ -r "$1" ] || broken "$1: no such configuration"
+export PATH=${PATH:-/usr/local/bin:/usr/bin:/bin}
+# shellcheck source=share/cron/site.conf.example
+. "$1" || broken "$1: cannot be read"
+
+# need NAME...: these variables of the configuration are set.
+need() {
+    local variable
+    for variable in "$@"; do
+        [ -n "${!variable:-}" ] || broken "$variable is not set in the configuration"
+    done
+}
+need JOB_NAME STATE_DIRECTORY
+command -v python3 >/dev/null || broken "python3 is not in PATH=$PATH"
+mkdir -p "$STATE_DIRECTORY" || broken "$STATE_DIRECTORY: cannot be created"
+
+now=$(date +%s)
+alerts=0
+# alert KIND TEXT: a finding; KIND is one word that stays the same while the finding lasts.
+alert() {
+    local kind=$1
+    shift
+    echo "$JOB_NAME: ALERT $kind: $*"
+    alerts=1
+}
+fine() { echo "$JOB_NAME: $*"; }
+# finish: exits with the result of the check.
+finish() { exit $alerts; }
+
+# only_one: exits quietly when another process of this script still runs.
+only_one() {
+    exec 9>"$STATE_DIRECTORY/$program.lock"
+    flock -n 9 || {
+        fine "$program still runs"
+        exit 0
+    }
+}
+
+# read_status: fills the array `status` from the status file; an empty text for null. Fails without a file.
+declare -A status=()
+read_status() {
+    local text
+    [ -e "$STATUS_FILE" ] || return 1
+    text=$(python3 -c 'import json, shlex, sys
+for key, value in json.load(open(sys.argv[1])).items():
+    if key.isidentifier():
+        print(f"status[{key}]={shlex.quote(str() if value is None else str(value))}")' "$STATUS_FILE" 2>/dev/null) ||
+        broken "$STATUS_FILE: is not a status file"
+    eval "$text"
+}
+
+# whole TEXT: a number without its fraction; 0 for an empty text.
+whole() {
+    local number=${1%%.*}
+    echo "${number:-0}"
+}
+
+# age SECONDS: "3 min", "2.5 h" or "4.0 days".
+age() {
+    awk -v s="$1" 'BEGIN { if (s < 120) printf "%d s", s; else if (s < 7200) printf "%d min", s / 60
+        else if (s < 172800) printf "%.1f h", s / 3600; else printf "%.1f days", s / 86400 }'
+}
+
+# jobs_of_training: prints "ID|STATE|REASON|TIME" for each job of the training, pending ones last.
+jobs_of_training() {
+    local list
+    list=$(squeue -h -r -n "$JOB_NAME" -t R,CG,CF,PD,RQ,RS,S,SE,ST,SI -o '%i|%T|%r|%M' 2>&1) || broken "squeue: $list"
+    awk -F'|' 'NF { print ($2 == "PENDING") "|" $0 }' <<<"$list" | sort -t'|' -k1,1 -s | cut -d'|' -f2-
+}

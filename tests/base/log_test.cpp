@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/log.hpp"
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+using namespace lm;
+
+TEST_CASE("the log sink gets all messages; without a sink they are dropped") {
+    std::vector<std::string> seen;
+    set_log_sink([&](Severity severity, std::string_view text) {
+        seen.push_back((severity == Severity::warning ? "W " : "N ") + std::string(text));
+    });
+    note("x: {} y", 1);
+    warn("z");
+    set_log_sink(nullptr);
+    warn("unheard");
+    CHECK(seen == std::vector<std::string>{"N x: 1 y", "W z"});
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "check/logits_check.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "../ckpt/support.hpp"
+#include "../support/odd_models.hpp"
+#include "../support/temp_dir.hpp"
+#include "base/error.hpp"
+#include "check/check_tokens.hpp"
+#include "convert/to_hf.hpp"
+#include "io/file.hpp"
+
+using namespace lm;
+using Catch::Matchers::Contains;
+
+namespace {
+
+// Saves a step with weights in [-0.5, 0.5), which no activation function saturates.
+void save(const std::string& directory, const spec::ModelConfig& model, i64 salt) {
+    const ckpt::Generation generation = ckpt::claim(directory);
+    const ckpt::SaveInfo info = test::info_of(model, 3);
+    const std::string temporary = ckpt::begin_save(generation, 3);
+    test::Buffers buffers(model, {}, 0, 0);
+    buffers.fill(model, salt);
+    for (float& weight : buffers.of(ckpt::SliceKind::weight)) weight *= 0.005F;
+    ckpt::commit_save(generation, info, {ckpt::write_part(temporary, info, 0, buffers.pieces())});
+}
+
+// Saves a GPT-2 with a vocabulary of bytes, and writes it as a Hugging Face model.
+void make_models(const test::ScratchDirectory& scratch) {
+    spec::ModelConfig model = test::odd_model(2);
+    model.vocab_size = 257;
+    model.resolve();
+    save(scratch / "native", model, 5);
+    save(scratch / "other", model, 6);
+    convert::ConversionRequest request;
+    request.in = scratch / "native";
+    request.out = scratch / "hf";
+    convert::to_hf(request, convert::Format::hf_gpt2);
+}
+
+void replace(const std::string& path, const std::string& from, const std::string& to) {
+    std::string text = io::read_file(path);
+    const size_t at = text.find(from);
+    REQUIRE(at != text.npos);
+    io::write_file(path, text.replace(at, from.size(), to), io::Overwrite::yes);
+}
+
+// Writes a program that answers as library_logits.py, and returns its path.
+std::string fake_python(const std::string& path, const std::string& body) {
+    io::write_file(path, "#!/bin/sh\n" + body + "\n", io::Overwrite::yes);
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+    return path;
+}
+
+}  // namespace
+
+TEST_CASE("a converted model has the same logits, another model has not") {
+    const test::ScratchDirectory scratch;
+    make_models(scratch);
+    const check::Comparison same =
+        check::compare_with_hf(scratch / "native", scratch / "hf", DType::fp32, {});
+    CHECK(same.rms > 0);
+    CHECK(same.largest <= 1e-4 * same.rms);
+    CHECK(same.our_perplexity == Approx(same.their_perplexity));
+    CHECK(same.tokens == "7 tokens of English text");
+    CHECK(check::check_import(scratch / "native", {}).perplexity == same.our_perplexity);
+    CHECK_THROWS_WITH(check::compare_with_hf(scratch / "other", scratch / "hf", DType::fp32, {}),
+                      Contains("the logits differ by") && Contains("these are different models"));
+}
+
+TEST_CASE("a wrong activation function in config.json is named") {
+    const test::ScratchDirectory scratch;
+    make_models(scratch);
+    replace(scratch / "hf/config.json", "\"gelu_new\"", "\"silu\"");
+    CHECK_THROWS_WITH(check::compare_with_hf(scratch / "native", scratch / "hf", DType::fp32, {}),
+                      Contains("trained with gelu_new: correct the activation function"));
+}
+
+TEST_CASE("the tokens of a check") {
+    spec::ModelConfig model = test::odd_model(2);
+    model.max_positions = 40;
+    const check::CheckTokens random = check::check_tokens(model, {"/nonexistent", ""});
+    CHECK(random.what == "40 random tokens: no tokenizer of the model was found");
+    CHECK(random.ids == check::check_tokens(model, {}).ids);
+    for (const i32 id : random.ids) CHECK((id >= 0 && id < model.vocab_size));
+    model.vocab_size = 50257;
+    model.max_positions = 2048;
+    const check::CheckTokens text = check::check_tokens(model, {});
+    CHECK(text.what == fmt::format("{} tokens of English text", text.ids.size()));
+    CHECK(text.ids.size() > 64);
+}
+
+TEST_CASE("a library's logits are read, and its failures are named") {
+    const test::TempDir dir;
+    const std::vector<i32> tokens{1, 2};
+    const auto run = [&](const std::string& body) {
+        return check::library_logits({fake_python(dir / "python", body), "transformers", "m"},
+                                     tokens, 3);
+    };
+    const auto zeros = [](int n) { return fmt::format("head -c {} /dev/zero", 4 * n); };
+    const check::LibraryLogits good = run("echo \"$2 9.9 $4 $5\"; " + zeros(6));
+    CHECK(good.library == "transformers 9.9 3 1,2");
+    CHECK(good.logits == std::vector<double>(6, 0.0));
+    CHECK_THROWS_WITH(run("echo x; " + zeros(5)), Contains("expected 24 bytes of logits, got 20"));
+    CHECK_THROWS_WITH(run(zeros(0)), Contains("expected 24 bytes of logits, got 0"));
+    CHECK_THROWS_WITH(run("exit 3"), Contains("--check-python") && Contains("exit code 3"));
+    CHECK_THROWS_WITH(check::library_logits({dir / "none", "transformers", "m"}, tokens, 3),
+                      Contains("does not exist: give a Python that has transformers"));
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ckpt/history/prune.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "ckpt/history/steps.hpp"
+#include "support.hpp"
+
+using namespace lm;
+using namespace lm::ckpt;
+
+TEST_CASE("steps that no rule keeps are removed; the newest step and latest are kept") {
+    const std::vector<i64> steps{100, 200, 250, 300, 350, 400};
+    CHECK(steps_to_remove(steps, {2, 0, {}}, 400) == std::vector<i64>{100, 200, 250, 300});
+    CHECK(steps_to_remove(steps, {0, 200, {}}, 400) == std::vector<i64>{100, 250, 300, 350});
+    CHECK(steps_to_remove(steps, {0, 0, {250}}, 400) == std::vector<i64>{100, 200, 300, 350});
+    CHECK(steps_to_remove(steps, {1, 0, {}}, 200) == std::vector<i64>{100, 250, 300, 350});
+    CHECK(steps_to_remove(steps, {9, 0, {}}, std::nullopt).empty());
+    CHECK(steps_to_remove({}, {1, 0, {}}, std::nullopt).empty());
+}
+
+TEST_CASE("finish_removals completes an interrupted removal") {
+    const test::ScratchDirectory scratch;
+    for (const char* name : {"global_step1", "global_step2", "global_step3.tmp.removed"}) {
+        io::make_directories(scratch / name);
+    }
+    remove_step(scratch.path(), 1);
+    CHECK(steps_in(scratch.path()) == std::vector<i64>{2});
+    finish_removals(scratch.path());
+    CHECK(io::list_directory(scratch.path()) == std::vector<std::string>{"global_step2"});
+}

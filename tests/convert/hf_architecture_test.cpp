@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// All combinations of the flags that define a model: each format of Hugging Face holds it, bit for
+// bit in both directions, or names the flag that it cannot hold and the formats that can.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <map>
+#include <set>
+
+#include "../ckpt/support.hpp"
+#include "../support/odd_models.hpp"
+#include "ckpt/format/model_json.hpp"
+#include "ckpt/history/steps.hpp"
+#include "ckpt/verbs/diff.hpp"
+#include "convert/from_hf.hpp"
+#include "convert/hf_architecture.hpp"
+#include "convert/megatron/from_megatron_lm.hpp"
+#include "convert/megatron/to_megatron.hpp"
+#include "convert/to_hf.hpp"
+
+using namespace lm;
+using namespace lm::convert;
+using spec::Activation;
+using spec::ModelConfig;
+using spec::Normalization;
+using spec::PositionEmbedding;
+
+namespace {
+
+constexpr i64 n_heads = 6;
+
+ModelConfig model(i64 n_groups, bool wide_heads, bool odd_ffn) {
+    ModelConfig c;
+    c.n_layers = 1;
+    c.hidden = 4 * n_heads;
+    c.head_dim = wide_heads ? 6 : 4;
+    c.n_heads = n_heads;
+    c.n_groups = n_groups;
+    c.ffn_hidden = odd_ffn ? 37 : 4 * c.hidden;
+    c.seq_length = c.max_positions = 5;
+    c.vocab_size = 19;
+    c.attention_dropout = c.hidden_dropout = 0;
+    return c;
+}
+
+// Calls body(config) for each combination.
+template <typename Body>
+void for_each_model(Body&& body) {
+    for (const i64 n_groups : {n_heads, i64{2}, i64{1}}) {
+        for (unsigned bits = 0; bits < 32; ++bits) {
+            ModelConfig c = model(n_groups, bits & 1, bits & 2);
+            c.embedding_norm = bits & 4;
+            c.untied_head = bits & 8;
+            c.linear_bias = bits & 16;
+            for (const auto& position : spec::position_embeddings) {
+                c.position = position.value;
+                for (const auto& normalization : spec::normalizations) {
+                    c.normalization = normalization.value;
+                    for (const auto& activation : spec::activations) {
+                        c.activation = activation.value;
+                        body(c);
+                    }
+                }
+            }
+        }
+    }
+}
+
+bool layer_norm_gelu(const ModelConfig& c) {
+    return c.normalization == Normalization::layer_norm && !is_gated(c.activation);
+}
+bool rms_norm_gated(const ModelConfig& c) {
+    return c.normalization == Normalization::rms_norm && is_gated(c.activation);
+}
+
+// Returns the formats that can hold the model, as the classes of transformers 4.44 state them.
+std::set<Format> formats_that_hold(const ModelConfig& c) {
+    std::set<Format> formats;
+    const auto add_if = [&](Format format, bool holds) {
+        if (holds) formats.insert(format);
+    };
+    const bool heads = c.n_groups == c.n_heads;
+    if (c.position == PositionEmbedding::rope && !c.embedding_norm) {
+        const bool gated = c.normalization == Normalization::layer_norm && is_gated(c.activation);
+        add_if(Format::hf_mistral, rms_norm_gated(c) && !c.linear_bias);
+        if (c.head_dim != 4) return formats;
+        add_if(Format::hf_llama, rms_norm_gated(c));
+        add_if(Format::hf_gpt_neox, layer_norm_gelu(c) && c.linear_bias && heads);
+        add_if(Format::hf_starcoder2, layer_norm_gelu(c));
+        add_if(Format::hf_stablelm, gated && !c.linear_bias);
+    }
+    if (!layer_norm_gelu(c) || !c.linear_bias || c.head_dim != 4) return formats;
+    if (c.position == PositionEmbedding::absolute && !c.embedding_norm) {
+        add_if(Format::hf_gpt2, heads);
+        add_if(Format::hf_gpt_bigcode, c.n_groups == 1);
+    }
+    add_if(Format::hf_bloom, c.position == PositionEmbedding::alibi && c.embedding_norm && heads &&
+                                 c.activation == Activation::gelu_tanh && c.ffn_hidden != 37);
+    return formats;
+}
+
+// Returns the value of a flag in the model.
+std::string value_of(const std::string& flag, const ModelConfig& c) {
+    const std::map<std::string, std::string> values{
+        {"--position-embedding-type", std::string(name_of(c.position))},
+        {"--normalization", std::string(name_of(c.normalization))},
+        {"--swiglu", std::string(name_of(c.activation))},
+        {"--glu-activation", std::string(name_of(c.activation))},
+        {"--no-bias-gelu-fusion", std::string(name_of(c.activation))},
+        {"--num-query-groups", std::to_string(c.n_groups)},
+        {"--kv-channels", std::to_string(c.head_dim)},
+        {"--embed-layernorm", std::to_string(c.embedding_norm)},
+        {"--disable-bias-linear", std::to_string(c.linear_bias)},
+        {"--ffn-hidden-size", std::to_string(c.ffn_hidden)}};
+    REQUIRE(values.contains(flag));
+    return values.at(flag);
+}
+
+ConversionRequest request_of(const std::string& in, const std::string& out) {
+    ConversionRequest request;
+    request.in = in;
+    request.out = out;
+    request.force = true;
+    return request;
+}
+
+bool same(const std::string& a, const std::string& b, std::span<const ckpt::SliceKind> kinds) {
+    bool equal = true;
+    ckpt::diff(ckpt::open(a), ckpt::open(b), kinds,
+               [&](const ckpt::TensorDifference& difference) { equal &= difference.equal(); });
+    return equal && ckpt::to_json(ckpt::open(a).manifest().model) ==
+                        ckpt::to_json(ckpt::open(b).manifest().model);
+}
+
+// Checks the error of --to `format` for a model that the format cannot hold: its flag is one whose
+// value no model of the format has, and its remedy names all formats that hold the model.
+void check_refusal(Format format, const ModelConfig& c, const std::set<std::string>& held_values,
+                   const std::set<Format>& holding, const std::string& flag) {
+    INFO(name_of(format) << " " << ckpt::to_json(c).dump());
+    const std::string text =
+        test::error_of([&] { check_fits(hf_architecture(format), c); }, Exit::usage);
+    INFO(text);
+    CHECK(text.starts_with(flag + ": the model has "));
+    CHECK(!held_values.contains(value_of(flag, c)));
+    std::string remedy =
+        holding.empty() ? "no known class of transformers does: use --to megatron-lm" : "";
+    for (const HfArchitecture& other : hf_architectures()) {
+        if (!holding.contains(other.format)) continue;
+        remedy += fmt::format("{}{}", remedy.empty() ? "use --to " : " or ", name_of(other.format));
+    }
+    CHECK(text.ends_with(remedy));
+}
+
+}  // namespace
+
+TEST_CASE("every combination of model flags is held or refused with the flag and the remedy") {
+    using Values = std::map<std::string, std::set<std::string>>;  // values of each flag
+    std::map<Format, Values> held;
+    i64 n_models = 0;
+    for_each_model([&](const ModelConfig& c) {
+        ++n_models;
+        for (const Format format : formats_that_hold(c)) {
+            for (const char* flag :
+                 {"--position-embedding-type", "--normalization", "--swiglu", "--glu-activation",
+                  "--no-bias-gelu-fusion", "--num-query-groups", "--kv-channels",
+                  "--embed-layernorm", "--disable-bias-linear", "--ffn-hidden-size"}) {
+                held[format][flag].insert(value_of(flag, c));
+            }
+        }
+    });
+    CHECK(n_models == 3072);
+    CHECK(std::ssize(held) == std::ssize(hf_architectures()));
+    bool as_expected = true;
+    for_each_model([&](const ModelConfig& c) {
+        const std::set<Format> holding = formats_that_hold(c);
+        for (const HfArchitecture& architecture : hf_architectures()) {
+            const Format format = architecture.format;
+            const std::optional<Misfit> found = misfit(architecture, c);
+            as_expected &= found.has_value() != holding.contains(format);
+            if (found) check_refusal(format, c, held[format][found->flag], holding, found->flag);
+        }
+    });
+    CHECK(as_expected);
+}
+
+TEST_CASE("every combination that a format of Hugging Face holds is equal after a round trip") {
+    const test::ScratchDirectory scratch;
+    i64 n_conversions = 0;
+    for_each_model([&](const ModelConfig& c) {
+        const std::set<Format> formats = formats_that_hold(c);
+        if (formats.empty()) return;
+        INFO(ckpt::to_json(c).dump());
+        test::save_grid(scratch / "a", c, {}, 3, 5);
+        for (const Format format : formats) {
+            INFO(name_of(format));
+            to_hf(request_of(scratch / "a", scratch / "hf"), format);
+            from_hf(request_of(scratch / "hf", scratch / "b"));
+            constexpr std::array weights{ckpt::SliceKind::weight};
+            CHECK(same(scratch / "a", scratch / "b", weights));
+            ++n_conversions;
+        }
+        io::remove_tree(scratch / "a");
+    });
+    CHECK(n_conversions == 194);
+}
+
+TEST_CASE("combinations of model flags are equal after a round trip through Megatron") {
+    constexpr i64 every = 29;  // no divisor of the number of combinations
+    const test::ScratchDirectory scratch;
+    i64 n = 0;
+    for_each_model([&](const ModelConfig& c) {
+        if (n++ % every != 0) return;
+        INFO(ckpt::to_json(c).dump());
+        test::save_grid(scratch / "a", c, {}, 3, 5);
+        ConversionRequest request = request_of(scratch / "a", scratch / "lm");
+        request.tp = c.n_groups % 2 == 0 && c.ffn_hidden % 2 == 0 ? 2 : 1;
+        to_megatron_lm(request);
+        from_megatron_lm(request_of(scratch / "lm", scratch / "b"));
+        CHECK(same(scratch / "a", scratch / "b", ckpt::all_kinds));
+        for (const char* name : {"a", "lm"}) io::remove_tree(scratch / name);
+    });
+}

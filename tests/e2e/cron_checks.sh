@@ -1,0 +1,201 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The checks of share/cron in cron's empty environment, with a stand-in for squeue: their lines and exit codes.
+here=$(dirname "$(realpath "$0")")
+# shellcheck source=tests/e2e/common.bash
+. "$here/common.bash"
+kit=$(realpath "$here/../../share/cron")
+
+mkdir stand-in run
+cat >stand-in/squeue <<'END'
+#!/bin/sh
+[ -e "$(dirname "$0")/queue" ] || { echo "slurm_load_jobs error: Unable to contact slurm controller"; exit 1; }
+cat "$(dirname "$0")/queue"
+END
+cat >stand-in/sendmail <<'END'
+#!/bin/sh
+[ ! -e "$(dirname "$0")/down" ] || exit 1
+cat >>"$(dirname "$0")/mails"
+END
+chmod +x stand-in/*
+cat >site.conf <<END
+PATH=$work/stand-in:$bin:/usr/bin:/bin
+JOB_NAME=tiny
+RUN_DIRECTORY=$work/run
+STATUS_FILE=$work/status.json
+STATE_DIRECTORY=$work/state
+MAIN_LOG=$work/main_log.txt
+MAIL_TO=oncall@localhost
+SENDMAIL=$work/stand-in/sendmail
+BACKUP=$work/store
+BACKUP_LOGS=$work/run/log*
+FS_PATHS=$work/run
+FS_PERCENT=100
+END
+# check CODE PATTERN NAME: runs a check as cron does.
+check() {
+    local code=0
+    env -i HOME=/nonexistent LOGNAME=root SHELL=/bin/sh PATH=/usr/bin:/bin /bin/sh -c "$kit/$3 $work/site.conf ${4:-}" \
+        >out 2>err </dev/null || code=$?
+    [ "$code" = "$1" ] || fail "$3 ${4:-}: exit $code, wanted $1: $(cat out err)"
+    [ ! -s err ] || fail "$3: stderr: $(cat err)"
+    grep -Eq -- "$2" out || fail "$3 ${4:-}: no '$2' in: $(cat out)"
+}
+queue() { printf '%s\n' "$@" >stand-in/queue; }
+# status STATE CODE ITERATION DUE [GENERATION]: writes a status file; DUE counts from now.
+status() {
+    local now
+    now=$(date +%s)
+    cat >status.json <<END
+{"state": "$1", "exit_code": $2, "reason": "it's the \$reason \"here\"", "host": "n7", "rank": 0, "run_id": "x",
+ "started": $now, "time": $((now - 5)), "due": $4, "generation": ${5:-1}, "iteration": $3, "total_iterations": 80,
+ "saved_iteration": 10, "step_s": 0.5, "\$(touch evil)": 1}
+END
+}
+in_future=$(($(date +%s) + 600)) in_past=$(($(date +%s) - 600))
+
+# ---- watchdog: each state of queue and status ---------------------------------------------------
+check 3 'squeue: .*Unable to contact' watchdog
+queue ''
+check 1 'ALERT gone: neither running nor scheduled; last state none' watchdog
+queue '12|RUNNING|None|5:00'
+check 0 'job 12 runs for 5:00 and starts' watchdog
+queue '12|RUNNING|None|1-00:31:00'
+check 1 'ALERT never-starts' watchdog
+status running null 10 "$in_future"
+check 0 'running: iteration 10 of 80, 0.5 s an iteration, job 12' watchdog
+status running null 10 "$in_past"
+check 1 'ALERT silent: .*[0-9] s old: running, iteration 10 of 80, rank 0 on n7' watchdog
+queue '13|PENDING|Priority|0:00' '12|RUNNING|None|5:00'
+check 1 'ALERT silent: job 12' watchdog
+queue '13|PENDING|Priority|0:00'
+check 0 'scheduled: job 13 \(Priority\)' watchdog
+queue '13|PENDING|DependencyNeverSatisfied|0:00'
+check 1 'ALERT held: job 13' watchdog
+for reason in 'launch failed requeued held' JobHeldAdmin PartitionTimeLimit QOSMaxWallDurationPerJobLimit AssocGrpCPUMinutesLimit InvalidQOS; do
+    queue "13|PENDING|$reason|0:00"
+    check 1 'ALERT held: job 13' watchdog
+done
+# Nodes that are down may come back: an alert after an hour.
+for reason in 'ReqNodeNotAvail, UnavailableNodes:n[1-3]' 'Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions'; do
+    queue "13|PENDING|$reason|0:00"
+    check 0 'scheduled: job 13' watchdog
+    echo $(($(date +%s) - 3590)) >state/watchdog.unavailable
+    check 0 'scheduled: job 13' watchdog
+    echo $(($(date +%s) - 3700)) >state/watchdog.unavailable
+    check 1 'ALERT unavailable: job 13 cannot start for 61 min: (ReqNode|Nodes required)' watchdog
+    queue '13|PENDING|Resources|0:00'
+    check 0 'scheduled: job 13' watchdog
+done
+queue ''
+check 1 "ALERT gone: .*it's the .reason \"here\"" watchdog
+[ ! -e evil ] || fail "a key of the status file was run"
+status finished 0 80 null
+check 0 'finished: iteration 80 of 80' watchdog
+status stopped 76 40 null
+check 0 'stopped on purpose: iteration 40' watchdog
+status failed 4 40 null
+check 1 'ALERT stopped: exit code 4' watchdog
+queue '13|PENDING|Priority|0:00'
+status stopped 75 90 null 2
+check 0 'scheduled: job 13' watchdog
+: >state/watchdog.progress # a full disk left it
+check 0 'scheduled: job 13' watchdog
+check 0 'scheduled: job 13' watchdog
+echo '{' >status.json
+check 3 'status.json: is not a status file' watchdog
+
+# Starts without progress: the fourth generation that does not pass iteration 90 is the third wasted start.
+for generation in 3 4 5; do
+    status stopped 75 88 null $generation
+    [ $generation = 5 ] || check 0 'scheduled' watchdog
+done
+check 1 'ALERT burning: 3 starts without progress' watchdog
+status stopped 75 91 null 5
+check 0 'scheduled' watchdog
+
+# ---- alert: on change only, and until the message is sent ---------------------------------------
+mails() { grep -c '^Subject' stand-in/mails 2>/dev/null || true; }
+check 0 'scheduled' alert watchdog
+[ "$(mails)" = "" ] || fail "a message without an alert: $(cat stand-in/mails)"
+queue ''
+touch stand-in/down
+check 3 'the message was not sent' alert watchdog
+rm stand-in/down
+check 1 'ALERT gone' alert watchdog
+check 1 'ALERT gone' alert watchdog
+[ "$(mails)" = 1 ] || fail "repeated: $(cat stand-in/mails)"
+grep -q '^Subject: \[ALERT\] tiny: watchdog: gone' stand-in/mails || fail "$(cat stand-in/mails)"
+rm stand-in/queue
+check 3 'squeue' alert watchdog
+[ "$(mails)" = 1 ] || fail "one failure of squeue is worth no message: $(cat stand-in/mails)"
+check 3 'squeue' alert watchdog
+queue '13|PENDING|Priority|0:00'
+check 0 'scheduled' alert watchdog
+[ "$(grep '^Subject' stand-in/mails | tail -n 2 | tr '\n' ' ')" = \
+    "Subject: [CHECK FAILED] tiny: watchdog Subject: [FINE] tiny: watchdog " ] || fail "$(cat stand-in/mails)"
+
+# The webhook: its URL is in no process list and in no file of the checks.
+python3 - >port 2>posts <<'END' &
+import http.server
+class Hook(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        print(self.path, self.rfile.read(int(self.headers["Content-Length"])).decode(), flush=True, file=__import__("sys").stderr)
+        self.send_response(200)
+        self.end_headers()
+    def log_message(self, *_):
+        pass
+server = http.server.HTTPServer(("127.0.0.1", 0), Hook)
+print(server.server_port, flush=True)
+server.serve_forever()
+END
+until [ -s port ]; do sleep 0.05; done
+echo "http://127.0.0.1:$(cat port)/secret-4711" >hook
+echo "MAIL_TO= WEBHOOK_FILE=$work/hook" >>site.conf
+queue ''
+check 1 'ALERT gone' alert watchdog
+grep -q '/secret-4711 {"text": "\[ALERT\] tiny' posts || fail "the webhook got: $(cat posts)"
+! grep -r secret-4711 state out || fail "the URL is repeated"
+
+# ---- pulse --------------------------------------------------------------------------------------
+queue '12|RUNNING|None|5:00'
+check 0 '^\[20.*Z\] PULSE: tiny: stopped, iteration 91 of 80, 0.5 s an iteration, saved 10, jobs: 12 RUNNING' pulse
+cmp out main_log.txt || fail "main_log.txt: $(cat main_log.txt)"
+echo 'PULSE_STYLE=slurm-status' >>site.conf
+queue '711114_4|gpu_p13|RUNNING|18:15:59|2021-08-16T03:52:02|r7i4n[1-7]' '711115|gpu_p13|PENDING|0:00|N/A|(JobArrayTaskLimit)'
+check 0 "\] PULSE: tiny is running for 18:15:59 since 2021-08-16T03:52:02 \(711114_4 on 'gpu_p13' partition \(r7i4n\[1-7\]\)" pulse
+grep -q 'tiny is waiting for the previous Job Array job to finish before scheduling a new one (711115' out || fail "$(cat out)"
+[ "$(wc -l <main_log.txt)" = 3 ] || fail "main_log.txt: $(cat main_log.txt)"
+queue ''
+check 0 'ALERT: tiny is not RUNNING or SCHEDULED' pulse
+
+# ---- backup and fs-watch ------------------------------------------------------------------------
+lm-train --mock-data --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --vocab-size 100 \
+    --micro-batch-size 2 --global-batch-size 2 --lr 1e-3 --threads 1 --eval-iters 0 --train-iters 4 --log-interval 2 \
+    --save run --save-interval 2 --log-file run/log --status-file status.json >/dev/null 2>&1
+check 0 'backup: \{' backup
+[ -e store/global_step4/manifest.json ] || fail "not copied: $(ls store)"
+cmp run/log store/logs/log || fail "the log was not copied"
+check 0 'backup: \{' backup
+echo "BACKUP_FLAGS=--no-such-flag" >>site.conf
+check 3 'lm-ckpt sync: exit code 2' backup
+echo "BACKUP_FLAGS= BACKUP=/proc/store" >>site.conf
+check 1 'ALERT backup: lm-ckpt sync: exit code 3' backup
+flock --close state/backup.lock sleep 30 &
+until ! flock -n state/backup.lock true; do sleep 0.05; done
+check 0 'backup still runs' backup
+
+echo "FS_DAYS=0" >>site.conf
+check 0 'room for [0-9]+ more saves, [0-9.]+ days' fs-watch
+echo "FS_DAYS=1e12" >>site.conf
+check 1 'ALERT full: .*/run: room for [0-9]+ more saves of [0-9]+ bytes: full in' fs-watch
+echo "KEEP_STEPS=2 FS_PERCENT=-1" >>site.conf
+check 1 'ALERT bytes: ' fs-watch
+# shellcheck disable=SC2016
+echo 'FS_PERCENT=100 QUOTA_COMMAND="echo work 90 100; echo store 1 0"' >>site.conf
+check 3 'is not NAME USED LIMIT' fs-watch
+echo 'QUOTA_COMMAND="echo work 190 100"' >>site.conf
+check 1 'ALERT quota: work: 190 %' fs-watch
+echo 'FS_PATHS=/nonexistent' >>site.conf
+check 3 'df: ' fs-watch
+echo "watchdog, alert, pulse, backup and fs-watch in cron's environment"

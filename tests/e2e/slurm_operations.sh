@@ -1,0 +1,220 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The batch templates and the cron checks in a real Slurm: arrays that end early, requeue, a node that is excluded, the watchdog
+# over a training that runs, dies and finishes, and self-submitting cron jobs.
+# labels: mpi;long
+# timeout: 400
+here=$(dirname "$(realpath "$0")")
+# shellcheck source=tests/e2e/common.bash
+. "$here/common.bash"
+# shellcheck source=tests/e2e/mpirun.bash
+. "$here/mpirun.bash"
+# shellcheck source=tests/e2e/slurm_box.bash
+. "$here/slurm_box.bash"
+share=$(realpath "$here/../../share")
+
+start_slurm 4 4
+state() { scontrol show job "$1" 2>/dev/null | sed -n 's/.*JobState=\([A-Z_]*\).*/\1/p' | head -n 1; }
+exit_code() { scontrol show job "$1" | sed -n 's/.* ExitCode=\([0-9]*\):.*/\1/p' | head -n 1; }
+# finish JOB WANTED: the job ends with this exit code.
+finish() {
+    until [[ $(state "$1") =~ ^(COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL)$ ]]; do sleep 0.2; done
+    [ "$(exit_code "$1")" = "$2" ] || fail "job $1: exit $(exit_code "$1"), wanted $2: $(cat ./*-"$1".log)"
+}
+# submit TEMPLATE ARGUMENT...: prints the number of the job; options of sbatch in $options.
+options=()
+submit() {
+    local template=$1
+    shift
+    sbatch --parsable --cpus-per-task=1 --job-name=tiny --output="$PWD/%x-%A.log" "${options[@]}" "$share/$template" "$@"
+}
+tiny=(--mock-data --vocab-size 1000 --num-layers 4 --hidden-size 32 --num-attention-heads 4 --seq-length 32
+    --micro-batch-size 1 --global-batch-size 8 --lr 1e-3 --lr-decay-style constant --eval-iters 0 --threads 1
+    --log-interval 1)
+cat >site.conf <<END
+PATH=$PATH
+export SLURM_CONF=$SLURM_CONF
+JOB_NAME=tiny
+RUN_DIRECTORY=$work/run
+STATUS_FILE=$work/run/status.json
+STATE_DIRECTORY=$work/state
+MAIN_LOG=$work/main_log.txt
+BACKUP=$work/store
+BACKUP_LOGS=$work/run/log*
+FS_PATHS=$work/run
+FS_PERCENT=100
+PUBLISH_TO=$work/web
+PUBLISH_KIND=web
+PUBLISH_FILES="log status.json"
+END
+# check CODE PATTERN NAME: runs a check as cron does.
+check() {
+    local code=0
+    env -i PATH=/usr/bin:/bin "$share/cron/$3" site.conf >out 2>&1 </dev/null || code=$?
+    [ "$code" = "$1" ] || fail "$3: exit $code, wanted $1: $(cat out)"
+    grep -Eq -- "$2" out || fail "$3: no '$2' in: $(cat out)"
+}
+
+# ---- preprocess, convert, debug -----------------------------------------------------------------
+make_corpus corpus.jsonl 50
+job=$(submit slurm/preprocess.sbatch --input corpus.jsonl --output-prefix data --tokenizer-type ByteTokenizer --append-eod)
+finish "$job" 0
+[ -s data_text_document.bin ] || fail "no data: $(cat tiny-"$job".log)"
+job=$(RUN_DIRECTORY=$work/debug submit slurm/debug.sbatch --threads 1)
+finish "$job" 0
+grep -q '^all ranks train, save and resume' tiny-"$job".log || fail "debug: $(cat tiny-"$job".log)"
+job=$(options=(--ntasks-per-node=1) && submit slurm/convert.sbatch debug/checkpoints/global_step40 hf)
+finish "$job" 0
+[ -s hf/config.json ] || fail "convert: $(cat tiny-"$job".log)"
+
+# ---- an array: a missing checkpoint, the watchdog, a killed rank, an early end -------------------
+export RUN_DIRECTORY=$work/run
+check 1 'ALERT gone' watchdog
+job=$(submit slurm/train.sbatch "${tiny[@]}" --train-iters 2000)
+finish "$job" 2
+[ ! -e run ] || fail "a run without FRESH=1 made a directory"
+options=(--array=1-4%1)
+job=$(FRESH=1 submit slurm/train.sbatch "${tiny[@]}" --train-iters 2000)
+until grep -qs '"state": "running"' run/status.json; do sleep 0.1; done
+check 0 'running: iteration [0-9]+ of 2000' watchdog
+check 0 'PULSE: tiny: running, iteration [0-9]+ of 2000.*jobs: .*RUNNING' pulse
+# scancel may repeat the signal, and then fails because the task has ended.
+scancel --batch --signal=USR1 "${job}_1" || true
+until grep -qs '^saved, work remains' tiny-"$job".log; do sleep 0.1; done
+until [ "$(jq .generation run/status.json)" = 2 ] && grep -qs '"state": "running"' run/status.json; do sleep 0.1; done
+scancel "$job"
+until [ -z "$(squeue -h -n tiny)" ]; do sleep 0.1; done
+sleep 0.2
+check 1 'ALERT gone: neither running nor scheduled' watchdog
+# The next array finishes in its first task, which cancels the others. RUN_DIRECTORY holds a checkpoint now.
+last=$(($(jq .saved_iteration run/status.json) + 5))
+job=$(submit slurm/train.sbatch "${tiny[@]}" --train-iters 2000 --exit-iteration "$last")
+finish "${job}_1" 0
+until [ -z "$(squeue -h -n tiny)" ]; do sleep 0.1; done
+[ "$(grep -c '^finished$' tiny-"$job".log)" = 1 ] || fail "more tasks ran: $(cat tiny-"$job".log)"
+check 0 "finished: iteration $last of 2000" watchdog
+
+# ---- the template on each exit code, with a stand-in for lm-train --------------------------------
+mkdir stand-in
+cat >stand-in/lm-train <<'END'
+#!/bin/sh
+[ "$SLURM_PROCID" = 0 ] || exit 0
+echo started
+echo "{\"reason\": \"rank 1 on n2: device lost\"}" >"$RUN_DIRECTORY/status.json"
+exit "$WITH_CODE"
+END
+chmod +x stand-in/lm-train
+# tasks CODE: runs an array of three tasks that end with CODE; prints how many of them ran.
+tasks() {
+    job=$(PATH=$work/stand-in:$PATH WITH_CODE=$1 submit slurm/train.sbatch)
+    until [ -z "$(squeue -h -n tiny)" ]; do sleep 0.1; done
+    grep -c "^started$" tiny-"$job".log || true
+}
+options=(--array=1-3%1 --nodes=1-2)
+[ "$(tasks 4)" = 1 ] || fail "exit 4: other tasks ran"
+[ "$(tasks 77)" = 3 ] || fail "exit 77: the array was cancelled"
+# A lost device: the node that the error names is excluded from the later tasks.
+job=$(options=(--array=1-2%1 --nodes=2) && PATH=$work/stand-in:$PATH WITH_CODE=3 submit slurm/train.sbatch)
+until grep -qs 'excludes n2 from the rest' tiny-"$job".log; do sleep 0.1; done
+until [ "$(squeue -h -j "$job" -t PENDING -o %x)" = n2 ]; do sleep 0.1; done
+scancel "$job"
+
+# A pending job that no time helps, and one whose nodes are down: the watchdog knows the reasons that this Slurm states.
+pending() { # PATTERN OPTION...: a job that waits for this reason
+    local reason=$1
+    shift
+    job=$(sbatch --parsable --job-name=tiny --output=/dev/null "$@" --wrap=true)
+    until [[ $(squeue -h -j "$job" -o %r) =~ $reason ]]; do sleep 0.1; done
+}
+rm -f run/status.json
+failed=$(sbatch --parsable --output=/dev/null --wrap=false)
+finish "$failed" 1
+pending DependencyNeverSatisfied --dependency=afterok:"$failed"
+check 1 'ALERT held: job [0-9]+ never starts by itself: DependencyNeverSatisfied' watchdog
+scancel "$job"
+pending JobHeldUser --hold
+check 1 'ALERT held: .*JobHeldUser' watchdog
+scancel "$job"
+scontrol update NodeName=n4 State=DRAIN Reason=test
+pending 'ReqNodeNotAvail.*n4' --nodelist=n4
+check 0 'scheduled: job [0-9]+ \(ReqNodeNotAvail' watchdog
+echo $(($(date +%s) - 4000)) >state/watchdog.unavailable
+check 1 'ALERT unavailable: job [0-9]+ cannot start for 66 min: ReqNodeNotAvail, UnavailableNodes:n4' watchdog
+scancel "$job"
+scontrol update NodeName=n4 State=RESUME
+
+# FRESH=1 holds until a task has saved: a directory that is moved away then stops the array. And the time for the last save.
+cat >stand-in/lm-train <<'END'
+#!/bin/sh
+[ "$SLURM_PROCID" = 0 ] || exit 0
+echo "task $SLURM_ARRAY_TASK_ID: $*"
+[ "$SLURM_ARRAY_TASK_ID" = 1 ] || exit 2
+touch "$RUN_DIRECTORY/latest"
+exit 75
+END
+job=$(options=(--array=1-3%1 --time=5 --hold) && RUN_DIRECTORY=$work/moving FRESH=1 PATH=$work/stand-in:$PATH submit slurm/train.sbatch)
+scontrol release "${job}_1"
+until grep -qs '^saved, work remains' tiny-"$job".log; do sleep 0.1; done
+[ -e .tiny-"$job".saved ] || fail "the save was not noted: $(ls -a)"
+mv moving elsewhere
+scontrol release "${job}_2"
+scontrol release "${job}_3"
+until [ -z "$(squeue -h -n tiny)" ]; do sleep 0.1; done
+grep -q '^task 1: .* --fresh --' tiny-"$job".log || fail "the first task: $(cat tiny-"$job".log)"
+grep -q '^task 2: .* --exit-on-missing-checkpoint' tiny-"$job".log || fail "after the move: $(cat tiny-"$job".log)"
+[ ! -e moving ] || fail "after the move: a new directory"
+! grep '^task 3' tiny-"$job".log || fail "after the move: another task ran"
+grep -Eq '^train.sbatch: [45] minutes are left: RESERVE_MINUTES is 1' tiny-"$job".log || fail "a short job: $(cat tiny-"$job".log)"
+grep -Eq -- '--exit-duration-in-mins [34]( |$)' tiny-"$job".log || fail "a short job: $(cat tiny-"$job".log)"
+
+# Requeue: the same job starts again after 75, and its log is kept.
+cat >stand-in/lm-train <<'END'
+#!/bin/sh
+[ "$SLURM_PROCID" = 0 ] || exit 0
+echo "start ${SLURM_RESTART_COUNT:-0}"
+[ "${SLURM_RESTART_COUNT:-0}" = 1 ] || exit 75
+END
+options=()
+job=$(PATH=$work/stand-in:$PATH REQUEUE=1 submit slurm/train.sbatch)
+until [ "$(state "$job")" = PENDING ] && grep -qs "saved, work remains" tiny-"$job".log; do sleep 0.1; done
+# Slurm waits two minutes. The steps of the first start have ended.
+until ! pgrep -f "^slurmstepd: \\[$job" >/dev/null; do sleep 0.1; done
+scontrol update JobId="$job" StartTime=now
+finish "$job" 0
+[ "$(grep '^start' tiny-"$job".log | tr '\n' ' ')" = "start 0 start 1 " ] || fail "requeue: $(cat tiny-"$job".log)"
+
+# ---- cron without a crontab ----------------------------------------------------------------------
+mkdir checks web
+for check in watchdog pulse backup publish fs-watch; do
+    printf '#!/bin/sh\nexec %s/cron/alert %s/site.conf %s\n' "$share" "$work" $check >checks/$check
+done
+chmod +x checks/*
+command -v rsync >/dev/null || rm checks/publish
+job=$(CRON_SCRIPT=$share/cron/cron.sbatch CRON_CHAINS="3600:hourly" sbatch --parsable "$share/cron/cron.sbatch" 86400 checks)
+finish_cron() { until [[ $(state "$1") =~ ^(COMPLETED|FAILED)$ ]]; do sleep 0.1; done; }
+finish_cron "$job"
+for name in lm-cron-checks lm-cron-hourly; do
+    begin=$(squeue -h -n $name -t PENDING -o %S)
+    [ -n "$begin" ] || fail "$name: no next job: $(cat lm-cron.log)"
+    [ $(($(date -d "$begin" +%s) % 3600)) = 0 ] || fail "$name: begins at $begin"
+done
+[ "$(squeue -h -n lm-cron-checks | wc -l)" = 1 ] || fail "two chains: $(squeue)"
+for check in checks/*; do
+    grep -Eq "^20.*Z ${check##*/} \((0|1)\): " lm-cron.log || fail "$check: $(cat lm-cron.log)"
+done
+[ -e "store/global_step$last/manifest.json" ] || fail "backup: $(ls -R store)"
+[ ! -e checks/publish ] || cmp run/log web/log || fail "publish: $(ls -R web)"
+# The watchdog of the watchdog: another host sees when it ran last, and a chain restarts another one that was cancelled.
+[ -n "$(find state/watchdog.last -mmin -1)" ] || fail "no watchdog.last: $(ls -l state)"
+touch -d '40 minutes ago' state/watchdog.last
+[ -n "$(find state/watchdog.last -mmin +30)" ] || fail "watchdog.last: $(ls -l state)"
+scancel --name=lm-cron-hourly
+job=$(squeue -h -n lm-cron-checks -t PENDING -o %i)
+scontrol update JobId="$job" StartTime=now
+finish_cron "$job"
+for name in lm-cron-checks lm-cron-hourly; do
+    [ "$(squeue -h -n $name -t PENDING | wc -l)" = 1 ] || fail "$name: not restarted: $(squeue; cat lm-cron.log)"
+done
+scancel --name=lm-cron-checks
+scancel --name=lm-cron-hourly
+echo "train, preprocess, convert, debug and cron jobs on 4 nodes"

@@ -1,0 +1,137 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Two tiers of saves: 4 ranks on 4 hosts (LM_HOST) save to --local-save every 2 iterations and to --save every 10; kill -9
+# of one rank at its k-th file operation, also in the middle of a local save. After the loss of a host a restart, here on
+# three hosts, loses at most 2 iterations, and on four hosts it computes the bits of an undisturbed run. After the loss of
+# two partners it takes the durable step. A damaged file is read from the partner's copy. Abandoned steps are never loaded.
+# A rollback in the run begins a branch.
+# $2: the operations at which a rank is killed; with $3, all of this, else the losses of hosts only.
+# labels: e2e;mpi
+# timeout: 300
+here=$(dirname "$(realpath "$0")")
+read -ra kills <<<"${2:-290}"
+# shellcheck source=tests/e2e/common.bash
+. "$here/common.bash"
+# shellcheck source=tests/e2e/mpirun.bash
+. "$here/mpirun.bash"
+
+# shellcheck source=tests/e2e/tiers.bash
+. "$here/tiers.bash"
+
+again_from_kill() {
+    rm -rf run local
+    cp -a killed run
+    cp -a killed_local local
+}
+
+train "a b c d" --save whole >out 2>err || fail "$(cat err)"
+for k in "${kills[@]}"; do
+    rm -rf run local killed killed_local
+    fault=kill:$k tiers "a b c d" && fail "operation $k: no kill"
+    reached=$(grep -o '^ iteration *[0-9]*' out | tail -n1 | tr -dc 0-9)
+    durable=$(lm-ckpt latest run 2>/dev/null | grep -o '[0-9]*$') || durable=0
+    cp -a run killed
+    cp -a local killed_local
+    echo "killed at iteration $reached, durable step $durable"
+
+    # One host is lost: three hosts, another layout.
+    rm -rf local/c
+    tiers "a b d" || fail "operation $k: $(cat err)"
+    from=$(grep -o 'resuming after iteration [0-9]*' err | tr -dc 0-9)
+    [ "$from" -ge $((reached - 2)) ] || fail "operation $k: from $from, but $reached iterations were done"
+    lm-ckpt verify run >verified || fail "operation $k: lm-ckpt verify"
+
+    # The same with another host in its place: the bits of the undisturbed run.
+    again_from_kill
+    rm -rf local/a
+    tiers "e b c d" || fail "operation $k: $(cat err)"
+    resumes_from "$from"
+    ends_with_same_bits "operation $k"
+done
+if [ "$durable" != 10 ] || [ "$from" -le 10 ]; then fail "the last kill came too early: choose another operation"; fi
+
+# A rollback in the run loads the newest step, here a local one, and begins a branch there.
+rm -rf run local
+LM_STEP_FAULT=gradient:nan:14:3:1 tiers "a b c d" --on-nan rollback || fail "rollback: $(cat err)"
+grep -q 'run/global_step12: copied from local steps' err || fail "rollback: $(cat err)"
+resumes_from 12
+grep -q 'rollback: skipped iterations 13 to 14,' err || fail "rollback: $(cat err)"
+tail -n1 run/latest | jq -e '[.[] | .start.iteration] == [null, 12]' >/dev/null || fail "rollback: no branch: $(cat run/latest)"
+train "a b c d" --save never --skip-train-iteration-range 13-14 >never.out 2>never.err || fail "$(cat never.err)"
+lm-ckpt diff never/global_step20 run/global_step20 >differences || fail "rollback: other bits"
+
+# Two partners are lost: the durable step.
+again_from_kill
+rm -rf local/c local/d
+tiers "a b c d" || fail "$(cat err)"
+resumes_from 10
+ends_with_same_bits "two partners lost"
+if [ -z "${3:-}" ]; then
+    echo "both tiers"
+    exit
+fi
+
+# A damaged file: the partner has a copy.
+again_from_kill
+flip "local/b/global_step$from/optim-00001.safetensors"
+flip "local/c/global_step$from/weights-00002.safetensors" 3000
+tiers "a b c d" || fail "$(cat err)"
+grep -q 'using the copy of another host' err || fail "no word of the damage: $(cat err)"
+resumes_from "$from"
+ends_with_same_bits "damaged file"
+
+# Both copies are damaged: an older local step.
+again_from_kill
+flip "local/a/global_step$from/optim-00001.safetensors"
+flip "local/b/global_step$from/optim-00001.safetensors"
+tiers "a b c d" || fail "$(cat err)"
+grep -q 'trying an older step' err || fail "no word of the damage: $(cat err)"
+resumes_from $((from - 2))
+ends_with_same_bits "both copies damaged"
+
+# The durable step is damaged: a local step that is newer than the durable one before it.
+rm -rf run local
+tiers "a b c d" --log-json log.json || fail "$(cat err)"
+[ "$(grep -c '"kind":"local_save".*"hosts":4,' log.json)" = 9 ] || fail "--log-json: $(cat log.json)"
+flip run/global_step20/optim-00001.safetensors
+tiers "a b c d" || fail "$(cat err)"
+resumes_from 18
+ends_with_same_bits "damaged durable step"
+
+# A manifest that cannot be read, on one host: the step comes from the partners, and is not removed.
+again_from_kill
+echo "{" >"local/a/global_step$from/local-manifest.json"
+tiers "a b c d" --exit-interval 1 || [ $? = 75 ] || fail "$(cat err)"
+resumes_from "$from"
+grep -q "local/a/global_step$from/.*kept until later local steps replace it" err || fail "no warning: $(cat err)"
+[ -d "local/a/global_step$from" ] || fail "a damaged local step was removed"
+tiers "a b c d" || fail "$(cat err)"
+ends_with_same_bits "unreadable manifest"
+
+# Two ranks on each of two hosts, which copy to each other over TCP; one of them is lost.
+rm -rf run local
+export OMPI_MCA_btl=self,tcp OMPI_MCA_btl_tcp_if_include=lo
+fault_host=b fault=kill:120 tiers "a a b b" && fail "two ranks on a host: no kill"
+reached=$(grep -o '^ iteration *[0-9]*' out | tail -n1 | tr -dc 0-9)
+rm -rf local/b
+tiers "a a c c" || fail "$(cat err)"
+at=$(grep -o 'resuming after iteration [0-9]*' err | tr -dc 0-9)
+[ "$at" -ge $((reached - 2)) ] || fail "two ranks on a host: from $at, but $reached iterations were done"
+ends_with_same_bits "two ranks on a host"
+export OMPI_MCA_btl=self,vader
+
+# A rollback abandons the local steps.
+again_from_kill
+lm-ckpt latest run 10 >/dev/null
+tiers "a b c d" || fail "$(cat err)"
+resumes_from 10
+grep -q "global_step$from: is not an ancestor" err || fail "abandoned local steps stay: $(cat err)"
+ends_with_same_bits "rollback"
+
+# A local save that fails is a warning.
+again_from_kill
+fault=fail:40 tiers "a b c d" || fail "$(cat err)"
+grep -q 'iteration [0-9]*: NOT SAVED: rank 3 on d' err || fail "no warning: $(cat err)"
+lm-ckpt diff whole/global_step20 run/global_step20 >differences || fail "other bits after a failed local save"
+expect 2 'needs --local-save-interval K' lm-train "${args[@]}" --save other --local-save local
+echo "both tiers"

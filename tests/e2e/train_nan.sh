@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Planted NaN and Inf in an activation, a gradient and the loss, in each precision: noticed at their step, with layer,
+# rank and samples; the policies of --on-nan and --on-spike. $2: planted faults [6].
+# labels: e2e;mpi
+here=$(dirname "$(realpath "$0")")
+# shellcheck source=tests/e2e/common.bash
+. "$here/common.bash"
+# shellcheck source=tests/e2e/mpirun.bash
+. "$here/mpirun.bash"
+n_faults=${2:-6}
+
+args=(--mock-data --num-layers 3 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --vocab-size 100
+    --micro-batch-size 1 --global-batch-size 4 --lr 1e-3 --threads 1 --log-interval 1 --eval-iters 0)
+losses() { sed -nE 's/.*iteration +([0-9]+)\/.*(lm loss: [^ ]+).*/\1 \2/p' "$1"; }
+
+# Every kind, value and precision, on one rank or a random rank of two.
+kinds=(activation gradient loss)
+values=(nan inf)
+precisions=("" --bf16 "--fp16 --initial-loss-scale 1024")
+RANDOM=${LM_FAULT_SEED:-17}
+for ((i = 0; i < n_faults; i++)); do
+    kind=${kinds[i % 3]} value=${values[i / 3 % 2]} precision=${precisions[i / 6 % 3]}
+    [ "$n_faults" -gt 6 ] || precision=${precisions[i % 3]}
+    # The loss scale handles an Inf or NaN of a fp16 gradient: so it has no event.
+    if [ "$kind" = gradient ] && [[ $precision = --fp16* ]]; then precision=--bf16; fi
+    iteration=$((RANDOM % 6 + 1)) layer=$((RANDOM % 3)) ranks=$((RANDOM % 2 + 1))
+    rank=$((RANDOM % ranks))
+    launch=()
+    [ $ranks = 1 ] || launch=(mpirun -n 2)
+    read -ra flags <<<"$precision"
+    expect 4 "iteration $iteration: loss .* not both finite: first in " env \
+        LM_STEP_FAULT="$kind:$value:$iteration:$rank:$layer" "${launch[@]}" lm-train "${args[@]}" --train-iters 8 "${flags[@]}"
+    case $kind in
+        activation) object="the attention of layer $layer" ;;
+        gradient) object="the gradient of [a-z_]*layers?\.$layer\.[a-z_.]*" ;;
+        loss) object="the loss" ;;
+    esac
+    grep -Eq "first in $object on rank $rank \($(hostname)\), micro-batch [0-9]+ of samples [0-9]+" err ||
+        fail "$kind $value $precision at $iteration, rank $rank of $ranks, layer $layer: $(cat err)"
+    [ "$(grep -c ' iteration .* samples per second' out)" = $((iteration - 1)) ] || fail "noticed late: $(cat out)"
+done
+
+# A skipped batch: the losses of a run that never had it. A transient fault is stated.
+for precision in "" --fp16; do
+    flags=()
+    [ -z "$precision" ] || flags=(--fp16 --initial-loss-scale 1024)
+    run never.log lm-train "${args[@]}" --train-iters 10 --skip-train-iteration-range 5-5 "${flags[@]}"
+    rm -f skip.json
+    LM_STEP_FAULT=loss:nan:5:0:0:once run skip.log lm-train "${args[@]}" --train-iters 10 --on-nan skip "${flags[@]}" --log-json skip.json
+    diff <(losses never.log) <(losses skip.log) || fail "$precision: a skipped batch changes later losses"
+done
+grep -q 'a repeated step is finite, so the fault was transient, in the loss of rank 0: no weight was changed: --on-nan skip' \
+    skip.log.err || fail "transient: $(cat skip.log.err)"
+jq -se '[.[] | select(.kind == "nan")] | length == 1 and .[0].iteration == 5' skip.json >/dev/null || fail "$(cat skip.json)"
+grep -q 'nan iterations: *1 ' skip.log || fail "not counted: $(cat skip.log)"
+
+# continue, rollback and --rerun-suspect.
+LM_STEP_FAULT=gradient:nan:5:0:1 run continue.log lm-train "${args[@]}" --train-iters 10 --on-nan continue --rerun-suspect
+grep -q 'the same in a repeated step (persistent): no weight was changed: --on-nan continue' continue.log.err || fail "$(cat continue.log.err)"
+[ "$(losses continue.log | wc -l)" = 9 ] || fail "continue: $(cat continue.log)"
+LM_STEP_FAULT=gradient:nan:5:0:1 run back.log lm-train "${args[@]}" --train-iters 10 --on-nan rollback --save back --save-interval 3
+run window.log lm-train "${args[@]}" --train-iters 10 --skip-train-iteration-range 4-5
+diff <(losses window.log) <(losses back.log | awk '!seen[$1]++ || $1 > 5' | grep -v '^[45] ') || fail "rollback: other losses"
+expect 4 'rollback: --save has no checkpoint yet' env LM_STEP_FAULT=gradient:nan:2:0:1 lm-train "${args[@]}" --train-iters 10 \
+    --on-nan rollback --save none
+
+# A spike of the loss.
+LM_STEP_FAULT=loss:200:40:0:0:once run spike.log lm-train "${args[@]}" --train-iters 44 --on-spike skip --rerun-suspect --log-json spike.json
+run never.log lm-train "${args[@]}" --train-iters 44 --skip-train-iteration-range 40-40
+diff <(losses never.log) <(losses spike.log) || fail "a skipped spike changes later losses"
+grep -Eq 'iteration 40: spike: loss 5[0-9.]+ \(z-score .*samples 156 to 159, gradient norms: embedding .*, layers .*, head .*: transient: a repeated step has loss 4.*--on-spike skip' \
+    spike.log.err || fail "spike: $(cat spike.log.err)"
+jq -se '[.[] | select(.kind == "spike")] | length == 1 and .[0].iteration == 40 and (.[0].grad_norms | length) == 5' spike.json \
+    >/dev/null || fail "$(cat spike.json)"
+expect 4 '--on-spike stop: the state before this step was saved' env LM_STEP_FAULT=loss:50:40:0:0 lm-train "${args[@]}" \
+    --train-iters 44 --on-spike stop --save stop
+[ "$(head -n1 stop/latest)" = global_step39 ] || fail "--on-spike stop: $(ls stop)"
+echo "$n_faults planted faults were named with layer, rank and samples"

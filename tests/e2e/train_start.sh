@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The lines of a start, and the check of the hosts: a host with another limit is a warning, a single host is not checked.
+# labels: e2e;mpi
+here=$(dirname "$(realpath "$0")")
+# shellcheck source=tests/e2e/common.bash
+. "$here/common.bash"
+# shellcheck source=tests/e2e/mpirun.bash
+. "$here/mpirun.bash"
+
+args=(--mock-data --num-layers 1 --hidden-size 32 --num-attention-heads 4 --seq-length 32 --vocab-size 64 --micro-batch-size 1
+    --global-batch-size 6 --train-iters 1 --lr 1e-3 --threads 1 --eval-iters 0)
+# Three hosts, of which b has a low limit. run FLAGS...
+# shellcheck disable=SC2016
+hosts() {
+    local command='[ $LM_HOST != b ] || ulimit -n 333; exec lm-train "$@"'
+    mpirun -n 1 -x LM_HOST=a sh -c "$command" sh "${args[@]}" "$@" : -n 1 -x LM_HOST=b sh -c "$command" sh "${args[@]}" "$@" : \
+        -n 1 -x LM_HOST=c sh -c "$command" sh "${args[@]}" "$@" >out 2>err </dev/null || fail "exit $?: $(cat err)"
+}
+hosts --log-file log
+for line in '> program      lm-train [0-9.]*' '> started by   mpirun: 3 ranks, Open MPI' '> hosts        3: a,b,c$' \
+    '> libraries    glibc [0-9.]*' '> model        [0-9]* parameters' '> devices      cpu (1 thread.*) on each rank$' \
+    'warning: node check: b: limit of open files 333, [0-9]* on most hosts: '; do
+    grep -q "$line" err || fail "no '$line': $(cat err)"
+    grep -q "Z .*$line" log || fail "no '$line' in --log-file: $(cat log)"
+done
+hosts --no-node-check
+! grep -q 'node check' err || fail "--no-node-check: $(cat err)"
+run one mpirun -n 2 lm-train "${args[@]}"
+! grep -q 'node check' one.err || fail "one host: $(cat one.err)"
+echo "the start names hosts and devices, and the odd host"

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Time limits leave time for the last save: the end of a Slurm job, a duration with an evaluation in it, and the
+# evaluation that a resumed run repeats. The third start in a row that saves nothing exits with code 4.
+# labels: e2e
+here=$(dirname "$(realpath "$0")")
+# shellcheck source=tests/e2e/common.bash
+. "$here/common.bash"
+
+args=(--mock-data --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --vocab-size 100
+    --micro-batch-size 1 --global-batch-size 1 --lr 1e-3 --threads 1 --log-interval 1)
+values() { sed -nE 's/.*iteration +([0-9]+)\/.*(lm loss: [^ ]+).*/\1 \2/p; s/.*(validation loss at .*)/\1/p' "$1"; }
+
+# The job ends in 62 s, the last save 60 s before that.
+now=$(date +%s)
+expect 75 'SLURM_JOB_END_TIME: the job ends in' env SLURM_JOB_END_TIME=$((now + 62)) \
+    lm-train "${args[@]}" --train-iters 1_000_000 --eval-iters 0 --save job
+grep -q -- '--exit-before-limit 60s: the job ends soon: stopped after iteration' err || fail "job limit: $(cat err)"
+[ "$(date +%s)" -le $((now + 62)) ] || fail "the run ended after the job"
+[ -e job/latest ] || fail "nothing was saved"
+expect 0 'SLURM_JOB_END_TIME: ignored: the job would have ended' env SLURM_JOB_END_TIME=$((now - 9)) \
+    lm-train "${args[@]}" --train-iters 3 --eval-iters 0 --save past
+expect 0 '' env SLURM_JOB_END_TIME=$((now + 5)) \
+    lm-train "${args[@]}" --train-iters 3 --eval-iters 0 --save off --exit-before-limit off
+expect 2 '--exit-before-limit: .soon. is not a duration' lm-train "${args[@]}" --train-iters 3 --exit-before-limit soon
+
+# The time is over during an evaluation: the run saves in time, and the resumed run makes that evaluation.
+start=$(date +%s%N)
+expect 75 '--exit-duration-in-mins 0.03: stopped after iteration 2 of 4' lm-train "${args[@]}" --train-iters 4 \
+    --eval-interval 2 --eval-iters 1_000_000 --save long --exit-duration-in-mins 0.03
+[ $((($(date +%s%N) - start) / 1000000)) -lt 30000 ] || fail "the run ended after its duration"
+jq -e '.iteration == 2' long/pending-evaluation.json >/dev/null || fail "no evaluation is pending"
+expect 0 '' lm-train "${args[@]}" --train-iters 4 --eval-interval 2 --eval-iters 3 --save long --load long
+cp out resumed.log
+run whole.log lm-train "${args[@]}" --train-iters 4 --eval-interval 2 --eval-iters 3
+diff <(values whole.log | sed 1,2d) <(values resumed.log) || fail "the resumed run has other lines"
+[ ! -e long/pending-evaluation.json ] || fail "the evaluation is pending still"
+
+# A job array whose tasks die before the first save.
+for code in 137 137 4; do
+    got=0
+    rm -f log
+    lm-train "${args[@]}" --train-iters 1_000_000 --eval-iters 0 --save crash --load crash >log 2>err &
+    pid=$!
+    [ "$code" = 4 ] || { until [ -s log ] 2>/dev/null; do sleep 0.02; done; kill -9 $pid; }
+    wait $pid 2>/dev/null || got=$?
+    [ $got = "$code" ] || fail "exit $got, wanted $code: $(cat err)"
+done
+grep -q 'crash/starts-without-step.json: 2 starts in a row after iteration 0 saved no new step: ' err ||
+    fail "the third start: $(cat err)"
+rm crash/starts-without-step.json
+expect 75 '' lm-train "${args[@]}" --train-iters 1_000_000 --eval-iters 0 --save crash --load crash --exit-interval 1
+[ ! -e crash/starts-without-step.json ] || fail "the count was not ended"
+echo "time limits leave time for the save; the third start without a step is refused"

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/path.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace lm;
+
+TEST_CASE("the parent of a path") {
+    CHECK(io::parent_of("a/b") == "a");
+    CHECK(io::parent_of("a/b/") == "a");
+    CHECK(io::parent_of("a//b") == "a");
+    CHECK(io::parent_of("b") == ".");
+    CHECK(io::parent_of("") == ".");
+    CHECK(io::parent_of("/b") == "/");
+    CHECK(io::parent_of("/a/b") == "/a");
+    CHECK(io::parent_of("//") == "/");
+}
+
+TEST_CASE("the last component of a path") {
+    CHECK(io::base_name("a/b") == "b");
+    CHECK(io::base_name("/b") == "b");
+    CHECK(io::base_name("b") == "b");
+}
+
+TEST_CASE("slashes at the end are removed, except that of the root") {
+    CHECK(io::without_trailing_slashes("a//") == "a");
+    CHECK(io::without_trailing_slashes("a/b") == "a/b");
+    CHECK(io::without_trailing_slashes("/") == "/");
+    CHECK(io::without_trailing_slashes("//") == "/");
+    CHECK(io::without_trailing_slashes("").empty());
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sync/sync_target.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "base/error.hpp"
+#include "ckpt/support.hpp"
+
+using namespace lm;
+using namespace lm::sync;
+
+namespace {
+
+TargetKind kind_of(const std::string& name) {
+    return target_kind(name, [](const std::string& remote) { return remote == "store:"; });
+}
+
+}  // namespace
+
+TEST_CASE("the name of a destination states its kind") {
+    CHECK(kind_of("backup") == TargetKind::path);
+    CHECK(kind_of("/backup/run") == TargetKind::path);
+    CHECK(kind_of("./host:run") == TargetKind::path);
+    CHECK(kind_of("host:run") == TargetKind::rsync);
+    CHECK(kind_of("user@host:/backup/run:2") == TargetKind::rsync);
+    CHECK(kind_of("store:run") == TargetKind::rclone);
+    CHECK(kind_of("store:") == TargetKind::rclone);
+    CHECK(kind_of("stores:run") == TargetKind::rsync);
+}
+
+TEST_CASE("a path is the only destination that can remove optimizer state") {
+    const test::ScratchDirectory scratch;
+    const auto path = SyncTarget::open(scratch / "backup/", std::nullopt);
+    CHECK(io::is_directory(scratch / "backup"));
+    CHECK(path->can_drop_state());
+    CHECK(path->manifests("unused") == scratch / "backup");
+}
+
+TEST_CASE("a step at a path has the bytes of its source, until they change") {
+    const test::ScratchDirectory scratch;
+    const std::string step = test::save_grid(scratch / "c", test::small_model(), {}, 7, 0);
+    const auto target = SyncTarget::open(scratch / "backup", std::nullopt);
+    target->send_step(step);
+    CHECK(target->same_bytes(step));
+    target->rename("global_step7", "aside/global_step7");
+    CHECK(io::exists(scratch / "backup/aside/global_step7/manifest.json"));
+    target->send_step(step);
+    const std::string weights = scratch / "backup/global_step7/weights-00000.safetensors";
+    std::string bytes = test::read(weights);
+    bytes.back() ^= 1;
+    test::write(weights, bytes);
+    CHECK_FALSE(target->same_bytes(step));
+    target->remove_step("global_step7");
+    CHECK_FALSE(io::exists(scratch / "backup/global_step7"));
+}
+
+TEST_CASE("a file at a path is replaced") {
+    const test::ScratchDirectory scratch;
+    const auto target = SyncTarget::open(scratch / "backup", std::nullopt);
+    for (const char* text : {"one", "two"}) {
+        test::write(scratch / "run.log", text);
+        target->send_file(scratch / "run.log", "logs/run.log");
+        CHECK(test::read(scratch / "backup/logs/run.log") == text);
+    }
+}

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sync/sync.hpp"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <memory>
+#include <set>
+
+#include "base/error.hpp"
+#include "base/hash.hpp"
+#include "base/log.hpp"
+#include "ckpt/history/steps.hpp"
+#include "ckpt/support.hpp"
+#include "io/append_file.hpp"
+#include "io/path.hpp"
+
+using namespace lm;
+using namespace lm::sync;
+using Catch::Matchers::Contains;
+using Steps = std::vector<i64>;
+
+namespace {
+
+// A target in a local directory that a test treats as remote: it gives its manifests as copies, and
+// each kind of transfer fails a number of times.
+class RemoteTarget : public SyncTarget {
+  public:
+    explicit RemoteTarget(const std::string& path) : path_(path) {
+        local_ = SyncTarget::open(path, std::nullopt);
+    }
+
+    std::string manifests(const std::string& cache) override {
+        attempt("manifests");
+        io::remove_tree(cache);
+        io::make_directories(cache);
+        for (const std::string& name : io::list_directory(path_)) {
+            const std::string from = path_ + "/" + name;
+            if (name == ckpt::latest_file) test::write(cache + "/" + name, test::read(from));
+            if (!io::exists(from + "/manifest.json")) continue;
+            io::make_directories(cache + "/" + name);
+            test::write(cache + "/" + name + "/manifest.json", test::read(from + "/manifest.json"));
+        }
+        return cache;
+    }
+    void send_step(const std::string& path) override {
+        attempt("step");
+        local_->send_step(path);
+    }
+    void send_file(const std::string& path, const std::string& name) override {
+        attempt("file");
+        local_->send_file(path, name);
+    }
+    void rename(const std::string& from, const std::string& to) override {
+        attempt("rename");
+        local_->rename(from, to);
+    }
+    void remove_step(const std::string& name) override { local_->remove_step(name); }
+    bool same_bytes(const std::string& path) override { return local_->same_bytes(path); }
+
+    void fail(const std::string& what, int times) { failures_[what] = times; }
+    int attempts(const std::string& what) { return attempts_[what]; }
+
+  private:
+    void attempt(const std::string& what) {
+        ++attempts_[what];
+        if (failures_[what]-- > 0) run_error("remote", "the connection broke");
+    }
+
+    std::string path_;
+    std::unique_ptr<SyncTarget> local_;
+    std::map<std::string, int> failures_, attempts_;
+};
+
+// A run that saved steps, and a destination.
+class Run {
+  public:
+    explicit Run(const Steps& steps) : config_(test::small_model()), buffers_(config_, {}) {
+        generation_ = ckpt::claim(source());
+        save(steps);
+        request.source = source();
+        request.destination = destination();
+        request.retries = 0;
+    }
+    void save(const Steps& steps) {
+        for (const i64 step : steps) {
+            ckpt::save(generation_, test::info_of(config_, step), buffers_.pieces());
+        }
+    }
+    // Goes back to a step; later steps belong to a new branch.
+    void resume(i64 step) {
+        generation_ = ckpt::claim(source(), ckpt::tip_of(ckpt::read_manifest(path(step))));
+    }
+    std::string source() const { return scratch_ / "c"; }
+    std::string destination() const { return scratch_ / "backup"; }
+    std::string path(i64 step) const { return source() + "/" + ckpt::step_name(step); }
+    SyncReport sync() const { return sync::sync(request).value(); }
+    SyncReport sync_to(SyncTarget& target) const {
+        return sync::sync_to(target, request, scratch_ / "cache");
+    }
+    Steps there() const { return ckpt::steps_in(destination()); }
+
+    SyncRequest request;
+
+  private:
+    test::ScratchDirectory scratch_;
+    spec::ModelConfig config_;
+    test::Buffers buffers_;
+    ckpt::Generation generation_;
+};
+
+// Drops the log messages of a test.
+struct Quiet {
+    Quiet() {
+        set_log_sink([](Severity, std::string_view) {});
+    }
+    ~Quiet() { set_log_sink(nullptr); }
+    Quiet(const Quiet&) = delete;
+    Quiet& operator=(const Quiet&) = delete;
+};
+
+void damage(const std::string& step) {
+    const std::string weights = step + "/weights-00000.safetensors";
+    std::string bytes = test::read(weights);
+    bytes.back() ^= 1;
+    test::write(weights, bytes);
+}
+
+}  // namespace
+
+TEST_CASE("a sync copies the missing steps and names the newest one in latest") {
+    Run run({2, 4});
+    CHECK(run.sync().copied == Steps{2, 4});
+    CHECK(ckpt::latest_step(run.destination()) == 4);
+    run.save({6});
+    const SyncReport again = run.sync();
+    CHECK(again.copied == Steps{6});
+    CHECK(again.present == Steps{2, 4});
+    CHECK(again.bytes > 0);
+    CHECK(ckpt::latest_step(run.destination()) == 6);
+}
+
+TEST_CASE("the destination keeps steps by its own rules") {
+    Run run({2, 4, 6});
+    run.sync();
+    run.request.rules.keep.steps = {2};
+    CHECK(run.sync().removed == Steps{4});
+    CHECK(run.there() == Steps{2, 6});
+    run.request.rules.full_steps = 1;
+    CHECK(run.sync().state_removed == Steps{2});
+    CHECK(run.sync().present == Steps{2, 6});
+}
+
+TEST_CASE("a corrupt step is reported and not copied; the other steps are") {
+    const Quiet quiet;
+    Run run({2, 4});
+    damage(run.path(2));
+    const SyncReport report = run.sync();
+    REQUIRE(report.failed.size() == 1);
+    CHECK_THAT(report.failed[0], Contains("global_step2: is corrupt: not copied"));
+    CHECK(report.copied == Steps{4});
+    CHECK(run.there() == Steps{4});
+}
+
+TEST_CASE("with verify, changed bytes at the destination are reported") {
+    const Quiet quiet;
+    Run run({2, 4});
+    run.sync();
+    run.request.verify = true;
+    CHECK(run.sync().verified == Steps{2, 4});
+    damage(run.destination() + "/global_step2");
+    const SyncReport report = run.sync();
+    CHECK(report.verified == Steps{4});
+    REQUIRE(report.failed.size() == 1);
+    CHECK_THAT(report.failed[0], Contains("global_step2: differs from"));
+}
+
+TEST_CASE("steps of an abandoned branch are set aside at the destination") {
+    Run run({2, 4});
+    run.sync();
+    run.resume(2);
+    run.save({4, 6});
+    const SyncReport report = run.sync();
+    CHECK(report.copied == Steps{4, 6});
+    CHECK(report.set_aside == Steps{4});
+    CHECK(io::exists(run.destination() + "/abandoned-g2/global_step4/manifest.json"));
+    CHECK(ckpt::latest_step(run.destination()) == 6);
+}
+
+TEST_CASE("a remote target gets the steps, latest and the logs") {
+    Run run({2, 4});
+    test::write(run.source() + "/run.log", "text\n");
+    run.request.logs = {run.source() + "/*.log"};
+    RemoteTarget target(run.destination());
+    const SyncReport report = run.sync_to(target);
+    CHECK(report.copied == Steps{2, 4});
+    CHECK(report.n_logs == 1);
+    CHECK(test::read(run.destination() + "/logs/run.log") == "text\n");
+    CHECK(ckpt::latest_step(run.destination()) == 4);
+    // Nothing has changed: `latest` is not sent again, only the log.
+    const int sent = target.attempts("file");
+    CHECK(run.sync_to(target).present == Steps{2, 4});
+    CHECK(target.attempts("file") == sent + 1);
+}
+
+TEST_CASE("a broken transfer is repeated, at most `retries` times") {
+    const Quiet quiet;
+    Run run({2});
+    run.request.retries = 1;
+    RemoteTarget target(run.destination());
+    target.fail("step", 1);
+    CHECK(run.sync_to(target).copied == Steps{2});
+    CHECK(target.attempts("step") == 2);
+}
+
+TEST_CASE("a step whose transfer keeps failing is reported, and the next one is copied") {
+    const Quiet quiet;
+    Run run({2, 4});
+    RemoteTarget target(run.destination());
+    target.fail("step", 1);
+    const SyncReport report = run.sync_to(target);
+    CHECK(report.failed == std::vector<std::string>{"remote: the connection broke"});
+    CHECK(report.copied == Steps{4});
+    target.fail("manifests", 1);
+    CHECK_THROWS_WITH(run.sync_to(target), Contains("the connection broke"));
+}
+
+TEST_CASE("a second sync to the same destination does nothing") {
+    Run run({2});
+    run.sync();
+    const std::string lock_path =
+        fmt::format("{}/.sync-{:016x}/lock", run.source(), hash64(run.destination()));
+    auto lock = io::AppendFile::open(lock_path);
+    REQUIRE(lock.lock());
+    CHECK_FALSE(sync::sync(run.request).has_value());
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/step/spike_detector.hpp"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <vector>
+
+using namespace lm;
+using namespace lm::train;
+
+namespace {
+
+// A training whose loss falls from 10 to 3, with some noise.
+double loss_at(int step) {
+    return 3 + 7 * std::exp(-step / 200.0) + 0.05 * std::sin(2.3 * step);
+}
+
+}  // namespace
+
+TEST_CASE("an ordinary training has no spike") {
+    SpikeDetector detector;
+    for (int step = 0; step < 2000; ++step) {
+        CHECK_FALSE(detector.add(loss_at(step), 0.3 + 0.1 * std::sin(1.7 * step)));
+    }
+}
+
+TEST_CASE("the spike of BLOOM's chronicle is found at its second step") {
+    // Gradient norms of iterations 31216 to 31222.
+    const std::vector<double> norms = {.242, .947, 2.39, 15.9, 145, 960, 353, 379, 650};
+    SpikeDetector detector;
+    for (int step = 0; step < 500; ++step) {
+        REQUIRE_FALSE(
+            detector.add(2.2 + 0.02 * std::sin(step), 0.24 + 0.02 * std::sin(1.3 * step)));
+    }
+    CHECK_FALSE(detector.add(2.2, norms[0]));
+    for (size_t i = 1; i < norms.size(); ++i) CHECK(detector.add(2.2, norms[i]));
+    const auto spike = detector.add(5.098, 0.25);
+    REQUIRE(spike);
+    CHECK(spike->loss_z > 6);
+    CHECK(spike->norm_z < 6);
+    CHECK_FALSE(detector.add(2.216, 0.25));
+}
+
+TEST_CASE("a lasting change of the level is reported for 32 steps") {
+    SpikeDetector detector;
+    for (int step = 0; step < 100; ++step) REQUIRE_FALSE(detector.add(2, 1));
+    int n_spikes = 0;
+    for (int step = 0; step < 200; ++step) n_spikes += detector.add(4, 1).has_value();
+    CHECK(n_spikes == 32);
+}
+
+TEST_CASE("the first steps are never spikes") {
+    SpikeDetector detector;
+    for (int step = 0; step < 32; ++step) CHECK_FALSE(detector.add(step % 2 == 0 ? 1 : 1000, 1));
+}

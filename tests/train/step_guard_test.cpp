@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// The verdicts on steps, with results that the test makes up, and with a planted fault.
+#include "train/step/step_guard.hpp"
+
+#include <catch2/catch.hpp>
+#include <limits>
+#include <sstream>
+
+#include "comm/self/group.hpp"
+#include "cpu/cpu_device.hpp"
+#include "train/run_data.hpp"
+
+using namespace lm;
+using train::StepGuard;
+using Verdict = StepGuard::Verdict;
+
+namespace {
+
+constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+train::RunConfig config_of(const std::string& more) {
+    cli::Options options("lm-test", "a test");
+    config::TrainFlags flags;
+    config::add_train_options(options, flags);
+    std::istringstream words(
+        "--num-layers 2 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --vocab-size 64 "
+        "--mock-data --micro-batch-size 1 --global-batch-size 2 --train-iters 9 --lr 1e-3 "
+        "--device cpu --threads 1 --eval-iters 0 --save unused " +
+        more);
+    std::vector<std::string> arguments;
+    for (std::string word; words >> word;) arguments.push_back(word);
+    options.parse(arguments);
+    return train::resolve(flags, "lm-train");
+}
+
+// A run of one rank whose guard judges the results that the test gives.
+struct Run {
+    train::RunConfig config;
+    data::DataSets data;
+    std::unique_ptr<comm::Group> world = comm::self("world");
+    std::unique_ptr<device::Device> device = cpu::make_device(1);
+    std::unique_ptr<train::Trainer> trainer;
+    train::TrainingLog log;
+    StepGuard guard;
+    i64 iteration = 0;
+
+    explicit Run(const std::string& more)
+        : config(config_of(more)),
+          data(train::open_data(config)),
+          trainer(train::Trainer::allocate(config.trainer, *device)),
+          log(config),
+          guard(config, data, *world, *trainer, log) {
+        trainer->initialize();
+    }
+
+    Verdict judge(train::StepResult result) {
+        guard.begin(++iteration);
+        return guard.judge(step(), result);
+    }
+    StepGuard::Step step() const { return {iteration, 2 * (iteration - 1), {2, 16}}; }
+};
+
+train::StepResult good(double loss = 4, double norm = 1) {
+    return {.loss = loss, .gradient_norm = norm, .finite = true};
+}
+
+// 40 steps with losses and norms that differ by less than 1 %.
+void settle(Run& run) {
+    for (int i = 0; i < 40; ++i) {
+        REQUIRE(run.judge(good(4 + 0.01 * (i % 3), 1 + 0.01 * (i % 4))) == Verdict::update);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("a finite step within the recent range is an update") {
+    Run run("");
+    settle(run);
+    CHECK(run.guard.overflows_in_a_row() == 0);
+}
+
+TEST_CASE("a loss or norm that is not finite gets the reaction of --on-nan") {
+    const auto& [flag, verdict] = GENERATE(table<std::string, Verdict>({
+        {"continue", Verdict::drop},
+        {"skip", Verdict::skip},
+        {"rollback", Verdict::roll_back},
+    }));
+    Run run("--on-nan " + flag);
+    CHECK(run.judge({.loss = not_a_number, .gradient_norm = 1}) == verdict);
+    CHECK(run.judge({.loss = 4, .gradient_norm = infinity}) == verdict);
+    CHECK(run.judge(good()) == Verdict::update);
+}
+
+TEST_CASE("--on-nan stop ends the run, and a fault that is not repeated is transient") {
+    Run run("--on-nan stop");
+    CHECK_THROWS_MATCHES(run.judge({.loss = not_a_number, .gradient_norm = not_a_number}),
+                         JointError, Catch::Predicate<JointError>([](const JointError& error) {
+                             return error.code() == Exit::self_stopped &&
+                                    std::string(error.what()).find("transient") !=
+                                        std::string::npos;
+                         }));
+}
+
+TEST_CASE("a planted value is found with its layer and samples") {
+    Run run("--on-nan skip");
+    run.trainer->probe().plant(train::StepFault{.kind = train::StepFault::Kind::activation,
+                                                .value = not_a_number,
+                                                .iteration = 1,
+                                                .layer = 1});
+    run.guard.begin(++run.iteration);
+    data::Loader loader(*run.data.train, run.config.batch_options(), 0, 1, 0);
+    train::LoaderBatches batches(loader);
+    train::StepResult result = run.trainer->compute_gradients(batches, 2);
+    CHECK_FALSE(result.finite);
+    CHECK(run.guard.judge(run.step(), result) == Verdict::skip);
+    CHECK_THAT(run.guard.reason(), Catch::Contains("the attention of layer 1 on rank 0"));
+    CHECK_THAT(run.guard.reason(), Catch::Contains("micro-batch 0 of samples 0"));
+}
+
+TEST_CASE("an overflow that the loss scale handles keeps the weights") {
+    Run run("--fp16");
+    const train::StepResult overflow{.loss = 4, .gradient_norm = infinity};
+    for (int i = 1; i < train::max_overflows_in_a_row; ++i) {
+        REQUIRE(run.judge(overflow) == Verdict::drop);
+    }
+    SECTION("and a finite step ends the series") {
+        CHECK(run.judge(good()) == Verdict::update);
+        CHECK(run.guard.overflows_in_a_row() == 0);
+        CHECK(run.judge(overflow) == Verdict::drop);
+    }
+    SECTION("but a long series ends the run") {
+        CHECK_THROWS_AS(run.judge(overflow), JointError);
+    }
+}
+
+TEST_CASE("a spike gets the reaction of --on-spike") {
+    const auto& [flag, verdict] = GENERATE(table<std::string, Verdict>({
+        {"continue", Verdict::update},
+        {"skip", Verdict::skip},
+        {"stop", Verdict::stop},
+        {"rollback", Verdict::roll_back},
+    }));
+    Run run("--on-spike " + flag);
+    settle(run);
+    CHECK(run.judge(good(9, 1)) == verdict);
+    CHECK_THAT(run.guard.reason(), Catch::Contains("spike: loss 9"));
+    CHECK(run.judge(good(4, 80)) == verdict);
+    CHECK(run.judge(good()) == Verdict::update);
+}
+
+TEST_CASE("--rerun-suspect replaces the result by that of the repetition") {
+    Run run("--on-spike continue --rerun-suspect");
+    settle(run);
+    run.guard.begin(++run.iteration);
+    train::StepResult result = good(9, 1);
+    CHECK(run.guard.judge(run.step(), result) == Verdict::update);
+    CHECK_THAT(run.guard.reason(), Catch::Contains("transient: a repeated step has loss 4."));
+    CHECK(result.loss == Approx(4.16).margin(0.3));  // ln 64
+}

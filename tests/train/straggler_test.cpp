@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/loop/straggler.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace lm;
+using namespace lm::train;
+
+TEST_CASE("a rank that stays slow for ten steps is named once") {
+    StragglerRule rule;
+    const std::vector<double> even = {1, 1.02, 1, 1.05}, slow = {1, 1.02, 1.3, 1.05};
+    for (int i = 0; i < 20; ++i) CHECK_FALSE(rule.add(even, 1));
+    for (int i = 0; i < 9; ++i) CHECK_FALSE(rule.add(slow, 1));
+    const auto found = rule.add(slow, 1);
+    REQUIRE(found);
+    CHECK(found->rank == 2);
+    CHECK(found->ratio == Approx(1.3 / 1.05));
+    CHECK_FALSE(rule.add(slow, 1));
+    CHECK_FALSE(rule.add(even, 1));
+    CHECK(rule.add(slow, 10));
+    // Another rank in each interval is noise.
+    StragglerRule noise;
+    const std::vector<double> other = {1.4, 1, 1, 1};
+    for (int i = 0; i < 50; ++i) CHECK_FALSE(noise.add(i % 2 == 0 ? slow : other, 5));
+    // So is a difference of microseconds.
+    StragglerRule tiny;
+    CHECK_FALSE(tiny.add({1e-4, 2e-4, 1e-4}, 100));
+}
+
+TEST_CASE("of two ranks, the slower one is named") {
+    StragglerRule rule;
+    const auto found = rule.add({1, 1.5}, 10);
+    REQUIRE(found);
+    CHECK(found->rank == 1);
+    CHECK(found->ratio == Approx(1.5));
+}
+
+TEST_CASE("memory that would be exhausted within a day is reported once") {
+    LeakRule leak;
+    std::optional<double> hours;
+    for (int minute = 0; minute < 30 && !hours; ++minute) {
+        hours = leak.add(60.0 * minute, 1e9 + 1e7 * minute, 1e9);
+        if (minute < 10) CHECK_FALSE(hours);
+    }
+    REQUIRE(hours);
+    CHECK(*hours == Approx(1e9 / 1e7 / 60));
+    CHECK_FALSE(leak.add(1e4, 3e9, 1e9));
+    // Slow growth, and a buffer that fills up.
+    LeakRule slow, full;
+    for (int minute = 0; minute < 100; ++minute) {
+        CHECK_FALSE(slow.add(60.0 * minute, 1e9 + 1e5 * minute, 1e9));
+        CHECK_FALSE(full.add(60.0 * minute, 1e9 + 1e8 * std::min(minute, 8), 1e9));
+    }
+}
