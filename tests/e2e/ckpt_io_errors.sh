@@ -24,7 +24,7 @@ unmount_all() {
     for directory in disk full small; do umount "$work/$directory" 2>/dev/null || true; done
     rm -rf "$work"
 }
-trap unmount_all EXIT
+at_exit unmount_all
 # loop_disk IMAGE DIRECTORY SIZE: mounts a file system in a sparse file. Its metadata is at the start, without a journal.
 loop_disk() {
     truncate -s "$3" "$1"

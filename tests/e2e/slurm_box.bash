@@ -58,7 +58,7 @@ CONF
         cat "$3" >>"$box/slurm.conf"
     fi
     export SLURM_CONF=$box/slurm.conf
-    trap stop_slurm EXIT
+    at_exit stop_slurm
 
     daemon munged --foreground --force --key-file="$box/munge/key" --socket="$box/munge/socket" \
         --pid-file="$box/munge/pid" --log-file="$box/munge/log" --seed-file="$box/munge/seed"

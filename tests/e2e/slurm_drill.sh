@@ -25,9 +25,9 @@ RANDOM=$seed
 # ---- the cluster: three nodes that train, one that runs the checks, and a small file system for the checkpoints ---------
 mkdir disk
 mount -t tmpfs -o size=64m,mode=755 tmpfs disk 2>mount.err || skip_slurm "no file system: $(cat mount.err)"
-trap 'umount -l "$work/disk"; rm -rf "$work"' EXIT
+at_exit 'umount -l "$work/disk"; rm -rf "$work"'
 start_hosts 4 2
-trap 'end_checks; umount -l "$work/disk"; stop_hosts' EXIT
+at_exit 'end_checks; umount -l "$work/disk"; stop_hosts'
 on ctl scontrol update PartitionName=box Nodes=n1,n2,n3
 on ctl scontrol create PartitionName=checks Nodes=n4 State=UP
 # The exchange of the gradients takes most of a step, so that the training uses few cores.

@@ -35,7 +35,7 @@ start_hosts() {
     mkdir -p "$box"/{munge,state,spool,tmp,run}
     chmod 755 "$work" "$box"
     chmod 711 "$box/munge"
-    trap stop_hosts EXIT
+    at_exit stop_hosts
     ip netns add "$spaces-ctl" 2>netns.err || skip_slurm "no network namespace: $(cat netns.err)"
     ip -n "$spaces-ctl" link set lo up
     ip -n "$spaces-ctl" link add switch type bridge

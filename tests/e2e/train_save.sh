@@ -45,7 +45,7 @@ done
 
 # A file system for two checkpoints.
 if [ "$(id -u)" = 0 ] && mkdir small && mount -t tmpfs -o size=900k tmpfs small 2>/dev/null; then
-    trap 'umount small; end_jobs; rm -rf "$work"' EXIT
+    at_exit 'umount small; end_jobs; rm -rf "$work"'
     small=(lm-train "${args[@]}" --save small/run --load small/run)
     code=0
     expect 2 'small/run: --save: .* are free, but 3 checkpoints need' "${small[@]}" --dry-run
