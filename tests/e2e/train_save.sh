@@ -45,6 +45,7 @@ done
 
 # A file system for two checkpoints.
 if [ "$(id -u)" = 0 ] && mkdir small && mount -t tmpfs -o size=900k tmpfs small 2>/dev/null; then
+    # shellcheck disable=SC2016
     at_exit 'umount small; end_jobs; rm -rf "$work"'
     small=(lm-train "${args[@]}" --save small/run --load small/run)
     code=0
