@@ -133,7 +133,7 @@ constexpr const char* other_model = "these are different models, or the conversi
 // Returns the remedy for logits that differ: the activation function that explains them, if any.
 std::string explanation(const std::string& hf, const std::vector<i32>& tokens,
                         const std::vector<float>& ours, DType dtype) {
-    for (const char* activation : {"gelu_new", "gelu", "silu"}) {
+    for (const char* activation : {"gelu_new", "gelu", "silu", "relu2"}) {
         const Comparison other =
             difference(ours, convert::hf_reference_logits(hf, tokens, activation));
         if (within_rounding(other, dtype)) {

@@ -50,6 +50,10 @@ std::string_view name_of(Format format) {
             return "hf-gpt-bigcode";
         case Format::hf_stablelm:
             return "hf-stablelm";
+        case Format::hf_nemotron:
+            return "hf-nemotron";
+        case Format::hf_qwen2:
+            return "hf-qwen2";
         case Format::megatron_lm:
             return "megatron-lm";
         case Format::megatron_deepspeed:

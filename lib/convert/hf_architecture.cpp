@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/error.hpp"
+#include "convert/hf_variants.hpp"
 
 namespace lm::convert {
 namespace {
@@ -65,7 +66,8 @@ constexpr std::array neox_after{HfRow{"final_layer_norm.weight", "final_norm.wei
 constexpr std::array<std::string_view, 3> neox_buffers{".attention.bias", ".attention.masked_bias",
                                                        ".rotary_emb.inv_freq"};
 
-// Llama, Mistral, StarCoder2 and StableLM. A row without a counterpart in the model is skipped.
+// Llama, Mistral, StarCoder2, StableLM, Nemotron and Qwen2. A row without a counterpart in the
+// model is skipped.
 constexpr std::array llama_before{HfRow{"embed_tokens.weight", "embedding.word.weight"}};
 constexpr std::array llama_layer{HfRow{"self_attn.q_proj.weight", "attention.query.weight"},
                                  HfRow{"self_attn.q_proj.bias", "attention.query.bias"},
@@ -145,7 +147,8 @@ constexpr std::array architectures{
                    .normalization = Normalization::rms_norm,
                    .gated = true,
                    .bias = Rule::any,
-                   .groups = Groups::any},
+                   .groups = Groups::any,
+                   .rope_scaling = true},
     HfArchitecture{.format = Format::hf_gpt_neox,
                    .model_type = "gpt_neox",
                    .class_name = "GPTNeoXForCausalLM",
@@ -155,7 +158,8 @@ constexpr std::array architectures{
                    .before_layers = neox_before,
                    .in_layers = neox_layer,
                    .after_layers = neox_after,
-                   .buffers = neox_buffers},
+                   .buffers = neox_buffers,
+                   .partial_rotary = true},
     HfArchitecture{.format = Format::hf_mistral,
                    .model_type = "mistral",
                    .class_name = "MistralForCausalLM",
@@ -170,7 +174,8 @@ constexpr std::array architectures{
                    .gated = true,
                    .bias = Rule::never,
                    .groups = Groups::any,
-                   .any_head_dim = true},
+                   .any_head_dim = true,
+                   .window = true},
     HfArchitecture{.format = Format::hf_starcoder2,
                    .model_type = "starcoder2",
                    .class_name = "Starcoder2ForCausalLM",
@@ -209,7 +214,40 @@ constexpr std::array architectures{
                    .buffers = rope_buffers,
                    .gated = true,
                    .bias = Rule::never,
-                   .groups = Groups::any},
+                   .groups = Groups::any,
+                   .partial_rotary = true,
+                   .qkv_bias = Rule::any},
+    HfArchitecture{.format = Format::hf_nemotron,
+                   .model_type = "nemotron",
+                   .class_name = "NemotronForCausalLM",
+                   .prefix = "model.",
+                   .layer_prefix = "layers.",
+                   .head = "lm_head.weight",
+                   .before_layers = llama_before,
+                   .in_layers = llama_layer,
+                   .after_layers = llama_after,
+                   .buffers = rope_buffers,
+                   .bias = Rule::any,
+                   .groups = Groups::any,
+                   .any_head_dim = true,
+                   .partial_rotary = true,
+                   .one_plus = true,
+                   .squared_relu = true},
+    HfArchitecture{.format = Format::hf_qwen2,
+                   .model_type = "qwen2",
+                   .class_name = "Qwen2ForCausalLM",
+                   .prefix = "model.",
+                   .layer_prefix = "layers.",
+                   .head = "lm_head.weight",
+                   .before_layers = llama_before,
+                   .in_layers = llama_layer,
+                   .after_layers = llama_after,
+                   .buffers = rope_buffers,
+                   .normalization = Normalization::rms_norm,
+                   .gated = true,
+                   .bias = Rule::never,
+                   .groups = Groups::any,
+                   .qkv_bias = Rule::always},
 };
 
 bool holds_groups(Groups groups, const spec::ModelConfig& config) {
@@ -276,7 +314,7 @@ std::optional<Misfit> misfit(const HfArchitecture& a, const spec::ModelConfig& c
         return Misfit{"--ffn-hidden-size",
                       fmt::format("{} at a hidden size of {}", c.ffn_hidden, c.hidden)};
     }
-    return std::nullopt;
+    return misfit_of_variants(a, c);
 }
 
 void check_fits(const HfArchitecture& architecture, const spec::ModelConfig& config) {

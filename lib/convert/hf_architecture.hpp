@@ -50,6 +50,12 @@ struct HfArchitecture {
     Groups groups = Groups::heads;
     bool any_head_dim = false;
     bool any_ffn = true;
+    bool partial_rotary = false;  // --rotary-percent
+    bool rope_scaling = false;
+    bool window = false;
+    bool one_plus = false;        // norms multiply by 1 + weight
+    bool squared_relu = false;    // the only activation
+    Rule qkv_bias = Rule::never;  // biases of query, key and value without others
 };
 
 // Returns all architectures. When several can hold a model, the first is the usual one.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "convert/hf_config.hpp"
 
+#include "convert/hf_variants.hpp"
+
 #include <array>
 
 #include "base/error.hpp"
@@ -100,9 +102,17 @@ constexpr std::array llama_numbers{
     Number{"attention_dropout", &ModelConfig::attention_dropout, 0},
     Number{"initializer_range", &ModelConfig::init_std, 0.02},
 };
-constexpr std::array llama_constants{Constant{"rope_scaling", "null", "null"}};
-constexpr std::array mistral_constants{Constant{"sliding_window", "null", "4096"},
-                                       Constant{"rope_scaling", "null", "null"}};
+constexpr std::array<Constant, 0> llama_constants{};  // rope_scaling: read_rope_scaling()
+constexpr std::array no_scaling{Constant{"rope_scaling", "null", "null"}};
+constexpr std::array qwen2_constants{Constant{"use_sliding_window", "false", "false"},
+                                     Constant{"rope_scaling", "null", "null"}};
+constexpr std::array nemotron_numbers{
+    Number{"norm_eps", &ModelConfig::norm_eps, 1e-5},
+    Number{"rope_theta", &ModelConfig::rotary_base, 10000},
+    Number{"partial_rotary_factor", &ModelConfig::rotary_percent, 0.5},
+    Number{"attention_dropout", &ModelConfig::attention_dropout, 0},
+    Number{"initializer_range", &ModelConfig::init_std, 0.0134},
+};
 constexpr std::array neox_integers{
     Integer{"vocab_size", &ModelConfig::vocab_size},
     Integer{"hidden_size", &ModelConfig::hidden},
@@ -114,13 +124,13 @@ constexpr std::array neox_integers{
 constexpr std::array neox_numbers{
     Number{"layer_norm_eps", &ModelConfig::norm_eps, 1e-5},
     Number{"rotary_emb_base", &ModelConfig::rotary_base, 10000},
+    Number{"rotary_pct", &ModelConfig::rotary_percent, 0.25},
     Number{"hidden_dropout", &ModelConfig::hidden_dropout, 0},
     Number{"attention_dropout", &ModelConfig::attention_dropout, 0},
     Number{"initializer_range", &ModelConfig::init_std, 0.02},
 };
 constexpr std::array neox_constants{
     Constant{"use_parallel_residual", "false", "true"},
-    Constant{"rotary_pct", "1.0", "0.25"},
     Constant{"attention_bias", "true", "true"},
     Constant{"rope_scaling", "null", "null"},
 };
@@ -137,15 +147,14 @@ constexpr std::array starcoder2_constants{Constant{"sliding_window", "null", "nu
 constexpr std::array stablelm_numbers{
     Number{"layer_norm_eps", &ModelConfig::norm_eps, 1e-5},
     Number{"rope_theta", &ModelConfig::rotary_base, 10000},
+    Number{"partial_rotary_factor", &ModelConfig::rotary_percent, 0.25},
     Number{"attention_dropout", &ModelConfig::attention_dropout, 0},
     Number{"hidden_dropout", &ModelConfig::hidden_dropout, 0},
     Number{"initializer_range", &ModelConfig::init_std, 0.02},
 };
 constexpr std::array stablelm_constants{
-    Constant{"partial_rotary_factor", "1.0", "0.25"},
     Constant{"use_parallel_residual", "false", "false"},
     Constant{"qk_layernorm", "false", "false"},
-    Constant{"use_qkv_bias", "false", "false"},
     Constant{"rope_scaling", "null", "null"},
 };
 
@@ -154,7 +163,7 @@ constexpr std::array all_keys{
          "gelu_new", true},
     Keys{Format::hf_bloom, bloom_integers, bloom_numbers, bloom_constants, nullptr, "", true},
     Keys{Format::hf_llama, llama_integers, llama_numbers, llama_constants, "hidden_act", ""},
-    Keys{Format::hf_mistral, llama_integers, llama_numbers, mistral_constants, "hidden_act", ""},
+    Keys{Format::hf_mistral, llama_integers, llama_numbers, no_scaling, "hidden_act", ""},
     Keys{Format::hf_gpt_neox, neox_integers, neox_numbers, neox_constants, "hidden_act",
          "gelu_new"},
     Keys{Format::hf_starcoder2, llama_integers, starcoder2_numbers, starcoder2_constants,
@@ -163,6 +172,9 @@ constexpr std::array all_keys{
          "activation_function", "gelu_pytorch_tanh", true},
     Keys{Format::hf_stablelm, llama_integers, stablelm_numbers, stablelm_constants, "hidden_act",
          ""},
+    Keys{Format::hf_nemotron, llama_integers, nemotron_numbers, no_scaling, "hidden_act",
+         "gelu_new"},
+    Keys{Format::hf_qwen2, llama_integers, llama_numbers, qwen2_constants, "hidden_act", ""},
 };
 
 const Keys& keys_of(Format format) {
@@ -193,6 +205,8 @@ std::string_view activation_name(const Keys& keys, Activation activation) {
             return "silu";
         case Activation::gelu_tanh:
             return keys.gelu;
+        case Activation::squared_relu:
+            return "relu2";
         default:
             return "gelu";
     }
@@ -201,6 +215,7 @@ std::string_view activation_name(const Keys& keys, Activation activation) {
 // Returns the value that transformers assumes when the key of the activation is missing.
 std::string_view default_activation(const Keys& keys) {
     if (keys.format == Format::hf_gpt_neox) return "gelu";
+    if (keys.format == Format::hf_nemotron) return "relu2";
     return *keys.gelu != '\0' ? keys.gelu : "silu";
 }
 
@@ -218,7 +233,8 @@ Activation read_activation(const Keys& keys, bool gated, const io::Json& json,
         return Activation::gelu_tanh;
     }
     if (name == "gelu") return Activation::gelu_erf;
-    usage_error(path, "expected {} gelu_new, gelu_fast, gelu_pytorch_tanh or gelu, got '{}'",
+    if (name == "relu2") return Activation::squared_relu;
+    usage_error(path, "expected {} gelu_new, gelu_fast, gelu_pytorch_tanh, gelu or relu2, got '{}'",
                 keys.activation, name);
 }
 
@@ -257,18 +273,6 @@ bool read_biases(const HfArchitecture& architecture, const io::Json& json,
     return attention;
 }
 
-// Reads {"rope_parameters": {"rope_theta": ...}}, which newer versions of transformers write.
-void read_rope_parameters(const io::Json& json, ModelConfig& config, const std::string& path) {
-    const auto found = json.find("rope_parameters");
-    if (found == json.end() || found->is_null()) return;
-    const auto type = io::json_get_or<std::string>(*found, "rope_type", "default", path);
-    if (type != "default") {
-        usage_error(path, "expected rope_type 'default', got '{}': lm-utils does not support it",
-                    type);
-    }
-    config.rotary_base = io::json_get_or<double>(*found, "rope_theta", config.rotary_base, path);
-}
-
 const HfArchitecture& architecture_of(const io::Json& json, const std::string& path) {
     const auto type = io::json_get<std::string>(json, "model_type", path);
     std::string known;
@@ -294,10 +298,11 @@ io::Json hf_config(const HfArchitecture& architecture, const ModelConfig& config
     if (json.contains("n_inner") && config.ffn_hidden == 4 * config.hidden) {
         json["n_inner"] = nullptr;
     }
-    if (architecture.format == Format::hf_llama) {
+    if (architecture.format == Format::hf_llama || architecture.format == Format::hf_nemotron) {
         json["attention_bias"] = json["mlp_bias"] = config.linear_bias;
     }
     if (architecture.format == Format::hf_starcoder2) json["use_bias"] = config.linear_bias;
+    write_variants(architecture, config, json);
     if (keys.activation) json[keys.activation] = activation_name(keys, config.activation);
     json["tie_word_embeddings"] = !config.untied_head;
     json["use_cache"] = true;
@@ -330,7 +335,7 @@ HfModel hf_model(const io::Json& json, const std::string& path) {
     }
     if (architecture.groups == Groups::one) c.n_groups = 1;
     check_constants(keys, c.max_positions, json, path);
-    read_rope_parameters(json, c, path);
+    read_variants(architecture, json, c, path);
     c.position = architecture.position;
     c.normalization = architecture.normalization;
     c.embedding_norm = architecture.embedding_norm;

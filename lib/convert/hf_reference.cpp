@@ -110,7 +110,8 @@ class Reference {
             const double scale = 1 / std::sqrt(variance + c_.eps);
             for (i64 c = 0; c < x.cols; ++c) {
                 const auto i = static_cast<size_t>(c);
-                y.row(t)[c] = (x.row(t)[c] - mean) * scale * weight[i] + bias[i];
+                const double factor = weight[i] + (c_.one_plus ? 1 : 0);
+                y.row(t)[c] = (x.row(t)[c] - mean) * scale * factor + bias[i];
             }
         }
         return y;
@@ -136,8 +137,12 @@ class Reference {
     }
 
     Matrix linear(const Matrix& x, const std::string& name) const {
+        return linear(x, name, c_.bias);
+    }
+
+    Matrix linear(const Matrix& x, const std::string& name, bool has_bias) const {
         Matrix y = times(x, matrix(name + ".weight"), c_.conv1d);
-        if (!c_.bias) return y;
+        if (!has_bias) return y;
         const Values bias = matrix(name + ".bias").values;
         for (i64 t = 0; t < y.rows; ++t) {
             for (i64 o = 0; o < y.cols; ++o) y.row(t)[o] += bias[static_cast<size_t>(o)];
@@ -153,8 +158,9 @@ class Reference {
 
     Qkv qkv(const Matrix& x, const std::string& prefix) const {
         if (c_.fused == Fused::no) {
-            return {linear(x, prefix + c_.qkv[0]), linear(x, prefix + c_.qkv[1]),
-                    linear(x, prefix + c_.qkv[2])};
+            const bool bias = c_.bias || c_.qkv_bias;
+            return {linear(x, prefix + c_.qkv[0], bias), linear(x, prefix + c_.qkv[1], bias),
+                    linear(x, prefix + c_.qkv[2], bias)};
         }
         const Matrix all = linear(x, prefix + c_.qkv[0]);
         if (c_.fused == Fused::whole) {
@@ -176,16 +182,27 @@ class Reference {
         return result;
     }
 
-    // Rotates the halves of each head (Su et al. 2021; apply_rotary_pos_emb of transformers).
+    // Returns the frequency of pair i of `half` (modeling_rope_utils.py of transformers).
+    double frequency(i64 i, i64 half) const {
+        const double plain =
+            1 / std::pow(c_.theta, static_cast<double>(i) / static_cast<double>(half));
+        if (c_.rope_factor == 0) return plain;
+        const double wavelength = 2 * std::numbers::pi / plain;
+        if (wavelength > 8192) return plain / c_.rope_factor;
+        if (wavelength < 2048) return plain;
+        const double smooth = (8192 / wavelength - 1) / 3;
+        return (1 - smooth) * plain / c_.rope_factor + smooth * plain;
+    }
+
+    // Rotates the halves of each head, or of its first part (Su et al. 2021; apply_rotary_pos_emb
+    // of transformers).
     void rotate(Matrix& x) const {
-        const i64 half = c_.head_dim / 2;
+        const i64 half = static_cast<i64>(static_cast<double>(c_.head_dim) * c_.rotated) / 2;
         for (i64 t = 0; t < x.rows; ++t) {
             for (i64 head = 0; head < x.cols / c_.head_dim; ++head) {
                 double* v = x.row(t) + head * c_.head_dim;
                 for (i64 i = 0; i < half; ++i) {
-                    const double exponent =
-                        2 * static_cast<double>(i) / static_cast<double>(c_.head_dim);
-                    const double angle = static_cast<double>(t) / std::pow(c_.theta, exponent);
+                    const double angle = static_cast<double>(t) * frequency(i, half);
                     const double a = v[i];
                     const double b = v[i + half];
                     v[i] = a * std::cos(angle) - b * std::sin(angle);
@@ -213,8 +230,9 @@ class Reference {
         const i64 d = c_.head_dim;
         const i64 group = head / (c_.n_heads / c_.n_groups);
         const double* query = all.query.row(t) + head * d;
-        Values weight(static_cast<size_t>(t + 1));
-        for (i64 s = 0; s <= t; ++s) {
+        const i64 first = c_.window > 0 ? std::max<i64>(t + 1 - c_.window, 0) : 0;
+        Values weight(static_cast<size_t>(t + 1), -1e300);
+        for (i64 s = first; s <= t; ++s) {
             const double* key = all.key.row(s) + group * d;
             double dot = 0;
             for (i64 i = 0; i < d; ++i) dot += query[i] * key[i];
@@ -234,6 +252,7 @@ class Reference {
 
     double activate(double x) const {
         if (c_.activation == "silu") return x / (1 + std::exp(-x));
+        if (c_.activation == "relu2") return x > 0 ? x * x : 0;
         if (c_.activation == "gelu") return 0.5 * x * (1 + std::erf(x / std::numbers::sqrt2));
         const double inner = std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x);
         return 0.5 * x * (1 + std::tanh(inner));

@@ -24,11 +24,22 @@ class ConfigReader {
     std::string text(const char* key, const char* absent) const {
         return io::json_get_or<std::string>(json_, key, absent, path_);
     }
-    // Returns rope_theta, which newer versions of transformers store in rope_parameters.
-    double rope_theta() const {
+    // Returns `key` of the rotary positions, which newer versions of transformers store in
+    // rope_parameters.
+    double rope_number(const char* key, double absent) const {
         const auto found = json_.find("rope_parameters");
         const bool newer = found != json_.end() && found->is_object();
-        return io::json_get_or<double>(newer ? *found : json_, "rope_theta", 10000, path_);
+        return io::json_get_or<double>(newer ? *found : json_, key, absent, path_);
+    }
+    // Returns the factor of rope_scaling of the type llama3, else 0.
+    double rope_factor() const {
+        for (const char* key : {"rope_scaling", "rope_parameters"}) {
+            const auto found = json_.find(key);
+            if (found == json_.end() || !found->is_object()) continue;
+            const auto type = io::json_get_or<std::string>(*found, "rope_type", "default", path_);
+            if (type == "llama3") return io::json_get<double>(*found, "factor", path_);
+        }
+        return 0;
     }
     bool has(const char* key) const { return json_.contains(key); }
 
@@ -112,6 +123,7 @@ ReferenceConfig neox(const ConfigReader& json) {
     c.width = json.integer("hidden_size");
     c.eps = json.number("layer_norm_eps", 1e-5);
     c.theta = json.number("rotary_emb_base", 10000);
+    c.rotated = json.number("rotary_pct", 0.25);
     c.activation = json.text("hidden_act", "gelu");
     c.tied = json.flag("tie_word_embeddings", false);
     c.rope = true;
@@ -133,7 +145,8 @@ ReferenceConfig llama(const ConfigReader& json, bool starcoder2) {
     c.n_groups = json.integer("num_key_value_heads", c.n_heads);
     c.width = json.integer("hidden_size");
     c.head_dim = json.integer("head_dim", 0);
-    c.theta = json.rope_theta();
+    c.theta = json.rope_number("rope_theta", 10000);
+    c.rope_factor = json.rope_factor();
     c.rope = true;
     c.rms_norm = !starcoder2;
     c.eps = starcoder2 ? json.number("norm_epsilon", 1e-5) : json.number("rms_norm_eps", 1e-6);
@@ -157,15 +170,38 @@ ReferenceConfig llama(const ConfigReader& json, bool starcoder2) {
 
 // Returns the settings of StableLM: Llama with LayerNorm.
 ReferenceConfig stablelm(const ConfigReader& json, const std::string& path) {
-    for (const char* key : {"use_parallel_residual", "qk_layernorm", "use_qkv_bias"}) {
+    for (const char* key : {"use_parallel_residual", "qk_layernorm"}) {
         if (json.flag(key, false)) run_error(path, "--check does not support {} true", key);
     }
-    if (const double rotated = json.number("partial_rotary_factor", 0.25); rotated != 1) {
-        run_error(path, "--check does not support partial_rotary_factor {}", rotated);
-    }
     ReferenceConfig c = llama(json, false);
+    c.rotated = json.rope_number("partial_rotary_factor", 0.25);
+    c.qkv_bias = json.flag("use_qkv_bias", false);
     c.rms_norm = false;
     c.eps = json.number("layer_norm_eps", 1e-5);
+    return c;
+}
+
+ReferenceConfig mistral(const ConfigReader& json) {
+    ReferenceConfig c = llama(json, false);
+    c.window = json.integer("sliding_window", json.has("sliding_window") ? 0 : 4096);
+    return c;
+}
+
+// Returns the settings of Nemotron: no gate, norms with 1 + weight.
+ReferenceConfig nemotron(const ConfigReader& json) {
+    ReferenceConfig c = llama(json, false);
+    c.rms_norm = false;
+    c.one_plus = true;
+    c.eps = json.number("norm_eps", 1e-5);
+    c.rotated = json.rope_number("partial_rotary_factor", 0.5);
+    c.activation = json.text("hidden_act", "relu2");
+    c.gate = "";
+    return c;
+}
+
+ReferenceConfig qwen2(const ConfigReader& json) {
+    ReferenceConfig c = llama(json, false);
+    c.qkv_bias = true;
     return c;
 }
 
@@ -175,7 +211,10 @@ ReferenceConfig config_of(const std::string& type, const ConfigReader& json,
     if (type == "gpt_bigcode") return bigcode(json, path);
     if (type == "bloom") return bloom(json);
     if (type == "gpt_neox") return neox(json);
-    if (type == "llama" || type == "mistral") return llama(json, false);
+    if (type == "llama") return llama(json, false);
+    if (type == "mistral") return mistral(json);
+    if (type == "nemotron") return nemotron(json);
+    if (type == "qwen2") return qwen2(json);
     if (type == "starcoder2") return llama(json, true);
     if (type == "stablelm") return stablelm(json, path);
     run_error(path, "--check does not support model_type '{}'", type);

@@ -29,7 +29,12 @@ struct ReferenceConfig {
     bool alibi = false;
     bool tied = false;
     bool bias = true;
+    bool qkv_bias = false;  // query, key and value have biases also without `bias`
     bool conv1d = false;
+    bool one_plus = false;   // norms multiply by 1 + weight
+    double rotated = 1;      // part of each head that is rotated
+    double rope_factor = 0;  // factor in rope_scaling of Llama 3.1; 0: none
+    i64 window = 0;          // keys that a query sees; 0: all
     Fused fused = Fused::no;
     // Names of modules, without ".weight" and ".bias". `prefix` starts all names, and is omitted
     // from the others; `layers` starts the names in a layer ("h." and the layer's number).

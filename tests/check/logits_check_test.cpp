@@ -70,6 +70,48 @@ TEST_CASE("a converted model has the same logits, another model has not") {
                       Contains("the logits differ by") && Contains("these are different models"));
 }
 
+TEST_CASE("models with the settings of newer flags have the logits of their classes") {
+    using convert::Format;
+    spec::ModelConfig scaled = test::llama_model(2, 6, 2);
+    scaled.rope_scaling = 8;
+    scaled.rotary_base = 5e5;
+    spec::ModelConfig qwen2 = test::llama_model(2, 6, 2);
+    qwen2.qkv_bias = true;
+    spec::ModelConfig window = test::llama_model(2, 6, 2);
+    window.window = 3;
+    spec::ModelConfig partial = test::odd_model(2);
+    partial.position = spec::PositionEmbedding::rope;
+    partial.rotary_percent = 0.5;
+    partial.activation = spec::Activation::squared_relu;
+    spec::ModelConfig stablelm = test::nemotron_model(2, 6, 2);
+    stablelm.norm_1p = false;
+    stablelm.activation = spec::Activation::swiglu;
+    spec::ModelConfig nemotron = test::nemotron_model(2, 6, 2);
+    nemotron.qkv_bias = false;
+    for (auto& [format, model] : std::initializer_list<std::pair<Format, spec::ModelConfig>>{
+             {Format::hf_llama, scaled},
+             {Format::hf_qwen2, qwen2},
+             {Format::hf_mistral, window},
+             {Format::hf_gpt_neox, partial},
+             {Format::hf_stablelm, stablelm},
+             {Format::hf_nemotron, nemotron}}) {
+        INFO(name_of(format));
+        const test::ScratchDirectory scratch;
+        spec::ModelConfig bytes = model;
+        bytes.vocab_size = 257;
+        bytes.resolve();
+        save(scratch / "native", bytes, 5);
+        convert::ConversionRequest request;
+        request.in = scratch / "native";
+        request.out = scratch / "hf";
+        convert::to_hf(request, format);
+        const check::Comparison same =
+            check::compare_with_hf(scratch / "native", scratch / "hf", DType::fp32, {});
+        CHECK(same.rms > 0);
+        CHECK(same.largest <= 1e-4 * same.rms);
+    }
+}
+
 TEST_CASE("a wrong activation function in config.json is named") {
     const test::ScratchDirectory scratch;
     make_models(scratch);

@@ -58,6 +58,14 @@ void for_each_model(Body&& body) {
                     for (const auto& activation : spec::activations) {
                         c.activation = activation.value;
                         body(c);
+                        if (n_groups != 2) continue;
+                        ModelConfig other = c;
+                        other.norm_1p = true;
+                        body(other);
+                        if (c.linear_bias) continue;
+                        other = c;
+                        other.qkv_bias = true;
+                        body(other);
                     }
                 }
             }
@@ -72,8 +80,21 @@ bool rms_norm_gated(const ModelConfig& c) {
     return c.normalization == Normalization::rms_norm && is_gated(c.activation);
 }
 
+// Nemotron, Qwen2 and the others have different norms or biases.
+std::set<Format> formats_that_hold_variant(const ModelConfig& c) {
+    if (c.position != PositionEmbedding::rope || c.embedding_norm) return {};
+    if (c.norm_1p) {
+        const bool nemotron = c.normalization == Normalization::layer_norm &&
+                              c.activation == Activation::squared_relu;
+        return nemotron ? std::set{Format::hf_nemotron} : std::set<Format>{};
+    }
+    if (c.head_dim != 4 || !is_gated(c.activation)) return {};
+    return {rms_norm_gated(c) ? Format::hf_qwen2 : Format::hf_stablelm};
+}
+
 // Returns the formats that can hold the model, as the classes of transformers 4.44 state them.
 std::set<Format> formats_that_hold(const ModelConfig& c) {
+    if (c.norm_1p || c.qkv_bias) return formats_that_hold_variant(c);
     std::set<Format> formats;
     const auto add_if = [&](Format format, bool holds) {
         if (holds) formats.insert(format);
@@ -110,6 +131,9 @@ std::string value_of(const std::string& flag, const ModelConfig& c) {
         {"--kv-channels", std::to_string(c.head_dim)},
         {"--embed-layernorm", std::to_string(c.embedding_norm)},
         {"--disable-bias-linear", std::to_string(c.linear_bias)},
+        {"--apply-layernorm-1p", std::to_string(c.norm_1p)},
+        {"--add-qkv-bias", std::to_string(c.qkv_bias)},
+        {"--squared-relu", std::string(name_of(c.activation))},
         {"--ffn-hidden-size", std::to_string(c.ffn_hidden)}};
     REQUIRE(values.contains(flag));
     return values.at(flag);
@@ -162,12 +186,13 @@ TEST_CASE("every combination of model flags is held or refused with the flag and
             for (const char* flag :
                  {"--position-embedding-type", "--normalization", "--swiglu", "--glu-activation",
                   "--no-bias-gelu-fusion", "--num-query-groups", "--kv-channels",
-                  "--embed-layernorm", "--disable-bias-linear", "--ffn-hidden-size"}) {
+                  "--embed-layernorm", "--disable-bias-linear", "--ffn-hidden-size",
+                  "--apply-layernorm-1p", "--add-qkv-bias", "--squared-relu"}) {
                 held[format][flag].insert(value_of(flag, c));
             }
         }
     });
-    CHECK(n_models == 3072);
+    CHECK(n_models == 5760);
     CHECK(std::ssize(held) == std::ssize(hf_architectures()));
     bool as_expected = true;
     for_each_model([&](const ModelConfig& c) {
@@ -200,7 +225,7 @@ TEST_CASE("every combination that a format of Hugging Face holds is equal after 
         }
         io::remove_tree(scratch / "a");
     });
-    CHECK(n_conversions == 194);
+    CHECK(n_conversions == 262);
 }
 
 TEST_CASE("combinations of model flags are equal after a round trip through Megatron") {

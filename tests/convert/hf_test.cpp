@@ -384,6 +384,15 @@ std::vector<Case> cases() {
     auto starcoder2 = test::llama_model(2, 6, 2);
     starcoder2.normalization = spec::Normalization::layer_norm;
     starcoder2.activation = spec::Activation::gelu_tanh;
+    auto scaled = test::llama_model(2, 6, 2);
+    scaled.rope_scaling = 8;
+    auto qwen2 = test::llama_model(2, 6, 2);
+    qwen2.qkv_bias = true;
+    auto window = mistral;
+    window.window = 3;
+    auto partial = neox;
+    partial.rotary_percent = 0.5;
+    partial.activation = spec::Activation::squared_relu;
     return {{Format::hf_gpt2, test::odd_model(2)},
             {Format::hf_gpt2, erf},
             {Format::hf_bloom, bloom},
@@ -391,7 +400,12 @@ std::vector<Case> cases() {
             {Format::hf_llama, tied},
             {Format::hf_mistral, mistral},
             {Format::hf_gpt_neox, neox},
-            {Format::hf_starcoder2, starcoder2}};
+            {Format::hf_starcoder2, starcoder2},
+            {Format::hf_llama, scaled},
+            {Format::hf_qwen2, qwen2},
+            {Format::hf_mistral, window},
+            {Format::hf_gpt_neox, partial},
+            {Format::hf_nemotron, test::nemotron_model(2, 6, 2)}};
 }
 
 }  // namespace
@@ -399,6 +413,7 @@ std::vector<Case> cases() {
 TEST_CASE("every architecture: native -> Hugging Face -> native, bitwise") {
     for (auto& [format, config] : cases()) {
         INFO(name_of(format));
+        if (format == Format::hf_nemotron) config.qkv_bias = false;
         config.head_dim = config.position == spec::PositionEmbedding::rope ? 4 : config.head_dim;
         if (format == Format::hf_gpt_neox) config.hidden = 4 * config.n_heads;
         if (!is_gated(config.activation) || format == Format::hf_llama) {
@@ -442,16 +457,25 @@ TEST_CASE("a config.json of another arithmetic is refused") {
                            "num_hidden_layers": 1, "num_attention_heads": 2, "rotary_pct": 1.0,
                            "intermediate_size": 32})"),
                Contains("expected 'use_parallel_residual' to be false, got true"));
-    CHECK_THAT(refused(R"({"model_type": "mistral", "vocab_size": 9, "hidden_size": 8,
-                           "num_hidden_layers": 1, "num_attention_heads": 2,
-                           "intermediate_size": 32, "max_position_embeddings": 4097})"),
-               Contains("expected 'sliding_window' to be null, got 4096"));
+    CHECK(hf_model(io::Json::parse(R"({"model_type": "mistral", "vocab_size": 9, "hidden_size": 8,
+                                       "num_hidden_layers": 1, "num_attention_heads": 2,
+                                       "intermediate_size": 32,
+                                       "max_position_embeddings": 4097})"),
+                   "config.json")
+              .config.window == 4096);
     CHECK_THAT(refused(R"({"model_type": "llama", "vocab_size": 9, "hidden_size": 8,
                            "num_hidden_layers": 1, "num_attention_heads": 2,
                            "intermediate_size": 32, "mlp_bias": true})"),
                Contains("attention_bias and mlp_bias"));
     CHECK_THAT(refused(R"({"model_type": "llama", "vocab_size": 9, "hidden_size": 8,
                            "num_hidden_layers": 1, "num_attention_heads": 2,
-                           "intermediate_size": 32, "rope_scaling": {"rope_type": "llama3"}})"),
-               Contains("expected 'rope_scaling' to be null"));
+                           "intermediate_size": 32, "rope_scaling": {"rope_type": "yarn"}})"),
+               Contains("expected rope_type 'default' or 'llama3', got 'yarn'"));
+    CHECK_THAT(refused(R"({"model_type": "llama", "vocab_size": 9, "hidden_size": 8,
+                           "num_hidden_layers": 1, "num_attention_heads": 2,
+                           "intermediate_size": 32,
+                           "rope_scaling": {"rope_type": "llama3", "factor": 8,
+                                            "low_freq_factor": 2, "high_freq_factor": 4,
+                                            "original_max_position_embeddings": 8192}})"),
+               Contains("expected 'low_freq_factor' to be 1, got 2"));
 }

@@ -41,7 +41,14 @@ std::vector<spec::ModelConfig> models() {
     bloom.ffn_hidden = 20;
     auto llama = test::llama_model(4, 8, 4);
     llama.ffn_hidden = 12;
-    return {bloom, llama};
+    auto nemotron = test::nemotron_model(4, 8, 4);
+    nemotron.ffn_hidden = 12;
+    auto variants = test::llama_model(4, 8, 4);
+    variants.ffn_hidden = 12;
+    variants.rotary_interleaved = true;
+    variants.rope_scaling = 8;
+    variants.window = 3;
+    return {bloom, llama, nemotron, variants};
 }
 
 }  // namespace

@@ -93,7 +93,6 @@ spec::PositionEmbedding position_of(const Args& args) {
 }
 
 spec::Activation activation_of(const Args& args) {
-    args.refuse("squared_relu");
     const PickleValue* glu = args.find("glu_activation");
     if (args.flag("swiglu", false)) return spec::Activation::swiglu;
     if (glu && glu->is(Kind::text)) {
@@ -101,6 +100,7 @@ spec::Activation activation_of(const Args& args) {
         if (glu->text == "geglu") return spec::Activation::geglu;
         usage_error(args.path(), "args.glu_activation: lm-utils does not support '{}'", glu->text);
     }
+    if (args.flag("squared_relu", false)) return spec::Activation::squared_relu;
     // openai_gelu and bias_gelu_fusion compute the tanh form of GELU. Without both, Megatron
     // computes the erf form.
     const bool tanh = args.flag("openai_gelu", false) || args.flag("bias_gelu_fusion", true);
@@ -108,15 +108,9 @@ spec::Activation activation_of(const Args& args) {
 }
 
 void refuse_others(const Args& args) {
-    for (const char* name :
-         {"apply_layernorm_1p", "apply_residual_connection_post_layernorm", "add_qkv_bias",
-          "qk_layernorm", "multi_latent_attention", "retro_add_retriever", "group_query_head"}) {
+    for (const char* name : {"apply_residual_connection_post_layernorm", "qk_layernorm",
+                             "multi_latent_attention", "retro_add_retriever", "group_query_head"}) {
         args.refuse(name);
-    }
-    if (args.number("rotary_percent", 1) != 1) {
-        usage_error(args.path(),
-                    "args.rotary_percent: expected 1, got {}: lm-utils rotates whole heads",
-                    args.number("rotary_percent", 1));
     }
     const PickleValue* experts = args.find("num_experts");
     const bool list = experts && experts->is(Kind::list);
@@ -126,6 +120,26 @@ void refuse_others(const Args& args) {
         usage_error(
             args.path(),
             "args.num_experts: expected at most 1, got {}: lm-utils does not support experts", n);
+}
+
+// Returns the keys that a query sees with window_size (LEFT, RIGHT), its own included; 0: all.
+i64 window_of(const Args& args) {
+    const PickleValue* const size = args.find("window_size");
+    if (!size || !(size->is(Kind::list) || size->is(Kind::tuple)) || size->items.size() != 2) {
+        return 0;
+    }
+    return size->items[0]->integer + 1;
+}
+
+void read_variants(const Args& args, spec::ModelConfig& c) {
+    c.rotary_percent = args.number("rotary_percent", 1);
+    c.rotary_interleaved = args.flag("rotary_interleaved", false);
+    if (args.flag("use_rope_scaling", false)) {
+        c.rope_scaling = args.number("rope_scaling_factor", 8);
+    }
+    c.window = window_of(args);
+    c.norm_1p = args.flag("apply_layernorm_1p", false);
+    c.qkv_bias = args.flag("add_qkv_bias", false);
 }
 
 }  // namespace
@@ -150,6 +164,7 @@ MegatronModel megatron_model(const PickleValue& namespace_, const PickleValue* c
     c.max_positions = args.integer("max_position_embeddings", c.seq_length);
     c.position = position_of(args);
     c.rotary_base = args.number("rotary_base", args.number("rope_theta", 10000));
+    read_variants(args, c);
     const PickleValue* norm = args.find("normalization");
     if (norm && norm->is(Kind::text)) {
         const bool rms = norm->text == "RMSNorm" || norm->text == "rmsnorm";

@@ -114,6 +114,30 @@ i64 MegatronLayout::n_bytes(DType weights, i64 n_states) const {
     return n * per_element;
 }
 
+// Writes the arguments of settings that a model has: others are at Megatron's defaults.
+void write_variants(PickleWriter& pickle, const spec::ModelConfig& c) {
+    const auto flag = [&](const char* name, bool value) {
+        if (!value) return;
+        pickle.key(name);
+        pickle.boolean(true);
+    };
+    flag("squared_relu", c.activation == spec::Activation::squared_relu);
+    flag("rotary_interleaved", c.rotary_interleaved);
+    flag("apply_layernorm_1p", c.norm_1p);
+    flag("add_qkv_bias", c.qkv_bias);
+    flag("use_rope_scaling", c.rope_scaling != 0);
+    if (c.rope_scaling != 0) {
+        pickle.key("rope_scaling_factor");
+        pickle.real(c.rope_scaling);
+    }
+    if (c.window == 0) return;
+    pickle.key("window_size");
+    pickle.open_list();
+    pickle.integer(c.window - 1);
+    pickle.integer(0);
+    pickle.close_list();
+}
+
 void MegatronLayout::write_args(PickleWriter& pickle, const ckpt::Manifest& manifest,
                                 DType weights) const {
     const spec::ModelConfig& c = model_.config();
@@ -158,7 +182,8 @@ void MegatronLayout::write_args(PickleWriter& pickle, const ckpt::Manifest& mani
     real("layernorm_epsilon", c.norm_eps);
     real("norm_epsilon", c.norm_eps);
     real("rotary_base", c.rotary_base);
-    real("rotary_percent", 1);
+    real("rotary_percent", c.rotary_percent);
+    write_variants(pickle, c);
     real("attention_dropout", c.attention_dropout);
     real("hidden_dropout", c.hidden_dropout);
     real("init_method_std", c.init_std);
