@@ -180,19 +180,15 @@ constexpr Family refused[] = {
      "--relative-attention-* --linear-* --mtp-* --indexer-* --gdp-* --use-mup --softmax-scale= "
      "--experimental-attention-variant= --no-yarn-correction-range-round-to-int "
      "--original-max-position-embeddings= --mrope-section= --layernorm-zero-centered-gamma "
-     "--apply-residual-connection-post-layernorm --onnx-safe --squared-relu --add-qkv-bias "
-     "--qk-layernorm --qk-l2-norm --qk-clip --apply-layernorm-1p "
-     "--rotary-seq-len-interpolation-factor= --use-rope-scaling --rope-scaling-factor= "
-     "--rope-type= --rotary-scaling-factor=1 --no-rope-freq= --multi-latent-attention "
+     "--apply-residual-connection-post-layernorm --onnx-safe --qk-layernorm --qk-l2-norm "
+     "--qk-clip --rotary-seq-len-interpolation-factor= --rope-type= --rotary-scaling-factor=1 "
+     "--no-rope-freq= --multi-latent-attention "
      "--q-lora-rank= --kv-lora-rank= --qk-head-dim= --qk-pos-emb-head-dim= --v-head-dim= "
      "--cache-mla-latents --mla-down-proj-fusion --mscale= --mscale-all-dim= --spec= "
      "--is-hybrid-model --quick-geglu --scattered-embeddings --softmax-type=vanilla "
      "--attention-output-gate --glu-linear-offset=0 --activation-func-clamp-value= "
      "--position-embedding-scale="},
-    {"rotary positions are supported for whole heads only", "--rotary-percent=1"},
-    {"rotary positions are supported by halves only, not by adjacent pairs",
-     "--rotary-interleaved"},
-    {"attention windows are not supported", "--window-size=* --window-attn-skip-freq="},
+    {"all layers have the window of --window-size", "--window-attn-skip-freq="},
     {"weights are initialized with a normal distribution",
      "--init-method-xavier-uniform --embedding-init-method-std="},
     {"all replicas start with the same weights", "--data-parallel-random-init"},

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <charconv>
+
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/shape.hpp"
@@ -42,11 +44,38 @@ PositionEmbedding position_from(const ModelFlags& flags) {
 // GELU are the tanh form; the plain GELU is the erf form.
 Activation activation_from(const ModelFlags& flags) {
     if (flags.swiglu) return Activation::swiglu;
+    if (flags.squared_relu) return Activation::squared_relu;
     if (!flags.glu_activation.empty()) {
         return value_of("--glu-activation", spec::activations, flags.glu_activation);
     }
     const bool tanh_form = flags.bias_gelu_fusion || flags.openai_gelu;
     return tanh_form ? Activation::gelu_tanh : Activation::gelu_erf;
+}
+
+// Returns the keys that a query sees with --window-size LEFT,RIGHT, its own included; 0: all before
+// it. As in Megatron, the value may have parentheses, and -1 means no limit.
+i64 window_from(const std::string& value) {
+    constexpr std::string_view flag = "--window-size";
+    if (value.empty()) return 0;
+    std::string text;
+    for (const char c : value) {
+        if (c != '(' && c != ')' && c != ' ') text += c;
+    }
+    const size_t comma = text.find(',');
+    if (comma == text.npos) usage_error(flag, "expected LEFT,0, got '{}'", value);
+    i64 left = 0;
+    i64 right = 0;
+    const char* const begin = text.data();
+    const char* const end = begin + text.size();
+    const auto first = std::from_chars(begin, begin + comma, left);
+    const auto second = std::from_chars(begin + comma + 1, end, right);
+    if (first.ec != std::errc{} || first.ptr != begin + comma || second.ec != std::errc{} ||
+        second.ptr != end || left < -1 || left > i64{1} << 40) {
+        usage_error(flag, "expected LEFT,0, got '{}'", value);
+    }
+    if (right > 0)
+        usage_error(flag, "a query sees no later keys: expected {},0, got '{}'", left, value);
+    return left + 1;
 }
 
 // The flags that were given on the command line; no flag when there is no command line.
@@ -69,7 +98,7 @@ void override_kind(ModelConfig& model, const ModelFlags& flags, const Given& giv
     }
     const bool gate_given = given.any("--swiglu", "--glu-activation");
     const bool gelu_given = given.any("--openai-gelu", "--no-bias-gelu-fusion");
-    if (gate_given || (gelu_given && !is_gated(model.activation))) {
+    if (gate_given || flags.squared_relu || (gelu_given && !is_gated(model.activation))) {
         if (is_gated(activation_from(flags)) != is_gated(model.activation)) model.ffn_hidden = 0;
         model.activation = activation_from(flags);
     }
@@ -78,11 +107,18 @@ void override_kind(ModelConfig& model, const ModelFlags& flags, const Given& giv
             value_of("--normalization", spec::normalizations, flags.normalization);
     }
     if (given.any("--rotary-base")) model.rotary_base = flags.rotary_base;
+    if (given.any("--rotary-percent")) model.rotary_percent = flags.rotary_percent;
+    if (flags.rope_scaling) model.rope_scaling = flags.rope_scaling_factor;
+    if (given.any("--window-size")) model.window = window_from(flags.window_size);
     if (given.any("--layernorm-epsilon")) model.norm_eps = flags.norm_eps;
     if (given.any("--attention-dropout")) model.attention_dropout = flags.attention_dropout;
     if (given.any("--hidden-dropout")) model.hidden_dropout = flags.hidden_dropout;
     if (given.any("--init-method-std")) model.init_std = flags.init_std;
+    model.rotary_interleaved = model.rotary_interleaved || flags.rotary_interleaved;
     model.embedding_norm = model.embedding_norm || flags.embedding_norm;
+    model.norm_1p = model.norm_1p || flags.norm_1p;
+    model.qk_norm = model.qk_norm || flags.qk_norm;
+    model.qkv_bias = model.qkv_bias || flags.qkv_bias;
     model.untied_head = model.untied_head || flags.untied_head;
     model.linear_bias = model.linear_bias && flags.linear_bias;
 }
@@ -145,17 +181,23 @@ void note_unused(const ModelConfig& model, const ModelFlags& flags, const Given&
         if (given.any(flag)) note("{}: ignored: {}", flag, why);
     };
     if (model.position != PositionEmbedding::rope) {
-        ignore("--rotary-base", "it has an effect with --position-embedding-type rope only");
+        for (const char* flag : {"--rotary-base", "--rotary-percent", "--rotary-interleaved",
+                                 "--use-rope-scaling", "--rope-scaling-factor"}) {
+            ignore(flag, "it has an effect with --position-embedding-type rope only");
+        }
+    } else if (!flags.rope_scaling) {
+        ignore("--rope-scaling-factor", "it has an effect with --use-rope-scaling only");
     }
+    if (model.linear_bias) ignore("--add-qkv-bias", "all linear layers have biases");
     if (flags.rotary && flags.position != "rope") {
         ignore("--position-embedding-type", "--use-rotary-position-embeddings overrides it");
     }
     if (flags.no_position && flags.position.ends_with("absolute")) {
         ignore("--position-embedding-type", "--no-position-embedding overrides it");
     }
-    if (is_gated(model.activation)) {
+    if (is_gated(model.activation) || model.activation == Activation::squared_relu) {
         for (const char* flag : {"--openai-gelu", "--no-bias-gelu-fusion"}) {
-            ignore(flag, "--swiglu or --glu-activation sets the activation");
+            ignore(flag, "--swiglu, --glu-activation or --squared-relu sets the activation");
         }
     }
 }
@@ -183,6 +225,10 @@ void check_flags(const ModelFlags& flags, const ModelConfig& preset) {
     }
     if (flags.swiglu && !flags.glu_activation.empty()) {
         usage_error("--glu-activation", "contradicts --swiglu: give one of the two");
+    }
+    if (flags.squared_relu && (flags.swiglu || !flags.glu_activation.empty())) {
+        usage_error("--squared-relu", "contradicts {}: give one of the two",
+                    flags.swiglu ? "--swiglu" : "--glu-activation");
     }
 }
 

@@ -26,15 +26,24 @@ struct ModelFlags {
     bool rotary = false;       // --use-rotary-position-embeddings
     bool no_position = false;  // --no-position-embedding
     double rotary_base = 10000.0;
+    double rotary_percent = 1.0;
+    bool rotary_interleaved = false;
+    bool rope_scaling = false;  // --use-rope-scaling
+    double rope_scaling_factor = 8.0;
+    std::string window_size;  // "LEFT,RIGHT", as in Megatron; empty: no window
     std::string normalization = "LayerNorm";
     double norm_eps = 1e-5;
     bool embedding_norm = false;
+    bool norm_1p = false;
+    bool qk_norm = false;
     bool swiglu = false;
     std::string glu_activation;
     bool openai_gelu = false;
     bool bias_gelu_fusion = true;
+    bool squared_relu = false;
     bool untied_head = false;
     bool linear_bias = true;
+    bool qkv_bias = false;
     double attention_dropout = 0.1;
     double hidden_dropout = 0.1;
     double init_std = 0.02;

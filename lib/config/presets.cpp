@@ -115,6 +115,8 @@ Setting activation_setting(Activation activation) {
             return {};
         case Activation::gelu_erf:
             return {"--no-bias-gelu-fusion", ""};
+        case Activation::squared_relu:
+            return {"--squared-relu", ""};
         case Activation::swiglu:
             return {"--swiglu", ""};
         case Activation::geglu:
@@ -133,32 +135,43 @@ std::vector<Setting> settings_of(const ModelConfig& model) {
         return on ? Setting{flag, ""} : Setting{};
     };
     const bool grouped = model.n_groups != 0 && model.n_groups != model.n_heads;
-    return {value("--num-layers", model.n_layers),
-            value("--hidden-size", model.hidden),
-            value("--num-attention-heads", model.n_heads),
-            value("--ffn-hidden-size", model.ffn_hidden),
-            value("--kv-channels", model.head_dim),
-            switched("--group-query-attention", grouped),
-            grouped ? value("--num-query-groups", model.n_groups) : Setting{},
-            value("--seq-length", model.seq_length),
-            value("--max-position-embeddings", model.max_positions),
-            value("--vocab-size", model.vocab_size),
-            value("--position-embedding-type", name_of(model.position)),
-            value("--rotary-base", model.rotary_base),
-            value("--normalization", name_of(model.normalization)),
-            value("--layernorm-epsilon", model.norm_eps),
-            switched("--embed-layernorm", model.embedding_norm),
-            activation_setting(model.activation),
-            switched("--untie-embeddings-and-output-weights", model.untied_head),
-            switched("--disable-bias-linear", !model.linear_bias),
-            value("--attention-dropout", model.attention_dropout),
-            value("--hidden-dropout", model.hidden_dropout),
-            value("--init-method-std", model.init_std)};
+    return {
+        value("--num-layers", model.n_layers),
+        value("--hidden-size", model.hidden),
+        value("--num-attention-heads", model.n_heads),
+        value("--ffn-hidden-size", model.ffn_hidden),
+        value("--kv-channels", model.head_dim),
+        switched("--group-query-attention", grouped),
+        grouped ? value("--num-query-groups", model.n_groups) : Setting{},
+        value("--seq-length", model.seq_length),
+        value("--max-position-embeddings", model.max_positions),
+        value("--vocab-size", model.vocab_size),
+        value("--position-embedding-type", name_of(model.position)),
+        value("--rotary-base", model.rotary_base),
+        value("--rotary-percent", model.rotary_percent),
+        switched("--rotary-interleaved", model.rotary_interleaved),
+        switched("--use-rope-scaling", model.rope_scaling != 0),
+        model.rope_scaling != 0 ? value("--rope-scaling-factor", model.rope_scaling) : Setting{},
+        model.window > 0 ? Setting{"--window-size", fmt::format("{},0", model.window - 1)}
+                         : Setting{},
+        value("--normalization", name_of(model.normalization)),
+        value("--layernorm-epsilon", model.norm_eps),
+        switched("--embed-layernorm", model.embedding_norm),
+        switched("--apply-layernorm-1p", model.norm_1p),
+        switched("--qk-layernorm", model.qk_norm),
+        activation_setting(model.activation),
+        switched("--untie-embeddings-and-output-weights", model.untied_head),
+        switched("--disable-bias-linear", !model.linear_bias),
+        switched("--add-qkv-bias", model.qkv_bias),
+        value("--attention-dropout", model.attention_dropout),
+        value("--hidden-dropout", model.hidden_dropout),
+        value("--init-method-std", model.init_std)};
 }
 
 // Returns true for a flag of a position encoding that the model does not use.
 bool without_effect(std::string_view flag, const ModelConfig& model) {
-    return (flag == "--rotary-base" && model.position != PositionEmbedding::rope) ||
+    const bool rotary = flag.starts_with("--rotary-") || flag.find("rope-scaling") != flag.npos;
+    return (rotary && model.position != PositionEmbedding::rope) ||
            (flag == "--max-position-embeddings" && model.position != PositionEmbedding::absolute);
 }
 

@@ -67,7 +67,7 @@ void add_activations_of_variants(std::vector<ActivationSpec>& table, const Model
         table.push_back({"embedding_norm_rstd", {r}, DType::fp32, per_micro_batch, embedding});
     }
     if (config.position == PositionEmbedding::rope) {
-        table.push_back({"rotary_angles", {t, config.head_dim}, DType::fp32, once});
+        table.push_back({"rotary_angles", {t, config.rotary_dim()}, DType::fp32, once});
     }
     if (config.position == PositionEmbedding::alibi) {
         table.push_back({"alibi_slopes", {heads}, DType::fp32, once});

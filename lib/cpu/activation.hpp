@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GELU (Hendrycks & Gimpel, 2016) in its erf and tanh forms: value and derivative, as scalar code
-// for the reference loops.
+// GELU (Hendrycks & Gimpel, 2016) in its erf and tanh forms, and the squared ReLU (So et al. 2021):
+// value and derivative, as scalar code for the reference loops.
 #pragma once
 
 #include <cmath>
@@ -12,6 +12,7 @@ namespace lm::cpu {
 
 inline double activation_value(device::Activation kind, double x) {
     if (kind == device::Activation::none) return x;
+    if (kind == device::Activation::squared_relu) return x < 0 ? 0.0 : x * x;
     if (kind == device::Activation::gelu_erf) {
         return 0.5 * x * (1.0 + std::erf(x * std::numbers::sqrt2 / 2));
     }
@@ -21,6 +22,7 @@ inline double activation_value(device::Activation kind, double x) {
 
 inline double activation_slope(device::Activation kind, double x) {
     if (kind == device::Activation::none) return 1.0;
+    if (kind == device::Activation::squared_relu) return x < 0 ? 0.0 : 2 * x;
     if (kind == device::Activation::gelu_erf) {
         const double density = std::exp(-0.5 * x * x) / std::sqrt(2 * std::numbers::pi);
         return 0.5 * (1.0 + std::erf(x * std::numbers::sqrt2 / 2)) + x * density;

@@ -123,16 +123,19 @@ void require_fast(DType type) {
 
 // pre += bias; y = activation(pre)
 void activate(Activation activation, float* pre, const float* bias, float* y, i64 n) {
-    LM_CHECK(activation != Activation::none, "activation: expected a GELU, got none");
+    LM_CHECK(activation != Activation::none, "activation: expected an activation, got none");
+    const VectorKernels& kernels = vector_kernels();
+    if (activation == Activation::squared_relu) return kernels.squared_relu(pre, bias, y, n);
     const bool tanh_form = activation == Activation::gelu_tanh;
-    (tanh_form ? vector_kernels().gelu_tanh : vector_kernels().gelu_erf)(pre, bias, y, n);
+    (tanh_form ? kernels.gelu_tanh : kernels.gelu_erf)(pre, bias, y, n);
 }
 
 // dx *= activation'(pre)
 void activate_backward(Activation activation, const float* pre, float* dx, i64 n) {
+    const VectorKernels& kernels = vector_kernels();
+    if (activation == Activation::squared_relu) return kernels.squared_relu_backward(pre, dx, n);
     const bool tanh_form = activation == Activation::gelu_tanh;
-    (tanh_form ? vector_kernels().gelu_tanh_backward : vector_kernels().gelu_erf_backward)(pre, dx,
-                                                                                           n);
+    (tanh_form ? kernels.gelu_tanh_backward : kernels.gelu_erf_backward)(pre, dx, n);
 }
 
 }  // namespace

@@ -51,6 +51,7 @@ void forward(const ResidualNormForward& a) {
     T* const y = maybe<T>(a.y);
     const T* const weight = maybe<T>(a.weight);
     const T* const bias = maybe<T>(a.bias);
+    const double offset = device::norm_offset(a.one_plus);
     for (i64 n = 0; n < rows; ++n) {
         // Recomputes a sum wherever it is needed until the row is written: `sum` may be residual or
         // branch.
@@ -71,7 +72,7 @@ void forward(const ResidualNormForward& a) {
             const double rstd = 1.0 / std::sqrt(square / static_cast<double>(width) + a.eps);
             a.rstd.as<T>()[n] = static_cast<T>(rstd);
             for (i64 c = 0; c < width; ++c) {
-                const double scaled = (value(c) - mean) * rstd * weight[c];
+                const double scaled = (value(c) - mean) * rstd * (weight[c] + offset);
                 y[n * width + c] = static_cast<T>(scaled + (bias ? bias[c] : 0.0));
             }
         }
@@ -89,6 +90,7 @@ void backward(const ResidualNormBackward& a) {
     const T* const weight = a.weight.as<T>();
     const T* const dsum_in = maybe<T>(a.dsum_in);
     T* const dbranch = maybe<T>(a.dbranch);
+    const double offset = device::norm_offset(a.one_plus);
     const bool centred = a.norm == Norm::layer_norm;
     for (i64 n = 0; n < rows; ++n) {
         const T* const dy = a.dy.as<T>() + n * width;
@@ -98,7 +100,7 @@ void backward(const ResidualNormBackward& a) {
         double mean_g = 0;
         double mean_gx = 0;
         for (i64 c = 0; c < width; ++c) {
-            const double g = static_cast<double>(dy[c]) * weight[c];
+            const double g = static_cast<double>(dy[c]) * (weight[c] + offset);
             mean_g += g;
             mean_gx += g * (sum[c] - mean) * rstd;
         }
@@ -107,7 +109,7 @@ void backward(const ResidualNormBackward& a) {
         for (i64 c = 0; c < width; ++c) {
             const i64 i = n * width + c;
             const double xhat = (sum[c] - mean) * rstd;
-            const double g = static_cast<double>(dy[c]) * weight[c];
+            const double g = static_cast<double>(dy[c]) * (weight[c] + offset);
             const double dsum = (dsum_in ? dsum_in[i] : 0.0) + rstd * (g - mean_g - xhat * mean_gx);
             a.dsum.as<T>()[i] = static_cast<T>(dsum);
             if (dbranch) dbranch[i] = static_cast<T>(dsum * dropout.factor(n, c));
@@ -226,6 +228,18 @@ const float* parameter(const device::View& view, device::WorkspaceArena& scratch
     return Source(view).row(0, n, is_half(view.dtype) ? scratch.reserve<float>(n) : nullptr);
 }
 
+// Returns the factors of the columns: the weight, [C] compute or empty, or with `one_plus` 1 + the
+// weight.
+const float* column_factors(const device::View& weight, bool one_plus,
+                            device::WorkspaceArena& scratch) {
+    if (!weight || !one_plus) return parameter(weight, scratch);
+    const i64 n = weight.numel();
+    float* const factors = scratch.reserve<float>(n);
+    Source(weight).copy(0, 1.0F, factors, n);
+    for (i64 i = 0; i < n; ++i) factors[i] += 1.0F;
+    return factors;
+}
+
 template <typename T>
 T* at(T* base, i64 offset) {
     return base ? base + offset : nullptr;
@@ -239,7 +253,7 @@ void residual_norm_forward(device::Context& context, const ResidualNormForward& 
     const i64 width = main[1];
     const FactorRows factors(a.dropout, main[0], width);
     device::WorkspaceArena scratch = arena_of(context.workspace);
-    const float* const weight = parameter(a.weight, scratch);
+    const float* const weight = column_factors(a.weight, a.one_plus, scratch);
     const float* const bias = parameter(a.bias, scratch);
     const ScratchRows rows(scratch, pool_of(context).size(), width);
     const Source branch(a.branch);
@@ -313,7 +327,7 @@ void residual_norm_backward(device::Context& context, const ResidualNormBackward
     const bool centred = a.norm == Norm::layer_norm;
     const FactorRows factors(a.dropout, a.dy[0], width);
     device::WorkspaceArena scratch = arena_of(context.workspace);
-    const float* const weight = parameter(a.weight, scratch);
+    const float* const weight = column_factors(a.weight, a.one_plus, scratch);
     const ScratchRows rows(scratch, pool_of(context).size(), width);
     const Source dy(a.dy);
     const Source sum(a.sum);

@@ -159,7 +159,8 @@ void check(const EmbeddingBackward& a) {
 
 void check(const LinearForward& a) {
     const Checker c("linear_forward", a.x);
-    c.require(!spec::is_gated(a.activation), "activation: expected none or a GELU, got {}",
+    c.require(!spec::is_gated(a.activation),
+              "activation: expected none, a GELU or squared_relu, got {}",
               spec::name_of(a.activation));
     c.rank(a.x, "x", 2);
     c.rank(a.w, "w", 2);
@@ -173,7 +174,8 @@ void check(const LinearForward& a) {
 
 void check(const ActivationForward& a) {
     const Checker c("activation_forward", a.x);
-    c.require(!spec::is_gated(a.activation), "activation: expected none or a GELU, got {}",
+    c.require(!spec::is_gated(a.activation),
+              "activation: expected none, a GELU or squared_relu, got {}",
               spec::name_of(a.activation));
     c.rank(a.x, "x", 2);
     c.typed(a.y, "y", a.x.shape);
@@ -181,7 +183,8 @@ void check(const ActivationForward& a) {
 
 void check(const LinearBackwardInput& a) {
     const Checker c("linear_backward_input", a.dy);
-    c.require(!spec::is_gated(a.activation), "activation: expected none or a GELU, got {}",
+    c.require(!spec::is_gated(a.activation),
+              "activation: expected none, a GELU or squared_relu, got {}",
               spec::name_of(a.activation));
     c.rank(a.dy, "dy", 2);
     c.rank(a.w, "w", 2);
@@ -265,13 +268,14 @@ void check(const Rotary& a) {
     const Checker c("rotary", a.x);
     c.rank(a.x, "x", 3);
     c.rank(a.angles, "angles", 2);
-    c.require(a.head_dim > 0 && a.head_dim % 2 == 0,
-              "head_dim: expected an even number of at least 2, got {}", a.head_dim);
+    c.require(a.angles[1] > 0 && a.angles[1] % 2 == 0 && a.angles[1] <= a.head_dim,
+              "angles: expected an even number of at least 2 and at most {}, got {}", a.head_dim,
+              a.angles[1]);
     c.require(a.n_heads > 0 && a.n_heads * a.head_dim <= a.x[2],
               "expected 1 or more heads within rows of {}, got {} of {}", a.x[2], a.n_heads,
               a.head_dim);
     c.is(a.positions, "positions", DType::int32, {a.x[0], a.x[1]});
-    c.stat(a.angles, "angles", {a.angles[0], a.head_dim});
+    c.stat(a.angles, "angles", a.angles.shape);
 }
 
 void check(const AttentionForward& a) {

@@ -48,8 +48,8 @@ enum DropoutSite : i32 {
     mlp_output_site = 3
 };
 
-// Linear layers use no activation or a GELU. Gated operations use a gated unit (Shazeer 2020, "GLU
-// variants improve transformer").
+// Linear layers use no activation, a GELU or the squared ReLU. Gated operations use a gated unit
+// (Shazeer 2020, "GLU variants improve transformer").
 using spec::Activation;
 
 // ---- Embedding --------------------------------------------------------------------------------
@@ -136,7 +136,13 @@ struct GatedBackward {
 
 using Norm = spec::Normalization;
 
-// sum = residual + dropout(branch); y = norm(sum) * weight + bias.
+// Returns the offset of norm weights. Adding -0 changes no bit of a weight.
+constexpr float norm_offset(bool one_plus) {
+    return one_plus ? 1.0F : -0.0F;
+}
+
+// sum = residual + dropout(branch); y = norm(sum) * (weight + offset) + bias, where `one_plus` sets
+// the offset 1 (LayerNorm-1p), else 0.
 struct ResidualNormForward {
     Norm norm = Norm::layer_norm;
     double eps = 1e-5;
@@ -149,6 +155,7 @@ struct ResidualNormForward {
     View y{};         // [N, C] bf16|fp16|fp32; optional
     View mean{};      // [N] fp32; none for rms_norm
     View rstd{};      // [N] fp32: 1 / sqrt(variance + eps)
+    bool one_plus = false;
 };
 
 // dsum = dsum_in + norm'(dy); dbranch = dropout'(dsum). dsum_in is the gradient that reaches `sum`
@@ -167,21 +174,23 @@ struct ResidualNormBackward {
     View dbranch{};  // [N, C] bf16|fp16|fp32; optional
     View dweight{};  // [C] fp32, accumulated
     View dbias{};    // [C] fp32, accumulated; optional
+    bool one_plus = false;
 };
 
 // ---- Attention --------------------------------------------------------------------------------
 
-// Rotates the first n_heads heads of each row in place (rotary position embedding, Su et al. 2021,
-// "RoFormer"). Each pair (a, b) = (x[i], x[i + D/2]) of a head becomes
-// (a cos t - b sin t, b cos t + a sin t), where t is the angle of (position, i). Backward is the
-// inverse rotation of the gradient.
+// Rotates the first R elements of the first n_heads heads of each row in place (rotary position
+// embedding, Su et al. 2021, "RoFormer"). Each pair (a, b) = (x[i], x[i + R/2]) of a head, or
+// (x[2i], x[2i + 1]) if interleaved, becomes (a cos t - b sin t, b cos t + a sin t), where t is the
+// angle of (position, i). Backward is the inverse rotation of the gradient.
 struct Rotary {
     View x{};          // [B, T, W] bf16|fp16|fp32, W >= n_heads * D: qkv, queries and keys first
     View positions{};  // [B, T] int32
-    View angles{};     // [P, D] fp32: D/2 cosines, then D/2 sines for each position
+    View angles{};     // [P, R] fp32, R <= D even: R/2 cosines, then R/2 sines for each position
     i64 n_heads = 0;
-    i64 head_dim = 0;  // D, even
+    i64 head_dim = 0;  // D
     bool inverse = false;
+    bool interleaved = false;
 };
 
 // out = softmax(scale * q k^T + slope * (key - query)) v over the keys doc_start <= key <= query,

@@ -76,7 +76,8 @@ void Attention::rotate(const Pass& pass, const View& qkv, bool inverse) const {
                                   .angles = pass.setup.scratch.rotary_angles,
                                   .n_heads = pass.setup.share.n_heads + pass.setup.share.n_groups,
                                   .head_dim = pass.setup.config.head_dim,
-                                  .inverse = inverse});
+                                  .inverse = inverse,
+                                  .interleaved = pass.setup.config.rotary_interleaved});
 }
 
 // Returns the dropout of the attention probabilities.

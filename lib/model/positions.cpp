@@ -1,19 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/positions.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numbers>
 
 namespace lm::model {
 
-std::vector<float> rotary_angles(i64 n_positions, i64 head_dim, double base) {
-    const i64 half = head_dim / 2;
-    std::vector<float> angles(static_cast<size_t>(n_positions * head_dim));
+namespace {
+
+// Returns `frequency` for `scaling` times the context of Llama 3, 8192 tokens. Frequencies with at
+// most 1 turn in the context are divided by `scaling`, those with at least 4 turns are kept, and
+// those between are interpolated.
+double scaled_frequency(double frequency, double scaling) {
+    constexpr double context = 8192, low = 1, high = 4;
+    const double turns = context * frequency / (2 * std::numbers::pi);
+    const double kept = std::clamp((turns - low) / (high - low), 0.0, 1.0);
+    return (1 - kept) * frequency / scaling + kept * frequency;
+}
+
+}  // namespace
+
+std::vector<float> rotary_angles(i64 n_positions, i64 rotary_dim, double base, double scaling) {
+    const i64 half = rotary_dim / 2;
+    std::vector<float> angles(static_cast<size_t>(n_positions * rotary_dim));
     for (i64 position = 0; position < n_positions; ++position) {
         for (i64 i = 0; i < half; ++i) {
-            const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(head_dim);
-            const double angle = static_cast<double>(position) * std::pow(base, exponent);
-            const auto at = static_cast<size_t>(position * head_dim + i);
+            const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(rotary_dim);
+            double frequency = std::pow(base, exponent);
+            if (scaling > 0) frequency = scaled_frequency(frequency, scaling);
+            const double angle = static_cast<double>(position) * frequency;
+            const auto at = static_cast<size_t>(position * rotary_dim + i);
             angles[at] = static_cast<float>(std::cos(angle));
             angles[at + static_cast<size_t>(half)] = static_cast<float>(std::sin(angle));
         }
@@ -36,21 +54,43 @@ std::vector<float> alibi_slopes(i64 n_heads) {
 void write_position_constants(const spec::ModelConfig& config, i64 first_head,
                               device::Device& device, const Scratch& scratch) {
     if (const View& view = scratch.rotary_angles) {
-        device.copy_from_host(view,
-                              rotary_angles(view[0], config.head_dim, config.rotary_base).data());
+        const std::vector<float> angles =
+            rotary_angles(view[0], config.rotary_dim(), config.rotary_base, config.rope_scaling);
+        device.copy_from_host(view, angles.data());
     }
     if (const View& view = scratch.alibi_slopes) {
         device.copy_from_host(view, alibi_slopes(config.n_heads).data() + first_head);
     }
 }
 
-void write_positions(device::Device& device, const View& positions) {
-    if (!positions) return;
-    std::vector<i32> host(static_cast<size_t>(positions.numel()));
-    for (size_t i = 0; i < host.size(); ++i) {
-        host[i] = static_cast<i32>(static_cast<i64>(i) % positions[1]);
+void limit_to_window(std::span<i32> starts, i64 seq_length, i64 window) {
+    for (size_t i = 0; i < starts.size(); ++i) {
+        const i64 query = static_cast<i64>(i) % seq_length;
+        starts[i] = std::max(starts[i], static_cast<i32>(std::max<i64>(query - window + 1, 0)));
     }
-    device.copy_from_host(positions, host.data());
+}
+
+void write_positions(device::Device& device, const MicroBatchInputs& inputs, i64 window) {
+    if (const View& positions = inputs.positions) {
+        std::vector<i32> host(static_cast<size_t>(positions.numel()));
+        for (size_t i = 0; i < host.size(); ++i) {
+            host[i] = static_cast<i32>(static_cast<i64>(i) % positions[1]);
+        }
+        device.copy_from_host(positions, host.data());
+    }
+    if (!inputs.doc_start || window == 0) return;
+    const std::vector<i32> zeros(static_cast<size_t>(inputs.doc_start.numel()));
+    copy_starts(device, inputs.doc_start, zeros, window);
+}
+
+void copy_starts(device::Device& device, const View& doc_start, std::span<const i32> starts,
+                 i64 window) {
+    if (!doc_start || starts.empty()) return;
+    if (window == 0) return device.copy_from_host(doc_start, starts.data());
+    thread_local std::vector<i32> limited;  // a step allocates nothing
+    limited.assign(starts.begin(), starts.end());
+    limit_to_window(limited, doc_start[1], window);
+    device.copy_from_host(doc_start, limited.data());
 }
 
 }  // namespace lm::model

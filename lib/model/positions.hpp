@@ -3,15 +3,18 @@
 // They are constants of the model and are written to the scratch memory once.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "model/pass.hpp"
 
 namespace lm::model {
 
-// Returns [n_positions, D] with D = head_dim. The row of a position has D/2 cosines, then D/2
-// sines, of the angles position * base^(-2i/D) (Su et al. 2021, "RoFormer", section 3.2.2).
-std::vector<float> rotary_angles(i64 n_positions, i64 head_dim, double base);
+// Returns [n_positions, R] with R = rotary_dim, the rotated elements of a head. The row of a
+// position has R/2 cosines, then R/2 sines, of the angles position * base^(-2i/R) (Su et al. 2021,
+// "RoFormer", section 3.2.2). A `scaling` above 0 is the factor by which Llama 3.1 divides slow
+// frequencies (Grattafiori et al. 2024, "The Llama 3 herd of models", and Meta's apply_scaling).
+std::vector<float> rotary_angles(i64 n_positions, i64 rotary_dim, double base, double scaling = 0);
 
 // Returns one slope for each head (Press et al. 2022, "Train short, test long", section 3 and the
 // authors' code). For n = 2^k heads the slopes are 2^(-8/n), 2^(-16/n), ... For other n they are
@@ -23,7 +26,18 @@ std::vector<float> alibi_slopes(i64 n_heads);
 void write_position_constants(const spec::ModelConfig& config, i64 first_head,
                               device::Device& device, const Scratch& scratch);
 
-// Writes 0 to T - 1 to each row. positions: [B, T] int32, or none.
-void write_positions(device::Device& device, const View& positions);
+// Limits first keys to an attention window: raises that of query t to t - window + 1.
+// starts: B samples of T = seq_length tokens.
+void limit_to_window(std::span<i32> starts, i64 seq_length, i64 window);
+
+// Writes the inputs that batches without them share: positions 0 to T - 1, and the first keys of an
+// attention window, if `window` is above 0.
+void write_positions(device::Device& device, const MicroBatchInputs& inputs, i64 window);
+
+// Copies `starts`, the first keys of a batch's queries, limited to an attention window if `window`
+// is above 0. Does nothing for a batch without them.
+// doc_start: [B, T] int32 or none; starts: B * T or none.
+void copy_starts(device::Device& device, const View& doc_start, std::span<const i32> starts,
+                 i64 window);
 
 }  // namespace lm::model

@@ -12,7 +12,8 @@ device::ResidualNormForward ResidualNorm::norm_arguments(const Pass& pass,
             .bias = weight_.bias,
             .y = act.y,
             .mean = act.mean,
-            .rstd = act.rstd};
+            .rstd = act.rstd,
+            .one_plus = pass.setup.config.norm_1p};
 }
 
 void ResidualNorm::forward(const Pass& pass, const Addition& add,
@@ -47,6 +48,7 @@ View ResidualNorm::backward(const Pass& pass, const StreamGradient& grad,
         args.rstd = act.rstd;
         args.dweight = grad_.weight;
         args.dbias = grad_.bias;
+        args.one_plus = pass.setup.config.norm_1p;
     }
     device::residual_norm_backward(pass.context, args);
     return dbranch ? dbranch : grad.out;

@@ -34,7 +34,29 @@ void check_size(const ModelConfig& c) {
     }
 }
 
+void check_rotary(const ModelConfig& c) {
+    if (!(c.rotary_percent > 0 && c.rotary_percent <= 1)) {
+        usage_error("--rotary-percent", "{} is not in (0, 1]", c.rotary_percent);
+    }
+    if (c.rotary_percent == 1 && c.head_dim % 2 != 0) {
+        usage_error("--kv-channels", "rotary positions need an even head size, but it is {}",
+                    c.head_dim);
+    }
+    if (c.rotary_dim() < 2 || c.rotary_dim() % 2 != 0) {
+        usage_error("--rotary-percent",
+                    "{} of a head of {} are {} elements: expected an even number of at least 2",
+                    c.rotary_percent, c.head_dim, c.rotary_dim());
+    }
+    if (c.rope_scaling != 0 && !(c.rope_scaling >= 1 && c.rope_scaling <= 1e6)) {
+        usage_error("--rope-scaling-factor", "must be from 1 to 1e+06, but is {}", c.rope_scaling);
+    }
+}
+
 }  // namespace
+
+i64 ModelConfig::rotary_dim() const {
+    return static_cast<i64>(static_cast<double>(head_dim) * rotary_percent);
+}
 
 void ModelConfig::resolve() {
     const auto at_least_one = [](std::string_view flag, i64 value) {
@@ -54,6 +76,7 @@ void ModelConfig::resolve() {
     if (ffn_hidden == 0) ffn_hidden = checked_mul(4, hidden);
     if (n_groups == 0) n_groups = n_heads;
     if (max_positions == 0) max_positions = seq_length;
+    if (linear_bias) qkv_bias = false;  // they have biases anyway
     if (head_dim == 0) {
         if (hidden % n_heads != 0) {
             usage_error("--num-attention-heads",
@@ -64,10 +87,8 @@ void ModelConfig::resolve() {
     }
     at_least_one("--ffn-hidden-size", ffn_hidden);
     at_least_one("--kv-channels", head_dim);
-    if (position == PositionEmbedding::rope && head_dim % 2 != 0) {
-        usage_error("--kv-channels", "rotary positions need an even head size, but it is {}",
-                    head_dim);
-    }
+    if (position == PositionEmbedding::rope) check_rotary(*this);
+    if (window < 0) usage_error("--window-size", "must be at least 0, but is {}", window - 1);
     if (n_groups < 1 || n_heads % n_groups != 0) {
         usage_error("--num-query-groups", "{} does not divide --num-attention-heads {}", n_groups,
                     n_heads);

@@ -34,9 +34,16 @@ struct ModelConfig {
     Activation activation = Activation::gelu_tanh;
     double norm_eps = 1e-5;
     double rotary_base = 10000.0;
-    bool embedding_norm = false;  // --embed-layernorm
-    bool untied_head = false;     // --untie-embeddings-and-output-weights
-    bool linear_bias = true;      // --disable-bias-linear clears it
+    double rotary_percent = 1.0;      // part of each head that rotary positions rotate
+    bool rotary_interleaved = false;  // rotate adjacent pairs instead of halves
+    double rope_scaling = 0;          // Llama 3.1's factor (--rope-scaling-factor); 0: no scaling
+    i64 window = 0;                   // keys that a query sees, its own included; 0: all before it
+    bool embedding_norm = false;      // --embed-layernorm
+    bool norm_1p = false;             // --apply-layernorm-1p: norms multiply by 1 + weight
+    bool qk_norm = false;             // --qk-layernorm: norms of the heads of query and key
+    bool untied_head = false;         // --untie-embeddings-and-output-weights
+    bool linear_bias = true;          // --disable-bias-linear clears it
+    bool qkv_bias = false;            // --add-qkv-bias: a bias of query, key and value in any case
     double attention_dropout = 0.1;
     double hidden_dropout = 0.1;
     double init_std = 0.02;
@@ -47,6 +54,9 @@ struct ModelConfig {
 
     i64 qkv_rows() const { return (n_heads + 2 * n_groups) * head_dim; }
     i64 attention_width() const { return n_heads * head_dim; }
+    // Returns the elements of a head that rotary positions rotate.
+    i64 rotary_dim() const;
+    bool has_qkv_bias() const { return linear_bias || qkv_bias; }
 };
 
 }  // namespace lm::spec

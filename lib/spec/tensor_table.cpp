@@ -60,7 +60,8 @@ class TableBuilder {
     }
 
     void norm(const std::string& name, Place place, i64 layer) {
-        vector(name + ".weight", config_.hidden, Init::ones, {}, place, layer);
+        const Init weight = config_.norm_1p ? Init::zeros : Init::ones;
+        vector(name + ".weight", config_.hidden, weight, {}, place, layer);
         if (config_.normalization == Normalization::layer_norm) {
             vector(name + ".bias", config_.hidden, Init::zeros, {}, place, layer);
         }
@@ -87,12 +88,12 @@ class TableBuilder {
     // Adds column-parallel projections that one matrix product computes. They are divided by rows
     // of the weight. All weights are adjacent in memory, then all biases.
     void column_parallel(const std::string& prefix, const std::string& block,
-                         std::initializer_list<Projection> projections, i64 layer) {
+                         std::initializer_list<Projection> projections, i64 layer, bool bias) {
         for (const Projection& p : projections) {
             matrix(prefix + p.name + ".weight", p.rows, config_.hidden, config_.init_std,
                    {0, p.granule}, Place::layer, layer, prefix + block + ".weight");
         }
-        if (!config_.linear_bias) return;
+        if (!bias) return;
         for (const Projection& p : projections) {
             vector(prefix + p.name + ".bias", p.rows, Init::zeros, {0, p.granule}, Place::layer,
                    layer, prefix + block + ".bias");
@@ -119,7 +120,7 @@ class TableBuilder {
                         {{"query", config_.n_heads * d, heads_per_group * d},
                          {"key", config_.n_groups * d, d},
                          {"value", config_.n_groups * d, d}},
-                        layer);
+                        layer, config_.has_qkv_bias());
         row_parallel(prefix + "output", config_.attention_width(), heads_per_group * d, layer);
     }
 
@@ -128,10 +129,11 @@ class TableBuilder {
         norm(prefix + "norm", Place::layer, layer);
         if (is_gated(config_.activation)) {
             column_parallel(prefix, "gate_up",
-                            {{"gate", config_.ffn_hidden, 1}, {"up", config_.ffn_hidden, 1}},
-                            layer);
+                            {{"gate", config_.ffn_hidden, 1}, {"up", config_.ffn_hidden, 1}}, layer,
+                            config_.linear_bias);
         } else {
-            column_parallel(prefix, "up", {{"up", config_.ffn_hidden, 1}}, layer);
+            column_parallel(prefix, "up", {{"up", config_.ffn_hidden, 1}}, layer,
+                            config_.linear_bias);
         }
         row_parallel(prefix + "down", config_.ffn_hidden, 1, layer);
     }

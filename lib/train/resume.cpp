@@ -311,7 +311,7 @@ void require_same_model(const spec::ModelConfig& saved, const spec::ModelConfig&
                     "with {}",
                     wanted.seq_length, path, saved.max_positions);
     }
-    const io::OrderedJson before = ckpt::to_json(saved), now = ckpt::to_json(wanted);
+    const io::OrderedJson before = ckpt::to_json(saved, true), now = ckpt::to_json(wanted, true);
     for (const auto& [key, value] : now.items()) {
         if (before[key] == value) continue;
         using enum config::OnResume;

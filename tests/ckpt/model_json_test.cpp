@@ -37,6 +37,24 @@ TEST_CASE("a manifest keeps every kind of position, norm and activation") {
     }
 }
 
+TEST_CASE("a manifest keeps what later versions added, and omits its defaults") {
+    CHECK_FALSE(to_json(ModelConfig{}).contains("rotary_percent"));
+    CHECK(to_json(ModelConfig{}, true)["rotary_percent"] == 1.0);
+    ModelConfig model;
+    model.rotary_percent = 0.25;
+    model.rotary_interleaved = true;
+    model.rope_scaling = 8;
+    model.window = 4096;
+    model.norm_1p = true;
+    model.qkv_bias = true;
+    const ModelConfig read = written_and_read(model);
+    CHECK(to_json(read) == to_json(model));
+    CHECK(to_json(read) != to_json(ModelConfig{}));
+    CHECK(read.rotary_percent == 0.25);
+    CHECK(read.rope_scaling == 8);
+    CHECK(read.window == 4096);
+}
+
 TEST_CASE("a manifest with an unknown kind is refused") {
     for (const char* name : {"spiral", ""}) {
         io::OrderedJson json = to_json(ModelConfig{});

@@ -219,9 +219,45 @@ TEST_CASE("flags without effect on the model are noted") {
     CHECK(first_of("--rotary-base 500") == "--rotary-base");
     CHECK(first_of("--rotary-base 500 --position-embedding-type alibi") == "--rotary-base");
     CHECK(first_of("--swiglu --openai-gelu") == "--openai-gelu");
+    CHECK(first_of("--squared-relu --openai-gelu") == "--openai-gelu");
+    CHECK(first_of("--rotary-percent 0.5") == "--rotary-percent");
+    CHECK(first_of("--use-rope-scaling") == "--use-rope-scaling");
+    CHECK(first_of("--use-rotary-position-embeddings --rope-scaling-factor 4") ==
+          "--rope-scaling-factor");
+    CHECK(first_of("--add-qkv-bias") == "--add-qkv-bias");
     CHECK(first_of("--glu-activation geglu --no-bias-gelu-fusion") == "--no-bias-gelu-fusion");
     CHECK(notes_of("--rotary-base 500 --use-rotary-position-embeddings").empty());
     CHECK(notes_of("--no-bias-gelu-fusion").empty());
+}
+
+TEST_CASE("Megatron's flags of other architectures") {
+    const ModelConfig plain = model_of(tiny);
+    CHECK(plain.rotary_percent == 1);
+    CHECK(plain.rope_scaling == 0);
+    CHECK(plain.window == 0);
+    const std::string rope = tiny + "--use-rotary-position-embeddings ";
+    CHECK(model_of(rope + "--rotary-percent 0.5").rotary_percent == 0.5);
+    CHECK(model_of(rope + "--rotary-interleaved").rotary_interleaved);
+    CHECK(model_of(rope + "--use-rope-scaling").rope_scaling == 8);
+    CHECK(model_of(rope + "--use-rope-scaling --rope-scaling-factor 32").rope_scaling == 32);
+    CHECK(model_of(tiny + "--apply-layernorm-1p").norm_1p);
+    CHECK(model_of(tiny + "--squared-relu").activation == Activation::squared_relu);
+    CHECK(model_of(tiny + "--squared-relu").ffn_hidden == plain.ffn_hidden);
+    CHECK(model_of(tiny + "--disable-bias-linear --add-qkv-bias").has_qkv_bias());
+    for (const char* window : {"7,0", "(7,0)", "7,-1"}) {
+        CHECK(model_of(tiny + "--window-size " + window).window == 8);
+    }
+    CHECK(model_of(tiny + "--window-size -1,0").window == 0);
+    for (const char* window : {"7", "7,", "x,0", "-2,0", "7,0,0"}) {
+        CHECK(error_of(tiny + "--window-size " + window).starts_with("--window-size: expected"));
+    }
+    CHECK(error_of(tiny + "--window-size 7,1").starts_with("--window-size: a query sees no later"));
+    CHECK(error_of(tiny + "--squared-relu --swiglu").starts_with("--squared-relu: contradicts"));
+    CHECK(error_of(rope + "--rotary-percent 0").starts_with("--rotary-percent"));
+    CHECK(error_of(rope + "--rotary-percent 1.5").starts_with("--rotary-percent"));
+    CHECK(error_of(rope + "--rotary-percent 0.2 --kv-channels 8").starts_with("--rotary-percent"));
+    CHECK(error_of(rope + "--use-rope-scaling --rope-scaling-factor 0.5")
+              .starts_with("--rope-scaling-factor"));
 }
 
 TEST_CASE("the sequence length of an invalid model") {
@@ -350,7 +386,7 @@ TEST_CASE("Megatron's other flags: accepted with a note, or refused") {
                           "--context-parallel-size 1 --expert-model-parallel-size 1 "
                           "--rotary-percent 1.0 --weight-decay-incr-style constant "
                           "--main-grads-dtype fp32 --num-distributed-optimizer-instances 1");
-    CHECK(neutral.notes.size() == 6);
+    CHECK(neutral.notes.size() == 5);
     CHECK(error_of(tiny + "--context-parallel-size 2").starts_with("--context-parallel-size"));
     const Program later(tiny + "--log-energy --log-energy");
     REQUIRE(later.options.given_later().size() == 1);

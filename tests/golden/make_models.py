@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""make_models.py [DIR]: writes the golden files of BLOOM, Llama and GPT-NeoX (README.md describes them).
+"""make_models.py [DIR [CASE...]]: writes the golden files of the other architectures (README.md describes them).
 
-The referees are transformers' BloomForCausalLM, LlamaForCausalLM and GPTNeoXForCausalLM under PyTorch, on the CPU, in
-fp32 and once more in float64. Weights and gradients stand under lm-utils' names: fused projections are taken apart.
+The referees are the classes of transformers under PyTorch, on the CPU, in fp32 and once more in float64. Weights and
+gradients stand under lm-utils' names: fused projections are taken apart.
 """
 import json
 import os
@@ -17,6 +17,12 @@ from safetensors.numpy import save_file
 from make_gpt2 import ADAM, CLIP, STEPS, WEIGHT_DECAY, documents, forward, load_weights, logits_at, train
 
 COMMON = dict(bos_token_id=0, eos_token_id=0, use_cache=False)
+LLAMA_NAMES = ("model.layers.",
+               {"input_layernorm": "attention.norm", "self_attn.q_proj": "attention.query",
+                "self_attn.k_proj": "attention.key", "self_attn.v_proj": "attention.value",
+                "self_attn.o_proj": "attention.output", "post_attention_layernorm": "mlp.norm",
+                "mlp.gate_proj": "mlp.gate", "mlp.up_proj": "mlp.up", "mlp.down_proj": "mlp.down"},
+               {"embed_tokens": "embedding.word", "norm": "final_norm", "lm_head": "head"})
 
 
 def bloom(layers, hidden, heads, vocab, length):
@@ -40,12 +46,49 @@ def llama(layers, hidden, ffn, heads, groups, vocab, length, base=10000.0):
                 num_query_groups=groups, kv_channels=hidden // heads, seq_length=length, vocab_size=vocab,
                 position_embedding_type="rope", rotary_base=base, normalization="RMSNorm", activation="swiglu",
                 untie_embeddings_and_output_weights=True, linear_bias=False)
-    parts = {"input_layernorm": "attention.norm", "self_attn.q_proj": "attention.query",
-             "self_attn.k_proj": "attention.key", "self_attn.v_proj": "attention.value",
-             "self_attn.o_proj": "attention.output", "post_attention_layernorm": "mlp.norm",
-             "mlp.gate_proj": "mlp.gate", "mlp.up_proj": "mlp.up", "mlp.down_proj": "mlp.down"}
-    outer = {"embed_tokens": "embedding.word", "norm": "final_norm", "lm_head": "head"}
-    return transformers.LlamaForCausalLM(config), ours, ("model.layers.", parts, outer), heads
+    return transformers.LlamaForCausalLM(config), ours, LLAMA_NAMES, heads
+
+
+def llama_variant(cls, config_class, vocab, length, ours, **theirs):
+    """A class with the names of Llama's tensors: 2 layers, hidden size 24, 6 heads in 3 groups."""
+    config = config_class(
+        num_hidden_layers=2, hidden_size=24, intermediate_size=36, num_attention_heads=6, num_key_value_heads=3,
+        vocab_size=vocab, max_position_embeddings=length, tie_word_embeddings=False, **theirs, **COMMON)
+    config._attn_implementation = "eager"
+    ours = {**dict(num_layers=2, hidden_size=24, ffn_hidden_size=36, num_attention_heads=6, num_query_groups=3,
+                   kv_channels=4, seq_length=length, vocab_size=vocab, position_embedding_type="rope",
+                   normalization="RMSNorm", activation="swiglu", untie_embeddings_and_output_weights=True,
+                   linear_bias=False), **ours}
+    return cls(config), ours, LLAMA_NAMES, 6
+
+
+def qwen2(vocab, length):
+    return llama_variant(transformers.Qwen2ForCausalLM, transformers.Qwen2Config, vocab, length, dict(add_qkv_bias=True),
+                         rms_norm_eps=1e-5)
+
+
+def mistral(vocab, length, window):
+    return llama_variant(transformers.MistralForCausalLM, transformers.MistralConfig, vocab, length, dict(window=window),
+                         rms_norm_eps=1e-5, sliding_window=window)
+
+
+def nemotron(vocab, length):
+    if torch.__version__ < "2":  # its LayerNorm has no argument for the bias, which NemotronLayerNorm1P passes
+        with_bias = torch.nn.LayerNorm.__init__
+        torch.nn.LayerNorm.__init__ = lambda self, shape, eps, affine, bias, *rest: with_bias(self, shape, eps, affine, *rest)
+    return llama_variant(
+        transformers.NemotronForCausalLM, transformers.NemotronConfig, vocab, length,
+        dict(normalization="LayerNorm", activation="squared_relu", apply_layernorm_1p=True, rotary_percent=0.5),
+        norm_eps=1e-5, partial_rotary_factor=0.5)
+
+
+def llama_scaled(vocab, length):
+    """Llama 3.1, with adjacent pairs instead of halves in our model: the rows of query and key are permuted."""
+    scaling = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                   original_max_position_embeddings=8192)
+    return llama_variant(transformers.LlamaForCausalLM, transformers.LlamaConfig, vocab, length,
+                         dict(rotary_base=5000.0, rope_scaling_factor=8.0, rotary_interleaved=True), rms_norm_eps=1e-5,
+                         rope_theta=5000.0, rope_scaling=scaling)
 
 
 def neox(layers, hidden, heads, vocab, length):
@@ -76,10 +119,19 @@ CASES = {
     "llama_gqa": (lambda: llama(2, 48, 100, 6, 2, 77, 13, base=500000.0), 3, 14),
     "llama_mqa": (lambda: llama(2, 40, 52, 5, 1, 77, 13), 2, 15),
     "neox_odd": (lambda: neox(2, 48, 6, 77, 13), 2, 16),
+    "qwen2_odd": (lambda: qwen2(53, 13), 2, 17),
+    "mistral_window": (lambda: mistral(53, 13, 4), 2, 18),
+    "nemotron_odd": (lambda: nemotron(53, 13), 2, 19),
+    "llama_scaled": (lambda: llama_scaled(53, 13), 2, 20),
 }
 
 
-def our_tensors(tensors, names, heads):
+def adjacent(x, width):
+    """Returns the rows of query or key for a rotation of adjacent pairs instead of halves of each head."""
+    return np.ascontiguousarray(x.reshape(-1, 2, width // 2, *x.shape[1:]).swapaxes(1, 2).reshape(x.shape))
+
+
+def our_tensors(tensors, names, heads, config):
     """Returns the tensors under lm-utils's names; the fused projection holds q, k and v head by head."""
     layers, parts, outer = names
     ours = {}
@@ -95,7 +147,8 @@ def our_tensors(tensors, names, heads):
             for i, projection in enumerate(("query", "key", "value")):
                 ours[f"{target[:-3]}{projection}.{kind}"] = np.ascontiguousarray(split[:, i].reshape(-1, *x.shape[1:]))
         else:
-            ours[f"{target}.{kind}"] = x
+            permuted = config.get("rotary_interleaved") and target.endswith((".query", ".key"))
+            ours[f"{target}.{kind}"] = adjacent(x, config["kv_channels"]) if permuted else x
     return ours
 
 
@@ -117,7 +170,8 @@ def logits_of(model, inputs, positions):
     """Returns the logits of one row, at these positions if the architecture has positions."""
     if isinstance(model, transformers.BloomForCausalLM):  # only distances count
         return model(torch.from_numpy(inputs).long()[None]).logits[0]
-    if isinstance(model, transformers.GPTNeoXForCausalLM):  # has angles only for as many positions as tokens
+    if isinstance(model, (transformers.GPTNeoXForCausalLM, transformers.Qwen2ForCausalLM)):
+        # Such a model has angles only for as many positions as tokens.
         return logits_at(model, inputs, positions - positions.min())
     return logits_at(model, inputs, positions)
 
@@ -129,7 +183,7 @@ def make_case(build, batch, seed):
     weights = make_weights(model, rng)
     tokens = rng.randint(0, config["vocab_size"], (STEPS, batch, config["seq_length"] + 1)).astype(np.int32)
     out = {"tokens": tokens}
-    for name, w in our_tensors(weights, names, heads).items():
+    for name, w in our_tensors(weights, names, heads, config).items():
         out["weight." + name] = w
     load_weights(model, weights)
     logits, loss = forward(model, tokens[0])
@@ -137,11 +191,11 @@ def make_case(build, batch, seed):
     out["logits"] = logits.detach().numpy()
     out["loss"] = np.array([loss.item()], np.float32)
     grads = {name: p.grad.numpy().copy() for name, p in model.named_parameters()}
-    for name, grad in our_tensors(grads, names, heads).items():
+    for name, grad in our_tensors(grads, names, heads, config).items():
         out["grad." + name] = grad
     entries, grads = documents(model, logits_of, tokens[1])
     out.update(entries)
-    for name, grad in our_tensors(grads, names, heads).items():
+    for name, grad in our_tensors(grads, names, heads, config).items():
         out["documents.grad." + name] = grad
     losses, norms = train(model, tokens)
     out["losses"] = np.array(losses, np.float32)
@@ -168,6 +222,8 @@ def main():
     out_dir = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.abspath(__file__))
     torch.set_num_threads(1)
     for name, (build, batch, seed) in CASES.items():
+        if sys.argv[2:] and name not in sys.argv[2:]:
+            continue
         tensors, config = make_case(build, batch, seed)
         adam = dict(ADAM, weight_decay=WEIGHT_DECAY, clip_grad=CLIP, steps=STEPS)
         save_file(tensors, os.path.join(out_dir, name + ".safetensors"), {

@@ -136,6 +136,9 @@ class Stage {
                 inputs.loss_mask.span<float>()[row] = number(3, place, 4) == 0 ? 0.0F : 0.01F;
             }
         }
+        if (run_.config.window > 0) {
+            limit_to_window(inputs.doc_start.span<i32>(), t, run_.config.window);
+        }
     }
 
     const LayoutRun& run_;

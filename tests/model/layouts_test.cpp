@@ -96,6 +96,11 @@ TEST_CASE("every layout of the other architectures computes the result of one ra
     mixture.activation = spec::Activation::geglu;
     spec::ModelConfig no_positions = odd_model(5);
     no_positions.position = spec::PositionEmbedding::none;
+    spec::ModelConfig variants = llama_model(3, 6, 3);
+    variants.rotary_interleaved = true;
+    variants.rope_scaling = 8;
+    variants.window = 2;
+    variants.norm_1p = true;
     const std::vector<std::pair<std::string, spec::ModelConfig>> models = {
         {"bloom 12 heads", bloom_model(3, 12, 2)},
         {"bloom 112 heads", bloom_model(3, 112, 1)},
@@ -104,7 +109,10 @@ TEST_CASE("every layout of the other architectures computes the result of one ra
         {"llama 3 groups", llama_model(3, 6, 3)},
         {"104b", wide_104b},
         {"mixture", mixture},
-        {"no positions", no_positions}};
+        {"no positions", no_positions},
+        {"nemotron", nemotron_model(3, 5, 5)},
+        {"nemotron 3 groups", nemotron_model(3, 6, 3)},
+        {"variants", variants}};
     const std::vector<spec::ParallelConfig> layouts = {
         layout(2, 1),          layout(4, 1),          layout(1, 3), layout(2, 1, 1, true),
         layout(4, 1, 1, true), layout(2, 3, 1, true), layout(3, 2)};

@@ -6,6 +6,37 @@
 
 using namespace lm;
 
+// The values of apply_scaling in Meta's llama_models: factor 8, low 1, high 4, context 8192.
+TEST_CASE("rotary angles of Llama 3.1") {
+    constexpr i64 dim = 128;
+    const std::vector<float> plain = model::rotary_angles(2, dim, 500000.0);
+    const std::vector<float> scaled = model::rotary_angles(2, dim, 500000.0, 8);
+    const auto angle = [](const std::vector<float>& angles, size_t i) {
+        return std::atan2(double{angles[dim + 64 + i]}, double{angles[dim + i]});
+    };
+    size_t kept = 0;
+    size_t divided = 0;
+    for (size_t i = 0; i < 64; ++i) {
+        const double ratio = angle(scaled, i) / angle(plain, i);
+        kept += std::abs(ratio - 1) < 1e-6 ? 1 : 0;
+        divided += std::abs(ratio - 1.0 / 8) < 1e-6 ? 1 : 0;
+    }
+    CHECK(kept == 29);     // wavelengths below 2048
+    CHECK(divided == 29);  // wavelengths above 8192
+    // Dimension 31: wavelength 2 pi 500000^(31/64) = 3618.9 tokens.
+    const double turns = 8192 / (2 * 3.14159265358979 * std::pow(500000.0, 31.0 / 64));
+    const double smooth = (turns - 1) / 3;
+    CHECK(angle(scaled, 31) / angle(plain, 31) == Approx((1 - smooth) / 8 + smooth).epsilon(1e-5));
+}
+
+TEST_CASE("a window limits the first keys of each sample") {
+    std::vector<i32> starts = {0, 0, 0, 0, 0, 0, 0, 2, 2, 2};
+    model::limit_to_window(starts, 5, 3);
+    CHECK(starts == std::vector<i32>{0, 0, 0, 1, 2, 0, 0, 2, 2, 2});
+    model::limit_to_window(starts, 5, 1);
+    CHECK(starts == std::vector<i32>{0, 1, 2, 3, 4, 0, 1, 2, 3, 4});
+}
+
 // The values of BLOOM's training code.
 TEST_CASE("ALiBi slopes for any number of heads") {
     const std::vector<float> eight = model::alibi_slopes(8);

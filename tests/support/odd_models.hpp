@@ -35,6 +35,25 @@ inline spec::ModelConfig bloom_model(i64 n_layers, i64 n_heads, i64 head_dim) {
     return model;
 }
 
+// GPT with the options of Megatron-LM's Nemotron: squared ReLU, LayerNorm-1p, half of each head
+// rotated, no biases but those of query, key and value.
+inline spec::ModelConfig nemotron_model(i64 n_layers, i64 n_heads, i64 n_groups) {
+    spec::ModelConfig model = odd_model(n_layers);
+    model.n_heads = n_heads;
+    model.n_groups = n_groups;
+    model.head_dim = 5;
+    model.hidden = n_heads * model.head_dim;
+    model.position = spec::PositionEmbedding::rope;
+    model.rotary_percent = 0.5;
+    model.activation = spec::Activation::squared_relu;
+    model.norm_1p = true;
+    model.untied_head = true;
+    model.linear_bias = false;
+    model.qkv_bias = true;
+    model.resolve();
+    return model;
+}
+
 // Llama: RoPE, RMSNorm, SwiGLU, an untied head, no biases.
 inline spec::ModelConfig llama_model(i64 n_layers, i64 n_heads, i64 n_groups) {
     spec::ModelConfig model = odd_model(n_layers);

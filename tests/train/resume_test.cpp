@@ -41,6 +41,12 @@ TEST_CASE("a resumed run refuses another model and names the flag") {
         {"the activation function", [](auto& m) { m.activation = spec::Activation::swiglu; }},
         {"--layernorm-epsilon", [](auto& m) { m.norm_eps = 1e-6; }},
         {"--rotary-base", [](auto& m) { m.rotary_base = 5e5; }},
+        {"--rotary-percent", [](auto& m) { m.rotary_percent = 0.5; }},
+        {"--rotary-interleaved", [](auto& m) { m.rotary_interleaved = true; }},
+        {"--rope-scaling-factor", [](auto& m) { m.rope_scaling = 8; }},
+        {"--window-size", [](auto& m) { m.window = 4; }},
+        {"--apply-layernorm-1p", [](auto& m) { m.norm_1p = true; }},
+        {"--add-qkv-bias", [](auto& m) { m.qkv_bias = true; }},
         {"--untie-embeddings-and-output-weights", [](auto& m) { m.untied_head = true; }},
         {"--disable-bias-linear", [](auto& m) { m.linear_bias = false; }},
         {"--embed-layernorm", [](auto& m) { m.embedding_norm = true; }},
@@ -50,6 +56,8 @@ TEST_CASE("a resumed run refuses another model and names the flag") {
         change(wanted);
         CHECK_THROWS_WITH(train::require_same_model(llama(), wanted, "run/global_step5"),
                           Contains(flag) && Contains("but run/global_step5 was trained with"));
+        CHECK_THROWS_WITH(train::require_same_model(wanted, llama(), "run/global_step5"),
+                          Contains("but run/global_step5 was trained with"));
     }
 }
 

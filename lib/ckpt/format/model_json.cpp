@@ -36,6 +36,27 @@ constexpr std::array flag_fields{
     std::pair{"linear_bias", &ModelConfig::linear_bias},
 };
 
+// Members that later versions added. A model with the default value has no entry, so that the
+// manifests of older models do not change.
+constexpr std::array later_integers{std::pair{"window", &ModelConfig::window}};
+constexpr std::array later_numbers{
+    std::pair{"rotary_percent", &ModelConfig::rotary_percent},
+    std::pair{"rope_scaling_factor", &ModelConfig::rope_scaling},
+};
+constexpr std::array later_flags{
+    std::pair{"rotary_interleaved", &ModelConfig::rotary_interleaved},
+    std::pair{"apply_layernorm_1p", &ModelConfig::norm_1p},
+    std::pair{"add_qkv_bias", &ModelConfig::qkv_bias},
+};
+
+// Calls body(table) for each table of later members.
+template <typename Body>
+void for_later_fields(const Body& body) {
+    body(later_integers);
+    body(later_numbers);
+    body(later_flags);
+}
+
 template <typename Table>
 auto from_name(const Table& table, const io::Json& object, const std::string& key,
                const std::string& path) {
@@ -46,7 +67,7 @@ auto from_name(const Table& table, const io::Json& object, const std::string& ke
 
 }  // namespace
 
-io::OrderedJson to_json(const ModelConfig& config) {
+io::OrderedJson to_json(const ModelConfig& config, bool with_defaults) {
     io::OrderedJson object;
     for (const auto& [key, member] : integer_fields) object[key] = config.*member;
     object["position_embedding_type"] = spec::name_of(config.position);
@@ -54,6 +75,12 @@ io::OrderedJson to_json(const ModelConfig& config) {
     object["activation"] = spec::name_of(config.activation);
     for (const auto& [key, member] : number_fields) object[key] = config.*member;
     for (const auto& [key, member] : flag_fields) object[key] = config.*member;
+    const ModelConfig defaults;
+    for_later_fields([&](const auto& table) {
+        for (const auto& [key, member] : table) {
+            if (with_defaults || config.*member != defaults.*member) object[key] = config.*member;
+        }
+    });
     return object;
 }
 
@@ -71,6 +98,11 @@ ModelConfig model_from_json(const io::Json& object, const std::string& path) {
     for (const auto& [key, member] : flag_fields) {
         config.*member = io::json_get<bool>(object, key, path);
     }
+    for_later_fields([&](const auto& table) {
+        for (const auto& [key, member] : table) {
+            config.*member = io::json_get_or(object, key, config.*member, path);
+        }
+    });
     return config;
 }
 

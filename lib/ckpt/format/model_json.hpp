@@ -9,8 +9,9 @@
 
 namespace lm::ckpt {
 
-// Returns the configuration as a JSON object.
-io::OrderedJson to_json(const spec::ModelConfig& config);
+// Returns the configuration as a JSON object. Members that later versions of lm-utils added are
+// omitted when they have their default, unless `with_defaults` is set.
+io::OrderedJson to_json(const spec::ModelConfig& config, bool with_defaults = false);
 // Parses such an object. Throws Error(failure) naming `path` and the key.
 spec::ModelConfig model_from_json(const io::Json& object, const std::string& path);
 

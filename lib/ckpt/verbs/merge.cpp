@@ -174,8 +174,8 @@ class Averager {
 }  // namespace
 
 void check_same_architecture(const Checkpoint& a, const Checkpoint& b) {
-    const io::OrderedJson model_a = to_json(a.manifest().model);
-    const io::OrderedJson model_b = to_json(b.manifest().model);
+    const io::OrderedJson model_a = to_json(a.manifest().model, true);
+    const io::OrderedJson model_b = to_json(b.manifest().model, true);
     for (const auto& [key, value] : model_a.items()) {
         if (std::ranges::find(fields_that_may_differ, key) != fields_that_may_differ.end())
             continue;

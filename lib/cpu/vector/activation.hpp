@@ -56,6 +56,26 @@ void gelu_erf_backward(const float* pre, float* dx, i64 n) {
     });
 }
 
+// max(x, 0)^2 has the derivative 2 max(x, 0). NaN remains NaN.
+void squared_relu(float* pre, const float* bias, float* y, i64 n) {
+    for_vectors(n, [&](i64 i, i64 lanes) LM_BODY {
+        Vec x = get(pre + i, lanes);
+        if (bias) {
+            x += get(bias + i, lanes);
+            put(pre + i, x, lanes);
+        }
+        const Vec kept = larger(splat(0.0F), x);
+        put(y + i, kept * kept, lanes);
+    });
+}
+
+void squared_relu_backward(const float* pre, float* dx, i64 n) {
+    for_vectors(n, [&](i64 i, i64 lanes) LM_BODY {
+        const Vec x = larger(splat(0.0F), get(pre + i, lanes));
+        put(dx + i, get(dx + i, lanes) * (x + x), lanes);
+    });
+}
+
 void geglu(const float* gate, const float* up, float* y, i64 n) {
     for_vectors(n, [&](i64 i, i64 lanes) LM_BODY {
         const Vec x = get(gate + i, lanes);

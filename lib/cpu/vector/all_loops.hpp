@@ -36,6 +36,8 @@ constexpr VectorKernels kernels_of(const char* name) {
             gelu_tanh_backward,
             gelu_erf,
             gelu_erf_backward,
+            squared_relu,
+            squared_relu_backward,
             swiglu,
             swiglu_backward,
             geglu,

@@ -99,11 +99,13 @@ struct VectorKernels {
     void (*scaled_copy)(float* y, const float* x, float factor, i64 n);  // y = factor * x
     double (*dot)(const float* x, const float* y, i64 n);                // summed in fp64
 
-    // GELU by tanh, and by erf: pre += bias (optional), y = gelu(pre).
+    // GELU by tanh, and by erf, and squared ReLU: pre += bias (optional), y = activation(pre).
     void (*gelu_tanh)(float* pre, const float* bias, float* y, i64 n);
     void (*gelu_tanh_backward)(const float* pre, float* dx, i64 n);  // dx *= gelu'(pre)
     void (*gelu_erf)(float* pre, const float* bias, float* y, i64 n);
     void (*gelu_erf_backward)(const float* pre, float* dx, i64 n);
+    void (*squared_relu)(float* pre, const float* bias, float* y, i64 n);
+    void (*squared_relu_backward)(const float* pre, float* dx, i64 n);
 
     // y = silu(gate) * up, and the gradients of gate and up. geglu: GELU by erf instead of silu.
     void (*swiglu)(const float* gate, const float* up, float* y, i64 n);

@@ -74,7 +74,7 @@ void linear_backward_input(device::Context& context, const LinearBackwardInput& 
         activate_backward(stream_of(context), a.activation, a.pre_activation, a.dx);
     };
     device_of(context).matmul().run(context, product, through_activation);
-    if (a.activation == Activation::gelu_erf) through_activation();
+    if (a.activation != Activation::none && !by_tanh) through_activation();
 }
 
 void linear_backward_weight(device::Context& context, const LinearBackwardWeight& a) {

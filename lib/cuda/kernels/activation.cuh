@@ -56,10 +56,19 @@ struct GeluErf {
     }
 };
 
-// Calls body(Function{}) with the GELU that `activation` selects.
+struct SquaredRelu {
+    __device__ static float value(float x) { return x < 0.0F ? 0.0F : x * x; }
+    __device__ static Slope slope(float x) {
+        const float kept = x < 0.0F ? 0.0F : x;
+        return {kept * kept, kept + kept};
+    }
+};
+
+// Calls body(Function{}) with the function that `activation` selects.
 template <typename Body>
 void with_activation(device::Activation activation, Body&& body) {
     if (activation == device::Activation::gelu_erf) return body(GeluErf{});
+    if (activation == device::Activation::squared_relu) return body(SquaredRelu{});
     body(GeluTanh{});
 }
 

@@ -64,7 +64,7 @@ __global__ void backward_rows(const Backward<T> a) {
 #pragma unroll
         for (int k = 0; k < width; ++k) {
             xhat[k] = (xhat[k] - mean) * rstd;
-            g[k] *= weight[k];
+            g[k] *= weight[k] + a.offset;
         }
     };
     float sums[2] = {0.0F, 0.0F};

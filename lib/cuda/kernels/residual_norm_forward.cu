@@ -32,7 +32,8 @@ struct Forward {
     float* rstd;
     i64 width;
     float eps;
-    bool kept;  // the row is stored in shared memory
+    float offset;  // added to the weights
+    bool kept;     // the row is stored in shared memory
     RowDropout dropout;
 };
 
@@ -103,7 +104,7 @@ __global__ void forward(const Forward<T> a) {
         float scale[W];
         load<W>(a.weight + column, scale);
 #pragma unroll
-        for (int k = 0; k < W; ++k) x[k] = (x[k] - mean) * rstd * scale[k];
+        for (int k = 0; k < W; ++k) x[k] = (x[k] - mean) * rstd * (scale[k] + a.offset);
         if (a.bias) {
             load<W>(a.bias + column, scale);
 #pragma unroll
@@ -135,6 +136,7 @@ void residual_norm_forward(device::Context& context, const ResidualNormForward& 
                               .rstd = pointer<float>(a.rstd),
                               .width = width,
                               .eps = static_cast<float>(a.eps),
+                              .offset = device::norm_offset(a.one_plus),
                               .kept = kept,
                               .dropout = RowDropout(a.dropout, rows, width)};
         launch(stream_of(context), forward<T, W>, blocks_for(rows, 1),

@@ -39,6 +39,7 @@ struct Backward {
     T* dbranch;         // [rows, width] or nullptr
     i64 rows;
     i64 width;
+    float offset;  // added to the weights
     RowDropout dropout;
 };
 
@@ -55,6 +56,7 @@ Backward<T> kernel_arguments(const ResidualNormBackward& a) {
             .dbranch = pointer<T>(a.dbranch),
             .rows = a.dsum[0],
             .width = a.dsum[1],
+            .offset = device::norm_offset(a.one_plus),
             .dropout = RowDropout(a.dropout, a.dsum[0], a.dsum[1])};
 }
 
@@ -139,7 +141,7 @@ struct RowPieces {
     }
 };
 
-// The values of one step, in fp32: dy, xhat = (sum - mean) * rstd, g = dy * weight.
+// The values of one step, in fp32: dy, xhat = (sum - mean) * rstd, g = dy * (weight + offset).
 struct StepValues {
     float dy[W];
     float xhat[W];
@@ -147,7 +149,7 @@ struct StepValues {
 };
 template <typename T, int steps>
 __device__ StepValues values_of(const RowPieces<T, steps>& pieces, const RowPack<T>& weight,
-                                int s) {
+                                float offset, int s) {
     StepValues values{};
     pieces.dy[s].get(values.dy);
     pieces.sum[s].get(values.xhat);
@@ -155,7 +157,7 @@ __device__ StepValues values_of(const RowPieces<T, steps>& pieces, const RowPack
 #pragma unroll
     for (int k = 0; k < W; ++k) {
         values.xhat[k] = (values.xhat[k] - pieces.mean) * pieces.rstd;
-        values.g[k] *= values.dy[k];
+        values.g[k] = (values.g[k] + offset) * values.dy[k];
     }
     return values;
 }
@@ -221,7 +223,7 @@ __global__ void __launch_bounds__(register_threads, resident_blocks(steps, with_
         for (int s = 0; s < steps; ++s) {
             if (!on || !has_column(a, s)) continue;
             if (a.dsum_in) dsum_in[s] = load_pack(block.dsum_in + block.at(a, row, s));
-            values[s] = values_of(pieces, weights[s], s);
+            values[s] = values_of(pieces, weights[s], a.offset, s);
 #pragma unroll
             for (int k = 0; k < W; ++k) {
                 sums[0] += values[s].g[k];
@@ -239,7 +241,7 @@ __global__ void __launch_bounds__(register_threads, resident_blocks(steps, with_
         for (int s = 0; s < steps; ++s) {
             if (!on || !has_column(a, s)) continue;
             // Recomputes the values, because keeping them would exceed the registers.
-            if (!ahead) values[s] = values_of(pieces, weights[s], s);
+            if (!ahead) values[s] = values_of(pieces, weights[s], a.offset, s);
             float d[W];
             dsum_in[s].get(d);
 #pragma unroll

@@ -25,15 +25,24 @@ void line(std::string& plan, std::string_view what, fmt::format_string<Args...> 
 
 // Returns "rope positions, RMSNorm, swiglu, 8 key-value groups, untied head, no biases".
 std::string kind_text(const spec::ModelConfig& model) {
-    std::string text = fmt::format("{} positions, {}, {}", name_of(model.position),
-                                   name_of(model.normalization), name_of(model.activation));
+    std::string text = std::string(name_of(model.position));
+    if (model.position == spec::PositionEmbedding::rope) {
+        if (model.rotary_percent != 1) text += fmt::format(" {}", model.rotary_percent);
+        if (model.rotary_interleaved) text += " interleaved";
+        if (model.rope_scaling != 0) text += fmt::format(" scaled by {}", model.rope_scaling);
+    }
+    text += fmt::format(" positions, {}{}, {}", name_of(model.normalization),
+                        model.norm_1p ? "-1p" : "", name_of(model.activation));
     if (model.n_groups != model.n_heads) {
         text +=
             fmt::format(", {} key-value group{}", model.n_groups, model.n_groups == 1 ? "" : "s");
     }
+    if (model.window > 0) text += fmt::format(", window of {} keys", model.window);
     if (model.embedding_norm) text += ", embedding norm";
+    if (model.qk_norm) text += ", norms of query and key";
     text += model.untied_head ? ", untied head" : ", tied head";
-    if (!model.linear_bias) text += ", no biases";
+    if (!model.linear_bias)
+        text += model.qkv_bias ? ", biases of query, key and value" : ", no biases";
     return text;
 }
 

@@ -206,7 +206,7 @@ const data::Batch& Trainer::next_batch(BatchSource& batches, const PipelineActio
 // targets.
 void Trainer::copy_to_device(const data::Batch& batch, const model::MicroBatchInputs& inputs) {
     device_.copy_from_host(inputs.sample_ids, batch.sample_ids.data());
-    if (inputs.doc_start) device_.copy_from_host(inputs.doc_start, batch.document_starts.data());
+    model::copy_starts(device_, inputs.doc_start, batch.document_starts, config_.model.window);
     if (inputs.tokens) device_.copy_from_host(inputs.tokens, batch.tokens.data());
     if (inputs.positions && !batch.positions.empty()) {
         device_.copy_from_host(inputs.positions, batch.positions.data());
@@ -326,7 +326,7 @@ void Trainer::build_chunks() {
         model::ChunkActivations& own = activations[static_cast<size_t>(chunk)];
         for (model::MicroBatchActivations& slot : own.slots) {
             // Without document starts, a query sees all keys of its sample up to itself.
-            if (!config_.documents.reset_attention_mask) slot.inputs.doc_start = {};
+            if (!config_.has_document_starts()) slot.inputs.doc_start = {};
         }
         const model::ChunkSetup setup{
             .config = config_.model,
@@ -348,7 +348,7 @@ void Trainer::write_positions() {
                                     chunks_.front().scratch());
     for (const model::GptChunk& chunk : chunks_) {
         for (int slot = 0; slot < chunk.n_slots(); ++slot) {
-            model::write_positions(device_, chunk.slot(slot).inputs.positions);
+            model::write_positions(device_, chunk.slot(slot).inputs, config_.model.window);
         }
     }
 }

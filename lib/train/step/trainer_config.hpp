@@ -37,6 +37,8 @@ struct TrainerConfig {
     i64 micro_batches_of(i64 global_batch) const {
         return global_batch / (micro_batch * parallel.dp);
     }
+    // Returns true if attention reads the first key of each query from the inputs.
+    bool has_document_starts() const { return documents.reset_attention_mask || model.window > 0; }
     cost::Processor processor() const { return {n_threads, cuda, attention}; }
 };
 

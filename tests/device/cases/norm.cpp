@@ -43,7 +43,8 @@ Values norm_formula(const NormCase& c, const Values& v) {
         rstd[at(row)] = std::pow(square - mean[at(row)] * mean[at(row)] + 1e-5, -0.5);
         for (i64 i = row * c.width; c.y && i < (row + 1) * c.width; ++i) {
             const size_t column = at(i % c.width);
-            y[at(i)] = (sum[at(i)] - mean[at(row)]) * rstd[at(row)] * v.at("weight")[column];
+            y[at(i)] = (sum[at(i)] - mean[at(row)]) * rstd[at(row)] *
+                       (v.at("weight")[column] + (c.one_plus ? 1.0 : 0.0));
             if (c.bias) y[at(i)] += v.at("bias")[column];
         }
     }
@@ -83,8 +84,9 @@ void add_norm(OpList& list, const NormCase& c) {
     const Shape full{n, c.width};
     const bool centred = c.norm == Norm::layer_norm;
     const std::string shape = fmt::format(
-        "B={} T={} C={} rms={} branch={} residual={} sum={} y={} bias={} p={} rows={}+{}", c.batch,
-        c.length, c.width, !centred, c.branch, c.residual, c.sum, c.y, c.bias, c.p, c.first_row, n);
+        "B={} T={} C={} rms={} branch={} residual={} sum={} y={} bias={} p={} rows={}+{}{}",
+        c.batch, c.length, c.width, !centred, c.branch, c.residual, c.sum, c.y, c.bias, c.p,
+        c.first_row, n, c.one_plus ? " 1+weight" : "");
     OpCase f;
     f.name = "residual_norm_forward " + shape;
     if (c.branch) f.tensors.push_back(in("branch", full));
@@ -101,7 +103,7 @@ void add_norm(OpList& list, const NormCase& c) {
     f.call = [c](Context& context, const Views& v) {
         residual_norm_forward(
             context, {c.norm, 1e-5, v["branch"], v["residual"], c.dropout(v), v["sum"], v["weight"],
-                      v["bias"], v["y"], v["mean"], v["rstd"]});
+                      v["bias"], v["y"], v["mean"], v["rstd"], c.one_plus});
     };
     f.formula = [c](const Values& v) { return norm_formula(c, v); };
     f.rounds_first = true;
@@ -132,7 +134,7 @@ void add_norm(OpList& list, const NormCase& c) {
     b.call = [c](Context& context, const Views& v) {
         residual_norm_backward(
             context, {c.norm, v["dy"], v["sum"], v["weight"], v["mean"], v["rstd"], v["dsum_in"],
-                      v["dsum"], c.dropout(v), v["dbranch"], v["dweight"], v["dbias"]});
+                      v["dsum"], c.dropout(v), v["dbranch"], v["dweight"], v["dbias"], c.one_plus});
     };
     list.push_back(b);
 }

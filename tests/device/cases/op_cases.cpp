@@ -30,9 +30,9 @@ void add_embeddings_and_linears(OpList& list) {
         add_gated(list, 3, 2312, gate);
     }
     for (const bool inverse : {false, true}) {
-        add_rotary(list, 1, 1, 1, 2, 0, inverse);
-        add_rotary(list, 2, 21, 3, 10, 7, inverse);
-        add_rotary(list, 1, 33, 2, 128, 128, inverse);
+        add_rotary(list, {1, 1, 1, 2, 0, inverse});
+        add_rotary(list, {2, 21, 3, 10, 7, inverse});
+        add_rotary(list, {1, 33, 2, 128, 128, inverse});
     }
 }
 
@@ -118,7 +118,39 @@ void add_later_cases(OpList& list) {
     }
 }
 
-// Random values depend on the position in the list, so new cases are added to add_later_cases().
+// Parts of heads and adjacent pairs, 1 + weight in a norm, and the squared ReLU.
+void add_variants(OpList& list) {
+    for (const bool inverse : {false, true}) {
+        for (const bool interleaved : {false, true}) {
+            add_rotary(list, {2, 5, 3, 7, 7, inverse, 4, interleaved});
+            add_rotary(list, {1, 9, 2, 64, 64, inverse, 32, interleaved});
+        }
+        add_rotary(list, {2, 11, 3, 10, 7, inverse, 0, true});
+        add_rotary(list, {1, 13, 2, 128, 128, inverse, 0, true});
+    }
+    for (const Norm norm : {Norm::layer_norm, Norm::rms_norm}) {
+        for (const i64 width : {5, 67, 768, 4104}) {
+            add_norm(list, {.batch = 2,
+                            .length = 3,
+                            .width = width,
+                            .norm = norm,
+                            .p = 0.1,
+                            .one_plus = true});
+        }
+        add_norm(list, {.batch = 1, .length = 40, .width = 64, .norm = norm, .one_plus = true});
+        add_norm(
+            list,
+            {.batch = 1, .length = 7, .width = 9, .norm = norm, .bias = false, .one_plus = true});
+    }
+    for (const bool bias : {false, true}) {
+        add_linear(list, 3, 5, 7, bias, Activation::squared_relu);
+        add_linear(list, 67, 37, 29, bias, Activation::squared_relu);
+        add_linear(list, 19, 48, 24, bias, Activation::squared_relu);
+        add_linear_recomputed(list, 19, 48, 24, bias, Activation::squared_relu);
+    }
+}
+
+// Random values depend on the position in the list, so new cases are added to add_variants().
 OpList all_cases() {
     restart_values();
     OpList list;
@@ -127,6 +159,7 @@ OpList all_cases() {
     add_attentions(list);
     add_losses_and_updates(list);
     add_later_cases(list);
+    add_variants(list);
     return list;
 }
 

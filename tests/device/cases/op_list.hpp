@@ -17,7 +17,15 @@ void add_linear(OpList& list, i64 n, i64 m, i64 k, bool bias, device::Activation
 void add_linear_recomputed(OpList& list, i64 n, i64 m, i64 k, bool bias,
                            device::Activation activation);
 void add_gated(OpList& list, i64 n, i64 width, device::Activation gate);
-void add_rotary(OpList& list, i64 batch, i64 length, i64 heads, i64 width, i64 rest, bool inverse);
+// Heads of `width` elements, of which the first `rotated` are rotated (0: all), and `rest` elements
+// after the heads.
+struct RotaryCase {
+    i64 batch, length, heads, width, rest;
+    bool inverse;
+    i64 rotated = 0;
+    bool interleaved = false;
+};
+void add_rotary(OpList& list, const RotaryCase& c);
 
 struct NormCase {
     i64 batch, length, width;
@@ -25,6 +33,7 @@ struct NormCase {
     bool branch = true, residual = true, sum = true, y = true, bias = true;
     double p = 0;
     i64 first_row = 0, n_rows = 0;  // part of the samples' rows; n_rows 0: all
+    bool one_plus = false;
 
     i64 rows() const { return n_rows > 0 ? n_rows : batch * length; }
     device::Dropout dropout(const Views& v) const;
