@@ -25,8 +25,10 @@ RANDOM=$seed
 # ---- the cluster: three nodes that train, one that runs the checks, and a small file system for the checkpoints ---------
 mkdir disk
 mount -t tmpfs -o size=64m,mode=755 tmpfs disk 2>mount.err || skip_slurm "no file system: $(cat mount.err)"
+# shellcheck disable=SC2016
 at_exit 'umount -l "$work/disk"; rm -rf "$work"'
 start_hosts 4 2
+# shellcheck disable=SC2016
 at_exit 'end_checks; umount -l "$work/disk"; stop_hosts'
 on ctl scontrol update PartitionName=box Nodes=n1,n2,n3
 on ctl scontrol create PartitionName=checks Nodes=n4 State=UP
