@@ -20,6 +20,7 @@
 #include "convert/megatron/to_megatron.hpp"
 #include "convert/to_hf.hpp"
 #include "io/file.hpp"
+#include "usage_rules.hpp"
 
 namespace {
 
@@ -76,15 +77,6 @@ convert::ConversionRequest request_of(const Args& args, const std::string& comma
     return request;
 }
 
-void check(const Args& args, convert::Format to) {
-    if (args.max_shard.value < 1)
-        usage_error("--max-shard-size", "must be positive, got {}", args.max_shard.value);
-    if (to == convert::Format::native && !args.tokenizer.empty() && !args.check) {
-        usage_error("--tokenizer",
-                    "is valid only when OUT is a Hugging Face model, or with --check");
-    }
-}
-
 void print(const Args& args, const check::Comparison& result) {
     if (args.quiet) return;
     note(
@@ -96,15 +88,12 @@ void print(const Args& args, const check::Comparison& result) {
 
 // Compares the logits of a checkpoint and of a Hugging Face model, by our reference and, with
 // --check-python, by transformers.
-void compare(const Args& args, const std::string& native, const std::string& hf,
-             std::optional<DType> dtype) {
-    const DType stored = ckpt::open(native).manifest().tensors.at(0).dtype;
+void compare(const Args& args, const std::string& native, const std::string& hf) {
     const std::vector<std::string> tokenizers{args.tokenizer, hf};
-    const DType coarser = dtype.value_or(stored);
-    print(args, check::compare_with_hf(native, hf, coarser, tokenizers));
+    print(args, check::compare_with_hf(native, hf, tokenizers));
     if (args.check_python.empty()) return;
-    print(args, check::compare_with_library(native, {args.check_python, "transformers", hf},
-                                            coarser, tokenizers));
+    print(args,
+          check::compare_with_library(native, {args.check_python, "transformers", hf}, tokenizers));
 }
 
 // Checks an imported checkpoint of Megatron: that its logits are finite and, with --check-python,
@@ -118,13 +107,14 @@ void check_imported(const Args& args, const std::string& native) {
         }
         return;
     }
-    const DType stored = ckpt::open(native).manifest().tensors.at(0).dtype;
     print(args, check::compare_with_library(native, {args.check_python, "megatron-core", args.in},
-                                            stored, tokenizers));
+                                            tokenizers));
 }
 
 // Throws Error(usage) for a check that this conversion cannot have.
 void check_usage(const Args& args, convert::Format from, convert::Format to) {
+    if (args.max_shard.value < 1)
+        usage_error("--max-shard-size", "must be positive, got {}", args.max_shard.value);
     if (!args.check_python.empty() && !args.check) {
         usage_error("--check-python", "is valid only with --check");
     }
@@ -144,14 +134,16 @@ void check_usage(const Args& args, convert::Format from, convert::Format to) {
 }
 
 // Runs lm-convert HFDIR --check --against CKPT: compares the logits of two models.
-int prove(const Args& args) {
+int prove(const Args& args, const cli::Options& options) {
     if (!args.check) usage_error("--against", "is valid only with --check");
+    if (args.against.empty()) usage_error("--against", "is empty: give a checkpoint");
+    refuse_options_of_conversions(options);
     const convert::Format format = convert::detect_format(args.in);
     if (!convert::is_hugging_face(format)) {
         usage_error(args.in, "expected a Hugging Face model, got the format {}", name_of(format));
     }
     check_usage(args, format, convert::Format::native);
-    compare(args, args.against, args.in, std::nullopt);
+    compare(args, args.against, args.in);
     return 0;
 }
 
@@ -198,29 +190,41 @@ struct Drift {
     }
 };
 
-void convert_one(const Args& args, const std::string& command_line) {
+struct Formats {
+    convert::Format from;
+    convert::Format to;
+};
+
+// Returns the formats of IN and OUT. Throws Error(usage) when there is no such conversion, or when
+// it does not use a given option.
+Formats formats_of(const Args& args, const cli::Options& options) {
     const convert::Format from =
         args.from.empty() ? convert::detect_format(args.in) : format_from(args.from);
     const convert::Format to = args.to.empty() ? default_target(args, from) : format_from(args.to);
-    check(args, to);
     if (from == to) usage_error(args.in, "has the format {} already", name_of(to));
-    const bool to_hf = convert::is_hugging_face(to);
     if (to != convert::Format::native && from != convert::Format::native) {
         usage_error("--to", "{} cannot be written from {}: convert to native first", name_of(to),
                     name_of(from));
     }
+    refuse_unused_options(options, from, to);
+    check_usage(args, from, to);
+    return {from, to};
+}
+
+void convert_one(const Args& args, const Formats& formats, const std::string& command_line) {
+    const auto [from, to] = formats;
+    const bool to_hf = convert::is_hugging_face(to);
     convert::ConversionRequest request = request_of(args, command_line);
     std::optional<cli::ProgressLine> progress;
     request.progress = [&](i64 done, i64 total) {
         if (!progress) progress.emplace("convert", "B", total, args.quiet);
         progress->update(done);
     };
-    check_usage(args, from, to);
     if (args.check) {
         // The check runs before OUT appears, so that a conversion that fails it leaves no files.
         request.check = [&](const std::string& finished) {
             if (convert::is_megatron(from)) return check_imported(args, finished);
-            compare(args, to_hf ? args.in : finished, to_hf ? finished : args.in, request.dtype);
+            compare(args, to_hf ? args.in : finished, to_hf ? finished : args.in);
         };
     }
     Drift drift;
@@ -255,10 +259,7 @@ void convert_one(const Args& args, const std::string& command_line) {
 
 // Throws unless the existing args.out is a model of the format that this call would write, with all
 // its files and tensors. Outputs appear whole, so an output of an earlier call is complete.
-void verify_existing(const Args& args) {
-    const convert::Format from =
-        args.from.empty() ? convert::detect_format(args.in) : format_from(args.from);
-    const convert::Format to = args.to.empty() ? default_target(args, from) : format_from(args.to);
+void verify_existing(const Args& args, convert::Format to) {
     const convert::Format found = convert::detect_format(args.out);
     if (found != to) {
         usage_error(args.out, "exists with the format {}, expected {}: use --force to replace it",
@@ -267,34 +268,40 @@ void verify_existing(const Args& args) {
     convert::check_openable(args.out, to);
 }
 
-// Runs lm-convert IN... --output-dir DIR. Skips an input whose complete output exists.
-void convert_all(Args& args, const std::string& command_line) {
-    io::make_directories(args.output_dir);
+// Runs lm-convert IN... --output-dir DIR. Skips an input whose complete output exists. Checks the
+// usage for all inputs before it writes anything.
+void convert_all(Args& args, const cli::Options& options, const std::string& command_line) {
+    const std::vector<std::string> outputs = outputs_in(args.output_dir, args.paths);
+    std::vector<Formats> formats;
     for (const std::string& path : args.paths) {
-        std::string name = path;
-        while (name.size() > 1 && name.ends_with('/')) name.pop_back();
-        name = name.substr(name.rfind('/') + 1);
         args.in = path;
-        args.out = args.output_dir + "/" + name;
+        formats.push_back(formats_of(args, options));
+    }
+    io::make_directories(args.output_dir);
+    for (size_t i = 0; i < outputs.size(); ++i) {
+        args.in = args.paths[i];
+        args.out = outputs[i];
         if (io::exists(args.out) && !args.force) {
-            verify_existing(args);
+            verify_existing(args, formats[i].to);
             if (!args.quiet) note("{}: exists already: skipped", args.out);
             continue;
         }
-        convert_one(args, command_line);
+        convert_one(args, formats[i], command_line);
     }
 }
 
-int run(Args& args, const std::string& command_line) {
+int run(Args& args, const cli::Options& options, const std::string& command_line) {
     const size_t n_paths = args.paths.size();
+    refuse_empty_paths(options, args.paths);
     args.in = args.paths.front();
-    if (!args.against.empty()) {
+    if (options.given("--against")) {
         if (n_paths > 1)
             usage_error("--against", "expected one path, got {}: give IN only", n_paths);
-        return prove(args);
+        return prove(args, options);
     }
-    if (!args.output_dir.empty()) {
-        convert_all(args, command_line);
+    if (options.given("--output-dir")) {
+        if (args.output_dir.empty()) usage_error("--output-dir", "is empty: give a directory");
+        convert_all(args, options, command_line);
         return 0;
     }
     if (n_paths < 2) usage_error("OUT", "is missing: give the directory to create");
@@ -302,7 +309,7 @@ int run(Args& args, const std::string& command_line) {
         usage_error(args.paths[2],
                     "expected only IN and OUT: to convert several inputs, give --output-dir");
     args.out = args.paths[1];
-    convert_one(args, command_line);
+    convert_one(args, formats_of(args, options), command_line);
     return 0;
 }
 
@@ -366,5 +373,6 @@ int main(int argc, char** argv) {
         "  lm-convert gpt2-hf restored\n"
         "  lm-convert gpt2-hf --check --against checkpoints\n"
         "  lm-convert checkpoints/global_step* --output-dir hf\n");
-    return cli::run_main(argc, argv, options, [&] { return run(args, joined(argc, argv)); });
+    return cli::run_main(argc, argv, options,
+                         [&] { return run(args, options, joined(argc, argv)); });
 }

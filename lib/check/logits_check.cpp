@@ -9,6 +9,7 @@
 #include "check/check_tokens.hpp"
 #include "ckpt/format/index.hpp"
 #include "ckpt/history/steps.hpp"
+#include "convert/hf_files.hpp"
 #include "convert/hf_reference.hpp"
 #include "cpu/cpu_device.hpp"
 #include "train/step/trainer.hpp"
@@ -25,14 +26,16 @@ void require_finite(const ckpt::Checkpoint& checkpoint) {
     }
 }
 
-std::vector<float> our_logits(const ckpt::Checkpoint& checkpoint, spec::ModelConfig model,
+// Computes the logits with the weights rounded to `weights`.
+std::vector<float> our_logits(const ckpt::Checkpoint& checkpoint, DType weights,
                               const std::vector<i32>& tokens) {
+    spec::ModelConfig model = checkpoint.manifest().model;
     model.seq_length = static_cast<i64>(tokens.size());
     const int n_threads = available_cores();
     const auto device = cpu::make_device(n_threads);
     const auto trainer =
         train::Trainer::allocate({.model = model, .n_threads = n_threads}, *device);
-    trainer->load(checkpoint, false);
+    trainer->load_rounded(checkpoint, weights);
     trainer->gather_loaded();
     data::Batch batch(model.seq_length, {});
     std::ranges::copy(tokens, batch.tokens.begin());
@@ -86,44 +89,69 @@ Comparison difference(const std::vector<float>& ours, const std::vector<double>&
     return result;
 }
 
-// The logits of the native checkpoint for the tokens of the check.
+DType stored_type(const ckpt::Checkpoint& checkpoint) {
+    return checkpoint.manifest().tensors.at(0).dtype;
+}
+
+// The native checkpoint of a comparison, and its logits for the tokens of the check.
 struct OurLogits {
+    ckpt::Checkpoint checkpoint;
     CheckTokens tokens;
     std::vector<float> logits;
 };
 
-OurLogits forward(const std::string& native, const std::vector<std::string>& tokenizers) {
+// Computes the logits with the weights rounded to `weights`.
+OurLogits forward(const std::string& native, const std::vector<std::string>& tokenizers,
+                  DType weights) {
     const ckpt::Checkpoint checkpoint = ckpt::open(native);
     require_finite(checkpoint);
-    const spec::ModelConfig& model = checkpoint.manifest().model;
-    OurLogits result{check_tokens(model, tokenizers), {}};
-    result.logits = our_logits(checkpoint, model, result.tokens.ids);
+    OurLogits result{checkpoint, check_tokens(checkpoint.manifest().model, tokenizers), {}};
+    result.logits = our_logits(checkpoint, weights, result.tokens.ids);
     return result;
+}
+
+// Returns the type to which the weights of both sides are rounded in different ways: that of a
+// checkpoint without masters that was rounded from a model in the type `theirs`. Otherwise fp32.
+DType coarser_type(const OurLogits& ours, DType theirs) {
+    const DType stored = stored_type(ours.checkpoint);
+    const bool finer = is_half(stored) && !ours.checkpoint.has(ckpt::SliceKind::master);
+    return finer && stored != theirs ? stored : DType::fp32;
 }
 
 bool within_rounding(const Comparison& result, DType dtype) {
     return result.largest <= tolerance(dtype) * result.rms;
 }
 
-// Compares the logits. Throws Error(answer_is_no) when they have another number, or differ by more
-// than the rounding to `dtype`; `remedy` returns the end of its message.
+// Compares the logits with those of a model of type `theirs_type`. Throws Error(answer_is_no) when
+// they have another number, or differ by more than rounding explains; `remedy` returns the end of
+// its message. Another program may have written the rounded weights in a finer type: the logits of
+// these then replace those of the checkpoint.
 template <typename Remedy>
-Comparison compare(const OurLogits& ours, const std::vector<double>& theirs,
-                   const std::string& whose, DType dtype, Remedy remedy) {
+Comparison compare(OurLogits& ours, const std::vector<double>& theirs, const std::string& whose,
+                   DType theirs_type, Remedy remedy) {
     if (ours.logits.size() != theirs.size()) {
         fail(Exit::answer_is_no, "--check", "expected {} logits, got {} from {}",
              ours.logits.size(), theirs.size(), whose);
     }
+    const DType dtype = coarser_type(ours, theirs_type);
     Comparison result = difference(ours.logits, theirs);
+    const DType stored = stored_type(ours.checkpoint);
+    if (!within_rounding(result, dtype) && stored != theirs_type) {
+        std::vector<float> rounded = our_logits(ours.checkpoint, stored, ours.tokens.ids);
+        if (const Comparison other = difference(rounded, theirs); within_rounding(other, dtype)) {
+            result = other;
+            ours.logits = std::move(rounded);
+        }
+    }
     result.tokens = ours.tokens.what;
-    result.our_perplexity = perplexity(std::span(ours.logits), ours.tokens.ids);
+    result.our_perplexity = perplexity(std::span<const float>(ours.logits), ours.tokens.ids);
     result.their_perplexity = perplexity(std::span(theirs), ours.tokens.ids);
     if (!within_rounding(result, dtype)) {
         fail(Exit::answer_is_no, "--check",
              "the logits differ by {:.3e} from those of {}, their root mean square is {:.3e}; "
              "perplexity {:.4f} and {:.4f} of {}: {}",
              result.largest, whose, result.rms, result.our_perplexity, result.their_perplexity,
-             result.tokens, remedy());
+             result.tokens, remedy(dtype));
     }
     return result;
 }
@@ -148,28 +176,33 @@ std::string explanation(const std::string& hf, const std::vector<i32>& tokens,
 }  // namespace
 
 ImportCheck check_import(const std::string& native, const std::vector<std::string>& tokenizers) {
-    const OurLogits ours = forward(native, tokenizers);
+    const OurLogits ours = forward(native, tokenizers, DType::fp32);
     if (!std::ranges::all_of(ours.logits, [](float logit) { return std::isfinite(logit); })) {
         fail(Exit::answer_is_no, "--check", "a logit of the imported model is not finite");
     }
     return {perplexity(std::span(ours.logits), ours.tokens.ids), ours.tokens.what};
 }
 
-Comparison compare_with_hf(const std::string& native, const std::string& hf, DType dtype,
+Comparison compare_with_hf(const std::string& native, const std::string& hf,
                            const std::vector<std::string>& tokenizers) {
-    const OurLogits ours = forward(native, tokenizers);
+    const DType theirs_type = convert::hf_weights_type(hf);
+    OurLogits ours = forward(native, tokenizers, theirs_type);
     const std::vector<double> theirs = convert::hf_reference_logits(hf, ours.tokens.ids);
-    return compare(ours, theirs, hf, dtype,
-                   [&] { return explanation(hf, ours.tokens.ids, ours.logits, dtype); });
+    return compare(ours, theirs, hf, theirs_type, [&](DType dtype) {
+        return explanation(hf, ours.tokens.ids, ours.logits, dtype);
+    });
 }
 
-Comparison compare_with_library(const std::string& native, const LibraryModel& model, DType dtype,
+Comparison compare_with_library(const std::string& native, const LibraryModel& model,
                                 const std::vector<std::string>& tokenizers) {
-    const OurLogits ours = forward(native, tokenizers);
+    // megatron-core loads the weights that the import has copied, not their masters.
+    const DType theirs_type = model.library == "transformers" ? convert::hf_weights_type(model.path)
+                                                              : stored_type(ckpt::open(native));
+    OurLogits ours = forward(native, tokenizers, theirs_type);
     const i64 vocabulary = std::ssize(ours.logits) / std::ssize(ours.tokens.ids);
     const LibraryLogits theirs = library_logits(model, ours.tokens.ids, vocabulary);
-    Comparison result =
-        compare(ours, theirs.logits, theirs.library, dtype, [] { return other_model; });
+    Comparison result = compare(ours, theirs.logits, theirs.library, theirs_type,
+                                [](DType) { return std::string(other_model); });
     result.theirs = theirs.library;
     return result;
 }

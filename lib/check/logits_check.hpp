@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "base/dtype.hpp"
 #include "check/library_logits.hpp"
 
 namespace lm::check {
@@ -20,15 +19,16 @@ struct Comparison {
 };
 
 // Computes the logits of the checkpoint `native` with the code of lm-train, and those of the
-// Hugging Face model `hf` with hf_reference_logits() in fp64. The tokens are those of
+// Hugging Face model `hf` with hf_reference_logits() in fp64. Both sides use weights of the type of
+// `hf`, so that a difference is not hidden by their rounding. The tokens are those of
 // check_tokens() with the directories `tokenizers`. Throws Error(answer_is_no) when the logits
-// differ by more than the rounding to `dtype` explains; when another activation function explains
-// the difference, the message names it.
-Comparison compare_with_hf(const std::string& native, const std::string& hf, DType dtype,
+// differ by more than rounding explains; when another activation function explains the difference,
+// the message names it.
+Comparison compare_with_hf(const std::string& native, const std::string& hf,
                            const std::vector<std::string>& tokenizers);
 
 // Compares the logits of `native` in the same way with those of a published library.
-Comparison compare_with_library(const std::string& native, const LibraryModel& model, DType dtype,
+Comparison compare_with_library(const std::string& native, const LibraryModel& model,
                                 const std::vector<std::string>& tokenizers);
 
 struct ImportCheck {

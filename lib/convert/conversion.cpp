@@ -72,6 +72,22 @@ bool is_megatron(Format format) {
 
 namespace {
 
+// Throws Error(usage) for a model that does not exist. A name such as bigscience/bloom-560m is one
+// of the Hugging Face hub.
+[[noreturn]] void refuse_missing(const std::string& path) {
+    const size_t slash = path.find('/');
+    const bool may_be_name = slash != path.npos && slash > 0 && slash + 1 < path.size() &&
+                             path.find('/', slash + 1) == path.npos && path.front() != '.' &&
+                             path.front() != '~';
+    if (may_be_name && !io::exists(path.substr(0, slash))) {
+        usage_error(path,
+                    "does not exist, nor does the directory {}: give an existing path; a model of "
+                    "the Hugging Face hub must be downloaded first",
+                    path.substr(0, slash));
+    }
+    usage_error(path, "does not exist: give a checkpoint or a Hugging Face model");
+}
+
 // Returns the format of the model with this config.json. A file without a known model_type counts
 // as GPT-2: its reader reports the problem.
 Format hugging_face_format(const std::string& config) {
@@ -87,8 +103,7 @@ Format hugging_face_format(const std::string& config) {
 }  // namespace
 
 Format detect_format(const std::string& path) {
-    if (!io::exists(path))
-        usage_error(path, "does not exist: give a checkpoint or a Hugging Face model");
+    if (!io::exists(path)) refuse_missing(path);
     if (!io::is_directory(path)) {
         if (path.ends_with(".safetensors") || path.ends_with(".bin"))
             return hugging_face_format(hf_config_path(path));
@@ -116,6 +131,10 @@ io::AtomicDirectory make_output(const std::string& out, const std::vector<std::s
     const auto overwrite = force ? io::Overwrite::yes : io::Overwrite::no;
     std::string name = out;
     while (name.size() > 1 && name.ends_with('/')) name.pop_back();
+    const auto parent = std::filesystem::path(name).parent_path();
+    if (!parent.empty() && !io::is_directory(parent)) {
+        usage_error(out, "the directory {} does not exist: create it first", parent.string());
+    }
     for (const std::string& stale : io::stale_temporaries(name)) io::remove_tree(stale);
     if (force && io::is_directory(out)) {
         if (!is_model(out)) {

@@ -138,6 +138,15 @@ const SourceTensor* HfTensors::find(const std::string& name) const {
     return found == tensors_.end() ? nullptr : &found->second;
 }
 
+DType hf_weights_type(const std::string& path) {
+    const HfTensors tensors = HfTensors::open(path);
+    if (tensors.all().empty()) return DType::fp32;
+    const DType first = tensors.all().begin()->second.storage->dtype;
+    const bool same = std::ranges::all_of(
+        tensors.all(), [&](const auto& entry) { return entry.second.storage->dtype == first; });
+    return same && is_half(first) ? first : DType::fp32;
+}
+
 std::vector<std::vector<std::string>> plan_shards(const std::vector<SizedName>& tensors,
                                                   i64 max_bytes) {
     std::vector<std::vector<std::string>> shards;

@@ -34,6 +34,10 @@ class HfTensors {
     std::map<std::string, SourceTensor> tensors_;
 };
 
+// Returns the type of the weights of the model `path`: the 16-bit type that all its tensors have,
+// or fp32.
+DType hf_weights_type(const std::string& path);
+
 struct SizedName {
     std::string name;
     i64 bytes = 0;

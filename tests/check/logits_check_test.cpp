@@ -59,14 +59,13 @@ std::string fake_python(const std::string& path, const std::string& body) {
 TEST_CASE("a converted model has the same logits, another model has not") {
     const test::ScratchDirectory scratch;
     make_models(scratch);
-    const check::Comparison same =
-        check::compare_with_hf(scratch / "native", scratch / "hf", DType::fp32, {});
+    const check::Comparison same = check::compare_with_hf(scratch / "native", scratch / "hf", {});
     CHECK(same.rms > 0);
     CHECK(same.largest <= 1e-4 * same.rms);
     CHECK(same.our_perplexity == Approx(same.their_perplexity));
     CHECK(same.tokens == "7 tokens of English text");
     CHECK(check::check_import(scratch / "native", {}).perplexity == same.our_perplexity);
-    CHECK_THROWS_WITH(check::compare_with_hf(scratch / "other", scratch / "hf", DType::fp32, {}),
+    CHECK_THROWS_WITH(check::compare_with_hf(scratch / "other", scratch / "hf", {}),
                       Contains("the logits differ by") && Contains("these are different models"));
 }
 
@@ -116,7 +115,7 @@ TEST_CASE("a wrong activation function in config.json is named") {
     const test::ScratchDirectory scratch;
     make_models(scratch);
     replace(scratch / "hf/config.json", "\"gelu_new\"", "\"silu\"");
-    CHECK_THROWS_WITH(check::compare_with_hf(scratch / "native", scratch / "hf", DType::fp32, {}),
+    CHECK_THROWS_WITH(check::compare_with_hf(scratch / "native", scratch / "hf", {}),
                       Contains("trained with gelu_new: correct the activation function"));
 }
 

@@ -105,6 +105,49 @@ grep -q 'embedding.word.weight (weight): the copies of the ranks differ' out || 
 lm-train "${model[@]}" "${args[@]}" --seed 7 --save other >/dev/null 2>&1
 expect 1 'the logits differ by .*: these are different models' lm-convert hf --check --against other
 expect 2 'against: is valid only with --check' lm-convert hf --against c
+# The rounding of 16-bit weights does not hide a wrong activation function: both sides have the same weights.
+lm-train "${model[@]}" "${args[@]}" --bf16 --lr 1e-2 --init-method-std 0.2 --attention-dropout 0 --hidden-dropout 0 \
+    --save rounded >/dev/null 2>&1
+for flags in "" "--dtype bf16" "--dtype fp16" "--dtype fp32"; do
+    # shellcheck disable=SC2086
+    expect 0 'check: logits differ by at most [0-9.]+e-0[6-9],' lm-convert rounded rounded-hf --check $flags
+    sed -i 's/gelu_new/gelu/' rounded-hf/config.json
+    expect 1 'trained with gelu_new: correct the activation function' lm-convert rounded-hf --check --against rounded
+    rm -r rounded-hf
+done
+# Another program may have written the weights, without the masters, in fp32.
+lm-convert rounded rounded-hf --quiet && lm-convert rounded-hf as-fp32 --quiet && lm-convert as-fp32 fp32-hf --to hf-gpt2 --quiet
+expect 0 'check: logits differ by at most [0-9.]+e-0[6-9],' lm-convert fp32-hf --check --against rounded
+
+# Options that a conversion does not use are refused by name, and nothing is written.
+for option in "--tensor-model-parallel-size 2" "--pipeline-model-parallel-size 1" "--vocab-size 257"; do
+    # shellcheck disable=SC2086
+    expect 2 "${option% *}: is valid only " lm-convert c x --to hf-gpt2 $option
+    # shellcheck disable=SC2086
+    expect 2 "${option% *}: is valid only " lm-convert hf x $option
+done
+for option in "--format bin" "--max-shard-size 1MB" "--tokenizer hf"; do
+    # shellcheck disable=SC2086
+    expect 2 "${option% *}: is valid only .* got --to native" lm-convert hf x $option
+    # shellcheck disable=SC2086
+    expect 2 "${option% *}: is valid only .* got --to megatron-lm" lm-convert c x --to megatron-lm $option
+done
+expect 2 'vocab-size: is valid only when IN is a checkpoint of Megatron' lm-convert c x --to megatron-lm --vocab-size 257
+expect 2 'dtype: is valid only when IN is not of Megatron' lm-convert foreign x --dtype fp32
+for option in "--to hf-gpt2" "--dtype bf16" "--output-dir x" --force; do
+    # shellcheck disable=SC2086
+    expect 2 "${option% *}: is valid only for a conversion" lm-convert hf --check --against c $option
+done
+mkdir -p one two; cp -r c one/run; cp -r c two/run
+expect 2 'two/run/: has the same name as one/run: ' lm-convert one/run two/run/ --output-dir x
+expect 2 'has no name for a directory' lm-convert one/.. --output-dir x
+expect 2 'nowhere: does not exist' lm-convert c nowhere --output-dir x
+expect 2 '^lm-convert: IN: is empty: ' lm-convert '' x
+expect 2 '^lm-convert: OUT: is empty: ' lm-convert c ''
+expect 2 'output-dir: is empty' lm-convert c --output-dir ''
+expect 2 'big/model: does not exist, .* Hugging Face hub must be downloaded first' lm-convert big/model x
+expect 2 'x/sub: the directory x does not exist: create it first' lm-convert c x/sub --to hf-gpt2
+nothing_under x
 expect 2 'nowhere: does not exist' lm-convert nowhere x --to hf-gpt2
 mkdir bert; echo '{"model_type": "bert"}' >bert/config.json
 expect 2 "bert/config.json: expected model_type 'gpt2', .*, got 'bert'" lm-convert bert x --to native

@@ -52,13 +52,13 @@ def check_megatron(python):
     for model in ("plain", "gpt2", "llama", "virtual"):
         with tarfile.open(f"{GOLDEN}/megatron/{model}.tar.xz") as archive:
             archive.extractall()
-    # The largest difference: bf16 models are imported with their fp32 masters.
-    for name, largest in (("plain-torch-dist", 1e-6), ("gpt2-torch", 2e-3), ("llama-torch-dist", 2e-3)):
+    # The comparison takes the weights in bf16 that megatron-core loads, not their masters: these differ by up to 1.3e-3.
+    for name in ("plain-torch-dist", "gpt2-torch", "llama-torch-dist"):
         found = convert(0, r"logits differ by at most (\S+) from megatron-core [0-9.]+", name, name + "-native", "--check",
                         "--check-python", python)
         print(f"{name}: megatron-core differs by {float(found[1]):.1e}")
-        if float(found[1]) > largest:
-            live.fail(f"{name}: expected at most {largest}")
+        if float(found[1]) > 1e-6:
+            live.fail(f"{name}: expected at most 1e-6")
     convert(3, "virtual stages in the format torch is not supported", "virtual-torch", "x", "--check", "--check-python", python)
 
 

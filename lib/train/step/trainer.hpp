@@ -56,6 +56,10 @@ class Trainer {
     // complete after gather_loaded(), which is collective. load() is not, so that a rank that finds
     // damage can report it to the others.
     void load(const ckpt::Checkpoint& checkpoint, bool with_optimizer);
+    // Loads the weights for a forward pass in fp32 on the CPU, rounded to `dtype`.
+    void load_rounded(const ckpt::Checkpoint& checkpoint, DType dtype) {
+        state_.load_rounded(checkpoint, dtype);
+    }
     void gather_loaded() { state_.gather_loaded(); }
     // Restores the dynamic loss scale of a checkpoint. Does nothing with a fixed scale.
     void restore(const optim::LossScaleState& state) { scaler_.restore(state); }

@@ -262,6 +262,23 @@ void TrainingState::load(const ckpt::Checkpoint& checkpoint, bool with_optimizer
     optimizer_step_ = checkpoint.manifest().counters.optimizer_step;
 }
 
+void TrainingState::load_rounded(const ckpt::Checkpoint& checkpoint, DType dtype) {
+    const bool stored = checkpoint.manifest().tensors.at(0).dtype == dtype;
+    const device::View& weights = gathered_weights();
+    for (const Range& range : data_parallel_->owned()) {
+        const device::View target = weights.rows(range.begin, range.end);
+        load_range(checkpoint, stored ? ckpt::SliceKind::weight : ckpt::SliceKind::master, target,
+                   range);
+        if (stored || !is_half(dtype)) continue;
+        const std::span values(static_cast<float*>(target.data),
+                               static_cast<size_t>(target.numel()));
+        for (float& value : values) {
+            value = dtype == DType::bf16 ? fp32_from_bf16(bf16_from_fp32(value))
+                                         : fp32_from_fp16(fp16_from_fp32(value));
+        }
+    }
+}
+
 void TrainingState::check_replicas() {
     const device::View& weights = gathered_weights();
     const std::vector<Range>& updated = data_parallel_->updated();

@@ -69,6 +69,9 @@ class TrainingState {
     // data-parallel ranks divide. `with_optimizer` false: loads only the weights; the moments and
     // the step count stay 0. Call gather_loaded() after it.
     void load(const ckpt::Checkpoint& checkpoint, bool with_optimizer);
+    // Loads the weights of an fp32 training on the CPU, rounded to `dtype`: those of the checkpoint
+    // if they have this type, else its masters. Call gather_loaded() after it.
+    void load_rounded(const ckpt::Checkpoint& checkpoint, DType dtype);
     // Gathers the weights that load() has read on the data-parallel ranks. Collective.
     void gather_loaded() { data_parallel_->gather_owned(); }
 

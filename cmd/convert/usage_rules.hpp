@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rules of lm-convert's command line that concern several options. Each throws Error(usage).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/options.hpp"
+#include "convert/conversion.hpp"
+
+namespace lm {
+
+// Refuses an empty path among IN... and OUT.
+void refuse_empty_paths(const cli::Options& options, const std::vector<std::string>& paths);
+
+// Refuses an option that a conversion between these formats does not use.
+void refuse_unused_options(const cli::Options& options, convert::Format from, convert::Format to);
+
+// Refuses an option that --against does not use.
+void refuse_options_of_conversions(const cli::Options& options);
+
+// Returns the directory in `output_dir` for each input: the last part of its path. Refuses inputs
+// without such a name, and two inputs with the same one.
+std::vector<std::string> outputs_in(const std::string& output_dir,
+                                    const std::vector<std::string>& inputs);
+
+}  // namespace lm
