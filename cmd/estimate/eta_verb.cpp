@@ -290,8 +290,11 @@ metrics::RunLength length_of(const config::TrainFlags& flags) {
     metrics::RunLength length{.train_samples = schedule.train_samples,
                               .train_iters = schedule.train_iters,
                               .train_tokens = schedule.train_tokens};
-    if (schedule.global_batch) length.ramp = config::batch_ramp(schedule);
-    if (schedule.train_tokens) length.seq_length = config::seq_length_of(flags.model);
+    const std::optional<i64> seq_length = config::seq_length_of(flags.model);
+    if (schedule.global_batch || !schedule.batch_steps.empty()) {
+        length.ramp = config::batch_ramp(schedule, seq_length.value_or(0));
+    }
+    if (schedule.train_tokens) length.seq_length = seq_length;
     return length;
 }
 

@@ -74,13 +74,14 @@ i64 resolve_micro_batch(const config::TrainFlags& flags) {
 }
 
 BatchSchedule resolve_schedule(const config::TrainFlags& flags, i64 seq_length) {
-    if (!flags.schedule.global_batch && flags.schedule.micro_batch.value_or(0) < 1) {
+    if (!flags.schedule.global_batch && flags.schedule.batch_steps.empty() &&
+        flags.schedule.micro_batch.value_or(0) < 1) {
         usage_error("--global-batch-size", "must be given");
     }
     if (!flags.schedule.curriculum.type.empty()) {
         note("the curriculum is ignored: every sequence counts with its full length");
     }
-    const spec::BatchRamp ramp = config::batch_ramp(flags.schedule);
+    const spec::BatchRamp ramp = config::batch_ramp(flags.schedule, seq_length);
     return {ramp, config::training_samples(flags.schedule, ramp, seq_length)};
 }
 

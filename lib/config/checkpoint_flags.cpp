@@ -18,6 +18,10 @@ const Fields<CheckpointFlags>& load_fields() {
              "resume from the step that DIR/latest names, or from DIR/global_stepN; an empty DIR, "
              "or a missing one that --save names too, starts at iteration 0",
          .block = Block::checkpoints},
+        {.option = "--ckpt-step",
+         .member = &S::load_step,
+         .metavar = "N",
+         .help = "the same as --load DIR/global_stepN"},
         {.option = "--fresh",
          .member = &S::fresh,
          .help = "start at iteration 0 when the directory of --load does not exist, or has no "
@@ -65,7 +69,7 @@ const Fields<CheckpointFlags>& load_fields() {
 const Fields<CheckpointFlags>& save_fields() {
     using S = CheckpointFlags;
     static const Fields<S> fields = {
-        {.option = "--save-interval",
+        {.option = "--save-interval,--persistent-save-interval",
          .member = &S::save_interval,
          .metavar = "N",
          .help = "save every N iterations",
@@ -84,6 +88,10 @@ const Fields<CheckpointFlags>& save_fields() {
              "rules: keep-last=K, keep-every=N, keep=STEP,..., keep-schedule=N@ITERATION,...,N, "
              "weights-only-older-than=K; the last verified step always stays",
          .block = Block::checkpoints},
+        {.option = "--save-retain-interval",
+         .member = &S::save_retain_interval,
+         .metavar = "N",
+         .help = "the same as --save-retain keep-last=1,keep-every=N"},
         {.option = "--save-required",
          .member = &S::save_required,
          .help = "stop with exit code 3 when a save fails, instead of continuing to train",

@@ -10,16 +10,18 @@
 namespace lm::config {
 
 struct CheckpointFlags {
-    std::string save, load;  // directories; empty: none
+    std::string save, load;        // directories; empty: none
+    std::optional<i64> load_step;  // --ckpt-step
     bool fresh = false;
     bool exit_on_missing = false;  // --exit-on-missing-checkpoint
     bool finetune = false;
     bool no_load_optim = false;
     bool use_saved_schedule = false;  // --use-checkpoint-opt_param-scheduler
     bool override_schedule = false, override_data = false, override_tokenizer = false;
-    std::optional<i64> save_interval;  // iterations
-    std::string save_schedule;         // spec/save_schedule.hpp
-    std::string save_retain;           // train/save/retention.hpp
+    std::optional<i64> save_interval;         // iterations
+    std::string save_schedule;                // spec/save_schedule.hpp
+    std::string save_retain;                  // train/save/retention.hpp
+    std::optional<i64> save_retain_interval;  // iterations; a short form of save_retain
     bool save_required = false;
     i64 save_failures = 10;  // failed saves in a row that end the training
     std::string save_retry = "60s";

@@ -46,7 +46,7 @@ const Fields<spec::DataParallelConfig>& data_parallel_fields() {
 const Fields<RankCheckFlags>& rank_check_fields() {
     using S = RankCheckFlags;
     static const Fields<S> fields = {
-        {.option = "--check-replicas",
+        {.option = "--check-replicas,--check-weight-hash-across-dp-replicas-interval",
          .member = &S::check_replicas,
          .metavar = "N",
          .help = "every N iterations, compare the copies of weights and optimizer state on "

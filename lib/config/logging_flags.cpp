@@ -11,6 +11,17 @@ const Fields<LoggingFlags>& logging_fields() {
          .metavar = "N",
          .help = "log every N iterations",
          .block = Block::logging},
+        {.option = "--log-format",
+         .member = &S::format,
+         .help = "form of the log line; megatron-lm also logs the first iteration, and adds the "
+                 "TensorBoard tags of Megatron-LM",
+         .choices = {"megatron-deepspeed", "megatron-lm"},
+         .block = Block::logging},
+        {.option = "--log-throughput",
+         .member = &S::throughput,
+         .help = "add the TFLOP/s of a rank to the line of --log-format megatron-lm; the other "
+                 "format always has them",
+         .block = Block::logging},
         {.option = "--log-file",
          .member = &S::file,
          .metavar = "FILE",

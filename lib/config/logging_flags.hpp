@@ -10,7 +10,9 @@
 namespace lm::config {
 
 struct LoggingFlags {
-    i64 interval = 100;  // --log-interval, iterations
+    i64 interval = 100;                         // --log-interval, iterations
+    std::string format = "megatron-deepspeed";  // metrics/record.hpp
+    bool throughput = false;                    // in the format megatron-lm
     std::string file, json;
     std::string status_file;
     std::string tensorboard_dir;

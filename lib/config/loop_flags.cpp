@@ -78,6 +78,11 @@ const Fields<StoppingFlags>& stopping_fields() {
                  "data parallelism, on another, and report whether its result is transient or "
                  "persistent",
          .block = Block::stopping},
+        {.option = "--iterations-to-skip",
+         .member = &S::skipped_after,
+         .metavar = "N ...",
+         .help = "as --skip-train-iteration-range, for the iterations that follow N; the first "
+                 "iteration follows 0"},
         {.option = "--skip-train-iteration-range",
          .member = &S::skip_ranges,
          .metavar = "A-B",

@@ -33,6 +33,7 @@ struct StoppingFlags {
     std::string on_spike = "continue", on_nan = "stop";
     bool rerun_suspect = false;
     std::vector<std::string> skip_ranges;  // "A-B": iterations that are not trained on
+    std::vector<i64> skipped_after;        // N: iteration N + 1 is not trained on
 
     Reaction reaction_to_nan() const { return *value_in(reactions, on_nan); }
     Reaction reaction_to_spike() const { return *value_in(reactions, on_spike); }

@@ -23,7 +23,9 @@ constexpr Family accepted[] = {
      "--distributed-backend= --local-rank=,--local_rank= --use-tp-pp-dp-mapping "
      "--nccl-communicator-config-path= --use-nccl-ub --disable-symmetric-registration "
      "--high-priority-stream-groups=* --use-sharp --sharp-enabled-group= "
-     "--create-all-gather-group --use-ring-exchange-p2p --fake-process-group"},
+     "--create-all-gather-group --use-ring-exchange-p2p --fake-process-group "
+     "--disable-gloo-process-groups "
+     "--pipeline-model-parallel-comm-backend= --high-priority-a2a-comm-stream"},
     {"gradients are always in one contiguous fp32 buffer",
      "--DDP-impl= --use-contiguous-buffers-in-ddp --no-contiguous-buffers-in-local-ddp "
      "--use-contiguous-buffers-in-local-ddp"},
@@ -44,7 +46,14 @@ constexpr Family accepted[] = {
      "--tp-comm-overlap-rs-dgrad --disable-tp-comm-bulk-dgrad --disable-tp-comm-bulk-wgrad "
      "--disable-tp-comm-overlap-ag --disable-tp-comm-overlap-rs --disable-tp-comm-split-ag "
      "--disable-tp-comm-split-rs --no-clone-scatter-output-in-embedding --train-sync-interval= "
-     "--no-check-for-nan-in-loss-and-grad --cp-comm-type=*"},
+     "--no-check-for-nan-in-loss-and-grad --cp-comm-type=* "
+     "--no-tp-comm-bulk-dgrad --no-tp-comm-bulk-wgrad --no-tp-comm-overlap-ag "
+     "--no-tp-comm-overlap-rs --no-tp-comm-split-ag --no-tp-comm-split-rs --symmetric-ar-type= "
+     "--mlp-chunks-for-training= --batch-invariant-mode --batch-invariant-backend= "
+     "--disable-bf16-reduced-precision-matmul --use-grouped-gemm-for-dense-mlp"},
+    {"--use-distributed-optimizer divides the optimizer state over all data-parallel ranks: same "
+     "results",
+     "--num-distributed-optimizer-instances="},
     {"the data's format is read from its index", "--data-impl="},
     {"batches are read from mapped files without loader processes",
      "--num-workers= --valid-num-workers= --no-mmap-bin-files --dataloader-fast-cache-load "
@@ -92,12 +101,13 @@ constexpr Family accepted[] = {
      "--log-device-memory-used --empty-unused-memory-level= --log-memory-to-tensorboard "
      "--log-memory-interval="},
     {"there is no garbage collector", "--manual-gc --manual-gc-interval= --no-manual-gc-eval"},
-    {"every log line includes the throughput", "--log-throughput"},
     {"messages have no levels", "--log-level= --log-level-replica= --logging-level="},
     {"--benchmark prints the time of each operation",
      "--profile-backward --no-barrier-with-level-1-timing --profile --profile-step-start= "
      "--profile-step-end= "
-     "--profile-ranks=* --use-pytorch-profiler --record-memory-history --memory-snapshot-path="},
+     "--profile-ranks=* --use-pytorch-profiler --record-memory-history --memory-snapshot-path= "
+     "--nvtx-ranges --record-shapes --pytorch-profiler-collect-callstack "
+     "--pytorch-profiler-collect-chakra --pytorch-profiler-collect-shapes"},
     {"--timing-log-level logs the smallest and the largest time over the ranks",
      "--timing-log-option="},
     {"no data is sent to a service: --tensorboard-dir and --log-json write the same figures",
@@ -126,7 +136,25 @@ constexpr Family accepted[] = {
      "--ckpt-assume-constant-structure --dist-ckpt-strictness= --dist-ckpt-workers= "
      "--dist-ckpt-save-pre-mcore-014 --use-persistent-ckpt-worker "
      "--dist-ckpt-optim-fully-reshardable --ckpt-drop-redundant-extra-state "
-     "--ckpt-convert-save= --async-strategy= --async-ckpt-use-cached-structure"},
+     "--ckpt-convert-save= --async-strategy= --async-ckpt-use-cached-structure "
+     "--async-ckpt-use-cpu-shm "
+     "--async-ckpt-cpu-priority= --async-ckpt-io-priority= --ckpt-pg-tensors-cache-create "
+     "--ckpt-pg-tensors-cache-path= --no-ckpt-load-validate-sharding-integrity "
+     "--ckpt-convert-update-legacy-dist-opt-format --load-main-params-from-ckpt "
+     "--no-save-tokenizer-assets"},
+    {"all that is read of a checkpoint is compared with its digests", "--verify-integrity"},
+    {"a training runs no tests of its parts", "--test-mode"},
+    {"every rank has a flight recorder, which it writes to --save at a timeout",
+     "--flight-recorder-dump-path= --flight-recorder-include-stack-trace "
+     "--flight-recorder-trace-buffer-size= --no-flight-recorder-dump-on-timeout "
+     "--no-flight-recorder-extra-dump-on-exec --no-flight-recorder-include-only-active"},
+    {"--distributed-timeout-minutes is the same throughout",
+     "--distributed-timeout-seconds-after-init="},
+    {"--print-config and the checkpoints have the configuration", "--config-logger-dir="},
+    {"the tokenizer is that of the flags or of the data, and a training neither tokenizes nor pads",
+     "--no-use-tokenizer-model-from-checkpoint-args --tokenizer-metadata= --null-tokenizer-pad-id= "
+     "--use-gigatoken "
+     "--no-tokenizer-sentencepiece-ignore-extra-whitespaces"},
     {"no code of a tokenizer is executed", "--trust-remote-code"},
     {"TensorBoard always gets every iteration", "--tensorboard-log-interval="},
     {"TensorBoard always gets the learning rate",
@@ -148,14 +176,9 @@ constexpr Family refused[] = {
     {"old name: use --tensor-model-parallel-size", "--model-parallel-size="},
     {"old name: use --micro-batch-size", "--batch-size="},
     {"old name: use --lr-warmup-fraction", "--warmup="},
-    {"not supported: use --num-layers-per-virtual-pipeline-stage",
-     "--num-virtual-stages-per-pipeline-rank="},
     {"not supported: use --pp-partition-method",
-     "--pipeline-model-parallel-layout= --decoder-first-pipeline-num-layers= "
-     "--decoder-last-pipeline-num-layers= --account-for-embedding-in-pipeline-split "
-     "--account-for-loss-in-pipeline-split --standalone-embedding-stage "
+     "--pipeline-model-parallel-layout= --standalone-embedding-stage "
      "--pipeline-model-parallel-split-rank= --hybrid-context-parallel"},
-    {"not supported: use --skip-train-iteration-range A-B", "--iterations-to-skip=*"},
     {"not supported: use --valid-weighted-split-paths with one group for each set",
      "--multiple-validation-sets --validation-set-names=*"},
     {"not supported: use --eval-interval and --eval-iters",
@@ -163,10 +186,12 @@ constexpr Family refused[] = {
      "--eval-micro-batch-size="},
     {"not supported: convert the checkpoint with lm-convert", "--ckpt-convert-format="},
     {"activations are not offloaded: --recompute-granularity stores fewer of them",
-     "--fine-grained-activation-offloading --offload-modules=*"},
+     "--fine-grained-activation-offloading --offload-modules=* "
+     "--activation-offload-fraction= --cpu-offloading-retain-pinned-cpu-buffers "
+     "--delay-offload-until-cuda-graph --delta-offload-bytes-across-pp-ranks= "
+     "--fine-grained-offloading-max-inflight-offloads= --min-offloaded-tensor-size="},
     {"this figure is not logged: omit the flag",
      "--log-max-attention-logit --dump-param-to-param-group-map="},
-    {"not supported: use --load DIR/global_stepN", "--ckpt-step="},
     {"not supported: use --load DIR --finetune", "--pretrained-checkpoint="},
     {"not supported: use lm-ckpt latest DIR STEP", "--override-ckpt-iteration="},
     {"not supported: give the model's flags, which lm-ckpt show prints for a checkpoint",
@@ -176,7 +201,8 @@ constexpr Family refused[] = {
      "--data-args-path= --per-split-data-args-path= --per-dataset-sequences-path="},
     {"not supported: give the flags on the command line", "--yaml-cfg="},
     {"models with this feature are not supported",
-     "--mamba-* --hybrid-* --yarn-* --dsa-* --mhc-* --mup-* --heterogeneous-* "
+     "--mamba-* --disable-mamba-mem-eff-path --hybrid-* --yarn-* --dsa-* --mhc-* --mup-* "
+     "--heterogeneous-* "
      "--relative-attention-* --linear-* --mtp-* --indexer-* --gdp-* --use-mup --softmax-scale= "
      "--experimental-attention-variant= --no-yarn-correction-range-round-to-int "
      "--original-max-position-embeddings= --mrope-section= --layernorm-zero-centered-gamma "
@@ -187,7 +213,9 @@ constexpr Family refused[] = {
      "--cache-mla-latents --mla-down-proj-fusion --mscale= --mscale-all-dim= --spec= "
      "--is-hybrid-model --quick-geglu --scattered-embeddings --softmax-type=vanilla "
      "--attention-output-gate --glu-linear-offset=0 --activation-func-clamp-value= "
-     "--position-embedding-scale="},
+     "--position-embedding-scale= "
+     "--enable-mhc-connections --no-dsa-indexer-rotate-activation "
+     "--no-dsa-indexer-scoring-relu --qk-clip-alpha= --qk-clip-threshold="},
     {"all layers have the window of --window-size", "--window-attn-skip-freq="},
     {"weights are initialized with a normal distribution",
      "--init-method-xavier-uniform --embedding-init-method-std="},
@@ -195,9 +223,13 @@ constexpr Family refused[] = {
     {"mixtures of experts are not supported",
      "--moe-* --gtp-* --num-experts= --expert-model-parallel-size=1 "
      "--expert-tensor-parallel-size=1 --overlap-moe-expert-parallel-comm "
-     "--delay-wgrad-compute-for-te-grouped-gemm"},
+     "--delay-wgrad-compute-for-te-grouped-gemm "
+     "--expert-tensor-parallel-num-weight-shards= --ep-overlap-early-attn-memory-release "
+     "--overlap-dispatch-backward-with-experts-wgrad --use-grouped-gemm-for-shared-expert "
+     "--save-tokens-per-expert-interval="},
     {"context parallelism is not supported",
-     "--context-parallel-size=1 --hierarchical-context-parallel-sizes=*"},
+     "--context-parallel-size=1 --hierarchical-context-parallel-sizes=* "
+     "--max-seqlen-per-dp-cp-rank="},
     {"fp8 and fp4 are not supported",
      "--fp8-* --fp4-* --kitchen-* --use-kitchen --use-kitchen-attention "
      "--num-layers-at-start-in-bf16= --num-layers-at-end-in-bf16= --no-fp8-wgrad "
@@ -209,7 +241,12 @@ constexpr Family refused[] = {
      "--suggested-communication-unit-size= --use-torch-fsdp2 --use-custom-fsdp "
      "--use-megatron-fsdp --data-parallel-sharding-strategy=no_shard "
      "--outer-dp-sharding-strategy=no_shard "
-     "--torch-fsdp2-no-reshard-after-forward --num-distributed-optimizer-instances=1"},
+     "--torch-fsdp2-no-reshard-after-forward "
+     "--tensor-parallel-num-weight-shards= --no-strict-fsdp-dtensor-load"},
+    {"single tensors are not written: omit the flag",
+     "--save-params-interval= --save-wgrads-interval= --save-dgrads-interval= "
+     "--save-activations-interval="},
+    {"use --make-vocab-size-divisible-by 1", "--no-pad-vocab-size"},
     {"the optimizer state is always fp32",
      "--use-bnb-optimizer --use-precision-aware-optimizer --main-grads-dtype=fp32 "
      "--main-params-dtype=fp32 --exp-avg-dtype=fp32 --exp-avg-sq-dtype=fp32"},
@@ -219,22 +256,20 @@ constexpr Family refused[] = {
      "--use-torch-optimizer-for-cpu-offload --cpu-offloading-num-layers=0"},
     {"AdamW is the only optimizer",
      "--muon-* --lion-* --no-use-layer-wise-param-layout --sgd-momentum="},
-    {"all weights have the same learning rate and weight decay",
-     "--decoupled-lr= --decoupled-min-lr= --head-lr-mult=1 --no-weight-decay-cond-type= "
+    {"only --decoupled-lr gives weights another learning rate",
+     "--head-lr-mult=1 --no-weight-decay-cond-type= "
      "--apply-wd-to-qk-layernorm --freeze-all-layers"},
-    {"weight decay is constant",
-     "--start-weight-decay= --end-weight-decay= --weight-decay-incr-style=constant"},
     {"all tokens of a sample have the same weight in the loss",
      "--reweight-loss-based-on-position-frequency"},
     {"the loss always includes every token", "--loss-on-targets-only"},
     {"the batch size is never changed: --dry-run lists the rank counts that fit",
      "--decrease-batch-size-if-needed"},
-    {"the batch size changes only by --rampup-batch-size",
-     "--step-batch-size-schedule= --phase-transition-iterations= --iter-per-epoch="},
+    {"the batch size changes only by --rampup-batch-size and --step-batch-size-schedule",
+     "--phase-transition-iterations= --iter-per-epoch="},
     {"lm-train does not read DeepSpeed checkpoints: convert them with lm-convert",
      "--universal-checkpoint"},
     {"a checkpoint always includes the optimizer state", "--no-save-optim"},
-    {"use --save-retain keep-every=N,keep-last=K", "--save-retain-interval= --most-recent-k="},
+    {"use --save-retain keep-last=K", "--most-recent-k="},
     {"every checkpoint is persistent: use --save-interval or --save-schedule",
      "--non-persistent-* --replication "
      "--replication-jump= --replication-factor="},
@@ -244,13 +279,13 @@ constexpr Family refused[] = {
      "--straggler-* --gpu-sniff-test-interval= --log-straggler --disable-straggler-on-startup"},
     {"the size of losses and gradients is not checked: --clip-grad bounds the gradient norm",
      "--check-for-spiky-loss --check-for-large-grads"},
-    {"fault injection is not supported", "--error-injection-rate=0 --error-injection-type="},
-    {"not supported: use --check-replicas N, which compares the copies on all ranks",
-     "--check-weight-hash-across-dp-replicas-interval="},
+    {"fault injection is not supported",
+     "--error-injection-rate=0 --error-injection-type= --fault-injector-*"},
     {"only GPT2BPETokenizer, HFTokenizer and ByteTokenizer are supported",
      "--tiktoken-* --tokenizer-sentencepiece-legacy --tokenizer-hf-no-use-fast "
      "--tokenizer-hf-no-include-special-tokens --null-tokenizer-eod-id= --special-tokens=* "
-     "--chat-template= --metadata-path= --allow-ambiguous-pad-tokens --vocab-extra-ids=0 "
+     "--chat-template= --tokenizer-special-tokens=* --metadata-path= --allow-ambiguous-pad-tokens "
+     "--vocab-extra-ids=0 "
      "--sft-tokenizer-prompt-format= --tokenizer-prompt-format="},
     {"data is read from files only", "--s3-cache-path= --object-storage-cache-path= --enable-msc"},
     {"documents are not transformed", "--fim-* --sft --dataloader-inter-document-masking"},
@@ -265,8 +300,9 @@ constexpr Family refused[] = {
     {"lm-train has no inference and no reinforcement learning",
      "--inference-* --rl-* --grpo-* --decode-only-cuda-graphs --enable-chunked-prefill "
      "--num-speculative-tokens=0 --refit-method= --use-legacy-static-engine "
+     "--flash-decode --mlp-chunks-for-prefill= --nccl-all-reduce-for-prefill "
      "--use-same-sampling-seed-across-dp-ranks --result-rejected-tracker-filename= "
-     "--run-workload-inspector-server --inference --eval-only= --skip-train --test-mode "
+     "--run-workload-inspector-server --inference --eval-only= --skip-train "
      "--max-tokens-to-oom= --output-bert-embeddings --perform-rl-step --langrl-env-config="},
     {"the log is on standard output and in --log-file", "--log-path="},
 };

@@ -261,7 +261,7 @@ const Fields<ModelFlags>& initial_fields() {
          .member = &S::vocab_divisible_by,
          .metavar = "N",
          .help = "pad the vocabulary in memory to a multiple of N x tensor-parallel size"},
-        {.option = "--pad-vocab-size-to",
+        {.option = "--pad-vocab-size-to,--padded-vocab-size",
          .member = &S::pad_vocab_to,
          .metavar = "N",
          .help = "pad the vocabulary in memory to N rows instead"},

@@ -37,6 +37,28 @@ PipelineBalance balance_of(std::string method) {
         method);
 }
 
+constexpr std::string_view chunks_flag = "--num-virtual-stages-per-pipeline-rank";
+constexpr std::string_view first_flag = "--decoder-first-pipeline-num-layers";
+constexpr std::string_view last_flag = "--decoder-last-pipeline-num-layers";
+
+PipelineBalance balance_of(const ParallelFlags& flags) {
+    const PipelineBalance method = balance_of(flags.partition_method);
+    const bool counts = flags.count_embedding || flags.count_loss;
+    const std::string_view counting = flags.count_embedding
+                                          ? "--account-for-embedding-in-pipeline-split"
+                                          : "--account-for-loss-in-pipeline-split";
+    const bool has_ends = flags.first_stage_layers || flags.last_stage_layers;
+    if (counts && method != PipelineBalance::layers)
+        usage_error(counting, "contradicts {}: give one of the two", partition_flag);
+    if (has_ends && (counts || method != PipelineBalance::layers)) {
+        usage_error(flags.first_stage_layers ? first_flag : last_flag,
+                    "contradicts {}: give one of the two", counts ? counting : partition_flag);
+    }
+    if (flags.count_embedding && flags.count_loss) return PipelineBalance::layers_and_embedding;
+    if (flags.count_embedding) return PipelineBalance::embedding_and_layers;
+    return flags.count_loss ? PipelineBalance::layers_and_head : method;
+}
+
 Recompute old_recompute(const ParallelFlags& flags) {
     if (!flags.recompute_granularity.empty() || flags.recompute_activations) {
         usage_error("--checkpoint-activations",
@@ -77,6 +99,7 @@ Recompute recompute_of(const ParallelFlags& flags) {
 // Returns the number of chunks of a stage, each with at most
 // --num-layers-per-virtual-pipeline-stage layers.
 i64 chunks_of(const ParallelFlags& flags, const spec::ModelConfig& model) {
+    if (flags.virtual_stages) return *flags.virtual_stages;
     if (!flags.layers_per_virtual_stage) return 1;
     return ceil_div(model.n_layers, checked_mul(flags.pipeline, *flags.layers_per_virtual_stage));
 }
@@ -115,12 +138,45 @@ const Fields<ParallelFlags>& parallel_fields() {
                  "counted as one layer each; parameters: elements of the tensors",
          .block = Block::parallel,
          .derived = Derived::canonical},
+        {.option = "--num-virtual-stages-per-pipeline-rank",
+         .member = &S::virtual_stages,
+         .metavar = "N",
+         .help = "divide each stage into N chunks: another form of "
+                 "--num-layers-per-virtual-pipeline-stage"},
         {.option = "--sequence-parallel",
          .member = &S::sequence,
          .help = "divide norms, dropout and their activations over the tensor ranks too, by rows",
          .block = Block::parallel,
          .derived = Derived::combined},
         {.block = Block::parallel, .name = "padded_vocab_size", .derived = Derived::counted},
+    };
+    return fields;
+}
+
+const Fields<ParallelFlags>& stage_fields() {
+    using S = ParallelFlags;
+    static const Fields<S> fields = {
+        {.option = "--decoder-first-pipeline-num-layers",
+         .member = &S::first_stage_layers,
+         .metavar = "N",
+         .help = "layers of the first stage; the others have equal parts of the rest",
+         .block = Block::parallel,
+         .name = "first_stage_layers",
+         .derived = Derived::combined},
+        {.option = "--decoder-last-pipeline-num-layers",
+         .member = &S::last_stage_layers,
+         .metavar = "N",
+         .help = "layers of the last stage",
+         .block = Block::parallel,
+         .name = "last_stage_layers",
+         .derived = Derived::combined},
+        {.option = "--account-for-embedding-in-pipeline-split",
+         .member = &S::count_embedding,
+         .help = "count the embedding as a layer when the layers are divided over the stages"},
+        {.option = "--account-for-loss-in-pipeline-split",
+         .member = &S::count_loss,
+         .help = "count the output projection and the loss as a layer; with the flag above, the "
+                 "same as --pp-partition-method 'type:transformer|embedding'"},
     };
     return fields;
 }
@@ -167,41 +223,80 @@ const Fields<ParallelFlags>& recompute_fields() {
 void add_parallel_options(cli::Options& options, ParallelFlags& flags) {
     options.group("Parallel");
     declare(options, parallel_fields(), flags);
+    declare(options, stage_fields(), flags);
     declare(options, recompute_fields(), flags);
 }
 
-std::vector<std::string> layout_problems(const ParallelFlags& flags,
-                                         const spec::ModelConfig& model) {
+namespace {
+
+template <typename... Args>
+std::string problem(std::string_view flag, fmt::format_string<Args...> format, Args&&... args) {
+    return fmt::format("{}: {}", flag, fmt::format(format, std::forward<Args>(args)...));
+}
+
+std::vector<std::string> size_problems(const ParallelFlags& flags, const spec::ModelConfig& model) {
     std::vector<std::string> problems;
-    const auto add = [&problems]<typename... Args>(std::string_view flag,
-                                                   fmt::format_string<Args...> format,
-                                                   Args&&... args) {
-        problems.push_back(
-            fmt::format("{}: {}", flag, fmt::format(format, std::forward<Args>(args)...)));
-    };
-    if (flags.tensor < 1) add(tensor_flag, "must be at least 1");
-    if (flags.pipeline < 1) add(pipeline_flag, "must be at least 1");
     const auto cut = [&](i64 value, std::string_view what) {
         if (flags.tensor <= value) return;
-        add(tensor_flag, "{} ranks exceed {} {}: use at most {}", flags.tensor, what, value, value);
+        problems.push_back(problem(tensor_flag, "{} ranks exceed {} {}: use at most {}",
+                                   flags.tensor, what, value, value));
     };
+    if (flags.tensor < 1) problems.push_back(problem(tensor_flag, "must be at least 1"));
+    if (flags.pipeline < 1) problems.push_back(problem(pipeline_flag, "must be at least 1"));
     cut(model.n_heads, "--num-attention-heads");
     if (model.n_groups != model.n_heads) cut(model.n_groups, "--num-query-groups");
     cut(model.ffn_hidden, "--ffn-hidden-size");
     if (flags.pipeline > model.n_layers) {
-        add(pipeline_flag, "{} stages exceed --num-layers {}: use at most {}", flags.pipeline,
-            model.n_layers, model.n_layers);
+        problems.push_back(problem(pipeline_flag,
+                                   "{} stages exceed --num-layers {}: use at most {}",
+                                   flags.pipeline, model.n_layers, model.n_layers));
     }
-    if (!flags.layers_per_virtual_stage || !problems.empty()) return problems;
-    const i64 n = *flags.layers_per_virtual_stage;
-    if (n < 1) {
-        add(virtual_flag, "must be at least 1");
-    } else if (flags.pipeline < 2) {
-        add(virtual_flag, "needs {} of at least 2", pipeline_flag);
-    } else if (chunks_of(flags, model) * flags.pipeline > model.n_layers) {
-        add(virtual_flag,
-            "{} stages x {} chunks exceed --num-layers {}: use fewer stages or larger chunks",
-            flags.pipeline, chunks_of(flags, model), model.n_layers);
+    return problems;
+}
+
+// Checks the layers of the first and the last stage.
+std::optional<std::string> ends_problem(const ParallelFlags& flags,
+                                        const spec::ModelConfig& model) {
+    if (!flags.first_stage_layers && !flags.last_stage_layers) return std::nullopt;
+    const std::string_view flag = flags.first_stage_layers ? first_flag : last_flag;
+    if (flags.pipeline < 2) return problem(flag, "needs {} of at least 2", pipeline_flag);
+    const i64 first = flags.first_stage_layers.value_or(0);
+    const i64 last = flags.last_stage_layers.value_or(0);
+    if (first < (flags.first_stage_layers ? 1 : 0))
+        return problem(first_flag, "must be at least 1");
+    if (last < (flags.last_stage_layers ? 1 : 0)) return problem(last_flag, "must be at least 1");
+    const i64 n_others = flags.pipeline - (first > 0) - (last > 0);
+    const i64 left = model.n_layers - first - last;
+    if (left >= n_others && (n_others > 0 || left == 0)) return std::nullopt;
+    return problem(flag, "{} of --num-layers {} are left for the {} other stages", left,
+                   model.n_layers, n_others);
+}
+
+std::optional<std::string> chunks_problem(const ParallelFlags& flags,
+                                          const spec::ModelConfig& model) {
+    if (flags.layers_per_virtual_stage && flags.virtual_stages)
+        return problem(chunks_flag, "contradicts {}: give one of the two", virtual_flag);
+    const auto& n = flags.virtual_stages ? flags.virtual_stages : flags.layers_per_virtual_stage;
+    const std::string_view flag = flags.virtual_stages ? chunks_flag : virtual_flag;
+    if (!n) return std::nullopt;
+    if (*n < 1) return problem(flag, "must be at least 1");
+    if (flags.pipeline < 2 && (flags.layers_per_virtual_stage || *n > 1))
+        return problem(flag, "needs {} of at least 2", pipeline_flag);
+    const i64 n_chunks = chunks_of(flags, model);
+    if (n_chunks * flags.pipeline <= model.n_layers) return std::nullopt;
+    return problem(
+        flag, "{} stages x {} chunks exceed --num-layers {}: use fewer stages or larger chunks",
+        flags.pipeline, n_chunks, model.n_layers);
+}
+
+}  // namespace
+
+std::vector<std::string> layout_problems(const ParallelFlags& flags,
+                                         const spec::ModelConfig& model) {
+    std::vector<std::string> problems = size_problems(flags, model);
+    if (!problems.empty()) return problems;
+    for (auto& found : {ends_problem(flags, model), chunks_problem(flags, model)}) {
+        if (found) problems.push_back(*found);
     }
     return problems;
 }
@@ -222,7 +317,9 @@ spec::ParallelConfig resolve_parallel(const ParallelFlags& flags, const ModelFla
         note("{}: ignored: no stage has more than {} layers", virtual_flag,
              *flags.layers_per_virtual_stage);
     }
-    parallel.balance = balance_of(flags.partition_method);
+    parallel.balance = balance_of(flags);
+    parallel.first_stage_layers = flags.first_stage_layers.value_or(0);
+    parallel.last_stage_layers = flags.last_stage_layers.value_or(0);
     parallel.recompute = recompute_of(flags);
     (void)padded_vocab(model, parallel);    // checks the padding
     (void)first_layer(model, parallel, 0);  // checks that every part has a layer

@@ -17,6 +17,9 @@ struct ParallelFlags {
     bool sequence = false;  // --sequence-parallel
     i64 pipeline = 1;
     std::optional<i64> layers_per_virtual_stage;
+    std::optional<i64> virtual_stages;  // per stage; another form of layers_per_virtual_stage
+    std::optional<i64> first_stage_layers, last_stage_layers;
+    bool count_embedding = false, count_loss = false;  // --account-for-*-in-pipeline-split
     std::string partition_method = "uniform";
     bool recompute_activations = false;
     std::string recompute_granularity;  // empty: not given
@@ -26,6 +29,7 @@ struct ParallelFlags {
     std::optional<i64> checkpoint_layers;
 };
 const Fields<ParallelFlags>& parallel_fields();
+const Fields<ParallelFlags>& stage_fields();
 const Fields<ParallelFlags>& recompute_fields();
 void add_parallel_options(cli::Options& options, ParallelFlags& flags);
 

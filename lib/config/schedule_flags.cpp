@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <sstream>
 
 #include "base/error.hpp"
+#include "base/units.hpp"
 
 namespace lm::config {
 
@@ -37,6 +39,13 @@ const Fields<ScheduleFlags>& length_fields() {
          .metavar = "START INCREMENT SAMPLES",
          .help = "start with batches of START and add INCREMENT at a time, up to the global batch "
                  "size after SAMPLES samples",
+         .block = Block::training,
+         .derived = Derived::canonical},
+        {.option = "--step-batch-size-schedule",
+         .member = &S::batch_steps,
+         .metavar = "TOKENS:BATCH ...",
+         .help = "batch sizes and the consumed tokens from which they hold, in one word, such as "
+                 "\"0:384 200B:768 400B:1152\"; instead of --global-batch-size",
          .block = Block::training,
          .derived = Derived::canonical},
         {.option = "--micro-batch-size",
@@ -100,6 +109,21 @@ const Fields<ScheduleFlags>& rate_fields() {
          .member = &S::lr_warmup_fraction,
          .metavar = "F",
          .help = "length of the warm-up as a fraction of the decay"},
+        {.option = "--decoupled-lr",
+         .member = &S::decoupled_lr,
+         .metavar = "RATE",
+         .help = "highest learning rate of the word embedding and the output projection, if it "
+                 "differs from --lr",
+         .block = Block::training,
+         .derived = Derived::moved,
+         .on_resume = OnResume::schedule},
+        {.option = "--decoupled-min-lr",
+         .member = &S::decoupled_min_lr,
+         .metavar = "RATE",
+         .help = "their learning rate at the end of the decay; default: --min-lr",
+         .block = Block::training,
+         .derived = Derived::moved,
+         .on_resume = OnResume::schedule},
     };
     return fields;
 }
@@ -143,6 +167,34 @@ const Fields<ScheduleFlags>& decay_fields() {
          .member = &S::lr_wsd_decay_iters,
          .metavar = "N",
          .help = "length of the last phase of --lr-decay-style WSD in iterations"},
+    };
+    return fields;
+}
+
+const Fields<ScheduleFlags>& weight_decay_fields() {
+    using S = ScheduleFlags;
+    static const Fields<S> fields = {
+        {.option = "--start-weight-decay",
+         .member = &S::start_weight_decay,
+         .metavar = "W",
+         .help = "weight decay at the start, with a --weight-decay-incr-style that is not constant",
+         .block = Block::training,
+         .derived = Derived::moved,
+         .on_resume = OnResume::schedule},
+        {.option = "--end-weight-decay",
+         .member = &S::end_weight_decay,
+         .metavar = "W",
+         .help = "weight decay at the end of the training",
+         .block = Block::training,
+         .derived = Derived::moved,
+         .on_resume = OnResume::schedule},
+        {.option = "--weight-decay-incr-style",
+         .member = &S::weight_decay_style,
+         .help = "growth of the weight decay over the samples of the training",
+         .choices = {"constant", "linear", "cosine"},
+         .block = Block::training,
+         .derived = Derived::moved,
+         .on_resume = OnResume::schedule},
     };
     return fields;
 }
@@ -194,7 +246,45 @@ const Fields<CurriculumFlags>& curriculum_fields() {
     return fields;
 }
 
-spec::BatchRamp batch_ramp(const ScheduleFlags& flags) {
+namespace {
+
+constexpr std::string_view steps_flag = "--step-batch-size-schedule";
+
+// Megatron sorts the entries and takes blanks or commas between them.
+spec::BatchRamp stepped_ramp(const ScheduleFlags& flags, i64 seq_length) {
+    if (flags.global_batch)
+        usage_error(steps_flag, "contradicts --global-batch-size: give one of the two");
+    if (!flags.rampup.empty())
+        usage_error(steps_flag, "contradicts --rampup-batch-size: give one of the two");
+    if (seq_length < 1) usage_error(steps_flag, "needs --seq-length");
+    spec::BatchRamp ramp;
+    std::string text = flags.batch_steps;
+    std::ranges::replace(text, ',', ' ');
+    std::istringstream entries(text);
+    for (std::string entry; entries >> entry;) {
+        const size_t colon = entry.find(':');
+        if (colon == entry.npos) usage_error(steps_flag, "'{}' is not TOKENS:BATCH", entry);
+        ramp.steps.push_back({parse_count(steps_flag, entry.substr(0, colon)) / seq_length,
+                              parse_count(steps_flag, entry.substr(colon + 1))});
+    }
+    if (ramp.steps.empty()) usage_error(steps_flag, "is empty");
+    std::ranges::sort(ramp.steps, {}, &spec::BatchFrom::samples);
+    ramp.global_batch = ramp.steps.back().batch;
+    if (ramp.steps.size() == 1) {
+        ramp.check();
+        ramp.steps.clear();
+        return ramp;
+    }
+    ramp.start = ramp.steps.front().batch;
+    ramp.samples = ramp.steps.back().samples - 1;
+    ramp.check();
+    return ramp;
+}
+
+}  // namespace
+
+spec::BatchRamp batch_ramp(const ScheduleFlags& flags, i64 seq_length) {
+    if (!flags.batch_steps.empty()) return stepped_ramp(flags, seq_length);
     constexpr std::string_view flag = "--rampup-batch-size";
     spec::BatchRamp ramp{.global_batch =
                              flags.global_batch.value_or(flags.micro_batch.value_or(0))};

@@ -25,6 +25,7 @@ struct ScheduleFlags {
     std::optional<i64> train_samples, train_iters, train_tokens;
     std::optional<i64> global_batch;        // samples
     std::vector<i64> rampup;                // START INCREMENT SAMPLES
+    std::string batch_steps;                // --step-batch-size-schedule: "THRESHOLD:BATCH ..."
     std::optional<i64> micro_batch;         // samples
     std::optional<i64> accumulation_steps;  // micro-batches per step, from the DeepSpeed file
     std::optional<double> lr;
@@ -34,6 +35,9 @@ struct ScheduleFlags {
     std::optional<i64> lr_warmup_samples, lr_warmup_iters;
     std::optional<double> lr_warmup_fraction;
     std::optional<i64> lr_decay_samples, lr_decay_iters, lr_decay_tokens;
+    std::optional<double> decoupled_lr, decoupled_min_lr;
+    std::optional<double> start_weight_decay, end_weight_decay;
+    std::string weight_decay_style = "constant";
     std::string lr_wsd_decay_style = "exponential";
     std::optional<i64> lr_wsd_decay_samples, lr_wsd_decay_iters;
     CurriculumFlags curriculum;
@@ -42,11 +46,13 @@ struct ScheduleFlags {
 const Fields<ScheduleFlags>& length_fields();  // length of the training, and batches
 const Fields<ScheduleFlags>& rate_fields();    // learning rate and warm-up
 const Fields<ScheduleFlags>& decay_fields();   // decay of the rate
+const Fields<ScheduleFlags>& weight_decay_fields();
 const Fields<CurriculumFlags>& curriculum_fields();
 
 // Returns the batch ramp of the flags. Without --global-batch-size, the global batch is one
-// micro-batch. Throws Error(usage) naming the flag.
-spec::BatchRamp batch_ramp(const ScheduleFlags& flags);
+// micro-batch. `seq_length`: the tokens of a sample, in which --step-batch-size-schedule counts; 0:
+// not known; then that flag is refused. Throws Error(usage) naming the flag.
+spec::BatchRamp batch_ramp(const ScheduleFlags& flags, i64 seq_length);
 
 // Returns the number of samples that a training consumes until --train-samples, --train-iters or
 // --train-tokens ends it, whichever comes first. `seq_length` 0: not known; then --train-tokens is

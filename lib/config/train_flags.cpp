@@ -10,6 +10,7 @@ void add_train_options(cli::Options& options, TrainFlags& flags) {
     declare(options, length_fields(), flags.schedule);
     declare(options, rate_fields(), flags.schedule);
     declare(options, decay_fields(), flags.schedule);
+    declare(options, weight_decay_fields(), flags.schedule);
     declare(options, curriculum_fields(), flags.schedule.curriculum);
     options.group("Optimizer");
     declare(options, optimizer_fields(), flags.optimizer);

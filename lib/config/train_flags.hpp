@@ -59,6 +59,7 @@ void for_each_section(Visit&& visit) {
     visit(logging_fields());
     visit(action_fields());
     visit(parallel_fields());
+    visit(stage_fields());
     visit(zero_fields());
     visit(data_parallel_fields());
     visit(rank_check_fields());
@@ -66,6 +67,7 @@ void for_each_section(Visit&& visit) {
     visit(length_fields());
     visit(rate_fields());
     visit(decay_fields());
+    visit(weight_decay_fields());
     visit(curriculum_fields());
     visit(stopping_fields());
     visit(optimizer_fields());

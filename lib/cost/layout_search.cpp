@@ -25,11 +25,12 @@ bool tensor_ranks_fit(const LayoutQuery& query, i64 tp) {
            query.parallel.pad_vocab_to % tp == 0;
 }
 
-// Returns true when all stages have the same number of layers. --pp-partition-method may count the
-// embedding and the head as a layer each.
+// Returns true when all stages have the same number of layers, where the embedding and the head may
+// count as a layer each.
 bool stages_are_alike(const LayoutQuery& query, i64 pp) {
-    const bool counts_ends = query.parallel.balance == spec::PipelineBalance::layers_and_embedding;
-    return (query.model.n_layers + (counts_ends ? 2 : 0)) % pp == 0;
+    const spec::ParallelConfig& parallel = query.parallel;
+    if (parallel.first_stage_layers > 0 || parallel.last_stage_layers > 0) return false;
+    return spec::counted_layers(query.model, parallel) % pp == 0;
 }
 
 bool stages_fit(const LayoutQuery& query, i64 pp) {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "metrics/record.hpp"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <ctime>
 #include <iterator>
 
 #include "io/json.hpp"
@@ -60,6 +62,33 @@ std::string log_line(const StepRecord& r) {
     add(" samples per second: {:.3f} |", r.samples_per_s);
     add(" TFLOPs: {:.2f} |", r.flops_per_s / 1e12);
     add_if(" MFU: {:.2f} |", r.mfu);
+    return line;
+}
+
+std::string megatron_lm_line(const StepRecord& r, bool throughput) {
+    const double seconds = std::floor(r.unix_time_s);
+    std::string line = fmt::format(" [{:%Y-%m-%d %H:%M:%S}.{:06}] iteration {:8}/{:8} |",
+                                   fmt::localtime(static_cast<std::time_t>(seconds)),
+                                   static_cast<i64>((r.unix_time_s - seconds) * 1e6), r.iteration,
+                                   r.total_iterations);
+    const auto add = [&](auto format, const auto& value) {
+        fmt::format_to(std::back_inserter(line), fmt::runtime(format), value);
+    };
+    const auto add_if = [&](const char* format, const auto& value) {
+        if (value) add(format, *value);
+    };
+    add(" consumed samples: {:12} |", r.consumed_samples);
+    add(" elapsed time per iteration (ms): {:.1f} |", r.step_s * 1e3);
+    if (throughput) add(" throughput per GPU (TFLOP/s/GPU): {:.1f} |", r.flops_per_s / 1e12);
+    add(" learning rate: {:.6E} |", r.learning_rate);
+    add(" global batch size: {:5} |", r.global_batch);
+    add_if(" lm loss: {:.6E} |", r.loss);
+    add(" loss scale: {:.1f} |", r.loss_scale.value_or(1.0));
+    add_if(" grad norm: {:.3f} |", r.grad_norm);
+    add_if(" num zeros: {:.1f} |", r.num_zeros);
+    add_if(" params norm: {:.3f} |", r.params_norm);
+    add(" number of skipped iterations: {:3} |", r.skipped_iterations);
+    add(" number of nan iterations: {:3} |", r.nan_iterations);
     return line;
 }
 

@@ -4,13 +4,20 @@
 // them.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 
+#include "base/named.hpp"
 #include "base/types.hpp"
 #include "io/json_fwd.hpp"
 
 namespace lm::metrics {
+
+// The form of the log line: that of BigScience's Megatron-DeepSpeed or of Megatron-LM.
+enum class LogFormat { megatron_deepspeed, megatron_lm };
+inline constexpr std::array log_formats{Named{LogFormat::megatron_deepspeed, "megatron-deepspeed"},
+                                        Named{LogFormat::megatron_lm, "megatron-lm"}};
 
 // A logged iteration: means over the interval, the iterations since the previous logged one.
 struct StepRecord {
@@ -87,6 +94,8 @@ double perplexity(double loss);  // exp(min(20, loss)), as in Megatron
 
 // Return the text without a newline at the end; the block has three lines: dashes, text, dashes.
 std::string log_line(const StepRecord& record);
+// The line of Megatron-LM (core 0.16), with the local time. `throughput`: --log-throughput.
+std::string megatron_lm_line(const StepRecord& record, bool throughput);
 std::string validation_line(const ValidationRecord& record);
 std::string validation_block(const ValidationRecord& record);
 

@@ -3,8 +3,6 @@
 
 #include <utility>
 
-#include "spec/tensor_table.hpp"
-
 namespace lm::metrics {
 
 namespace {
@@ -14,12 +12,6 @@ i64 gigaflos_of(const TensorBoardOptions& options, i64 samples) {
 }
 
 }  // namespace
-
-double gigaflos_per_sample(const spec::ModelConfig& model) {
-    const spec::ParameterCount count = spec::count_parameters(model);
-    return 6.0 * static_cast<double>(count.total() - count.embedding) *
-           static_cast<double>(model.seq_length) / 1e9;
-}
 
 TensorBoard TensorBoard::open(TensorBoardOptions options) {
     const auto create = [&](const char* directory, auto position) {
@@ -68,6 +60,25 @@ void TensorBoard::add_gigaflos(i64 samples, const std::string& tag, double value
     add(by_gigaflos_, gigaflos(samples), tag + " vs gigaflos (without embeddings)", value);
 }
 
+// Adds a series of Megatron-LM, which has no axis of tokens.
+void TensorBoard::add_plain(const Axes& x, const std::string& tag,
+                            const std::optional<double>& value) {
+    if (value) add_axes(x, tag, *value, false);
+}
+
+// The tags of Megatron-LM's training_log().
+void TensorBoard::add_megatron_lm(const StepRecord& r) {
+    const Axes x{r.iteration, r.consumed_samples, r.consumed_tokens};
+    add_plain(x, "learning-rate", r.learning_rate);
+    add_plain(x, "batch-size", static_cast<double>(r.global_batch));
+    add_plain(x, "lm loss", r.loss);
+    add_plain(x, "loss-scale", r.loss_scale.value_or(1.0));
+    add_plain(x, "world-size", static_cast<double>(options_.world_size));
+    add_plain(x, "grad-norm", r.grad_norm);
+    add_plain(x, "num-zeros", r.num_zeros);
+    add_plain(x, "params-norm", r.params_norm);
+}
+
 i64 TensorBoard::gigaflos(i64 samples) const {
     return gigaflos_of(options_, samples);
 }
@@ -105,6 +116,7 @@ void TensorBoard::iteration(const StepRecord& r) {
     if (r.params_norm) add_axes(x, "params-norm/params-norm", *r.params_norm);
     if (r.seq_length)
         add(by_iteration_, x.iteration, "curriculum_seqlen", static_cast<double>(*r.seq_length));
+    if (options_.megatron_lm) add_megatron_lm(r);
 }
 
 void TensorBoard::interval(const StepRecord& r) {
@@ -120,6 +132,10 @@ void TensorBoard::interval(const StepRecord& r) {
     add(by_iteration_, x, "iteration-time/tokens per second", r.tokens_per_s);
     add(by_iteration_, x, "iteration-time/tokens per second per replica", r.tokens_per_s / dp_size);
     add(by_iteration_, x, "iteration-time/TFLOPs per gpu (estimated)", r.flops_per_s / 1e12);
+    if (options_.megatron_lm) {
+        if (options_.timers) add(by_iteration_, x, "iteration-time", r.step_s);
+        add(by_iteration_, x, "throughput", r.flops_per_s / 1e12);
+    }
     flush();
 }
 
@@ -137,6 +153,11 @@ void TensorBoard::validation(const ValidationRecord& r) {
     };
     series(group, r.loss);
     if (options_.validation_ppl) series(group + " ppl", perplexity(r.loss));
+    if (options_.megatron_lm) {
+        const std::string tag = "lm loss validation" + (r.name == "validation" ? "" : "-" + r.name);
+        add_plain(x, tag, r.loss);
+        if (options_.validation_ppl) add_plain(x, tag + " ppl", perplexity(r.loss));
+    }
     flush();
 }
 

@@ -12,7 +12,6 @@
 
 #include "metrics/event_file.hpp"
 #include "metrics/record.hpp"
-#include "spec/model.hpp"
 
 namespace lm::metrics {
 
@@ -28,14 +27,13 @@ struct TensorBoardOptions {
     bool batch_size = false;      // --log-batch-size-to-tensorboard
     bool validation_ppl = false;  // --log-validation-ppl-to-tensorboard
     bool timers = false;          // --log-timers-to-tensorboard: iteration-time
+    bool megatron_lm = false;     // also the tags of Megatron-LM, by iteration and by samples
     i64 world_size = 1;
     i64 dp_size = 1;
+    // Advance of the axis "gigaflos" by one sample: 6 x parameters without embeddings x seq_length
+    // / 1e9.
     double gigaflos_per_sample = 0;
 };
-
-// Returns the advance of the axis "gigaflos" by one sample: 6 x parameters without embeddings x
-// sequence length / 1e9.
-double gigaflos_per_sample(const spec::ModelConfig& model);
 
 class TensorBoard {
   public:
@@ -60,6 +58,8 @@ class TensorBoard {
                 EventFile by_tokens, EventFile by_gigaflos);
     void add(EventFile& file, i64 x, std::string_view tag, double value);
     void add_axes(const Axes& x, const std::string& tag, double value, bool by_tokens = true);
+    void add_megatron_lm(const StepRecord& record);
+    void add_plain(const Axes& x, const std::string& tag, const std::optional<double>& value);
     void add_gigaflos(i64 samples, const std::string& tag, double value);
     void add_world_size(i64 iteration);
     i64 gigaflos(i64 samples) const;

@@ -110,4 +110,16 @@ double LearningRate::at(i64 samples, i64 tokens) const {
     return min + coefficient * (max - min);
 }
 
+WeightDecayStyle parse_weight_decay_style(std::string_view text) {
+    if (const auto style = value_in(weight_decay_styles, text)) return *style;
+    usage_error("--weight-decay-incr-style", "expected constant, linear or cosine, got '{}'", text);
+}
+
+double GrowingWeightDecay::at(i64 samples_done) const {
+    const double ratio =
+        samples > 0 ? std::min(1.0, static_cast<double>(samples_done) / samples) : 1.0;
+    const double grown = style == WeightDecayStyle::cosine ? half_cosine(1.0 - ratio) : ratio;
+    return start + grown * (end - start);
+}
+
 }  // namespace lm::optim

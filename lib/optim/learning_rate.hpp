@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string_view>
 
 #include "base/named.hpp"
@@ -48,6 +49,37 @@ struct LearningRate {
     void check() const;
     // Returns the rate of the iteration after `samples` samples and `tokens` tokens.
     double at(i64 samples, i64 tokens = 0) const;
+};
+
+// The highest and the lowest rate of tensors whose rate otherwise follows a LearningRate.
+struct RateRange {
+    double max = 0;
+    double min = 0;
+};
+
+enum class WeightDecayStyle { constant, linear, cosine };
+inline constexpr std::array weight_decay_styles{Named{WeightDecayStyle::constant, "constant"},
+                                                Named{WeightDecayStyle::linear, "linear"},
+                                                Named{WeightDecayStyle::cosine, "cosine"}};
+
+WeightDecayStyle parse_weight_decay_style(std::string_view text);  // throws Error(usage)
+
+// A weight decay that grows from `start` to `end` over the first `samples` samples of the optimizer
+// steps, as in Megatron-LM's OptimizerParamScheduler.
+struct GrowingWeightDecay {
+    double start = 0;
+    double end = 0;
+    WeightDecayStyle style = WeightDecayStyle::linear;  // never constant
+    double samples = 0;
+
+    double at(i64 samples_done) const;
+};
+
+// The rates of one update.
+struct UpdateRates {
+    double lr = 0;
+    std::optional<double> decoupled_lr;  // for the word embedding and the output projection
+    std::optional<double> weight_decay;  // replaces that of AdamWConfig
 };
 
 }  // namespace lm::optim

@@ -13,14 +13,31 @@ double clip_coefficient(double norm, double clip) {
 
 namespace {
 
-// Returns the ranges of the flat buffer that have weight decay, or with `decay` false those that
-// have none.
-std::vector<Range> with_decay(const model::ParamMap& map, bool decay) {
+// Returns the ranges of the flat buffer for whose tensors `wanted(spec)` holds.
+template <typename Wanted>
+std::vector<Range> ranges_of(const model::ParamMap& map, const Wanted& wanted) {
     std::vector<Range> ranges;
     for (const spec::LocalTensor& local : map.layout().tensors) {
-        if (map.spec_of(local).weight_decay == decay) append(ranges, {local.offset, local.end()});
+        if (wanted(map.spec_of(local))) append(ranges, {local.offset, local.end()});
     }
     return ranges;
+}
+
+// Returns the parts of `updated` that are in `ranges`.
+std::vector<device::AdamWPart> parts_of(const std::vector<Range>& updated,
+                                        const std::vector<Range>& ranges, bool decay) {
+    std::vector<device::AdamWPart> parts;
+    i64 moments = 0;
+    for (const Range& range : updated) {
+        for (const Range& part : intersection({range}, ranges)) {
+            parts.push_back({.param_begin = part.begin,
+                             .state_begin = moments + part.begin - range.begin,
+                             .size = part.size(),
+                             .decay = decay});
+        }
+        moments += range.size();
+    }
+    return parts;
 }
 
 }  // namespace
@@ -41,31 +58,37 @@ AdamWOptimizer::AdamWOptimizer(const spec::AdamWConfig& config, const model::Par
              name_of(weights.dtype), is_half(weights.dtype) ? "fp32 masters" : "no masters",
              masters ? "masters" : "none");
     for (const bool decay : {true, false}) {
-        const std::vector<Range> ranges = with_decay(map, decay);
-        i64 moments = 0;
-        for (const Range& range : updated) {
-            for (const Range& part : intersection({range}, ranges)) {
-                parts_.push_back({.param_begin = part.begin,
-                                  .state_begin = moments + part.begin - range.begin,
-                                  .size = part.size(),
-                                  .decay = decay});
-            }
-            moments += range.size();
-        }
+        const auto add = [&](std::vector<device::AdamWPart>& parts, bool vocab) {
+            const auto wanted = [=](const spec::TensorSpec& tensor) {
+                return tensor.weight_decay == decay && tensor.vocab_rows == vocab;
+            };
+            const auto found = parts_of(updated, ranges_of(map, wanted), decay);
+            parts.insert(parts.end(), found.begin(), found.end());
+        };
+        add(parts_, false);
+        add(vocab_parts_, true);
     }
 }
 
-void AdamWOptimizer::step(device::Context& context, i64 step, double lr, double grad_scale) {
-    device::adamw(context, {.master = masters_ ? masters_ : weights_,
-                            .weight = masters_ ? weights_ : device::View{},
-                            .grad = gradients_,
-                            .m = exp_avg_,
-                            .v = exp_avg_sq_,
-                            .parts = parts_,
-                            .lr = lr,
-                            .config = config_,
-                            .step = step,
-                            .grad_scale = grad_scale});
+void AdamWOptimizer::step(device::Context& context, i64 step, const UpdateRates& rates,
+                          double grad_scale) {
+    spec::AdamWConfig config = config_;
+    config.weight_decay = rates.weight_decay.value_or(config.weight_decay);
+    const auto update = [&](const std::vector<device::AdamWPart>& parts, double lr) {
+        if (parts.empty()) return;
+        device::adamw(context, {.master = masters_ ? masters_ : weights_,
+                                .weight = masters_ ? weights_ : device::View{},
+                                .grad = gradients_,
+                                .m = exp_avg_,
+                                .v = exp_avg_sq_,
+                                .parts = parts,
+                                .lr = lr,
+                                .config = config,
+                                .step = step,
+                                .grad_scale = grad_scale});
+    };
+    update(parts_, rates.lr);
+    update(vocab_parts_, rates.decoupled_lr.value_or(rates.lr));
 }
 
 }  // namespace lm::optim

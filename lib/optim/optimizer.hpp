@@ -6,6 +6,7 @@
 #include "base/range.hpp"
 #include "device/ops.hpp"
 #include "model/params.hpp"
+#include "optim/learning_rate.hpp"
 #include "spec/optimizer_config.hpp"
 
 namespace lm::optim {
@@ -28,13 +29,15 @@ class AdamWOptimizer {
                    device::View gradients, device::View exp_avg, device::View exp_avg_sq);
 
     // Performs update number `step` (from 1), with gradients multiplied by `grad_scale`.
-    void step(device::Context& context, i64 step, double lr, double grad_scale);
+    void step(device::Context& context, i64 step, const UpdateRates& rates, double grad_scale);
 
     const spec::AdamWConfig& config() const { return config_; }
 
   private:
     spec::AdamWConfig config_;
     std::vector<device::AdamWPart> parts_;
+    // The word embedding and the output projection, which may have their own learning rate.
+    std::vector<device::AdamWPart> vocab_parts_;
     device::View weights_;     // [n] bf16|fp16|fp32
     device::View masters_;     // [s] fp32, or none
     device::View gradients_;   // [n] fp32

@@ -55,6 +55,35 @@ void check_request(const ScheduleRequest& r) {
     if (r.curriculum) r.curriculum->check(r.seq_length);
 }
 
+std::optional<RateRange> decoupled_range(const ScheduleRequest& r) {
+    if (!r.decoupled_lr) {
+        if (r.decoupled_min_lr) usage_error("--decoupled-min-lr", "needs --decoupled-lr");
+        return std::nullopt;
+    }
+    return RateRange{*r.decoupled_lr, r.decoupled_min_lr.value_or(r.min_lr)};
+}
+
+std::optional<GrowingWeightDecay> growing_decay(const ScheduleRequest& r, double samples) {
+    constexpr std::string_view start_flag = "--start-weight-decay";
+    if (r.weight_decay_style == WeightDecayStyle::constant) {
+        if (r.start_weight_decay || r.end_weight_decay)
+            usage_error(start_flag, "needs --weight-decay-incr-style linear or cosine");
+        return std::nullopt;
+    }
+    if (!r.start_weight_decay || !r.end_weight_decay) {
+        usage_error("--weight-decay-incr-style",
+                    "needs --start-weight-decay and --end-weight-decay");
+    }
+    if (!(*r.start_weight_decay >= 0))
+        usage_error(start_flag, "{} is negative", *r.start_weight_decay);
+    if (!(*r.end_weight_decay >= *r.start_weight_decay)) {
+        usage_error("--end-weight-decay", "{} is below {} {}", *r.end_weight_decay, start_flag,
+                    *r.start_weight_decay);
+    }
+    return GrowingWeightDecay{*r.start_weight_decay, *r.end_weight_decay, r.weight_decay_style,
+                              samples};
+}
+
 }  // namespace
 
 Schedule::Schedule(const ScheduleRequest& request)
@@ -162,13 +191,38 @@ void Schedule::set_rate(const ScheduleRequest& request) {
         }
         rate_.anneal_samples = in_samples(request.anneal_samples, request.anneal_iters);
     }
-    set_learning_rate(rate_);
+    set_learning_rate(rate_, decoupled_range(request));
+    set_weight_decay(growing_decay(request, static_cast<double>(planned_samples())));
 }
 
-void Schedule::set_learning_rate(const LearningRate& rate) {
+void Schedule::set_learning_rate(const LearningRate& rate,
+                                 const std::optional<RateRange>& decoupled) {
     rate_ = rate;
     rate_.warmup_tokens = rate_.decay_tokens > 0 ? tokens_after(rate_.warmup_samples) : 0;
     rate_.check();
+    decoupled_ = decoupled;
+    if (!decoupled) return;
+    if (!(decoupled->min >= 0)) usage_error("--decoupled-min-lr", "{} is negative", decoupled->min);
+    if (!(decoupled->max >= decoupled->min)) {
+        usage_error("--decoupled-lr", "{} is below the lowest rate {}", decoupled->max,
+                    decoupled->min);
+    }
+}
+
+void Schedule::set_weight_decay(const std::optional<GrowingWeightDecay>& growing) {
+    weight_decay_ = growing;
+}
+
+UpdateRates Schedule::rates(i64 stepped_samples, i64 stepped_tokens) const {
+    UpdateRates rates{.lr = rate(stepped_samples, stepped_tokens)};
+    if (decoupled_) {
+        LearningRate decoupled = rate_;
+        decoupled.max = decoupled_->max;
+        decoupled.min = decoupled_->min;
+        rates.decoupled_lr = decoupled.at(stepped_samples, stepped_tokens);
+    }
+    if (weight_decay_) rates.weight_decay = weight_decay_->at(stepped_samples);
+    return rates;
 }
 
 }  // namespace lm::optim

@@ -33,6 +33,11 @@ struct ScheduleRequest {
     std::optional<double> lr;
     double min_lr = 0, warmup_init = 0;
     DecayStyle decay_style = DecayStyle::linear;
+    // --decoupled-lr, --decoupled-min-lr: of the word embedding and the output projection
+    std::optional<double> decoupled_lr, decoupled_min_lr;
+    // --start-weight-decay, --end-weight-decay: both, unless the style is constant
+    std::optional<double> start_weight_decay, end_weight_decay;
+    WeightDecayStyle weight_decay_style = WeightDecayStyle::constant;
     std::optional<i64> warmup_samples, warmup_iters;  // at most one, or warmup_fraction
     std::optional<double> warmup_fraction;            // warm-up as a fraction of the decay
     std::optional<i64> decay_samples, decay_iters, decay_tokens;  // at most one of the three
@@ -51,11 +56,12 @@ class Schedule {
     // `done`.
     i64 batch(const Counters& done) const { return ramp_.batch_at(done.samples); }
     i64 seq_length(const Counters& done) const;
-    // Returns the rate of the next iteration. stepped_samples and stepped_tokens count the samples
-    // and tokens of the optimizer steps so far, without skipped steps.
+    // rate() and rates() are those of the next iteration. stepped_samples and stepped_tokens count
+    // the samples and tokens of the optimizer steps so far, without skipped steps.
     double rate(i64 stepped_samples, i64 stepped_tokens) const {
         return rate_.at(stepped_samples, stepped_tokens);
     }
+    UpdateRates rates(i64 stepped_samples, i64 stepped_tokens) const;
     // Returns the counters after the next iteration.
     Counters next(const Counters& done) const;
 
@@ -73,8 +79,13 @@ class Schedule {
 
     const spec::BatchRamp& ramp() const { return ramp_; }
     const LearningRate& learning_rate() const { return rate_; }
-    // Replaces the learning rate; warmup_tokens is computed. Throws Error(usage).
-    void set_learning_rate(const LearningRate& rate);
+    // The highest and the lowest rate of the word embedding and the output projection, if they
+    // differ from the others.
+    const std::optional<RateRange>& decoupled() const { return decoupled_; }
+    const std::optional<GrowingWeightDecay>& weight_decay() const { return weight_decay_; }
+    // Replace the rates; warmup_tokens is computed. Throw Error(usage).
+    void set_learning_rate(const LearningRate& rate, const std::optional<RateRange>& decoupled);
+    void set_weight_decay(const std::optional<GrowingWeightDecay>& growing);
     const std::optional<Curriculum>& curriculum() const { return curriculum_; }
 
   private:
@@ -91,6 +102,8 @@ class Schedule {
     std::optional<Curriculum> curriculum_;
     Counters end_;
     LearningRate rate_;
+    std::optional<RateRange> decoupled_;
+    std::optional<GrowingWeightDecay> weight_decay_;
 };
 
 }  // namespace lm::optim

@@ -9,10 +9,36 @@
 
 namespace lm::spec {
 
+namespace {
+
+void check_steps(const std::vector<BatchFrom>& steps) {
+    constexpr std::string_view flag = "--step-batch-size-schedule";
+    if (steps.front().samples != 0)
+        usage_error(flag, "starts at {} samples, not at 0", steps.front().samples);
+    for (size_t k = 0; k < steps.size(); ++k) {
+        if (steps[k].batch < 1) usage_error(flag, "a batch of {} is not positive", steps[k].batch);
+        if (k == 0) continue;
+        const BatchFrom& before = steps[k - 1];
+        if (steps[k].samples <= before.samples)
+            usage_error(flag, "{} samples are not more than the {} before", steps[k].samples,
+                        before.samples);
+        if (steps[k].batch < before.batch)
+            usage_error(flag, "the batch decreases from {} to {}", before.batch, steps[k].batch);
+    }
+}
+
+// Returns the first entry that begins after `consumed` samples, or the end.
+auto step_after(const std::vector<BatchFrom>& steps, i64 consumed) {
+    return std::ranges::upper_bound(steps, consumed, {}, &BatchFrom::samples);
+}
+
+}  // namespace
+
 void BatchRamp::check() const {
     constexpr std::string_view flag = "--rampup-batch-size";
     if (global_batch < 1)
         usage_error("--global-batch-size", "must be at least 1, but is {}", global_batch);
+    if (!steps.empty()) return check_steps(steps);
     if (start == 0) return;
     if (start < 1 || increment < 1) usage_error(flag, "start and increment must be at least 1");
     if (samples > i64{1} << 60) usage_error(flag, "{} samples are too many", samples);
@@ -30,14 +56,15 @@ void BatchRamp::check() const {
 
 i64 BatchRamp::batch_at(i64 consumed_samples) const {
     if (is_full(consumed_samples)) return global_batch;
+    if (!steps.empty()) return std::prev(step_after(steps, consumed_samples))->batch;
     const i64 n_increments = (global_batch - start) / increment;
     // Megatron divides in floating point and truncates.
     const double samples_per_increment =
         static_cast<double>(samples) / static_cast<double>(n_increments);
     if (samples_per_increment == 0.0) return start;
-    const i64 steps =
+    const i64 n_done =
         static_cast<i64>(static_cast<double>(consumed_samples) / samples_per_increment);
-    return start + steps * increment;
+    return start + n_done * increment;
 }
 
 namespace {
@@ -47,6 +74,9 @@ namespace {
 // doubling and then halving steps finds the last of these iterations.
 i64 iterations_of_batch(const BatchRamp& ramp, i64 consumed) {
     const i64 batch = ramp.batch_at(consumed);
+    if (!ramp.steps.empty()) {
+        return ceil_div(step_after(ramp.steps, consumed)->samples - consumed, batch);
+    }
     const auto same = [&](i64 n) {  // true when iteration n, counted from 0, has this batch size
         const i64 before = consumed + n * batch;
         return before <= ramp.samples && ramp.batch_at(before) == batch;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// --rampup-batch-size START INCREMENT SAMPLES: the global batch size as a function of the consumed
-// samples, as in Megatron (megatron/microbatches.py), and the iterations that result from it.
+// The global batch size as a function of the consumed samples, as in Megatron, and the iterations
+// that result from it: --rampup-batch-size START INCREMENT SAMPLES (megatron/microbatches.py) or
+// --step-batch-size-schedule (megatron/core/num_microbatches_calculator.py).
 #pragma once
 
 #include <vector>
@@ -18,14 +19,23 @@ struct RampStep {
     i64 consumed_after() const { return consumed_before + batch * n_iterations; }
 };
 
+// A batch size that holds from a number of consumed samples on.
+struct BatchFrom {
+    i64 samples = 0;
+    i64 batch = 0;
+};
+
 struct BatchRamp {
     i64 start = 0;  // 0: no ramp
     i64 increment = 0;
     i64 samples = 0;  // samples after which the batch has its full size
     i64 global_batch = 1;
+    // --step-batch-size-schedule, from 0 samples on, ascending. Not empty: there is no other ramp,
+    // and the members above are those of the last entry: start, samples - 1 and global_batch.
+    std::vector<BatchFrom> steps = {};
 
-    // Throws Error(usage) naming --rampup-batch-size or --global-batch-size when a value is
-    // invalid.
+    // Throws Error(usage) naming --rampup-batch-size, --step-batch-size-schedule or
+    // --global-batch-size when a value is invalid.
     void check() const;
 
     // Returns the batch size of the iteration that starts after `consumed_samples` samples.

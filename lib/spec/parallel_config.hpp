@@ -32,8 +32,15 @@ inline constexpr std::array recompute_methods{Named{Recompute::Method::uniform, 
 
 // The quantity that is balanced over pipeline stages. layers: transformer layers.
 // layers_and_embedding: transformer layers, where embedding and head count as one layer each
-// (DeepSpeed's 'type:transformer|embedding'). parameters: elements of the tensors.
-enum class PipelineBalance { layers, layers_and_embedding, parameters };
+// (DeepSpeed's 'type:transformer|embedding'). embedding_and_layers, layers_and_head: as this, but
+// only the embedding or only the head counts. parameters: elements of the tensors.
+enum class PipelineBalance {
+    layers,
+    layers_and_embedding,
+    embedding_and_layers,
+    layers_and_head,
+    parameters
+};
 
 struct ParallelConfig {
     i64 tp = 1;  // tensor-parallel ranks
@@ -46,6 +53,10 @@ struct ParallelConfig {
     bool sequence_parallel = false;  // divide norms and dropout over tensor ranks by rows
     i64 n_chunks = 1;                // chunks of each stage; more than 1: the interleaved schedule
     PipelineBalance balance = PipelineBalance::layers;
+    // Layers of the first and of the last stage; 0: as `balance` divides the layers over the stages
+    // without a given number.
+    i64 first_stage_layers = 0;
+    i64 last_stage_layers = 0;
     Recompute recompute = {};
     int zero_stage = 0;  // 1: data-parallel ranks divide fp32 masters and moments
     // Returns the number of chunks of all stages together.

@@ -89,16 +89,43 @@ Weights weights_of(const ModelConfig& config) {
             static_cast<double>(head)};
 }
 
+// The embedding counts as a layer before the first, the head as one after the last.
+bool counts_embedding(const ParallelConfig& parallel) {
+    return parallel.balance == PipelineBalance::layers_and_embedding ||
+           parallel.balance == PipelineBalance::embedding_and_layers;
+}
+bool counts_head(const ParallelConfig& parallel) {
+    return parallel.balance == PipelineBalance::layers_and_embedding ||
+           parallel.balance == PipelineBalance::layers_and_head;
+}
+
+// Divides the layers that the first and the last stage leave evenly over the other stages.
+Cuts cuts_with_ends(i64 n_layers, const ParallelConfig& parallel) {
+    const i64 first = parallel.first_stage_layers;
+    const i64 last = parallel.last_stage_layers;
+    const i64 n_others = parallel.pp - (first > 0) - (last > 0);
+    Cuts cuts;
+    if (first > 0) cuts.push_back(0);
+    if (n_others == 0) {
+        cuts.push_back(first);
+    } else {
+        for (const i64 cut : even_cuts(n_layers - first - last, n_others))
+            cuts.push_back(first + cut);
+    }
+    if (last > 0) cuts.push_back(n_layers);
+    return cuts;
+}
+
 Cuts cuts_of(const ModelConfig& config, const ParallelConfig& parallel) {
     const i64 n_layers = config.n_layers;
-    if (parallel.balance == PipelineBalance::layers) {
-        return interleave(even_cuts(n_layers, parallel.pp), parallel.n_chunks);
+    if (parallel.first_stage_layers > 0 || parallel.last_stage_layers > 0) {
+        return interleave(cuts_with_ends(n_layers, parallel), parallel.n_chunks);
     }
-    if (parallel.balance == PipelineBalance::layers_and_embedding) {
-        // The embedding and the head count as one layer each, before the first and after the last
-        // layer.
-        Cuts cuts = interleave(even_cuts(n_layers + 2, parallel.pp), parallel.n_chunks);
-        for (i64& cut : cuts) cut = std::clamp<i64>(cut - 1, 0, n_layers);
+    if (parallel.balance != PipelineBalance::parameters) {
+        Cuts cuts =
+            interleave(even_cuts(counted_layers(config, parallel), parallel.pp), parallel.n_chunks);
+        const i64 before = counts_embedding(parallel) ? 1 : 0;
+        for (i64& cut : cuts) cut = std::clamp<i64>(cut - before, 0, n_layers);
         return cuts;
     }
     return interleave(balanced_cuts(n_layers, parallel.pp, parallel.n_chunks, weights_of(config)),
@@ -106,6 +133,10 @@ Cuts cuts_of(const ModelConfig& config, const ParallelConfig& parallel) {
 }
 
 }  // namespace
+
+i64 counted_layers(const ModelConfig& config, const ParallelConfig& parallel) {
+    return config.n_layers + (counts_embedding(parallel) ? 1 : 0) + (counts_head(parallel) ? 1 : 0);
+}
 
 i64 first_layer(const ModelConfig& config, const ParallelConfig& parallel, i64 part) {
     if (parallel.n_parts() > config.n_layers) {

@@ -21,6 +21,10 @@ inline i64 head_unit(const ModelConfig& config) {
 // chunk would have no layer.
 i64 first_layer(const ModelConfig& config, const ParallelConfig& parallel, i64 part);
 
+// Returns the number of layers that ParallelConfig::balance divides, with the embedding and the
+// head where these count as a layer.
+i64 counted_layers(const ModelConfig& config, const ParallelConfig& parallel);
+
 // The adjacent units that one chunk of a pipeline stage computes. Chunk v of stage p is part
 // v * pp + p (interleaved schedule: arXiv 2104.04473, section 2.2).
 struct ModelPart {

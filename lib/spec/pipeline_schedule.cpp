@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/shape.hpp"
 
 namespace lm::spec {
 namespace {
@@ -38,7 +39,12 @@ i64 n_warmup(const PipelineShape& shape, i64 stage) {
     return std::min(wanted, shape.n_micro_batches * shape.n_chunks);
 }
 
-std::vector<PipelineAction> compute_order(const PipelineShape& shape, i64 stage) {
+// Returns the passes of `stage`. The interleaved schedule is that of a multiple of n_stages
+// micro-batches, without the passes of those that do not exist: without messages to wait for, it
+// has no deadlock either.
+std::vector<PipelineAction> compute_order(PipelineShape shape, i64 stage) {
+    const i64 n_existing = shape.n_micro_batches;
+    if (shape.n_chunks > 1) shape.n_micro_batches = round_up(n_existing, shape.n_stages);
     const i64 total = shape.n_micro_batches * shape.n_chunks;
     const i64 warmup = n_warmup(shape, stage);
     std::vector<PipelineAction> order;
@@ -49,6 +55,7 @@ std::vector<PipelineAction> compute_order(const PipelineShape& shape, i64 stage)
         order.push_back(nth_backward(shape, k - warmup));
     }
     for (i64 k = total - warmup; k < total; ++k) order.push_back(nth_backward(shape, k));
+    std::erase_if(order, [&](const PipelineAction& a) { return a.micro_batch >= n_existing; });
     return order;
 }
 
@@ -59,13 +66,6 @@ void check_pipeline(const PipelineShape& shape) {
     constexpr auto flag = "--num-layers-per-virtual-pipeline-stage";
     if (shape.n_stages < 2) {
         usage_error(flag, "needs --pipeline-model-parallel-size of at least 2");
-    }
-    if (shape.n_micro_batches % shape.n_stages != 0) {
-        usage_error(flag,
-                    "{} micro-batches per step and data-parallel rank are not a multiple of "
-                    "--pipeline-model-parallel-size {}: change --global-batch-size or "
-                    "--micro-batch-size, or omit the flag",
-                    shape.n_micro_batches, shape.n_stages);
     }
 }
 

@@ -28,8 +28,7 @@ struct PipelineShape {
     }
 };
 
-// Throws Error(usage) naming the flags when the interleaved schedule has fewer than two stages, or
-// when n_stages does not divide its number of micro-batches.
+// Throws Error(usage) naming the flag when the interleaved schedule has fewer than two stages.
 void check_pipeline(const PipelineShape& shape);
 
 enum class PipelineOp {

@@ -14,7 +14,14 @@ namespace {
 
 constexpr i64 worth_sharing_bytes = i64{16} << 20;
 
+// NullTokenizer of Megatron: the data has token ids, of which only the vocabulary size is known;
+// the last id ends a document.
+bool is_null(const text::TokenizerChoice& choice) {
+    return choice.type == "NullTokenizer";
+}
+
 std::shared_ptr<const text::Tokenizer> named_tokenizer(const text::TokenizerChoice& choice) {
+    if (is_null(choice)) return nullptr;
     if (!choice.type && !choice.vocab_file && !choice.merge_file && !choice.model) return nullptr;
     return text::load_tokenizer(choice);
 }
@@ -89,7 +96,12 @@ void check_mock(const data::DataConfig& datasets, bool mock_data) {
         usage_error("--mock-data", "contradicts --data-path: give one of the two");
 }
 
-Vocabulary find_vocabulary(const text::TokenizerChoice& named, const data::DataConfig& datasets) {
+Vocabulary find_vocabulary(const text::TokenizerChoice& named, const data::DataConfig& datasets,
+                           std::optional<i64> vocab_size) {
+    if (is_null(named)) {
+        if (!vocab_size) usage_error("--vocab-size", "must be given with NullTokenizer");
+        return {vocab_size, *vocab_size - 1, ""};
+    }
     if (const auto tokenizer = named_tokenizer(named)) {
         const auto prefixes = data::data_prefixes(datasets);
         for (const std::string& prefix : std::set<std::string>(prefixes.begin(), prefixes.end())) {

@@ -32,9 +32,10 @@ data::DataConfig data_config(const config::DataFlags& flags, bool split_given);
 void check_mock(const data::DataConfig& datasets, bool mock_data);
 
 // Returns the vocabulary of the tokenizer `named` by flags, else of the tokenizer in the metadata
-// file of `datasets`. Warns when the two tokenizers differ. Throws Error(usage) when their
-// end-of-document tokens differ.
-Vocabulary find_vocabulary(const text::TokenizerChoice& named, const data::DataConfig& datasets);
+// file of `datasets`. A NullTokenizer has `vocab_size` ids. Warns when the two tokenizers differ.
+// Throws Error(usage) when their end-of-document tokens differ.
+Vocabulary find_vocabulary(const text::TokenizerChoice& named, const data::DataConfig& datasets,
+                           std::optional<i64> vocab_size);
 
 // Returns the tokenizer of the run's data: the tokenizer that the flags name, else the tokenizer of
 // the data's metadata file if this program has it, else nullptr.

@@ -384,7 +384,7 @@ TEST_CASE("Megatron's other flags: accepted with a note, or refused") {
               .starts_with("--apply-residual-connection-post-layernorm"));
     const Program neutral(tiny +
                           "--context-parallel-size 1 --expert-model-parallel-size 1 "
-                          "--rotary-percent 1.0 --weight-decay-incr-style constant "
+                          "--rotary-percent 1.0 --optimizer-offload-fraction 0 "
                           "--main-grads-dtype fp32 --num-distributed-optimizer-instances 1");
     CHECK(neutral.notes.size() == 5);
     CHECK(error_of(tiny + "--context-parallel-size 2").starts_with("--context-parallel-size"));

@@ -48,16 +48,38 @@ while read -r name reason; do
     grep -q -- "^lm-train: $name: $reason" "$dir/err" || die "$name: says something else"
 done <<'END'
 --model-parallel-size old name: use --tensor-model-parallel-size
---num-virtual-stages-per-pipeline-rank not supported: use --num-layers-per-virtual-pipeline-stage
---ckpt-step not supported: use --load DIR/global_stepN
+--ckpt-step needs --load DIR
 --skip-train lm-train has no inference
 --moe-grouped-gemm mixtures of experts
 --moe-router-of-tomorrow mixtures of experts
---iterations-to-skip not supported: use --skip-train-iteration-range
+--most-recent-k use --save-retain keep-last=K
 --use-torch-fsdp2 data-parallel ranks do not share weights
 --tp unknown option$
 --fp32 unknown option$
 END
+# Other spellings of flags, and their values in the configuration.
+# configured JQ-FILTER ARGUMENT...
+configured() {
+    local filter=$1
+    shift
+    "$train" "${script[@]}" "$@" --print-config >"$dir/out" 2>"$dir/err" || die "$*: refused"
+    jq -e "$filter" "$dir/out" >/dev/null || die "$*: $filter: $(jq -c '.schedule, .parallel, .checkpoints' "$dir/out")"
+}
+configured '.schedule.skip_train_iteration_range == ["1-1", "8-9"]' --iterations-to-skip 0 7 8
+configured '.checkpoints.load == "r/global_step7"' --load r --ckpt-step 7
+configured '.schedule.decoupled_lr == 2e-4 and .schedule.decoupled_min_lr == 1e-5' --decoupled-lr 2e-4
+configured '.schedule.start_weight_decay == 0.01 and .schedule.weight_decay_incr_style == "linear"' \
+    --start-weight-decay 0.01 --end-weight-decay 0.1 --weight-decay-incr-style linear
+configured '.model.vocab_size == 1000' --tokenizer-type NullTokenizer --vocab-size 1000
+for more in "--save-retain-interval 1499" "--save-retain-interval 3000 --save-retain keep-last=2" \
+    "--load r/global_step7 --ckpt-step 7" "--tokenizer-type NullTokenizer" "--decoupled-min-lr 1e-5" \
+    "--start-weight-decay 0.1" "--decoder-first-pipeline-num-layers 1" "--step-batch-size-schedule 0:16"; do
+    read -ra words <<<"$more"
+    code=0
+    "$train" "${script[@]}" "${words[@]}" --print-config >"$dir/out" 2>"$dir/err" || code=$?
+    [ $code = 2 ] || die "$more: exit $code"
+done
+configured '.checkpoints.save_interval == 1500' --save-retain-interval 3000
 mkdir "$dir/empty"
 code=0
 "$train" "${script[@]}" --load "$dir/empty" --exit-on-missing-checkpoint --dry-run >"$dir/out" 2>"$dir/err" || code=$?

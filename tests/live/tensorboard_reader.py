@@ -26,9 +26,12 @@ def expected_tags():
     gigaflos = [tag + " vs gigaflos (without embeddings)" for tag in losses + ["lm-loss-training/lm loss"]]
     rates = ["samples per second", "samples per second per replica", "tokens per second", "tokens per second per replica",
              "TFLOPs per gpu (estimated)", "world_size at restart"]
-    return {".": on_all + losses + ["batch-size/batch-size", "curriculum_seqlen", "steps-vs-samples/y=samples,x=steps",
+    # --log-format megatron-lm
+    plain = ["learning-rate", "batch-size", "lm loss", "loss-scale", "world-size", "grad-norm", "num-zeros", "params-norm"]
+    plain += [f"lm loss validation{name}{kind}" for name in ("", "-books") for kind in ("", " ppl")]
+    return {".": on_all + losses + plain + ["iteration-time", "throughput"] + ["batch-size/batch-size", "curriculum_seqlen", "steps-vs-samples/y=samples,x=steps",
                                     "steps-vs-tokens/y=tokens,x=steps"] + ["iteration-time/" + rate for rate in rates],
-            "vs-samples": [tag + " vs samples" for tag in on_all + losses + ["batch-size/batch-size"]]
+            "vs-samples": [tag + " vs samples" for tag in on_all + losses + plain + ["batch-size/batch-size"]]
             + ["steps-vs-samples/y=steps,x=samples"],
             "vs-tokens": [tag + " vs tokens" for tag in on_all + losses] + ["steps-vs-tokens/y=steps,x=tokens"],
             "vs-gigaflos": gigaflos}

@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 
 #include "metrics/interval.hpp"
@@ -57,6 +58,25 @@ TEST_CASE("optional fields are in the order of Megatron") {
           "num zeros: 0.0 | params norm: 1.000 | curriculum seqlen:  2048 | number of skipped "
           "iterations:   0 | number of nan iterations:   0 | samples per second: 19.463 | TFLOPs: "
           "149.02 | MFU: 0.48 |");
+}
+
+// The line as megatron/training/training.py of core 0.16 prints it.
+TEST_CASE("the log line of Megatron-LM") {
+    setenv("TZ", "UTC", 1);
+    StepRecord r = bloom();
+    r.unix_time_s = 1'763'900'000.125;
+    r.num_zeros.reset();
+    CHECK(megatron_lm_line(r, false) ==
+          " [2025-11-23 12:13:20.125000] iteration    12695/  115311 | consumed samples:      "
+          "9841584 | elapsed time per iteration (ms): 105220.0 | learning rate: 5.968900E-05 | "
+          "global batch size:  2048 | lm loss: 2.463556E+00 | loss scale: 1.0 | grad norm: 0.174 | "
+          "number of skipped iterations:   0 | number of nan iterations:   0 |");
+    r.params_norm = 1.0;
+    CHECK(megatron_lm_line(r, true).find(
+              "(ms): 105220.0 | throughput per GPU (TFLOP/s/GPU): 149.0 | learning rate") !=
+          std::string::npos);
+    CHECK(megatron_lm_line(r, true).find("grad norm: 0.174 | params norm: 1.000 | number of") !=
+          std::string::npos);
 }
 
 TEST_CASE("a skipped first iteration has no loss and no gradient norm") {

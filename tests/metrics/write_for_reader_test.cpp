@@ -35,7 +35,7 @@ TEST_CASE("event files of a run that resumed at iteration 7", "[.live]") {
     REQUIRE(out != nullptr);
     TensorBoardOptions options;
     options.directory = out;
-    options.batch_size = options.validation_ppl = options.timers = true;
+    options.batch_size = options.validation_ppl = options.timers = options.megatron_lm = true;
     options.queue_size = 5;
     {
         auto first = TensorBoard::open(options);

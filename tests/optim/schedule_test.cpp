@@ -327,3 +327,36 @@ TEST_CASE("an error names the flag that is invalid or excluded by another") {
     r.min_lr = 1;
     CHECK_THROWS_WITH(Schedule(r), Catch::Contains("below --min-lr"));
 }
+
+TEST_CASE("decoupled rates and a growing weight decay") {
+    ScheduleRequest r = request(100, 10'000);
+    r.warmup_samples = 1000;
+    CHECK(!Schedule(r).rates(500, 0).decoupled_lr);
+    CHECK(!Schedule(r).rates(500, 0).weight_decay);
+
+    r.decoupled_lr = 2e-4;
+    const Schedule half(r);
+    CHECK(half.rates(500, 0).lr == Approx(3e-5));
+    CHECK(*half.rates(500, 0).decoupled_lr == Approx(1e-4));
+    CHECK(*half.rates(10'000, 0).decoupled_lr == Approx(6e-6));  // --min-lr
+    r.decoupled_min_lr = 5e-5;
+    CHECK(*Schedule(r).rates(10'000, 0).decoupled_lr == Approx(5e-5));
+    r.decoupled_min_lr = 3e-4;
+    CHECK_THROWS_AS(Schedule(r), lm::Error);
+    r.decoupled_lr.reset();
+    CHECK_THROWS_AS(Schedule(r), lm::Error);
+    r.decoupled_min_lr.reset();
+
+    using lm::optim::WeightDecayStyle;
+    r.start_weight_decay = 0.01;
+    r.end_weight_decay = 0.1;
+    CHECK_THROWS_AS(Schedule(r), lm::Error);  // the style is constant
+    r.weight_decay_style = WeightDecayStyle::linear;
+    CHECK(*Schedule(r).rates(0, 0).weight_decay == 0.01);
+    CHECK(*Schedule(r).rates(2500, 0).weight_decay == Approx(0.0325));
+    CHECK(*Schedule(r).rates(20'000, 0).weight_decay == 0.1);
+    r.weight_decay_style = WeightDecayStyle::cosine;
+    CHECK(*Schedule(r).rates(2500, 0).weight_decay == Approx(0.01 + 0.09 * 0.1464466094067262));
+    r.end_weight_decay = 0.001;
+    CHECK_THROWS_AS(Schedule(r), lm::Error);
+}

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 #include <set>
 
@@ -174,6 +175,33 @@ TEST_CASE("every combination of settings trains the same model", "[.matrix]") {
     for (const Subject& subject :
          {gpt2(), bloom(12, 2), bloom(112, 1), llama(5, 5), llama(6, 2), llama(6, 3), llama(5, 1)})
         check_all(subject, choices(subject.model));
+}
+
+TEST_CASE("interleaved stages with any number of micro-batches, stages with given layers") {
+    const spec::ModelConfig model = odd_model(9);
+    for (const i64 n_micro_batches : {1, 3, 5}) {
+        train::TrainerConfig config = config_of(model, {1, 1, 1, 1, 0, 0, 0});
+        const auto train = [&] {
+            Training training = training_of(config, 4);
+            training.global_batch = 2 * n_micro_batches;
+            return train_on_ranks(training);
+        };
+        const Outcome one = train();
+        for (const auto& [pp, chunks, first, last] :
+             {std::array<i64, 4>{2, 2, 0, 0}, {4, 2, 0, 0}, {4, 1, 1, 2}, {2, 2, 6, 0}}) {
+            config.parallel.pp = pp;
+            config.parallel.n_chunks = chunks;
+            config.parallel.first_stage_layers = first;
+            config.parallel.last_stage_layers = last;
+            INFO(n_micro_batches << " micro-batches, " << name_of(config));
+            const Outcome got = train();
+            for (size_t step = 0; step < one.losses.size(); ++step) {
+                CHECK(got.losses[step] == Approx(one.losses[step]).epsilon(1e-5));
+                CHECK(got.norms[step] == Approx(one.norms[step]).epsilon(1e-4));
+            }
+        }
+        config.parallel = {};
+    }
 }
 
 TEST_CASE("the same layout gives the same bits, with any number of threads") {

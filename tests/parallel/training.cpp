@@ -104,7 +104,7 @@ Outcome train_on_ranks(const Training& training) {
             scales.push_back(result.loss_scale);
             updated.push_back(result.finite);
             if (training.before_update) training.before_update(trainer, result);
-            if (result.finite) trainer.update(result, training.lr);
+            if (result.finite) trainer.update(result, {training.lr});
             if (training.after_step) training.after_step(trainer, step);
         }
         const double validation = trainer.evaluate(batches, n_micro);

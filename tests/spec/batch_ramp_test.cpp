@@ -18,9 +18,9 @@ i64 consumed_after(const BatchRamp& ramp, i64 n) {
     return consumed;
 }
 
-constexpr BatchRamp gpt13b{16, 16, 5'000'000, 1024};
-constexpr BatchRamp gpt104b{16, 16, 6'000'000, 2048};
-constexpr BatchRamp bloom{192, 16, 9'765'625, 2048};
+const BatchRamp gpt13b{16, 16, 5'000'000, 1024};
+const BatchRamp gpt104b{16, 16, 6'000'000, 2048};
+const BatchRamp bloom{192, 16, 9'765'625, 2048};
 
 }  // namespace
 
@@ -137,4 +137,36 @@ TEST_CASE("invalid ramps are refused") {
                       Catch::Contains("do not lead from 16 to"));
     CHECK_THROWS_WITH((BatchRamp{32, 16, 1000, 16}.check()),
                       Catch::Contains("--rampup-batch-size"));
+}
+
+TEST_CASE("a schedule of batch sizes, as Megatron's StepBatchsizeNumMicroBatchesCalculator") {
+    // 0:384 from the start, 768 from 100,000 samples on, 1152 from 200,000 on.
+    const BatchRamp ramp{.start = 384,
+                         .samples = 199'999,
+                         .global_batch = 1152,
+                         .steps = {{0, 384}, {100'000, 768}, {200'000, 1152}}};
+    CHECK_NOTHROW(ramp.check());
+    i64 consumed = 0, n = 0;
+    for (; consumed < 300'000; ++n) {
+        const i64 expected = consumed >= 200'000 ? 1152 : consumed >= 100'000 ? 768 : 384;
+        REQUIRE(ramp.batch_at(consumed) == expected);
+        consumed += expected;
+    }
+    CHECK(samples_after(ramp, n) == consumed);
+    CHECK(count_iterations(ramp, consumed) == n);
+    CHECK(count_iterations(ramp, consumed - 1) == n - 1);
+    const std::vector<RampStep> steps = ramp_steps(ramp, consumed);
+    REQUIRE(steps.size() == 3);
+    CHECK(steps[1].first_iteration == 262);  // 261 x 384 = 100,224 samples
+    CHECK(steps[1].consumed_before == 100'224);
+    CHECK(steps[2].batch == 1152);
+    CHECK(fitting_dp_sizes(ramp, 1, 8) == std::vector<i64>{1, 2, 3, 4, 6, 8});
+
+    const auto wrong = [](std::vector<BatchFrom> given) {
+        return BatchRamp{.start = 1, .samples = 9, .global_batch = 8, .steps = std::move(given)};
+    };
+    CHECK_THROWS_AS(wrong({{1, 4}, {10, 8}}).check(), Error);
+    CHECK_THROWS_AS(wrong({{0, 4}, {10, 0}}).check(), Error);
+    CHECK_THROWS_AS(wrong({{0, 4}, {0, 8}}).check(), Error);
+    CHECK_THROWS_AS(wrong({{0, 8}, {10, 4}}).check(), Error);
 }

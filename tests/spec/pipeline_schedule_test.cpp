@@ -25,6 +25,8 @@ std::vector<PipelineShape> shapes() {
         for (const i64 chunks : {2, 3, 5}) {
             if (stages == 1) continue;
             for (const i64 groups : {1, 2, 5}) all.push_back({stages, chunks, groups * stages});
+            for (const i64 n : {i64{1}, i64{5}, 3 * i64{stages} - 1})
+                all.push_back({stages, chunks, n});
         }
     }
     return all;
@@ -92,6 +94,8 @@ TEST_CASE("the number of micro-batches in flight is that of the paper") {
             const i64 promised = shape.n_chunks == 1
                                      ? behind + 1
                                      : 2 * behind + (shape.n_chunks - 1) * shape.n_stages + 1;
+            CHECK(most <= std::min(promised, shape.n_chunks * shape.n_micro_batches));
+            if (shape.n_chunks > 1 && shape.n_micro_batches % shape.n_stages != 0) continue;
             CHECK(most == std::min(promised, shape.n_chunks * shape.n_micro_batches));
         }
     }
@@ -155,9 +159,9 @@ TEST_CASE("the actions of the first stage under 1F1B are those of the paper") {
     CHECK(pipeline_actions({2, 1, 3}, 0) == expected);
 }
 
-TEST_CASE("the interleaved schedule needs two stages and whole groups of micro-batches") {
+TEST_CASE("the interleaved schedule needs two stages") {
     CHECK_NOTHROW(check_pipeline({4, 1, 3}));
     CHECK_NOTHROW(check_pipeline({4, 2, 8}));
-    CHECK_THROWS_AS(check_pipeline({4, 2, 6}), Error);
+    CHECK_NOTHROW(check_pipeline({4, 2, 6}));
     CHECK_THROWS_AS(check_pipeline({1, 2, 6}), Error);
 }

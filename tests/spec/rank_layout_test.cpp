@@ -453,3 +453,28 @@ TEST_CASE("sizes that overflow are errors") {
     config.head_dim = config.ffn_hidden = config.n_groups = 0;
     CHECK_THROWS_AS(config.resolve(), Error);
 }
+
+TEST_CASE("the layers of the first and the last stage can be given") {
+    ModelConfig config = small_gpt();
+    config.n_layers = 12;
+    const auto layers = [&](const ParallelConfig& parallel) {
+        std::vector<i64> n;
+        for (i64 stage = 0; stage < parallel.pp; ++stage)
+            n.push_back(stage_layers(config, parallel, stage));
+        return n;
+    };
+    using Layers = std::vector<i64>;
+    CHECK(layers({.pp = 4, .first_stage_layers = 2, .last_stage_layers = 2}) == Layers{2, 4, 4, 2});
+    CHECK(layers({.pp = 4, .first_stage_layers = 1}) == Layers{1, 3, 4, 4});
+    CHECK(layers({.pp = 3, .last_stage_layers = 2}) == Layers{5, 5, 2});
+    CHECK(layers({.pp = 2, .first_stage_layers = 5, .last_stage_layers = 7}) == Layers{5, 7});
+    // Megatron divides the layers of a stage evenly over its chunks.
+    const ParallelConfig chunks{
+        .pp = 4, .n_chunks = 2, .first_stage_layers = 2, .last_stage_layers = 2};
+    CHECK(model_part(config, chunks, 0, 1).first_layer == 6);
+    CHECK(model_part(config, chunks, 3, 0).first_layer == 5);
+    config.n_layers = 11;
+    CHECK(layers({.pp = 4, .balance = PipelineBalance::embedding_and_layers}) ==
+          Layers{2, 3, 3, 3});
+    CHECK(layers({.pp = 4, .balance = PipelineBalance::layers_and_head}) == Layers{3, 3, 3, 2});
+}

@@ -9,7 +9,7 @@ namespace lm::test {
 inline train::StepResult make_step(train::Trainer& trainer, train::BatchSource& batches,
                                    i64 n_micro_batches, double lr) {
     const train::StepResult step = trainer.compute_gradients(batches, n_micro_batches);
-    if (step.finite) trainer.update(step, lr);
+    if (step.finite) trainer.update(step, {lr});
     return step;
 }
 

@@ -9,6 +9,7 @@
 #include <set>
 #include <sstream>
 
+#include "metrics/record.hpp"
 #include "optim/curriculum.hpp"
 #include "optim/learning_rate.hpp"
 
@@ -18,11 +19,13 @@ using config::Block;
 namespace {
 
 // A command line whose configuration has a value for every field of the tables, except the fields
-// in `only_on_gpus`.
+// in `only_on_gpus`. A model without one of the last flags has no key for it.
 const std::string line =
     "--num-layers 2 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --vocab-size 64 "
     "--mock-data --micro-batch-size 1 --global-batch-size 4 --train-iters 2 --lr 1e-3 --fp16 "
-    "--device cpu --threads 1";
+    "--device cpu --threads 1 --position-embedding-type rope --rotary-percent 0.5 "
+    "--rotary-interleaved --use-rope-scaling --rope-scaling-factor 8 --apply-layernorm-1p "
+    "--disable-bias-linear --add-qkv-bias --window-size 8,0";
 const std::set<std::string> only_on_gpus = {"attention_backend", "deterministic_mode"};
 
 struct Program {
@@ -119,6 +122,8 @@ TEST_CASE("the choices of an option are the names of the values") {
         return names;
     };
     CHECK(choices_of("--lr-decay-style") == sorted(names_in(optim::decay_styles)));
+    CHECK(choices_of("--weight-decay-incr-style") == sorted(names_in(optim::weight_decay_styles)));
+    CHECK(choices_of("--log-format") == sorted(names_in(metrics::log_formats)));
     CHECK(choices_of("--lr-wsd-decay-style") == sorted(names_in(optim::anneal_styles)));
     CHECK(choices_of("--curriculum-schedule") == sorted(names_in(optim::curriculum_kinds)));
     CHECK(choices_of("--data-order") == sorted(names_in(data::data_orders)));

@@ -107,7 +107,7 @@ Exit TrainingLoop::run_to_stop() {
         if (saver_.save_s()) estimates_.add_save(*saver_.save_s());
         stop = should_stop(rules_, now);
         if (should_log(rules_, now)) {
-            log_.log(progress_.done, next_rate());
+            log_.log(progress_.done, next_rates().lr);
             compare_ranks();
         }
         report_status(should_log(rules_, now));
@@ -147,13 +147,13 @@ StepGuard::Verdict TrainingLoop::iterate() {
         compared_ = 1;
     }
     if (verdict == Verdict::skip) {
-        log_.skipped(progress_.done, next_rate(), batch, result.finite);
+        log_.skipped(progress_.done, next_rates().lr, batch, result.finite);
         return verdict;
     }
     const config::LoggingFlags& logging = config_.logging;
     log_.set_norms(logging.params_norm ? std::optional(trainer_.params_norm()) : std::nullopt,
                    logging.num_zeros ? std::optional(trainer_.num_zeros()) : std::nullopt);
-    log_.add(progress_.done, next_rate(), batch, result, step_s_, timed);
+    log_.add(progress_.done, next_rates().lr, batch, result, step_s_, timed);
     return verdict;
 }
 
@@ -168,7 +168,7 @@ StepGuard::Verdict TrainingLoop::step(const TrainingLog::BatchSize& batch, StepR
         guard_.judge({iteration, progress_.done.samples, batch}, result);
     if (verdict != StepGuard::Verdict::update) return verdict;
     saver_.wait_for_originals();  // a save in flight may still read the state that changes now
-    trainer_.update(result, next_rate());
+    trainer_.update(result, next_rates());
     return verdict;
 }
 
@@ -190,8 +190,8 @@ TrainingLog::BatchSize TrainingLoop::next_batch_size() const {
     return {config_.schedule.batch(progress_.done), config_.schedule.seq_length(progress_.done)};
 }
 
-double TrainingLoop::next_rate() const {
-    return config_.schedule.rate(progress_.stepped.samples, progress_.stepped.tokens);
+optim::UpdateRates TrainingLoop::next_rates() const {
+    return config_.schedule.rates(progress_.stepped.samples, progress_.stepped.tokens);
 }
 
 // Counts the consumed batch. The learning rate does not advance unless `updated` is true: as in
@@ -219,7 +219,7 @@ bool TrainingLoop::skip() {
     const TrainingLog::BatchSize batch = next_batch_size();
     advance(true);
     loader_.seek(progress_.done.samples);
-    log_.skipped(progress_.done, next_rate(), batch);
+    log_.skipped(progress_.done, next_rates().lr, batch);
     if (progress_.done.iteration == range->last) {
         note("{}: skipped iterations {} to {}, up to sample {}",
              by_flag ? "--skip-train-iteration-range" : "rollback", range->first, range->last,

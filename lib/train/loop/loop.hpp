@@ -66,7 +66,7 @@ class TrainingLoop {
     [[noreturn]] void stop_at_spike();
     bool skip();
     TrainingLog::BatchSize next_batch_size() const;
-    double next_rate() const;
+    optim::UpdateRates next_rates() const;
     void advance(bool updated);
     LoopState loop_state();
     void report_status(bool logged);

@@ -37,11 +37,13 @@ IterationRange parse_range(std::string_view option, std::string_view text) {
 
 }  // namespace
 
-std::vector<IterationRange> parse_skip_ranges(const std::vector<std::string>& texts) {
+std::vector<IterationRange> parse_skip_ranges(const std::vector<std::string>& texts,
+                                              const std::vector<i64>& skipped_after) {
     std::vector<IterationRange> ranges;
     for (const std::string& text : texts) {
         ranges.push_back(parse_range("--skip-train-iteration-range", text));
     }
+    for (const i64 done : skipped_after) ranges.push_back({done + 1, done + 1});
     std::sort(ranges.begin(), ranges.end(),
               [](const auto& a, const auto& b) { return a.first < b.first; });
     std::vector<IterationRange> joined;

@@ -22,9 +22,10 @@ struct IterationRange {
     bool contains(i64 iteration) const { return iteration >= first && iteration <= last; }
 };
 
-// Parses --skip-train-iteration-range A-B C-D into sorted ranges. Adjacent ranges are joined.
-// Throws Error(usage).
-std::vector<IterationRange> parse_skip_ranges(const std::vector<std::string>& texts);
+// Parses --skip-train-iteration-range A-B C-D into sorted ranges. Adds the iterations N + 1 of
+// --iterations-to-skip N. Adjacent ranges are joined. Throws Error(usage).
+std::vector<IterationRange> parse_skip_ranges(const std::vector<std::string>& texts,
+                                              const std::vector<i64>& skipped_after = {});
 
 struct LoopRules {
     i64 log_interval = 100;

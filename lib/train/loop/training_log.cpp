@@ -21,6 +21,11 @@
 namespace lm::train {
 namespace {
 
+bool is_megatron_lm(const config::LoggingFlags& flags) {
+    return value_in(metrics::log_formats, std::string_view(flags.format)) ==
+           metrics::LogFormat::megatron_lm;
+}
+
 metrics::TensorBoardOptions tensorboard_options(const RunConfig& config,
                                                 const optim::Counters& start) {
     metrics::TensorBoardOptions options{.directory = config.logging.tensorboard_dir,
@@ -28,13 +33,17 @@ metrics::TensorBoardOptions tensorboard_options(const RunConfig& config,
                                         .batch_size = config.logging.batch_size,
                                         .validation_ppl = config.logging.validation_ppl,
                                         .timers = config.logging.timers,
+                                        .megatron_lm = is_megatron_lm(config.logging),
                                         .dp_size = config.trainer.parallel.dp};
     const spec::ParallelConfig& parallel = config.trainer.parallel;
     options.world_size = parallel.tp * parallel.pp * parallel.dp;
     if (start.iteration > 0) {
         options.resume = {start.iteration + 1, start.samples + 1, start.tokens + 1};
     }
-    options.gigaflos_per_sample = metrics::gigaflos_per_sample(config.trainer.model);
+    const spec::ParameterCount count = spec::count_parameters(config.trainer.model);
+    const auto n = static_cast<double>(count.total() - count.embedding);
+    options.gigaflos_per_sample =
+        6.0 * n * static_cast<double>(config.trainer.model.seq_length) / 1e9;
     return options;
 }
 
@@ -121,7 +130,10 @@ void TrainingLog::add(const optim::Counters& done, double rate, const BatchSize&
         step.loss = result.loss;
         tensorboard_->iteration(step);
     }
-    if (iterations_++ == 0) return;  // the first iteration includes warm-up
+    if (iterations_++ == 0) {  // includes warm-up
+        log_first(done, rate);
+        return;
+    }
     TimedWork& work = timed ? timed_ : measured_;
     work.s += elapsed_s;
     work.tokens += tokens;
@@ -150,12 +162,29 @@ void TrainingLog::print(const std::string& lines) {
     write_to_file(lines);
 }
 
+std::string TrainingLog::line_of(const metrics::StepRecord& step) const {
+    if (!is_megatron_lm(config_.logging)) return metrics::log_line(step);
+    return metrics::megatron_lm_line(step, config_.logging.throughput);
+}
+
+// --log-format megatron-lm: prints a line for the first iteration of the run. The next line counts
+// the iteration again.
+void TrainingLog::log_first(const optim::Counters& done, double rate) {
+    const bool has_line = done.iteration % config_.logging.interval == 0 ||
+                          done.iteration == config_.schedule.total_iterations();
+    if (!is_megatron_lm(config_.logging) || has_line) return;
+    metrics::StepRecord step = record(done, rate);
+    metrics::Interval interval = interval_;  // continues until the next log()
+    interval.finish(step, peak_flops_);
+    print(line_of(step));
+}
+
 void TrainingLog::log(const optim::Counters& done, double rate) {
     metrics::StepRecord step = record(done, rate);
     interval_.finish(step, peak_flops_);
     step.save_s = std::exchange(save_s_, std::nullopt);
     step.save_blocked_s = std::exchange(save_blocked_s_, std::nullopt);
-    print(metrics::log_line(step));
+    print(line_of(step));
     if (json_file_) json_file_->write(metrics::to_json(step));
     if (tensorboard_) tensorboard_->interval(step);
 }

@@ -100,6 +100,8 @@ class TrainingLog {
     };
     void print_operations() const;
     void print_utilisation(const RunConfig& config, const std::string& device, double step_s) const;
+    std::string line_of(const metrics::StepRecord& step) const;
+    void log_first(const optim::Counters& done, double rate);
     void print(const std::string& lines);
     void run_event(const char* kind, const io::OrderedJson& fields);
     metrics::StepRecord record(const optim::Counters& done, double rate) const;

@@ -167,7 +167,21 @@ void adopt_schedule(RunConfig& config, const ckpt::Checkpoint& checkpoint) {
     if (rate.style == optim::DecayStyle::wsd) {
         rate.anneal = optim::parse_anneal_style(text("lr_wsd_decay_style"));
     }
-    config.schedule.set_learning_rate(rate);
+    const auto given = [&](const char* key) { return !saved->value(key, io::Json()).is_null(); };
+    std::optional<optim::RateRange> decoupled;
+    if (given("decoupled_lr")) decoupled = {number("decoupled_lr"), number("decoupled_min_lr")};
+    config.schedule.set_learning_rate(rate, decoupled);
+    config.schedule.set_weight_decay(std::nullopt);
+    if (given("start_weight_decay")) {
+        const std::string style = text("weight_decay_incr_style");
+        const bool same_length = config.schedule.end().samples == number("train_samples");
+        config.schedule.set_weight_decay(optim::GrowingWeightDecay{
+            .start = number("start_weight_decay"),
+            .end = number("end_weight_decay"),
+            .style = optim::parse_weight_decay_style(style),
+            .samples = same_length ? static_cast<double>(config.schedule.planned_samples())
+                                   : number("train_samples")});
+    }
     config.trainer.adamw.weight_decay = number("weight_decay");
 }
 

@@ -94,7 +94,9 @@ class Resolver {
             saves_ = resolve_saves(flags_);
             save_buffer_ = save_buffer_limit(flags_);
             check_load_flags(flags_.checkpoints);
-            skipped_ = parse_skip_ranges(flags_.stopping.skip_ranges);
+            apply_load_step(flags_.checkpoints);
+            skipped_ =
+                parse_skip_ranges(flags_.stopping.skip_ranges, flags_.stopping.skipped_after);
         });
     }
 
@@ -103,7 +105,8 @@ class Resolver {
             read_group_files(flags_.data);
             datasets_ = data_config(flags_.data, flags_.model.options->given("--split"));
             check_mock(datasets_, flags_.data.mock_data);
-            vocabulary_ = find_vocabulary(flags_.data.tokenizer, datasets_);
+            vocabulary_ =
+                find_vocabulary(flags_.data.tokenizer, datasets_, flags_.model.vocab_size);
         });
     }
 
@@ -155,8 +158,8 @@ class Resolver {
         problems_.check([&] { check_accumulation(); });
         for (const spec::RampStep& stage : schedule_->ramp().stages()) {
             problems_.check([&] {
-                spec::check_pipeline({parallel_.pp, parallel_.n_chunks,
-                                      stage.batch / (micro_batch() * parallel_.dp)});
+                const i64 n = stage.batch / (micro_batch() * parallel_.dp);
+                spec::check_pipeline({parallel_.pp, parallel_.n_chunks, n});
             });
         }
     }

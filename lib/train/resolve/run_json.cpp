@@ -13,8 +13,16 @@ namespace {
 using config::Block;
 using io::OrderedJson;
 
+OrderedJson steps_json(const spec::BatchRamp& ramp, i64 seq_length) {
+    OrderedJson steps;
+    for (const spec::BatchFrom& step : ramp.steps) {
+        steps.push_back(fmt::format("{}:{}", step.samples * seq_length, step.batch));
+    }
+    return steps;
+}
+
 OrderedJson ramp_json(const spec::BatchRamp& ramp) {
-    if (ramp.start == 0) return nullptr;
+    if (ramp.start == 0 || !ramp.steps.empty()) return nullptr;
     return {ramp.start, ramp.increment, ramp.samples};
 }
 
@@ -42,12 +50,21 @@ OrderedJson curriculum_json(const std::optional<optim::Curriculum>& curriculum) 
     return json;
 }
 
+// 0 stands for a value that is not given.
+OrderedJson json_or_null(i64 value) {
+    return value > 0 ? OrderedJson(value) : OrderedJson();
+}
+
 std::string_view name_of(spec::PipelineBalance balance) {
     switch (balance) {
         case spec::PipelineBalance::layers:
             return "uniform";
         case spec::PipelineBalance::layers_and_embedding:
             return "type:transformer|embedding";
+        case spec::PipelineBalance::embedding_and_layers:
+            return "account-for-embedding";
+        case spec::PipelineBalance::layers_and_head:
+            return "account-for-loss";
         case spec::PipelineBalance::parameters:
             return "parameters";
     }
@@ -67,6 +84,8 @@ OrderedJson parallel_values(const RunConfig& config) {
             {"pipeline_model_parallel_size", parallel.pp},
             {"data_parallel_size", parallel.dp},
             {"virtual_pipeline_chunks", parallel.n_chunks},
+            {"first_stage_layers", json_or_null(parallel.first_stage_layers)},
+            {"last_stage_layers", json_or_null(parallel.last_stage_layers)},
             {"pp_partition_method", name_of(parallel.balance)},
             {"sequence_parallel", parallel.sequence_parallel},
             {"padded_vocab_size", spec::padded_vocab(config.trainer.model, parallel)},
@@ -82,6 +101,17 @@ void add_attention(OrderedJson& json, spec::GpuAttention attention) {
     if (attention != flash) json["deterministic_mode"] = attention == cudnn_deterministic;
 }
 
+void add_rates(OrderedJson& json, const optim::Schedule& schedule) {
+    const auto& decoupled = schedule.decoupled();
+    json["decoupled_lr"] = decoupled ? OrderedJson(decoupled->max) : nullptr;
+    json["decoupled_min_lr"] = decoupled ? OrderedJson(decoupled->min) : nullptr;
+    const auto& growing = schedule.weight_decay();
+    json["start_weight_decay"] = growing ? OrderedJson(growing->start) : nullptr;
+    json["end_weight_decay"] = growing ? OrderedJson(growing->end) : nullptr;
+    json["weight_decay_incr_style"] = name_in(
+        optim::weight_decay_styles, growing ? growing->style : optim::WeightDecayStyle::constant);
+}
+
 OrderedJson training_values(const RunConfig& config) {
     const optim::LearningRate& rate = config.schedule.learning_rate();
     const spec::ModelConfig& model = config.trainer.model;
@@ -91,6 +121,7 @@ OrderedJson training_values(const RunConfig& config) {
         {"train_samples", config.schedule.end().samples},
         {"global_batch_size", config.schedule.ramp().global_batch},
         {"rampup_batch_size", ramp_json(config.schedule.ramp())},
+        {"step_batch_size_schedule", steps_json(config.schedule.ramp(), model.seq_length)},
         {"micro_batch_size", config.trainer.micro_batch},
         {"seq_length", model.seq_length},
         {"lr", rate.max},
@@ -109,6 +140,7 @@ OrderedJson training_values(const RunConfig& config) {
         {"seed", config.trainer.seed},
         {"fp16", weights == DType::fp16},
         {"bf16", weights == DType::bf16}};
+    add_rates(json, config.schedule);
     if (config.trainer.cuda) add_attention(json, config.trainer.attention);
     return json;
 }

@@ -34,13 +34,18 @@ std::optional<optim::Curriculum> curriculum_of(const config::CurriculumFlags& fl
 optim::ScheduleRequest schedule_request(const config::ScheduleFlags& flags, i64 seq_length) {
     optim::ScheduleRequest request;
     request.seq_length = seq_length;
-    request.ramp = config::batch_ramp(flags);
+    request.ramp = config::batch_ramp(flags, seq_length);
     request.train_samples = flags.train_samples;
     request.train_iters = flags.train_iters;
     request.train_tokens = flags.train_tokens;
     request.lr = flags.lr;
     request.min_lr = flags.min_lr;
     request.decay_style = optim::parse_decay_style(flags.lr_decay_style);
+    request.decoupled_lr = flags.decoupled_lr;
+    request.decoupled_min_lr = flags.decoupled_min_lr;
+    request.start_weight_decay = flags.start_weight_decay;
+    request.end_weight_decay = flags.end_weight_decay;
+    request.weight_decay_style = optim::parse_weight_decay_style(flags.weight_decay_style);
     request.warmup_samples = flags.lr_warmup_samples;
     request.warmup_iters = flags.lr_warmup_iters;
     request.warmup_fraction = flags.lr_warmup_fraction;

@@ -3,6 +3,7 @@
 
 #include "base/error.hpp"
 #include "base/units.hpp"
+#include "ckpt/history/steps.hpp"
 #include "train/save/retention.hpp"
 
 namespace lm::train {
@@ -25,6 +26,7 @@ void require_save(const config::TrainFlags& flags) {
     refuse(saves.save_interval.has_value(), "--save-interval");
     refuse(!saves.save_schedule.empty(), "--save-schedule");
     refuse(!saves.save_retain.empty(), "--save-retain");
+    refuse(saves.save_retain_interval.has_value(), "--save-retain-interval");
     refuse(saves.save_required, "--save-required");
     refuse(!saves.local_save.empty(), "--local-save");
 }
@@ -38,6 +40,23 @@ void check_local_save_flags(const config::CheckpointFlags& saves) {
         usage_error("--local-save-interval", "must be at least 1, but is {}",
                     *saves.local_save_interval);
     }
+}
+
+std::optional<ckpt::PruneRules> retain_of(const config::CheckpointFlags& flags) {
+    constexpr std::string_view interval_flag = "--save-retain-interval";
+    const std::optional<i64>& interval = flags.save_retain_interval;
+    if (!interval) {
+        if (flags.save_retain.empty()) return std::nullopt;
+        return parse_retain(flags.save_retain);
+    }
+    if (!flags.save_retain.empty())
+        usage_error(interval_flag, "contradicts --save-retain: give one of the two");
+    if (*interval < 1) usage_error(interval_flag, "must be at least 1, but is {}", *interval);
+    if (flags.save_interval && *interval % *flags.save_interval != 0) {
+        usage_error(interval_flag, "{} is not a multiple of --save-interval {}", *interval,
+                    *flags.save_interval);
+    }
+    return parse_retain(fmt::format("keep-last=1,keep-every={}", *interval));
 }
 
 std::vector<spec::SaveRange> ranges_of(const config::CheckpointFlags& flags) {
@@ -56,8 +75,7 @@ std::vector<spec::SaveRange> ranges_of(const config::CheckpointFlags& flags) {
 
 SaveRules resolve_saves(const config::TrainFlags& flags) {
     const config::CheckpointFlags& saves = flags.checkpoints;
-    SaveRules rules{.ranges = ranges_of(saves)};
-    if (!saves.save_retain.empty()) rules.retain = parse_retain(saves.save_retain);
+    SaveRules rules{.ranges = ranges_of(saves), .retain = retain_of(saves)};
     if (saves.save_failures < 1) usage_error("--save-failures", "must be at least 1, but is 0");
     rules.retry_s = parse_duration("--save-retry", saves.save_retry);
     const std::string& before = flags.stopping.exit_before_limit;
@@ -83,9 +101,18 @@ void check_load_flags(const config::CheckpointFlags& flags) {
         if (given) usage_error(flag, "needs --load DIR");
     };
     refuse(flags.exit_on_missing, "--exit-on-missing-checkpoint");
+    refuse(flags.load_step.has_value(), "--ckpt-step");
     refuse(flags.fresh, "--fresh");
     refuse(flags.finetune, "--finetune");
     refuse(flags.no_load_optim, "--no-load-optim");
+}
+
+void apply_load_step(config::CheckpointFlags& flags) {
+    if (!flags.load_step || flags.load.empty()) return;
+    if (ckpt::is_step(flags.load)) {
+        usage_error("--ckpt-step", "--load {} is one step: omit one of the two", flags.load);
+    }
+    flags.load += "/" + ckpt::step_name(*flags.load_step);
 }
 
 i64 save_buffer_limit(const config::TrainFlags& flags) {

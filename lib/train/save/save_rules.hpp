@@ -32,5 +32,8 @@ i64 save_buffer_limit(const config::TrainFlags& flags);
 // Throws Error(usage) for contradicting flags of the load, and for a flag that needs --load without
 // it.
 void check_load_flags(const config::CheckpointFlags& flags);
+// Replaces --load DIR by DIR/global_stepN for --ckpt-step N. Throws Error(usage) when --load names
+// a step.
+void apply_load_step(config::CheckpointFlags& flags);
 
 }  // namespace lm::train

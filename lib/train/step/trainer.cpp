@@ -36,11 +36,11 @@ StepResult Trainer::compute_gradients(BatchSource& batches, i64 n_micro_batches)
     return step;
 }
 
-void Trainer::update(const StepResult& step, double lr) {
+void Trainer::update(const StepResult& step, const optim::UpdateRates& rates) {
     const PhaseScope phase = enter(StepPhase::optimizer, "optimizer");
     Context context = this->context();
     const double clip = optim::clip_coefficient(step.gradient_norm, config_.adamw.clip_grad);
-    state_.update(context, lr, clip / step.gradient_scale);
+    state_.update(context, rates, clip / step.gradient_scale);
     const PhaseScope gather(phases_, StepPhase::reduction);
     // The next forward pass waits for each weight before it reads it.
     state_.data_parallel().start_gather();

@@ -77,7 +77,7 @@ class Trainer {
     StepResult compute_gradients(BatchSource& batches, i64 n_micro_batches);
     // Clips the gradients of `step`, the last result of compute_gradients(), and makes the
     // optimizer step. Changes what checkpoint_pieces() returns.
-    void update(const StepResult& step, double lr);
+    void update(const StepResult& step, const optim::UpdateRates& rates);
 
     // Returns the mean loss of the unmasked tokens of `n_micro_batches` micro-batches of each
     // data-parallel rank, without dropout. Changes no state. Collective.

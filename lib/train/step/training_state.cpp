@@ -180,9 +180,10 @@ i64 TrainingState::zero_gradients() {
     return zeros;
 }
 
-void TrainingState::update(device::Context& context, double lr, double grad_scale) {
+void TrainingState::update(device::Context& context, const optim::UpdateRates& rates,
+                           double grad_scale) {
     ++optimizer_step_;
-    optimizer_->step(context, optimizer_step_, lr, grad_scale);
+    optimizer_->step(context, optimizer_step_, rates, grad_scale);
 }
 
 // ---- initialization and checkpoints -----------------------------------------------------------

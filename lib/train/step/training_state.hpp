@@ -59,7 +59,7 @@ class TrainingState {
     // Makes one AdamW update with the gradients multiplied by `grad_scale`. The parts of the
     // weights that other ranks update keep their old values until data_parallel().start_gather()
     // gathers them.
-    void update(device::Context& context, double lr, double grad_scale);
+    void update(device::Context& context, const optim::UpdateRates& rates, double grad_scale);
     i64 optimizer_step() const { return optimizer_step_; }
 
     // Returns this rank's part of a checkpoint. The parts of all ranks together contain each
