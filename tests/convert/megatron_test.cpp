@@ -12,6 +12,7 @@
 #include "convert/megatron/from_megatron_lm.hpp"
 #include "convert/megatron/megatron_names.hpp"
 #include "convert/megatron/to_megatron.hpp"
+#include "convert/torch/torch_file.hpp"
 
 using namespace lm;
 using namespace lm::convert;
@@ -80,6 +81,24 @@ TEST_CASE("exports to Megatron, imported again, are bitwise equal in every layou
         }
         io::remove_tree(scratch / "a");
     }
+}
+
+TEST_CASE("DeepSpeed's engine finds what it expects in an export") {
+    const test::ScratchDirectory scratch;
+    test::save_grid(scratch / "a", models()[0], {}, 3, 5);  // a tied head
+    to_megatron_deepspeed(request_of(scratch / "a", scratch / "ds", 2, 2));
+    const std::string step = scratch / "ds/global_step3";
+    const TorchFile last = TorchFile::open(step + "/mp_rank_03_model_states.pt");
+    CHECK(last.root().find("mp_world_size")->integer == 4);  // tensor ranks times stages
+    // The last stage starts with a copy of the whole embedding module.
+    const PickleValue& shapes = *last.root().find("param_shapes");
+    CHECK(shapes.items.at(0)->items.at(0)->text == "tied_modules.embed.word_embeddings.weight");
+    CHECK(shapes.items.at(1)->items.at(0)->text ==
+          "tied_modules.embed.word_embeddings.norm.weight");
+    const TorchFile zero = TorchFile::open(step + "/zero_pp_rank_0_mp_rank_03_optim_states.pt");
+    const PickleValue& state = *zero.root().find("optimizer_state_dict");
+    CHECK(state.find("ds_version")->text == "0.3.17");
+    CHECK(state.find("param_slice_mappings")->items.size() == 2);
 }
 
 TEST_CASE("incomplete and unsuitable Megatron checkpoints are refused") {

@@ -81,11 +81,12 @@ std::vector<MegatronTensor> MegatronLayout::tensors(i64 tp_rank, i64 stage) cons
                            const std::string& own) {
         add(all, {section, 0, 0, name, {}}, own, tp_rank);
     };
-    if (stage == 0) {
+    const bool copies = pp_ > 1 && stage == pp_ - 1 && !model_.config().untied_head;
+    if (stage == 0 || (copies && whole_tied_module_)) {
         for (const Row& row : embedding_rows) {
             for (const char* suffix : suffixes) {
-                outer(MegatronSection::embedding, std::string(row.theirs) + suffix,
-                      std::string(row.own) + suffix);
+                outer(stage == 0 ? MegatronSection::embedding : MegatronSection::tied_copy,
+                      std::string(row.theirs) + suffix, std::string(row.own) + suffix);
             }
         }
     }
@@ -97,7 +98,7 @@ std::vector<MegatronTensor> MegatronLayout::tensors(i64 tp_rank, i64 stage) cons
     outer(MegatronSection::norm, "weight", "final_norm.weight");
     outer(MegatronSection::norm, "bias", "final_norm.bias");
     outer(MegatronSection::head, "weight", "head.weight");
-    if (pp_ > 1 && !model_.config().untied_head) {
+    if (copies && !whole_tied_module_) {
         outer(MegatronSection::tied_copy, "weight", "embedding.word.weight");
     }
     return all;
@@ -249,6 +250,9 @@ void write_partition_counts(PickleWriter& pickle) {
         for (int group = 0; group < 2; ++group) pickle.integer(value);
         pickle.close_list();
     }
+    // DeepSpeed refuses optimizer states of versions before 0.3.17, which had another layout.
+    pickle.key("ds_version");
+    pickle.text("0.3.17");
 }
 
 void write_base_groups(PickleWriter& pickle, i64 n_groups) {

@@ -35,6 +35,9 @@ class MegatronLayout {
 
     i64 tp() const { return tp_; }
     i64 pp() const { return pp_; }
+    // Gives the last stage a copy of all tensors of a tied embedding, before its other tensors, as
+    // in DeepSpeed's pipeline. Otherwise it has only the word embeddings, after its other tensors.
+    void copy_tied_module() { whole_tied_module_ = true; }
     i64 padded_vocab() const { return padded_vocab_; }
     std::vector<MegatronTensor> tensors(i64 tp_rank, i64 stage) const;
     // Returns the bytes of the weights of all ranks and of `n_states` fp32 values for each weight.
@@ -51,10 +54,11 @@ class MegatronLayout {
     i64 tp_;
     i64 pp_;
     i64 padded_vocab_;
+    bool whole_tied_module_ = false;
 };
 
 // Writes the places of the parameters of a group in its flat partition of one data-parallel rank,
-// which DeepSpeed's bf16 optimizer and ds_to_universal.py read.
+// which ds_to_universal.py reads.
 void write_slice_mapping(PickleWriter& pickle, const std::vector<const MegatronTensor*>& group,
                          const std::function<std::string(const MegatronTensor&)>& name);
 
@@ -81,9 +85,9 @@ class MegatronFile {
     PickleWriter pickle_;
     std::vector<ExportedTensor> sources_;
 };
-// Write entries of DeepSpeed's optimizer file for one data-parallel rank, which its tools expect:
-// partition_count and group_paddings of the two groups; param_groups with the numbers of the
-// groups.
+// Write entries of DeepSpeed's optimizer file for one data-parallel rank, which DeepSpeed expects:
+// partition_count and group_paddings of the two groups, ds_version; param_groups with the numbers
+// of the groups.
 void write_partition_counts(PickleWriter& pickle);
 void write_base_groups(PickleWriter& pickle, i64 n_groups);
 // Writes universal_checkpoint_info, from which DeepSpeed's ds_to_universal learns how to join the

@@ -39,6 +39,7 @@ class Exporter {
     }
 
     ConversionReport run_deepspeed() {
+        layout_.copy_tied_module();
         io::AtomicDirectory out = make_output(request_.out, {request_.in}, request_.force);
         const std::string step = fmt::format("{}/global_step{}", out.path(), iteration());
         io::make_directories(step);
@@ -267,11 +268,10 @@ class Exporter {
     }
     // Returns the name of a parameter in DeepSpeed's pipeline module.
     std::string parameter_name(const MegatronTensor& tensor) const {
-        constexpr const char* tied = "tied_modules.embed.";
-        if (tensor.section == MegatronSection::tied_copy) {
-            return fmt::format("{}word_embeddings.weight", tied);
+        if (tensor.section == MegatronSection::embedding ||
+            tensor.section == MegatronSection::tied_copy) {
+            return "tied_modules.embed." + tensor.name;
         }
-        if (tensor.section == MegatronSection::embedding) return tied + tensor.name;
         return fmt::format("{}.{}", layer_number(tensor), layer_name(tensor));
     }
 
@@ -312,7 +312,7 @@ class Exporter {
         }
         pickle.close_list();
         integer(file, "dp_world_size", 1);
-        integer(file, "mp_world_size", layout_.tp());
+        integer(file, "mp_world_size", layout_.tp() * layout_.pp());
         integer(file, "global_steps", iteration());
         integer(file, "global_samples", checkpoint_.manifest().counters.consumed_samples);
         integer(file, "skipped_steps", 0);
@@ -358,16 +358,14 @@ class Exporter {
         pickle.close_dict();
         write_base_groups(pickle, std::ssize(maps));
         pickle.close_dict();
-        if (dtype_ == DType::bf16) {
-            pickle.key("param_slice_mappings");
-            pickle.open_list();
-            for (const auto& group : groups(tensors)) {
-                write_slice_mapping(pickle, group, [this](const MegatronTensor& tensor) {
-                    return parameter_name(tensor);
-                });
-            }
-            pickle.close_list();
+        pickle.key("param_slice_mappings");
+        pickle.open_list();
+        for (const auto& group : groups(tensors)) {
+            write_slice_mapping(pickle, group, [this](const MegatronTensor& tensor) {
+                return parameter_name(tensor);
+            });
         }
+        pickle.close_list();
         write_partition_counts(pickle);
         pickle.close_dict();
         pickle.close_dict();
