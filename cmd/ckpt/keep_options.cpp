@@ -17,6 +17,11 @@ void add_rules(cli::Options& verb, RuleFlags& flags) {
 }
 
 ckpt::PruneRules parse_rules(const RuleFlags& flags) {
+    const auto check = [](std::string_view flag, const std::optional<i64>& value) {
+        if (value && *value < 1) usage_error(flag, "must be at least 1, got {}", *value);
+    };
+    check("--keep-last", flags.keep_last);
+    check("--keep-every", flags.keep_every);
     ckpt::PruneRules rules;
     rules.keep.last = flags.keep_last.value_or(0);
     rules.keep.every = flags.keep_every.value_or(0);
@@ -27,7 +32,11 @@ ckpt::PruneRules parse_rules(const RuleFlags& flags) {
         try {
             rules.keep.schedule = spec::parse_save_schedule(flags.keep_schedule);
         } catch (const Error& error) {
-            usage_error("--keep-schedule", "{}", error.what());
+            // The parser names the flag of lm-train.
+            std::string reason = error.what();
+            constexpr std::string_view other = "--save-schedule: ";
+            if (reason.starts_with(other)) reason.erase(0, other.size());
+            usage_error("--keep-schedule", "{}", reason);
         }
     }
     if (flags.full_steps && *flags.full_steps < 1) {

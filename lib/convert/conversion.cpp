@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/error.hpp"
+#include "ckpt/history/generation.hpp"
 #include "ckpt/history/steps.hpp"
 #include "convert/hf_architecture.hpp"
 #include "convert/hf_files.hpp"
@@ -126,6 +127,17 @@ Format detect_format(const std::string& path) {
                 "directory");
 }
 
+namespace {
+
+// Returns whether a training has saved to the directory. The output of merge has one step, and no
+// start has claimed it.
+bool is_run(const std::string& directory) {
+    if (ckpt::is_step(directory)) return false;
+    return ckpt::steps_in(directory).size() > 1 || ckpt::newest_claim(directory).has_value();
+}
+
+}  // namespace
+
 io::AtomicDirectory make_output(const std::string& out, const std::vector<std::string>& ins,
                                 bool force) {
     const auto overwrite = force ? io::Overwrite::yes : io::Overwrite::no;
@@ -137,6 +149,11 @@ io::AtomicDirectory make_output(const std::string& out, const std::vector<std::s
     }
     for (const std::string& stale : io::stale_temporaries(name)) io::remove_tree(stale);
     if (force && io::is_directory(out)) {
+        if (is_run(out)) {
+            usage_error(out,
+                        "is the directory of a run, which --force does not replace: choose another "
+                        "name");
+        }
         if (!is_model(out)) {
             usage_error(
                 out,

@@ -155,7 +155,8 @@ rm -r c; cp -r whole c
 # The schedule of a save; optimizer state of old steps.
 expect 0 '' lm-ckpt prune c --keep-schedule 3@6,12 --dry-run --no-verify
 [ "$(grep '^would remove' out | cut -d' ' -f3)" = global_step9 ] || fail "prune --keep-schedule: $(cat out)"
-expect 2 '--keep-schedule: .*ascend' lm-ckpt prune c --keep-schedule 3@6,12@5
+expect 2 '^lm-ckpt: --keep-schedule: [^-]*ascend' lm-ckpt prune c --keep-schedule 3@6,12@5
+expect 2 '^lm-ckpt: --keep-last: must be at least 1, got 0' lm-ckpt prune c --keep-last 0
 expect 2 'must be at least 1' lm-ckpt prune c --weights-only-older-than 0
 expect 0 '' lm-ckpt prune c --weights-only-older-than 2
 expect 0 '' lm-ckpt ls c

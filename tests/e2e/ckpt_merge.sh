@@ -55,7 +55,7 @@ expect 2 'weights: expected 2 numbers, one for each checkpoint, got 1' lm-ckpt m
 expect 2 'weights: expected numbers of at least 0, got -1' lm-ckpt merge gone a b --weights 2,-1
 expect 2 'weights: all are 0' lm-ckpt merge gone a b --weights 0,0
 expect 2 'a: is a directory without|a: exists|a: contains' lm-ckpt merge a b b
-expect 2 'a: contains a/global_step3: choose another name' lm-ckpt merge a b a/global_step3 --force
+expect 2 'a: is the directory of a run' lm-ckpt merge a b a/global_step3 --force
 cp -r a damaged
 flip damaged/global_step6/weights-00000.safetensors
 expect 3 'damaged/global_step6/weights-00000.safetensors: .* checksum mismatch' lm-ckpt merge gone a damaged

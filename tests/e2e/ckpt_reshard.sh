@@ -39,7 +39,7 @@ expect 2 'tensor-model-parallel-size: 3 ranks exceed --num-attention-heads 2' lm
 expect 2 'pipeline-model-parallel-size: 3 stages exceed --num-layers 2' lm-ckpt reshard c gone --pipeline-model-parallel-size 3
 expect 2 'must be at least 1' lm-ckpt reshard c gone --tensor-model-parallel-size 0
 expect 2 'cut: exists already' lm-ckpt reshard c cut
-expect 2 'c: contains c/global_step3' lm-ckpt reshard c/global_step3 c --force
+expect 2 'c: is the directory of a run' lm-ckpt reshard c/global_step3 c --force
 expect 3 'cannot write' env LM_IO_FAULT=short:4 lm-ckpt reshard c gone --tensor-model-parallel-size 2
 nothing_under gone
 
