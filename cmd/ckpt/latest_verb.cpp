@@ -33,13 +33,15 @@ struct Args {
 // cut.
 std::vector<std::string> cut_logs(const Args& args, const std::string& directory, i64 step,
                                   const std::string& aside) {
+    const auto checkpoint = ckpt::Checkpoint::open(directory + "/" + ckpt::step_name(step));
+    const ckpt::LogCut point = ckpt::cut_after(checkpoint.manifest());
     std::vector<ckpt::RunLog> logs = ckpt::logs_below(directory);
     for (ckpt::RunLog& named : ckpt::logs_matching(args.logs)) logs.push_back(std::move(named));
     std::vector<std::string> cut;
     for (const ckpt::RunLog& log : logs) {
-        if (!cut_log(log, step, aside)) continue;
-        note("{}: cut after iteration {}: the whole file is {}/{}", log.path, step, aside,
-             log.name);
+        if (!cut_log(log, point, aside)) continue;
+        note("{}: cut after iteration {}{}", log.path, step,
+             args.remove_later ? "" : fmt::format(": the whole file is {}/{}", aside, log.name));
         cut.push_back(log.path);
     }
     return cut;
@@ -53,7 +55,8 @@ int set(const Args& args, const std::string& directory) {
     const ckpt::Rollback rollback = ckpt::roll_back(directory, step);
     const std::string aside = ckpt::abandoned_path(directory, rollback.generation.number);
     for (const std::string& later : rollback.set_aside) {
-        note("{}: set aside as {}", directory + "/" + io::base_name(later), later);
+        const std::string name = directory + "/" + io::base_name(later);
+        args.remove_later ? note("{}: removed", name) : note("{}: set aside as {}", name, later);
     }
     const std::vector<std::string> cut = cut_logs(args, directory, step, aside);
     if (args.remove_later && io::exists(aside)) ckpt::remove_whole(directory, io::base_name(aside));

@@ -11,6 +11,7 @@
 #include "cli/main.hpp"
 #include "cli/progress_line.hpp"
 #include "foreign.hpp"
+#include "io/file.hpp"
 #include "io/json.hpp"
 #include "io/path.hpp"
 #include "paths.hpp"
@@ -81,20 +82,46 @@ bool verify_latest(const std::string& directory, const std::vector<i64>& steps, 
     return false;
 }
 
+// Verifies the steps of a directory. Sets `good` to false when one is bad, and `readable` when the
+// system reports an error. Returns the steps that exist: a training may delete some meanwhile.
+std::vector<i64> verify_all(const std::string& directory, const std::vector<i64>& steps,
+                            const Args& args, bool& good, bool& readable) {
+    std::vector<i64> existing;
+    for (const i64 step : steps) {
+        const std::string path = directory + "/" + ckpt::step_name(step);
+        try {
+            const ckpt::Verification result = verify_step(path, args.quiet);
+            if (!io::exists(path)) {
+                note("{}: was deleted meanwhile", path);
+                continue;
+            }
+            report(path, result, args.json);
+            good = good && result.problems.empty();
+        } catch (const Error& error) {
+            if (error.code() != Exit::failure) throw;
+            if (!io::exists(path)) continue;
+            warn("{}", error.what());
+            readable = false;
+        }
+        existing.push_back(step);
+    }
+    return existing;
+}
+
 int run(const Args& args) {
     const std::string path = existing_directory(args.path);
     if (is_foreign(path)) return verify_foreign(path, args.json, args.quiet);
     bool good = true;
+    bool readable = true;
     if (ckpt::is_step(path)) {
         good = is_good(path, args);
     } else {
         const std::vector<i64> steps = ckpt::steps_in(path);
         if (steps.empty()) run_error(path, "has no checkpoint: no global_step* directory exists");
-        for (const i64 step : steps) {
-            good = is_good(path + "/" + ckpt::step_name(step), args) && good;
-        }
-        good = verify_latest(path, steps, args) && good;
+        const std::vector<i64> existing = verify_all(path, steps, args, good, readable);
+        good = verify_latest(path, existing, args) && good;
     }
+    if (!readable) return static_cast<int>(Exit::failure);
     return static_cast<int>(good ? Exit::done : Exit::answer_is_no);
 }
 

@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "spec/tensor_table.hpp"
+
 namespace lm::metrics {
 
 namespace {
@@ -12,6 +14,12 @@ i64 gigaflos_of(const TensorBoardOptions& options, i64 samples) {
 }
 
 }  // namespace
+
+double gigaflos_per_sample(const spec::ModelConfig& model) {
+    const spec::ParameterCount count = spec::count_parameters(model);
+    return 6.0 * static_cast<double>(count.total() - count.embedding) *
+           static_cast<double>(model.seq_length) / 1e9;
+}
 
 TensorBoard TensorBoard::open(TensorBoardOptions options) {
     const auto create = [&](const char* directory, auto position) {

@@ -12,6 +12,7 @@
 
 #include "metrics/event_file.hpp"
 #include "metrics/record.hpp"
+#include "spec/model.hpp"
 
 namespace lm::metrics {
 
@@ -30,10 +31,12 @@ struct TensorBoardOptions {
     bool megatron_lm = false;     // also the tags of Megatron-LM, by iteration and by samples
     i64 world_size = 1;
     i64 dp_size = 1;
-    // Advance of the axis "gigaflos" by one sample: 6 x parameters without embeddings x seq_length
-    // / 1e9.
     double gigaflos_per_sample = 0;
 };
+
+// Returns the advance of the axis "gigaflos" by one sample: 6 x parameters without embeddings x
+// sequence length / 1e9.
+double gigaflos_per_sample(const spec::ModelConfig& model);
 
 class TensorBoard {
   public:

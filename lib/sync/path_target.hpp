@@ -14,6 +14,7 @@ class PathTarget : public SyncTarget {
     // `path` exists. `rate`: the largest number of bytes per second.
     PathTarget(std::string path, std::optional<i64> rate);
 
+    bool is_remote() const override { return false; }
     std::string manifests(const std::string&) override { return path_; }
     void send_step(const std::string& path) override;
     void send_file(const std::string& path, const std::string& name) override;

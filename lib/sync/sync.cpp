@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sync/sync.hpp"
 
+#include <unistd.h>
+
 #include <chrono>
+#include <cstdlib>
 #include <functional>
 #include <thread>
 
@@ -16,6 +19,7 @@
 #include "ckpt/verbs/verify.hpp"
 #include "io/append_file.hpp"
 #include "io/file.hpp"
+#include "io/path.hpp"
 #include "sync/sync_plan.hpp"
 
 namespace lm::sync {
@@ -35,6 +39,7 @@ class Sync {
         }
         if (!report_.copied.empty()) read_target();
         set_latest();
+        set_branches_aside();
         retain();
         for (const ckpt::RunLog& log : ckpt::logs_matching(request_.logs)) {
             again([&] { target_.send_file(log.path, "logs/" + log.name); });
@@ -86,6 +91,11 @@ class Sync {
         try {
             copy(step);
         } catch (const Error& error) {
+            const std::string& path = step.entry->path;
+            if (!io::exists(path + "/" + std::string(ckpt::manifest_file))) {
+                note("{}: was deleted meanwhile: not copied", path);
+                return;
+            }
             report_.failed.emplace_back(error.what());
             warn("{}", error.what());
         }
@@ -100,14 +110,13 @@ class Sync {
         const ckpt::Verification result =
             ckpt::verify(entry.path, [&](i64 done) { verified(done, bytes); });
         if (!result.problems.empty()) {
-            for (const ckpt::Problem& problem : result.problems) warn("{}", problem.line());
+            if (io::exists(entry.path + "/" + std::string(ckpt::manifest_file))) {
+                for (const ckpt::Problem& problem : result.problems) warn("{}", problem.line());
+            }
             run_error(entry.path, "is corrupt: not copied");
         }
         if (planned.action == SyncAction::replace) {
-            const std::string aside =
-                fmt::format("{}{}/{}", ckpt::abandoned_prefix, entry.manifest->generation, name);
-            again([&] { target_.rename(name, aside); });
-            report_.set_aside.push_back(entry.step);
+            set_aside(entry.step, entry.manifest->generation);
         }
         show("copy " + name);
         again([&] { target_.send_step(entry.path); });
@@ -155,6 +164,30 @@ class Sync {
         to_ = ckpt::read_lineage(directory_);
     }
 
+    // Sets aside the steps of this run at the target that a rollback at the source has abandoned:
+    // if `latest` of the target is lost, a run would load the newest of them.
+    void set_branches_aside() {
+        if (!from_.tip || from_.tip->lineage.empty()) return;
+        const ckpt::LineageEntry& newest = from_.tip->lineage.back();
+        bool renamed = false;
+        for (const ckpt::StepEntry& entry : to_.steps) {
+            const bool abandoned = entry.manifest && entry.manifest->run_id == newest.run_id &&
+                                   !on_branch(*entry.manifest, *from_.tip);
+            if (!abandoned) continue;
+            set_aside(entry.step, newest.generation);
+            renamed = true;
+        }
+        if (renamed) read_target();
+    }
+
+    void set_aside(i64 step, i64 generation) {
+        const std::string name = ckpt::step_name(step);
+        again([&] {
+            target_.rename(name, fmt::format("{}{}/{}", ckpt::abandoned_prefix, generation, name));
+        });
+        report_.set_aside.push_back(step);
+    }
+
     void retain() {
         std::vector<i64> complete;
         for (const ckpt::StepEntry& entry : to_.steps) {
@@ -178,16 +211,29 @@ class Sync {
     SyncReport report_;
 };
 
+// Returns the directory that holds the lock and, for a remote destination, its manifests. The
+// source may be read-only.
+std::string state_directory(const SyncTarget& target, const std::string& destination) {
+    if (!target.is_remote()) return destination;
+    const auto variable = [](const char* name) {
+        const char* const value = std::getenv(name);
+        return std::string(value == nullptr ? "" : value);
+    };
+    std::string caches = variable("XDG_CACHE_HOME");
+    if (caches.empty() && !variable("HOME").empty()) caches = variable("HOME") + "/.cache";
+    if (caches.empty()) caches = fmt::format("/var/tmp/lm-utils-{}", ::geteuid());
+    return fmt::format("{}/lm-utils/sync-{:016x}", caches,
+                       hash64(io::without_trailing_slashes(destination)));
+}
+
 }  // namespace
 
 std::optional<SyncReport> sync(const SyncRequest& request) {
-    // This directory holds the lock and the manifests of a remote destination.
-    const std::string state =
-        fmt::format("{}/.sync-{:016x}", request.source, hash64(request.destination));
-    io::make_directories(state);
-    auto lock = io::AppendFile::open(state + "/lock");
-    if (!lock.lock()) return std::nullopt;
     const auto target = SyncTarget::open(request.destination, request.bytes_per_second);
+    const std::string state = state_directory(*target, request.destination);
+    io::make_directories(state);
+    auto lock = io::AppendFile::open(state + "/.sync-lock");
+    if (!lock.lock()) return std::nullopt;
     if (request.rules.full_steps && !target->can_drop_state()) {
         usage_error("--weights-only-older-than",
                     "expected a local directory as DEST, got {}: a step at a remote destination is "

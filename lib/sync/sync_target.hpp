@@ -31,6 +31,9 @@ class SyncTarget {
                                             std::optional<i64> bytes_per_second);
     virtual ~SyncTarget() = default;
 
+    // Returns whether the destination is not a directory of this machine.
+    virtual bool is_remote() const { return true; }
+
     // `progress` gets the bytes done and all bytes of the following transfers and comparisons of
     // steps; empty: there is no progress. rsync and rclone print their own to stderr instead, if
     // that is a terminal.

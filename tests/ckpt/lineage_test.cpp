@@ -121,6 +121,15 @@ TEST_CASE("an error of the system does not lead to another step") {
     CHECK_THAT(test::error_of([&] { runs.loaded(); }), Contains("is a directory"));
 }
 
+TEST_CASE("a step that cannot be read prevents neither a start nor the load of another one") {
+    Runs runs;
+    runs.save_steps(runs.start(), {2, 4});
+    io::make_directories(runs.path(9) + "/manifest.json");
+    CHECK(runs.loaded() == 4);
+    CHECK(runs.resume(4).number == 2);
+    CHECK(runs.candidates() == std::vector<i64>{4, 2});
+}
+
 TEST_CASE("a rollback sets later steps aside and supersedes the running training") {
     Runs runs;
     const Generation running = runs.start();

@@ -26,7 +26,9 @@ class RunDirectory {
     std::string operator/(const std::string& name) const { return scratch_ / name; }
     const std::string& path() const { return scratch_.path(); }
     bool cut(const std::string& name, i64 step) const {
-        return cut_log({scratch_ / name, name}, step, scratch_ / "aside");
+        const LogCut point{
+            .iteration = step, .samples = 8 * step, .tokens = 80 * step, .gigaflos = 800 * step};
+        return cut_log({scratch_ / name, name}, point, scratch_ / "aside");
     }
 
   private:
@@ -45,11 +47,12 @@ TEST_CASE("logs are found by their names, but not in steps and abandoned branche
     const RunDirectory run;
     for (const char* name :
          {"a.log", "b.out", "c.err", "d.jsonl", "tb/events.out.tfevents.1.host", "e.txt", "latest",
-          "global_step4/x.log", "global_step8.tmp.g2/x.log", "abandoned-g2/x.log"}) {
+          "log", "log.json", "status.json", "global_step4/x.log", "global_step8.tmp.g2/x.log",
+          "abandoned-g2/x.log"}) {
         run.write(name, "text\n");
     }
     CHECK(names(logs_below(run.path())) == std::set<std::string>{"a.log", "b.out", "c.err",
-                                                                 "d.jsonl",
+                                                                 "d.jsonl", "log", "log.json",
                                                                  "tb/events.out.tfevents.1.host"});
 }
 
@@ -105,4 +108,17 @@ TEST_CASE("an event file loses the records of later steps") {
               kept + metrics::scalar_event(1.0, 5, "lm-loss", 1.0F));
     CHECK(run.cut("tb/events.out.tfevents.1.host", 4));
     CHECK(run.read("tb/events.out.tfevents.1.host") == kept);
+}
+
+TEST_CASE("an event file is cut at the position of the step on its own axis") {
+    const RunDirectory run;
+    for (const auto& [directory, per_step] :
+         {std::pair<std::string, i64>{"vs-samples", 8}, {"vs-tokens", 80}, {"vs-gigaflos", 800}}) {
+        const std::string name = "tb/" + directory + "/events.out.tfevents.1.host";
+        const std::string kept =
+            metrics::version_event(1.0) + metrics::scalar_event(1.0, 4 * per_step, "lm-loss", 1.0F);
+        run.write(name, kept + metrics::scalar_event(1.0, 5 * per_step, "lm-loss", 1.0F));
+        CHECK(run.cut(name, 4));
+        CHECK(run.read(name) == kept);
+    }
 }

@@ -89,7 +89,7 @@ expect_line optimizer_state_removed '[2,4,6]'
 expect 0 '' lm-ckpt sync c backup/run --weights-only-older-than 1 --verify
 expect_line copied '[]'
 expect 2 'expected a local directory as DEST' lm-ckpt sync c "near:$work/far2" --weights-only-older-than 1
-for lock in c/.sync-*/lock; do flock "$lock" sleep 3 & done
+flock backup/run/.sync-lock sleep 3 &
 sleep 0.3
 expect 0 'another sync to this destination is running' lm-ckpt sync c backup/run
 expect_line running true

@@ -9,8 +9,8 @@
 #include <set>
 
 #include "base/error.hpp"
-#include "base/hash.hpp"
 #include "base/log.hpp"
+#include "ckpt/history/rollback.hpp"
 #include "ckpt/history/steps.hpp"
 #include "ckpt/support.hpp"
 #include "io/append_file.hpp"
@@ -226,12 +226,21 @@ TEST_CASE("a step whose transfer keeps failing is reported, and the next one is 
     CHECK_THROWS_WITH(run.sync_to(target), Contains("the connection broke"));
 }
 
+TEST_CASE("steps that a rollback has abandoned do not keep their names at the destination") {
+    Run run({2, 4, 6});
+    run.sync();
+    ckpt::roll_back(run.source(), 2);
+    CHECK(run.sync().set_aside == Steps{4, 6});
+    CHECK(ckpt::steps_in(run.destination()) == Steps{2});
+    CHECK(run.sync().set_aside.empty());
+}
+
 TEST_CASE("a second sync to the same destination does nothing") {
     Run run({2});
     run.sync();
-    const std::string lock_path =
-        fmt::format("{}/.sync-{:016x}/lock", run.source(), hash64(run.destination()));
-    auto lock = io::AppendFile::open(lock_path);
+    auto lock = io::AppendFile::open(run.destination() + "/.sync-lock");
     REQUIRE(lock.lock());
+    // The same directory under another name.
+    run.request.destination = run.destination() + "/../" + io::base_name(run.destination());
     CHECK_FALSE(sync::sync(run.request).has_value());
 }

@@ -80,15 +80,19 @@ i64 newest_claimed(const std::string& directory) {
 }
 
 // Returns the largest generation number in the directory: also those of abandoned directories and
-// of the manifests of steps.
+// of the manifests of steps, in case that the files of the generations were deleted.
 i64 newest_used(const std::string& directory) {
-    i64 newest = std::max(newest_claimed(directory), newest_abandoned(directory));
+    const i64 claimed = newest_claimed(directory);
+    i64 newest = std::max(claimed, newest_abandoned(directory));
     for (const i64 step : steps_in(directory)) {
         try {
             const Manifest manifest = read_manifest(directory + "/" + step_name(step));
             newest = std::max(newest, manifest.generation);
         } catch (const DamageError&) {
             continue;  // a damaged step does not prevent a start
+        } catch (const Error&) {
+            // Nor does a step that cannot be read, if the files of the generations exist.
+            if (claimed == 0) throw;
         }
     }
     return newest;

@@ -19,6 +19,7 @@
 #include "io/path.hpp"
 #include "metrics/event_file.hpp"
 #include "metrics/log_line.hpp"
+#include "metrics/tensorboard.hpp"
 
 namespace lm::ckpt {
 namespace {
@@ -29,9 +30,10 @@ bool is_event_file(std::string_view name) {
 
 bool is_log(std::string_view name) {
     constexpr std::array<std::string_view, 4> endings{".log", ".out", ".err", ".jsonl"};
-    return is_event_file(name) || std::ranges::any_of(endings, [&](std::string_view ending) {
-               return name.ends_with(ending);
-           });
+    const bool is_named_log = name == "log" || name == "log.json";  // as in share/slurm
+    return is_named_log || is_event_file(name) ||
+           std::ranges::any_of(endings,
+                               [&](std::string_view ending) { return name.ends_with(ending); });
 }
 
 void add_below(const std::string& directory, const std::string& prefix,
@@ -85,6 +87,16 @@ std::string lines_until(std::string_view text, i64 step) {
     return kept;
 }
 
+// Returns the last position that remains on the axis of the directory of a TensorBoard file.
+i64 last_position(const std::string& path, const LogCut& cut) {
+    const auto is_below = [whole = "/" + path](std::string_view directory) {
+        return whole.find(directory) != whole.npos;
+    };
+    if (is_below("/vs-samples/")) return cut.samples;
+    if (is_below("/vs-tokens/")) return cut.tokens;
+    return is_below("/vs-gigaflos/") ? cut.gigaflos : cut.iteration;
+}
+
 std::string records_until(std::string_view text, i64 step) {
     std::string kept;
     for (const metrics::EventRecord& record : metrics::event_records(text)) {
@@ -120,10 +132,20 @@ std::vector<RunLog> logs_matching(const std::vector<std::string>& patterns) {
     return found;
 }
 
-bool cut_log(const RunLog& log, i64 step, const std::string& aside) {
+LogCut cut_after(const Manifest& step) {
+    const double gigaflos = metrics::gigaflos_per_sample(step.model);
+    return {.iteration = step.counters.iteration,
+            .samples = step.counters.consumed_samples,
+            .tokens = step.counters.consumed_tokens,
+            .gigaflos =
+                static_cast<i64>(gigaflos * static_cast<double>(step.counters.consumed_samples))};
+}
+
+bool cut_log(const RunLog& log, const LogCut& cut, const std::string& aside) {
     const std::string text = io::read_file(log.path);
-    const std::string kept =
-        is_event_file(log.name) ? records_until(text, step) : lines_until(text, step);
+    const std::string kept = is_event_file(log.name)
+                                 ? records_until(text, last_position(log.path, cut))
+                                 : lines_until(text, cut.iteration);
     if (kept.size() == text.size()) return false;
     // A crash between the two writes leaves the log whole, and a copy of it.
     const std::string copy = aside + "/" + log.name;

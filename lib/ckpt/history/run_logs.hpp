@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/types.hpp"
+#include "ckpt/format/manifest.hpp"
 
 namespace lm::ckpt {
 
@@ -16,17 +17,25 @@ struct RunLog {
     std::string name;
 };
 
-// Returns the logs (.log, .out, .err, .jsonl) and TensorBoard files below `directory`, without
-// those in steps and in abandoned branches.
+// The point of a training at which its logs are cut, on the axes of TensorBoard files.
+struct LogCut {
+    i64 iteration = 0, samples = 0, tokens = 0, gigaflos = 0;
+};
+// Returns the point after the step of the manifest.
+LogCut cut_after(const Manifest& step);
+
+// Returns the logs (.log, .out, .err, .jsonl, `log`, log.json) and TensorBoard files below
+// `directory`, without those in steps and in abandoned branches.
 std::vector<RunLog> logs_below(const std::string& directory);
 
 // Returns the files that match one of the shell patterns of --logs; a directory stands for its
 // logs. Throws Error(usage) when a pattern matches nothing.
 std::vector<RunLog> logs_matching(const std::vector<std::string>& patterns);
 
-// Removes the entries after iteration `step` from a log. In a text log: the lines of later
-// iterations, and the lines after them that name no iteration. In a TensorBoard file: the values of
-// later steps. First copies the whole file to ASIDE/NAME. Returns whether anything was removed.
-bool cut_log(const RunLog& log, i64 step, const std::string& aside);
+// Removes the entries after `cut` from a log. In a text log: the lines of later iterations, and the
+// lines after them that name no iteration. In a TensorBoard file: the values at later positions of
+// the axis that its directory has (metrics/tensorboard.hpp). First copies the whole file to
+// ASIDE/NAME. Returns whether anything was removed.
+bool cut_log(const RunLog& log, const LogCut& cut, const std::string& aside);
 
 }  // namespace lm::ckpt

@@ -40,10 +40,7 @@ metrics::TensorBoardOptions tensorboard_options(const RunConfig& config,
     if (start.iteration > 0) {
         options.resume = {start.iteration + 1, start.samples + 1, start.tokens + 1};
     }
-    const spec::ParameterCount count = spec::count_parameters(config.trainer.model);
-    const auto n = static_cast<double>(count.total() - count.embedding);
-    options.gigaflos_per_sample =
-        6.0 * n * static_cast<double>(config.trainer.model.seq_length) / 1e9;
+    options.gigaflos_per_sample = metrics::gigaflos_per_sample(config.trainer.model);
     return options;
 }
 
