@@ -206,7 +206,7 @@ constexpr Family refused[] = {
      "--relative-attention-* --linear-* --mtp-* --indexer-* --gdp-* --use-mup --softmax-scale= "
      "--experimental-attention-variant= --no-yarn-correction-range-round-to-int "
      "--original-max-position-embeddings= --mrope-section= --layernorm-zero-centered-gamma "
-     "--apply-residual-connection-post-layernorm --onnx-safe --qk-layernorm --qk-l2-norm "
+     "--apply-residual-connection-post-layernorm --onnx-safe --qk-l2-norm "
      "--qk-clip --rotary-seq-len-interpolation-factor= --rope-type= --rotary-scaling-factor=1 "
      "--no-rope-freq= --multi-latent-attention "
      "--q-lora-rank= --kv-lora-rank= --qk-head-dim= --qk-pos-emb-head-dim= --v-head-dim= "

@@ -55,6 +55,8 @@ std::string_view name_of(Format format) {
             return "hf-nemotron";
         case Format::hf_qwen2:
             return "hf-qwen2";
+        case Format::hf_qwen3:
+            return "hf-qwen3";
         case Format::megatron_lm:
             return "megatron-lm";
         case Format::megatron_deepspeed:

@@ -27,22 +27,15 @@ enum class Format {
     hf_stablelm,
     hf_nemotron,
     hf_qwen2,
+    hf_qwen3,
     megatron_lm,
     megatron_deepspeed,
 };
-inline constexpr std::array all_formats{Format::native,
-                                        Format::hf_gpt2,
-                                        Format::hf_bloom,
-                                        Format::hf_llama,
-                                        Format::hf_gpt_neox,
-                                        Format::hf_mistral,
-                                        Format::hf_starcoder2,
-                                        Format::hf_gpt_bigcode,
-                                        Format::hf_stablelm,
-                                        Format::hf_nemotron,
-                                        Format::hf_qwen2,
-                                        Format::megatron_lm,
-                                        Format::megatron_deepspeed};
+inline constexpr std::array all_formats{
+    Format::native,      Format::hf_gpt2,           Format::hf_bloom,      Format::hf_llama,
+    Format::hf_gpt_neox, Format::hf_mistral,        Format::hf_starcoder2, Format::hf_gpt_bigcode,
+    Format::hf_stablelm, Format::hf_nemotron,       Format::hf_qwen2,      Format::hf_qwen3,
+    Format::megatron_lm, Format::megatron_deepspeed};
 std::string_view name_of(Format format);
 bool is_hugging_face(Format format);
 bool is_megatron(Format format);

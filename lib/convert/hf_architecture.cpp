@@ -66,8 +66,8 @@ constexpr std::array neox_after{HfRow{"final_layer_norm.weight", "final_norm.wei
 constexpr std::array<std::string_view, 3> neox_buffers{".attention.bias", ".attention.masked_bias",
                                                        ".rotary_emb.inv_freq"};
 
-// Llama, Mistral, StarCoder2, StableLM, Nemotron and Qwen2. A row without a counterpart in the
-// model is skipped.
+// Llama, Mistral, StarCoder2, StableLM, Nemotron, Qwen2 and Qwen3. A row without a counterpart in
+// the model is skipped.
 constexpr std::array llama_before{HfRow{"embed_tokens.weight", "embedding.word.weight"}};
 constexpr std::array llama_layer{HfRow{"self_attn.q_proj.weight", "attention.query.weight"},
                                  HfRow{"self_attn.q_proj.bias", "attention.query.bias"},
@@ -75,6 +75,8 @@ constexpr std::array llama_layer{HfRow{"self_attn.q_proj.weight", "attention.que
                                  HfRow{"self_attn.k_proj.bias", "attention.key.bias"},
                                  HfRow{"self_attn.v_proj.weight", "attention.value.weight"},
                                  HfRow{"self_attn.v_proj.bias", "attention.value.bias"},
+                                 HfRow{"self_attn.q_norm.weight", "attention.query_norm.weight"},
+                                 HfRow{"self_attn.k_norm.weight", "attention.key_norm.weight"},
                                  HfRow{"self_attn.o_proj.weight", "attention.output.weight"},
                                  HfRow{"self_attn.o_proj.bias", "attention.output.bias"},
                                  HfRow{"mlp.gate_proj.weight", "mlp.gate.weight"},
@@ -248,6 +250,22 @@ constexpr std::array architectures{
                    .bias = Rule::never,
                    .groups = Groups::any,
                    .qkv_bias = Rule::always},
+    HfArchitecture{.format = Format::hf_qwen3,
+                   .model_type = "qwen3",
+                   .class_name = "Qwen3ForCausalLM",
+                   .prefix = "model.",
+                   .layer_prefix = "layers.",
+                   .head = "lm_head.weight",
+                   .before_layers = llama_before,
+                   .in_layers = llama_layer,
+                   .after_layers = llama_after,
+                   .buffers = rope_buffers,
+                   .normalization = Normalization::rms_norm,
+                   .gated = true,
+                   .bias = Rule::never,
+                   .groups = Groups::any,
+                   .any_head_dim = true,
+                   .qk_norm = true},
 };
 
 bool holds_groups(Groups groups, const spec::ModelConfig& config) {

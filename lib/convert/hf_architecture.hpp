@@ -53,6 +53,7 @@ struct HfArchitecture {
     bool partial_rotary = false;  // --rotary-percent
     bool rope_scaling = false;
     bool window = false;
+    bool qk_norm = false;
     bool one_plus = false;        // norms multiply by 1 + weight
     bool squared_relu = false;    // the only activation
     Rule qkv_bias = Rule::never;  // biases of query, key and value without others

@@ -106,6 +106,9 @@ constexpr std::array<Constant, 0> llama_constants{};  // rope_scaling: read_rope
 constexpr std::array no_scaling{Constant{"rope_scaling", "null", "null"}};
 constexpr std::array qwen2_constants{Constant{"use_sliding_window", "false", "false"},
                                      Constant{"rope_scaling", "null", "null"}};
+constexpr std::array qwen3_constants{Constant{"use_sliding_window", "false", "false"},
+                                     Constant{"attention_bias", "false", "false"},
+                                     Constant{"rope_scaling", "null", "null"}};
 constexpr std::array nemotron_numbers{
     Number{"norm_eps", &ModelConfig::norm_eps, 1e-5},
     Number{"rope_theta", &ModelConfig::rotary_base, 10000},
@@ -175,6 +178,7 @@ constexpr std::array all_keys{
     Keys{Format::hf_nemotron, llama_integers, nemotron_numbers, no_scaling, "hidden_act",
          "gelu_new"},
     Keys{Format::hf_qwen2, llama_integers, llama_numbers, qwen2_constants, "hidden_act", ""},
+    Keys{Format::hf_qwen3, llama_integers, llama_numbers, qwen3_constants, "hidden_act", ""},
 };
 
 const Keys& keys_of(Format format) {

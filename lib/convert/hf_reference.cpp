@@ -117,6 +117,16 @@ class Reference {
         return y;
     }
 
+    // Normalizes each head of x by itself.
+    void normalize_heads(Matrix& x, const std::string& name) const {
+        const i64 rows = x.rows;
+        x.rows = rows * (x.cols / c_.head_dim);
+        x.cols = c_.head_dim;
+        x = norm(x, name);
+        x.cols = x.rows / rows * c_.head_dim;
+        x.rows = rows;
+    }
+
     // Returns x times the weight, which is [out, in], or [in, out] as in Conv1D of transformers.
     static Matrix times(const Matrix& x, const Matrix& weight, bool conv1d) {
         Matrix y(x.rows, conv1d ? weight.cols : weight.rows);
@@ -214,6 +224,10 @@ class Reference {
 
     Matrix attention(const Matrix& x, const std::string& prefix) const {
         Qkv all = qkv(x, prefix);
+        if (!c_.query_norm.empty()) {
+            normalize_heads(all.query, prefix + c_.query_norm);
+            normalize_heads(all.key, prefix + c_.key_norm);
+        }
         if (c_.rope) {
             rotate(all.query);
             rotate(all.key);

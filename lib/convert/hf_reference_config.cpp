@@ -205,6 +205,14 @@ ReferenceConfig qwen2(const ConfigReader& json) {
     return c;
 }
 
+// Returns the settings of Qwen3: Llama with a norm of each head of query and key.
+ReferenceConfig qwen3(const ConfigReader& json) {
+    ReferenceConfig c = llama(json, false);
+    c.query_norm = "self_attn.q_norm";
+    c.key_norm = "self_attn.k_norm";
+    return c;
+}
+
 ReferenceConfig config_of(const std::string& type, const ConfigReader& json,
                           const std::string& path) {
     if (type == "gpt2") return gpt2(json);
@@ -215,6 +223,7 @@ ReferenceConfig config_of(const std::string& type, const ConfigReader& json,
     if (type == "mistral") return mistral(json);
     if (type == "nemotron") return nemotron(json);
     if (type == "qwen2") return qwen2(json);
+    if (type == "qwen3") return qwen3(json);
     if (type == "starcoder2") return llama(json, true);
     if (type == "stablelm") return stablelm(json, path);
     run_error(path, "--check does not support model_type '{}'", type);

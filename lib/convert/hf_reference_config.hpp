@@ -45,6 +45,8 @@ struct ReferenceConfig {
     std::string embedding_norm;
     std::string attention_norm;
     std::array<std::string, 3> qkv;
+    std::string query_norm;  // empty: no norms of query and key
+    std::string key_norm;
     std::string output;
     std::string mlp_norm;
     std::string gate;

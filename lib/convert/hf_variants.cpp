@@ -92,6 +92,10 @@ std::optional<Misfit> misfit_of_variants(const HfArchitecture& a, const spec::Mo
         return Misfit{"--apply-layernorm-1p",
                       c.norm_1p ? "norms with 1 + weight" : "norms without 1 + weight"};
     }
+    if (c.qk_norm != a.qk_norm) {
+        return Misfit{"--qk-layernorm",
+                      c.qk_norm ? "norms of query and key" : "no norms of query and key"};
+    }
     if (a.squared_relu && c.activation != spec::Activation::squared_relu) {
         return Misfit{"--squared-relu", std::string(name_of(c.activation))};
     }
@@ -120,6 +124,7 @@ void read_variants(const HfArchitecture& architecture, const io::Json& json, Mod
     read_rope(architecture, json, config, path);
     if (architecture.window) read_window(json, config, path);
     config.norm_1p = architecture.one_plus;
+    config.qk_norm = architecture.qk_norm;
     config.qkv_bias = architecture.qkv_bias == Rule::always;
     if (architecture.format == Format::hf_stablelm) {
         config.qkv_bias = io::json_get_or<bool>(json, "use_qkv_bias", false, path);

@@ -72,6 +72,7 @@ void add_activations_of_variants(std::vector<ActivationSpec>& table, const Model
     if (config.position == PositionEmbedding::alibi) {
         table.push_back({"alibi_slopes", {heads}, DType::fp32, once});
     }
+    if (config.qk_norm) table.push_back({"qkv_projected", {b, t, q}, x, per_layer});
     if (is_gated(config.activation)) table.push_back({"dgated", {n, f}, x, backward});
 }
 

@@ -17,7 +17,8 @@ i64 cpu_workspace_bytes(const ModelConfig& config, const ParallelConfig& paralle
     // two rows: the gradients of its weight and its bias.
     const i64 groups = ceil_div(config.n_groups, parallel.tp);
     const i64 widest = std::max({2 * config.hidden, 2 * ceil_div(config.ffn_hidden, parallel.tp),
-                                 groups * (config.qkv_rows() / config.n_groups)});
+                                 groups * (config.qkv_rows() / config.n_groups),
+                                 config.qk_norm ? 4 * config.head_dim : 0});
     const i64 columns =
         ceil_div(step.rows(), reduction_rows) * widest * static_cast<i64>(sizeof(float));
     const i64 flat = max_flat_pieces * static_cast<i64>(sizeof(double));
@@ -74,12 +75,15 @@ i64 cuda_workspace_bytes(const ModelConfig& config, const ParallelConfig& parall
         cuda_piece(cuda_product_bytes) + cuda_piece(fp32 * column_sum_floats(rows, widest));
     const i64 norm = cuda_piece(fp32 * std::max(norm_gradient_floats(config.hidden),
                                                 column_sum_floats(rows, 2 * config.hidden)));
+    const i64 head_norm =
+        config.qk_norm ? cuda_piece(fp32 * column_sum_floats(rows, 4 * config.head_dim)) : 0;
     const i64 heads = tensor_share(config, parallel, tp_rank).n_heads;
     const i64 attention =
         std::max(cuda_piece(fp32 * cuda_attention_floats(step.micro_batch, heads, step.seq_length)),
                  cudnn_attention_bytes(config, step, heads, kernels));
     const i64 sums = cuda_piece(cuda_sum_blocks * static_cast<i64>(sizeof(double)));
-    return std::max({product, norm, attention, sums, cuda_embedding_bytes(rows, config.hidden)});
+    return std::max(
+        {product, norm, head_norm, attention, sums, cuda_embedding_bytes(rows, config.hidden)});
 }
 
 }  // namespace lm::cost

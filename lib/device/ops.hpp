@@ -17,6 +17,7 @@
 #include <span>
 
 #include "device/device.hpp"
+#include "device/head_norm_arguments.hpp"
 #include "spec/activation.hpp"
 #include "spec/normalization.hpp"
 #include "spec/optimizer_config.hpp"
@@ -353,6 +354,8 @@ struct Scale {
     X(gated_backward, GatedBackward)                \
     X(residual_norm_forward, ResidualNormForward)   \
     X(residual_norm_backward, ResidualNormBackward) \
+    X(head_norm_forward, HeadNormForward)           \
+    X(head_norm_backward, HeadNormBackward)         \
     X(rotary, Rotary)                               \
     X(attention_forward, AttentionForward)          \
     X(attention_backward, AttentionBackward)        \

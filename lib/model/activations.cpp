@@ -58,6 +58,7 @@ constexpr Field<LayerActivations> layer_fields[] = {
     FIELD("attention_norm", attention_norm.y),
     FIELD("attention_norm_mean", attention_norm.mean),
     FIELD("attention_norm_rstd", attention_norm.rstd),
+    FIELD("qkv_projected", attention.projected),
     FIELD("qkv", attention.qkv),
     FIELD("attention", attention.out),
     FIELD("attention_lse", attention.lse),

@@ -22,8 +22,10 @@ double scale_of(const Pass& pass) {
 }  // namespace
 
 View Attention::forward(const Pass& pass, const View& x, const AttentionActivations& act) const {
+    const View& projected = act.projected ? act.projected : act.qkv;
     column_linear_forward(
-        pass, {.x = x, .w = weight_.qkv_weight, .bias = weight_.qkv_bias, .y = as_rows(act.qkv)});
+        pass, {.x = x, .w = weight_.qkv_weight, .bias = weight_.qkv_bias, .y = as_rows(projected)});
+    normalize(pass, act);
     // Rotates in place, because backward needs only the rotated queries and keys.
     rotate(pass, act.qkv, false);
     device::attention_forward(pass.context, {.qkv = act.qkv,
@@ -62,11 +64,63 @@ View Attention::backward(const Pass& pass, const View& dbranch, const View& x,
                                               .alibi_slopes = scratch.alibi_slopes,
                                               .dropout = dropout(pass)});
     rotate(pass, scratch.dqkv, true);
+    normalize_backward(pass, scratch.dqkv, act);
     return column_linear_backward(pass, {.dy = as_rows(scratch.dqkv),
                                          .x = x,
                                          .w = weight_.qkv_weight,
                                          .dw = grad_.qkv_weight,
                                          .dbias = grad_.qkv_bias});
+}
+
+void Attention::normalize(const Pass& pass, const AttentionActivations& act) const {
+    if (!act.projected) return;
+    const spec::ModelConfig& config = pass.setup.config;
+    device::head_norm_forward(pass.context, {.norm = config.normalization,
+                                             .eps = config.norm_eps,
+                                             .x = act.projected,
+                                             .query_weight = weight_.query_norm.weight,
+                                             .query_bias = weight_.query_norm.bias,
+                                             .key_weight = weight_.key_norm.weight,
+                                             .key_bias = weight_.key_norm.bias,
+                                             .y = act.qkv,
+                                             .n_heads = pass.setup.share.n_heads,
+                                             .n_groups = pass.setup.share.n_groups,
+                                             .one_plus = config.norm_1p});
+}
+
+void Attention::normalize_backward(const Pass& pass, const View& dqkv,
+                                   const AttentionActivations& act) const {
+    if (!act.projected) return;
+    const spec::ModelConfig& config = pass.setup.config;
+    device::head_norm_backward(pass.context, {.norm = config.normalization,
+                                              .eps = config.norm_eps,
+                                              .dy = dqkv,
+                                              .x = act.projected,
+                                              .query_weight = weight_.query_norm.weight,
+                                              .key_weight = weight_.key_norm.weight,
+                                              .dx = dqkv,
+                                              .dquery_weight = grad_.query_norm.weight,
+                                              .dquery_bias = grad_.query_norm.bias,
+                                              .dkey_weight = grad_.key_norm.weight,
+                                              .dkey_bias = grad_.key_norm.bias,
+                                              .n_heads = pass.setup.share.n_heads,
+                                              .n_groups = pass.setup.share.n_groups,
+                                              .one_plus = config.norm_1p});
+}
+
+void Attention::zero_gradients(const Pass& pass) const {
+    for (const NormParams& norm : {grad_.query_norm, grad_.key_norm}) {
+        if (norm.weight) device::fill(pass.context, {.x = norm.weight, .value = 0});
+        if (norm.bias) device::fill(pass.context, {.x = norm.bias, .value = 0});
+    }
+}
+
+void Attention::sum_gradients(const TensorParallel& tensor) const {
+    if (!tensor.several()) return;
+    for (const NormParams& norm : {grad_.query_norm, grad_.key_norm}) {
+        if (norm.weight) tensor.all_sum(norm.weight);
+        if (norm.bias) tensor.all_sum(norm.bias);
+    }
 }
 
 void Attention::rotate(const Pass& pass, const View& qkv, bool inverse) const {

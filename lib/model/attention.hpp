@@ -1,24 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// Self-attention of one layer: projection to queries, keys and values; rotary embedding; attention
+// Self-attention of one layer: projection to queries, keys and values; norms of queries and keys
+// (--qk-layernorm); rotary embedding; attention
 // of each head; projection back to the residual stream. The heads are split over the tensor ranks.
 // Shapes: model/pass.hpp.
 #pragma once
 
 #include "model/pass.hpp"
+#include "model/residual_norm.hpp"
 
 namespace lm::model {
 
 struct AttentionParams {
-    View qkv_weight;     // [(H+2G)*D, C] compute; gradient fp32
-    View qkv_bias;       // [(H+2G)*D] compute, or none; gradient fp32
-    View output_weight;  // [C, H*D] compute; gradient fp32
-    View output_bias;    // [C] compute, or none; gradient fp32
+    View qkv_weight;        // [(H+2G)*D, C] compute; gradient fp32
+    View qkv_bias;          // [(H+2G)*D] compute, or none; gradient fp32
+    View output_weight;     // [C, H*D] compute; gradient fp32
+    View output_bias;       // [C] compute, or none; gradient fp32
+    NormParams query_norm;  // [D], or none
+    NormParams key_norm;    // [D], or none
 };
 
 struct AttentionActivations {
-    View qkv;  // [B, T, (H+2G)*D] compute: H rotated queries, G rotated keys, G values
-    View out;  // [B, T, H*D] compute: the heads' outputs
-    View lse;  // [B, H, T] fp32: log of the softmax denominator
+    View projected;  // [B, T, (H+2G)*D] compute: input of the norms of query and key, or none
+    View qkv;        // [B, T, (H+2G)*D] compute: H rotated queries, G rotated keys, G values
+    View out;        // [B, T, H*D] compute: the heads' outputs
+    View lse;        // [B, H, T] fp32: log of the softmax denominator
 };
 
 class Attention {
@@ -34,7 +39,19 @@ class Attention {
     View backward(const Pass& pass, const View& dbranch, const View& x,
                   const AttentionActivations& act) const;
 
+    // Zeroes the gradients of the norms, because backward() only adds to them.
+    void zero_gradients(const Pass& pass) const;
+    // Sums the gradients of the norms, which each tensor rank computed for its own heads.
+    // Collective over the tensor group.
+    void sum_gradients(const TensorParallel& tensor) const;
+
   private:
+    // Normalizes each head of query and key, from act.projected to act.qkv.
+    void normalize(const Pass& pass, const AttentionActivations& act) const;
+    // Computes in place the gradient of act.projected from that of act.qkv.
+    // dqkv: [B, T, (H+2G)*D] compute.
+    void normalize_backward(const Pass& pass, const View& dqkv,
+                            const AttentionActivations& act) const;
     // Rotates queries and keys of qkv, [B, T, (H+2G)*D] compute, in place by the rotary embedding.
     // `inverse` rotates gradients back. Does nothing for other position embeddings.
     void rotate(const Pass& pass, const View& qkv, bool inverse) const;

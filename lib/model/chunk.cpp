@@ -139,6 +139,7 @@ void GptChunk::backward(Context& context, const MicroBatch& micro_batch) {
         dbranch = backward_layer(pass, act, layer, dbranch);
         if (micro_batch.last) {
             layers_[static_cast<size_t>(layer)].mlp_norm.sum_gradients(tensor);
+            layers_[static_cast<size_t>(layer)].attention.sum_gradients(tensor);
             layers_[static_cast<size_t>(layer)].attention_norm.sum_gradients(tensor);
         }
         after_backward(micro_batch, spec::unit_of_layer(part_.first_layer + layer));
@@ -221,6 +222,7 @@ void GptChunk::zero_gradients(const Pass& pass) {
     if (part_.embedding) embedding_.zero_gradients(pass, !tied_);
     for (const Layer& layer : layers_) {
         layer.attention_norm.zero_gradients(pass);
+        layer.attention.zero_gradients(pass);
         layer.mlp_norm.zero_gradients(pass);
     }
     if (part_.head) final_norm_.zero_gradients(pass);

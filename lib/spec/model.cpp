@@ -87,6 +87,10 @@ void ModelConfig::resolve() {
     }
     at_least_one("--ffn-hidden-size", ffn_hidden);
     at_least_one("--kv-channels", head_dim);
+    if (qk_norm && head_dim > 256) {
+        usage_error("--kv-channels", "--qk-layernorm supports heads of at most 256, but it is {}",
+                    head_dim);
+    }
     if (position == PositionEmbedding::rope) check_rotary(*this);
     if (window < 0) usage_error("--window-size", "must be at least 0, but is {}", window - 1);
     if (n_groups < 1 || n_heads % n_groups != 0) {

@@ -59,11 +59,12 @@ class TableBuilder {
                           .block = std::move(block)});
     }
 
-    void norm(const std::string& name, Place place, i64 layer) {
+    void norm(const std::string& name, Place place, i64 layer, i64 width = 0) {
+        if (width == 0) width = config_.hidden;
         const Init weight = config_.norm_1p ? Init::zeros : Init::ones;
-        vector(name + ".weight", config_.hidden, weight, {}, place, layer);
+        vector(name + ".weight", width, weight, {}, place, layer);
         if (config_.normalization == Normalization::layer_norm) {
-            vector(name + ".bias", config_.hidden, Init::zeros, {}, place, layer);
+            vector(name + ".bias", width, Init::zeros, {}, place, layer);
         }
     }
 
@@ -121,6 +122,10 @@ class TableBuilder {
                          {"key", config_.n_groups * d, d},
                          {"value", config_.n_groups * d, d}},
                         layer, config_.has_qkv_bias());
+        if (config_.qk_norm) {
+            norm(prefix + "query_norm", Place::layer, layer, d);
+            norm(prefix + "key_norm", Place::layer, layer, d);
+        }
         row_parallel(prefix + "output", config_.attention_width(), heads_per_group * d, layer);
     }
 

@@ -59,6 +59,11 @@ def megatron_model(args, parallel_state):
     tanh = has("openai_gelu", False) or has("bias_gelu_fusion", True)
     activation = torch.nn.functional.silu if has("swiglu") else lambda x: torch.nn.functional.gelu(
         x, approximate="tanh" if tanh else "none")
+    if has("squared_relu"):
+        activation = lambda x: torch.nn.functional.relu(x).square()
+    for name in ("apply_layernorm_1p", "use_rope_scaling", "window_size"):  # need TransformerEngine or a newer megatron-core
+        if has(name):
+            refuse(f"--check-python cannot compute models with {name} with megatron-core on a CPU: use --check")
     position = has("position_embedding_type", "learned_absolute")
     if position not in ("learned_absolute", "rope"):
         refuse(f"megatron-core has no position embedding '{position}'")
@@ -70,10 +75,12 @@ def megatron_model(args, parallel_state):
         tensor_model_parallel_size=parallel_state.get_tensor_model_parallel_world_size(),
         pipeline_model_parallel_size=parallel_state.get_pipeline_model_parallel_world_size(), pipeline_dtype=torch.float32,
         hidden_dropout=0.0, attention_dropout=0.0, params_dtype=torch.float32, gated_linear_unit=bool(has("swiglu")),
-        activation_func=activation, add_bias_linear=has("add_bias_linear", True), normalization=norm,
+        activation_func=activation, add_qkv_bias=has("add_qkv_bias", False), qk_layernorm=has("qk_layernorm", False),
+        add_bias_linear=has("add_bias_linear", True), normalization=norm,
         layernorm_epsilon=has("norm_epsilon", has("layernorm_epsilon", 1e-5)), bias_activation_fusion=False,
         gradient_accumulation_fusion=False, bias_dropout_fusion=False, rotary_interleaved=has("rotary_interleaved", False))
-    return GPTModel(config, get_gpt_layer_local_spec(normalization=norm), vocab_size=args.padded_vocab_size,
+    spec = get_gpt_layer_local_spec(qk_layernorm=has("qk_layernorm", False), normalization=norm)
+    return GPTModel(config, spec, vocab_size=args.padded_vocab_size,
                     max_sequence_length=args.max_position_embeddings, pre_process=parallel_state.is_pipeline_first_stage(),
                     post_process=parallel_state.is_pipeline_last_stage(), parallel_output=False,
                     share_embeddings_and_output_weights=not has("untie_embeddings_and_output_weights", False),

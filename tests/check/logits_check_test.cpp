@@ -76,6 +76,8 @@ TEST_CASE("models with the settings of newer flags have the logits of their clas
     scaled.rotary_base = 5e5;
     spec::ModelConfig qwen2 = test::llama_model(2, 6, 2);
     qwen2.qkv_bias = true;
+    spec::ModelConfig qwen3 = test::llama_model(2, 6, 2);
+    qwen3.qk_norm = true;
     spec::ModelConfig window = test::llama_model(2, 6, 2);
     window.window = 3;
     spec::ModelConfig partial = test::odd_model(2);
@@ -83,13 +85,14 @@ TEST_CASE("models with the settings of newer flags have the logits of their clas
     partial.rotary_percent = 0.5;
     partial.activation = spec::Activation::squared_relu;
     spec::ModelConfig stablelm = test::nemotron_model(2, 6, 2);
-    stablelm.norm_1p = false;
+    stablelm.norm_1p = stablelm.qk_norm = false;
     stablelm.activation = spec::Activation::swiglu;
     spec::ModelConfig nemotron = test::nemotron_model(2, 6, 2);
-    nemotron.qkv_bias = false;
+    nemotron.qkv_bias = nemotron.qk_norm = false;
     for (auto& [format, model] : std::initializer_list<std::pair<Format, spec::ModelConfig>>{
              {Format::hf_llama, scaled},
              {Format::hf_qwen2, qwen2},
+             {Format::hf_qwen3, qwen3},
              {Format::hf_mistral, window},
              {Format::hf_gpt_neox, partial},
              {Format::hf_stablelm, stablelm},

@@ -46,6 +46,7 @@ TEST_CASE("a manifest keeps what later versions added, and omits its defaults") 
     model.rope_scaling = 8;
     model.window = 4096;
     model.norm_1p = true;
+    model.qk_norm = true;
     model.qkv_bias = true;
     const ModelConfig read = written_and_read(model);
     CHECK(to_json(read) == to_json(model));

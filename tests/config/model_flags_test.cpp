@@ -241,6 +241,7 @@ TEST_CASE("Megatron's flags of other architectures") {
     CHECK(model_of(rope + "--use-rope-scaling").rope_scaling == 8);
     CHECK(model_of(rope + "--use-rope-scaling --rope-scaling-factor 32").rope_scaling == 32);
     CHECK(model_of(tiny + "--apply-layernorm-1p").norm_1p);
+    CHECK(model_of(tiny + "--qk-layernorm").qk_norm);
     CHECK(model_of(tiny + "--squared-relu").activation == Activation::squared_relu);
     CHECK(model_of(tiny + "--squared-relu").ffn_hidden == plain.ffn_hidden);
     CHECK(model_of(tiny + "--disable-bias-linear --add-qkv-bias").has_qkv_bias());

@@ -62,6 +62,9 @@ void for_each_model(Body&& body) {
                         ModelConfig other = c;
                         other.norm_1p = true;
                         body(other);
+                        other = c;
+                        other.qk_norm = true;
+                        body(other);
                         if (c.linear_bias) continue;
                         other = c;
                         other.qkv_bias = true;
@@ -88,13 +91,17 @@ std::set<Format> formats_that_hold_variant(const ModelConfig& c) {
                               c.activation == Activation::squared_relu;
         return nemotron ? std::set{Format::hf_nemotron} : std::set<Format>{};
     }
+    if (c.qk_norm) {
+        const bool qwen3 = rms_norm_gated(c) && !c.linear_bias;
+        return qwen3 ? std::set{Format::hf_qwen3} : std::set<Format>{};
+    }
     if (c.head_dim != 4 || !is_gated(c.activation)) return {};
     return {rms_norm_gated(c) ? Format::hf_qwen2 : Format::hf_stablelm};
 }
 
 // Returns the formats that can hold the model, as the classes of transformers 4.44 state them.
 std::set<Format> formats_that_hold(const ModelConfig& c) {
-    if (c.norm_1p || c.qkv_bias) return formats_that_hold_variant(c);
+    if (c.norm_1p || c.qk_norm || c.qkv_bias) return formats_that_hold_variant(c);
     std::set<Format> formats;
     const auto add_if = [&](Format format, bool holds) {
         if (holds) formats.insert(format);
@@ -132,6 +139,7 @@ std::string value_of(const std::string& flag, const ModelConfig& c) {
         {"--embed-layernorm", std::to_string(c.embedding_norm)},
         {"--disable-bias-linear", std::to_string(c.linear_bias)},
         {"--apply-layernorm-1p", std::to_string(c.norm_1p)},
+        {"--qk-layernorm", std::to_string(c.qk_norm)},
         {"--add-qkv-bias", std::to_string(c.qkv_bias)},
         {"--squared-relu", std::string(name_of(c.activation))},
         {"--ffn-hidden-size", std::to_string(c.ffn_hidden)}};
@@ -187,12 +195,12 @@ TEST_CASE("every combination of model flags is held or refused with the flag and
                  {"--position-embedding-type", "--normalization", "--swiglu", "--glu-activation",
                   "--no-bias-gelu-fusion", "--num-query-groups", "--kv-channels",
                   "--embed-layernorm", "--disable-bias-linear", "--ffn-hidden-size",
-                  "--apply-layernorm-1p", "--add-qkv-bias", "--squared-relu"}) {
+                  "--apply-layernorm-1p", "--qk-layernorm", "--add-qkv-bias", "--squared-relu"}) {
                 held[format][flag].insert(value_of(flag, c));
             }
         }
     });
-    CHECK(n_models == 5760);
+    CHECK(n_models == 7040);
     CHECK(std::ssize(held) == std::ssize(hf_architectures()));
     bool as_expected = true;
     for_each_model([&](const ModelConfig& c) {
@@ -225,7 +233,7 @@ TEST_CASE("every combination that a format of Hugging Face holds is equal after 
         }
         io::remove_tree(scratch / "a");
     });
-    CHECK(n_conversions == 262);
+    CHECK(n_conversions == 278);
 }
 
 TEST_CASE("combinations of model flags are equal after a round trip through Megatron") {

@@ -388,6 +388,8 @@ std::vector<Case> cases() {
     scaled.rope_scaling = 8;
     auto qwen2 = test::llama_model(2, 6, 2);
     qwen2.qkv_bias = true;
+    auto qwen3 = test::llama_model(2, 6, 2);
+    qwen3.qk_norm = true;
     auto window = mistral;
     window.window = 3;
     auto partial = neox;
@@ -403,6 +405,7 @@ std::vector<Case> cases() {
             {Format::hf_starcoder2, starcoder2},
             {Format::hf_llama, scaled},
             {Format::hf_qwen2, qwen2},
+            {Format::hf_qwen3, qwen3},
             {Format::hf_mistral, window},
             {Format::hf_gpt_neox, partial},
             {Format::hf_nemotron, test::nemotron_model(2, 6, 2)}};
@@ -413,7 +416,7 @@ std::vector<Case> cases() {
 TEST_CASE("every architecture: native -> Hugging Face -> native, bitwise") {
     for (auto& [format, config] : cases()) {
         INFO(name_of(format));
-        if (format == Format::hf_nemotron) config.qkv_bias = false;
+        if (format == Format::hf_nemotron) config.qkv_bias = config.qk_norm = false;
         config.head_dim = config.position == spec::PositionEmbedding::rope ? 4 : config.head_dim;
         if (format == Format::hf_gpt_neox) config.hidden = 4 * config.n_heads;
         if (!is_gated(config.activation) || format == Format::hf_llama) {

@@ -105,6 +105,23 @@ def neox(layers, hidden, heads, vocab, length):
         embed_in="embedding.word", final_layer_norm="final_norm", embed_out="head")), heads
 
 
+def persimmon(vocab, length):
+    config = transformers.PersimmonConfig(
+        num_hidden_layers=2, hidden_size=24, intermediate_size=36, num_attention_heads=3, vocab_size=vocab,
+        max_position_embeddings=length, qk_layernorm=True, hidden_act="relu2", partial_rotary_factor=0.5,
+        layer_norm_eps=1e-5, attention_dropout=0.0, hidden_dropout=0.0, tie_word_embeddings=False, rope_theta=10000.0,
+        **COMMON)
+    config._attn_implementation = "eager"
+    ours = dict(num_layers=2, hidden_size=24, ffn_hidden_size=36, num_attention_heads=3, num_query_groups=3,
+                kv_channels=8, seq_length=length, vocab_size=vocab, position_embedding_type="rope",
+                activation="squared_relu", qk_layernorm=True, rotary_percent=0.5,
+                untie_embeddings_and_output_weights=True)
+    layers, parts, outer = fused_names("model.layers.", "self_attn.", dict(
+        embed_tokens="embedding.word", final_layernorm="final_norm", lm_head="head"))
+    parts |= {"self_attn.q_layernorm": "attention.query_norm", "self_attn.k_layernorm": "attention.key_norm"}
+    return transformers.PersimmonForCausalLM(config), ours, (layers, parts, outer), 3
+
+
 def fused_names(layers, attention, outer):
     parts = {"input_layernorm": "attention.norm", attention + "query_key_value": "attention.qkv",
              attention + "dense": "attention.output", "post_attention_layernorm": "mlp.norm",
@@ -122,6 +139,7 @@ CASES = {
     "qwen2_odd": (lambda: qwen2(53, 13), 2, 17),
     "mistral_window": (lambda: mistral(53, 13, 4), 2, 18),
     "nemotron_odd": (lambda: nemotron(53, 13), 2, 19),
+    "persimmon_qk": (lambda: persimmon(53, 13), 2, 21),
     "llama_scaled": (lambda: llama_scaled(53, 13), 2, 20),
 }
 
@@ -170,7 +188,8 @@ def logits_of(model, inputs, positions):
     """Returns the logits of one row, at these positions if the architecture has positions."""
     if isinstance(model, transformers.BloomForCausalLM):  # only distances count
         return model(torch.from_numpy(inputs).long()[None]).logits[0]
-    if isinstance(model, (transformers.GPTNeoXForCausalLM, transformers.Qwen2ForCausalLM)):
+    if isinstance(model, (transformers.GPTNeoXForCausalLM, transformers.Qwen2ForCausalLM,
+                          transformers.PersimmonForCausalLM)):
         # Such a model has angles only for as many positions as tokens.
         return logits_at(model, inputs, positions - positions.min())
     return logits_at(model, inputs, positions)

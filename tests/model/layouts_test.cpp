@@ -101,6 +101,7 @@ TEST_CASE("every layout of the other architectures computes the result of one ra
     variants.rope_scaling = 8;
     variants.window = 2;
     variants.norm_1p = true;
+    variants.qk_norm = true;
     const std::vector<std::pair<std::string, spec::ModelConfig>> models = {
         {"bloom 12 heads", bloom_model(3, 12, 2)},
         {"bloom 112 heads", bloom_model(3, 112, 1)},

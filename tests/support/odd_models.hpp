@@ -50,6 +50,7 @@ inline spec::ModelConfig nemotron_model(i64 n_layers, i64 n_heads, i64 n_groups)
     model.untied_head = true;
     model.linear_bias = false;
     model.qkv_bias = true;
+    model.qk_norm = true;
     model.resolve();
     return model;
 }

@@ -46,6 +46,7 @@ TEST_CASE("a resumed run refuses another model and names the flag") {
         {"--rope-scaling-factor", [](auto& m) { m.rope_scaling = 8; }},
         {"--window-size", [](auto& m) { m.window = 4; }},
         {"--apply-layernorm-1p", [](auto& m) { m.norm_1p = true; }},
+        {"--qk-layernorm", [](auto& m) { m.qk_norm = true; }},
         {"--add-qkv-bias", [](auto& m) { m.qkv_bias = true; }},
         {"--untie-embeddings-and-output-weights", [](auto& m) { m.untied_head = true; }},
         {"--disable-bias-linear", [](auto& m) { m.linear_bias = false; }},

@@ -46,6 +46,7 @@ constexpr std::array later_numbers{
 constexpr std::array later_flags{
     std::pair{"rotary_interleaved", &ModelConfig::rotary_interleaved},
     std::pair{"apply_layernorm_1p", &ModelConfig::norm_1p},
+    std::pair{"qk_layernorm", &ModelConfig::qk_norm},
     std::pair{"add_qkv_bias", &ModelConfig::qkv_bias},
 };
 

@@ -108,8 +108,8 @@ spec::Activation activation_of(const Args& args) {
 }
 
 void refuse_others(const Args& args) {
-    for (const char* name : {"apply_residual_connection_post_layernorm", "qk_layernorm",
-                             "multi_latent_attention", "retro_add_retriever", "group_query_head"}) {
+    for (const char* name : {"apply_residual_connection_post_layernorm", "multi_latent_attention",
+                             "retro_add_retriever", "group_query_head"}) {
         args.refuse(name);
     }
     const PickleValue* experts = args.find("num_experts");
@@ -139,6 +139,7 @@ void read_variants(const Args& args, spec::ModelConfig& c) {
     }
     c.window = window_of(args);
     c.norm_1p = args.flag("apply_layernorm_1p", false);
+    c.qk_norm = args.flag("qk_layernorm", false);
     c.qkv_bias = args.flag("add_qkv_bias", false);
 }
 

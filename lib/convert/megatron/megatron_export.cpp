@@ -19,6 +19,8 @@ struct Row {
 constexpr std::array layer_rows{
     Row{"input_layernorm", "attention.norm"},
     Row{"self_attention.query_key_value", "attention.qkv"},
+    Row{"self_attention.q_layernorm", "attention.query_norm"},
+    Row{"self_attention.k_layernorm", "attention.key_norm"},
     Row{"self_attention.dense", "attention.output"},
     Row{"post_attention_layernorm", "mlp.norm"},
     Row{"mlp.dense_h_to_4h", "mlp.up"},
@@ -125,6 +127,7 @@ void write_variants(PickleWriter& pickle, const spec::ModelConfig& c) {
     flag("squared_relu", c.activation == spec::Activation::squared_relu);
     flag("rotary_interleaved", c.rotary_interleaved);
     flag("apply_layernorm_1p", c.norm_1p);
+    flag("qk_layernorm", c.qk_norm);
     flag("add_qkv_bias", c.qkv_bias);
     flag("use_rope_scaling", c.rope_scaling != 0);
     if (c.rope_scaling != 0) {
@@ -275,6 +278,7 @@ void write_universal_info(PickleWriter& pickle, const spec::ModelConfig& config)
     Patterns vocabulary{R"(tied_modules\.embed\.word_embeddings\.weight$)"};
     Patterns every_stage = vocabulary;
     Patterns every_rank{R"(\d+\.(input|post_attention)_layernorm\.)", R"(\d+\.(weight|bias)$)"};
+    if (config.qk_norm) every_rank.push_back(R"(\d+\.self_attention\.[qk]_layernorm\.)");
     if (config.untied_head) vocabulary.push_back(R"(\d+\.lm_head\.weight$)");
     if (config.linear_bias) {
         every_rank.push_back(R"(\d+\.(self_attention\.dense|mlp\.dense_4h_to_h)\.bias$)");

@@ -23,6 +23,8 @@ constexpr std::array layer_names{
     Name{"self_attention.query_key_value", "attention.qkv"},
     Name{"attention.query_key_value", "attention.qkv"},
     Name{"self_attention.linear_qkv", "attention.qkv"},
+    Name{"self_attention.q_layernorm", "attention.query_norm"},
+    Name{"self_attention.k_layernorm", "attention.key_norm"},
     Name{"self_attention.dense", "attention.output"},
     Name{"attention.dense", "attention.output"},
     Name{"self_attention.linear_proj", "attention.output"},

@@ -148,6 +148,13 @@ void add_variants(OpList& list) {
         add_linear(list, 19, 48, 24, bias, Activation::squared_relu);
         add_linear_recomputed(list, 19, 48, 24, bias, Activation::squared_relu);
     }
+    for (const Norm norm : {Norm::layer_norm, Norm::rms_norm}) {
+        add_head_norm(list, {1, 1, 1, 1, 1, norm});
+        add_head_norm(list, {2, 7, 3, 1, 5, norm, true});
+        add_head_norm(list, {1, 70, 4, 2, 64, norm});
+        add_head_norm(list, {2, 33, 2, 2, 80, norm, true});
+        add_head_norm(list, {1, 3, 2, 1, 256, norm});
+    }
 }
 
 // Random values depend on the position in the list, so new cases are added to add_variants().

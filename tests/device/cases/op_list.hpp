@@ -40,6 +40,15 @@ struct NormCase {
 };
 void add_norm(OpList& list, const NormCase& c);
 
+struct HeadNormCase {
+    i64 batch, length, heads, groups, width;
+    device::Norm norm = device::Norm::layer_norm;
+    bool one_plus = false;
+
+    bool bias() const { return norm == device::Norm::layer_norm; }
+};
+void add_head_norm(OpList& list, const HeadNormCase& c);
+
 struct AttentionCase {
     i64 batch, length, heads, groups, width;
     bool documents = false, alibi = false;

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "device/cases/op_list.hpp"
+
+namespace lm::test {
+
+using namespace device;
+using std::vector;
+
+namespace {
+
+Values formula(const HeadNormCase& c, const Values& v) {
+    const vector<double>& x = v.at("x");
+    vector<double> y = x;
+    const auto n = static_cast<double>(c.width);
+    const i64 per_row = c.heads + 2 * c.groups;
+    for (i64 head = 0; head < c.batch * c.length * per_row; ++head) {
+        if (head % per_row >= c.heads + c.groups) continue;
+        const std::string kind = head % per_row < c.heads ? "query" : "key";
+        double mean = 0;
+        double square = 0;
+        for (i64 i = head * c.width; i < (head + 1) * c.width; ++i) {
+            mean += x[at(i)] / n;
+            square += x[at(i)] * x[at(i)] / n;
+        }
+        if (c.norm == Norm::rms_norm) mean = 0;
+        const double rstd = std::pow(square - mean * mean + 1e-5, -0.5);
+        for (i64 i = 0; i < c.width; ++i) {
+            double& out = y[at(head * c.width + i)];
+            out = (out - mean) * rstd * (v.at(kind + "_weight")[at(i)] + (c.one_plus ? 1 : 0));
+            if (c.bias()) out += v.at(kind + "_bias")[at(i)];
+        }
+    }
+    return {{"y", y}};
+}
+
+}  // namespace
+
+void add_head_norm(OpList& list, const HeadNormCase& c) {
+    const Shape full{c.batch, c.length, (c.heads + 2 * c.groups) * c.width};
+    const std::string shape =
+        fmt::format("B={} T={} H={} G={} D={} rms={}{}", c.batch, c.length, c.heads, c.groups,
+                    c.width, !c.bias(), c.one_plus ? " 1+weight" : "");
+    OpCase f;
+    f.name = "head_norm_forward " + shape;
+    f.bound = c.width < 3 ? 1e-3 : 1e-5;
+    f.tensors = {in("x", full), in("query_weight", {c.width}), in("key_weight", {c.width}),
+                 out("y", full)};
+    if (c.bias()) f.tensors.push_back(in("query_bias", {c.width}));
+    if (c.bias()) f.tensors.push_back(in("key_bias", {c.width}));
+    f.call = [c](Context& context, const Views& v) {
+        head_norm_forward(
+            context, {c.norm, 1e-5, v["x"], v["query_weight"], v["query_bias"], v["key_weight"],
+                      v["key_bias"], v["y"], c.heads, c.groups, c.one_plus});
+    };
+    f.formula = [c](const Values& v) { return formula(c, v); };
+    list.push_back(f);
+    OpCase b;
+    b.name = "head_norm_backward " + shape;
+    b.bound = c.width < 3 ? 1e-2 : 2e-5;
+    b.forward = std::make_shared<OpCase>(f);
+    b.tensors = {in("dy", full),
+                 in("x", full),
+                 in("query_weight", {c.width}),
+                 in("key_weight", {c.width}),
+                 out("dx", full),
+                 updated("dquery_weight", {c.width}),
+                 updated("dkey_weight", {c.width})};
+    b.upstream = {{"y", "dy"}};
+    b.gradients = {{"x", "dx"}, {"query_weight", "dquery_weight"}, {"key_weight", "dkey_weight"}};
+    if (c.bias()) {
+        b.tensors.push_back(updated("dquery_bias", {c.width}));
+        b.tensors.push_back(updated("dkey_bias", {c.width}));
+        b.gradients.emplace_back("query_bias", "dquery_bias");
+        b.gradients.emplace_back("key_bias", "dkey_bias");
+    }
+    b.call = [c](Context& context, const Views& v) {
+        head_norm_backward(
+            context, {c.norm, 1e-5, v["dy"], v["x"], v["query_weight"], v["key_weight"], v["dx"],
+                      v["dquery_weight"], v["dquery_bias"], v["dkey_weight"], v["dkey_bias"],
+                      c.heads, c.groups, c.one_plus});
+    };
+    list.push_back(b);
+}
+
+}  // namespace lm::test
