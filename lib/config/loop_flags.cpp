@@ -16,6 +16,11 @@ const Fields<ValidationFlags>& validation_fields() {
          .metavar = "N",
          .help = "global batches of one validation; 0: no validation",
          .block = Block::validation},
+        {.option = "--eval-global-batch-size",
+         .member = &S::global_batch,
+         .metavar = "N",
+         .help = "sequences of a batch of a validation; default: --global-batch-size",
+         .block = Block::validation},
         {.block = Block::validation, .name = "samples", .derived = Derived::counted},
     };
     return fields;

@@ -54,6 +54,7 @@ constexpr Family accepted[] = {
     {"--use-distributed-optimizer divides the optimizer state over all data-parallel ranks: same "
      "results",
      "--num-distributed-optimizer-instances="},
+    {"a validation has the micro-batches of the training: same result", "--eval-micro-batch-size="},
     {"the data's format is read from its index", "--data-impl="},
     {"batches are read from mapped files without loader processes",
      "--num-workers= --valid-num-workers= --no-mmap-bin-files --dataloader-fast-cache-load "
@@ -182,8 +183,7 @@ constexpr Family refused[] = {
     {"not supported: use --valid-weighted-split-paths with one group for each set",
      "--multiple-validation-sets --validation-set-names=*"},
     {"not supported: use --eval-interval and --eval-iters",
-     "--full-validation --start-eval-at-iter= --eval-global-batch-size= "
-     "--eval-micro-batch-size="},
+     "--full-validation --start-eval-at-iter="},
     {"not supported: convert the checkpoint with lm-convert", "--ckpt-convert-format="},
     {"activations are not offloaded: --recompute-granularity stores fewer of them",
      "--fine-grained-activation-offloading --offload-modules=* "

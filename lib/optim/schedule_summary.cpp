@@ -68,9 +68,8 @@ std::vector<std::string> describe_ramp(const Schedule& schedule) {
     return lines;
 }
 
-i64 megatron_validation_samples(const Schedule& schedule, i64 eval_interval, i64 eval_iters) {
-    const i64 validations = schedule.total_iterations() / std::max<i64>(1, eval_interval) + 1;
-    return checked_mul(checked_mul(validations, eval_iters), schedule.ramp().global_batch);
+i64 megatron_validations(const Schedule& schedule, i64 eval_interval) {
+    return schedule.total_iterations() / std::max<i64>(1, eval_interval) + 1;
 }
 
 }  // namespace lm::optim

@@ -24,9 +24,8 @@ std::vector<RatePoint> key_rates(const Schedule& schedule);
 // 0"; no line without a ramp.
 std::vector<std::string> describe_ramp(const Schedule& schedule);
 
-// Returns the number of validation samples of a whole training, as Megatron computes it in advance:
-// one validation for each interval that begins. Megatron's order of the validation samples depends
-// on this number.
-i64 megatron_validation_samples(const Schedule& schedule, i64 eval_interval, i64 eval_iters);
+// Returns the number of validations of a whole training, as Megatron computes it in advance: one
+// for each interval that begins. Megatron's order of the validation samples depends on this number.
+i64 megatron_validations(const Schedule& schedule, i64 eval_interval);
 
 }  // namespace lm::optim

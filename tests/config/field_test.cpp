@@ -40,7 +40,8 @@ TEST_CASE("the fields of a section are options and JSON in the same order") {
 TEST_CASE("a derived field has the value of the resolved configuration") {
     io::OrderedJson json;
     add_json(json, Block::validation, validation_fields(), {}, {{"samples", 12}});
-    CHECK(json.dump() == R"({"eval_interval":1000,"eval_iters":100,"samples":12})");
+    CHECK(json["samples"] == 12);
+    CHECK(json["eval_interval"] == 1000);
     io::OrderedJson without;
     add_json(without, Block::validation, validation_fields(), {}, {});
     CHECK_FALSE(without.contains("samples"));

@@ -196,6 +196,18 @@ diff <(values own.log) <(values mapped.log) || fail "--data-cache-path: mapped: 
 ! grep 'made in' mapped.log.err || fail "--data-cache-path: built again"
 [ "$(find cache -type f | wc -l)" = 2 ] || fail "--data-cache-path: $(ls cache)"
 
+# Megatron evaluates once more after the last iteration, on the next samples.
+evaluations() { grep -o 'validation loss at iteration [0-9]*\( on validation set\)\?' "$1" | sed 's/.*iteration //' | tr '\n' ';'; }
+megatron=(--data-order megatron --eval-interval 3 --eval-iters 1)
+run twice.log lm-train "${args[@]}" "${megatron[@]}" --train-iters 6
+[ "$(evaluations twice.log)" = "3;6;6 on validation set;" ] || fail "evaluations: $(evaluations twice.log)"
+[ "$(grep 'loss at iteration 6' twice.log | sed 's/.*value: //' | sort -u | wc -l)" = 2 ] || fail "the last two evaluations have the same samples"
+run once.log lm-train "${args[@]}" "${megatron[@]}" --train-iters 5
+[ "$(evaluations once.log)" = "3;5 on validation set;" ] || fail "evaluations: $(evaluations once.log)"
+lm-train "${args[@]}" --eval-iters 2 --eval-global-batch-size 12 --print-config >out 2>/dev/null
+[ "$(jq .validation.samples out)" = 24 ] || fail "--eval-global-batch-size: $(jq .validation out)"
+expect 2 '--eval-global-batch-size: 0 is not a multiple of' lm-train "${args[@]}" --eval-global-batch-size 0
+
 # Errors of data: one line that names the data, before anything is trained or written.
 wrong() { expect "$@"; [ "$(grep -vc "^Try 'lm-train --help'" err)" = 1 ] || fail "more than one line: $(cat err)"; }
 wrong 2 'lm-train: --split: .*the train split of data_text_document is empty' lm-train "${args[@]}" --split 0.0001,99

@@ -9,8 +9,23 @@
 namespace lm::train {
 
 bool Evaluation::validate(const optim::Counters& done) {
-    return evaluate(data_.valid, first_validation_sample(done), done,
-                    fmt::format("iteration {}", done.iteration));
+    // With the stateless data order each validation reads the same samples, so that the losses of a
+    // run can be compared. With Megatron's data orders, each validation continues after the
+    // previous one.
+    const std::string when = fmt::format("iteration {}", done.iteration);
+    const i64 interval = config_.validation.interval;
+    if (config_.datasets.order == data::DataOrder::stateless) {
+        return evaluate(data_.valid, 0, done, when);
+    }
+    // Megatron evaluates once more after the last iteration.
+    const bool at_end = config_.schedule.finished(done);
+    const bool at_interval = done.iteration % interval == 0;
+    if (!at_end || at_interval) {
+        if (!evaluate(data_.valid, first_sample((done.iteration - 1) / interval), done, when))
+            return false;
+    }
+    return !at_end || evaluate(data_.valid, first_sample(done.iteration / interval), done,
+                               when + " on validation set");
 }
 
 bool Evaluation::test(const optim::Counters& done) {
@@ -53,7 +68,7 @@ bool Evaluation::stop_is_requested() {
 
 // Returns the mean over --eval-iters global batches, or nullopt when the run has to stop.
 std::optional<double> Evaluation::mean_loss(BatchSource& batches) {
-    const i64 batch = config_.schedule.ramp().global_batch;
+    const i64 batch = config_.validation_batch();
     const i64 n_batches = config_.validation.iters;
     double sum = 0;
     for (i64 i = 0; i < n_batches; ++i) {
@@ -63,12 +78,7 @@ std::optional<double> Evaluation::mean_loss(BatchSource& batches) {
     return sum / static_cast<double>(n_batches);
 }
 
-// Returns the sample from which a validation starts. With the stateless data order each validation
-// reads the same samples, so that the losses of a run can be compared. With Megatron's data orders,
-// each validation continues after the previous one, as in Megatron.
-i64 Evaluation::first_validation_sample(const optim::Counters& done) const {
-    if (config_.datasets.order == data::DataOrder::stateless) return 0;
-    const i64 earlier = (done.iteration - 1) / config_.validation.interval;
+i64 Evaluation::first_sample(i64 earlier) const {
     return earlier * config_.validation_samples();
 }
 

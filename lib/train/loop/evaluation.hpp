@@ -43,7 +43,7 @@ class Evaluation {
                   const optim::Counters& done, const std::string& when);
     std::optional<double> mean_loss(BatchSource& batches);
     bool stop_is_requested();
-    i64 first_validation_sample(const optim::Counters& done) const;
+    i64 first_sample(i64 earlier) const;  // `earlier`: the number of validations before
 
     const RunConfig& config_;
     const data::DataSets& data_;

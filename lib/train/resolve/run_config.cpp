@@ -154,6 +154,7 @@ class Resolver {
                                                         {parallel_.dp, per_replica_})) {
             problems_.add(std::move(text));
         }
+        problems_.check([&] { check_validation_batch(); });
         n_micro_batches_ = schedule_->ramp().global_batch / (micro_batch() * parallel_.dp);
         problems_.check([&] { check_accumulation(); });
         for (const spec::RampStep& stage : schedule_->ramp().stages()) {
@@ -162,6 +163,16 @@ class Resolver {
                 spec::check_pipeline({parallel_.pp, parallel_.n_chunks, n});
             });
         }
+    }
+
+    void check_validation_batch() const {
+        const auto& batch = flags_.validation.global_batch;
+        const i64 unit = micro_batch() * parallel_.dp;
+        if (!batch || (*batch > 0 && *batch % unit == 0)) return;
+        usage_error(
+            "--eval-global-batch-size",
+            "{} is not a multiple of {} samples, the micro-batches of {} data-parallel ranks",
+            *batch, unit, parallel_.dp);
     }
 
     void check_accumulation() const {
@@ -269,16 +280,21 @@ data::BatchOptions RunConfig::batch_options() const {
             .eod_mask_loss = trainer.documents.eod_mask_loss};
 }
 
+i64 RunConfig::validation_batch() const {
+    return validation.global_batch.value_or(schedule.ramp().global_batch);
+}
+
 i64 RunConfig::validation_samples() const {
     if (action.benchmark) return 0;
-    return checked_mul(validation.iters, schedule.ramp().global_batch);
+    return checked_mul(validation.iters, validation_batch());
 }
 
 i64 RunConfig::all_validation_samples() const {
     if (validation_samples() == 0 || datasets.order == data::DataOrder::stateless) {
         return validation_samples();
     }
-    return optim::megatron_validation_samples(schedule, validation.interval, validation.iters);
+    return checked_mul(optim::megatron_validations(schedule, validation.interval),
+                       validation_samples());
 }
 
 }  // namespace lm::train

@@ -40,6 +40,8 @@ struct RunConfig {
     std::string command_line;
 
     data::BatchOptions batch_options() const;
+    // Returns the samples of one batch of a validation or test.
+    i64 validation_batch() const;
     // Returns the samples of each set in one validation or test; 0: the run has none.
     i64 validation_samples() const;
     // Returns the samples of each validation set that the whole run reads.
