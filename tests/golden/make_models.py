@@ -73,13 +73,16 @@ def mistral(vocab, length, window):
 
 
 def nemotron(vocab, length):
+    with_bias = torch.nn.LayerNorm.__init__
     if torch.__version__ < "2":  # its LayerNorm has no argument for the bias, which NemotronLayerNorm1P passes
-        with_bias = torch.nn.LayerNorm.__init__
         torch.nn.LayerNorm.__init__ = lambda self, shape, eps, affine, bias, *rest: with_bias(self, shape, eps, affine, *rest)
-    return llama_variant(
-        transformers.NemotronForCausalLM, transformers.NemotronConfig, vocab, length,
-        dict(normalization="LayerNorm", activation="squared_relu", apply_layernorm_1p=True, rotary_percent=0.5),
-        norm_eps=1e-5, partial_rotary_factor=0.5)
+    try:
+        return llama_variant(
+            transformers.NemotronForCausalLM, transformers.NemotronConfig, vocab, length,
+            dict(normalization="LayerNorm", activation="squared_relu", apply_layernorm_1p=True, rotary_percent=0.5),
+            norm_eps=1e-5, partial_rotary_factor=0.5)
+    finally:
+        torch.nn.LayerNorm.__init__ = with_bias
 
 
 def llama_scaled(vocab, length):
