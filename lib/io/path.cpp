@@ -17,6 +17,10 @@ std::string base_name(const std::string& path) {
     return slash == path.npos ? path : path.substr(slash + 1);
 }
 
+bool is_below(const std::string& path, const std::string& directory) {
+    return !directory.empty() && path.starts_with(without_trailing_slashes(directory) + "/");
+}
+
 std::string without_trailing_slashes(std::string path) {
     while (path.size() > 1 && path.ends_with('/')) path.pop_back();
     return path;

@@ -16,6 +16,7 @@
 #include "ckpt/history/steps.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
+#include "io/path.hpp"
 #include "parallel/together.hpp"
 #include "train/resolve/changes.hpp"
 #include "train/resolve/run_json.hpp"
@@ -211,17 +212,18 @@ std::string text_of(const config::ResumeRule& rule, const io::OrderedJson& value
 void check_writable(const config::CheckpointFlags& checkpoints,
                     const config::LoggingFlags& logging) {
     namespace fs = std::filesystem;
-    const auto check = [](std::string_view flag, const std::string& path, bool directory) {
+    const auto check = [&](std::string_view flag, const std::string& path, bool directory) {
         if (path.empty()) return;
         if (io::exists(path) && io::is_directory(path) != directory) {
             usage_error(flag, "{}: {}", path, directory ? "is not a directory" : "is a directory");
         }
         // A missing directory will be created, so its nearest existing parent has to be writable. A
-        // file needs an existing directory.
+        // file needs an existing directory, or one below --save.
+        const bool is_created = directory || io::is_below(path, checkpoints.save);
         std::error_code ignored;
         fs::path at = fs::absolute(path, ignored);
-        if (!directory && !fs::exists(at, ignored)) at = at.parent_path();
-        while (directory && !fs::exists(at, ignored) && at.has_relative_path())
+        if (!is_created && !fs::exists(at, ignored)) at = at.parent_path();
+        while (is_created && !fs::exists(at, ignored) && at.has_relative_path())
             at = at.parent_path();
         if (::access(at.c_str(), W_OK) != 0) {
             usage_error(flag, "{}: {} cannot be written: {}", path, at.string(),

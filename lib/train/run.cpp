@@ -263,6 +263,7 @@ Exit train(const RunParts& run, const std::string& joined) {
     std::optional<ckpt::Checkpoint> checkpoint = open_checkpoint(config, world);
     if (checkpoint) parallel::together(world, [&] { adopt_schedule(config, *checkpoint); });
     const TrainingData data = open_data_together(config, checkpoint, world);
+    log.make_directories();
     log.open_files();
     const std::vector<std::string> hosts = parallel::hosts_of(world);
     if (is_rank0) print(describe_start(joined, hosts) + describe_plan(config, data.sets), log);

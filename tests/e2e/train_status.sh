@@ -10,14 +10,14 @@ here=$(dirname "$(realpath "$0")")
 
 args=(--mock-data --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --vocab-size 100
     --micro-batch-size 1 --global-batch-size 2 --lr 1e-3 --threads 1 --eval-iters 0 --log-interval 5
-    --save run --load run --save-interval 1000 --status-file run/status.json)
-mkdir run
+    --save run --load run --save-interval 1000 --status-file run/status.json
+    --log-file run/log --log-json run/log.json)
 has() { # EXPRESSION: of jq, true for the file
     [ "$(jq "$1" run/status.json)" = true ] || fail "not $1: $(cat run/status.json)"
 }
 trains() { jq -e '.state == "running" and .iteration >= 5' run/status.json >/dev/null 2>&1; }
 
-# A run that is stopped, in the file's own directory.
+# A run that is stopped. Its directory, which has the logs too, does not exist before.
 lm-train "${args[@]}" --train-iters 1000000 >/dev/null 2>err &
 training=$!
 until trains; do kill -0 $training || fail "$(cat err)"; sleep 0.02; done

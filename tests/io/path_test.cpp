@@ -22,6 +22,14 @@ TEST_CASE("the last component of a path") {
     CHECK(io::base_name("b") == "b");
 }
 
+TEST_CASE("a path below a directory begins with it") {
+    CHECK(io::is_below("run/log", "run"));
+    CHECK(io::is_below("run/a/log", "run//"));
+    CHECK_FALSE(io::is_below("run2/log", "run"));
+    CHECK_FALSE(io::is_below("run", "run"));
+    CHECK_FALSE(io::is_below("log", ""));
+}
+
 TEST_CASE("slashes at the end are removed, except that of the root") {
     CHECK(io::without_trailing_slashes("a//") == "a");
     CHECK(io::without_trailing_slashes("a/b") == "a/b");

@@ -12,6 +12,7 @@
 #include "io/atomic.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
+#include "io/path.hpp"
 
 namespace lm::train {
 namespace {
@@ -137,6 +138,8 @@ void StatusFile::stopping(const std::string& reason) {
 }
 
 void StatusFile::write(const char* state, double due_in_s) {
+    // A directory below --save is created later; check_writable() reports any other.
+    if (!io::exists(io::parent_of(settings_.path))) return;
     const double now = unix_time_s();
     fields_["state"] = state;
     set_time(fields_, "time", now);
@@ -174,7 +177,7 @@ int with_end_status(const std::string& path, const std::function<int()>& body) {
 }
 
 void end_status(const std::string& path, const RunEnd& end, double started_s) {
-    if (path.empty() || end.code == Exit::superseded) return;
+    if (path.empty() || end.code == Exit::superseded || !io::exists(io::parent_of(path))) return;
     try {
         io::OrderedJson fields = read_if_any(path);
         if (end.code != Exit::done && has_error(fields, started_s)) return;

@@ -16,6 +16,8 @@
 #include "cli/main.hpp"
 #include "cost/formulas.hpp"
 #include "cost/peak_flops.hpp"
+#include "io/file.hpp"
+#include "io/path.hpp"
 #include "train/resolve/gpu_memory.hpp"
 
 namespace lm::train {
@@ -45,6 +47,13 @@ metrics::TensorBoardOptions tensorboard_options(const RunConfig& config,
 }
 
 }  // namespace
+
+void TrainingLog::make_directories() const {
+    if (!is_rank0_) return;
+    for (const std::string& file : {config_.logging.json, config_.logging.file}) {
+        if (io::is_below(file, config_.checkpoints.save)) io::make_directories(io::parent_of(file));
+    }
+}
 
 void TrainingLog::open_files() {
     if (!is_rank0_) return;

@@ -25,6 +25,9 @@ class TrainingLog {
     TrainingLog(const TrainingLog&) = delete;
     TrainingLog& operator=(const TrainingLog&) = delete;
 
+    // Creates the directories of --log-file and --log-json that are below --save, on rank 0. Call
+    // it when the run may start: an error of the start leaves no new directory.
+    void make_directories() const;
     // Opens --log-file and --log-json on rank 0. Later notes and warnings of this process go to
     // --log-file, too.
     void open_files();
