@@ -50,9 +50,20 @@ kill -9 $newer
 wait $newer 2>/dev/null || true
 has '.state == "running" and .generation == 3' # a killed process writes nothing: `due` passes
 
+# A rollback supersedes a run, and no newer one writes the file.
+lm-train "${args[@]}" --train-iters 1000000 --save-switch-path switch >/dev/null 2>err &
+training=$!
+until trains && jq -e '.generation == 4' run/status.json >/dev/null; do kill -0 $training || fail "$(cat err)"; sleep 0.02; done
+lm-ckpt latest run "$(head -n 1 run/latest)" >/dev/null 2>&1
+touch switch
+code=0
+wait $training || code=$?
+[ $code = 77 ] || fail "superseded by a rollback: exit $code: $(cat err)"
+has '.state == "failed" and .exit_code == 77 and (.reason | test("newer run"))'
+
 # Errors: not finite, wrong flags, and the kill switch.
 expect 4 'not both finite' lm-train "${args[@]}" --train-iters 1000000 --lr 1e38 --clip-grad 0 --override-opt_param-scheduler
-has '.state == "failed" and .exit_code == 4 and (.reason | test("not both finite")) and .rank == 0 and .generation == 4'
+has '.state == "failed" and .exit_code == 4 and (.reason | test("not both finite")) and .rank == 0 and .generation == 6'
 expect 2 'model|--hidden-size' lm-train "${args[@]}" --train-iters 1000000 --hidden-size 32
 has '.state == "failed" and .exit_code == 2 and (.iteration | not)'
 touch kill

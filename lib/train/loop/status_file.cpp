@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/loop/status_file.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -33,6 +35,7 @@ void set_writer(io::OrderedJson& fields, int rank) {
     };
     fields["rank"] = rank;
     fields["host"] = host_name();
+    fields["process"] = ::getpid();
     fields["job"] = slurm_job();
     fields["job_name"] = text("SLURM_JOB_NAME");
     fields["nodes"] = text("SLURM_JOB_NODELIST");
@@ -59,6 +62,11 @@ io::OrderedJson read_if_any(const std::string& path) {
 double number_in(const io::OrderedJson& fields, const char* key) {
     const auto found = fields.find(key);
     return found != fields.end() && found->is_number() ? found->get<double>() : 0;
+}
+
+// Returns whether this process wrote the file last.
+bool is_own(const io::OrderedJson& fields) {
+    return fields.value("host", "") == host_name() && number_in(fields, "process") == ::getpid();
 }
 
 // Returns whether a rank of this run has already written an error.
@@ -177,9 +185,11 @@ int with_end_status(const std::string& path, const std::function<int()>& body) {
 }
 
 void end_status(const std::string& path, const RunEnd& end, double started_s) {
-    if (path.empty() || end.code == Exit::superseded || !io::exists(io::parent_of(path))) return;
+    if (path.empty() || !io::exists(io::parent_of(path))) return;
     try {
         io::OrderedJson fields = read_if_any(path);
+        // The file may be that of the newer run.
+        if (end.code == Exit::superseded && !is_own(fields)) return;
         if (end.code != Exit::done && has_error(fields, started_s)) return;
         // An error before StatusFile::start() leaves the fields of an earlier run.
         if (number_in(fields, "started") < started_s) fields = {{"state", ""}};
