@@ -71,6 +71,14 @@ TEST_CASE("a pattern matches files of any name, and a directory stands for its l
     CHECK(logs_matching({}).empty());
 }
 
+TEST_CASE("logs of the same name in different directories have different names") {
+    const RunDirectory run;
+    for (const char* name : {"a/x.log", "b/x.log", "b/y.log"}) run.write(name, "\n");
+    const std::string path = run.path().substr(1);
+    CHECK(names(logs_matching({run / "*/*.log"})) ==
+          std::set<std::string>{path + "/a/x.log", path + "/b/x.log", "y.log"});
+}
+
 TEST_CASE("a text log is cut before the first line of a later iteration") {
     const RunDirectory run;
     const std::string kept =

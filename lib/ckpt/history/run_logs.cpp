@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <filesystem>
+#include <map>
 #include <optional>
 #include <string_view>
 
@@ -48,6 +50,17 @@ void add_below(const std::string& directory, const std::string& prefix,
         } else if (is_log(name)) {
             found.push_back({path, prefix + name});
         }
+    }
+}
+
+// Names the logs that have a name in common by their whole paths, such as "a/x.log" and "b/x.log".
+void separate_names(std::vector<RunLog>& logs) {
+    std::map<std::string, int> n_logs;
+    for (const RunLog& log : logs) ++n_logs[log.name];
+    for (RunLog& log : logs) {
+        if (n_logs[log.name] < 2) continue;
+        const auto path = std::filesystem::absolute(log.path).lexically_normal();
+        log.name = path.relative_path().string();
     }
 }
 
@@ -129,6 +142,7 @@ std::vector<RunLog> logs_matching(const std::vector<std::string>& patterns) {
         ::globfree(&matches);
         if (code != 0) usage_error("--logs", "{}: matches no file: check the pattern", pattern);
     }
+    separate_names(found);
     return found;
 }
 
