@@ -120,6 +120,12 @@ at=$(grep -o 'resuming after iteration [0-9]*' err | tr -dc 0-9)
 ends_with_same_bits "two ranks on a host"
 export OMPI_MCA_btl=self,vader
 
+# All local steps are lost: the start says so.
+again_from_kill
+rm -rf local
+tiers "a b c d" --exit-interval 1 || [ $? = 75 ] || fail "$(cat err)"
+grep -q 'no host has a local step in local: loading from run' err || fail "no word of the lost steps: $(cat err)"
+
 # A rollback abandons the local steps.
 again_from_kill
 lm-ckpt latest run 10 >/dev/null

@@ -75,8 +75,13 @@ class Restore {
         connect();
         gather();
         together(world_, [&] {
-            if (world_.rank() == 0 && !held_.empty())
+            if (world_.rank() != 0) return;
+            if (!held_.empty()) {
                 durable_ = newest_durable(flags_.save, damaged, world_.size());
+            } else if (ckpt::latest_step(flags_.save)) {
+                note("--local-save: no host has a local step in {}: loading from {}",
+                     flags_.local_save, flags_.save);
+            }
         });
         while (choose()) {
             begin();
