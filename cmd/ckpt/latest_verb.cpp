@@ -26,6 +26,8 @@ struct Args {
     std::optional<std::string> step;
     std::vector<std::string> logs;
     bool remove_later = false;
+    bool no_verify = false;
+    bool quiet = false;
     bool json = false;
 };
 
@@ -47,10 +49,19 @@ std::vector<std::string> cut_logs(const Args& args, const std::string& directory
     return cut;
 }
 
+// Throws Error(failure) unless a run can load the step.
+void require_good(const std::string& path, bool quiet) {
+    const ckpt::Verification result = verify_step(path, quiet);
+    if (result.problems.empty()) return;
+    warn_of_problems(result);
+    run_error(path, "is corrupt: choose another step; nothing was changed");
+}
+
 int set(const Args& args, const std::string& directory) {
     const i64 step = parse_step("STEP", *args.step);
     const std::string path = directory + "/" + ckpt::step_name(step);
     if (!io::exists(path)) usage_error(path, "does not exist: see lm-ckpt ls {}", directory);
+    if (!args.no_verify) require_good(path, args.quiet);
     ckpt::logs_matching(args.logs);  // before any change: throws when a pattern has no match
     const ckpt::Rollback rollback = ckpt::roll_back(directory, step);
     const std::string aside = ckpt::abandoned_path(directory, rollback.generation.number);
@@ -89,8 +100,8 @@ int run(const Args& args) {
     const std::string directory = existing_directory(args.directory);
     if (ckpt::is_step(directory)) usage_error(directory, "is one step: give its parent directory");
     if (args.step) return set(args, directory);
-    if (args.remove_later || !args.logs.empty())
-        usage_error("latest", "--remove-later and --logs need a STEP");
+    if (args.remove_later || args.no_verify || !args.logs.empty())
+        usage_error("latest", "--remove-later, --no-verify and --logs need a STEP");
     return print(args, directory);
 }
 
@@ -105,9 +116,11 @@ void add_latest(cli::Options& options) {
     verb.positional("STEP", &args->step, "new latest step: 120 or global_step120");
     verb.flag("--remove-later", &args->remove_later,
               "remove the later steps instead of moving them to another directory");
+    verb.flag("--no-verify", &args->no_verify, "do not read STEP before it becomes the latest");
     verb.values_added("--logs", &args->logs, "PATTERN",
                       "also cut the matching logs after STEP; logs in DIR are always cut");
     verb.flag("--json", &args->json, "print one JSON object on one line");
+    verb.flag("--quiet,-q", &args->quiet, "show no progress");
 }
 
 }  // namespace lm::ckpt_tool

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rotary position embedding, in place (Su et al. 2021). Pairs are (x[i], x[i + R/2]) of a head, as
+// Rotary position embedding, in place (Su et al. 2021). Pairs are (x[i], x[i + E/2]) of a head, as
 // in GPT-NeoX and Llama, or interleaved: (x[2i], x[2i + 1]), as in GPT-J.
 #include <algorithm>
 

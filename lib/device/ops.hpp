@@ -180,14 +180,14 @@ struct ResidualNormBackward {
 
 // ---- Attention --------------------------------------------------------------------------------
 
-// Rotates the first R elements of the first n_heads heads of each row in place (rotary position
-// embedding, Su et al. 2021, "RoFormer"). Each pair (a, b) = (x[i], x[i + R/2]) of a head, or
+// Rotates the first E elements of the first n_heads heads of each row in place (rotary position
+// embedding, Su et al. 2021, "RoFormer"). Each pair (a, b) = (x[i], x[i + E/2]) of a head, or
 // (x[2i], x[2i + 1]) if interleaved, becomes (a cos t - b sin t, b cos t + a sin t), where t is the
 // angle of (position, i). Backward is the inverse rotation of the gradient.
 struct Rotary {
     View x{};          // [B, T, W] bf16|fp16|fp32, W >= n_heads * D: qkv, queries and keys first
     View positions{};  // [B, T] int32
-    View angles{};     // [P, R] fp32, R <= D even: R/2 cosines, then R/2 sines for each position
+    View angles{};     // [P, E] fp32, E <= D even: E/2 cosines, then E/2 sines for each position
     i64 n_heads = 0;
     i64 head_dim = 0;  // D
     bool inverse = false;

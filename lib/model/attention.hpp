@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Self-attention of one layer: projection to queries, keys and values; norms of queries and keys
-// (--qk-layernorm); rotary embedding; attention
-// of each head; projection back to the residual stream. The heads are split over the tensor ranks.
+// (--qk-layernorm); rotary embedding; attention of each head; projection back to the residual
+// stream. The heads are split over the tensor ranks.
 // Shapes: model/pass.hpp.
 #pragma once
 
@@ -15,8 +15,8 @@ struct AttentionParams {
     View qkv_bias;          // [(H+2G)*D] compute, or none; gradient fp32
     View output_weight;     // [C, H*D] compute; gradient fp32
     View output_bias;       // [C] compute, or none; gradient fp32
-    NormParams query_norm;  // [D], or none
-    NormParams key_norm;    // [D], or none
+    NormParams query_norm;  // [D] compute, or none
+    NormParams key_norm;    // [D] compute, or none
 };
 
 struct AttentionActivations {

@@ -65,7 +65,7 @@ Dropout GptChunk::dropout_of_attention_output(const Pass& pass, i64 layer) const
 void GptChunk::forward(Context& context, const MicroBatch& micro_batch) {
     const Pass pass = pass_of(context, micro_batch);
     const MicroBatchActivations& act = slot(micro_batch.slot);
-    View branch;  // [N, C] compute; empty: the stream has it already
+    View branch;  // [R, C] compute; empty: the stream has it already
     if (part_.embedding) {
         before_forward(spec::embedding_unit);
         // The first layer has not written its stream yet, so its memory is free.
@@ -205,7 +205,7 @@ View GptChunk::backward_layer(const Pass& pass, const MicroBatchActivations& act
 // backward reads no later one.
 void GptChunk::recompute_layers(const Pass& pass, const MicroBatchActivations& act,
                                 const cost::LayerGroup& group) {
-    View branch;  // [N, C] compute; empty: the stream has it already
+    View branch;  // [R, C] compute; empty: the stream has it already
     for (i64 layer = group.begin; layer < group.end; ++layer) {
         const auto index = static_cast<size_t>(layer);
         forward_layer(pass, act, layer, branch);

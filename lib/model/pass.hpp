@@ -6,7 +6,7 @@
 // sequence. N = B * T rows. R: rows of the residual stream on this rank: N, or N / tensor ranks
 // with sequence parallelism. C: hidden size. H, G: attention heads and key-value groups of this
 // tensor rank. D: width of a head. F: feed-forward columns of this tensor rank. U: rows of the up
-// projection, F or 2F with a gate. R (of rotary_angles): rotated elements of a head. V: vocabulary
+// projection, F or 2F with a gate. E: rotated elements of a head. V: vocabulary
 // rows of this tensor rank, padding included. S: rows that the head computes at a time. P:
 // positions. `compute` is the dtype of weights and activations: fp32, bf16 or fp16.
 #pragma once
@@ -41,7 +41,7 @@ struct Scratch {
     // Attention.
     View dattention;     // [B, T, H*D] compute
     View dqkv;           // [B, T, (H+2G)*D] compute
-    View rotary_angles;  // [T, R] fp32; constants (model/positions.hpp), or none
+    View rotary_angles;  // [T, E] fp32; constants (model/positions.hpp), or none
     View alibi_slopes;   // [H] fp32; constants, or none
     // MLP.
     View dmlp;    // [N, U] compute: gradient of the up projection's output

@@ -10,8 +10,8 @@
 
 namespace lm::model {
 
-// Returns [n_positions, R] with R = rotary_dim, the rotated elements of a head. The row of a
-// position has R/2 cosines, then R/2 sines, of the angles position * base^(-2i/R) (Su et al. 2021,
+// Returns [n_positions, E] with E = rotary_dim, the rotated elements of a head. The row of a
+// position has E/2 cosines, then E/2 sines, of the angles position * base^(-2i/E) (Su et al. 2021,
 // "RoFormer", section 3.2.2). A `scaling` above 0 is the factor by which Llama 3.1 divides slow
 // frequencies (Grattafiori et al. 2024, "The Llama 3 herd of models", and Meta's apply_scaling).
 std::vector<float> rotary_angles(i64 n_positions, i64 rotary_dim, double base, double scaling = 0);

@@ -9,6 +9,7 @@
 namespace lm::model {
 
 struct NormParams {
+    // The norms of queries and keys (attention.hpp) have [D] instead of [C].
     View weight;  // [C] compute; gradient [C] fp32
     View bias;    // [C] compute; gradient [C] fp32; none for RMSNorm
 };

@@ -79,6 +79,16 @@ expect 0 '' lm-ckpt latest back 3 --remove-later --json
 true" ] || fail "latest --json: $(cat out)"
 [ ! -e back/abandoned-g3 ] || fail "latest --remove-later: $(echo back/*)"
 expect 3 'weights-00000.safetensors' lm-ckpt latest d 9
+# A step that a run cannot load is refused, and the way back from a rollback is a rename and another one.
+cp -r c there
+flip there/global_step6/weights-00000.safetensors
+expect 3 'there/global_step6: is corrupt: choose another step' lm-ckpt latest there 6
+[ "$(head -n1 there/latest)" = global_step12 ] || fail "latest: $(cat there/latest)"
+expect 0 '' lm-ckpt latest there 3
+mv there/abandoned-g*/global_step9 there
+expect 0 '' lm-ckpt latest there 9
+[ "$(lm-ckpt latest there)" = global_step9 ] || fail "latest: $(cat there/latest)"
+expect 0 '' lm-ckpt verify there/global_step9 --quiet
 expect 2 'c/global_step7: does not exist' lm-ckpt latest c global_step7
 expect 2 "STEP: 'x'" lm-ckpt latest c x
 expect 2 'need a STEP' lm-ckpt latest c --remove-later

@@ -120,7 +120,7 @@ at=$(grep -o 'resuming after iteration [0-9]*' err | tr -dc 0-9)
 ends_with_same_bits "two ranks on a host"
 export OMPI_MCA_btl=self,vader
 
-# All local steps are lost: the start says so.
+# All local steps are lost: a note states it.
 again_from_kill
 rm -rf local
 tiers "a b c d" --exit-interval 1 || [ $? = 75 ] || fail "$(cat err)"
