@@ -158,6 +158,9 @@ END
         "lm-ckpt latest"*)
             eval "${command//600/10}"
             [ "$(head -n 1 run/latest)" = global_step10 ] || fail "$1: $(head -n 1 run/latest)"
+            ! grep -q 'stopped after iteration' run/log || fail "$1: run/log is not cut"
+            # The commands that follow on the page read the logs of the whole training.
+            cp run/abandoned-g*/log run/abandoned-g*/log.json run
             ;;
         "lm-ckpt prune"*)
             eval "$command" >out
