@@ -29,7 +29,8 @@ LogCut cut_after(const Manifest& step);
 std::vector<RunLog> logs_below(const std::string& directory);
 
 // Returns the files that match one of the shell patterns of --logs; a directory stands for its
-// logs. Logs of the same name in different directories get their absolute paths as names. Throws Error(usage) when a pattern matches nothing.
+// logs. Logs of the same name in different directories get their absolute paths as names. Throws
+// Error(usage) when a pattern matches nothing.
 std::vector<RunLog> logs_matching(const std::vector<std::string>& patterns);
 
 // Removes the entries after `cut` from a log. In a text log: the lines of later iterations, and the
