@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "io/atomic.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
 #include "support/temp_dir.hpp"
@@ -135,6 +136,16 @@ TEST_CASE("with_end_status writes results and errors") {
         JointError);
     CHECK(run.json()["exit_code"] == 4);
     CHECK(run.json()["reason"] == "NaN");
-    CHECK(with_end_status(run.path, [] { return static_cast<int>(Exit::superseded); }) == 77);
-    CHECK(run.json()["reason"] == "NaN");
+    // A superseded run ends its own file, and leaves that of the newer run.
+    const auto supersede = [&] {
+        return with_end_status(run.path, [] { return static_cast<int>(Exit::superseded); });
+    };
+    CHECK(supersede() == 77);
+    CHECK(run.json()["exit_code"] == 77);
+    io::Json newer = run.json();
+    newer["process"] = 1;
+    newer["exit_code"] = nullptr;
+    io::write_file(run.path, newer.dump(), io::Overwrite::yes);
+    CHECK(supersede() == 77);
+    CHECK(run.json()["exit_code"].is_null());
 }
