@@ -127,8 +127,9 @@ void add_data_options(cli::Options& options, DataFlags& flags, DocumentFlags& do
     declare(options, data_group_fields(), flags);
     declare(options, data_order_fields(), flags);
     add_tokenizer_options(options, flags.tokenizer,
-                          "default: vocabulary size and end-of-document token of the data's "
-                          "metadata file");
+                          "also NullTokenizer: ids below --vocab-size, of which the last ends a "
+                          "document; default: vocabulary size and end-of-document token of the "
+                          "data's metadata file");
     declare(options, document_fields(), documents);
 }
 

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/logging_flags.hpp"
 
-namespace lm::config {
+#include <algorithm>
+#include <iterator>
 
-const Fields<LoggingFlags>& logging_fields() {
-    using S = LoggingFlags;
-    static const Fields<S> fields = {
+namespace lm::config {
+namespace {
+
+using S = LoggingFlags;
+
+Fields<S> log_fields() {
+    return {
         {.option = "--log-interval",
          .member = &S::interval,
          .metavar = "N",
@@ -76,6 +81,11 @@ const Fields<LoggingFlags>& logging_fields() {
          .help = "from 1 on: after each log line, log the times of the phases of an iteration, "
                  "smallest and largest over the ranks",
          .block = Block::logging},
+    };
+}
+
+Fields<S> energy_fields() {
+    return {
         {.option = "--codecarbon-dir",
          .member = &S::codecarbon_dir,
          .metavar = "DIR",
@@ -98,6 +108,16 @@ const Fields<LoggingFlags>& logging_fields() {
          .help = "power of the processors of a host without RAPL counters [4 W for each core]",
          .block = Block::logging},
     };
+}
+
+}  // namespace
+
+const Fields<S>& logging_fields() {
+    static const Fields<S> fields = [] {
+        Fields<S> all = log_fields();
+        std::ranges::copy(energy_fields(), std::back_inserter(all));
+        return all;
+    }();
     return fields;
 }
 

@@ -126,7 +126,7 @@ constexpr Family accepted[] = {
      "--exit-signal-handler --exit-signal="},
     {"exit code 75 means: run the same command again",
      "--adlr-autoresume --adlr-autoresume-interval="},
-    {"random numbers depend only on the seed and their position: there is no state",
+    {"random numbers are a function of seed and position and have no state",
      "--no-save-rng --no-load-rng --te-rng-tracker --inference-rng-tracker"},
     {"checkpoints have one format, and all ranks write and read them",
      "--ckpt-fully-parallel-load-exchange-algo= --ckpt-fully-parallel-load-per-rank-objects "
@@ -281,7 +281,7 @@ constexpr Family refused[] = {
      "--check-for-spiky-loss --check-for-large-grads"},
     {"fault injection is not supported",
      "--error-injection-rate=0 --error-injection-type= --fault-injector-*"},
-    {"only GPT2BPETokenizer, HFTokenizer and ByteTokenizer are supported",
+    {"only GPT2BPETokenizer, HFTokenizer, ByteTokenizer and NullTokenizer are supported",
      "--tiktoken-* --tokenizer-sentencepiece-legacy --tokenizer-hf-no-use-fast "
      "--tokenizer-hf-no-include-special-tokens --null-tokenizer-eod-id= --special-tokens=* "
      "--chat-template= --tokenizer-special-tokens=* --metadata-path= --allow-ambiguous-pad-tokens "

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/model_fields.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 namespace lm::config {
 namespace {
 
@@ -87,9 +90,11 @@ const Fields<ModelFlags>& shape_fields() {
     return fields;
 }
 
-const Fields<ModelFlags>& kind_fields() {
+namespace {
+
+Fields<ModelFlags> position_fields() {
     using S = ModelFlags;
-    static const Fields<S> fields = {
+    return {
         {.option = "--position-embedding-type",
          .member = &S::position,
          .help = "encoding of positions",
@@ -142,6 +147,12 @@ const Fields<ModelFlags>& kind_fields() {
          .name = "window",
          .derived = Derived::combined,
          .on_resume = OnResume::refused},
+    };
+}
+
+Fields<ModelFlags> norm_and_mlp_fields() {
+    using S = ModelFlags;
+    return {
         {.option = "--normalization",
          .member = &S::normalization,
          .help = "normalization before attention, MLP and head",
@@ -213,6 +224,16 @@ const Fields<ModelFlags>& kind_fields() {
          .derived = Derived::combined,
          .on_resume = OnResume::refused},
     };
+}
+
+}  // namespace
+
+const Fields<ModelFlags>& kind_fields() {
+    static const Fields<ModelFlags> fields = [] {
+        Fields<ModelFlags> all = position_fields();
+        std::ranges::copy(norm_and_mlp_fields(), std::back_inserter(all));
+        return all;
+    }();
     return fields;
 }
 

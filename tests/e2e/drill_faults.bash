@@ -73,7 +73,7 @@ choose_rank() {
 
 inject() {
     local kind=$1 pid host generation injected since recovered
-    wait_for 240 "before $kind: the training does not go on" trains_on
+    wait_for 240 "before $kind: the training does not continue" trains_on
     wait_for 120 "before $kind: an alert does not end" calm
     wait_for 60 "before $kind: no rank" choose_rank
     mark=$(($(state_of iteration) + 5)) generation=$(state_of generation)
