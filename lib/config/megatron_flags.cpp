@@ -58,7 +58,7 @@ constexpr Family accepted[] = {
     {"the data's format is read from its index", "--data-impl="},
     {"batches are read from mapped files without loader processes",
      "--num-workers= --valid-num-workers= --no-mmap-bin-files --dataloader-fast-cache-load "
-     "--dataloader-defer-npy-index-mmap --mid-level-dataset-surplus= --disable-msc"},
+     "--dataloader-defer-npy-index-mmap --disable-msc"},
     {"an index is built by --threads threads", "--num-dataset-builder-threads="},
     {"pages of the data are read on demand", "--mmap-warmup"},
     {"causal attention needs no mask in memory",
@@ -287,6 +287,8 @@ constexpr Family refused[] = {
      "--chat-template= --tokenizer-special-tokens=* --metadata-path= --allow-ambiguous-pad-tokens "
      "--vocab-extra-ids=0 "
      "--sft-tokenizer-prompt-format= --tokenizer-prompt-format="},
+    {"the parts of a blend have Megatron's default surplus of samples, which the order depends on",
+     "--mid-level-dataset-surplus=0.005"},
     {"data is read from files only", "--s3-cache-path= --object-storage-cache-path= --enable-msc"},
     {"documents are not transformed", "--fim-* --sft --dataloader-inter-document-masking"},
     {"lm-train trains GPT models only",

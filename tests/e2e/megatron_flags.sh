@@ -52,6 +52,7 @@ done <<'END'
 --skip-train lm-train has no inference
 --moe-grouped-gemm mixtures of experts
 --moe-router-of-tomorrow mixtures of experts
+--mid-level-dataset-surplus the parts of a blend
 --most-recent-k use --save-retain keep-last=K
 --use-torch-fsdp2 data-parallel ranks do not share weights
 --tp unknown option$
