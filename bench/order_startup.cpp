@@ -77,7 +77,9 @@ int main(int argc, char** argv) {
     const std::string prefix = std::string(argv[1]) + "/startup";
     if (!std::filesystem::exists(prefix + ".idx")) make_dataset(prefix, std::atoll(argv[2]));
     data::DataConfig config;
-    config.data_path = {prefix};
+    config.paths.data_path = {prefix};
+    config.split = "969,30,1";
+    config.seed = 1234;
     config.seq_length = seq_length;
     config.vocab_size = 50257;
     config.order = data::parse_data_order(argc > 3 ? argv[3] : "stateless");

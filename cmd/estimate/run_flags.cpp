@@ -12,15 +12,14 @@ namespace lm::estimate {
 namespace {
 
 std::optional<i64> vocabulary_of_data(const config::DataFlags& flags) {
-    data::DataConfig data;
-    data.data_path = flags.data_path;
-    data.train_path = flags.train_path;
-    data.train_groups = flags.train_groups;
+    data::DataPaths training{.data_path = flags.paths.data_path,
+                             .train_path = flags.paths.train_path,
+                             .train_groups = flags.paths.train_groups};
     if (!flags.train_groups_file.empty()) {
-        data.train_groups =
+        training.train_groups =
             data::read_group_file("--train-weighted-split-paths-path", flags.train_groups_file);
     }
-    const std::vector<std::string> prefixes = data::data_prefixes(data);
+    const std::vector<std::string> prefixes = data::data_prefixes(training);
     if (prefixes.empty()) return std::nullopt;
     const auto facts = data::data_facts(prefixes);
     return facts ? std::optional(facts->tokenizer.vocab_size) : std::nullopt;

@@ -5,8 +5,8 @@
 
 namespace lm::config {
 
-const Fields<DataFlags>& data_path_fields() {
-    using S = DataFlags;
+const Fields<data::DataPaths>& data_path_fields() {
+    using S = data::DataPaths;
     static const Fields<S> fields = {
         {.option = "--data-path",
          .member = &S::data_path,
@@ -29,37 +29,37 @@ const Fields<DataFlags>& data_path_fields() {
          .metavar = "[WEIGHT] PREFIX ...",
          .help = "whole datasets for the test at the end of the training",
          .block = Block::validation},
-    };
-    return fields;
-}
-
-const Fields<DataFlags>& data_group_fields() {
-    using S = DataFlags;
-    static const Fields<S> fields = {
         {.option = "--train-weighted-split-paths",
          .member = &S::train_groups,
          .metavar = "GROUP",
          .help =
              "one group \"NAME: WEIGHT FROM:TO PREFIX, ...\" to train on, instead of --data-path",
          .block = Block::training},
-        {.option = "--train-weighted-split-paths-path",
-         .member = &S::train_groups_file,
-         .metavar = "FILE",
-         .help = "file with the group of --train-weighted-split-paths"},
         {.option = "--valid-weighted-split-paths",
          .member = &S::valid_groups,
          .metavar = "GROUP",
          .help = "groups of datasets for validation, each evaluated and logged under its own name",
          .block = Block::validation},
-        {.option = "--valid-weighted-split-paths-path",
-         .member = &S::valid_groups_file,
-         .metavar = "FILE",
-         .help = "file with the groups for validation, each between double quotes"},
         {.option = "--test-weighted-split-paths",
          .member = &S::test_groups,
          .metavar = "GROUP",
          .help = "groups of datasets for the test at the end of the training",
          .block = Block::validation},
+    };
+    return fields;
+}
+
+const Fields<DataFlags>& group_file_fields() {
+    using S = DataFlags;
+    static const Fields<S> fields = {
+        {.option = "--train-weighted-split-paths-path",
+         .member = &S::train_groups_file,
+         .metavar = "FILE",
+         .help = "file with the group of --train-weighted-split-paths"},
+        {.option = "--valid-weighted-split-paths-path",
+         .member = &S::valid_groups_file,
+         .metavar = "FILE",
+         .help = "file with the groups for validation, each between double quotes"},
         {.option = "--test-weighted-split-paths-path",
          .member = &S::test_groups_file,
          .metavar = "FILE",
@@ -123,8 +123,8 @@ const Fields<DocumentFlags>& document_fields() {
 
 void add_data_options(cli::Options& options, DataFlags& flags, DocumentFlags& documents) {
     options.group("Data");
-    declare(options, data_path_fields(), flags);
-    declare(options, data_group_fields(), flags);
+    declare(options, data_path_fields(), flags.paths);
+    declare(options, group_file_fields(), flags);
     declare(options, data_order_fields(), flags);
     add_tokenizer_options(options, flags.tokenizer,
                           "also NullTokenizer: ids below --vocab-size, of which the last ends a "

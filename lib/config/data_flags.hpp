@@ -6,18 +6,17 @@
 #include <vector>
 
 #include "config/field.hpp"
+#include "data/sampling/data_paths.hpp"
 #include "text/tokenizer_choice.hpp"
 
 namespace lm::config {
 
 struct DataFlags {
-    std::vector<std::string> data_path;
+    data::DataPaths paths;
+    std::string train_groups_file, valid_groups_file, test_groups_file;
     std::string split = "969,30,1";
     std::string order = "stateless";
     std::string cache_path;
-    std::vector<std::string> train_path, valid_path, test_path;
-    std::vector<std::string> train_groups, valid_groups, test_groups;
-    std::string train_groups_file, valid_groups_file, test_groups_file;
     text::TokenizerChoice tokenizer;
     bool mock_data = false;
 };
@@ -31,8 +30,8 @@ struct DocumentFlags {
     bool per_token_loss = false;        // gradients weight all unmasked tokens of a step equally
 };
 
-const Fields<DataFlags>& data_path_fields();
-const Fields<DataFlags>& data_group_fields();
+const Fields<data::DataPaths>& data_path_fields();
+const Fields<DataFlags>& group_file_fields();
 const Fields<DataFlags>& data_order_fields();
 const Fields<DocumentFlags>& document_fields();
 

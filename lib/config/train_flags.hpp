@@ -73,7 +73,7 @@ void for_each_section(Visit&& visit) {
     visit(optimizer_fields());
     visit(initial_fields());
     visit(data_path_fields());
-    visit(data_group_fields());
+    visit(group_file_fields());
     visit(data_order_fields());
     visit(document_fields());
     visit(precision_fields());

@@ -34,15 +34,11 @@ void read_groups(std::string_view option, std::vector<std::string>& groups,
     groups = data::read_group_file(file_option, file);
 }
 
-bool is_mock(const data::DataConfig& data) {
-    return data.data_path.empty() && data.train_path.empty() && data.train_groups.empty();
-}
-
 // Returns the directory in which the ranks of a host share the index of a Megatron order.
 data::IndexCache index_cache(const RunConfig& config) {
     if (config.data.cache_path == "none") return {};
     const bool shares = config.data.cache_path.empty() && !config.action.dry_run &&
-                        config.datasets.order != data::DataOrder::stateless;
+                        config.data_order != data::DataOrder::stateless;
     if (shares) return {data::private_index_directory(), worth_sharing_bytes};
     return {.directory = config.data.cache_path};
 }
@@ -69,48 +65,34 @@ void compare_with_data(const text::Tokenizer& named, const std::string& prefix) 
 }  // namespace
 
 void read_group_files(config::DataFlags& flags) {
-    read_groups("--train-weighted-split-paths", flags.train_groups, flags.train_groups_file);
-    read_groups("--valid-weighted-split-paths", flags.valid_groups, flags.valid_groups_file);
-    read_groups("--test-weighted-split-paths", flags.test_groups, flags.test_groups_file);
+    read_groups("--train-weighted-split-paths", flags.paths.train_groups, flags.train_groups_file);
+    read_groups("--valid-weighted-split-paths", flags.paths.valid_groups, flags.valid_groups_file);
+    read_groups("--test-weighted-split-paths", flags.paths.test_groups, flags.test_groups_file);
 }
 
-data::DataConfig data_config(const config::DataFlags& flags, bool split_given) {
-    return {.data_path = flags.data_path,
-            .split = flags.split,
-            .test_optional = !split_given,
-            .order = data::parse_data_order(flags.order),
-            .train_path = flags.train_path,
-            .valid_path = flags.valid_path,
-            .test_path = flags.test_path,
-            .train_groups = flags.train_groups,
-            .valid_groups = flags.valid_groups,
-            .test_groups = flags.test_groups};
-}
-
-void check_mock(const data::DataConfig& datasets, bool mock_data) {
-    if (is_mock(datasets) && !mock_data) {
+void check_mock(const config::DataFlags& flags) {
+    if (flags.paths.empty() && !flags.mock_data) {
         usage_error("--data-path",
                     "must be given: the PREFIX of tokens that lm-preprocess wrote, or --mock-data");
     }
-    if (!is_mock(datasets) && mock_data)
+    if (!flags.paths.empty() && flags.mock_data)
         usage_error("--mock-data", "contradicts --data-path: give one of the two");
 }
 
-Vocabulary find_vocabulary(const text::TokenizerChoice& named, const data::DataConfig& datasets,
-                           std::optional<i64> vocab_size) {
-    if (is_null(named)) {
+Vocabulary find_vocabulary(const config::DataFlags& flags, std::optional<i64> vocab_size) {
+    if (is_null(flags.tokenizer)) {
         if (!vocab_size) usage_error("--vocab-size", "must be given with NullTokenizer");
         return {vocab_size, *vocab_size - 1, ""};
     }
-    if (const auto tokenizer = named_tokenizer(named)) {
-        const auto prefixes = data::data_prefixes(datasets);
+    const std::vector<std::string> prefixes = data::data_prefixes(flags.paths);
+    if (const auto tokenizer = named_tokenizer(flags.tokenizer)) {
         for (const std::string& prefix : std::set<std::string>(prefixes.begin(), prefixes.end())) {
             compare_with_data(*tokenizer, prefix);
         }
         return {tokenizer->vocab_size(), tokenizer->eod(), tokenizer->digest()};
     }
-    if (is_mock(datasets)) return {};
-    if (const auto facts = data::data_facts(data::data_prefixes(datasets))) {
+    if (flags.paths.empty()) return {};
+    if (const auto facts = data::data_facts(prefixes)) {
         return {facts->tokenizer.vocab_size, facts->eod_id, facts->tokenizer.digest};
     }
     return {};
@@ -118,7 +100,7 @@ Vocabulary find_vocabulary(const text::TokenizerChoice& named, const data::DataC
 
 std::shared_ptr<const text::Tokenizer> tokenizer_of(const RunConfig& config) {
     if (auto tokenizer = named_tokenizer(config.data.tokenizer)) return tokenizer;
-    const auto facts = data::data_facts(data::data_prefixes(config.datasets));
+    const auto facts = data::data_facts(data::data_prefixes(config.data.paths));
     if (!facts) return nullptr;
     const std::string& type = facts->tokenizer.type;
     if (type != "ByteTokenizer" && type != "GPT2BPETokenizer") return nullptr;
@@ -129,19 +111,21 @@ std::shared_ptr<const text::Tokenizer> tokenizer_of(const RunConfig& config) {
 data::DataSets open_data(const RunConfig& config) {
     const spec::ModelConfig& model = config.trainer.model;
     const u64 seed = config.trainer.seed;
-    if (!is_mock(config.datasets)) {
-        data::DataConfig data = config.datasets;
-        data.seq_length = model.seq_length;
-        data.vocab_size = model.vocab_size;
-        data.seed = seed;
-        // Megatron builds its index for --train-samples samples, even if the last batch is
-        // incomplete and not used.
-        data.train_samples = config.schedule.planned_samples();
-        data.valid_samples = config.all_validation_samples();
-        data.test_samples = config.validation_samples();
-        data.index_cache = index_cache(config);
-        data.n_threads = config.trainer.n_threads;
-        return data::open_data(data);
+    if (!config.data.paths.empty()) {
+        return data::open_data({.paths = config.data.paths,
+                                .split = config.data.split,
+                                .seq_length = model.seq_length,
+                                .vocab_size = model.vocab_size,
+                                .seed = seed,
+                                // Megatron builds its index for --train-samples samples, even if
+                                // the last batch is incomplete and not used.
+                                .train_samples = config.schedule.planned_samples(),
+                                .valid_samples = config.all_validation_samples(),
+                                .test_samples = config.validation_samples(),
+                                .test_optional = !config.split_given,
+                                .order = config.data_order,
+                                .index_cache = index_cache(config),
+                                .n_threads = config.trainer.n_threads});
     }
     const auto mock = [&model](u64 mock_seed) {
         return std::make_unique<data::MockSource>(model.seq_length, model.vocab_size, mock_seed);

@@ -24,18 +24,13 @@ struct Vocabulary {
 // groups.
 void read_group_files(config::DataFlags& flags);
 
-// Returns the datasets that the flags name, without sample counts and sizes. `split_given`: --split
-// is on the command line. Call it after read_group_files().
-data::DataConfig data_config(const config::DataFlags& flags, bool split_given);
-
 // Throws Error(usage) unless datasets or --mock-data are given, but not both.
-void check_mock(const data::DataConfig& datasets, bool mock_data);
+void check_mock(const config::DataFlags& flags);
 
-// Returns the vocabulary of the tokenizer `named` by flags, else of the tokenizer in the metadata
-// file of `datasets`. A NullTokenizer has `vocab_size` ids. Warns when the two tokenizers differ.
-// Throws Error(usage) when their end-of-document tokens differ.
-Vocabulary find_vocabulary(const text::TokenizerChoice& named, const data::DataConfig& datasets,
-                           std::optional<i64> vocab_size);
+// Returns the vocabulary of the tokenizer that the flags name, else of the tokenizer in the
+// metadata files of the datasets. A NullTokenizer has `vocab_size` ids. Warns when the two
+// tokenizers differ. Throws Error(usage) when their end-of-document tokens differ.
+Vocabulary find_vocabulary(const config::DataFlags& flags, std::optional<i64> vocab_size);
 
 // Returns the tokenizer of the run's data: the tokenizer that the flags name, else the tokenizer of
 // the data's metadata file if this program has it, else nullptr.

@@ -19,7 +19,7 @@ namespace {
 
 DataConfig config(const std::string& prefix) {
     DataConfig c;
-    c.data_path = {prefix};
+    c.paths.data_path = {prefix};
     c.split = "8,1,1";
     c.seq_length = 4;
     c.vocab_size = 60000;
@@ -96,9 +96,9 @@ TEST_CASE("flags that contradict the data are refused before anything is allocat
     CHECK_THROWS_WITH(open_data(c), Catch::Contains("--seq-length: the train split of") &&
                                         Catch::Contains("has 80 tokens, one sample needs 1025"));
     c = config(dir / "p");
-    c.data_path = {dir / "missing"};
+    c.paths.data_path = {dir / "missing"};
     CHECK_THROWS_WITH(open_data(c), Catch::Contains("missing"));
-    c.data_path = {};
+    c.paths.data_path = {};
     CHECK_THROWS_WITH(open_data(c), Catch::Contains("--data-path"));
 }
 
@@ -120,7 +120,7 @@ struct Three {
     std::string prefix(int d) const { return dir / std::string(1, static_cast<char>('a' + d)); }
     DataConfig blank() const {
         DataConfig c = config(prefix(0));
-        c.data_path.clear();
+        c.paths.data_path.clear();
         c.train_samples = 500;
         return c;
     }
@@ -140,7 +140,7 @@ TEST_CASE("a weighted blend has the shares of its weights, in every order") {
          {DataOrder::stateless, DataOrder::megatron, DataOrder::megatron_deepspeed}) {
         DataConfig c = data.blank();
         c.order = order;
-        c.data_path = {"3", data.prefix(0), "1", data.prefix(1), "1", data.prefix(2)};
+        c.paths.data_path = {"3", data.prefix(0), "1", data.prefix(1), "1", data.prefix(2)};
         c.train_samples = 4096;
         const auto sets = open_data(c);
         const auto counts = count_by_dataset(*sets.train, 4096);
@@ -160,7 +160,7 @@ TEST_CASE("a weighted blend has the shares of its weights, in every order") {
 TEST_CASE("a blend without weights uses the sizes of its datasets") {
     const Three data;
     DataConfig c = data.blank();
-    c.data_path = {data.prefix(0), data.prefix(1), data.prefix(2)};
+    c.paths.data_path = {data.prefix(0), data.prefix(1), data.prefix(2)};
     c.train_samples = 590;
     for (const auto order : {DataOrder::stateless, DataOrder::megatron}) {
         c.order = order;
@@ -176,25 +176,25 @@ TEST_CASE("a blend without weights uses the sizes of its datasets") {
 TEST_CASE("separate paths for the parts use whole datasets") {
     const Three data;
     DataConfig c = data.blank();
-    c.train_path = {data.prefix(0)};
-    c.valid_path = {data.prefix(1), data.prefix(2)};
+    c.paths.train_path = {data.prefix(0)};
+    c.paths.valid_path = {data.prefix(1), data.prefix(2)};
     const auto sets = open_data(c);
     CHECK(count_by_dataset(*sets.train, 300)[0] == 300);
     CHECK(count_by_dataset(*sets.valid[0].source, 300)[0] == 0);
     CHECK(sets.train->use(1)[0].sequences.size() == 100);
     CHECK(sets.test.empty());
-    CHECK(lm::data::data_prefixes(c) ==
+    CHECK(lm::data::data_prefixes(c.paths) ==
           std::vector<std::string>{data.prefix(0), data.prefix(1), data.prefix(2)});
-    c.data_path = {data.prefix(0)};
+    c.paths.data_path = {data.prefix(0)};
     CHECK_THROWS_WITH(open_data(c), Catch::Contains("--train-data-path: excludes --data-path"));
 }
 
 TEST_CASE("several named validation sets have their own documents") {
     const Three data;
     DataConfig c = data.blank();
-    c.train_groups = {"train: 0.5 0:0.5 " + data.prefix(0) + ", 0.5 0:0.5 " + data.prefix(1)};
-    c.valid_groups = {"valid: 1 0.5:1 " + data.prefix(0) + ", 1 0.5:1 " + data.prefix(1),
-                      "valid_c: 1 0.9:1 " + data.prefix(2)};
+    c.paths.train_groups = {"train: 0.5 0:0.5 " + data.prefix(0) + ", 0.5 0:0.5 " + data.prefix(1)};
+    c.paths.valid_groups = {"valid: 1 0.5:1 " + data.prefix(0) + ", 1 0.5:1 " + data.prefix(1),
+                            "valid_c: 1 0.9:1 " + data.prefix(2)};
     for (const auto order : {DataOrder::stateless, DataOrder::megatron_deepspeed}) {
         c.order = order;
         const auto sets = open_data(c);
@@ -207,10 +207,10 @@ TEST_CASE("several named validation sets have their own documents") {
             CHECK(sample(*sets.valid[1].source, k).front() >= 2900);
         }
     }
-    c.valid_groups.push_back("valid: 1 0:1 " + data.prefix(0));
+    c.paths.valid_groups.push_back("valid: 1 0:1 " + data.prefix(0));
     CHECK_THROWS_WITH(open_data(c), Catch::Contains("two sets have the name valid"));
-    c.valid_groups.clear();
-    c.train_groups.push_back(c.train_groups[0]);
+    c.paths.valid_groups.clear();
+    c.paths.train_groups.push_back(c.paths.train_groups[0]);
     CHECK_THROWS_WITH(open_data(c), Catch::Contains("two sets have the name train"));
 }
 
@@ -261,9 +261,9 @@ TEST_CASE("fractions are rounded as BigScience rounds them") {
     const lm::test::TempDir dir;
     lm::test::write_counting(dir / "p", std::vector<i64>(1001, 5));
     DataConfig c = config(dir / "p");
-    c.data_path.clear();
-    c.train_groups = {"train: 1 0:0.950 " + (dir / "p")};
-    c.valid_groups = {"valid: 1 0.950:1.0 " + (dir / "p")};
+    c.paths.data_path.clear();
+    c.paths.train_groups = {"train: 1 0:0.950 " + (dir / "p")};
+    c.paths.valid_groups = {"valid: 1 0.950:1.0 " + (dir / "p")};
     const auto sets = open_data(c);
     CHECK(sets.train->use(1)[0].sequences.end == 951);
     CHECK(sets.valid[0].source->use(1)[0].sequences.begin == 951);

@@ -33,7 +33,7 @@ TEST_CASE("samples of a configuration, for another reader", "[.live]") {
     const io::Json json = io::read_json(path);
     DataConfig config;
     config.order = parse_data_order(json["order"].get<std::string>());
-    config.data_path = json["data_path"].get<std::vector<std::string>>();
+    config.paths.data_path = json["data_path"].get<std::vector<std::string>>();
     config.split = json["split"].get<std::string>();
     config.seq_length = json["seq_length"].get<i64>();
     config.seed = json["seed"].get<u64>();

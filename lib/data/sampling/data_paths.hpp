@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parses the options that name datasets: a blend (--data-path P, or W P W P ... with weights W and
-// prefixes P), and the weighted groups of BigScience's scripts, "NAME: W A:B PREFIX, W A:B PREFIX",
-// where A:B is a range of the documents. Each group is a separate set. Opens no dataset.
+// The options that name datasets, and their parser: a blend (--data-path P, or W P W P ... with
+// weights W and prefixes P), and the weighted groups of BigScience's scripts, "NAME: W A:B PREFIX,
+// W A:B PREFIX", where A:B is a range of the documents. Each group is a separate set. Opens no
+// dataset.
 #pragma once
 
 #include <optional>
@@ -12,6 +13,19 @@
 #include "data/sampling/split.hpp"
 
 namespace lm::data {
+
+// The words of the options that name datasets. The data comes from data_path, which --split
+// divides, or from the paths and groups of each part, which are used whole.
+struct DataPaths {
+    std::vector<std::string> data_path;                          // --data-path
+    std::vector<std::string> train_path, valid_path, test_path;  // --train-data-path, ...
+    // --train-weighted-split-paths (one group), --valid-... and --test-... (each group is a set
+    // with its own name): "NAME: W A:B PREFIX, ...".
+    std::vector<std::string> train_groups, valid_groups, test_groups;
+
+    // Returns true when no option names training data.
+    bool empty() const { return data_path.empty() && train_path.empty() && train_groups.empty(); }
+};
 
 // A range of the documents of one dataset, as fractions of their number.
 struct Fraction {

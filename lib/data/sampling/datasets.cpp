@@ -17,21 +17,20 @@ struct PartFlags {
     std::string_view path_option, group_option;
     const std::vector<std::string>& path;
     const std::vector<std::string>& groups;
-    i64 n_samples;
 };
 
-std::array<PartFlags, 3> part_flags(const DataConfig& c) {
-    return {{{SplitPart::train, "--train-data-path", "--train-weighted-split-paths", c.train_path,
-              c.train_groups, c.train_samples},
-             {SplitPart::valid, "--valid-data-path", "--valid-weighted-split-paths", c.valid_path,
-              c.valid_groups, c.valid_samples},
-             {SplitPart::test, "--test-data-path", "--test-weighted-split-paths", c.test_path,
-              c.test_groups, c.test_samples}}};
+std::array<PartFlags, 3> part_flags(const DataPaths& p) {
+    return {{{SplitPart::train, "--train-data-path", "--train-weighted-split-paths", p.train_path,
+              p.train_groups},
+             {SplitPart::valid, "--valid-data-path", "--valid-weighted-split-paths", p.valid_path,
+              p.valid_groups},
+             {SplitPart::test, "--test-data-path", "--test-weighted-split-paths", p.test_path,
+              p.test_groups}}};
 }
 
-void check_exclusive(const DataConfig& config) {
-    const char* given = config.data_path.empty() ? nullptr : "--data-path";
-    for (const PartFlags& flags : part_flags(config)) {
+void check_exclusive(const DataPaths& paths) {
+    const char* given = paths.data_path.empty() ? nullptr : "--data-path";
+    for (const PartFlags& flags : part_flags(paths)) {
         if (!flags.path.empty() && !flags.groups.empty()) {
             usage_error(flags.path_option, "excludes {}: give one of the two", flags.group_option);
         }
@@ -44,9 +43,10 @@ void check_exclusive(const DataConfig& config) {
 // Returns the groups that the flags of the part name, else the blend that --split divides.
 std::vector<PathGroup> groups_of(const DataConfig& config, const PartFlags& flags) {
     std::vector<PathGroup> groups;
-    if (!config.data_path.empty()) {
+    const std::vector<std::string>& data_path = config.paths.data_path;
+    if (!data_path.empty()) {
         if (parse_split(config.split).has(flags.part)) {
-            groups.push_back(parse_blend("--data-path", config.data_path));
+            groups.push_back(parse_blend("--data-path", data_path));
         }
         return groups;
     }
@@ -63,16 +63,16 @@ std::vector<PathGroup> groups_of(const DataConfig& config, const PartFlags& flag
 }
 
 std::vector<NamedSource> open_part(SetBuilder& builder, const DataConfig& config,
-                                   const PartFlags& flags) {
+                                   const PartFlags& flags, i64 n_samples) {
     std::vector<NamedSource> sets;
-    if (flags.n_samples < 1) return sets;
+    if (n_samples < 1) return sets;
     const bool optional = flags.part == SplitPart::test && config.test_optional;
     for (const PathGroup& group : groups_of(config, flags)) {
         if (optional && !builder.has_samples(flags.part, group)) continue;
         std::string name = group.name;
         if (name.empty())
             name = flags.part == SplitPart::valid ? "validation" : name_of(flags.part);
-        sets.push_back({name, builder.build(flags.part, group, flags.n_samples)});
+        sets.push_back({name, builder.build(flags.part, group, n_samples)});
     }
     return sets;
 }
@@ -89,12 +89,12 @@ std::string_view name_of(DataOrder order) {
 }
 
 DataSets open_data(const DataConfig& config) {
-    check_exclusive(config);
+    check_exclusive(config.paths);
     SetBuilder builder(config);
-    const auto parts = part_flags(config);
-    auto train = open_part(builder, config, parts[0]);
+    const auto parts = part_flags(config.paths);
+    auto train = open_part(builder, config, parts[0], config.train_samples);
     if (train.empty()) {
-        if (config.data_path.empty()) {
+        if (config.paths.data_path.empty()) {
             usage_error("--train-data-path",
                         "names no training data: give it, --train-weighted-split-paths or "
                         "--data-path");
@@ -108,33 +108,33 @@ DataSets open_data(const DataConfig& config) {
     }
     DataSets sets;
     sets.train = std::move(train.front().source);
-    sets.valid = open_part(builder, config, parts[1]);
-    sets.test = open_part(builder, config, parts[2]);
+    sets.valid = open_part(builder, config, parts[1], config.valid_samples);
+    sets.test = open_part(builder, config, parts[2], config.test_samples);
     return sets;
 }
 
-std::vector<std::string> data_prefixes(const DataConfig& config) {
+std::vector<std::string> data_prefixes(const DataPaths& paths) {
     std::vector<std::string> prefixes;
     const auto add = [&](const PathGroup& group) {
         for (const DataPath& path : group.paths) prefixes.push_back(path.prefix);
     };
-    if (!config.data_path.empty()) add(parse_blend("--data-path", config.data_path));
-    for (const PartFlags& flags : part_flags(config)) {
+    if (!paths.data_path.empty()) add(parse_blend("--data-path", paths.data_path));
+    for (const PartFlags& flags : part_flags(paths)) {
         if (!flags.path.empty()) add(parse_blend(flags.path_option, flags.path));
         for (const std::string& text : flags.groups) add(parse_group(flags.group_option, text));
     }
     return prefixes;
 }
 
-std::vector<DataPath> training_paths(const DataConfig& config) {
-    if (!config.data_path.empty()) return parse_blend("--data-path", config.data_path).paths;
-    const PartFlags flags = part_flags(config).front();
+std::vector<DataPath> training_paths(const DataPaths& paths) {
+    if (!paths.data_path.empty()) return parse_blend("--data-path", paths.data_path).paths;
+    const PartFlags flags = part_flags(paths).front();
     if (!flags.path.empty()) return parse_blend(flags.path_option, flags.path).paths;
-    std::vector<DataPath> paths;
+    std::vector<DataPath> all;
     for (const std::string& text : flags.groups) {
-        std::ranges::move(parse_group(flags.group_option, text).paths, std::back_inserter(paths));
+        std::ranges::move(parse_group(flags.group_option, text).paths, std::back_inserter(all));
     }
-    return paths;
+    return all;
 }
 
 std::optional<DataFacts> data_facts(const std::vector<std::string>& prefixes) {

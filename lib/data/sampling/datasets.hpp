@@ -31,11 +31,11 @@ DataOrder parse_data_order(std::string_view text);
 std::string_view name_of(DataOrder order);
 
 struct DataConfig {
-    std::vector<std::string> data_path;  // --data-path, divided by --split
-    std::string split = "969,30,1";
+    DataPaths paths;
+    std::string split;  // --split
     i64 seq_length = 0;
     i64 vocab_size = 0;  // vocabulary of the model, without padding: all ids must be smaller
-    u64 seed = 1234;
+    u64 seed = 0;
     // Samples that will be read. A part with 0 samples is not opened. train_samples must be > 0; it
     // is --train-samples, or iterations x global batch. Megatron's orders depend on these numbers.
     i64 train_samples = 0;
@@ -46,11 +46,6 @@ struct DataConfig {
     DataOrder order = DataOrder::stateless;
     IndexCache index_cache;  // for Megatron's orders
     int n_threads = 1;       // to build the index of Megatron's orders
-    // Values of --train-data-path, --valid-data-path... They replace data_path and are not split.
-    std::vector<std::string> train_path, valid_path, test_path;
-    // Groups "NAME: W A:B PREFIX, ..." of --train-weighted-split-paths (one group), --valid-... and
-    // --test-... (each group is a set with its own name). They replace data_path as well.
-    std::vector<std::string> train_groups, valid_groups, test_groups;
 };
 
 struct NamedSource {
@@ -69,11 +64,11 @@ struct DataSets {
 // Error(failure) for corrupt files.
 DataSets open_data(const DataConfig& config);
 
-// Returns every prefix that the flags name.
-std::vector<std::string> data_prefixes(const DataConfig& config);
+// Returns every prefix in `paths`.
+std::vector<std::string> data_prefixes(const DataPaths& paths);
 
 // Returns the datasets of the training set, in the order of the flags.
-std::vector<DataPath> training_paths(const DataConfig& config);
+std::vector<DataPath> training_paths(const DataPaths& paths);
 
 // The common content of the metadata files of several datasets.
 struct DataFacts {

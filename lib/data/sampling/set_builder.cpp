@@ -94,7 +94,7 @@ std::shared_ptr<const IndexedDataset> SetBuilder::open(const std::string& prefix
 
 SequenceRange SetBuilder::range_of(SplitPart part, const DataPath& path, i64 n_sequences) const {
     if (path.fraction) return documents_of(*path.fraction, n_sequences);
-    if (config_.data_path.empty()) return {0, n_sequences};
+    if (config_.paths.data_path.empty()) return {0, n_sequences};
     const SplitRounding rounding = config_.order == DataOrder::megatron_deepspeed
                                        ? SplitRounding::bigscience
                                        : SplitRounding::nvidia;
@@ -108,7 +108,7 @@ std::unique_ptr<SampleSource> SetBuilder::build_one(SplitPart part, const DataPa
     const SequenceRange range = range_of(part, path, dataset->n_sequences());
     const std::string what = describe(part, path);
     if (range.size() == 0) {
-        usage_error(config_.data_path.empty() ? option : "--split",
+        usage_error(config_.paths.data_path.empty() ? option : "--split",
                     "{} is empty: it has none of the {} documents", what, dataset->n_sequences());
     }
     const TokenRange tokens{dataset, range, config_.vocab_size};
@@ -160,7 +160,7 @@ SetBuilder::Sources SetBuilder::build_each(SplitPart part, const PathGroup& grou
 std::unique_ptr<SampleSource> SetBuilder::build_megatron(SplitPart part, const PathGroup& group,
                                                          i64 n_samples) {
     // A single dataset is not blended, unless --data-path gives it a weight.
-    if (group.paths.size() == 1 && !(group.weighted && !config_.data_path.empty())) {
+    if (group.paths.size() == 1 && !(group.weighted && !config_.paths.data_path.empty())) {
         return build_one(part, group.paths.front(), group.option, n_samples, "", config_.n_threads);
     }
     std::vector<double> weights = weights_of(group);

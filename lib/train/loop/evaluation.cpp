@@ -14,7 +14,7 @@ bool Evaluation::validate(const optim::Counters& done) {
     // previous one.
     const std::string when = fmt::format("iteration {}", done.iteration);
     const i64 interval = config_.validation.interval;
-    if (config_.datasets.order == data::DataOrder::stateless) {
+    if (config_.data_order == data::DataOrder::stateless) {
         return evaluate(data_.valid, 0, done, when);
     }
     // Megatron evaluates once more after the last iteration.

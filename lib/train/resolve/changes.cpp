@@ -82,7 +82,7 @@ class Changes {
     bool changes_samples(config::OnResume rule) const {
         return rule == config::OnResume::samples ||
                (rule == config::OnResume::sample_count &&
-                config_.datasets.order != data::DataOrder::stateless);
+                config_.data_order != data::DataOrder::stateless);
     }
 
     [[noreturn]] void refuse_data(std::string_view what, const std::string& was,
@@ -129,7 +129,7 @@ class Changes {
 
 io::OrderedJson training_data(const RunConfig& config) {
     io::OrderedJson datasets = io::OrderedJson::array();
-    for (const data::DataPath& path : data::training_paths(config.datasets)) {
+    for (const data::DataPath& path : data::training_paths(config.data.paths)) {
         const data::DatasetIdentity identity = data::identity_of(path.prefix);
         const data::Fraction fraction = path.fraction.value_or(data::Fraction{});
         datasets.push_back({{"prefix", path.prefix},

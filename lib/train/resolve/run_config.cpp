@@ -103,10 +103,9 @@ class Resolver {
     void resolve_data() {
         problems_.check([&] {
             read_group_files(flags_.data);
-            datasets_ = data_config(flags_.data, flags_.model.options->given("--split"));
-            check_mock(datasets_, flags_.data.mock_data);
-            vocabulary_ =
-                find_vocabulary(flags_.data.tokenizer, datasets_, flags_.model.vocab_size);
+            data_order_ = data::parse_data_order(flags_.data.order);
+            check_mock(flags_.data);
+            vocabulary_ = find_vocabulary(flags_.data, flags_.model.vocab_size);
         });
     }
 
@@ -224,7 +223,8 @@ class Resolver {
                             .save_buffer = save_buffer_,
                             .autotune = flags_.device.autotune},
                 .data = flags_.data,
-                .datasets = datasets_,
+                .data_order = data_order_,
+                .split_given = flags_.model.options->given("--split"),
                 .schedule = *schedule_,
                 .saves = saves_,
                 .skipped = skipped_,
@@ -245,7 +245,7 @@ class Resolver {
     SaveRules saves_;
     i64 save_buffer_ = 0;
     std::vector<IterationRange> skipped_;
-    data::DataConfig datasets_;
+    data::DataOrder data_order_ = data::DataOrder::stateless;
     Vocabulary vocabulary_;
     std::optional<spec::ModelConfig> model_;
     spec::Precision precision_;
@@ -290,7 +290,7 @@ i64 RunConfig::validation_samples() const {
 }
 
 i64 RunConfig::all_validation_samples() const {
-    if (validation_samples() == 0 || datasets.order == data::DataOrder::stateless) {
+    if (validation_samples() == 0 || data_order == data::DataOrder::stateless) {
         return validation_samples();
     }
     return checked_mul(optim::megatron_validations(schedule, validation.interval),

@@ -22,11 +22,12 @@ namespace lm::train {
 // The members of the types config::*Flags keep the flags as they were given. Some flags are texts
 // with a syntax of their own: --data-order, --save-schedule, --save-retain, --save-retry,
 // --async-save-buffer, --skip-train-iteration-range. --print-config and the manifest print these
-// texts; the members `datasets`, `saves` and `skipped` have their values.
+// texts; the members `data_order`, `saves` and `skipped` have their values.
 struct RunConfig {
-    TrainerConfig trainer;      // model, parallelism, optimizer, precision, documents, device
-    config::DataFlags data;     // the groups of a file are in the members for groups
-    data::DataConfig datasets;  // without sizes and sample counts, which open_data() adds
+    TrainerConfig trainer;   // model, parallelism, optimizer, precision, documents, device
+    config::DataFlags data;  // data.paths has the groups of the files too
+    data::DataOrder data_order = data::DataOrder::stateless;
+    bool split_given = false;  // --split is on the command line
     optim::Schedule schedule;
     SaveRules saves;
     std::vector<IterationRange> skipped;  // iterations that are not trained on

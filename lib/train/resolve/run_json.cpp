@@ -161,6 +161,7 @@ const Section* section_of(const RunConfig& config) {
     if constexpr (std::is_same_v<Section, config::LoggingFlags>) return &config.logging;
     if constexpr (std::is_same_v<Section, config::ActionFlags>) return &config.action;
     if constexpr (std::is_same_v<Section, config::StoppingFlags>) return &config.stopping;
+    if constexpr (std::is_same_v<Section, data::DataPaths>) return &config.data.paths;
     if constexpr (std::is_same_v<Section, config::DataFlags>) return &config.data;
     if constexpr (std::is_same_v<Section, config::DocumentFlags>) return &config.trainer.documents;
     if constexpr (std::is_same_v<Section, config::RankCheckFlags>) return &config.rank_checks;

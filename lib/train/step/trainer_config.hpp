@@ -22,7 +22,7 @@ struct TrainerConfig {
     spec::Precision precision;
     spec::LossScaleConfig loss_scale;  // used with fp16 only
     spec::AdamWConfig adamw;
-    u64 seed = 1234;
+    u64 seed = 0;
     config::DocumentFlags documents;  // determine which optional fields a batch has
     int n_threads = 1;
     bool cuda = false;                                         // the device is a GPU
