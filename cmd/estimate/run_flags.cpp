@@ -63,7 +63,7 @@ config::TrainFlags resolve_flags(const config::TrainFlags& flags) {
 }
 
 spec::ModelConfig resolve_model(const config::TrainFlags& flags) {
-    return config::resolve_model(flags.model, vocabulary_of(flags));
+    return config::resolve_model(flags.model, vocabulary_of(flags), flags.parallel.tensor);
 }
 
 i64 resolve_micro_batch(const config::TrainFlags& flags) {

@@ -292,6 +292,10 @@ const Fields<ModelFlags>& initial_fields() {
          .member = &S::pad_vocab_to,
          .metavar = "N",
          .help = "pad the vocabulary in memory to N rows instead"},
+        {.option = "--softmax-over-padding",
+         .member = &S::softmax_over_padding,
+         .help = "the padding belongs to the vocabulary, as in Megatron-LM: its logits are in the "
+                 "softmax of the loss"},
     };
     return fields;
 }

@@ -11,6 +11,7 @@
 #include "base/shape.hpp"
 #include "config/model_fields.hpp"
 #include "config/presets.hpp"
+#include "spec/parallel_config.hpp"
 
 namespace lm::config {
 namespace {
@@ -252,7 +253,8 @@ void add_model_options(cli::Options& options, ModelFlags& flags) {
     declare(options, initial_fields(), flags);
 }
 
-ModelConfig resolve_model(const ModelFlags& flags, std::optional<i64> data_vocab) {
+ModelConfig resolve_model(const ModelFlags& flags, std::optional<i64> data_vocab,
+                          i64 tensor_ranks) {
     ModelConfig model;
     if (!flags.preset.empty()) model = preset_named(flags.preset).model;
     check_flags(flags, model);
@@ -265,6 +267,13 @@ ModelConfig resolve_model(const ModelFlags& flags, std::optional<i64> data_vocab
         model.vocab_size = *data_vocab;
     } else if (model.vocab_size == 0) {
         model.vocab_size = gpt2_vocab;
+    }
+    if (flags.softmax_over_padding) {
+        spec::ParallelConfig padding;
+        padding.tp = std::max<i64>(tensor_ranks, 1);
+        padding.vocab_divisible_by = flags.vocab_divisible_by;
+        padding.pad_vocab_to = flags.pad_vocab_to.value_or(0);
+        model.vocab_size = spec::padded_vocab(model, padding);
     }
     model.resolve();
     if (!flags.preset.empty()) note_preset(preset_named(flags.preset), model, given);

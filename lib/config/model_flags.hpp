@@ -50,6 +50,7 @@ struct ModelFlags {
     std::optional<i64> vocab_size;
     i64 vocab_divisible_by = 128;
     std::optional<i64> pad_vocab_to;
+    bool softmax_over_padding = false;
     i64 seed = 1234;
     const cli::Options* options = nullptr;  // states which flags were given: they override a preset
 };
@@ -60,10 +61,11 @@ void add_model_options(cli::Options& options, ModelFlags& flags);
 
 // Returns the model of the flags, resolved and checked: the preset, overridden by the given flags.
 // The vocabulary is --vocab-size, else `data_vocab` (from the tokenizer or the data's metadata
-// file), else the preset's, else GPT-2's. Prints notes on the values of the preset, the flags that
+// file), else the preset's, else GPT-2's; with --softmax-over-padding it includes the padding for
+// `tensor_ranks`. Prints notes on the values of the preset, the flags that
 // override it, and flags without effect. Throws Error(usage) naming the flag.
 spec::ModelConfig resolve_model(const ModelFlags& flags,
-                                std::optional<i64> data_vocab = std::nullopt);
+                                std::optional<i64> data_vocab = std::nullopt, i64 tensor_ranks = 1);
 
 // Returns --seq-length, else the sequence length of the preset, also when resolve_model() would
 // fail.

@@ -302,6 +302,18 @@ TEST_CASE("divisions over ranks") {
     CHECK(error_of(tiny + "--fp32-residual-connection").empty());
 }
 
+TEST_CASE("--softmax-over-padding makes the padding part of the vocabulary") {
+    const auto vocabulary_of = [](const std::string& more, i64 tensor_ranks) {
+        Program program(tiny + "--softmax-over-padding " + more);
+        return config::resolve_model(program.model, 257, tensor_ranks).vocab_size;
+    };
+    CHECK(vocabulary_of("", 1) == 384);
+    CHECK(vocabulary_of("", 4) == 512);
+    CHECK(vocabulary_of("--make-vocab-size-divisible-by 8", 1) == 264);
+    CHECK(vocabulary_of("--padded-vocab-size 300", 2) == 300);
+    CHECK(model_of(tiny + "--vocab-size 257").vocab_size == 257);
+}
+
 TEST_CASE("stages, chunks and their balance") {
     const std::string deep =
         "--num-layers 10 --hidden-size 64 --num-attention-heads 4 --seq-length 32 ";

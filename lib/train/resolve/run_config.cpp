@@ -110,7 +110,9 @@ class Resolver {
     }
 
     void resolve_model() {
-        problems_.check([&] { model_ = config::resolve_model(flags_.model, vocabulary_.size); });
+        problems_.check([&] {
+            model_ = config::resolve_model(flags_.model, vocabulary_.size, flags_.parallel.tensor);
+        });
         problems_.check([&] { precision_ = config::resolve_precision(flags_.precision); });
         problems_.check([&] {
             if (precision_.weights == DType::fp16) flags_.loss_scale.check();
