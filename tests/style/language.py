@@ -14,7 +14,7 @@ import re
 import sys
 import tokenize
 
-SKIPPED = {"build", ".git", ".venv", "demo-run", "demo_run", "golden", "shared"}
+SKIPPED = {"build", ".git", ".venv", ".venv-megatron", "demo-run", "demo_run", "golden", "shared"}
 # They quote the phrases.
 QUOTING = {"docs/style.md", "tests/style/language.py", "tests/style/language.sh", "tests/style/language.tsv"}
 KINDS = {

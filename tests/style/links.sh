@@ -45,7 +45,7 @@ sys.exit(1 if found else 0)
 END
 
 mapfile -t pages < <(git ls-files -- '*.md' 2>/dev/null || true)
-[ ${#pages[@]} -gt 0 ] || mapfile -t pages < <(find . -name '*.md' -not -path './build*' -not -path './.venv/*')
+[ ${#pages[@]} -gt 0 ] || mapfile -t pages < <(find . -name '*.md' -not -path './build*' -not -path './.venv*')
 python3 "$planted/check.py" . "${pages[@]}"
 
 # The check itself, with one fault at a time.
