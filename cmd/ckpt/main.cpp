@@ -18,6 +18,7 @@ int main(int argc, char** argv) {
     lm::ckpt_tool::add_reshard(options);
     lm::ckpt_tool::add_merge(options, lm::cli::command_line(argc, argv));
     lm::ckpt_tool::add_repair(options, lm::cli::command_line(argc, argv));
+    lm::ckpt_tool::add_generate(options);
     options.exits_with(lm::Exit::answer_is_no,
                        "verify found a problem, or diff found a difference");
     options.epilogue(

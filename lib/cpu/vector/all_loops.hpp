@@ -14,6 +14,7 @@
 #include "cpu/vector/elementwise_loops.hpp"
 #include "cpu/vector/norm.hpp"
 #include "cpu/vector/product.hpp"
+#include "cpu/vector/row_products.hpp"
 #include "cpu/vector/softmax.hpp"
 
 namespace lm::cpu {
@@ -23,6 +24,7 @@ constexpr VectorKernels kernels_of(const char* name) {
     return {name,
             small_product,
             product,
+            row_products,
             transpose<float>,
             online_softmax,
             recompute_softmax,

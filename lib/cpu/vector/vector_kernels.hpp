@@ -58,6 +58,17 @@ struct Operands {
     DType type = DType::fp32;
 };
 
+// y(i, j) = sum over k of x(i, k) * w(j, k), for a few rows of x: y[i * ldy + j], x [m, k] fp32, w
+// [n, k] `type` (fp32, bf16 or fp16), whose elements are widened in registers. Sums are fp32.
+struct RowProducts {
+    i64 m, n, k;
+    const float* x;
+    const void* w;
+    DType type;
+    float* y;
+    i64 ldy;
+};
+
 // The sizes of the blocks that VectorKernels::product packs: `product_depth` of k, and
 // `product_rows` rows of a.
 constexpr i64 product_depth = 256;
@@ -77,6 +88,8 @@ struct VectorKernels {
     // Computes a large product. Packs blocks of the operands into `scratch`, which has
     // product_scratch_floats(n) floats.
     void (*product)(const Operands& operands, float* scratch);
+    // Computes the products of a few vectors with a matrix, reading each of its elements once.
+    void (*row_products)(const RowProducts& products);
     // y [cols, rows] = factor * x^T for x [rows, cols], whose rows start `ldx` elements apart.
     void (*transpose)(i64 rows, i64 cols, const float* x, i64 ldx, float factor, float* y, i64 ldy);
     // Processes one block of n scores of an online softmax. Replaces elements [begin, end) by

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine_options.hpp"
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "base/units.hpp"
+#include "config/tokenizer_flags.hpp"
+#include "io/file.hpp"
+
+namespace lm::ckpt_tool {
+
+void add_engine_options(cli::Options& options, EngineArgs& args) {
+    options.group("Model");
+    options.choice("--dtype", &args.dtype, {"fp32", "bf16", "fp16"},
+                   "type of the matrices in memory; by default that of CKPT; sums are always fp32");
+    options.value("--memory", &args.memory, "SIZE",
+                  "memory that weights may use; layers beyond it are read for each token; by "
+                  "default four fifths of the free memory");
+    options.value("--threads", &args.n_threads, "N", "threads; 0: one per core");
+    config::add_tokenizer_options(
+        options, args.tokenizer, "by default the tokenizer in CKPT or the one it was trained with");
+}
+
+std::unique_ptr<eval::Engine> load_engine(const ckpt::TensorSource& tensors,
+                                          const EngineArgs& args) {
+    eval::EngineOptions options;
+    options.n_threads = static_cast<int>(args.n_threads);
+    if (args.memory) {
+        if (args.memory->value < 1) usage_error("--memory", "must be positive, got 0");
+        options.memory = args.memory->value;
+    }
+    if (!args.dtype.empty()) options.dtype = dtype_from_name(args.dtype);
+    auto engine = eval::open_engine(tensors, options);
+    const eval::Residency& residency = engine->residency();
+    if (residency.n_layers_read > 0) {
+        const double seconds =
+            static_cast<double>(residency.bytes_read) / std::max(residency.bytes_per_s, 1.0);
+        note(
+            "{}: the weights need {}, of which {} fit ({}): {} of {} layers, {}, are read from the "
+            "files for each token, about {} a token",
+            tensors.path(), human_size(residency.bytes), human_size(residency.limit),
+            residency.whose, residency.n_layers_read, tensors.model().n_layers,
+            human_size(residency.bytes_read), human_duration(seconds));
+    }
+    return engine;
+}
+
+std::vector<RequestLine> read_lines(const std::string& path) {
+    const bool standard = path == "-";
+    if (!standard && !io::exists(path)) usage_error(path, "does not exist: give a JSON Lines file");
+    const std::string text = io::read_file(standard ? "/dev/stdin" : path);
+    const std::string name = standard ? "standard input" : path;
+    std::vector<RequestLine> lines;
+    i64 number = 0;
+    for (size_t begin = 0; begin < text.size();) {
+        const size_t end = std::min(text.find('\n', begin), text.size());
+        ++number;
+        std::string line = text.substr(begin, end - begin);
+        if (line.find_first_not_of(" \t\r") != line.npos) {
+            lines.push_back({fmt::format("{}:{}", name, number), std::move(line)});
+        }
+        begin = end + 1;
+    }
+    if (lines.empty()) usage_error(name, "has no lines: give one JSON object in each line");
+    return lines;
+}
+
+}  // namespace lm::ckpt_tool

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options of the verbs that compute logits (generate, score), and the model that they open.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/options.hpp"
+#include "eval/engine.hpp"
+#include "eval/open_model.hpp"
+
+namespace lm::ckpt_tool {
+
+struct EngineArgs {
+    text::TokenizerChoice tokenizer;
+    i64 n_threads = 0;
+    std::string dtype;
+    std::optional<cli::Bytes> memory;
+};
+
+// Declares --tokenizer-*, --vocab-file, --merge-file, --dtype, --memory and --threads.
+void add_engine_options(cli::Options& options, EngineArgs& args);
+
+// Loads the weights. Logs a note when some layers do not fit into memory.
+std::unique_ptr<eval::Engine> load_engine(const ckpt::TensorSource& tensors,
+                                          const EngineArgs& args);
+
+// A line of a file with JSON Lines, or of standard input.
+struct RequestLine {
+    std::string where;  // "FILE:3"
+    std::string text;
+};
+// Reads the lines of `path`, "-" for standard input, that are not empty.
+std::vector<RequestLine> read_lines(const std::string& path);
+
+}  // namespace lm::ckpt_tool

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// The interface to the engine that computes a model's logits on the CPU, one token after another.
+// lib/infer implements it in liblm_train.so, which open_engine() opens when it is called: programs
+// that only list or copy checkpoints start without that library.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "ckpt/format/tensor_source.hpp"
+
+namespace lm::eval {
+
+struct EngineOptions {
+    int n_threads = 0;           // 0: all cores that this process may use
+    i64 memory = 0;              // bytes that weights may use; 0: what the host has left
+    std::optional<DType> dtype;  // type of the matrices in memory; nullopt: as stored
+};
+
+// The probability of a token after the tokens before it.
+struct TokenScore {
+    double log_probability = 0;  // natural logarithm
+    bool greedy = false;         // no other token is more probable
+};
+
+// The weights of an engine.
+struct Residency {
+    DType dtype = DType::fp32;  // type of the matrices
+    i64 bytes = 0;              // bytes of all weights
+    i64 limit = 0;              // bytes that weights may use
+    std::string whose;          // the limit: "available memory of the host", "--memory"
+    i64 n_layers_read = 0;      // layers that do not fit and are read for each pass; 0: none
+    i64 bytes_read = 0;         // bytes of these layers
+    double bytes_per_s = 0;     // speed of the first read
+};
+
+// A sequence of tokens and the keys and values of all its tokens. All sums are fp32 whatever the
+// type of the weights. Results are the same for any number of threads.
+class Engine {
+  public:
+    virtual ~Engine() = default;
+    virtual const Residency& residency() const = 0;
+    virtual i64 vocab_size() const = 0;
+    virtual i64 context() const = 0;  // the longest sequence
+    virtual i64 length() const = 0;   // tokens in the sequence
+    // Removes all tokens from number `length` on.
+    virtual void truncate(i64 length) = 0;
+    // Appends tokens, of which there is at least one and which fit into the context. Returns the
+    // logits [vocab_size] of the next token, valid until the next call.
+    virtual std::span<const float> append(std::span<const i32> tokens) = 0;
+    // Appends tokens, and writes the score of `targets[i]` as the successor of token
+    // tokens.size() - targets.size() + i to scores[i]. targets.size() <= tokens.size().
+    virtual void score(std::span<const i32> tokens, std::span<const i32> targets,
+                       std::span<TokenScore> scores) = 0;
+};
+
+constexpr u32 engine_abi = 1;
+constexpr const char* engine_symbol = "lm_engine_plugin";
+// The functions of liblm_train.so. `engine_symbol` is a function that returns a pointer to them.
+struct EnginePlugin {
+    u32 abi = engine_abi;
+    std::unique_ptr<Engine> (*open)(const ckpt::TensorSource& source, const EngineOptions& options);
+};
+
+// Opens liblm_train.so and loads the weights of `source`, which outlives the engine. Throws
+// Error(failure) when the library is missing or of another version.
+std::unique_ptr<Engine> open_engine(const ckpt::TensorSource& source, const EngineOptions& options);
+
+}  // namespace lm::eval

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "eval/open_model.hpp"
+
+#include <filesystem>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "ckpt/history/steps.hpp"
+#include "convert/conversion.hpp"
+#include "convert/hf_files.hpp"
+#include "convert/hf_source.hpp"
+#include "convert/megatron/megatron_tensors.hpp"
+#include "io/file.hpp"
+#include "text/byte_tokenizer.hpp"
+
+namespace lm::eval {
+namespace {
+
+std::string parent_of(const std::string& path) {
+    const std::string parent = std::filesystem::path(path).parent_path().string();
+    return parent.empty() ? "." : parent;
+}
+
+bool names_one(const text::TokenizerChoice& choice) {
+    return choice.type || choice.vocab_file || choice.merge_file || choice.model;
+}
+
+// Returns the choice of the tokenizer files in `directory`; nullopt: it has none.
+std::optional<text::TokenizerChoice> files_in(const std::string& directory) {
+    text::TokenizerChoice choice;
+    if (io::exists(directory + "/tokenizer.json")) {
+        choice.model = directory + "/tokenizer.json";
+    } else if (io::exists(directory + "/vocab.json") && io::exists(directory + "/merges.txt")) {
+        choice.vocab_file = directory + "/vocab.json";
+        choice.merge_file = directory + "/merges.txt";
+    } else {
+        return std::nullopt;
+    }
+    return choice;
+}
+
+// Returns the installed tokenizer with the digest, or without a digest the one with as many ids as
+// the model has.
+std::shared_ptr<const text::Tokenizer> installed(const OpenedModel& model) {
+    const std::string& digest = model.tokenizer.digest;
+    const i64 vocabulary = model.tensors->model().vocab_size;
+    for (const char* type : {"GPT2BPETokenizer", "ByteTokenizer"}) {
+        auto tokenizer = text::load_tokenizer({.type = type});
+        if (digest.empty() ? tokenizer->vocab_size() == vocabulary
+                           : tokenizer->digest() == digest) {
+            return tokenizer;
+        }
+    }
+    return nullptr;
+}
+
+std::shared_ptr<const text::Tokenizer> chosen(const OpenedModel& model,
+                                              text::TokenizerChoice choice) {
+    if (names_one(choice)) {
+        auto tokenizer = text::load_tokenizer(choice);
+        const std::string& digest = model.tokenizer.digest;
+        if (!digest.empty() && digest != tokenizer->digest()) {
+            warn(
+                "{}: was trained with another tokenizer file than the given one ({} with {} ids): "
+                "check that both are the same tokenizer",
+                model.tensors->path(), tokenizer->type(), tokenizer->vocab_size());
+        }
+        return tokenizer;
+    }
+    for (const std::string& directory : model.directories) {
+        if (auto files = files_in(directory)) {
+            files->special = choice.special;
+            return text::load_tokenizer(*files);
+        }
+    }
+    return installed(model);
+}
+
+}  // namespace
+
+OpenedModel open_model(const std::string& path) {
+    const convert::Format format = convert::detect_format(path);
+    if (convert::is_megatron(format)) {
+        return {convert::open_megatron_tensors(path, true), {}, {path, parent_of(path)}};
+    }
+    if (convert::is_hugging_face(format)) {
+        convert::HfSource source = convert::open_hf_source(path);
+        return {std::move(source.tensors),
+                source.tokenizer,
+                {parent_of(convert::hf_config_path(path))}};
+    }
+    auto checkpoint = std::make_unique<ckpt::Checkpoint>(ckpt::open(path));
+    const ckpt::TokenizerInfo tokenizer = checkpoint->manifest().tokenizer;
+    const std::string step = checkpoint->path();
+    return {std::move(checkpoint), tokenizer, {step, parent_of(step)}};
+}
+
+ModelTokenizer find_tokenizer(const OpenedModel& model, const text::TokenizerChoice& choice) {
+    ModelTokenizer result{chosen(model, choice), static_cast<i32>(model.tokenizer.end_of_document)};
+    if (result.end_of_document < 0 && result.tokenizer && result.tokenizer->eod()) {
+        result.end_of_document = *result.tokenizer->eod();
+    }
+    if (result.end_of_document >= model.tensors->model().vocab_size) result.end_of_document = -1;
+    return result;
+}
+
+ModelTokenizer require_tokenizer(const OpenedModel& model, const text::TokenizerChoice& choice) {
+    ModelTokenizer result = find_tokenizer(model, choice);
+    if (!result.tokenizer) {
+        usage_error(model.tensors->path(),
+                    "has no tokenizer: give --tokenizer-model FILE, or --vocab-file and "
+                    "--merge-file, or copy tokenizer.json into {}",
+                    model.directories.front());
+    }
+    return result;
+}
+
+void check_ids(std::span<const i32> ids, i64 vocab_size, const std::string& object) {
+    for (const i32 id : ids) {
+        if (id >= 0 && id < vocab_size) continue;
+        usage_error(object,
+                    "has the id {}, but the model has ids 0 to {}: give the tokenizer of the model",
+                    id, vocab_size - 1);
+    }
+}
+
+}  // namespace lm::eval

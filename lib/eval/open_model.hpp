@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model of any format, opened for its logits, and its tokenizer.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ckpt/format/tensor_source.hpp"
+#include "text/tokenizer_choice.hpp"
+
+namespace lm::eval {
+
+struct OpenedModel {
+    std::unique_ptr<ckpt::TensorSource> tensors;
+    ckpt::TokenizerInfo tokenizer;         // as the model's files state it
+    std::vector<std::string> directories;  // where its tokenizer files may be, the nearest first
+};
+
+// Opens a checkpoint of lm-utils or Megatron (a step, or a directory of steps: the latest one) or a
+// model of Hugging Face, without reading tensors. Throws Error(usage) for a path without a model.
+OpenedModel open_model(const std::string& path);
+
+// The tokenizer of a model and its end of document, -1: unknown.
+struct ModelTokenizer {
+    std::shared_ptr<const text::Tokenizer> tokenizer;  // nullptr: none was found
+    i32 end_of_document = -1;
+};
+
+// Returns the tokenizer that `choice` names, with a warning if the checkpoint states another one.
+// Without a choice: the tokenizer.json, or vocab.json and merges.txt, in one of the model's
+// directories; else GPT-2's or the byte tokenizer if the checkpoint states its digest; without a
+// digest, if the vocabulary has its size.
+ModelTokenizer find_tokenizer(const OpenedModel& model, const text::TokenizerChoice& choice);
+
+// The same, but throws Error(usage) when there is none.
+ModelTokenizer require_tokenizer(const OpenedModel& model, const text::TokenizerChoice& choice);
+
+// Throws Error(usage) naming `object` when an id is not in the model's vocabulary.
+void check_ids(std::span<const i32> ids, i64 vocab_size, const std::string& object);
+
+}  // namespace lm::eval

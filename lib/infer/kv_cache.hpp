@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// The keys and values of a sequence, and the attention of new tokens to all tokens of the sequence.
+// Keys are stored transposed in blocks of 64, as small_product() reads them, so that attention
+// copies nothing. Online softmax over blocks: FlashAttention-2 (Dao, 2023, algorithm 1).
+//
+// Letters: H heads, G key-value groups, D width of a head, n new tokens.
+#pragma once
+
+#include <vector>
+
+#include "device/device.hpp"
+#include "spec/model.hpp"
+
+namespace lm::infer {
+
+using device::View;
+
+class KvCache {
+  public:
+    // Allocates memory for `context` tokens. Pages that no token has used are not resident.
+    static KvCache allocate(const spec::ModelConfig& config, i64 context, device::Device& device);
+
+    // Stores the keys and values of the n tokens from number `first` on, and computes their
+    // attention to the tokens before them and to themselves. qkv: [n, (H+2G)*D] fp32, rotated; out:
+    // [n, H*D] fp32. `context` is that of a CPU device.
+    void attend(device::Context& context, i64 layer, i64 first, const View& qkv, const View& out);
+
+  private:
+    KvCache(const spec::ModelConfig& config, i64 n_blocks, device::Buffer memory,
+            device::Buffer scratch);
+    // qkv: [n, (H+2G)*D] fp32
+    void store(device::Context& context, i64 layer, i64 first, const View& qkv);
+    struct Rows;
+    void attend_rows(const Rows& rows, float* scratch) const;
+    // Returns the keys [D, 64] of a block; its values [64, D] follow.
+    float* block_of(i64 layer, i64 group, i64 block) const;
+    i64 scratch_floats() const;
+
+    spec::ModelConfig config_;
+    i64 in_group_ = 1;  // H / G
+    i64 n_blocks_ = 0;  // blocks of each layer and group
+    std::vector<float> slopes_;
+    device::Buffer memory_;
+    device::Buffer scratch_;
+};
+
+}  // namespace lm::infer

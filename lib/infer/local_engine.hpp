@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine of eval/engine.hpp on the CPU of this host.
+#pragma once
+
+#include "eval/engine.hpp"
+
+namespace lm::infer {
+
+// Loads the weights of `source`, which outlives the engine.
+std::unique_ptr<eval::Engine> make_engine(const ckpt::TensorSource& source,
+                                          const eval::EngineOptions& options);
+
+}  // namespace lm::infer

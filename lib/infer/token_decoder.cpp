@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "infer/token_decoder.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "cost/workspace.hpp"
+#include "cpu/cpu_device.hpp"
+#include "cpu/storage.hpp"
+#include "infer/mixed_linear.hpp"
+#include "model/positions.hpp"
+
+namespace lm::infer {
+namespace {
+
+constexpr i64 logits_bytes = i64{64} << 20;
+
+}  // namespace
+
+TokenDecoder TokenDecoder::allocate(WeightMemory& weights, i64 context, device::Device& device) {
+    TokenDecoder decoder(weights, device, KvCache::allocate(weights.config(), context, device));
+    decoder.reserve_activations(context);
+    return decoder;
+}
+
+View TokenDecoder::reserve(DType dtype, const Shape& shape) {
+    buffers_.push_back(device_->allocate(shape.numel() * size_of(dtype), "activations"));
+    return buffers_.back().view(dtype, shape);
+}
+
+void TokenDecoder::reserve_activations(i64 context) {
+    const spec::ModelConfig& c = weights_->config();
+    const i64 n = std::min(most_rows, context);
+    const bool gated = spec::is_gated(c.activation);
+    const auto fp32 = [this](const Shape& shape) { return reserve(DType::fp32, shape); };
+    const int n_threads = static_cast<cpu::CpuDevice&>(*device_).pool().size();
+    workspace_ =
+        reserve(DType::uint8, {cost::cpu_workspace_bytes(c, {}, {.seq_length = n}, n_threads)});
+    const i64 inputs = std::max({c.hidden, c.ffn_hidden, c.attention_width()});
+    const i64 band = std::max({band_floats(weights_->residency().dtype, c.hidden),
+                               band_floats(weights_->residency().dtype, inputs), i64{1}});
+    band_ = fp32({band});
+    stream_ = fp32({n, c.hidden});
+    normed_ = fp32({n, c.hidden});
+    branch_ = fp32({n, c.hidden});
+    qkv_ = fp32({n, c.qkv_rows()});
+    if (c.qk_norm) projected_ = fp32({n, c.qkv_rows()});
+    attended_ = fp32({n, c.attention_width()});
+    up_ = fp32({n, gated ? 2 * c.ffn_hidden : c.ffn_hidden});
+    activated_ = fp32({n, c.ffn_hidden});
+    mean_ = fp32({n});
+    rstd_ = fp32({n});
+    positions_ = reserve(DType::int32, {1, n});
+    if (c.position == spec::PositionEmbedding::rope) {
+        angles_ = fp32({context, c.rotary_dim()});
+        const std::vector<float> angles =
+            model::rotary_angles(context, c.rotary_dim(), c.rotary_base, c.rope_scaling);
+        device_->copy_from_host(angles_, angles.data());
+    }
+    const i64 s = std::clamp<i64>(logits_bytes / 4 / c.vocab_size, 1, n);
+    logits_ = fp32({s, c.vocab_size});
+    row_stats_ = fp32({4, s});
+}
+
+void TokenDecoder::linear(const View& x, const View& w, const View& bias, const View& y) {
+    device::Context call = context();
+    mixed_linear(call, {.x = x, .w = w, .bias = bias, .y = y}, band_);
+}
+
+void TokenDecoder::norm(const Add& add, const model::NormParams& params, const View& y) {
+    const spec::ModelConfig& c = weights_->config();
+    device::Context call = context();
+    const i64 n = y[0];
+    device::residual_norm_forward(
+        call, {.norm = c.normalization,
+               .eps = c.norm_eps,
+               .branch = add.branch,
+               .residual = add.residual,
+               .sum = add.sum,
+               .weight = params.weight,
+               .bias = params.bias,
+               .y = y,
+               .mean = c.normalization == spec::Normalization::rms_norm ? View{} : mean_.rows(0, n),
+               .rstd = rstd_.rows(0, n),
+               .one_plus = c.norm_1p});
+}
+
+// Writes the word rows, normalized if the model does so, plus the position rows.
+void TokenDecoder::embed(std::span<const i32> tokens, const View& out) {
+    const spec::ModelConfig& c = weights_->config();
+    const model::EmbeddingParams& matrices = weights_->matrices().embedding;
+    const model::EmbeddingParams& vectors = weights_->vectors().embedding;
+    const cpu::Source words(matrices.word);
+    const cpu::Source rows(matrices.position);
+    const i64 width = c.hidden;
+    for (i64 i = 0; i < std::ssize(tokens); ++i) {
+        words.copy(tokens[static_cast<size_t>(i)] * width, 1.0F, out.as<float>() + i * width,
+                   width);
+    }
+    if (c.embedding_norm) norm({.branch = {}, .residual = out, .sum = {}}, vectors.norm, out);
+    if (!rows) return;
+    std::vector<float> scratch(static_cast<size_t>(width));
+    for (i64 i = 0; i < std::ssize(tokens); ++i) {
+        const float* const row = rows.row(positions_.as<i32>()[i] * width, width, scratch.data());
+        cpu::vector_kernels().add(out.as<float>() + i * width, row, width);
+    }
+}
+
+void TokenDecoder::attention(i64 layer, i64 first, const View& x, const View& out) {
+    const spec::ModelConfig& c = weights_->config();
+    const auto index = static_cast<size_t>(layer);
+    const model::AttentionParams& matrices = weights_->matrices().layers[index].attention;
+    const model::AttentionParams& vectors = weights_->vectors().layers[index].attention;
+    const i64 n = x[0];
+    device::Context call = context();
+    const View qkv = rows_of(qkv_, n);
+    linear(x, matrices.qkv_weight, vectors.qkv_bias, c.qk_norm ? rows_of(projected_, n) : qkv);
+    const Shape batch{1, n, c.qkv_rows()};
+    if (c.qk_norm) {
+        device::head_norm_forward(call, {.norm = c.normalization,
+                                         .eps = c.norm_eps,
+                                         .x = rows_of(projected_, n).reshape(batch),
+                                         .query_weight = vectors.query_norm.weight,
+                                         .query_bias = vectors.query_norm.bias,
+                                         .key_weight = vectors.key_norm.weight,
+                                         .key_bias = vectors.key_norm.bias,
+                                         .y = qkv.reshape(batch),
+                                         .n_heads = c.n_heads,
+                                         .n_groups = c.n_groups,
+                                         .one_plus = c.norm_1p});
+    }
+    if (angles_) {
+        device::rotary(call, {.x = qkv.reshape(batch),
+                              .positions = positions_.flat().rows(0, n).reshape({1, n}),
+                              .angles = angles_,
+                              .n_heads = c.n_heads + c.n_groups,
+                              .head_dim = c.head_dim,
+                              .interleaved = c.rotary_interleaved});
+    }
+    const View attended = rows_of(attended_, n);
+    cache_.attend(call, layer, first, qkv, attended);
+    linear(attended, matrices.output_weight, vectors.output_bias, out);
+}
+
+void TokenDecoder::mlp(i64 layer, const View& x, const View& out) {
+    const spec::Activation activation = weights_->config().activation;
+    const auto index = static_cast<size_t>(layer);
+    const model::MlpParams& matrices = weights_->matrices().layers[index].mlp;
+    const model::MlpParams& vectors = weights_->vectors().layers[index].mlp;
+    device::Context call = context();
+    const View up = rows_of(up_, x[0]);
+    const View activated = rows_of(activated_, x[0]);
+    linear(x, matrices.up_weight, vectors.up_bias, up);
+    if (spec::is_gated(activation)) {
+        device::gated_forward(call, {.gate = activation, .x = up, .y = activated});
+    } else {
+        device::activation_forward(call, {.x = up, .y = activated, .activation = activation});
+    }
+    linear(activated, matrices.down_weight, vectors.down_bias, out);
+}
+
+View TokenDecoder::forward(std::span<const i32> tokens, i64 first) {
+    const i64 n = std::ssize(tokens);
+    LM_CHECK(n <= stream_[0], "expected at most {} tokens, got {}", stream_[0], n);
+    for (i64 i = 0; i < n; ++i) positions_.as<i32>()[i] = static_cast<i32>(first + i);
+    const View stream = rows_of(stream_, n);
+    const View normed = rows_of(normed_, n);
+    const View branch = rows_of(branch_, n);
+    ThreadPool& pool = static_cast<cpu::CpuDevice&>(*device_).pool();
+    embed(tokens, branch);
+    View residual;  // [n, C] fp32; none: the branch begins the stream
+    for (i64 layer = 0; layer < weights_->config().n_layers; ++layer) {
+        weights_->use(layer, pool);
+        const model::LayerParams& vectors = weights_->vectors().layers[static_cast<size_t>(layer)];
+        norm({branch, residual, stream}, vectors.attention_norm, normed);
+        residual = stream;
+        attention(layer, first, normed, branch);
+        norm({branch, residual, stream}, vectors.mlp_norm, normed);
+        mlp(layer, normed, branch);
+    }
+    norm({branch, residual, {}}, weights_->vectors().final_norm, normed);
+    return normed;
+}
+
+View TokenDecoder::logits(const View& x) {
+    const View out = rows_of(logits_, x[0]);
+    // Rows of padding are not computed.
+    linear(x, weights_->matrices().head.weight.rows(0, weights_->config().vocab_size), {}, out);
+    return out;
+}
+
+}  // namespace lm::infer

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// The forward pass over new tokens of one sequence: the operations of lib/device, as lib/model
+// chains them for training, but with keys and values of earlier tokens in a cache, fp32
+// activations, and weights of any type. Shapes: model/pass.hpp, with n rows, the new tokens.
+#pragma once
+
+#include "infer/kv_cache.hpp"
+#include "infer/weight_memory.hpp"
+
+namespace lm::infer {
+
+class TokenDecoder {
+  public:
+    // The most rows of one call of forward().
+    static constexpr i64 most_rows = 512;
+
+    // Allocates the activations of `max_rows` rows. `weights` and `device`, a CPU, outlive it.
+    static TokenDecoder allocate(WeightMemory& weights, i64 context, device::Device& device);
+
+    // Computes the tokens number `first`, first + 1, ... of the sequence, at most most_rows.
+    // Returns the final norm's output, [n, C] fp32, valid until the next call.
+    View forward(std::span<const i32> tokens, i64 first);
+    // Computes the logits [S, V] fp32 of rows x [S, C] fp32, S <= logit_rows().
+    View logits(const View& x);
+    i64 logit_rows() const { return logits_[0]; }
+    device::Context context() { return {*device_, workspace_}; }
+    const View& row_stats() const { return row_stats_; }
+
+  private:
+    TokenDecoder(WeightMemory& weights, device::Device& device, KvCache cache)
+        : weights_(&weights), device_(&device), cache_(std::move(cache)) {}
+    // Allocates an activation. Returns its view, [shape] of any dtype.
+    View reserve(DType dtype, const Shape& shape);
+    // Returns the first n rows of a buffer, [n, ...] of any dtype.
+    View rows_of(const View& buffer, i64 n) const { return buffer.rows(0, n); }
+    void reserve_activations(i64 context);
+    // out: [n, C] fp32
+    void embed(std::span<const i32> tokens, const View& out);
+    // x: [n, K] fp32; w: [N, K] of the matrices' type; bias: [N] fp32 or none; y: [n, N] fp32
+    void linear(const View& x, const View& w, const View& bias, const View& y);
+    struct Add {
+        View branch;    // [n, C] fp32, or none
+        View residual;  // [n, C] fp32, or none
+        View sum;       // [n, C] fp32, or none
+    };
+    // y: [n, C] fp32
+    void norm(const Add& add, const model::NormParams& params, const View& y);
+    // x, out: [n, C] fp32
+    void attention(i64 layer, i64 first, const View& x, const View& out);
+    // x, out: [n, C] fp32
+    void mlp(i64 layer, const View& x, const View& out);
+
+    WeightMemory* weights_;
+    device::Device* device_;
+    KvCache cache_;
+    std::vector<device::Buffer> buffers_;
+    View workspace_;  // [bytes] uint8
+    View band_;       // [floats] fp32: scratch of mixed_linear()
+    View stream_;     // [n, C] fp32: the residual stream
+    View normed_;     // [n, C] fp32
+    View branch_;     // [n, C] fp32
+    View qkv_;        // [n, (H+2G)*D] fp32
+    View projected_;  // [n, (H+2G)*D] fp32: query and key before their norm, or none
+    View attended_;   // [n, H*D] fp32
+    View up_;         // [n, U] fp32
+    View activated_;  // [n, F] fp32
+    View mean_;       // [n] fp32
+    View rstd_;       // [n] fp32
+    View positions_;  // [1, n] int32
+    View angles_;     // [P, E] fp32, or none
+    View logits_;     // [S, V] fp32
+    View row_stats_;  // [4, S] fp32: maximum, sum, target logit
+};
+
+}  // namespace lm::infer

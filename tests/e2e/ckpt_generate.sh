@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# lm-ckpt generate: text from a training checkpoint of any layout; JSON Lines, sampling, stop texts, bad input.
+# timeout: 300
+# shellcheck source=tests/e2e/common.bash
+. "$(dirname "$0")/common.bash"
+
+make_corpus corpus.jsonl 200
+lm-preprocess --input corpus.jsonl --output-prefix data --append-eod --tokenizer-type ByteTokenizer -q
+lm-train --data-path data_text_document --num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 64 \
+    --micro-batch-size 8 --global-batch-size 8 --train-iters 60 --lr 1e-2 --lr-warmup-iters 5 --threads 1 --eval-iters 0 \
+    --save c --save-interval 60 >/dev/null 2>&1
+
+# The digest in the manifest names the tokenizer. One line of text, the rate on stderr.
+expect 0 '^lm-ckpt: note: .*: 7 prompt tokens' lm-ckpt generate c --prompt "the cat" --max-new-tokens 40
+[ "$(wc -c <out)" = 41 ] || fail "40 bytes and a newline: $(cat out)"
+cp out greedy
+expect 0 '' lm-ckpt generate c --prompt - --max-new-tokens 40 -q
+[ "$(wc -c <out)" = 41 ] || fail "an empty standard input begins a document: $(cat out)"
+printf 'the cat' | lm-ckpt generate c/global_step60 --prompt - --max-new-tokens 40 -q >out 2>err
+cmp -s out greedy || fail "standard input: $(cat out)"
+[ ! -s err ] || fail "-q: $(cat err)"
+
+# Any layout and format, any number of threads, layers from the files: the same text.
+lm-ckpt reshard c cut --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 >/dev/null
+lm-convert c megatron --to megatron-lm --tensor-model-parallel-size 2 -q 2>/dev/null >&2
+for model in c cut "megatron --tokenizer-type ByteTokenizer"; do
+    for flags in "--threads 1" "--threads 3" "--memory 1KiB"; do
+        # shellcheck disable=SC2086
+        expect 0 '' lm-ckpt generate $model --prompt "the cat" --max-new-tokens 40 $flags
+        cmp -s out greedy || fail "$model $flags: $(cat out)"
+    done
+done
+grep -q 'weights need .* of which 1.00 KiB fit (--memory): 2 of 2 layers, .* are read from the files for each token' err ||
+    fail "no note on layers: $(cat err)"
+
+# Sampling: the seed decides, not the threads.
+sample() { lm-ckpt generate c --prompt "the cat" --max-new-tokens 60 -q --temperature 1.5 "$@"; }
+sample --threads 1 >one
+sample --threads 3 >three
+cmp -s one three || fail "threads change a sample"
+sample --seed 2 >two
+! cmp -s one two || fail "another seed gives the same sample"
+expect 0 '' lm-ckpt generate c --prompt "the cat" --max-new-tokens 40 -q --top-k 1
+cmp -s out greedy || fail "top-k 1 is greedy: $(cat out)"
+
+# A stop text is not printed, even one of several tokens.
+stop=$(head -c 12 greedy | tail -c 3)
+expect 0 '' lm-ckpt generate c --prompt "the cat" --max-new-tokens 40 -q --stop "$stop" --stop never
+before=$(cat greedy)
+[ "$(cat out)" = "${before%%"$stop"*}" ] || fail "stop '$stop': $(cat out)"
+
+# JSON Lines: texts and ids, limits of their own.
+printf '%s\n' '{"prompt": "the cat", "max_new_tokens": 5}' '' '{"prompt": [116, 104, 101, 32, 99, 97, 116]}' \
+    "{\"prompt\": \"the cat\", \"stop\": [\"$stop\"]}" >prompts.jsonl
+expect 0 '' lm-ckpt generate c --prompts prompts.jsonl --max-new-tokens 40 -q
+[ "$(jq -c '[.prompt, .prompt_tokens, (.ids | length), .finish]' out | paste -sd ' ')" = \
+    '["the cat",7,5,"length"] [null,7,40,"length"] ["the cat",7,'"$(jq -s '.[2].ids | length' out)"',"stop"]' ] || fail "$(cat out)"
+[ "$(jq -r 'select(.prompt == null).text' out)" = "$(cat greedy)" ] || fail "ids: $(cat out)"
+expect 0 'ends at the model.s context, 64 tokens' lm-ckpt generate c --prompt "the cat" --ignore-eod --json
+[ "$(jq -c '[.finish, (.ids | length)]' out)" = '["context",58]' ] || fail "context: $(cat out)"
+
+# Bad input: one line, before the weights are loaded.
+expect 2 'prompt: is missing' lm-ckpt generate c
+expect 2 'prompt: contradicts --prompts' lm-ckpt generate c --prompt a --prompts prompts.jsonl
+expect 2 'prompt: has 65 tokens, but the model.s context is 64 tokens: shorten it' \
+    lm-ckpt generate c --prompt "$(printf '%065d' 0)"
+expect 2 'prompt: is not valid UTF-8 at byte 2' lm-ckpt generate c --prompt $'a\xff'
+expect 2 'temperature: must be at least 0' lm-ckpt generate c --prompt a --temperature=-1
+expect 2 'temperature: 0 is greedy and contradicts' lm-ckpt generate c --prompt a --temperature 0 --top-p 0.5
+expect 2 'top-p: must be above 0' lm-ckpt generate c --prompt a --top-p 0
+echo '{"prompt": [1, 300]}' >bad.jsonl
+expect 2 'bad.jsonl:1: has the id 300, but the model has ids 0 to 256' lm-ckpt generate c --prompts bad.jsonl
+echo '{"text": "a"}' >bad.jsonl
+expect 3 "bad.jsonl:1: 'prompt' is missing" lm-ckpt generate c --prompts bad.jsonl
+echo '{' >bad.jsonl
+expect 3 'bad.jsonl:1: not valid JSON' lm-ckpt generate c --prompts bad.jsonl
+expect 2 'has no lines' lm-ckpt generate c --prompts /dev/null
+lm-train --mock-data --num-layers 1 --hidden-size 32 --num-attention-heads 2 --seq-length 24 --vocab-size 300 \
+    --micro-batch-size 2 --global-batch-size 2 --train-iters 1 --lr 1e-3 --threads 1 --eval-iters 0 --save mock \
+    >/dev/null 2>&1
+expect 2 'mock/global_step1: has no tokenizer: give --tokenizer-model FILE' lm-ckpt generate mock --prompt a
+echo '{"prompt": [1, 2], "max_new_tokens": 3}' >ids.jsonl
+expect 0 '' lm-ckpt generate mock --prompts ids.jsonl
+[ "$(jq -c '[(.ids | length), .text]' out)" = '[3,null]' ] || fail "ids without a tokenizer: $(cat out)"
+expect 2 'stop: needs a tokenizer' lm-ckpt generate mock --prompts ids.jsonl --stop x
+flip c/global_step60/weights-00000.safetensors
+expect 3 'weights-00000.safetensors: tensor .* checksum mismatch' lm-ckpt generate c --prompt a
+
+# The light verbs do not load the engine.
+if ldd "$bin/lm-ckpt" | grep -E 'liblm_train|dnnl'; then fail "lm-ckpt is linked with the engine"; fi
+mapped() { LD_DEBUG=files "$@" 2>&1 >/dev/null | grep -c 'calling init:.*liblm_train' || true; }
+[ "$(mapped lm-ckpt ls cut)" = 0 ] || fail "ls loads the engine"
+[ "$(mapped lm-ckpt generate cut --prompt a --max-new-tokens 1)" = 1 ] || fail "generate does not load the engine"
+echo "lm-ckpt generate: all as promised"

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine's logits against those of lm-train's model, for all architectures.
+#include "infer/token_decoder.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <numeric>
+
+#include "../ckpt/support.hpp"
+#include "../support/odd_models.hpp"
+#include "../support/temp_dir.hpp"
+#include "ckpt/history/steps.hpp"
+#include "cpu/cpu_device.hpp"
+#include "infer/local_engine.hpp"
+#include "train/step/trainer.hpp"
+
+using namespace lm;
+
+namespace {
+
+constexpr i64 context = 90;  // more than a block of the cache
+
+// Saves a step with fp32 weights in [-0.5, 0.5), of which `rounded` can hold each.
+ckpt::Checkpoint save(const std::string& directory, const spec::ModelConfig& model,
+                      DType rounded = DType::fp32) {
+    const ckpt::Generation generation = ckpt::claim(directory);
+    const ckpt::SaveInfo info = test::info_of(model, 3);
+    const std::string temporary = ckpt::begin_save(generation, 3);
+    test::Buffers buffers(model, {}, 0, 0);
+    buffers.fill(model, 5);
+    for (float& weight : buffers.of(ckpt::SliceKind::weight)) {
+        weight *= 0.005F;
+        if (rounded == DType::bf16) weight = fp32_from_bf16(bf16_from_fp32(weight));
+        if (rounded == DType::fp16) weight = fp32_from_fp16(fp16_from_fp32(weight));
+    }
+    ckpt::commit_save(generation, info, {ckpt::write_part(temporary, info, 0, buffers.pieces())});
+    return ckpt::open(directory);
+}
+
+struct NamedModel {
+    std::string name;
+    spec::ModelConfig config;
+};
+
+spec::ModelConfig changed(spec::ModelConfig config, void (*change)(spec::ModelConfig&)) {
+    config.seq_length = config.max_positions = context;
+    change(config);
+    config.resolve();
+    return config;
+}
+
+std::vector<NamedModel> models() {
+    using Config = spec::ModelConfig;
+    const auto same = [](Config&) {};
+    return {
+        {"gpt2", changed(test::odd_model(2), same)},
+        {"bloom", changed(test::bloom_model(2, 5, 4), same)},
+        {"llama", changed(test::llama_model(2, 6, 2), same)},
+        {"one group", changed(test::llama_model(2, 70, 1), same)},
+        {"nemotron", changed(test::nemotron_model(2, 6, 3), same)},
+        {"window", changed(test::llama_model(2, 4, 2), [](Config& c) { c.window = 7; })},
+        {"scaled", changed(test::llama_model(1, 4, 4), [](Config& c) { c.rope_scaling = 8; })},
+        {"interleaved",
+         changed(test::llama_model(1, 4, 4), [](Config& c) { c.rotary_interleaved = true; })},
+        {"geglu", changed(test::llama_model(1, 4, 4),
+                          [](Config& c) { c.activation = spec::Activation::geglu; })},
+        {"erf",
+         changed(test::odd_model(1), [](Config& c) { c.activation = spec::Activation::gelu_erf; })},
+        {"no positions", changed(test::odd_model(1),
+                                 [](Config& c) { c.position = spec::PositionEmbedding::none; })},
+        {"normalized", changed(test::odd_model(1), [](Config& c) { c.embedding_norm = true; })},
+    };
+}
+
+std::vector<i32> tokens_of(const spec::ModelConfig& config, i64 n) {
+    std::vector<i32> tokens(static_cast<size_t>(n));
+    for (i64 i = 0; i < n; ++i) {
+        tokens[static_cast<size_t>(i)] = static_cast<i32>((i * i * 7 + i + 3) % config.vocab_size);
+    }
+    return tokens;
+}
+
+// Returns the logits [n, V] of lm-train's model.
+std::vector<float> trained_logits(const ckpt::Checkpoint& checkpoint, std::span<const i32> tokens) {
+    spec::ModelConfig model = checkpoint.model();
+    model.seq_length = std::ssize(tokens);
+    const auto device = cpu::make_device(2);
+    const auto trainer = train::Trainer::allocate({.model = model, .n_threads = 2}, *device);
+    trainer->load_rounded(checkpoint, DType::fp32);
+    trainer->gather_loaded();
+    data::Batch batch(model.seq_length, {});
+    std::ranges::copy(tokens, batch.tokens.begin());
+    std::vector<float> logits;
+    trainer->logits(batch, [&](i64, std::span<const float> row) {
+        logits.insert(logits.end(), row.begin(), row.end());
+    });
+    return logits;
+}
+
+double largest_difference(std::span<const float> a, std::span<const float> b) {
+    REQUIRE(a.size() == b.size());
+    double largest = 0;
+    for (size_t i = 0; i < a.size(); ++i) {
+        largest = std::max(largest, std::abs(double{a[i]} - b[i]));
+    }
+    return largest;
+}
+
+std::span<const float> row(const std::vector<float>& logits, i64 index, i64 width) {
+    return std::span(logits).subspan(static_cast<size_t>(index * width),
+                                     static_cast<size_t>(width));
+}
+
+// Appends the tokens in groups of these sizes; the last size repeats. Returns the largest
+// difference of a group's logits from `expected`.
+double differences(eval::Engine& engine, std::span<const i32> tokens,
+                   const std::vector<float>& expected, const std::vector<i64>& sizes) {
+    engine.truncate(0);
+    double largest = 0;
+    size_t at = 0;
+    for (size_t group = 0; at < tokens.size(); ++group) {
+        const auto size = static_cast<size_t>(sizes[std::min(group, sizes.size() - 1)]);
+        const auto n = std::min(size, tokens.size() - at);
+        const auto logits = engine.append(tokens.subspan(at, n));
+        at += n;
+        largest = std::max(
+            largest, largest_difference(
+                         logits, row(expected, static_cast<i64>(at) - 1, engine.vocab_size())));
+    }
+    return largest;
+}
+
+}  // namespace
+
+TEST_CASE("logits are those of training, however tokens are grouped") {
+    for (const NamedModel& model : models()) {
+        INFO(model.name);
+        const test::TempDir dir(test::memory_root());
+        const ckpt::Checkpoint checkpoint = save(dir / "run", model.config);
+        const auto tokens = tokens_of(model.config, context);
+        const auto expected = trained_logits(checkpoint, tokens);
+        const auto engine = infer::make_engine(checkpoint, {.n_threads = 2});
+        for (const auto& sizes : {std::vector<i64>{context}, {1}, {3, 1}, {64, 1}, {17}}) {
+            CHECK(differences(*engine, tokens, expected, sizes) < 2e-5);
+        }
+    }
+}
+
+TEST_CASE("16-bit matrices give the logits of the same weights in fp32") {
+    for (const DType dtype : {DType::bf16, DType::fp16}) {
+        for (const spec::ModelConfig& model : {test::odd_model(2), test::llama_model(2, 6, 2)}) {
+            const spec::ModelConfig config = changed(model, [](spec::ModelConfig&) {});
+            const test::TempDir dir(test::memory_root());
+            const ckpt::Checkpoint checkpoint = save(dir / "run", config, dtype);
+            const auto tokens = tokens_of(config, context);
+            const auto expected = trained_logits(checkpoint, tokens);
+            const auto engine = infer::make_engine(checkpoint, {.n_threads = 2, .dtype = dtype});
+            CHECK(engine->residency().dtype == dtype);
+            for (const auto& sizes : {std::vector<i64>{context}, {1}}) {
+                CHECK(differences(*engine, tokens, expected, sizes) < 2e-5);
+            }
+        }
+    }
+}
+
+TEST_CASE("results have the same bits for any number of threads, and after truncation") {
+    const spec::ModelConfig config = changed(test::llama_model(2, 6, 2), [](spec::ModelConfig&) {});
+    const test::TempDir dir(test::memory_root());
+    const ckpt::Checkpoint checkpoint = save(dir / "run", config);
+    const auto tokens = tokens_of(config, context);
+    std::vector<std::vector<float>> results;
+    for (const int n_threads : {1, 2, 5}) {
+        const auto engine = infer::make_engine(checkpoint, {.n_threads = n_threads});
+        engine->append(std::span(tokens).first(40));
+        engine->append(std::span(tokens).subspan(40, 30));
+        engine->truncate(40);
+        const auto logits = engine->append(std::span(tokens).subspan(40));
+        results.emplace_back(logits.begin(), logits.end());
+    }
+    CHECK(results[0] == results[1]);
+    CHECK(results[0] == results[2]);
+}
+
+TEST_CASE("layers beyond the memory limit are read for each pass") {
+    const spec::ModelConfig config = changed(test::llama_model(4, 6, 2), [](spec::ModelConfig&) {});
+    const test::TempDir dir(test::memory_root());
+    const ckpt::Checkpoint checkpoint = save(dir / "run", config);
+    const auto tokens = tokens_of(config, 20);
+    const auto all = infer::make_engine(checkpoint, {.n_threads = 2});
+    CHECK(all->residency().n_layers_read == 0);
+    const i64 bytes = all->residency().bytes;
+    const auto few = infer::make_engine(checkpoint, {.n_threads = 2, .memory = bytes * 3 / 4});
+    CHECK(few->residency().n_layers_read > 0);
+    CHECK(few->residency().n_layers_read < 4);
+    const auto none = infer::make_engine(checkpoint, {.n_threads = 2, .memory = 1});
+    CHECK(none->residency().n_layers_read == 4);
+    const auto expected = all->append(tokens);
+    for (eval::Engine* engine : {few.get(), none.get()}) {
+        engine->append(std::span(tokens).first(7));
+        engine->truncate(0);
+        CHECK(std::ranges::equal(engine->append(tokens), expected));
+    }
+}
+
+TEST_CASE("scores are log-probabilities and whether a target has the largest logit") {
+    const spec::ModelConfig config = changed(test::odd_model(2), [](spec::ModelConfig&) {});
+    const test::TempDir dir(test::memory_root());
+    const ckpt::Checkpoint checkpoint = save(dir / "run", config);
+    const auto tokens = tokens_of(config, context);
+    const auto logits = trained_logits(checkpoint, tokens);
+    const auto engine = infer::make_engine(checkpoint, {.n_threads = 2});
+    const size_t first = 30;  // the first token with a target
+    const auto targets = std::span(tokens).subspan(first + 1);
+    std::vector<eval::TokenScore> scores(targets.size());
+    engine->score(std::span(tokens).first(tokens.size() - 1), targets, scores);
+    for (size_t i = 0; i < targets.size(); ++i) {
+        const auto at = row(logits, static_cast<i64>(first + i), config.vocab_size);
+        const double sum = std::accumulate(at.begin(), at.end(), 0.0, [](double s, float logit) {
+            return s + std::exp(double{logit});
+        });
+        const float target = at[static_cast<size_t>(targets[i])];
+        CHECK(scores[i].log_probability == Approx(target - std::log(sum)).margin(2e-5));
+        CHECK(scores[i].greedy == (target >= *std::ranges::max_element(at)));
+    }
+}
