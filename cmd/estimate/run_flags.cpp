@@ -12,14 +12,13 @@ namespace lm::estimate {
 namespace {
 
 std::optional<i64> vocabulary_of_data(const config::DataFlags& flags) {
-    data::DataPaths training{.data_path = flags.paths.data_path,
-                             .train_path = flags.paths.train_path,
-                             .train_groups = flags.paths.train_groups};
-    if (!flags.train_groups_file.empty()) {
-        training.train_groups =
-            data::read_group_file("--train-weighted-split-paths-path", flags.train_groups_file);
-    }
-    const std::vector<std::string> prefixes = data::data_prefixes(training);
+    config::DataFlags read = flags;
+    read.valid_groups_file = read.test_groups_file = "";
+    config::read_data_files(read);
+    const std::vector<std::string> prefixes =
+        data::data_prefixes({.data_path = read.paths.data_path,
+                             .train_path = read.paths.train_path,
+                             .train_groups = read.paths.train_groups});
     if (prefixes.empty()) return std::nullopt;
     const auto facts = data::data_facts(prefixes);
     return facts ? std::optional(facts->tokenizer.vocab_size) : std::nullopt;

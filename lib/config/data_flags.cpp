@@ -1,9 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/data_flags.hpp"
 
+#include "base/error.hpp"
 #include "config/tokenizer_flags.hpp"
 
 namespace lm::config {
+namespace {
+
+void contradict(std::string_view file_option, std::string_view option) {
+    usage_error(file_option, "contradicts {}: give one of the two", option);
+}
+
+void read_groups(std::string_view option, std::vector<std::string>& groups,
+                 const std::string& file) {
+    if (file.empty()) return;
+    const std::string file_option = std::string(option) + "-path";
+    if (!groups.empty()) contradict(file_option, option);
+    groups = data::read_group_file(file_option, file);
+}
+
+}  // namespace
+
+void read_data_files(DataFlags& flags) {
+    data::DataPaths& paths = flags.paths;
+    read_groups("--train-weighted-split-paths", paths.train_groups, flags.train_groups_file);
+    read_groups("--valid-weighted-split-paths", paths.valid_groups, flags.valid_groups_file);
+    read_groups("--test-weighted-split-paths", paths.test_groups, flags.test_groups_file);
+    if (!flags.blend_file.empty()) {
+        if (!paths.data_path.empty()) contradict("--data-args-path", "--data-path");
+        paths.data_path = data::read_blend_file("--data-args-path", flags.blend_file);
+    }
+    if (flags.split_file.empty()) return;
+    if (!paths.train_path.empty() || !paths.valid_path.empty() || !paths.test_path.empty()) {
+        contradict("--per-split-data-args-path", "--train-data-path");
+    }
+    data::read_split_file(flags.split_file, paths);
+}
 
 const Fields<data::DataPaths>& data_path_fields() {
     using S = data::DataPaths;
@@ -64,6 +96,15 @@ const Fields<DataFlags>& group_file_fields() {
          .member = &S::test_groups_file,
          .metavar = "FILE",
          .help = "file with the groups for the test"},
+        {.option = "--data-args-path",
+         .member = &S::blend_file,
+         .metavar = "FILE",
+         .help = "file with the words of --data-path"},
+        {.option = "--per-split-data-args-path",
+         .member = &S::split_file,
+         .metavar = "FILE",
+         .help = "JSON file with the keys train, valid and test: the words of --train-data-path "
+                 "and its siblings, as arrays or strings"},
     };
     return fields;
 }

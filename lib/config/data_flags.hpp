@@ -14,6 +14,7 @@ namespace lm::config {
 struct DataFlags {
     data::DataPaths paths;
     std::string train_groups_file, valid_groups_file, test_groups_file;
+    std::string blend_file, split_file;
     std::string split = "969,30,1";
     std::string order = "stateless";
     std::string cache_path;
@@ -29,6 +30,10 @@ struct DocumentFlags {
     bool eod_mask_loss = false;         // the loss excludes predictions from these tokens
     bool per_token_loss = false;        // gradients weight all unmasked tokens of a step equally
 };
+
+// Reads the files that name datasets into flags.paths. Throws Error(usage) when a flag names them
+// too.
+void read_data_files(DataFlags& flags);
 
 const Fields<data::DataPaths>& data_path_fields();
 const Fields<DataFlags>& group_file_fields();

@@ -197,8 +197,7 @@ constexpr Family refused[] = {
     {"not supported: give the model's flags, which lm-ckpt show prints for a checkpoint",
      "--use-checkpoint-args --use-mp-args-from-checkpoint-args "
      "--use-tokenizer-model-from-checkpoint-args"},
-    {"not supported: list the datasets in --data-path or --train-data-path",
-     "--data-args-path= --per-split-data-args-path= --per-dataset-sequences-path="},
+    {"the index of each dataset is read instead: omit the flag", "--per-dataset-sequences-path="},
     {"not supported: give the flags on the command line", "--yaml-cfg="},
     {"models with this feature are not supported",
      "--mamba-* --disable-mamba-mem-eff-path --hybrid-* --yarn-* --dsa-* --mhc-* --mup-* "

@@ -38,6 +38,17 @@ CheckpointSize checkpoint_size(const ModelConfig& config, const Precision& preci
             .optimizer = moments + (masters ? checked_mul(n, size_of(DType::fp32)) : 0)};
 }
 
+namespace {
+
+// Returns the keys of a query as the published formula counts them: all s of the sequence, which is
+// twice the mean of causal attention. With a window of w keys twice the mean is w (2 - w / s).
+double counted_keys(const ModelConfig& config, double s) {
+    const double w = static_cast<double>(config.window);
+    return w > 0 && w < s ? w * (2 - w / s) : s;
+}
+
+}  // namespace
+
 double iteration_flops(const ModelConfig& config, i64 padded_vocab, i64 global_batch,
                        i64 seq_length, bool recompute) {
     const double l = static_cast<double>(config.n_layers);
@@ -47,7 +58,7 @@ double iteration_flops(const ModelConfig& config, i64 padded_vocab, i64 global_b
     const double v = static_cast<double>(padded_vocab);
     const double per_layer = is_gated(config.activation) ? 32 : 24;
     return per_layer * (recompute ? 4 : 3) * b * s * l * h * h *
-           (1 + s / (6 * h) + v / (16 * l * h));
+           (1 + counted_keys(config, s) / (6 * h) + v / (16 * l * h));
 }
 
 double training_seconds(double n_parameters, double n_tokens, double n_gpus, double tflops_per_gpu,

@@ -37,7 +37,8 @@ CheckpointSize checkpoint_size(const spec::ModelConfig& config, const spec::Prec
 
 // Returns the floating-point operations of one iteration: 24BsLh^2 k (1 + s/6h + V/16Lh). k is 3,
 // or 4 with `recompute`, which computes the forward pass twice. With a gated MLP the factor 24 is
-// 32. Sources: arXiv 2104.04473, eq. 3; Megatron-DeepSpeed's log line.
+// 32. With a window of w keys the s in parentheses is w (2 - w/s). Sources: arXiv 2104.04473, eq.
+// 3; Megatron-DeepSpeed's log line.
 double iteration_flops(const spec::ModelConfig& config, i64 padded_vocab, i64 global_batch,
                        i64 seq_length, bool recompute);
 

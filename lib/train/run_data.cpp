@@ -26,14 +26,6 @@ std::shared_ptr<const text::Tokenizer> named_tokenizer(const text::TokenizerChoi
     return text::load_tokenizer(choice);
 }
 
-void read_groups(std::string_view option, std::vector<std::string>& groups,
-                 const std::string& file) {
-    if (file.empty()) return;
-    const std::string file_option = std::string(option) + "-path";
-    if (!groups.empty()) usage_error(file_option, "contradicts {}: give one of the two", option);
-    groups = data::read_group_file(file_option, file);
-}
-
 // Returns the directory in which the ranks of a host share the index of a Megatron order.
 data::IndexCache index_cache(const RunConfig& config) {
     if (config.data.cache_path == "none") return {};
@@ -63,12 +55,6 @@ void compare_with_data(const text::Tokenizer& named, const std::string& prefix) 
 }
 
 }  // namespace
-
-void read_group_files(config::DataFlags& flags) {
-    read_groups("--train-weighted-split-paths", flags.paths.train_groups, flags.train_groups_file);
-    read_groups("--valid-weighted-split-paths", flags.paths.valid_groups, flags.valid_groups_file);
-    read_groups("--test-weighted-split-paths", flags.paths.test_groups, flags.test_groups_file);
-}
 
 void check_mock(const config::DataFlags& flags) {
     if (flags.paths.empty() && !flags.mock_data) {

@@ -20,10 +20,6 @@ struct Vocabulary {
     std::string digest;
 };
 
-// Reads the files of --train-weighted-split-paths-path and its siblings into the members for
-// groups.
-void read_group_files(config::DataFlags& flags);
-
 // Throws Error(usage) unless datasets or --mock-data are given, but not both.
 void check_mock(const config::DataFlags& flags);
 

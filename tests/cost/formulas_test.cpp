@@ -104,6 +104,19 @@ TEST_CASE("operations of an iteration give the TFLOP/s of the logs") {
           Approx(33.68).margin(0.005));
 }
 
+TEST_CASE("a window reduces the operations of attention") {
+    ModelConfig model = gpt(64, 4, 2, 128, 256);
+    const auto flops = [&](i64 window) {
+        model.window = window;
+        return iteration_flops(model, 128, 1, 256, false);
+    };
+    const double full = flops(0);
+    CHECK(flops(256) == full);
+    CHECK(flops(1000) == full);
+    // 64 keys of 256 count as 64 * (2 - 1/4) = 112: 144 keys less, each 4 h operations in 3 passes.
+    CHECK(full - flops(64) == Approx(3.0 * 4 * 4 * 256 * 64 * 144));
+}
+
 TEST_CASE("days of a training with eight operations per parameter and token") {
     const auto days = [](double tokens, double parameters, double gpus, double tflops) {
         return training_seconds(parameters, tokens, gpus, tflops, true) / 86400;

@@ -117,6 +117,23 @@ lm-train "${model[@]}" "${schedule[@]}" --threads 2 --train-weighted-split-paths
 grep -q '^ *first loss at iteration 10' groups.log || fail "no set of its own name: $(cat groups.log)"
 grep -q '^ *second loss at iteration 10' groups.log || fail "no second set"
 
+# Files in place of the words of --data-path and of --train-data-path and its siblings.
+printf '0.3 data_text_document\n0.7 other_text_document\n' >blend.txt
+printf '{"train": ["0.3", "data_text_document", "0.7", "other_text_document"], "valid": "other_text_document", "test": null}' >splits.json
+short=("${model[@]}" "${schedule[@]}" --threads 2 --exit-iteration 10)
+run words.log lm-train "${short[@]}" --data-path 0.3 data_text_document 0.7 other_text_document --split 80,20,0
+run file.log lm-train "${short[@]}" --data-args-path blend.txt --split 80,20,0
+diff <(values words.log) <(values file.log) || fail "--data-args-path"
+run words.log lm-train "${short[@]}" --train-data-path 0.3 data_text_document 0.7 other_text_document \
+    --valid-data-path other_text_document
+run file.log lm-train "${short[@]}" --per-split-data-args-path splits.json
+diff <(values words.log) <(values file.log) || fail "--per-split-data-args-path"
+expect 2 '--data-args-path: contradicts --data-path' lm-train "${short[@]}" --data-args-path blend.txt --data-path data_text_document
+expect 2 '--per-split-data-args-path: contradicts --train-data-path' lm-train "${short[@]}" \
+    --per-split-data-args-path splits.json --valid-data-path data_text_document
+printf '{"train": 5}' >splits.json
+expect 3 'splits.json: ' lm-train "${short[@]}" --per-split-data-args-path splits.json
+
 # Skipped batches, in one run or across a stop: the same samples, the same end.
 skip=(--skip-train-iteration-range 3-5 8-8 --exit-iteration 10)
 run skip.log lm-train "${args[@]}" "${skip[@]}" --save skip

@@ -3,9 +3,12 @@
 
 #include <charconv>
 #include <cmath>
+#include <iterator>
+#include <sstream>
 
 #include "base/error.hpp"
 #include "io/file.hpp"
+#include "io/json.hpp"
 
 namespace lm::data {
 namespace {
@@ -59,6 +62,11 @@ DataPath parse_group_entry(std::string_view option, std::string_view entry) {
     }
     return {std::string(words[2]), checked_weight(option, words[2], *weight),
             Fraction{*begin, *end}};
+}
+
+std::vector<std::string> words_of(const std::string& text) {
+    std::istringstream stream(text);
+    return {std::istream_iterator<std::string>(stream), {}};
 }
 
 }  // namespace
@@ -124,6 +132,25 @@ std::vector<std::string> read_group_file(std::string_view option, const std::str
     }
     if (groups.empty()) usage_error(option, "{}: names no dataset", path);
     return groups;
+}
+
+std::vector<std::string> read_blend_file(std::string_view option, const std::string& path) {
+    std::vector<std::string> words = words_of(io::read_file(path));
+    if (words.empty()) usage_error(option, "{}: names no dataset", path);
+    return words;
+}
+
+void read_split_file(const std::string& path, DataPaths& paths) {
+    const io::Json file = io::read_json(path);
+    const auto read = [&](const char* key, std::vector<std::string>& words) {
+        const io::Json list = io::json_get<io::Json>(file, key, path);
+        if (list.is_null()) return;
+        words = list.is_string() ? words_of(list.get<std::string>())
+                                 : io::json_get<std::vector<std::string>>(file, key, path);
+    };
+    read("train", paths.train_path);
+    read("valid", paths.valid_path);
+    read("test", paths.test_path);
 }
 
 }  // namespace lm::data

@@ -62,4 +62,13 @@ PathGroup parse_group(std::string_view option, std::string_view text);
 // Error(usage) when it is empty.
 std::vector<std::string> read_group_file(std::string_view option, const std::string& path);
 
+// Reads the words of a blend from a file (--data-args-path). Throws Error(failure) when the file
+// cannot be read, Error(usage) when it is empty.
+std::vector<std::string> read_blend_file(std::string_view option, const std::string& path);
+
+// Reads train_path, valid_path and test_path from a JSON file with the keys "train", "valid" and
+// "test" (--per-split-data-args-path). Each is an array of the words of a blend, a string of them,
+// or null. Throws Error(failure) when the file is not of this form.
+void read_split_file(const std::string& path, DataPaths& paths);
+
 }  // namespace lm::data

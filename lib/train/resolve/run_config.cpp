@@ -102,7 +102,7 @@ class Resolver {
 
     void resolve_data() {
         problems_.check([&] {
-            read_group_files(flags_.data);
+            config::read_data_files(flags_.data);
             data_order_ = data::parse_data_order(flags_.data.order);
             check_mock(flags_.data);
             vocabulary_ = find_vocabulary(flags_.data, flags_.model.vocab_size);

@@ -66,8 +66,9 @@ void check_unused_flags(const config::TrainFlags& flags, bool on_gpus) {
     given.refuse(!flags.logging.codecarbon_dir.empty(),
                  {"--codecarbon-intensity", "--codecarbon-country", "--codecarbon-cpu-power"},
                  "--codecarbon-dir DIR");
-    given.refuse(!flags.data.paths.data_path.empty() || flags.data.mock_data, {"--split"},
-                 "--data-path");
+    given.refuse(!flags.data.paths.data_path.empty() || !flags.data.blend_file.empty() ||
+                     flags.data.mock_data,
+                 {"--split"}, "--data-path");
     given.ignore(flags.schedule.lr_decay_style == "WSD",
                  {"--lr-wsd-decay-style", "--lr-wsd-decay-samples", "--lr-wsd-decay-iters"},
                  "it has an effect with --lr-decay-style WSD only");
