@@ -83,6 +83,18 @@ const Fields<StoppingFlags>& stopping_fields() {
                  "data parallelism, on another, and report whether its result is transient or "
                  "persistent",
          .block = Block::stopping},
+        {.option = "--error-injection-rate",
+         .member = &S::injection_rate,
+         .metavar = "N",
+         .help = "for tests: replace the loss of a rank by NaN in one of N iterations on average; "
+                 "0: never",
+         .block = Block::stopping},
+        {.option = "--error-injection-type",
+         .member = &S::injection_type,
+         .help = "a NaN that a repeated step does not have, that the rank has in each repetition, "
+                 "or that all ranks have",
+         .choices = names_in(injected_errors),
+         .block = Block::stopping},
         {.option = "--iterations-to-skip",
          .member = &S::skipped_after,
          .metavar = "N ...",

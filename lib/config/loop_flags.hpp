@@ -24,6 +24,13 @@ inline constexpr std::array reactions{
     Named{Reaction::stop, "stop"}, Named{Reaction::go_on, "continue"},
     Named{Reaction::skip, "skip"}, Named{Reaction::roll_back, "rollback"}};
 
+// The kinds of planted faults: a value that a repeated step does not have, one that only this
+// rank has in each repetition, or one that all ranks have.
+enum class InjectedError { transient, persistent, correct };
+inline constexpr std::array injected_errors{Named{InjectedError::transient, "transient_error"},
+                                            Named{InjectedError::persistent, "persistent_error"},
+                                            Named{InjectedError::correct, "correct_result"}};
+
 struct StoppingFlags {
     std::optional<i64> exit_interval;   // iterations of this run
     std::optional<i64> exit_iteration;  // iteration of the whole training
@@ -33,10 +40,13 @@ struct StoppingFlags {
     std::string kill_switch, save_switch;   // files: if they exist, the run stops or saves
     std::string on_spike = "continue", on_nan = "stop";
     bool rerun_suspect = false;
+    i64 injection_rate = 0;  // mean number of iterations between planted faults; 0: none
+    std::string injection_type = "transient_error";
     std::vector<std::string> skip_ranges;  // "A-B": iterations that are not trained on
     std::vector<i64> skipped_after;        // N: iteration N + 1 is not trained on
 
     Reaction reaction_to_nan() const { return *value_in(reactions, on_nan); }
+    InjectedError injected_error() const { return *value_in(injected_errors, injection_type); }
     Reaction reaction_to_spike() const { return *value_in(reactions, on_spike); }
 };
 

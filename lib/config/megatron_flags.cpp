@@ -278,8 +278,8 @@ constexpr Family refused[] = {
      "--straggler-* --gpu-sniff-test-interval= --log-straggler --disable-straggler-on-startup"},
     {"the size of losses and gradients is not checked: --clip-grad bounds the gradient norm",
      "--check-for-spiky-loss --check-for-large-grads"},
-    {"fault injection is not supported",
-     "--error-injection-rate=0 --error-injection-type= --fault-injector-*"},
+    {"faults of processes are not injected: --error-injection-rate plants faulty losses",
+     "--fault-injector-*"},
     {"only GPT2BPETokenizer, HFTokenizer, ByteTokenizer and NullTokenizer are supported",
      "--tiktoken-* --tokenizer-sentencepiece-legacy --tokenizer-hf-no-use-fast "
      "--tokenizer-hf-no-include-special-tokens --null-tokenizer-eod-id= --special-tokens=* "

@@ -65,6 +65,22 @@ diff <(losses window.log) <(losses back.log | awk '!seen[$1]++ || $1 > 5' | grep
 expect 4 'rollback: --save has no checkpoint yet' env LM_STEP_FAULT=gradient:nan:2:0:1 lm-train "${args[@]}" --train-iters 10 \
     --on-nan rollback --save none
 
+# --error-injection-rate, which Megatron-LM's own tests use: --rerun-suspect distinguishes the kinds of errors.
+inject=(mpirun -n 2 lm-train "${args[@]}" --train-iters 30 --on-nan skip --rerun-suspect --error-injection-rate 10)
+run transient.log "${inject[@]}"
+[ "$(grep -c 'a repeated step is finite, so the fault was transient' transient.log.err)" -ge 1 ] || fail "$(cat transient.log.err)"
+run persistent.log "${inject[@]}" --error-injection-type persistent_error
+grep -q 'the same in a repeated step (persistent), but ranks .* compute different losses of the same samples' \
+    persistent.log.err || fail "$(cat persistent.log.err)"
+run correct.log "${inject[@]}" --error-injection-type correct_result
+grep -q 'the same in a repeated step (persistent), and the same on another data-parallel rank' correct.log.err || fail "$(cat correct.log.err)"
+events=$(grep -c 'not both finite' transient.log.err)
+[ "$events" -lt 10 ] || fail "$events faults in 30 iterations"
+for log in persistent correct; do
+    [ "$(grep -c 'not both finite' $log.log.err)" = "$events" ] || fail "$log: other iterations than $events"
+    diff <(losses transient.log) <(losses $log.log) || fail "$log: other losses"
+done
+
 # A spike of the loss.
 LM_STEP_FAULT=loss:200:40:0:0:once run spike.log lm-train "${args[@]}" --train-iters 44 --on-spike skip --rerun-suspect --log-json spike.json
 run never.log lm-train "${args[@]}" --train-iters 44 --skip-train-iteration-range 40-40

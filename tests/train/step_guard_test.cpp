@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 #include <limits>
+#include <set>
 #include <sstream>
 
 #include "comm/self/group.hpp"
@@ -116,6 +117,43 @@ TEST_CASE("a planted value is found with its layer and samples") {
     CHECK(run.guard.judge(run.step(), result) == Verdict::skip);
     CHECK_THAT(run.guard.reason(), Catch::Contains("the attention of layer 1 on rank 0"));
     CHECK_THAT(run.guard.reason(), Catch::Contains("micro-batch 0 of samples 0"));
+}
+
+TEST_CASE("--error-injection-rate plants faults in random iterations of the last stage") {
+    config::StoppingFlags flags{.injection_rate = 10};
+    const spec::ParallelConfig parallel{.tp = 2, .pp = 2, .dp = 3};
+    const auto planted = [&](i64 iteration, i64 rank) {
+        return train::injected_fault(flags, 1234, iteration, parallel, rank);
+    };
+    const auto ranks_at = [&](i64 iteration) {
+        std::vector<i64> ranks;
+        for (i64 rank = 0; rank < 12; ++rank) {
+            if (planted(iteration, rank)) ranks.push_back(rank);
+        }
+        return ranks;
+    };
+    std::set<i64> seen;
+    for (i64 iteration = 1; iteration <= 1000; ++iteration) {
+        const std::vector<i64> ranks = ranks_at(iteration);
+        REQUIRE(ranks.size() <= 1);
+        if (ranks.empty()) continue;
+        CHECK(planted(iteration, ranks[0])->once);
+        seen.insert(ranks[0]);
+    }
+    CHECK(seen == std::set<i64>{6, 8, 10});  // tensor rank 0 of each replica, in the last stage
+    const auto count = [&] {
+        i64 n = 0;
+        for (i64 iteration = 1; iteration <= 1000; ++iteration) n += !ranks_at(iteration).empty();
+        return n;
+    };
+    CHECK(count() == Approx(100).margin(30));
+    flags.injection_type = "correct_result";
+    for (i64 iteration = 1; iteration <= 100; ++iteration) {
+        const size_t n = ranks_at(iteration).size();
+        CHECK((n == 0 || n == 6));
+    }
+    flags.injection_rate = 0;
+    CHECK(count() == 0);
 }
 
 TEST_CASE("an overflow that the loss scale handles keeps the weights") {

@@ -39,6 +39,7 @@ void check_intervals(const config::TrainFlags& flags) {
     at_least("--tensorboard-queue-size", flags.logging.tensorboard_queue_size, 1);
     const config::StoppingFlags& stopping = flags.stopping;
     if (stopping.exit_interval) at_least("--exit-interval", *stopping.exit_interval, 1);
+    at_least("--error-injection-rate", stopping.injection_rate, 0);
     if (stopping.exit_duration_min && *stopping.exit_duration_min < 0) {
         usage_error("--exit-duration-in-mins", "{} is negative", *stopping.exit_duration_min);
     }

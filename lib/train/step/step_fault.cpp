@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/rng.hpp"
 #include "base/units.hpp"
+#include "parallel/grid.hpp"
 
 namespace lm::train {
 
@@ -48,6 +50,25 @@ std::optional<StepFault> armed_step_fault(i64 rank) {
     const StepFault fault = parse_step_fault(text);
     if (fault.rank != rank) return {};
     return fault;
+}
+
+std::optional<StepFault> injected_fault(const config::StoppingFlags& flags, u64 seed, i64 iteration,
+                                        const spec::ParallelConfig& parallel, i64 rank) {
+    if (flags.injection_rate == 0) return {};
+    const Philox4 random =
+        philox(stream_key(seed, "error injection"), static_cast<u64>(iteration), 0);
+    if (random[0] % static_cast<u64>(flags.injection_rate) != 0) return {};
+    const config::InjectedError error = flags.injected_error();
+    const i64 replica = random[1] % parallel.dp;
+    const parallel::Coordinates at = parallel::coordinates_of(parallel, rank);
+    // The last stage has the loss.
+    const bool here = error == config::InjectedError::correct || (at.dp == replica && at.tp == 0);
+    if (!here || at.pp != parallel.pp - 1) return {};
+    return StepFault{.kind = StepFault::Kind::loss,
+                     .value = std::numeric_limits<double>::quiet_NaN(),
+                     .iteration = iteration,
+                     .rank = rank,
+                     .once = error == config::InjectedError::transient};
 }
 
 }  // namespace lm::train

@@ -2,13 +2,16 @@
 // A fault that tests plant in a training step. LM_STEP_FAULT = KIND:VALUE:ITERATION:RANK:LAYER arms
 // it in lm-train, for example "gradient:nan:7:0:1". KIND is activation, gradient or loss; VALUE is
 // nan, inf or, for the loss, a number: the mean loss of the micro-batches so far. With ":once"
-// appended the fault is transient: a repeated step does not have it.
+// appended the fault is transient: a repeated step does not have it. --error-injection-rate plants
+// faults in random steps.
 #pragma once
 
 #include <optional>
 #include <string>
 
 #include "base/types.hpp"
+#include "config/loop_flags.hpp"
+#include "spec/parallel_config.hpp"
 
 namespace lm::train {
 
@@ -26,5 +29,10 @@ struct StepFault {
 StepFault parse_step_fault(const std::string& text);
 // Returns the fault that LM_STEP_FAULT arms for the rank; nullopt: none.
 std::optional<StepFault> armed_step_fault(i64 rank);
+
+// Returns the fault that --error-injection-rate plants in the loss of the rank in this iteration;
+// nullopt: none. A function of its arguments, so a resumed run has the same faults.
+std::optional<StepFault> injected_fault(const config::StoppingFlags& flags, u64 seed, i64 iteration,
+                                        const spec::ParallelConfig& parallel, i64 rank);
 
 }  // namespace lm::train

@@ -47,6 +47,9 @@ std::string norms_text(const std::vector<double>& norms) {
 void StepGuard::begin(i64 iteration) {
     scale_before_ = trainer_.loss_scaler().state();
     trainer_.probe().begin_iteration(iteration);
+    if (config_.stopping.injection_rate == 0) return;
+    trainer_.probe().plant(injected_fault(config_.stopping, config_.trainer.seed, iteration,
+                                          config_.trainer.parallel, world_.rank()));
 }
 
 StepGuard::Verdict StepGuard::judge(const Step& step, StepResult& result) {

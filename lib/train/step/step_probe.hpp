@@ -33,7 +33,10 @@ class StepProbe final : public model::ChunkHooks {
 
     // The iteration that is computed next, for planted faults.
     void begin_iteration(i64 iteration) { iteration_ = iteration; }
-    void plant(const std::optional<StepFault>& fault) { fault_ = fault; }
+    void plant(const std::optional<StepFault>& fault) {
+        fault_ = fault;
+        planted_ = false;
+    }
 
     // Between these calls, the probe searches. Gradients are then reduced after the backward pass
     // only, so that a gradient is this rank's own when it is checked.
