@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-ckpt: lists, shows, verifies, compares, prunes, copies, rewrites and averages checkpoints.
+// lm-ckpt: lists, shows, verifies, compares, prunes, copies, rewrites and averages checkpoints, and
+// computes their models.
 #include "cli/main.hpp"
 #include "verbs.hpp"
 
@@ -19,6 +20,7 @@ int main(int argc, char** argv) {
     lm::ckpt_tool::add_merge(options, lm::cli::command_line(argc, argv));
     lm::ckpt_tool::add_repair(options, lm::cli::command_line(argc, argv));
     lm::ckpt_tool::add_generate(options);
+    lm::ckpt_tool::add_score(options);
     options.exits_with(lm::Exit::answer_is_no,
                        "verify found a problem, or diff found a difference");
     options.epilogue(

@@ -22,6 +22,7 @@ void add_reshard(cli::Options& options);
 void add_merge(cli::Options& options, const std::string& command_line);
 void add_repair(cli::Options& options, const std::string& command_line);
 void add_generate(cli::Options& options);
+void add_score(cli::Options& options);
 
 // Logs a warning for each problem.
 void warn_of_problems(const ckpt::Verification& result);

@@ -81,18 +81,20 @@ std::shared_ptr<const text::Tokenizer> chosen(const OpenedModel& model,
 OpenedModel open_model(const std::string& path) {
     const convert::Format format = convert::detect_format(path);
     if (convert::is_megatron(format)) {
-        return {convert::open_megatron_tensors(path, true), {}, {path, parent_of(path)}};
+        return {convert::open_megatron_tensors(path, true), {}, {}, {path, parent_of(path)}};
     }
     if (convert::is_hugging_face(format)) {
         convert::HfSource source = convert::open_hf_source(path);
         return {std::move(source.tensors),
                 source.tokenizer,
+                {},
                 {parent_of(convert::hf_config_path(path))}};
     }
     auto checkpoint = std::make_unique<ckpt::Checkpoint>(ckpt::open(path));
     const ckpt::TokenizerInfo tokenizer = checkpoint->manifest().tokenizer;
+    const std::string digest = checkpoint->manifest().digest;
     const std::string step = checkpoint->path();
-    return {std::move(checkpoint), tokenizer, {step, parent_of(step)}};
+    return {std::move(checkpoint), tokenizer, digest, {step, parent_of(step)}};
 }
 
 ModelTokenizer find_tokenizer(const OpenedModel& model, const text::TokenizerChoice& choice) {

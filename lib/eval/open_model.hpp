@@ -13,7 +13,8 @@ namespace lm::eval {
 
 struct OpenedModel {
     std::unique_ptr<ckpt::TensorSource> tensors;
-    ckpt::TokenizerInfo tokenizer;         // as the model's files state it
+    ckpt::TokenizerInfo tokenizer;  // as the model's files state it
+    std::string digest;  // digest of the manifest of a checkpoint of lm-utils, else empty
     std::vector<std::string> directories;  // where its tokenizer files may be, the nearest first
 };
 

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// The data of lm-ckpt score: documents of an indexed dataset, or JSON Lines with documents,
+// requests and multiple-choice questions; and the results as JSON.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "eval/score_tokens.hpp"
+#include "io/json.hpp"
+
+namespace lm::eval {
+
+struct ScoreDataOptions {
+    std::string text_key = "text";  // member of a JSON line that holds a document
+    i64 limit = 0;                  // use only that many items; 0: all
+};
+
+// Items to score. An item of JSON Lines is one of
+//   {"text": TEXT}                                     a document
+//   {"context": C, "continuation": C}                  a request
+//   {"context": C, "choices": [C, ...], "label": N}    a question; "label" is optional
+// where C is a text or a list of ids.
+class ScoreData {
+  public:
+    virtual ~ScoreData() = default;
+    // Opens PREFIX.bin and PREFIX.idx, if `path` is PREFIX or PREFIX.bin and they exist; otherwise
+    // JSON Lines; "-": standard input. Parses all lines. Throws Error(failure) naming the line that
+    // is none of these forms.
+    static std::unique_ptr<ScoreData> open(const std::string& path,
+                                           const ScoreDataOptions& options);
+
+    virtual i64 n_items() const = 0;
+    virtual bool needs_tokenizer() const = 0;
+    virtual const std::string& name() const = 0;      // the path, for messages
+    virtual const std::string& identity() const = 0;  // a digest of the data
+    // Scores one item. Returns its line of the results:
+    //   {"kind": "document", "index", "tokens", "bytes", "log_probability", "loss"}
+    //   {"kind": "request", "index", "tokens", "log_probability", "greedy"}
+    //   {"kind": "question", "index", "choices": [{"tokens", "characters", "log_probability",
+    //    "greedy"}], "answer", "answer_normalized", "label", "correct", "correct_normalized"}
+    // log_probability is the sum of natural logarithms. "bytes" is absent when the text is unknown.
+    // answer_normalized has the largest log_probability for each character of the choice, without
+    // spaces at its start.
+    virtual io::OrderedJson score(i64 item, Engine& engine,
+                                  const ModelTokenizer& tokenizer) const = 0;
+};
+
+// Sums over the lines of the results, which ScoreData::score() returned or a file holds.
+class ScoreTotals {
+  public:
+    void add(const io::OrderedJson& line);
+    // Returns {"kind": "total", ...}, with documents, tokens, bytes, loss (per token), perplexity
+    // and bits_per_byte; requests, request_loss and greedy (the share); questions, accuracy and
+    // accuracy_normalized (of those with a label). Members without items are absent.
+    io::OrderedJson to_json() const;
+
+  private:
+    struct Texts {
+        i64 n = 0;
+        i64 tokens = 0;
+        i64 bytes = 0;
+        bool all_bytes = true;  // each document has its bytes
+        double log_probability = 0;
+    };
+    Texts documents_, requests_;
+    i64 n_greedy_ = 0;
+    i64 n_questions_ = 0, n_labels_ = 0, n_correct_ = 0, n_correct_normalized_ = 0;
+};
+
+}  // namespace lm::eval

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The results of lm-ckpt score in a file that appears when it is complete. Until then they
+// are in FILE.partial, line by line, which a later process can continue. The first line of that
+// file names data, checkpoints and options.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "io/append_file.hpp"
+#include "io/json.hpp"
+
+namespace lm::eval {
+
+enum class Unfinished { replace, resume };
+
+class ScoreResults {
+  public:
+    // Opens FILE.partial. With Unfinished::resume, keeps its whole lines. Throws Error(usage) when
+    // `path` exists and `force` is false, when another process writes it, and when the lines belong
+    // to another `run`.
+    static ScoreResults open(const std::string& path, const io::OrderedJson& run,
+                             Unfinished unfinished, bool force);
+
+    // The results of an earlier process, without the first line.
+    const std::vector<io::OrderedJson>& earlier() const { return earlier_; }
+    // Appends a line, which survives the end of this process.
+    void add(const io::OrderedJson& line);
+    // Writes the file and removes FILE.partial.
+    void finish();
+
+  private:
+    ScoreResults(std::string path, io::AppendFile file, bool force)
+        : path_(std::move(path)), file_(std::move(file)), force_(force) {}
+    void write(const std::string& text);
+
+    std::string path_;
+    io::AppendFile file_;
+    bool force_;
+    std::vector<io::OrderedJson> earlier_;
+};
+
+}  // namespace lm::eval

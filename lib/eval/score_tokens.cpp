@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "eval/score_tokens.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.hpp"
+
+namespace lm::eval {
+namespace {
+
+void add(TokensScore& sum, std::span<const TokenScore> scores) {
+    for (const TokenScore& score : scores) {
+        sum.log_probability += score.log_probability;
+        sum.greedy = sum.greedy && score.greedy;
+        ++sum.tokens;
+    }
+    if (!std::isfinite(sum.log_probability)) {
+        run_error("log-probability",
+                  "is {}: the checkpoint has corrupt weights: run lm-ckpt verify",
+                  sum.log_probability);
+    }
+}
+
+// The tokens that the model reads for one pair: all but the last one. The last `targets` of them
+// have a successor to score.
+struct Reading {
+    std::vector<i32> tokens;
+    std::span<const i32> targets;
+    size_t first_target() const { return tokens.size() - targets.size(); }
+};
+
+Reading reading_of(const TokenPair& pair, i64 context, const std::string& object) {
+    if (std::ssize(pair.continuation) > context) {
+        usage_error(object,
+                    "has a continuation of {} tokens, but the model's context is {} tokens: "
+                    "shorten it",
+                    pair.continuation.size(), context);
+    }
+    Reading reading{pair.context, pair.continuation};
+    reading.tokens.insert(reading.tokens.end(), pair.continuation.begin(), pair.continuation.end());
+    const i64 beyond = std::max<i64>(0, std::ssize(reading.tokens) - (context + 1));
+    reading.tokens.erase(reading.tokens.begin(), reading.tokens.begin() + beyond);
+    reading.tokens.pop_back();
+    return reading;
+}
+
+// Returns the number of tokens with which all readings begin and that have no target.
+size_t common_tokens(std::span<const Reading> readings) {
+    size_t n = readings.front().first_target();
+    for (const Reading& reading : readings) {
+        n = std::min(n, reading.first_target());
+        const auto& first = readings.front().tokens;
+        const auto end = first.begin() + static_cast<std::ptrdiff_t>(n);
+        const auto differ = std::mismatch(first.begin(), end, reading.tokens.begin()).first;
+        n = static_cast<size_t>(differ - first.begin());
+    }
+    return n;
+}
+
+}  // namespace
+
+TokensScore score_document(Engine& engine, std::span<const i32> tokens, i32 before) {
+    std::vector<i32> all;  // with the token before the document
+    if (before >= 0) all.push_back(before);
+    all.insert(all.end(), tokens.begin(), tokens.end());
+    TokensScore sum;
+    std::vector<TokenScore> scores;
+    const auto context = static_cast<size_t>(engine.context());
+    for (size_t begin = 0; begin + 1 < all.size(); begin += context) {
+        const size_t n = std::min(context, all.size() - 1 - begin);
+        scores.resize(n);
+        engine.truncate(0);
+        engine.score(std::span(all).subspan(begin, n), std::span(all).subspan(begin + 1, n),
+                     scores);
+        add(sum, scores);
+    }
+    return sum;
+}
+
+TokenPair encode_pair(const text::Tokenizer& tokenizer, const std::string& context,
+                      const std::string& continuation, i32 before, const std::string& object) {
+    const size_t end = context.find_last_not_of(" \t\n\v\f\r");
+    const std::string trimmed = context.substr(0, end == std::string::npos ? 0 : end + 1);
+    TokenPair pair;
+    pair.continuation = tokenizer.encode(context + continuation);
+    if (trimmed.empty()) {
+        if (before < 0) {
+            usage_error(object,
+                        "has an empty context, and the model's end of document is not known: give "
+                        "a context");
+        }
+        pair.context = {before};
+        return pair;
+    }
+    const auto n = std::ssize(tokenizer.encode(trimmed));
+    const auto cut = pair.continuation.begin() + std::min(n, std::ssize(pair.continuation));
+    pair.context.assign(pair.continuation.begin(), cut);
+    pair.continuation.erase(pair.continuation.begin(), cut);
+    return pair;
+}
+
+std::vector<TokensScore> score_pairs(Engine& engine, std::span<const TokenPair> pairs,
+                                     const std::string& object) {
+    std::vector<Reading> readings;
+    for (const TokenPair& pair : pairs) {
+        check_ids(pair.context, engine.vocab_size(), object);
+        check_ids(pair.continuation, engine.vocab_size(), object);
+        readings.push_back(reading_of(pair, engine.context(), object));
+    }
+    std::vector<TokensScore> results;
+    if (readings.empty()) return results;
+    const size_t common = common_tokens(readings);
+    engine.truncate(0);
+    if (common > 0) engine.score(std::span(readings.front().tokens).first(common), {}, {});
+    for (const Reading& reading : readings) {
+        TokensScore& result = results.emplace_back();
+        if (reading.targets.empty()) continue;
+        std::vector<TokenScore> scores(reading.targets.size());
+        engine.truncate(static_cast<i64>(common));
+        engine.score(std::span(reading.tokens).subspan(common), reading.targets, scores);
+        add(result, scores);
+    }
+    return results;
+}
+
+}  // namespace lm::eval

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The log-probability of tokens under a model: of a whole document, and of a continuation after a
+// context, as lm-evaluation-harness defines them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "eval/engine.hpp"
+#include "eval/open_model.hpp"
+
+namespace lm::eval {
+
+// The score of several tokens.
+struct TokensScore {
+    double log_probability = 0;  // sum of the natural logarithms
+    i64 tokens = 0;              // number of tokens in the sum
+    bool greedy = true;          // each token is the most probable one
+};
+
+// Scores all tokens of a document, in consecutive windows of the model's context. The first token
+// of a window has one token of context: the last one of the previous window; in the first window
+// `before`, the end of document. If `before` is -1, the first token has no score. This is
+// loglikelihood_rolling() of lm-evaluation-harness.
+TokensScore score_document(Engine& engine, std::span<const i32> tokens, i32 before);
+
+struct TokenPair {
+    std::vector<i32> context;  // not empty
+    std::vector<i32> continuation;
+};
+
+// Encodes both texts together. Spaces at the end of the context belong to the continuation, as in
+// _encode_pair() of lm-evaluation-harness. The context of an empty text is `before`; throws
+// Error(usage) naming `object` if that is -1.
+TokenPair encode_pair(const text::Tokenizer& tokenizer, const std::string& context,
+                      const std::string& continuation, i32 before, const std::string& object);
+
+// Scores the continuations of several pairs. Tokens with which all pairs begin are computed once.
+// A pair that is longer than the model's context by n tokens loses the first n tokens of its
+// context. Throws Error(usage) naming `object` when a continuation alone is longer, or has an id
+// beyond the vocabulary.
+std::vector<TokensScore> score_pairs(Engine& engine, std::span<const TokenPair> pairs,
+                                     const std::string& object);
+
+}  // namespace lm::eval

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "eval/score_tokens.hpp"
+
+#include <catch2/catch.hpp>
+#include <numeric>
+
+#include "../support/temp_dir.hpp"
+#include "text/byte_tokenizer.hpp"
+
+using namespace lm;
+using eval::TokenPair;
+
+namespace {
+
+// Records its calls. The log-probability of a token is -1 for each token before it.
+class RecordingEngine final : public eval::Engine {
+  public:
+    explicit RecordingEngine(i64 context) : context_(context) {}
+    const eval::Residency& residency() const override { return residency_; }
+    i64 vocab_size() const override { return 300; }
+    i64 context() const override { return context_; }
+    i64 length() const override { return std::ssize(tokens); }
+    void truncate(i64 length) override { tokens.resize(static_cast<size_t>(length)); }
+    std::span<const float> append(std::span<const i32>) override { return {}; }
+    void score(std::span<const i32> added, std::span<const i32> targets,
+               std::span<eval::TokenScore> scores) override {
+        tokens.insert(tokens.end(), added.begin(), added.end());
+        REQUIRE(length() <= context_);
+        n_computed += std::ssize(added);
+        for (size_t i = 0; i < targets.size(); ++i) {
+            const size_t before = tokens.size() - targets.size() + i + 1;
+            scores[i] = {-static_cast<double>(before), targets[i] != 7};
+            scored.push_back(targets[i]);
+        }
+    }
+
+    std::vector<i32> tokens;
+    std::vector<i32> scored;
+    i64 n_computed = 0;
+
+  private:
+    i64 context_;
+    eval::Residency residency_;
+};
+
+std::vector<i32> numbers(i32 n) {
+    std::vector<i32> result(static_cast<size_t>(n));
+    std::iota(result.begin(), result.end(), 10);
+    return result;
+}
+
+}  // namespace
+
+TEST_CASE("each token of a document is scored once, after one token of context") {
+    for (const i32 n : {1, 3, 4, 5, 8, 11}) {
+        RecordingEngine engine(4);
+        const auto score = eval::score_document(engine, numbers(n), 2);
+        CHECK(score.tokens == n);
+        CHECK(engine.scored == numbers(n));
+        CHECK(score.log_probability == -10.0 * (n / 4) - (n % 4) * (n % 4 + 1) / 2.0);
+    }
+    RecordingEngine engine(4);
+    CHECK(eval::score_document(engine, numbers(3), -1).tokens == 2);
+    CHECK(eval::score_document(engine, {}, 2).tokens == 0);
+}
+
+TEST_CASE("tokens that pairs have in common are computed once") {
+    RecordingEngine engine(20);
+    const std::vector<TokenPair> pairs{{{1, 2, 3}, {4}}, {{1, 2, 3}, {4, 7}}, {{1, 2, 3}, {6}}};
+    const auto scores = eval::score_pairs(engine, pairs, "here");
+    CHECK(engine.scored == std::vector<i32>{4, 4, 7, 6});
+    CHECK(engine.n_computed == 2 + 1 + 2 + 1);
+    CHECK(scores[0].log_probability == -3);
+    CHECK(scores[1].log_probability == -7);
+    CHECK(scores[0].greedy);
+    CHECK_FALSE(scores[1].greedy);
+}
+
+TEST_CASE("a context that is too long loses its first tokens") {
+    RecordingEngine engine(5);
+    const std::vector<TokenPair> pairs{{numbers(9), {1, 2}}};
+    const auto scores = eval::score_pairs(engine, pairs, "here");
+    CHECK(engine.tokens == std::vector<i32>{15, 16, 17, 18, 1});
+    CHECK(scores[0].log_probability == -4 - 5);
+    const auto error = test::caught([&] {
+        const std::vector<TokenPair> longer{{{1}, numbers(6)}};
+        eval::score_pairs(engine, longer, "here");
+    });
+    CHECK(error.says("here: has a continuation of 6 tokens, but the model's context is 5 tokens"));
+}
+
+TEST_CASE("spaces at the end of a context belong to the continuation") {
+    const auto tokenizer = text::make_byte_tokenizer();
+    const auto pair = eval::encode_pair(*tokenizer, "a  ", "b", 256, "here");
+    CHECK(pair.context == std::vector<i32>{'a'});
+    CHECK(pair.continuation == std::vector<i32>{' ', ' ', 'b'});
+    const auto empty = eval::encode_pair(*tokenizer, "", "b", 256, "here");
+    CHECK(empty.context == std::vector<i32>{256});
+    CHECK(empty.continuation == std::vector<i32>{'b'});
+    CHECK(test::caught([&] {
+              eval::encode_pair(*tokenizer, " ", "b", -1, "here");
+          }).says("here: has an empty context"));
+}
