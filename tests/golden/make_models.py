@@ -67,6 +67,15 @@ def qwen2(vocab, length):
                          rms_norm_eps=1e-5)
 
 
+def qwen3(vocab, length):
+    """Heads of 8, wider than hidden size / heads."""
+    model, ours, (layers, parts, outer), heads = llama_variant(
+        transformers.Qwen3ForCausalLM, transformers.Qwen3Config, vocab, length, dict(qk_layernorm=True, kv_channels=8),
+        rms_norm_eps=1e-5, head_dim=8, attention_bias=False)
+    parts = parts | {"self_attn.q_norm": "attention.query_norm", "self_attn.k_norm": "attention.key_norm"}
+    return model, ours, (layers, parts, outer), heads
+
+
 def mistral(vocab, length, window):
     return llama_variant(transformers.MistralForCausalLM, transformers.MistralConfig, vocab, length, dict(window=window),
                          rms_norm_eps=1e-5, sliding_window=window)
@@ -145,6 +154,8 @@ CASES = {
     "persimmon_qk": (lambda: persimmon(53, 13), 2, 21),
     "llama_scaled": (lambda: llama_scaled(53, 13), 2, 20),
 }
+if hasattr(transformers, "Qwen3ForCausalLM"):  # 4.51 or later
+    CASES["qwen3_odd"] = (lambda: qwen3(53, 13), 2, 22)
 
 
 def adjacent(x, width):
@@ -191,6 +202,10 @@ def logits_of(model, inputs, positions):
     """Returns the logits of one row, at these positions if the architecture has positions."""
     if isinstance(model, transformers.BloomForCausalLM):  # only distances count
         return model(torch.from_numpy(inputs).long()[None]).logits[0]
+    if type(model).__name__ == "Qwen3ForCausalLM":
+        # Without a mask, transformers 5 separates the documents where positions restart.
+        return model(torch.from_numpy(inputs).long()[None], position_ids=torch.from_numpy(positions).long()[None],
+                     attention_mask=torch.ones(1, len(inputs), dtype=torch.long)).logits[0]
     if isinstance(model, (transformers.GPTNeoXForCausalLM, transformers.Qwen2ForCausalLM,
                           transformers.PersimmonForCausalLM)):
         # Such a model has angles only for as many positions as tokens.
