@@ -15,19 +15,26 @@ for program in slurmctld slurmd srun munged; do
     command -v $program >/dev/null || skip_slurm "$program is not installed (tools/install-deps --slurm)"
 done
 
-# start_slurm NODES CPUS [FILE]: returns when all nodes are idle. The settings of FILE replace the same ones below.
-start_slurm() {
-    local n=$1 cpus=$2 i port host key
-    port=$(free_ports $((n + 1)))
-    host=$(hostname -s)
-    mkdir -p "$box"/{munge,state,spool,tmp}
+# set_slurm <SETTINGS: appends the settings to slurm.conf, in place of those with the same names.
+set_slurm() {
+    local settings key
+    settings=$(cat)
+    sed -n 's/^\([A-Za-z]*\)=.*/\1/p' <<<"$settings" | sort -u | while read -r key; do
+        sed -i "/^$key=/d" "$box/slurm.conf"
+    done
+    echo "$settings" >>"$box/slurm.conf"
+}
+
+# prepare_slurm NODES: makes the directories, the key of munge and a slurm.conf that still lacks controller and nodes.
+prepare_slurm() {
+    local i
+    for ((i = 1; i <= $1; i++)); do mkdir -p "$box"/{spool,tmp}/n$i; done
+    mkdir -p "$box"/{munge,state,run}
     chmod 755 "$work" "$box"
     chmod 711 "$box/munge"
     (umask 077 && head -c 64 /dev/urandom >"$box/munge/key")
     cat >"$box/slurm.conf" <<CONF
 ClusterName=box
-SlurmctldHost=$host(127.0.0.1)
-SlurmctldPort=$port
 SlurmUser=root
 AuthInfo=socket=$box/munge/socket
 StateSaveLocation=$box/state
@@ -46,23 +53,34 @@ SchedulerParameters=bf_interval=1,sched_interval=1,batch_sched_delay=0,sched_min
 SlurmdParameters=config_overrides
 ReturnToService=2
 KillWait=2
+PartitionName=box Nodes=ALL Default=YES State=UP
 CONF
     echo "CgroupPlugin=cgroup/v1" >"$box/cgroup.conf"
-    for ((i = 1; i <= n; i++)); do
-        mkdir -p "$box"/{spool,tmp}/n$i
-        echo "NodeName=n$i NodeHostname=$host NodeAddr=127.0.0.1 Port=$((port + i)) CPUs=$cpus RealMemory=1000"
-    done >>"$box/slurm.conf"
-    echo "PartitionName=box Nodes=ALL Default=YES State=UP" >>"$box/slurm.conf"
-    if [ $# = 3 ]; then
-        for key in $(sed -n 's/^\([A-Za-z]*\)=.*/\1/p' "$3"); do sed -i "/^$key=/d" "$box/slurm.conf"; done
-        cat "$3" >>"$box/slurm.conf"
-    fi
     export SLURM_CONF=$box/slurm.conf
-    at_exit stop_slurm
+}
 
+start_munge() {
     daemon munged --foreground --force --key-file="$box/munge/key" --socket="$box/munge/socket" \
         --pid-file="$box/munge/pid" --log-file="$box/munge/log" --seed-file="$box/munge/seed"
     until [ -S "$box/munge/socket" ]; do alive; done
+}
+
+# start_slurm NODES CPUS [FILE]: returns when all nodes are idle. The settings of FILE replace the same ones above.
+start_slurm() {
+    local n=$1 cpus=$2 i port host
+    port=$(free_ports $((n + 1)))
+    host=$(hostname -s)
+    prepare_slurm "$n"
+    set_slurm <<CONF
+SlurmctldHost=$host(127.0.0.1)
+SlurmctldPort=$port
+$(for ((i = 1; i <= n; i++)); do
+        echo "NodeName=n$i NodeHostname=$host NodeAddr=127.0.0.1 Port=$((port + i)) CPUs=$cpus RealMemory=1000"
+    done)
+CONF
+    [ $# -lt 3 ] || set_slurm <"$3"
+    at_exit stop_slurm
+    start_munge
     daemon slurmctld -D
     for ((i = 1; i <= n; i++)); do daemon slurmd -D -N "n$i"; done
     until [ "$(sinfo -h -N -t idle -o %N 2>/dev/null | wc -l)" = "$n" ]; do alive; done

@@ -32,9 +32,7 @@ add_host() {
 # start_hosts NODES CPUS: returns when all nodes are idle.
 start_hosts() {
     local n=$1 cpus=$2 i host
-    mkdir -p "$box"/{munge,state,spool,tmp,run}
-    chmod 755 "$work" "$box"
-    chmod 711 "$box/munge"
+    prepare_slurm "$n"
     at_exit stop_hosts
     ip netns add "$spaces-ctl" 2>netns.err || skip_slurm "no network namespace: $(cat netns.err)"
     ip -n "$spaces-ctl" link set lo up
@@ -53,41 +51,15 @@ start_hosts() {
         ip -n "$spaces-n$i" link set eth0 up
     done
     for host in "${hosts[@]}"; do add_host "$host"; done
-    (umask 077 && head -c 64 /dev/urandom >"$box/munge/key")
-    cat >"$box/slurm.conf" <<CONF
+    set_slurm <<CONF
 ClusterName=hosts
 SlurmctldHost=ctl(10.77.0.1)
-SlurmUser=root
 AuthInfo=socket=$box/munge/socket,cred_expire=5
-StateSaveLocation=$box/state
-SlurmdSpoolDir=$box/spool/%n
-TmpFS=$box/tmp/%n
-SlurmctldPidFile=$box/slurmctld.pid
-SlurmdPidFile=$box/slurmd.%n.pid
-SlurmctldLogFile=$box/slurmctld.log
-SlurmdLogFile=$box/slurmd.%n.log
-MpiDefault=pmix
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_CPU
-SchedulerParameters=bf_interval=1,sched_interval=2,batch_sched_delay=0,sched_min_interval=0
-SlurmdParameters=config_overrides
-ReturnToService=2
 SlurmdTimeout=10
-KillWait=2
 JobRequeue=1
+$(for ((i = 1; i <= n; i++)); do echo "NodeName=n$i NodeAddr=10.77.0.$((10 + i)) CPUs=$cpus RealMemory=1000"; done)
 CONF
-    echo "CgroupPlugin=cgroup/v1" >"$box/cgroup.conf"
-    for ((i = 1; i <= n; i++)); do
-        mkdir -p "$box"/{spool,tmp}/n$i
-        echo "NodeName=n$i NodeAddr=10.77.0.$((10 + i)) CPUs=$cpus RealMemory=1000"
-    done >>"$box/slurm.conf"
-    echo "PartitionName=box Nodes=ALL Default=YES State=UP" >>"$box/slurm.conf"
-    export SLURM_CONF=$box/slurm.conf
-    daemon munged --foreground --force --key-file="$box/munge/key" --socket="$box/munge/socket" \
-        --pid-file="$box/munge/pid" --log-file="$box/munge/log" --seed-file="$box/munge/seed"
-    until [ -S "$box/munge/socket" ]; do alive; done
+    start_munge
     daemon on ctl slurmctld -D
     for host in "${hosts[@]:1}"; do daemon on "$host" slurmd -D -N "$host"; done
     until [ "$(on ctl sinfo -h -N -t idle -o %N 2>/dev/null | wc -l)" = "$n" ]; do alive; done
