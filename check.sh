@@ -62,7 +62,7 @@ stop() {
 build() {
     local preset=$1
     shift
-    cmake --preset "$preset" >"build/$preset.log" 2>&1 || {
+    cmake --preset "$preset" -DLM_WERROR=ON >"build/$preset.log" 2>&1 || {
         cat "build/$preset.log"
         return 1
     }

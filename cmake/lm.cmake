@@ -1,6 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 # Compile options shared by every target, and the helpers that declare libraries, commands and tests.
 
+# lm_switch(NAME DOC): a cache variable that is AUTO by default, else one of CMake's words for true and false. Sets NAME to
+# AUTO, ON or OFF.
+function(lm_switch name doc)
+    set(${name} AUTO CACHE STRING "${doc}")
+    string(TOUPPER "${${name}}" value)
+    if(value MATCHES "^(1|ON|YES|TRUE|Y)$")
+        set(value ON)
+    elseif(value MATCHES "^(0|OFF|NO|FALSE|N)$")
+        set(value OFF)
+    elseif(NOT value STREQUAL AUTO)
+        message(FATAL_ERROR "${name}=${${name}}: expected AUTO, ON or OFF")
+    endif()
+    set(${name} ${value} PARENT_SCOPE)
+endfunction()
+
 add_library(lm_options INTERFACE)
 # Options of the host compiler; lib/cuda/CMakeLists.txt has nvcc's.
 function(lm_host_options)
@@ -73,7 +88,7 @@ function(lm_in_kit program)
         ${program} PROPERTIES BUILD_RPATH "$ORIGIN/../${LM_PRIVATE_LIBDIR};$ORIGIN/../../${LM_PRIVATE_LIBDIR}")
 endfunction()
 
-# lm_manual(PROGRAM): builds its man page, if man/PROGRAM.1.in exists, and its bash completion. Both come
+# lm_manual(PROGRAM): builds its man page, if man/PROGRAM.1.in exists, and its completions for bash, zsh and fish. All come
 # from the option table, so the build runs the program.
 function(lm_manual program)
     set(outputs)
@@ -91,16 +106,20 @@ function(lm_manual program)
         install(FILES ${page} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
         list(APPEND outputs ${page})
     endif()
-    set(completion ${CMAKE_BINARY_DIR}/completions/${program})
+    set(completions ${CMAKE_BINARY_DIR}/completions)
     add_custom_command(
-        OUTPUT ${completion}
-        COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/completions
-        COMMAND ${program} --generate-completion bash > ${completion}
+        OUTPUT ${completions}/${program} ${completions}/_${program} ${completions}/${program}.fish
+        COMMAND ${CMAKE_COMMAND} -E make_directory ${completions}
+        COMMAND ${program} --generate-completion bash > ${completions}/${program}
+        COMMAND ${program} --generate-completion zsh > ${completions}/_${program}
+        COMMAND ${program} --generate-completion fish > ${completions}/${program}.fish
         DEPENDS ${program}
-        COMMENT "Writing the completion of ${program}"
+        COMMENT "Writing the completions of ${program}"
         VERBATIM)
-    install(FILES ${completion} DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
-    list(APPEND outputs ${completion})
+    install(FILES ${completions}/${program} DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+    install(FILES ${completions}/_${program} DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+    install(FILES ${completions}/${program}.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+    list(APPEND outputs ${completions}/${program})
     add_custom_target(${program}-manual ALL DEPENDS ${outputs})
 endfunction()
 

@@ -165,6 +165,9 @@ void add_copy(cli::Options& options) {
     cli::Options& verb =
         options.verb("copy", "copy steps and verify them; run again to resume an interrupted copy",
                      [args] { return run(*args); });
+    verb.examples(
+        {"lm-ckpt copy checkpoints /store/run",
+         "lm-ckpt copy checkpoints/global_step20 weights --weights-only --bwlimit 200MiB"});
     verb.positionals("SRC... DST", &args->paths,
                      "SRC: global_step* directories, or directories of them: their latest steps; "
                      "DST: directory of steps, created if needed, or the new path of one step");

@@ -90,6 +90,8 @@ void add_diff(cli::Options& options) {
     const auto args = std::make_shared<Args>();
     cli::Options& verb = options.verb("diff", "compare the tensors of two checkpoints",
                                       [args] { return run(*args); });
+    verb.examples(
+        {"lm-ckpt diff checkpoints/global_step10 checkpoints/global_step20 --weights-only"});
     verb.positional("A", &args->a,
                     "global_step* directory, or a directory of them: its latest step; or one of "
                     "Megatron");

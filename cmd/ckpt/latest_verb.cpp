@@ -112,6 +112,8 @@ void add_latest(cli::Options& options) {
     cli::Options& verb = options.verb(
         "latest", "print the step that 'latest' names, or set it to another complete step",
         [args] { return run(*args); });
+    verb.examples(
+        {"lm-ckpt latest checkpoints", "lm-ckpt latest checkpoints 10 --logs 'train*.log'"});
     verb.positional("DIR", &args->directory, "directory of global_step* directories");
     verb.positional("STEP", &args->step, "new latest step: 120 or global_step120");
     verb.flag("--remove-later", &args->remove_later,

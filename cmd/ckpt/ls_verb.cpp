@@ -158,6 +158,7 @@ void add_ls(cli::Options& options) {
     cli::Options& verb =
         options.verb("ls", "list the steps of a checkpoint directory, its branches and left-overs",
                      [args] { return run(*args); });
+    verb.examples({"lm-ckpt ls checkpoints"});
     verb.positional("DIR", &args->directory,
                     "directory of global_step* directories, or one of Megatron");
     verb.flag("--json", &args->json, "print JSON Lines");

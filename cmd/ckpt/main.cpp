@@ -23,11 +23,8 @@ int main(int argc, char** argv) {
     lm::ckpt_tool::add_score(options);
     options.exits_with(lm::Exit::answer_is_no,
                        "verify found a problem, or diff found a difference");
-    options.epilogue(
-        "Examples:\n"
-        "  lm-ckpt ls checkpoints\n"
-        "  lm-ckpt verify checkpoints/global_step1000\n"
-        "  lm-ckpt prune checkpoints --keep-last 5 --keep-every 1000 --dry-run\n"
-        "  lm-ckpt copy checkpoints/global_step1000 /store/run --weights-only\n");
+    options.examples({"lm-ckpt ls checkpoints", "lm-ckpt verify checkpoints/global_step1000",
+                      "lm-ckpt prune checkpoints --keep-last 5 --keep-every 1000 --dry-run",
+                      "lm-ckpt copy checkpoints/global_step1000 /store/run --weights-only"});
     return lm::cli::run_main(argc, argv, options);
 }

@@ -142,6 +142,9 @@ void add_merge(cli::Options& options, const std::string& command_line) {
     cli::Options& verb =
         options.verb("merge", "average the weights of several checkpoints of one architecture",
                      [args, command_line] { return run(*args, command_line); });
+    verb.examples(
+        {"lm-ckpt merge average checkpoints/global_step10 checkpoints/global_step20 --weights 1,3",
+         "lm-ckpt merge decayed checkpoints --window 500B --style minus-sqrt"});
     verb.positional("OUT", &args->out, "directory to create, with the average as its only step");
     verb.positionals("CKPT", &args->checkpoints,
                      "global_step* directories, or directories of them: their latest steps; with "

@@ -82,6 +82,7 @@ void add_repair(cli::Options& options, const std::string& command_line) {
         "repair",
         "rewrite a checkpoint of Megatron whose tensor ranks have different copies of a tensor",
         [args, command_line] { return run(*args, command_line); });
+    verb.examples({"lm-ckpt repair megatron/global_step1000 repaired --from rank0"});
     verb.positional("CKPT", &args->in, "directory of Megatron-DeepSpeed or Megatron-LM");
     verb.positional("OUT", &args->out, "directory to create, with the repaired step of lm-utils");
     verb.choice("--from", &args->from, {"mean", "rank0"},

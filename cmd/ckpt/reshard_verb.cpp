@@ -61,6 +61,9 @@ void add_reshard(cli::Options& options) {
     cli::Options& verb =
         options.verb("reshard", "rewrite a step for another layout, with its optimizer state",
                      [args] { return run(*args); });
+    verb.examples(
+        {"lm-ckpt reshard checkpoints cut --tensor-model-parallel-size 2 "
+         "--pipeline-model-parallel-size 2"});
     verb.positional("CKPT", &args->path,
                     "global_step* directory, or a directory of them: its latest step");
     verb.positional("OUT", &args->out, "directory to create, with the step as its only step");

@@ -106,6 +106,8 @@ void add_sync(cli::Options& options) {
     cli::Options& verb = options.verb(
         "sync", "back up a directory of steps: copy the complete steps that DEST lacks",
         [args] { return run(*args); });
+    verb.examples({"lm-ckpt sync checkpoints backup --logs 'train*.log' --keep-last 5",
+                   "lm-ckpt sync checkpoints backup.example.org:/store/run --bwlimit 100MiB"});
     verb.positional("SRC", &args->source, "directory of global_step* directories");
     verb.positional("DEST", &args->destination,
                     "directory, host:path (rsync over ssh), or remote:path of rclone");

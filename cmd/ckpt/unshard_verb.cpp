@@ -64,6 +64,7 @@ void add_unshard(cli::Options& options) {
     cli::Options& verb =
         options.verb("unshard", "write the weights as one model, in safetensors files",
                      [args] { return run(*args); });
+    verb.examples({"lm-ckpt unshard checkpoints model.safetensors --dtype bf16"});
     verb.positional("CKPT", &args->path,
                     "global_step* directory, or a directory of them: its latest step; or one of "
                     "Megatron");

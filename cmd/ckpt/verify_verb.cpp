@@ -141,6 +141,7 @@ void add_verify(cli::Options& options) {
     cli::Options& verb = options.verb(
         "verify", "check digests, checksums, shapes, coverage and that all numbers are finite",
         [args] { return run(*args); });
+    verb.examples({"lm-ckpt verify checkpoints", "lm-ckpt verify checkpoints/global_step20"});
     verb.positional(
         "CKPT", &args->path,
         "global_step* directory, or a directory of them: every step; or one of Megatron");

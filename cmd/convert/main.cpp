@@ -367,12 +367,9 @@ int main(int argc, char** argv) {
                   "convert each IN to a directory of its name in DIR; existing ones are skipped");
     options.flag("--force", &args.force, "replace an existing OUT");
     options.flag("--quiet,-q", &args.quiet, "show no progress and no summary");
-    options.epilogue(
-        "Examples:\n"
-        "  lm-convert checkpoints gpt2-hf --to hf-gpt2\n"
-        "  lm-convert gpt2-hf restored\n"
-        "  lm-convert gpt2-hf --check --against checkpoints\n"
-        "  lm-convert checkpoints/global_step* --output-dir hf\n");
+    options.examples({"lm-convert checkpoints gpt2-hf --to hf-gpt2", "lm-convert gpt2-hf restored",
+                      "lm-convert gpt2-hf --check --against checkpoints",
+                      "lm-convert checkpoints/global_step* --output-dir hf"});
     return cli::run_main(argc, argv, options,
                          [&] { return run(args, options, joined(argc, argv)); });
 }

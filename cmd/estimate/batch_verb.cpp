@@ -152,15 +152,18 @@ void add_batch_verb(cli::Options& program) {
     cli::Options& options = program.verb(
         "batch", "list the batch-size ramp step by step, and the node counts that can run it",
         [flags] { return run(*flags); });
+    options.examples(
+        {"lm-estimate batch --global-batch-size 2048 --rampup-batch-size 32 32 6_000_000 \\\n    "
+         "--micro-batch-size 2 --train-samples 220_000_000 --nodes 48 52"});
+    options.group("Nodes");
+    options.values("--nodes", &flags->nodes, "N",
+                   "node counts to check; exit code 1 when one of them does not fit some batch");
+    options.value("--gpus-per-node", &flags->gpus_per_node, "N", "GPUs in a node");
     add_run_options(
         options, flags->train,
         {"--model", "--seq-length", "--micro-batch-size", "--global-batch-size",
          "--rampup-batch-size", "--train-samples", "--train-iters", "--train-tokens",
          "--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--deepspeed_config"});
-    options.group("Nodes");
-    options.values("--nodes", &flags->nodes, "N",
-                   "node counts to check; exit code 1 when one of them does not fit some batch");
-    options.value("--gpus-per-node", &flags->gpus_per_node, "N", "GPUs in a node");
     add_output_options(options, flags->output);
 }
 

@@ -77,6 +77,9 @@ void add_checkpoint_verb(cli::Options& program) {
         "checkpoint",
         "print the bytes of a checkpoint on disk, and of all checkpoints of a schedule",
         [flags] { return run(*flags); });
+    options.examples({"lm-estimate checkpoint --model bloom-176b --bf16",
+                      "lm-estimate checkpoint --model gpt2-124m --global-batch-size 512 "
+                      "--train-tokens 10B --save-interval 1000"});
     add_run_options(options, flags->train,
                     {"Model", "--global-batch-size", "--rampup-batch-size", "--train-samples",
                      "--train-iters", "--train-tokens", "--fp16", "--bf16", "--deepspeed_config",

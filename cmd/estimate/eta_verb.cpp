@@ -364,12 +364,11 @@ void add_eta_verb(cli::Options& program) {
     cli::Options& options =
         program.verb("eta", "print the progress and the end of a training, from its log",
                      [flags] { return run_eta(*flags); });
+    options.examples({"lm-estimate eta train.log --hours-per-day 20",
+                      "lm-estimate eta --why train.log",
+                      "lm-estimate eta --follow --interval 1s train.log"});
     options.positionals("LOG", &flags->logs,
                         "logs in any order, compressed or not; -: standard input");
-    add_run_options(
-        options, flags->train,
-        {"LOG", "--train-samples", "--train-iters", "--train-tokens", "--global-batch-size",
-         "--rampup-batch-size", "--seq-length", "--deepspeed_config", "--codecarbon-dir"});
     options.group("Time");
     options.value("--hours-per-day", &flags->hours_per_day, "H",
                   "hours of a day in which the machine is available");
@@ -389,6 +388,10 @@ void add_eta_verb(cli::Options& program) {
         "the run has ended; a terminal is redrawn, a pipe gets a line each --interval; exit "
         "with 1 unless the training is finished or its state is saved");
     options.value("--interval", &flags->interval, "TIME", "time between two looks of --follow");
+    add_run_options(
+        options, flags->train,
+        {"--train-samples", "--train-iters", "--train-tokens", "--global-batch-size",
+         "--rampup-batch-size", "--seq-length", "--deepspeed_config", "--codecarbon-dir"});
     add_output_options(options, flags->output);
 }
 

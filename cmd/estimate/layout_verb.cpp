@@ -202,11 +202,9 @@ void add_layout_verb(cli::Options& program) {
         "layout",
         "list the layouts of a training that fit into the memory of the GPUs, fastest first",
         [flags] { return run_layout(*flags); });
-    add_run_options(
-        options, flags->train,
-        {"Model", "--micro-batch-size", "--global-batch-size", "--train-samples", "--train-iters",
-         "--train-tokens", "--fp16", "--bf16", "Parallel", "--use-distributed-optimizer",
-         "--zero-stage", "--deepspeed_config", "--attention-backend"});
+    options.examples(
+        {"lm-estimate layout --model 7.5b --bf16 --use-distributed-optimizer --global-batch-size "
+         "512 \\\n    --gpus 64 --gpu-memory 80GB"});
     options.group("GPUs");
     options.value("--gpus", &flags->gpus, "N", "GPUs of the whole run; also --world-size");
     options.value("--gpus-per-node", &flags->gpus_per_node, "N", "GPUs in a node");
@@ -219,6 +217,11 @@ void add_layout_verb(cli::Options& program) {
                   "bytes per second between two GPUs of a node");
     options.value("--network-bandwidth", &flags->network_bandwidth, "SIZE",
                   "bytes per second from one GPU to another node");
+    add_run_options(
+        options, flags->train,
+        {"Model", "--micro-batch-size", "--global-batch-size", "--train-samples", "--train-iters",
+         "--train-tokens", "--fp16", "--bf16", "Parallel", "--use-distributed-optimizer",
+         "--zero-stage", "--deepspeed_config", "--attention-backend"});
     add_output_options(options, flags->output);
 }
 

@@ -16,11 +16,9 @@ int main(int argc, char** argv) {
                        "memory: the model does not fit in --gpu-memory; layout: in no layout; "
                        "batch: one of --nodes cannot run the ramp; eta: the last line is older "
                        "than --max-age, or --why finds no reason");
-    options.epilogue(
-        "Examples:\n"
-        "  lm-estimate params --model gpt2-124m\n"
-        "  lm-estimate memory --model 7.5b --bf16 --tensor-model-parallel-size 8 "
-        "--gpu-memory 80GB\n"
-        "  lm-estimate eta train.log --hours-per-day 20\n");
+    options.examples(
+        {"lm-estimate params --model gpt2-124m",
+         "lm-estimate memory --model 7.5b --bf16 --tensor-model-parallel-size 8 --gpu-memory 80GB",
+         "lm-estimate eta train.log --hours-per-day 20"});
     return lm::cli::run_main(argc, argv, options);
 }

@@ -188,11 +188,9 @@ void add_memory_verb(cli::Options& program) {
     cli::Options& options = program.verb(
         "memory", "print the bytes that a rank of lm-train allocates, by kind and pipeline stage",
         [flags] { return run(*flags); });
-    add_run_options(
-        options, flags->train,
-        {"Model", "--micro-batch-size", "--global-batch-size", "--fp16", "--bf16", "Parallel",
-         "--use-distributed-optimizer", "--zero-stage", "--deepspeed_config", "--device",
-         "--attention-backend", "--deterministic-mode", "--threads", "--world-size"});
+    options.examples(
+        {"lm-estimate memory --model 7.5b --bf16 --tensor-model-parallel-size 8 --gpu-memory 80GB",
+         "lm-estimate memory --model gpt2-124m --micro-batch-size 4 --json"});
     options.group("Step");
     options.value("--micro-batches", &flags->n_micro_batches, "N",
                   "micro-batches of a step in one pipeline; default: from --global-batch-size, "
@@ -205,6 +203,11 @@ void add_memory_verb(cli::Options& program) {
         "--allowance", &flags->allowance, "SIZE",
         "memory besides lm-train's buffers: context, libraries, code; default: 100MiB, with "
         "--gpu-memory 2GiB");
+    add_run_options(
+        options, flags->train,
+        {"Model", "--micro-batch-size", "--global-batch-size", "--fp16", "--bf16", "Parallel",
+         "--use-distributed-optimizer", "--zero-stage", "--deepspeed_config", "--device",
+         "--attention-backend", "--deterministic-mode", "--threads", "--world-size"});
     add_output_options(options, flags->output);
 }
 

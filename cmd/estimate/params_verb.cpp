@@ -103,6 +103,9 @@ void add_params_verb(cli::Options& program) {
     cli::Options& options =
         program.verb("params", "count the parameters of a model, exactly and by published formulas",
                      [flags] { return run(*flags); });
+    options.examples({"lm-estimate params --model gpt2-124m",
+                      "lm-estimate params --num-layers 24 --hidden-size 1024 --num-attention-heads "
+                      "16 --explain"});
     add_run_options(options, flags->train, {"Model", "Parallel"});
     add_output_options(options, flags->output);
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run_flags.hpp"
 
+#include <array>
+
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "config/deepspeed.hpp"
@@ -50,8 +52,20 @@ void at_least_one(std::string_view flag, i64 value) {
 
 void add_run_options(cli::Options& options, config::TrainFlags& flags,
                      const std::vector<std::string>& shown) {
+    const size_t first = options.table().size();
     config::add_train_options(options, flags);
-    options.show_only(shown);
+    options.show_only(shown, first);
+    constexpr std::array usual{"--model",
+                               "--micro-batch-size",
+                               "--global-batch-size",
+                               "--train-samples",
+                               "--train-tokens",
+                               "--bf16",
+                               "--fp16",
+                               "--tensor-model-parallel-size",
+                               "--pipeline-model-parallel-size",
+                               "--use-distributed-optimizer"};
+    options.describe_only({usual.begin(), usual.end()}, first);
 }
 
 config::TrainFlags resolve_flags(const config::TrainFlags& flags) {

@@ -15,7 +15,7 @@
 namespace lm::estimate {
 
 // Declares all flags of lm-train. `shown`: the names and groups of flags that the help of the verb
-// shows.
+// shows. Declare the verb's own options before this call, so that its help shows them first.
 void add_run_options(cli::Options& options, config::TrainFlags& flags,
                      const std::vector<std::string>& shown);
 

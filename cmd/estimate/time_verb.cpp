@@ -181,17 +181,20 @@ void add_time_verb(cli::Options& program) {
     cli::Options& options =
         program.verb("time", "print the time of a training at a given throughput",
                      [flags] { return run_time(*flags); });
-    add_run_options(
-        options, flags->train,
-        {"Model", "--micro-batch-size", "--global-batch-size", "--rampup-batch-size",
-         "--train-samples", "--train-iters", "--train-tokens", "Parallel", "--deepspeed_config",
-         "--save-interval", "--exit-duration-in-mins", "--eval-interval", "--eval-iters"});
+    options.examples(
+        {"lm-estimate time --model gpt3-13b --global-batch-size 1024 --train-tokens 300B --gpus "
+         "256 --tflops 100"});
     options.group("Speed");
     options.value("--gpus", &flags->gpus, "N", "GPUs of the whole run; also --world-size");
     options.value(
         "--tflops", &flags->tflops, "X",
         "throughput of one GPU as training logs print it: TFLOP/s including recomputation");
     add_overhead_options(options, *flags);
+    add_run_options(
+        options, flags->train,
+        {"Model", "--micro-batch-size", "--global-batch-size", "--rampup-batch-size",
+         "--train-samples", "--train-iters", "--train-tokens", "Parallel", "--deepspeed_config",
+         "--save-interval", "--exit-duration-in-mins", "--eval-interval", "--eval-iters"});
     add_output_options(options, flags->output);
 }
 

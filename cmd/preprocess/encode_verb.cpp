@@ -214,6 +214,7 @@ void declare_encode(cli::Options& options) {
     auto args = std::make_shared<CodecArgs>();
     cli::Options& verb = options.verb("encode", "print the ids of each line of standard input",
                                       [args] { return encode(*args); });
+    verb.examples({"echo 'Hello world' | lm-preprocess encode"});
     verb.flag("--whole", &args->whole,
               "encode all of standard input, newlines included, as one text");
     verb.flag("--append-eod", &args->append_eod, "end every text with the end-of-document token");

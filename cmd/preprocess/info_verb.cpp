@@ -131,6 +131,7 @@ int info(const InfoArgs& args) {
 void declare_info(cli::Options& options) {
     auto args = std::make_shared<InfoArgs>();
     cli::Options& verb = options.verb("info", "describe a dataset", [args] { return info(*args); });
+    verb.examples({"lm-preprocess info corpus_text_document"});
     verb.positional("P", &args->prefix, "dataset: the files P.bin and P.idx");
     verb.flag("--json", &args->json, "print JSON Lines");
 }

@@ -21,7 +21,9 @@ int main(int argc, char** argv) {
     preprocess::declare_train_tokenizer(options);
     preprocess::declare_encode(options);
     preprocess::declare_decode(options);
-    options.epilogue(
-        "Example: lm-preprocess --input corpus.jsonl.xz --output-prefix data/corpus --append-eod");
+    options.examples(
+        {"lm-preprocess --input corpus.jsonl.xz --output-prefix data/corpus --append-eod",
+         "zcat part*.gz | lm-preprocess --input - --output-prefix data/all --append-eod",
+         "lm-preprocess info data/corpus_text_document"});
     return cli::run_main(argc, argv, options, [&] { return preprocess::preprocess(args); });
 }

@@ -142,6 +142,8 @@ void declare_merge(cli::Options& options) {
     auto args = std::make_shared<MergeArgs>();
     cli::Options& verb =
         options.verb("merge", "concatenate datasets", [args] { return merge(*args); });
+    verb.examples(
+        {"lm-preprocess merge --output-prefix all part1_text_document part2_text_document"});
     verb.positionals("P", &args->inputs, "prefixes of the datasets, in order");
     verb.value("--output-prefix", &args->output_prefix, "P", "write P.bin, .idx and .json");
     verb.flag("--force", &args->force, "replace existing outputs");

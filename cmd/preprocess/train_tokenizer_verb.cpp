@@ -178,6 +178,9 @@ void declare_train_tokenizer(cli::Options& options) {
     CorpusOptions& corpus = args->training.corpus;
     cli::Options& verb = options.verb("train-tokenizer", "learn a byte-level BPE tokenizer",
                                       [args] { return run_train_tokenizer(*args); });
+    verb.examples(
+        {"lm-preprocess train-tokenizer --input corpus.jsonl --vocab-size 32000 --output "
+         "tokenizer"});
     verb.values_added(
         "--input", &corpus.inputs, "FILE",
         "JSON Lines: plain, gzip, xz or zstd by content; directories; - for standard input");

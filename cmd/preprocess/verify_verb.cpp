@@ -57,6 +57,7 @@ void declare_verify(cli::Options& options) {
     auto args = std::make_shared<VerifyArgs>();
     cli::Options& verb = options.verb("verify", "check every entry and token of a dataset",
                                       [args] { return verify(*args); });
+    verb.examples({"lm-preprocess verify corpus_text_document"});
     verb.positional("P", &args->prefix, "dataset: the files P.bin and P.idx");
     verb.value("--vocab-size", &args->rules.vocab_size, "N",
                "ids must be below N [vocabulary size in the metadata file]");

@@ -226,10 +226,8 @@ void declare(cli::Options& options, Flags& flags) {
     options.exits_with(Exit::answer_is_no,
                        "a threshold was exceeded, --stale found segments or could not remove one, "
                        "--stress failed, or --node found outliers");
-    options.epilogue(
-        "Examples:\n"
-        "  lm-shmcheck --warn 70% --min-size 1GiB\n"
-        "  lm-shmcheck --watch 10s --json\n");
+    options.examples({"lm-shmcheck --warn 70% --min-size 1GiB", "lm-shmcheck --watch 10s --json",
+                      "srun lm-shmcheck --node"});
 }
 
 }  // namespace

@@ -85,6 +85,31 @@ int main(int argc, char** argv) {
     config::TrainFlags flags;
     config::add_train_options(options, flags);
     std::vector<std::string> dumps;
+    options.describe_only({"--model",
+                           "--num-layers",
+                           "--hidden-size",
+                           "--num-attention-heads",
+                           "--seq-length",
+                           "--data-path",
+                           "--micro-batch-size",
+                           "--global-batch-size",
+                           "--train-samples",
+                           "--train-tokens",
+                           "--lr",
+                           "--lr-warmup-samples",
+                           "--bf16",
+                           "--tensor-model-parallel-size",
+                           "--pipeline-model-parallel-size",
+                           "--use-distributed-optimizer",
+                           "--threads",
+                           "--save",
+                           "--load",
+                           "--save-interval",
+                           "--eval-interval",
+                           "--log-interval",
+                           "--tensorboard-dir",
+                           "--dry-run"});
+    options.group("Other");
     options.values("--explain", &dumps, "DUMPS",
                    "explain a hang from flight-recorder dumps (rank-N.jsonl) or their "
                    "directory: which rank waits for which, and which diverged first; no training");
@@ -94,12 +119,14 @@ int main(int argc, char** argv) {
          {Exit::self_stopped, Exit::run_again, Exit::do_not_run_again, Exit::superseded}) {
         options.exits_with(code);
     }
-    options.epilogue(
-        "Examples:\n"
-        "  lm-train --model gpt2-124m --data-path data/corpus_text_document \\\n"
-        "    --micro-batch-size 4 --global-batch-size 512 --train-tokens 10B --lr 6e-4 \\\n"
-        "    --save checkpoints --load checkpoints --save-interval 1000\n"
-        "  mpirun -n 8 lm-train ...   the same on 8 ranks; or srun --mpi=pmix -n 8\n");
+    options.examples(
+        {"lm-train --model gpt2-124m --data-path corpus_text_document --seq-length 256 --lr 6e-4 "
+         "\\\n"
+         "    --micro-batch-size 4 --global-batch-size 16 --train-tokens 1M --log-interval 1",
+         "lm-train --model gpt2-124m --data-path data/corpus_text_document --bf16 --lr 6e-4 \\\n"
+         "    --micro-batch-size 4 --global-batch-size 512 --train-tokens 10B \\\n"
+         "    --save checkpoints --load checkpoints --save-interval 1000",
+         "mpirun -n 8 lm-train ... --tensor-model-parallel-size 2    8 ranks; or srun --mpi=pmix"});
     return cli::run_main(argc, argv, options, [&] {
         if (!dumps.empty()) return explain(dumps);
         const std::string command_line = cli::command_line(argc, argv);

@@ -11,7 +11,7 @@
 namespace lm::cli {
 namespace {
 
-// Thrown to end the parsing at --help or --version.
+// Thrown to end the parsing at --help, --help-all or --version.
 struct HelpRequest {
     Options::Parsed what;
 };
@@ -32,10 +32,13 @@ const std::vector<Option>& built_in_options() {
         Option help;
         help.names = {"--help", "-h"};
         help.kind = Option::Kind::help;
+        Option help_all;
+        help_all.names = {"--help-all"};
+        help_all.kind = Option::Kind::help_all;
         Option version;
         version.names = {"--version"};
         version.kind = Option::Kind::version;
-        return std::vector<Option>{help, version};
+        return std::vector<Option>{help, help_all, version};
     }();
     return table;
 }
@@ -47,15 +50,12 @@ class Applier {
 
     void apply_option(const Option& option, const Values& values) {
         if (option.kind == Option::Kind::help) throw HelpRequest{Options::Parsed::help};
+        if (option.kind == Option::Kind::help_all) throw HelpRequest{Options::Parsed::help_all};
         if (option.kind == Option::Kind::version) throw HelpRequest{Options::Parsed::version};
         if (option.kind == Option::Kind::refused) return refuse(option, values);
         const bool first = result_.given.insert(option.name()).second;
         if (option.kind == Option::Kind::accepted) {
             if (first && !option.hidden) note("{}: ignored: {}", option.name(), option.help);
-            return;
-        }
-        if (option.kind == Option::Kind::later) {
-            if (first) result_.given_later.push_back({option.name(), option.help});
             return;
         }
         const auto entry = std::ranges::find_if(
@@ -77,7 +77,8 @@ class Applier {
             if (!option.positional) continue;
             const size_t least = static_cast<size_t>(option.min_values);
             const size_t more = std::min(spare, static_cast<size_t>(option.max_values) - least);
-            if (operands.size() - next < least) usage_error(option.name(), "missing operand");
+            if (operands.size() - next < least)
+                usage_error(option.name(), "missing operand: {}", option.help);
             spare -= more;
             const auto begin = operands.begin() + static_cast<std::ptrdiff_t>(next);
             const Values mine(begin, begin + static_cast<std::ptrdiff_t>(least + more));

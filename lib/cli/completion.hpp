@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The generator of shell completion.
+// The generators of shell completion.
 #pragma once
 
 #include <string>
@@ -8,9 +8,14 @@
 
 namespace lm::cli {
 
-// Returns a bash script to source: a function and arrays generated from the option table. The
-// script completes the first word to commands, and later words to options of the command, choices
-// and file names.
+// The script of each generator completes the first word to commands, and later words to options of
+// the command, choices, prefixes of datasets, steps of checkpoint directories and file names.
+
+// Returns a bash script to source.
 std::string bash_completion(const Options& options);
+// Returns a function file `_PROGRAM` of zsh, for a directory of $fpath.
+std::string zsh_completion(const Options& options);
+// Returns a file PROGRAM.fish for a directory of $fish_complete_path.
+std::string fish_completion(const Options& options);
 
 }  // namespace lm::cli

@@ -70,7 +70,7 @@ std::string usage_of(const Options& options) {
 std::string verbs_text(const Options& options, size_t width) {
     std::string text;
     for (const Options* verb : options.verbs()) {
-        std::string label = verb->program().substr(options.program().size() + 1);
+        std::string label = verb_name(options, *verb);
         for (const Option& operand : operands_of(*verb)) label += " " + operand_text(operand);
         text += two_columns(label, verb->summary(), width);
     }
@@ -88,13 +88,42 @@ std::string accepted_text(const Options& options, size_t width) {
            paragraph(names, 2, width);
 }
 
+std::string examples_text(const Options& options) {
+    std::string text;
+    for (const std::string& line : options.examples()) text += "  " + line + "\n";
+    if (text.empty()) return text;
+    return (options.examples().size() == 1 ? "\nExample:\n" : "\nExamples:\n") + text;
+}
+
+// Returns the options of a group in two columns, then the names of those that `detail` only names.
+std::string group_text(const std::vector<Option>& group, HelpDetail detail, size_t width) {
+    std::string text;
+    std::string named;
+    for (const Option& option : group) {
+        if (detail == HelpDetail::brief && option.only_named) {
+            named += (named.empty() ? "" : ", ") + option.name();
+        } else {
+            text += two_columns(label_of(option), description_of(option), width);
+        }
+    }
+    if (!named.empty()) text += paragraph(named, 2, width);
+    return text;
+}
+
 }  // namespace
 
-std::string help_text(const Options& options, int width) {
+std::string usage_text(const Options& options) {
+    constexpr size_t width = 80;
+    return "Usage: " + usage_of(options) + "\n" + capitalized(options.summary()) + ".\n" +
+           examples_text(options) + verbs_text(options, width);
+}
+
+std::string help_text(const Options& options, HelpDetail detail, int width) {
     if (width <= 0) width = std::clamp(terminal_width(STDOUT_FILENO, 80), 60, 100);
     const size_t columns = static_cast<size_t>(width);
     std::string text = "Usage: " + usage_of(options) + "\n";
     text += paragraph(capitalized(options.summary()) + ".", 0, columns);
+    text += examples_text(options);
     const std::vector<Option> operands = operands_of(options);
     if (!operands.empty()) text += "\n";
     for (const Option& operand : operands) {
@@ -103,13 +132,9 @@ std::string help_text(const Options& options, int width) {
     text += verbs_text(options, columns);
     for (const auto& [title, group] : groups_of(options)) {
         text += "\n" + title + ":\n";
-        for (const Option& option : group) {
-            text += two_columns(label_of(option), description_of(option), columns);
-        }
+        text += group_text(group, detail, columns);
     }
-    text += accepted_text(options, columns);
-    const std::string& epilogue = options.epilogue();
-    if (!epilogue.empty()) text += "\n" + epilogue + (epilogue.ends_with('\n') ? "" : "\n");
+    if (detail == HelpDetail::full) text += accepted_text(options, columns);
     return text;
 }
 

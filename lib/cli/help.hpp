@@ -8,8 +8,14 @@
 
 namespace lm::cli {
 
-// Returns the usage line, operands, commands, and the options under their headings in two columns.
-// `width` 0 means the width of the terminal.
-std::string help_text(const Options& options, int width = 0);
+// brief: --help, which only names some options. full: --help-all.
+enum class HelpDetail { brief, full };
+
+// Returns the usage line, examples, operands, commands, and the options under their headings in two
+// columns. `width` 0 means the width of the terminal.
+std::string help_text(const Options& options, HelpDetail detail, int width = 0);
+
+// Returns the usage line, the examples and the commands: the answer to a command without arguments.
+std::string usage_text(const Options& options);
 
 }  // namespace lm::cli

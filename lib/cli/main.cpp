@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -88,6 +89,17 @@ class Reporter {
         if (failure.code() == Exit::usage) print_line("Try '" + command + " --help'.");
     }
 
+    // Answers a command without arguments: how to use it.
+    void usage(const Options& options) const {
+        if (!is_rank0()) return;
+        const std::string text = usage_text(options) + "\nTry '" + options.program() + " --help'.";
+        for (size_t begin = 0; begin <= text.size();) {
+            const size_t end = std::min(text.find('\n', begin), text.size());
+            print_line(text.substr(begin, end - begin));
+            begin = end + 1;
+        }
+    }
+
     void line(const std::string& text) const {
         const std::string where = is_rank0() ? "" : own_place(launched_.rank) + ": ";
         print_line(one_line(program_ + ": " + where + text));
@@ -106,9 +118,12 @@ bool answer_generator(const Options& options, const std::vector<std::string>& ar
         write_stdout(man_options(options));
     } else if (arguments[0] == "--generate-man-exit-status") {
         write_stdout(man_exit_status(options));
-    } else if (arguments[0] == "--generate-completion" && arguments.size() == 2 &&
-               arguments[1] == "bash") {
-        write_stdout(bash_completion(options));
+    } else if (arguments[0] == "--generate-completion" && arguments.size() == 2) {
+        const std::string& shell = arguments[1];
+        if (shell != "bash" && shell != "zsh" && shell != "fish") return false;
+        write_stdout(shell == "bash"  ? bash_completion(options)
+                     : shell == "zsh" ? zsh_completion(options)
+                                      : fish_completion(options));
     } else {
         return false;
     }
@@ -121,8 +136,9 @@ int run(Options& options, const std::vector<std::string>& arguments,
     const Options::Parsed parsed = options.parse(arguments);
     *parsing = false;
     const Options& chosen = options.chosen_verb() ? *options.chosen_verb() : options;
-    if (parsed == Options::Parsed::help) {
-        write_stdout(help_text(chosen));
+    if (parsed == Options::Parsed::help || parsed == Options::Parsed::help_all) {
+        const bool all = parsed == Options::Parsed::help_all;
+        write_stdout(help_text(chosen, all ? HelpDetail::full : HelpDetail::brief));
         return 0;
     }
     if (parsed == Options::Parsed::version) {
@@ -135,12 +151,21 @@ int run(Options& options, const std::vector<std::string>& arguments,
     return work();
 }
 
+// Returns whether the command line has no argument besides a verb.
+bool is_bare(Options& options, const std::vector<std::string>& arguments) {
+    return arguments.size() == (options.chosen_verb() ? 1 : 0);
+}
+
 int guarded(const Reporter& reporter, Options& options, const std::function<int()>& work,
-            const bool* parsing) {
+            const std::vector<std::string>& arguments, const bool* parsing) {
     try {
         return work();
     } catch (const Error& failure) {
         const Options* verb = options.chosen_verb();
+        if (failure.code() == Exit::usage && is_bare(options, arguments)) {
+            reporter.usage(verb ? *verb : options);
+            return static_cast<int>(Exit::usage);
+        }
         reporter.error(failure, verb ? verb->program() : options.program(), *parsing);
         return static_cast<int>(failure.code());
     } catch (const std::exception& exception) {
@@ -176,7 +201,7 @@ int run_main(int argc, char** argv, Options& options, const std::function<int()>
         start_signal_thread();
         return run(options, arguments, body, &parsing);
     };
-    const int code = guarded(reporter, options, work, &parsing);
+    const int code = guarded(reporter, options, work, arguments, &parsing);
     parsing = false;
     const auto flush = [] {
         flush_stdout();
@@ -185,7 +210,7 @@ int run_main(int argc, char** argv, Options& options, const std::function<int()>
         if (copy >= 0 && close(copy) != 0) run_error(stdout_name, "{}", std::strerror(errno));
         return 0;
     };
-    const int flushed = guarded(reporter, options, flush, &parsing);
+    const int flushed = guarded(reporter, options, flush, arguments, &parsing);
     set_log_sink(nullptr);
     return code == 0 || code == static_cast<int>(Exit::answer_is_no) ? std::max(code, flushed)
                                                                      : code;

@@ -177,10 +177,6 @@ std::string enumeration(const std::vector<std::string>& names) {
     return text;
 }
 
-std::string verb_name(const Options& options, const Options& verb) {
-    return verb.program().substr(options.program().size() + 1);
-}
-
 // Returns the sections that at least two verbs have, each with the names of these verbs. The page
 // prints a shared section once.
 std::vector<std::pair<Section, std::vector<std::string>>> common_sections(const Options& options) {

@@ -12,6 +12,16 @@ std::vector<Option> select(const Options& options, bool (*wanted)(const Option&)
     return result;
 }
 
+// Returns whether --help of the program or of a verb omits what --help-all prints.
+bool describes_some(const Options& options) {
+    const auto verbs = options.verbs();
+    return std::ranges::any_of(verbs, [](const Options* verb) { return describes_some(*verb); }) ||
+           std::ranges::any_of(options.table(), [](const Option& option) {
+               return !option.hidden &&
+                      (option.only_named || option.kind == Option::Kind::accepted);
+           });
+}
+
 Option built_in(std::vector<std::string> names, std::string help) {
     Option option;
     option.names = std::move(names);
@@ -27,6 +37,8 @@ std::vector<std::pair<std::string, std::vector<Option>>> groups_of(const Options
         return !option.positional && !option.hidden && option.kind == Option::Kind::normal;
     });
     shown.push_back(built_in({"--help", "-h"}, "print this help and exit"));
+    if (describes_some(options))
+        shown.push_back(built_in({"--help-all"}, "describe all options and exit"));
     shown.push_back(built_in({"--version"}, "print the version and exit"));
     std::vector<std::pair<std::string, std::vector<Option>>> groups;
     for (Option& option : shown) {
@@ -39,6 +51,41 @@ std::vector<std::pair<std::string, std::vector<Option>>> groups_of(const Options
         }
     }
     return groups;
+}
+
+std::vector<Option> shown_options(const Options& options) {
+    std::vector<Option> result;
+    for (auto& [title, group] : groups_of(options))
+        result.insert(result.end(), group.begin(), group.end());
+    return result;
+}
+
+const std::vector<std::string>& completed_words(const Option& option) {
+    return option.choices.empty() ? option.words : option.choices;
+}
+
+CompletedValue completed_value(const Option& option) {
+    constexpr std::string_view files[] = {"FILE", "DIR", "PATH", "CKPT", "OUT",
+                                          "SRC",  "DST", "LOG",  "DUMPS"};
+    if (!completed_words(option).empty()) return CompletedValue::words;
+    if (!option.is_text) return CompletedValue::none;
+    const auto in_metavar = [&](std::string_view word) {
+        return option.metavar.find(word) != std::string::npos;
+    };
+    if (in_metavar("PREFIX")) return CompletedValue::pairs;
+    const bool is_file = option.metavar == "P" || std::ranges::any_of(files, in_metavar);
+    return is_file ? CompletedValue::files : CompletedValue::none;
+}
+
+CompletedValue completed_operand(const Options& options) {
+    const std::vector<Option> operands = operands_of(options);
+    if (operands.size() > 1 && operands[1].metavar == "STEP") return CompletedValue::steps;
+    const bool pairs = !operands.empty() && operands[0].metavar == "P";
+    return pairs ? CompletedValue::pairs : CompletedValue::files;
+}
+
+std::string verb_name(const Options& options, const Options& verb) {
+    return verb.program().substr(options.program().size() + 1);
 }
 
 std::vector<Option> operands_of(const Options& options) {

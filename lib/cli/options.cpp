@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <span>
 
 #include "cli/command_line.hpp"
 #include "cli/parse.hpp"
@@ -18,7 +19,7 @@ struct Options::Impl {
     };
     std::string program;
     std::string summary;
-    std::string epilogue;
+    std::vector<std::string> examples;
     std::string group = "Options";
     std::vector<Option> table;
     std::vector<Apply> apply;  // one for each entry of the table
@@ -54,6 +55,10 @@ Values split_names(std::string_view names) {
 }
 
 template <typename T>
+constexpr bool is_text =
+    std::is_same_v<T, std::string> || std::is_same_v<T, std::optional<std::string>>;
+
+template <typename T>
 Apply apply_one(T* target) {
     return [target](const std::string& name, const Values& values) {
         parse_value(name, values.back(), *target);
@@ -77,11 +82,30 @@ Apply apply_added(std::vector<std::string>* target) {
     };
 }
 
+// Returns the options that the list of groups and names does not contain.
+std::vector<Option*> not_listed(std::span<Option> options, const Values& groups_and_names) {
+    for (const std::string& text : groups_and_names) {
+        LM_CHECK(std::ranges::any_of(options,
+                                     [&text](const Option& option) {
+                                         return option.group == text || option.name() == text;
+                                     }),
+                 "expected a declared group or option, got {}", text);
+    }
+    const auto listed = [&](const std::string& text) {
+        return std::ranges::find(groups_and_names, text) != groups_and_names.end();
+    };
+    std::vector<Option*> others;
+    for (Option& option : options) {
+        if (!listed(option.group) && !listed(option.name())) others.push_back(&option);
+    }
+    return others;
+}
+
 Apply apply_choice(std::string* target, const Values& choices) {
     return [target, choices](const std::string& name, const Values& values) {
         const std::string& value = values.back();
         if (std::ranges::find(choices, value) == choices.end()) {
-            usage_error(name, "'{}' is not one of {}", value, fmt::join(choices, ", "));
+            refuse_value(name, value, choices);
         }
         *target = value;
     };
@@ -160,6 +184,7 @@ void Options::flag_off(std::string_view names, bool* target, std::string help) {
                         std::string help) {                                               \
         impl_->add_value(names, std::move(metavar), std::move(help), text_of(*target), 1, \
                          apply_one(target));                                              \
+        impl_->table.back().is_text = is_text<type>;                                      \
     }
 LM_DEFINE_VALUE(i64)
 LM_DEFINE_VALUE(double)
@@ -178,6 +203,7 @@ LM_DEFINE_VALUE(std::optional<Duration>)
                          std::string help) {                                                     \
         impl_->add_value(names, std::move(metavar), std::move(help), text_of(*target),           \
                          Option::any_number, apply_all(target));                                 \
+        impl_->table.back().is_text = is_text<type>;                                             \
     }
 LM_DEFINE_VALUES(std::string)
 LM_DEFINE_VALUES(i64)
@@ -261,26 +287,14 @@ void Options::refused(std::string_view names, int n_values, std::string reason,
     impl_->add(std::move(option), nullptr);
 }
 
-void Options::later(std::string_view names, int n_values, std::string reason) {
-    accepted(names, n_values, std::move(reason));
-    impl_->table.back().kind = Option::Kind::later;
-    impl_->table.back().hidden = true;
+void Options::show_only(const std::vector<std::string>& groups_and_names, size_t first) {
+    const std::span<Option> options = std::span(impl_->table).subspan(first);
+    for (Option* option : not_listed(options, groups_and_names)) option->hidden = true;
 }
 
-void Options::show_only(const std::vector<std::string>& groups_and_names) {
-    const auto listed = [&](const std::string& text) {
-        return std::ranges::find(groups_and_names, text) != groups_and_names.end();
-    };
-    for (const std::string& text : groups_and_names) {
-        LM_CHECK(std::ranges::any_of(impl_->table,
-                                     [&text](const Option& option) {
-                                         return option.group == text || option.name() == text;
-                                     }),
-                 "show_only(): expected a declared group or option, got {}", text);
-    }
-    for (Option& option : impl_->table) {
-        if (!listed(option.group) && !listed(option.name())) option.hidden = true;
-    }
+void Options::describe_only(const std::vector<std::string>& names, size_t first) {
+    const std::span<Option> options = std::span(impl_->table).subspan(first);
+    for (Option* option : not_listed(options, names)) option->only_named = !option->positional;
 }
 
 Options& Options::verb(std::string name, std::string summary, std::function<int()> run) {
@@ -345,10 +359,6 @@ bool Options::given(std::string_view name) const {
     bug(__FILE__, __LINE__, "given(\"{}\"): no such option", name);
 }
 
-const std::vector<Options::Later>& Options::given_later() const {
-    return impl_->command_line.given_later;
-}
-
 Options* Options::chosen_verb() {
     return impl_->chosen ? &impl_->chosen->options : nullptr;
 }
@@ -357,8 +367,8 @@ std::function<int()> Options::chosen_run() const {
     return impl_->chosen ? impl_->chosen->run : std::function<int()>();
 }
 
-void Options::epilogue(std::string text) {
-    impl_->epilogue = std::move(text);
+void Options::examples(std::vector<std::string> lines) {
+    impl_->examples = std::move(lines);
 }
 
 void Options::exits_with(Exit code, std::string meaning) {
@@ -374,8 +384,8 @@ const std::string& Options::program() const {
 const std::string& Options::summary() const {
     return impl_->summary;
 }
-const std::string& Options::epilogue() const {
-    return impl_->epilogue;
+const std::vector<std::string>& Options::examples() const {
+    return impl_->examples;
 }
 const std::vector<std::pair<Exit, std::string>>& Options::exit_codes() const {
     return impl_->exit_codes;

@@ -33,7 +33,7 @@ struct Duration {
 };
 
 struct Option {
-    enum class Kind { normal, accepted, later, refused, help, version };
+    enum class Kind { normal, accepted, refused, help, help_all, version };
     static constexpr int any_number = 1 << 20;  // no limit on the number of values
 
     std::vector<std::string> names;  // help shows the first; the rest are aliases
@@ -44,6 +44,8 @@ struct Option {
     bool positional = false;
     bool repeatable = false;  // accepts more than one value
     bool hidden = false;
+    bool only_named = false;  // --help names the option, --help-all describes it
+    bool is_text = true;      // the value is not a number, size or time
     std::vector<std::string> choices;
     std::vector<std::string> words;  // values that completion offers; others are valid, too
     std::string neutral_value;       // a refused option is ignored with this value
@@ -118,44 +120,40 @@ class Options {
     void refused(std::string_view names, int n_values, std::string reason,
                  std::string neutral_value = "");
 
-    // Declares a flag that is not implemented yet. Parsing accepts it and adds it to given_later(),
-    // so that the program can refuse it where it matters.
-    struct Later {
-        std::string name;
-        std::string reason;
-    };
-    void later(std::string_view names, int n_values, std::string reason);
-    const std::vector<Later>& given_later() const;
-
-    // Hides all options declared so far, except the listed ones. Hidden options are still parsed,
-    // without a note, so that a command line of another program is accepted.
-    void show_only(const std::vector<std::string>& groups_and_names);
+    // Hides the options declared so far from entry `first` of the table on, except the listed ones.
+    // Hidden options are still parsed, without a note, so that a command line of another program is
+    // accepted.
+    void show_only(const std::vector<std::string>& groups_and_names, size_t first = 0);
+    // Makes --help describe only the listed ones of the options declared so far from entry `first`
+    // of the table on, and name the others. --help-all describes all.
+    void describe_only(const std::vector<std::string>& names, size_t first = 0);
 
     // Declares a verb (lm-ckpt ls) and returns its options. run_main() calls `run` of the chosen
     // verb.
     Options& verb(std::string name, std::string summary, std::function<int()> run);
 
-    // Parses a command line and stores the values in the targets. At -h, --help or --version
-    // parsing ends with that result. Throws Error(usage); the options before the error have then
-    // been stored.
-    enum class Parsed { run, help, version };
+    // Parses a command line and stores the values in the targets. At -h, --help, --help-all or
+    // --version parsing ends with that result. Throws Error(usage); the options before the error
+    // have then been stored.
+    enum class Parsed { run, help, help_all, version };
     Parsed parse(const std::vector<std::string>& arguments);
     bool given(std::string_view name) const;  // whether the option was on the command line
     // Returns the options of the chosen verb; nullptr when none was chosen.
     Options* chosen_verb();
     std::function<int()> chosen_run() const;
 
-    // Sets the text below the options in --help: examples, the name of the man page.
-    void epilogue(std::string text);
+    // Sets the command lines that --help and the answer to a bare command show as examples.
+    void examples(std::vector<std::string> lines);
     // Declares an exit code besides 0, 2, 3 and 70 for EXIT STATUS of the man page. `meaning`, when
     // not empty, replaces the general wording.
     void exits_with(Exit code, std::string meaning = {});
 
-    // Returns the declared options. --help and --version are not among them.
+    // Returns the declared options. --help, --help-all and --version are not among
+    // them.
     const std::vector<Option>& table() const;
     const std::string& program() const;  // "lm-ckpt", or "lm-ckpt ls" for a verb
     const std::string& summary() const;
-    const std::string& epilogue() const;
+    const std::vector<std::string>& examples() const;
     std::vector<const Options*> verbs() const;
     const std::vector<std::pair<Exit, std::string>>& exit_codes() const;
 

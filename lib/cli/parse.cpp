@@ -4,6 +4,8 @@
 // messages of all programs have the same form.
 #include "cli/parse.hpp"
 
+#include <fmt/ranges.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <string_view>
@@ -163,6 +165,13 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
         return candidate.starts_with(name) && candidate.size() - dashes <= 2 * letters;
     });
     return longer == known.end() ? "" : *longer;
+}
+
+void refuse_value(std::string_view option, std::string_view value,
+                  const std::vector<std::string>& choices) {
+    const std::string nearest = nearest_name(value, choices);
+    usage_error(option, "'{}' is not one of {}{}", value, fmt::join(choices, ", "),
+                nearest.empty() ? "" : ": did you mean " + nearest + "?");
 }
 
 std::optional<std::vector<std::string>> parse_arguments(const std::vector<Option>& table,

@@ -26,4 +26,8 @@ std::optional<std::vector<std::string>> parse_arguments(const std::vector<Option
 // Returns the known name that is most similar to `name`, or "" when none is similar.
 std::string nearest_name(std::string_view name, const std::vector<std::string>& known);
 
+// Throws Error(usage) for a value of `option` that is not one of `choices`. Names the nearest one.
+[[noreturn]] void refuse_value(std::string_view option, std::string_view value,
+                               const std::vector<std::string>& choices);
+
 }  // namespace lm::cli

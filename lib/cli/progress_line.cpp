@@ -18,6 +18,8 @@ constexpr double redraw_s = 1.0 / 6.0;
 constexpr double plain_line_s = 60.0;
 constexpr std::string_view separator = ", ";  // between fields
 constexpr double rate_memory_s = 10.0;        // time constant of the mean rate
+// The first rates, in which caches fill, predict no end. So the time left appears later.
+constexpr double settling_s = 1.0;
 
 // Returns whether stderr is a terminal that can clear a line.
 bool can_redraw() {
@@ -58,13 +60,17 @@ struct ProgressLine::State {
     double due_s = 0;    // time of the next line
     double shown_s = 0;  // time of the last update of the rate
     i64 shown_done = 0;  // `done` at shown_s
-    double rate = 0;     // per second
+    // The amounts and times of the intervals so far, each divided by e for every rate_memory_s that
+    // has passed since. Their ratio is the rate: at the start the mean of all intervals.
+    double recent_amount = 0;
+    double recent_s = 0;
     i64 done = 0;
     std::string extra;
     bool printed_plain = false;
     bool finished = false;
 
     void update_rate(double now_s);
+    double rate() const { return recent_s > 0 ? recent_amount / recent_s : 0; }  // per second
     std::string line_within(size_t width) const;
     std::string line(bool with_amount) const;
     void show(double now_s);
@@ -74,10 +80,9 @@ struct ProgressLine::State {
 void ProgressLine::State::update_rate(double now_s) {
     const double passed_s = now_s - shown_s;
     if (passed_s <= 0) return;
-    const double current = static_cast<double>(done - shown_done) / passed_s;
-    const bool first = shown_s == start_s;
-    const double weight = first ? 1.0 : 1.0 - std::exp(-passed_s / rate_memory_s);
-    rate += weight * (current - rate);
+    const double decay = std::exp(-passed_s / rate_memory_s);
+    recent_amount = recent_amount * decay + static_cast<double>(done - shown_done);
+    recent_s = recent_s * decay + passed_s;
     shown_s = now_s;
     shown_done = done;
 }
@@ -100,10 +105,10 @@ std::string ProgressLine::State::line(bool with_amount) const {
     }
     if (with_amount) text += " " + amount(static_cast<double>(done), total, unit);
     text += separator;
-    text += rate_text(rate, unit);
-    if (total >= 0 && done < total && rate > 0) {
+    text += rate_text(rate(), unit);
+    if (total >= 0 && done < total && rate() > 0 && shown_s - start_s >= settling_s) {
         text += separator;
-        text += fmt::format("{} left", human_duration(static_cast<double>(total - done) / rate));
+        text += fmt::format("{} left", human_duration(static_cast<double>(total - done) / rate()));
     }
     if (!extra.empty()) text += std::string(separator) + extra;
     return text;

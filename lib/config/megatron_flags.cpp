@@ -162,13 +162,7 @@ constexpr Family accepted[] = {
      "--no-log-learnig-rate-to-tensorboard --no-log-learning-rate-to-tensorboard"},
     {"TensorBoard always gets the loss scale of fp16", "--no-log-loss-scale-to-tensorboard"},
     {"the plan at the start shows the number of ranks", "--log-world-size-to-tensorboard"},
-};
-
-// Flags of features that do not exist yet: lm-estimate and --dry-run accept them, a training
-// refuses them.
-constexpr Family not_yet[] = {
-    {"the log line has no energy: --codecarbon-dir writes it to files: omit the flag",
-     "--log-energy"},
+    {"the log line has no energy: --codecarbon-dir writes it to files", "--log-energy"},
 };
 
 // Flags that are refused, each with any number of values. The text states the reason and the
@@ -361,10 +355,6 @@ void add_megatron_flags(cli::Options& options, MegatronChoices& choices) {
     add_families(options, accepted,
                  [&](const std::string& names, int n_values, const char* text, const std::string&) {
                      options.accepted(names, n_values, text);
-                 });
-    add_families(options, not_yet,
-                 [&](const std::string& names, int n_values, const char* text, const std::string&) {
-                     options.later(names, n_values, text);
                  });
     add_families(
         options, refused,

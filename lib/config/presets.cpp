@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.hpp"
+#include "cli/parse.hpp"
 
 namespace lm::config {
 namespace {
@@ -87,12 +88,12 @@ const std::vector<Preset>& presets() {
 }
 
 const Preset& preset_named(std::string_view name) {
-    std::vector<std::string_view> names;
+    std::vector<std::string> names;
     for (const Preset& preset : presets()) {
         if (preset.name == name) return preset;
-        names.push_back(preset.name);
+        names.emplace_back(preset.name);
     }
-    usage_error("--model", "'{}' is not one of {}", name, fmt::join(names, ", "));
+    cli::refuse_value("--model", name, names);
 }
 
 namespace {

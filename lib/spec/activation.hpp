@@ -27,7 +27,9 @@ inline constexpr std::array activations{
     Named{Activation::squared_relu, "squared_relu"}, Named{Activation::swiglu, "swiglu"},
     Named{Activation::geglu, "geglu"}};
 
-std::string_view name_of(Activation value);
+inline std::string_view name_of(Activation value) {
+    return value == Activation::none ? "none" : name_in(activations, value);
+}
 
 // Returns true for a gated linear unit, which has a gate projection in addition to the up
 // projection.

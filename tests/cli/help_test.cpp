@@ -17,6 +17,7 @@
 using lm::i64;
 using lm::cli::Bytes;
 using lm::cli::Duration;
+using lm::cli::HelpDetail;
 using lm::cli::Options;
 
 namespace {
@@ -62,7 +63,7 @@ Options plain_program(Args& args) {
     options.refused("--moe", 0, "there are no experts");
     options.positionals("FILE", &args.files, "files to read; - is standard input");
     options.positional("STEP", &args.step, "which one; .hidden, 'quoted' and back\\slash");
-    options.epilogue("Examples:\n  lm-demo --json a b\nlm-demo(1) has the details.");
+    options.examples({"lm-demo --json a b"});
     return options;
 }
 
@@ -116,17 +117,25 @@ std::string offered(const Options& options, const std::string& words) {
 
 TEST_CASE("help is grouped, wrapped and shows defaults") {
     Args args;
-    check_golden("help_plain.txt", help_text(plain_program(args), 80));
-    check_golden("help_narrow.txt", help_text(plain_program(args), 60));
-    check_golden("help_verbs.txt", help_text(verb_program(args), 80));
+    check_golden("help_plain.txt", help_text(plain_program(args), HelpDetail::full, 80));
+    check_golden("help_narrow.txt", help_text(plain_program(args), HelpDetail::full, 60));
+    check_golden("help_verbs.txt", help_text(verb_program(args), HelpDetail::brief, 80));
     Options options = verb_program(args);
-    check_golden("help_verb.txt", help_text(*options.verbs()[2], 80));
+    check_golden("help_verb.txt", help_text(*options.verbs()[2], HelpDetail::brief, 80));
+}
+
+TEST_CASE("brief help only names the options that are not described") {
+    Args args;
+    Options options = plain_program(args);
+    options.describe_only({"--num-layers", "Output"});
+    check_golden("help_brief.txt", help_text(options, HelpDetail::brief, 80));
+    CHECK_THROWS_AS(options.describe_only({"--nowhere"}), lm::Error);
 }
 
 TEST_CASE("help stays within the width where words allow it") {
     Args args;
     for (const int width : {60, 80, 100}) {
-        const std::string text = help_text(plain_program(args), width);
+        const std::string text = help_text(plain_program(args), HelpDetail::full, width);
         size_t begin = 0;
         while (begin < text.size()) {
             const size_t end = text.find('\n', begin);

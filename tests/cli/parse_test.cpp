@@ -61,8 +61,6 @@ struct Fixture {
         options.accepted("--adlr-autoresume-names", -1, "there is no autoresume");
         options.refused("--use-cpu-initialization", 0, "weights do not depend on the device");
         options.refused("--expert-parallel", 1, "there are no experts", "1");
-        options.later("--async-save", 0, "saves wait so far");
-        options.later("--codecarbon-dir", 1, "energy is not measured yet");
     }
     Options::Parsed parse(const Arguments& arguments) { return options.parse(arguments); }
 };
@@ -183,7 +181,7 @@ TEST_CASE("hidden options of another program are accepted without a note") {
     CHECK(n == 2);
     CHECK(m == 5);
     CHECK(notes.empty());
-    CHECK(help_text(options, 80).find("--m") == std::string::npos);
+    CHECK(help_text(options, lm::cli::HelpDetail::full, 80).find("--m") == std::string::npos);
     CHECK_THROWS_AS(options.show_only({"--nowhere"}), lm::Error);
 }
 
@@ -211,12 +209,13 @@ TEST_CASE_METHOD(Fixture, "all problems of a command line are reported, in order
     const std::string all =
         complaint(options, {"--lr", "fast", "--nonsense", "3", "--num-workers", "--json",
                             "--expert-parallel", "2", "--lr-decay-style", "cos"});
-    CHECK(lm::problems_in(all) ==
-          std::vector<std::string_view>{
-              "--lr: 'fast' is not a number: give one such as 0.1, 3e-4 or -2",
-              "--num-workers: needs a value (X)", "--expert-parallel: there are no experts",
-              "--lr-decay-style: 'cos' is not one of cosine, linear, constant",
-              "--nonsense: unknown option"});
+    CHECK(
+        lm::problems_in(all) ==
+        std::vector<std::string_view>{
+            "--lr: 'fast' is not a number: give one such as 0.1, 3e-4 or -2",
+            "--num-workers: needs a value (X)", "--expert-parallel: there are no experts",
+            "--lr-decay-style: 'cos' is not one of cosine, linear, constant: did you mean cosine?",
+            "--nonsense: unknown option"});
     CHECK(lm::summary_of(all) ==
           "--lr: 'fast' is not a number: give one such as 0.1, 3e-4 or -2 (and 4 more)");
     CHECK(lm::summary_of("one") == "one");
@@ -229,7 +228,7 @@ TEST_CASE_METHOD(Fixture, "a flag has no value") {
 
 TEST_CASE_METHOD(Fixture, "a wrong choice lists the choices") {
     CHECK(complaint(options, {"--lr-decay-style", "cos"}) ==
-          "--lr-decay-style: 'cos' is not one of cosine, linear, constant");
+          "--lr-decay-style: 'cos' is not one of cosine, linear, constant: did you mean cosine?");
     parse({"--lr-decay-style", "linear"});
     CHECK(args.style == "linear");
 }
@@ -274,17 +273,7 @@ TEST_CASE_METHOD(Fixture, "a refused flag is ignored with its neutral value") {
           "--expert-parallel: there are no experts");
 }
 
-TEST_CASE_METHOD(Fixture, "flags that are not implemented yet are in given_later()") {
-    parse({"--codecarbon-dir", "x", "--async-save", "--codecarbon-dir=y"});
-    REQUIRE(options.given_later().size() == 2);
-    CHECK(options.given_later()[0].name == "--codecarbon-dir");
-    CHECK(options.given_later()[1].reason == "saves wait so far");
-    CHECK(complaint(options, {"--codecarbon-dir"}).starts_with("--codecarbon-dir: "));
-    parse({});
-    CHECK(options.given_later().empty());
-}
-
-TEST_CASE_METHOD(Fixture, "help and version win over later and unknown options") {
+TEST_CASE_METHOD(Fixture, "help and version win over unknown options") {
     CHECK(parse({"-h"}) == Options::Parsed::help);
     CHECK(parse({"--nonsense", "--help"}) == Options::Parsed::help);
     CHECK(parse({"--version", "--help"}) == Options::Parsed::version);
@@ -301,8 +290,8 @@ TEST_CASE("operands: each gets its minimum, the first that accepts more gets the
         options.parse({"a", "b", "c"});
         CHECK(in == Arguments{"a", "b"});
         CHECK(out == "c");
-        CHECK(complaint(options, {"a"}) == "OUT: missing operand");
-        CHECK(complaint(options, {}) == "IN: missing operand");
+        CHECK(complaint(options, {"a"}) == "OUT: missing operand: where to");
+        CHECK(complaint(options, {}) == "IN: missing operand: what");
     }
     SECTION("one, then an optional one") {
         Options options("lm-ckpt latest", "print or set");

@@ -73,17 +73,33 @@ TEST_CASE("on a terminal one line is redrawn at most six times per second and cl
 
 TEST_CASE("a terminal line is cut to the width by whole fields, without colors") {
     const auto line = [](unsigned short columns) {
-        const std::string text = on_terminal(columns, [] { return work(20'000'000, false, 1); });
+        const std::string text = on_terminal(columns, [] { return work(20'000'000, false, 2); });
         CHECK(count(text, "\x1b[") == count(text, "\x1b[K"));
-        const size_t begin = text.find("\x1b[K") + 3;
+        const size_t begin = text.rfind("reading");
         return text.substr(begin, text.find('\r', begin) - begin);
     };
-    CHECK(line(80) == "reading:   0 % 0.2/20.0 MB, 1.0 MB/s, 19.8 s left");
-    CHECK(line(50) == "reading:   0 % 0.2/20.0 MB, 1.0 MB/s, 19.8 s left");
-    CHECK(line(49) == "reading:   0 %, 1.0 MB/s, 19.8 s left");
-    CHECK(line(37) == "reading:   0 %, 1.0 MB/s");
-    CHECK(line(24) == "reading:   0 %");
+    CHECK(line(80) == "reading:   9 % 1.9/20.0 MB, 1.0 MB/s, 18.1 s left");
+    CHECK(line(50) == "reading:   9 % 1.9/20.0 MB, 1.0 MB/s, 18.1 s left");
+    CHECK(line(49) == "reading:   9 %, 1.0 MB/s, 18.1 s left");
+    CHECK(line(37) == "reading:   9 %, 1.0 MB/s");
+    CHECK(line(24) == "reading:   9 %");
     CHECK(line(10) == "reading");
+}
+
+TEST_CASE("a slow start spoils neither the rate nor the time left") {
+    const std::string text = on_terminal(80, [] {
+        now_s = 0;
+        ProgressLine progress("reading", "B", 2'000'000'000, false, test_clock);
+        for (int i = 1; i <= 11; ++i) {  // 1 MB in the first 0.2 s, then 200 MB/s
+            now_s = 0.2 * i;
+            progress.update(1'000'000 + i64{i - 1} * 40'000'000);
+        }
+        return 0;
+    });
+    const std::string first = text.substr(0, text.find("reading", 20));
+    CHECK_THAT(first, !Catch::Contains("left"));
+    CHECK_THAT(text, Catch::Contains("20 % 401.0/2000.0 MB, 18"));  // 182 MB/s is the mean
+    CHECK_THAT(text, Catch::Contains("8.7 s left") || Catch::Contains("8.6 s left"));
 }
 
 TEST_CASE("the largest common values of lm-preprocess fit in 80 columns") {

@@ -401,9 +401,6 @@ TEST_CASE("Megatron's other flags: accepted with a note, or refused") {
                           "--main-grads-dtype fp32 --num-distributed-optimizer-instances 1");
     CHECK(neutral.notes.size() == 5);
     CHECK(error_of(tiny + "--context-parallel-size 2").starts_with("--context-parallel-size"));
-    const Program later(tiny + "--log-energy --log-energy");
-    REQUIRE(later.options.given_later().size() == 1);
-    CHECK(later.options.given_later()[0].name == "--log-energy");
 }
 
 TEST_CASE("a program's own option is not declared as a Megatron flag too") {

@@ -14,7 +14,9 @@ for program in "$build"/bin/lm-*; do
     [[ $("$dir/bin/$name" --version) == "$name (lm-utils) "* ]] || die "$name --version"
     libraries=$(ldd "$dir/bin/$name")
     [[ $libraries == *"liblm.so => $dir/"* ]] || die "$name: another liblm.so: $libraries"
-    [ -s "$dir/share/bash-completion/completions/$name" ] || die "$name: no completion"
+    for file in bash-completion/completions/$name zsh/site-functions/_$name fish/vendor_completions.d/$name.fish; do
+        [ -s "$dir/share/$file" ] || die "no $file"
+    done
     [ ! -e "$build/man/$name.1" ] || [ -s "$dir/share/man/man1/$name.1" ] || die "$name: no man page"
 done
 

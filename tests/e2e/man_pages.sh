@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Each program has a man page without warnings of mandoc, whose options are exactly those of --help, and
+# Each program has a man page without warnings of mandoc, whose options are exactly those of --help-all, and
 # whose prose mentions only existing options.
 set -euo pipefail
 build=$1

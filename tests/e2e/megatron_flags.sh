@@ -93,7 +93,7 @@ for more in --bf16 --async-save "--async-save off" "--fp16 --loss-scale 12" "--f
     "$train" "${script[@]}" "${words[@]}" --print-config >"$dir/out" 2>"$dir/err" || die "$more: refused"
 done
 for more in "--loss-scale 0 --fp16" \
-    --log-energy --apply-residual-connection-post-layernorm "--context-parallel-size 2" \
+    --apply-residual-connection-post-layernorm "--context-parallel-size 2" \
     "--tensor-model-parallel-size 2" "--optimizer sgd"; do
     read -ra words <<<"$more"
     code=0

@@ -8,8 +8,8 @@
 
 args=(--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --micro-batch-size 2
     --global-batch-size 8 --lr 2e-3 --threads 1 --mock-data --device cpu --train-iters 20 --save x --dry-run)
-mapfile -t flags < <(lm-train --help | grep -oE '^ +--[a-z0-9-]+ N\b' | awk '{ print $1 }' | sort -u)
-[ ${#flags[@]} -gt 30 ] || fail "only ${#flags[@]} counts in --help"
+mapfile -t flags < <(lm-train --help-all | grep -oE '^ +--[a-z0-9-]+ N\b' | awk '{ print $1 }' | sort -u)
+[ ${#flags[@]} -gt 30 ] || fail "only ${#flags[@]} counts in --help-all"
 for flag in "${flags[@]}"; do
     for value in 0 -1 9223372036854775807; do
         code=0

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""check_page.py BINDIR PROGRAM PAGE: compares a man page with --help.
+"""check_page.py BINDIR PROGRAM PAGE: compares a man page with --help-all.
 
-The rendered OPTIONS section lists exactly the options of --help of the program and its verbs. Every --option that the rest
+The rendered OPTIONS section lists exactly the options of --help-all of the program and its verbs. Every --option that the rest
 of the page mentions belongs to a program of BINDIR, or its line has another program's command (mpirun, srun, sbatch...).
 """
 import os
@@ -29,8 +29,8 @@ def names_in_help(help_text):
 
 
 def names_of_program(program):
-    text = run(program, "--help")
-    return names_in_help(text).union(*(names_in_help(run(program, verb, "--help")) for verb in verbs_of(text)))
+    text = run(program, "--help-all")
+    return names_in_help(text).union(*(names_in_help(run(program, verb, "--help-all")) for verb in verbs_of(text)))
 
 
 def rendered(page):
@@ -45,8 +45,8 @@ def main():
     options = next(part for part in parts if part.startswith("OPTIONS"))
     in_page = set(re.findall(r"^     (--[\w-]+)", options, re.M))
     in_help = names_of_program(program)
-    bad = [f"{name}: in --help but not in the page" for name in sorted(in_help - in_page)]
-    bad += [f"{name}: in the page but not in --help" for name in sorted(in_page - in_help)]
+    bad = [f"{name}: in --help-all but not in the page" for name in sorted(in_help - in_page)]
+    bad += [f"{name}: in the page but not in --help-all" for name in sorted(in_page - in_help)]
     known = set().union(*(names_of_program(os.path.join(bindir, name)) for name in os.listdir(bindir)
                           if name.startswith("lm-")))
     aliases = set(re.findall(r"--[\w-]+", " ".join(re.findall(r"^     --[\w-]+(?:, --?[\w-]+)+", options, re.M))))

@@ -76,7 +76,7 @@ int main() {
             ++unknown;
             continue;
         }
-        const Kind kind = option->kind == Kind::later ? Kind::refused : option->kind;
+        const Kind kind = option->kind;
         sections[kind].flags_of[kind == Kind::normal ? "" : option->help].insert(flag);
     }
     for (const Kind kind : {Kind::normal, Kind::accepted, Kind::refused})

@@ -59,9 +59,6 @@ class Resolver {
         resolve_model();
         if (model_) resolve_ranks();
         resolve_schedule();
-        for (const auto& later : flags_.model.options->given_later()) {
-            problems_.check_limit([&] { usage_error(later.name, "{}", later.reason); });
-        }
         if (!model_ || !schedule_ || !output_is_valid || micro_batch() < 1) {
             return std::nullopt;
         }

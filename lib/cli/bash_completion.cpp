@@ -10,44 +10,42 @@
 namespace lm::cli {
 namespace {
 
-bool is_file(const std::string& metavar) {
-    constexpr std::string_view words[] = {"FILE", "DIR", "PATH", "PREFIX", "CKPT",     "IN",
-                                          "OUT",  "SRC", "DST",  "LOG",    "P",        "A",
-                                          "B",    "V",   "M",    "CONFIG", "TOKENIZER"};
-    return std::ranges::any_of(words, [&metavar](std::string_view word) {
-        return metavar == word || (word.size() > 1 && metavar.find(word) != std::string::npos);
-    });
-}
-
-std::vector<Option> completed_options(const Options& options) {
-    std::vector<Option> result;
-    for (auto& [title, group] : groups_of(options))
-        result.insert(result.end(), group.begin(), group.end());
-    return result;
-}
-
 std::string names_of(const Options& options) {
     std::string text;
-    for (const Option& option : completed_options(options)) {
+    for (const Option& option : shown_options(options)) {
         text += (text.empty() ? "" : " ") + option.name();
     }
     return text;
 }
 
-// Returns the shell assignments that state how the value of an option is completed: as one of some
-// words, as the prefix of a .bin and .idx pair, or as a file name.
+std::string_view kind_name(CompletedValue value) {
+    using enum CompletedValue;
+    switch (value) {
+        case files:
+            return "files";
+        case pairs:
+            return "pairs";
+        case steps:
+            return "steps";
+        case none:
+        case words:
+            break;
+    }
+    return "words";
+}
+
+// Returns the shell assignments that state how the value of an option is completed.
 std::string kind_of(const Option& option) {
-    const std::vector<std::string>& words = option.choices.empty() ? option.words : option.choices;
-    if (!words.empty()) return fmt::format("words='{}'; kind=words", fmt::join(words, " "));
-    if (option.metavar.find("PREFIX") != std::string::npos) return "kind=pairs";
-    return is_file(option.metavar) ? "kind=files" : "kind=words";
+    const std::string kind = fmt::format("kind={}", kind_name(completed_value(option)));
+    const std::vector<std::string>& words = completed_words(option);
+    return words.empty() ? kind : fmt::format("words='{}'; {}", fmt::join(words, " "), kind);
 }
 
 // Returns the branches of the shell's `case "$verb $previous" in`: one for each option that takes a
 // value, with the assignments of kind_of().
 std::string value_cases(const Options& options, const std::string& verb) {
     std::string text;
-    for (const Option& option : completed_options(options)) {
+    for (const Option& option : shown_options(options)) {
         if (option.is_flag()) continue;
         std::string patterns;
         for (const std::string& name : option.names) {
@@ -61,18 +59,11 @@ std::string value_cases(const Options& options, const std::string& verb) {
 // Returns the options that take several values.
 std::string several_of(const Options& options) {
     std::string text = " ";
-    for (const Option& option : completed_options(options)) {
+    for (const Option& option : shown_options(options)) {
         if (option.max_values < 2) continue;
         for (const std::string& name : option.names) text += name + " ";
     }
     return text;
-}
-
-// Returns how operands are completed: as prefixes of .bin and .idx pairs if the first operand has
-// the metavar P, else as file names.
-std::string operand_kind(const Options& options) {
-    const std::vector<Option> operands = operands_of(options);
-    return !operands.empty() && operands[0].metavar == "P" ? "pairs" : "files";
 }
 
 // Shell code that completes the second and further values of an option like the first one.
@@ -92,6 +83,12 @@ constexpr const char* tail = R"(    esac
         else
             kind=$operands
         fi
+    fi
+    if [ "$kind" = steps ] && [ "$COMP_CWORD" -gt 2 ]; then
+        kind=words
+        words=$(cd -- "${COMP_WORDS[2]/#\~/$HOME}" 2>/dev/null && echo global_step[0-9]*)
+        words=${words//global_step/}
+        [ "$words" != '[0-9]*' ] || words=
     fi
     if [ "$kind" = words ]; then
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
@@ -115,11 +112,11 @@ std::string bash_completion(const Options& options) {
     std::string option_cases;
     std::string cases = value_cases(options, "");
     for (const Options* verb : options.verbs()) {
-        const std::string name = verb->program().substr(options.program().size() + 1);
+        const std::string name = verb_name(options, *verb);
         verb_names += (verb_names.empty() ? "" : " ") + name;
         option_cases +=
             fmt::format("    {}) verb={}; options='{}'; several='{}'; operands={} ;;\n", name, name,
-                        names_of(*verb), several_of(*verb), operand_kind(*verb));
+                        names_of(*verb), several_of(*verb), kind_name(completed_operand(*verb)));
         cases += value_cases(*verb, name);
     }
     return fmt::format(
@@ -136,7 +133,7 @@ std::string bash_completion(const Options& options) {
                "    fi\n"
                "    case ${{COMP_WORDS[1]}} in\n{6}    esac\n",
                options.program(), function, verb_names, names_of(options), several_of(options),
-               operand_kind(options), option_cases) +
+               kind_name(completed_operand(options)), option_cases) +
            further_value + fmt::format("    case \"$verb $previous\" in\n{}", cases) + tail +
            fmt::format("complete -F {} {}\n", function, options.program());
 }
