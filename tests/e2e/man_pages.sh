@@ -13,6 +13,11 @@ programs=("$build"/bin/lm-*)
 }
 bad=0
 for program in "${programs[@]}"; do
+    lines=$(COLUMNS=80 "$program" --help | wc -l)
+    [ "$lines" -le 150 ] || {
+        echo "$(basename "$program") --help has $lines lines: describe_only() fewer options"
+        bad=1
+    }
     page=$build/man/$(basename "$program").1
     if [ ! -e "$page" ]; then
         echo "$(basename "$program"): no man page: write man/$(basename "$program").1.in"
