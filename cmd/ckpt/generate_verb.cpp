@@ -31,6 +31,7 @@ struct Args {
     i64 seed = 1234;
     std::vector<std::string> stops;
     bool ignore_end = false;
+    bool cut_prompts = false;
     bool json = false;
     bool quiet = false;
     EngineArgs engine;
@@ -109,6 +110,13 @@ std::vector<Prompt> prompts_of(const Args& args) {
     return prompts;
 }
 
+// Removes the first tokens of a prompt that leaves no room for the new ones.
+void cut(eval::GenerateRequest& request, i64 context) {
+    const i64 room = std::max<i64>(1, context - request.max_new_tokens);
+    const i64 beyond = std::max<i64>(0, std::ssize(request.prompt) - room);
+    request.prompt.erase(request.prompt.begin(), request.prompt.begin() + beyond);
+}
+
 // Converts the texts to ids, before the weights are loaded.
 void encode(std::vector<Prompt>& prompts, const eval::OpenedModel& model, const Args& args,
             eval::ModelTokenizer& tokenizer) {
@@ -124,6 +132,7 @@ void encode(std::vector<Prompt>& prompts, const eval::OpenedModel& model, const 
             }
             request.prompt = tokenizer.tokenizer->encode(*prompt.text);
         }
+        if (args.cut_prompts) cut(request, model.tensors->model().max_positions);
         if (!request.stops.empty() && !tokenizer.tokenizer) {
             usage_error("--stop", "needs a tokenizer: give --tokenizer-model FILE");
         }
@@ -204,6 +213,8 @@ void add_generate(cli::Options& options) {
     verb.values_added("--stop", &args->stops, "TEXT",
                       "end before this text; may be given several times");
     verb.flag("--ignore-eod", &args->ignore_end, "continue after an end of document");
+    verb.flag("--cut-prompts", &args->cut_prompts,
+              "remove the first tokens of a prompt that leaves no room for N new ones");
     verb.group("Sampling");
     verb.value("--temperature", &args->temperature, "T",
                "sample from the probabilities at this temperature; 0, the default: take the most "

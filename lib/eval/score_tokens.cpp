@@ -69,10 +69,12 @@ TokensScore score_document(Engine& engine, std::span<const i32> tokens, i32 befo
     const auto context = static_cast<size_t>(engine.context());
     for (size_t begin = 0; begin + 1 < all.size(); begin += context) {
         const size_t n = std::min(context, all.size() - 1 - begin);
+        // The last window has as much context as fits.
+        const size_t first = begin + n > context ? begin + n - context : 0;
         scores.resize(n);
         engine.truncate(0);
-        engine.score(std::span(all).subspan(begin, n), std::span(all).subspan(begin + 1, n),
-                     scores);
+        engine.score(std::span(all).subspan(first, begin + n - first),
+                     std::span(all).subspan(begin + 1, n), scores);
         add(sum, scores);
     }
     return sum;

@@ -20,8 +20,9 @@ struct TokensScore {
 
 // Scores all tokens of a document, in consecutive windows of the model's context. The first token
 // of a window has one token of context: the last one of the previous window; in the first window
-// `before`, the end of document. If `before` is -1, the first token has no score. This is
-// loglikelihood_rolling() of lm-evaluation-harness.
+// `before`, the end of document. If `before` is -1, the first token has no score. The last window
+// scores the rest of the tokens with as much context as fits. This is loglikelihood_rolling() of
+// lm-evaluation-harness.
 TokensScore score_document(Engine& engine, std::span<const i32> tokens, i32 before);
 
 struct TokenPair {

@@ -60,6 +60,9 @@ expect 0 '' lm-ckpt generate c --prompts prompts.jsonl --max-new-tokens 40 -q
 expect 0 'ends at the model.s context, 64 tokens' lm-ckpt generate c --prompt "the cat" --ignore-eod --json
 [ "$(jq -c '[.finish, (.ids | length)]' out)" = '["context",58]' ] || fail "context: $(cat out)"
 
+expect 0 '' lm-ckpt generate c --prompt "$(printf '%065d' 0)" --max-new-tokens 4 --cut-prompts --json -q
+[ "$(jq -c '[.prompt_tokens, (.ids | length)]' out)" = '[60,4]' ] || fail "cut prompt: $(cat out)"
+
 # Bad input: one line, before the weights are loaded.
 expect 2 'prompt: is missing' lm-ckpt generate c
 expect 2 'prompt: contradicts --prompts' lm-ckpt generate c --prompt a --prompts prompts.jsonl

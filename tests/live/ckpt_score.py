@@ -91,11 +91,11 @@ def check_documents(folder, path, model):
     for ids, result in zip(documents, results):
         text = tokens[begin:begin + len(ids) + 1]
         begin += len(text)
-        wanted, before = 0.0, [256]
+        wanted, whole = 0.0, [256] + text
         for at in range(0, len(text), CONTEXT):
             window = text[at:at + CONTEXT]
+            before = whole[max(0, at + len(window) - CONTEXT):at + 1]
             wanted += sum(theirs(model, before, window)[0])
-            before = window[-1:]
         total += wanted
         largest = max(largest, abs(wanted - result["log_probability"]) / len(text))
         if (result["tokens"], result["bytes"]) != (len(text), len(ids)):
