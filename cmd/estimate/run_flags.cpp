@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "ckpt/history/steps.hpp"
 #include "config/deepspeed.hpp"
 #include "config/schedule_flags.hpp"
 #include "data/sampling/datasets.hpp"
@@ -76,7 +77,14 @@ config::TrainFlags resolve_flags(const config::TrainFlags& flags) {
 }
 
 spec::ModelConfig resolve_model(const config::TrainFlags& flags) {
-    return config::resolve_model(flags.model, vocabulary_of(flags), flags.parallel.tensor);
+    config::ModelFlags model = flags.model;
+    const config::CheckpointFlags& checkpoints = flags.checkpoints;
+    if (checkpoints.use_saved_model && !checkpoints.load.empty()) {
+        if (const auto saved = ckpt::open_if_any(checkpoints.load)) {
+            model.saved = saved->manifest().model;
+        }
+    }
+    return config::resolve_model(model, vocabulary_of(flags), flags.parallel.tensor);
 }
 
 i64 resolve_micro_batch(const config::TrainFlags& flags) {

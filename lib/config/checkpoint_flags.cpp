@@ -39,6 +39,10 @@ const Fields<CheckpointFlags>& load_fields() {
          .member = &S::no_load_optim,
          .help = "load weights and counters, but start with a new optimizer state",
          .block = Block::checkpoints},
+        {.option = "--use-checkpoint-args",
+         .member = &S::use_saved_model,
+         .help = "take the model of the checkpoint of --load; flags of the model override parts of "
+                 "it; without a checkpoint they are the model"},
         {.option = "--use-checkpoint-opt_param-scheduler,--use-checkpoint-lr-scheduler,"
                    "--use-checkpoint-opt-param-scheduler",
          .member = &S::use_saved_schedule,

@@ -16,6 +16,7 @@ struct CheckpointFlags {
     bool exit_on_missing = false;  // --exit-on-missing-checkpoint
     bool finetune = false;
     bool no_load_optim = false;
+    bool use_saved_model = false;     // --use-checkpoint-args
     bool use_saved_schedule = false;  // --use-checkpoint-opt_param-scheduler
     bool override_schedule = false, override_data = false, override_tokenizer = false;
     std::optional<i64> save_interval;         // iterations

@@ -188,9 +188,8 @@ constexpr Family refused[] = {
      "--log-max-attention-logit --dump-param-to-param-group-map="},
     {"not supported: use --load DIR --finetune", "--pretrained-checkpoint="},
     {"not supported: use lm-ckpt latest DIR STEP", "--override-ckpt-iteration="},
-    {"not supported: give the model's flags, which lm-ckpt show prints for a checkpoint",
-     "--use-checkpoint-args --use-mp-args-from-checkpoint-args "
-     "--use-tokenizer-model-from-checkpoint-args"},
+    {"not supported: give the flags of layout and tokenizer; a checkpoint loads in any layout",
+     "--use-mp-args-from-checkpoint-args --use-tokenizer-model-from-checkpoint-args"},
     {"the index of each dataset is read instead: omit the flag", "--per-dataset-sequences-path="},
     {"not supported: give the flags on the command line", "--yaml-cfg="},
     {"models with this feature are not supported",

@@ -130,7 +130,8 @@ void override_shape(ModelConfig& model, const ModelFlags& flags) {
     const auto set = [](i64& target, const std::optional<i64>& value) {
         if (value) target = *value;
     };
-    if (flags.hidden) model.ffn_hidden = 0;  // a preset's width belongs to the preset's hidden size
+    // A preset's width belongs to the preset's hidden size.
+    if (flags.hidden && !(flags.saved && model.hidden == *flags.hidden)) model.ffn_hidden = 0;
     set(model.n_layers, flags.n_layers);
     set(model.hidden, flags.hidden);
     set(model.ffn_hidden, flags.ffn_hidden);
@@ -257,13 +258,14 @@ ModelConfig resolve_model(const ModelFlags& flags, std::optional<i64> data_vocab
                           i64 tensor_ranks) {
     ModelConfig model;
     if (!flags.preset.empty()) model = preset_named(flags.preset).model;
+    if (flags.saved) model = *flags.saved;
     check_flags(flags, model);
     const Given given(flags);
     override_kind(model, flags, given);
     override_shape(model, flags);
     if (flags.vocab_size) {
         model.vocab_size = *flags.vocab_size;
-    } else if (data_vocab) {
+    } else if (data_vocab && !flags.saved) {
         model.vocab_size = *data_vocab;
     } else if (model.vocab_size == 0) {
         model.vocab_size = gpt2_vocab;
@@ -282,7 +284,8 @@ ModelConfig resolve_model(const ModelFlags& flags, std::optional<i64> data_vocab
 }
 
 std::optional<i64> seq_length_of(const ModelFlags& flags) {
-    if (flags.seq_length || flags.preset.empty()) return flags.seq_length;
+    if (flags.seq_length) return flags.seq_length;
+    if (flags.saved) return flags.saved->seq_length;
     for (const Preset& preset : presets()) {
         if (preset.name == flags.preset) return preset.model.seq_length;
     }

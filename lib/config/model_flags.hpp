@@ -52,6 +52,7 @@ struct ModelFlags {
     std::optional<i64> pad_vocab_to;
     bool softmax_over_padding = false;
     i64 seed = 1234;
+    std::optional<spec::ModelConfig> saved;  // the model that the flags override, as a preset
     const cli::Options* options = nullptr;  // states which flags were given: they override a preset
 };
 
@@ -59,16 +60,17 @@ struct ModelFlags {
 // where they are.
 void add_model_options(cli::Options& options, ModelFlags& flags);
 
-// Returns the model of the flags, resolved and checked: the preset, overridden by the given flags.
-// The vocabulary is --vocab-size, else `data_vocab` (from the tokenizer or the data's metadata
-// file), else the preset's, else GPT-2's; with --softmax-over-padding it includes the padding for
-// `tensor_ranks`. Prints notes on the values of the preset, the flags that
-// override it, and flags without effect. Throws Error(usage) naming the flag.
+// Returns the model of the flags, resolved and checked: the saved model or the preset, overridden
+// by the given flags. The vocabulary is --vocab-size, else the saved model's, else `data_vocab`
+// (from the tokenizer or the data's metadata file), else the preset's, else GPT-2's; with
+// --softmax-over-padding it includes the padding for `tensor_ranks`. Prints notes on the values of
+// the preset, the flags that override it, and flags without effect. Throws Error(usage) naming the
+// flag.
 spec::ModelConfig resolve_model(const ModelFlags& flags,
                                 std::optional<i64> data_vocab = std::nullopt, i64 tensor_ranks = 1);
 
-// Returns --seq-length, else the sequence length of the preset, also when resolve_model() would
-// fail.
+// Returns --seq-length, else the sequence length of the saved model or the preset, also when
+// resolve_model() would fail.
 std::optional<i64> seq_length_of(const ModelFlags& flags);
 
 }  // namespace lm::config

@@ -156,4 +156,24 @@ expect 0 'stored/global_step4: resuming after iteration 4, 16 samples' lm-train 
     --num-attention-heads 2 --seq-length 8 --vocab-size 50 --mock-data --micro-batch-size 1 --global-batch-size 4 --train-iters 6 \
     --lr 1e-3 --threads 1 --eval-iters 0 --bf16 --save stored --load stored
 lm-ckpt verify stored >verified || fail "$(cat verified)"
+
+# --use-checkpoint-args takes the model of the checkpoint; a flag of another model is refused as on any resume.
+model=(--num-layers 2 --hidden-size 24 --ffn-hidden-size 40 --num-attention-heads 4 --kv-channels 4 --seq-length 24 --swiglu
+    --group-query-attention --num-query-groups 2 --position-embedding-type rope --rotary-base 500 --normalization RMSNorm
+    --disable-bias-linear --untie-embeddings-and-output-weights --qk-layernorm --hidden-dropout 0 --softmax-over-padding)
+rest=(--micro-batch-size 2 --train-iters 20 --lr 1e-3 --lr-decay-style constant --data-path data_text_document --threads 1
+    --eval-iters 0 --log-interval 1)
+values() { sed -nE 's/.*iteration +([0-9]+)\/.*(lm loss: [^ ]+).*/\1 \2/p' "$1"; }
+run all.log lm-train "${model[@]}" "${rest[@]}"
+run args1.log lm-train "${model[@]}" "${rest[@]}" --save args --exit-iteration 8
+run args2.log lm-train --use-checkpoint-args "${rest[@]}" --load args
+grep -q 'note: --use-checkpoint-args: the model is that of args/global_step8' args2.log.err || fail "$(cat args2.log.err)"
+diff <(values all.log) <(cat <(values args1.log) <(values args2.log)) || fail "--use-checkpoint-args: other losses"
+expect 0 '' lm-train --use-checkpoint-args "${rest[@]}" --load args --hidden-size 24 --num-layers 2 --dry-run
+expect 2 'num-layers' lm-train --use-checkpoint-args "${rest[@]}" --load args --num-layers 3
+expect 2 '--use-checkpoint-args: needs --load DIR' lm-train --use-checkpoint-args "${rest[@]}"
+run first.log lm-train --use-checkpoint-args "${model[@]}" "${rest[@]}" --load begin --save begin --exit-iteration 8
+diff <(values args1.log) <(values first.log) || fail "--use-checkpoint-args without a checkpoint"
+parameters=$(lm-estimate params "${model[@]}" --vocab-size 257 --json | jq .total)
+[ "$(lm-estimate params --use-checkpoint-args --load args --json | jq .total)" = "$parameters" ] || fail "lm-estimate: not $parameters"
 echo "lm-train: starts from what it is told to start from"

@@ -13,6 +13,7 @@
 #include "train/resolve/schedule_request.hpp"
 #include "train/resolve/unused_flags.hpp"
 #include "train/run_data.hpp"
+#include "train/save/load_choice.hpp"
 
 namespace lm::train {
 namespace {
@@ -108,6 +109,7 @@ class Resolver {
     }
 
     void resolve_model() {
+        problems_.check([&] { flags_.model.saved = saved_model(flags_.checkpoints); });
         problems_.check([&] {
             model_ = config::resolve_model(flags_.model, vocabulary_.size, flags_.parallel.tensor);
         });

@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "ckpt/history/abandon.hpp"
 #include "ckpt/history/generation.hpp"
 #include "ckpt/history/steps.hpp"
@@ -162,6 +163,20 @@ std::optional<ckpt::Checkpoint> find_checkpoint(const config::CheckpointFlags& f
     }
     check_first_start(flags, get);
     return std::nullopt;
+}
+
+std::optional<spec::ModelConfig> saved_model(const config::CheckpointFlags& flags) {
+    constexpr std::string_view flag = "--use-checkpoint-args";
+    if (!flags.use_saved_model) return std::nullopt;
+    if (flags.load.empty()) usage_error(flag, "needs --load DIR");
+    const ckpt::Share first_part{.count = i64{1} << 40};  // only the manifest is needed
+    const auto checkpoint = ckpt::open_if_any(flags.load, first_part);
+    if (!checkpoint) {
+        note("{}: {} has no checkpoint: the flags describe the model", flag, flags.load);
+        return std::nullopt;
+    }
+    note("{}: the model is that of {}", flag, checkpoint->path());
+    return checkpoint->manifest().model;
 }
 
 void check_save(const config::CheckpointFlags& flags,
