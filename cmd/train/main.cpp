@@ -128,6 +128,7 @@ int main(int argc, char** argv) {
          "    --save checkpoints --load checkpoints --save-interval 1000",
          "mpirun -n 8 lm-train ... --tensor-model-parallel-size 2    8 ranks; or srun --mpi=pmix"});
     return cli::run_main(argc, argv, options, [&] {
+        if (flags.logging.quiet) cli::hide_notes();
         if (!dumps.empty()) return explain(dumps);
         const std::string command_line = cli::command_line(argc, argv);
         const bool trains = !flags.action.dry_run && !flags.action.print_config &&

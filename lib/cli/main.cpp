@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -27,6 +28,8 @@
 
 namespace lm::cli {
 namespace {
+
+std::atomic<bool> notes_hidden = false;
 
 constexpr const char* stdout_name = "standard output";
 
@@ -71,7 +74,7 @@ class Reporter {
     explicit Reporter(std::string program) : program_(std::move(program)), launched_(launched()) {}
 
     void log(Severity severity, std::string_view message) const {
-        if (severity == Severity::note && !is_rank0()) return;
+        if (severity == Severity::note && (!is_rank0() || notes_hidden)) return;
         line(fmt::format("{}: {}", name_of(severity), message));
     }
 
@@ -176,6 +179,10 @@ int guarded(const Reporter& reporter, Options& options, const std::function<int(
 }
 
 }  // namespace
+
+void hide_notes() {
+    notes_hidden = true;
+}
 
 void write_stdout(std::string_view text) {
     if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) {

@@ -22,6 +22,9 @@ int run_main(int argc, char** argv, Options& options, const std::function<int()>
 // Returns the arguments as one line, quoted for a shell. Manifests and logs contain it.
 std::string command_line(int argc, char** argv);
 
+// Makes run_main() print no further notes; warnings and errors stay.
+void hide_notes();
+
 // Writes to standard output through a buffer; run_main() flushes it at the end. Throws
 // Error(failure) when writing fails. Writing to a closed pipe ends the process by SIGPIPE, unless
 // ignore_sigpipe() was called.

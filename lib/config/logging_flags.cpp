@@ -27,6 +27,9 @@ Fields<S> log_fields() {
          .help = "add the TFLOP/s of a rank to the line of --log-format megatron-lm; the other "
                  "format always has them",
          .block = Block::logging},
+        {.option = "--quiet,-q",
+         .member = &S::quiet,
+         .help = "print no notes and, on a terminal, no status line"},
         {.option = "--log-file",
          .member = &S::file,
          .metavar = "FILE",

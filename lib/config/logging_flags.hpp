@@ -14,6 +14,7 @@ struct LoggingFlags {
     std::string format = "megatron-deepspeed";  // metrics/record.hpp
     bool throughput = false;                    // in the format megatron-lm
     std::string file, json;
+    bool quiet = false;
     std::string status_file;
     std::string tensorboard_dir;
     i64 tensorboard_queue_size = 1000;

@@ -62,6 +62,7 @@ std::string log_line(const StepRecord& r) {
     add(" samples per second: {:.3f} |", r.samples_per_s);
     add(" TFLOPs: {:.2f} |", r.flops_per_s / 1e12);
     add_if(" MFU: {:.2f} |", r.mfu);
+    add(" tokens per second: {:.1f} |", r.tokens_per_s);
     return line;
 }
 

@@ -30,19 +30,20 @@ StepRecord bloom() {
     r.grad_norm = 0.174;
     r.num_zeros = 0.0;
     r.samples_per_s = 19.463;
+    r.tokens_per_s = 39860.2;
     r.flops_per_s = 149.02e12;
     return r;
 }
 
 }  // namespace
 
-TEST_CASE("the log line has the form of the 176B run") {
+TEST_CASE("the log line has the form of the 176B run, and tokens per second") {
     CHECK(log_line(bloom()) ==
           " iteration    12695/  115311 | consumed samples:      9841584 | consumed tokens:  "
           "20155564032 | elapsed time per iteration (s): 105.22 | learning rate: 5.969E-05 | "
           "global batch size:  2048 | lm loss: 2.463556E+00 | grad norm: 0.174 | num zeros: 0.0 | "
           "number of skipped iterations:   0 | number of nan iterations:   0 | samples per second: "
-          "19.463 | TFLOPs: 149.02 |");
+          "19.463 | TFLOPs: 149.02 | tokens per second: 39860.2 |");
 }
 
 TEST_CASE("optional fields are in the order of Megatron") {
@@ -57,7 +58,7 @@ TEST_CASE("optional fields are in the order of Megatron") {
           "global batch size:  2048 | lm loss: 2.463556E+00 | loss scale: 1.0 | grad norm: 0.174 | "
           "num zeros: 0.0 | params norm: 1.000 | curriculum seqlen:  2048 | number of skipped "
           "iterations:   0 | number of nan iterations:   0 | samples per second: 19.463 | TFLOPs: "
-          "149.02 | MFU: 0.48 |");
+          "149.02 | MFU: 0.48 | tokens per second: 39860.2 |");
 }
 
 // The line as megatron/training/training.py of core 0.16 prints it.
@@ -93,7 +94,8 @@ TEST_CASE("a skipped first iteration has no loss and no gradient norm") {
           " iteration        1/  508626 | consumed samples:          288 | consumed tokens:       "
           "589824 | elapsed time per iteration (s): 255.94 | learning rate: 0.000E+00 | global "
           "batch size:   288 | loss scale: 4294967296.0 | number of skipped iterations:   1 | "
-          "number of nan iterations:   0 | samples per second: 0.000 | TFLOPs: 0.00 |");
+          "number of nan iterations:   0 | samples per second: 0.000 | TFLOPs: 0.00 | tokens per "
+          "second: 0.0 |");
 }
 
 TEST_CASE("the validation block") {

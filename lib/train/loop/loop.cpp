@@ -7,7 +7,6 @@
 #include <array>
 #include <bit>
 #include <filesystem>
-#include <span>
 #include <utility>
 
 #include "base/error.hpp"
@@ -25,12 +24,6 @@ namespace {
 
 bool stop_signal_received() {
     return cli::stop_requested() != cli::StopRequest::none;
-}
-
-// Replaces each value by its maximum over all ranks. Collective.
-void max_over_ranks(comm::Group& world, std::span<double> values) {
-    world.all_reduce({values.data(), DType::fp64, {static_cast<i64>(values.size())}},
-                     comm::Reduction::max);
 }
 
 }  // namespace
@@ -52,6 +45,8 @@ TrainingLoop::TrainingLoop(const LoopParts& parts, const Progress& start)
       evaluation_pending_(parts.evaluation_pending),
       n_timed_(timed_iterations(parts.config, start.done)),
       batches_(parts.loader),
+      pace_(parts.config, start.done, parts.world.rank() == 0),
+      paced_(batches_, pace_),
       evaluation_(parts.config, parts.data, parts.world, parts.trainer, parts.log,
                   [this] { return must_stop(); }),
       guard_(parts.config, parts.data, parts.world, parts.trainer, parts.log),
@@ -141,6 +136,7 @@ StepGuard::Verdict TrainingLoop::iterate() {
     advance(verdict == Verdict::update || verdict == Verdict::skip);
     step_s_ = watch.elapsed_s();
     estimates_.add_step(step_s_);
+    pace_.end_iteration(step_s_);
     // The first iteration includes warm-up.
     if (run_iterations_ == 1) {
         trainer_.phases().consume();
@@ -162,8 +158,9 @@ StepGuard::Verdict TrainingLoop::iterate() {
 StepGuard::Verdict TrainingLoop::step(const TrainingLog::BatchSize& batch, StepResult& result) {
     const i64 iteration = progress_.done.iteration + 1;
     guard_.begin(iteration);
-    result =
-        trainer_.compute_gradients(batches_, config_.trainer.micro_batches_of(batch.global_batch));
+    const i64 n_micro_batches = config_.trainer.micro_batches_of(batch.global_batch);
+    pace_.begin_iteration(progress_.done, n_micro_batches, batch.global_batch * batch.seq_length);
+    result = trainer_.compute_gradients(paced_, n_micro_batches);
     const StepGuard::Verdict verdict =
         guard_.judge({iteration, progress_.done.samples, batch}, result);
     if (verdict != StepGuard::Verdict::update) return verdict;
@@ -274,7 +271,7 @@ LoopState TrainingLoop::loop_state() {
               .save_s = rules_.saves ? estimates_.save_s() : 0.0,
               .step_s = estimates_.step_s()};
     auto numbers = std::bit_cast<std::array<double, sizeof(Seen) / sizeof(double)>>(seen);
-    max_over_ranks(world_, numbers);
+    world_.all_reduce({numbers.data(), DType::fp64, {std::ssize(numbers)}}, comm::Reduction::max);
     seen = std::bit_cast<Seen>(numbers);
     const bool writing = seen.writing != 0;
     return {.done = progress_.done,
@@ -366,6 +363,7 @@ Exit TrainingLoop::stopping(const std::string& why, Exit code) {
 
 // Reports why the run ends. Returns the exit code.
 Exit TrainingLoop::leave(Stop stop) {
+    pace_.finish();
     const i64 iteration = progress_.done.iteration;
     const i64 total = config_.schedule.total_iterations();
     if (evaluation_pending_ && rules_.saves && is_rank0()) {

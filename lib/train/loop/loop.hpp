@@ -15,6 +15,7 @@
 #include "train/loop/evaluation.hpp"
 #include "train/loop/job_end.hpp"
 #include "train/loop/loop_rules.hpp"
+#include "train/loop/pace.hpp"
 #include "train/loop/phase_estimates.hpp"
 #include "train/loop/status_file.hpp"
 #include "train/loop/straggler.hpp"
@@ -97,6 +98,8 @@ class TrainingLoop {
     bool evaluation_pending_;  // a stop has ended or prevented the evaluation after progress_.done
     i64 n_timed_;  // number of iterations after the first in which --benchmark measures operations
     LoaderBatches batches_;
+    Pace pace_;
+    PacedBatches paced_;
     Evaluation evaluation_;
     StepGuard guard_;
     std::optional<IterationRange> rolled_back_;  // iterations that a rollback skips

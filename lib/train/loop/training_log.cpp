@@ -14,6 +14,7 @@
 #include "base/machine.hpp"
 #include "base/units.hpp"
 #include "cli/main.hpp"
+#include "cli/terminal.hpp"
 #include "cost/formulas.hpp"
 #include "cost/peak_flops.hpp"
 #include "io/file.hpp"
@@ -158,6 +159,7 @@ void TrainingLog::print(const std::string& lines) {
     // The training continues when its log cannot be written.
     try {
         if (is_rank0_ && stdout_works_) {
+            cli::set_status_line("");
             cli::write_stdout(lines + "\n");
             cli::flush_stdout();
         }

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reports how fast a training is before its first log line: one note with the time of an iteration
+// and the end of the training, and a status line on a terminal between log lines.
+#pragma once
+
+#include <optional>
+
+#include "base/clock.hpp"
+#include "cli/progress_line.hpp"
+#include "train/resolve/run_config.hpp"
+#include "train/step/batch_source.hpp"
+
+namespace lm::train {
+
+class Pace {
+  public:
+    // `shows`: this rank prints. `done`: the progress at the start of the run.
+    Pace(const RunConfig& config, const optim::Counters& done, bool shows,
+         double (*clock)() = monotonic_s);
+
+    // Call them at the start of an iteration of `n_micro_batches` on this rank, before each of its
+    // micro-batches, and at its end after `step_s` seconds.
+    void begin_iteration(const optim::Counters& done, i64 n_micro_batches, i64 tokens);
+    void begin_micro_batch();
+    void end_iteration(double step_s);
+    // Removes the status line.
+    void finish() { line_.reset(); }
+
+  private:
+    // Prints the note, for iterations of `iteration_s` seconds.
+    void announce(double iteration_s);
+
+    const RunConfig& config_;
+    const optim::Counters start_;
+    bool shows_;
+    double (*clock_)();
+    std::optional<cli::ProgressLine> line_;  // on a terminal
+    bool announced_ = false;
+    optim::Counters done_;
+    i64 n_micro_batches_ = 1;
+    i64 tokens_ = 0;             // tokens of an iteration, on all ranks
+    i64 micro_batch_ = 0;        // begun in the iteration
+    i64 n_iterations_ = 0;       // ended in this run
+    double second_began_s_ = 0;  // clock at the start of the second micro-batch of the run
+};
+
+// Calls Pace::begin_micro_batch() before each micro-batch of another source.
+class PacedBatches final : public BatchSource {
+  public:
+    // Both arguments outlive this object.
+    PacedBatches(BatchSource& batches, Pace& pace) : batches_(batches), pace_(pace) {}
+    const data::Batch& next() override {
+        pace_.begin_micro_batch();
+        return batches_.next();
+    }
+
+  private:
+    BatchSource& batches_;
+    Pace& pace_;
+};
+
+}  // namespace lm::train
