@@ -283,7 +283,9 @@ std::optional<std::string> chunks_problem(const ParallelFlags& flags,
     if (flags.pipeline < 2 && (flags.layers_per_virtual_stage || *n > 1))
         return problem(flag, "needs {} of at least 2", pipeline_flag);
     const i64 n_chunks = chunks_of(flags, model);
-    if (n_chunks * flags.pipeline <= model.n_layers) return std::nullopt;
+    const i64 counted =
+        model.n_layers + (flags.count_embedding ? 1 : 0) + (flags.count_loss ? 1 : 0);
+    if (n_chunks * flags.pipeline <= counted) return std::nullopt;
     return problem(
         flag, "{} stages x {} chunks exceed --num-layers {}: use fewer stages or larger chunks",
         flags.pipeline, n_chunks, model.n_layers);

@@ -68,8 +68,8 @@ void GptChunk::forward(Context& context, const MicroBatch& micro_batch) {
     View branch;  // [R, C] compute; empty: the stream has it already
     if (part_.embedding) {
         before_forward(spec::embedding_unit);
-        // The first layer has not written its stream yet, so its memory is free.
-        branch = embedding_.forward(pass, act.embedding, act.layers.front().attention_norm.stream);
+        // The first stream of the chunk has not been written yet, so its memory is free.
+        branch = embedding_.forward(pass, act.embedding, first_stream(act));
     }
     for (i64 layer = 0; layer < part_.n_layers(); ++layer) {
         const auto index = static_cast<size_t>(layer);
@@ -78,9 +78,13 @@ void GptChunk::forward(Context& context, const MicroBatch& micro_batch) {
         branch = layers_[index].mlp.forward_down(pass, act.layers[index].mlp);
     }
     if (part_.head) before_forward(spec::head_unit(setup_.config));
+    if (!branch) {  // the head alone: its input was received into the stream
+        final_norm_.normalize(pass, act.final_norm);
+        return;
+    }
     final_norm_.forward(pass,
                         {.branch = branch,
-                         .residual = act.layers.back().mlp_norm.stream,
+                         .residual = layers_.empty() ? View{} : act.layers.back().mlp_norm.stream,
                          .dropout = dropout_before(pass, part_.n_layers())},
                         act.final_norm);
 }
@@ -153,6 +157,12 @@ void GptChunk::backward(Context& context, const MicroBatch& micro_batch) {
 View GptChunk::backward_final_norm(const Pass& pass, const MicroBatchActivations& act) {
     const Dropout dropout = dropout_before(pass, part_.n_layers());
     const View& dresidual = setup_.scratch.dresidual;
+    if (part_.head && layers_.empty() && !part_.embedding) {
+        // The gradient of the stage's input overwrites the input, and is sent from there.
+        return final_norm_.backward(
+            pass, {.dy = act.head.dx, .dstream = {}, .out = act.final_norm.stream, .dropout = {}},
+            act.final_norm);
+    }
     if (part_.head) {
         return final_norm_.backward(
             pass, {.dy = act.head.dx, .dstream = {}, .out = dresidual, .dropout = dropout},

@@ -62,9 +62,7 @@ class GptChunk {
     // stage_input() before forward(); backward() replaces it by its gradient. forward() writes the
     // output to stage_output(). The gradient of the output is received into the same memory before
     // backward().
-    const View& stage_input(int slot) const {
-        return this->slot(slot).layers.front().attention_norm.stream;
-    }
+    const View& stage_input(int slot) const { return first_stream(this->slot(slot)); }
     // [R, C] compute
     const View& stage_output(int slot) const { return this->slot(slot).final_norm.stream; }
 
@@ -104,6 +102,12 @@ class GptChunk {
         Mlp mlp;
     };
 
+    // Returns the stream before the first layer, [R, C] compute; in a chunk without layers (the
+    // embedding or the head alone), the stream after it.
+    static const View& first_stream(const MicroBatchActivations& act) {
+        return act.layers.empty() ? act.final_norm.stream
+                                  : act.layers.front().attention_norm.stream;
+    }
     Pass pass_of(device::Context& context, const MicroBatch& micro_batch) const;
     // branch: [R, C] compute, added to the stream where the layer begins; none: the layer's stream
     // exists already.

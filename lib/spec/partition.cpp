@@ -139,14 +139,16 @@ i64 counted_layers(const ModelConfig& config, const ParallelConfig& parallel) {
 }
 
 i64 first_layer(const ModelConfig& config, const ParallelConfig& parallel, i64 part) {
-    if (parallel.n_parts() > config.n_layers) {
+    if (parallel.n_parts() > counted_layers(config, parallel)) {
         usage_error("--pipeline-model-parallel-size",
                     "{} stages x {} chunks exceed --num-layers {}", parallel.pp, parallel.n_chunks,
                     config.n_layers);
     }
     const Cuts cuts = cuts_of(config, parallel);
     for (size_t i = 0; i + 1 < cuts.size(); ++i) {
-        if (cuts[i] < cuts[i + 1]) continue;
+        const bool end_alone = (i == 0 && counts_embedding(parallel)) ||
+                               (i + 2 == cuts.size() && counts_head(parallel));
+        if (cuts[i] < cuts[i + 1] || end_alone) continue;
         usage_error("--pipeline-model-parallel-size",
                     "part {} of {} has none of the {} layers: use fewer stages or another "
                     "--pp-partition-method",

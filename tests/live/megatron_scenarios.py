@@ -44,6 +44,8 @@ DECOUPLED = COSINE + "--decoupled-lr 5e-3 --decoupled-min-lr 5e-4 "
 SCENARIOS = {
     "gpt2": Scenario(GPT2),
     "gpt2_tp2_pp2": Scenario(GPT2, layout=TENSOR + PIPELINE, ranks=4),
+    "gpt2_ends_alone": Scenario(GPT2, layout=PIPELINE + "--num-virtual-stages-per-pipeline-rank 2 "
+                                "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split", ranks=2),
     "llama": Scenario(LLAMA),
     "llama_tp2_sequence_dp2": Scenario(LLAMA, layout=TENSOR + "--sequence-parallel --use-distributed-optimizer", ranks=4),
     "softmax_over_padding": Scenario(GPT2 + "--softmax-over-padding", layout=TENSOR + "--make-vocab-size-divisible-by 64", ranks=2),

@@ -88,6 +88,24 @@ TEST_CASE("tensor ranks and pipeline parts compute what one rank computes") {
     }
 }
 
+TEST_CASE("the embedding and the head compute the same result in parts without layers") {
+    spec::ModelConfig bloom = bloom_model(2, 12, 2);
+    bloom.position = spec::PositionEmbedding::absolute;
+    for (const spec::ModelConfig& config : {odd_model(2), bloom, llama_model(2, 6, 2)}) {
+        const Outcome one = run_layout({.config = config, .parallel = layout(1, 1)});
+        for (const auto& [pp, n_chunks] :
+             std::initializer_list<std::pair<i64, i64>>{{4, 1}, {2, 2}}) {
+            for (const bool sequence_parallel : {false, true}) {
+                spec::ParallelConfig parallel = layout(2, pp, n_chunks, sequence_parallel);
+                parallel.balance = spec::PipelineBalance::layers_and_embedding;
+                INFO(describe(parallel));
+                REQUIRE(spec::model_part(config, parallel, 0).n_layers() == 0);
+                compare(run_layout({.config = config, .parallel = parallel}), one);
+            }
+        }
+    }
+}
+
 TEST_CASE("every layout of the other architectures computes the result of one rank") {
     spec::ModelConfig wide_104b = odd_model(5);  // positions are added after the embedding norm
     wide_104b.embedding_norm = true;

@@ -269,11 +269,22 @@ TEST_CASE("stages balanced with the embedding and the head, as DeepSpeed does fo
             CHECK(n == layers);
         }
     }
-    // 6 units on 4 stages: the first stage would have only the embedding.
+    // 6 units on 4 stages: the first stage has only the embedding.
     config.n_layers = 4;
-    CHECK_THROWS_AS(
-        stage_layers(config, {.pp = 4, .balance = PipelineBalance::layers_and_embedding}, 0),
-        Error);
+    const auto layers_of = [&](const ParallelConfig& p, i64 stage) {
+        return stage_layers(config, p, stage);
+    };
+    const ParallelConfig four{.pp = 4, .balance = PipelineBalance::layers_and_embedding};
+    CHECK(layers_of(four, 0) == 0);
+    CHECK(layers_of(four, 0) + layers_of(four, 1) + layers_of(four, 2) + layers_of(four, 3) == 4);
+    const ParallelConfig ends{
+        .pp = 3, .n_chunks = 2, .balance = PipelineBalance::layers_and_embedding};
+    CHECK(model_part(config, ends, 0, 0).n_layers() == 0);
+    CHECK(model_part(config, ends, 2, 1).n_layers() == 0);
+    // Other parts cannot be empty.
+    CHECK_THROWS_AS(layers_of({.pp = 7, .balance = PipelineBalance::layers_and_embedding}, 0),
+                    Error);
+    CHECK_THROWS_AS(layers_of({.pp = 5}, 0), Error);
 }
 
 TEST_CASE("balancing by parameters minimizes the parameters of the largest stage") {

@@ -139,12 +139,13 @@ void StepProbe::end_forward() {
     const spec::ModelPart& part = chunk_->part();
     // No unit follows the last layer of a chunk without head, so before_forward() has not checked
     // it.
-    if (!part.head) after_layer(part.n_layers() - 1);
+    if (!part.head && part.n_layers() > 0) after_layer(part.n_layers() - 1);
     const i64 after = part.first_layer + part.n_layers();
     const View& stream = chunk_->slot(slot_).final_norm.stream;
     if (!part.head && faulty(StepFault::Kind::activation) && fault_->layer == after - 1)
         write(stream, fault_->value);
-    check(stream, Phase::forward, 2 * after, fmt::format("the MLP of layer {}", after - 1));
+    check(stream, Phase::forward, 2 * after,
+          after == 0 ? "the embedding" : fmt::format("the MLP of layer {}", after - 1));
     check(chunk_->slot(slot_).final_norm.y, Phase::forward, 2 * after + 1, "the final norm");
 }
 
