@@ -72,8 +72,7 @@ if [ -z "$bin" ]; then
     tools/install-deps
     mkdir -p build
     cmake --preset release >build/release.log || fail "cmake failed, see build/release.log"
-    cmake --build build/release -j "$(nproc)" \
-        --target lm-preprocess lm-train lm-ckpt lm-convert lm-estimate >build/build.log ||
+    cmake --build build/release -j "$(nproc)" --target programs >build/build.log ||
         fail "the build failed, see build/build.log"
     bin=$root/build/release/bin
 fi
