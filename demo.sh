@@ -7,7 +7,7 @@ usage() {
     cat <<'END'
 Usage: ./demo.sh [--dir DIR] [--seconds N] [--bin DIR] [CORPUS.jsonl]
 Builds the tools, converts a corpus to tokens, trains a small GPT-2 on the CPU, stops half-way, resumes,
-verifies the checkpoint and converts the model. A corpus is JSON Lines with a "text" in each line. The
+verifies the checkpoint, converts the model and prints what it writes. A corpus is JSON Lines with a "text" in each line. The
 default corpus is an English manual (7 MB) from a Debian package.
   --dir DIR    output directory; its contents are replaced [demo-run]
   --seconds N  approximate time of the training [120]
@@ -80,7 +80,7 @@ export PATH=$bin:$PATH
 
 mkdir -p "$dir"
 cd "$dir"
-rm -rf checkpoints hf train.log corpus_text_document.*
+rm -rf checkpoints start hf train.log corpus_text_document.*
 if [ -z "$corpus" ]; then
     say "A corpus: the manual of PostgreSQL, from its Debian package"
     corpus=$dir/corpus.jsonl
@@ -103,6 +103,9 @@ common=("${model[@]}" "${data[@]}" "${batch[@]}" "${recipe[@]}" --device cpu --t
 say "How fast is this machine?"
 show lm-train "${common[@]}" --train-iters 8 --log-interval 1 --eval-interval 1000 --eval-iters 0 | tee speed.log
 samples_per_second=$(sed -n 's/.*samples per second: *\([0-9.]*\).*/\1/p' speed.log | sort -n | tail -n 4 | head -n 1)
+# One step at a learning rate of almost 0: the model before its training.
+lm-train "${common[@]}" --train-iters 1 --lr 1e-9 --min-lr 0 --lr-warmup-fraction 0 --log-interval 1 --eval-iters 0 \
+    --save start >start.log 2>&1 || fail "lm-train failed, see $dir/start.log"
 iterations=$(awk -v r="$samples_per_second" -v s="$seconds" 'BEGIN { n = int(s * r / 4 / 10) * 10; print n < 160 ? 160 : n }')
 half=$((iterations / 2))
 
@@ -134,6 +137,25 @@ show lm-ckpt verify checkpoints
 say "Conversion for Hugging Face"
 show lm-convert checkpoints hf --to hf-gpt2 --check
 
+say "What the model writes, before and after the training"
+documents=$(lm-preprocess info corpus_text_document --json | sed -n 's/.*"documents": *\([0-9]*\).*/\1/p')
+unseen=$((documents * 2 / 100))
+[ "$unseen" -ge 1 ] || unseen=1
+[ "$unseen" -le 4 ] || unseen=4
+unseen_documents=(lm-preprocess cat corpus_text_document --documents $((documents - unseen))-$((documents - 1)))
+print_command "${unseen_documents[@]}"
+"${unseen_documents[@]}" >unseen.jsonl
+sampling=(--max-new-tokens 40 --temperature 0.8 --top-p 0.9 --quiet)
+print_command lm-ckpt generate checkpoints --prompt 'The first' "${sampling[@]}"
+for prompt in 'The first' 'If you want to' 'It is possible'; do
+    for model in start checkpoints; do
+        printf '%s  %s' "$([ $model = start ] && echo 'before:' || echo 'after: ')" "$prompt"
+        lm-ckpt generate "$model" --prompt "$prompt" "${sampling[@]}" | tr -s '\n' ' '
+        echo
+    done
+done
+show lm-ckpt score start checkpoints unseen.jsonl --totals --quiet | tee scores.jsonl
+
 loss_at() { sed -n 's/^ iteration.*lm loss: *\([0-9.E+-]*\).*/\1/p' "$1" | "$2" -n 1; }
 validation=$(sed -n 's/.*validation loss at iteration.*lm loss value: *\([0-9.E+-]*\).*/\1/p' train.log | tail -n 1)
 rate=$(sed -n 's/.*samples per second: *\([0-9.]*\).*/\1/p' train.log | sort -n |
@@ -154,6 +176,7 @@ Made in $dir:
   checkpoints/                     the state of the training at its last steps
   hf/                              the model for Hugging Face: AutoModelForCausalLM.from_pretrained("$dir/hf")
   train.log                        the training log
+  start/                           the model before the training
 
 Speed: $rate tokens per second with $threads threads.
 Loss (nats per token):
@@ -161,6 +184,9 @@ Loss (nats per token):
   at the end                 $(loss_at train.log tail | awk '{ printf "%.3f", $1 }')
   at the end, unseen text    $(awk -v v="$validation" 'BEGIN { printf "%.3f", v }')
   entropy of the tokens      $entropy   (the loss of a model that knows only the frequency of each token)
+Bits per byte of $unseen unseen documents:
+  before the training        $(sed -n 's/.*"bits_per_byte":\([0-9.]*\).*/\1/p' scores.jsonl | awk 'NR == 1 { printf "%.3f", $1 }')
+  after the training         $(sed -n 's/.*"bits_per_byte":\([0-9.]*\).*/\1/p' scores.jsonl | awk 'NR == 2 { printf "%.3f", $1 }')
 
 Try next, in $dir with $bin in PATH:
   lm-ckpt show checkpoints --tensors

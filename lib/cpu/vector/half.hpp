@@ -5,8 +5,15 @@
 namespace lm::cpu {
 namespace {
 
+// g++ 12 makes several instructions of __builtin_convertvector() here.
 LM_INLINE Vec widen(ShortVec bits, Bf16) {
+#if defined(LM_VECTOR_AVX512)
+    return (Vec)((BitsVec)_mm512_maskz_cvtepu16_epi32(0xffff, (__m256i)bits) << 16);
+#elif defined(LM_VECTOR_AVX2)
+    return (Vec)((BitsVec)_mm256_cvtepu16_epi32((__m128i)bits) << 16);
+#else
     return (Vec)(__builtin_convertvector(bits, BitsVec) << 16);
+#endif
 }
 // Rounds to nearest even, like bf16_from_fp32() in base/dtype.cpp. NaN becomes a quiet NaN.
 LM_INLINE ShortVec narrow(Vec x, Bf16) {

@@ -8,6 +8,19 @@ namespace {
 
 constexpr int product_group = 4;  // rows of w that are read at the same time
 
+// Returns the sum of all lanes, in registers: horizontal_sum() costs as much as a row of 500
+// numbers.
+template <int d, int... lane>
+LM_INLINE Vec add_lanes(Vec v, Lanes<lane...>) {
+    return v + __builtin_shufflevector(v, v, (lane ^ d)...);
+}
+LM_INLINE float lane_sum(Vec v) {
+    if constexpr (width > 8) v = add_lanes<8>(v, AllLanes{});
+    if constexpr (width > 4) v = add_lanes<4>(v, AllLanes{});
+    v = add_lanes<2>(v, AllLanes{});
+    return add_lanes<1>(v, AllLanes{})[0];
+}
+
 // Computes y for `vectors` rows of x and `rows` rows of w. An element is a sum of 2 * width partial
 // sums, in an order that depends on k only.
 template <int vectors, int rows, typename T>
@@ -18,6 +31,11 @@ LM_INLINE void row_group(const float* x, i64 k_end, const T* w, float* y, i64 ld
     for (; k + 2 * width <= k_end; k += 2 * width) {
 #pragma GCC unroll 4
         for (int j = 0; j < rows; ++j) {
+            // The processor follows one stream in a page: the next rows are requested here.
+            if (rows > 1) {
+                __builtin_prefetch(w + (j + rows) * k_end + k, 0, 2);
+                if (sizeof(T) == 4) __builtin_prefetch(w + (j + rows) * k_end + k + width, 0, 2);
+            }
             const Vec a = load(w + j * k_end + k);
             const Vec b = load(w + j * k_end + k + width);
 #pragma GCC unroll 4
@@ -37,7 +55,7 @@ LM_INLINE void row_group(const float* x, i64 k_end, const T* w, float* y, i64 ld
         }
     }
     for (int j = 0; j < rows; ++j) {
-        for (int i = 0; i < vectors; ++i) y[i * ldy + j] = horizontal_sum(even[j][i] + odd[j][i]);
+        for (int i = 0; i < vectors; ++i) y[i * ldy + j] = lane_sum(even[j][i] + odd[j][i]);
     }
 }
 
