@@ -193,6 +193,8 @@ TEST_CASE_METHOD(Fixture, "an invalid number: the error names the option") {
     CHECK_THAT(complaint(options, {"--n", "5x"}), Catch::StartsWith("--n: "));
     CHECK_THAT(complaint(options, {"--lr", "fast"}), Catch::StartsWith("--lr: "));
     CHECK_THAT(complaint(options, {"--size", "2Q"}), Catch::StartsWith("--size: "));
+    CHECK(complaint(options, {"--size", "80"}) ==
+          "--size: '80' has no unit: write 80GB, 80GiB or 80B");
     CHECK_THAT(complaint(options, {"--counts", "1", "b"}), Catch::StartsWith("--counts: "));
     CHECK_THAT(complaint(options, {"--n="}), Catch::StartsWith("--n: "));
 }

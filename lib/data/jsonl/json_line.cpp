@@ -22,7 +22,10 @@ class Reader {
         if (line_.starts_with("\xEF\xBB\xBF")) at_ = 3;  // byte order mark (RFC 8259, 8.1)
         skip_spaces();
         if (at_end()) error("the line is empty");
-        if (peek() != '{') error("expected an object {...}");
+        if (peek() != '{')
+            error(
+                "expected an object such as {\"text\": \"...\"} on each line, not Parquet, CSV or "
+                "an array");
         members([&](const std::string* key) {
             const auto found = key ? std::ranges::find(keys, *key) : keys.end();
             if (found == keys.end()) return skip_value(1);
