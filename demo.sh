@@ -7,8 +7,8 @@ usage() {
     cat <<'END'
 Usage: ./demo.sh [--dir DIR] [--seconds N] [--bin DIR] [CORPUS.jsonl]
 Builds the tools, converts a corpus to tokens, trains a small GPT-2 on the CPU, stops half-way, resumes,
-verifies the checkpoint, converts the model and prints what it writes. A corpus is JSON Lines with a "text" in each line. The
-default corpus is an English manual (7 MB) from a Debian package.
+verifies the checkpoint, converts the model and prints what it writes. A corpus is JSON Lines with a
+"text" in each line. The default corpus is an English manual (7 MB) from a Debian package.
   --dir DIR    output directory; its contents are replaced [demo-run]
   --seconds N  approximate time of the training [120]
   --bin DIR    directory of the tools, instead of building them
@@ -117,7 +117,7 @@ print_command "${run[@]}"
 "${run[@]}" &
 trainer=$!
 trap 'kill $trainer 2>/dev/null || true' EXIT
-until [ -n "$(sed -n "s/^ iteration *\([0-9]*\)\/.*/\1/p" train.log 2>/dev/null | awk -v h="$half" '$1 + 0 >= h + 0')" ]; do
+until [ -n "$(sed -n "s/.* iteration  *\([0-9]*\)\/.*/\1/p" train.log 2>/dev/null | awk -v h="$half" '$1 + 0 >= h + 0')" ]; do
     kill -0 $trainer 2>/dev/null || break
     sleep 0.2
 done
@@ -156,7 +156,7 @@ for prompt in 'The first' 'If you want to' 'It is possible'; do
 done
 show lm-ckpt score start checkpoints unseen.jsonl --totals --quiet | tee scores.jsonl
 
-loss_at() { sed -n 's/^ iteration.*lm loss: *\([0-9.E+-]*\).*/\1/p' "$1" | "$2" -n 1; }
+loss_at() { sed -n 's/^.* iteration .*lm loss: *\([0-9.E+-]*\).*/\1/p' "$1" | "$2" -n 1; }
 validation=$(sed -n 's/.*validation loss at iteration.*lm loss value: *\([0-9.E+-]*\).*/\1/p' train.log | tail -n 1)
 rate=$(sed -n 's/.*samples per second: *\([0-9.]*\).*/\1/p' train.log | sort -n |
     awk '{ r[NR] = $1 } END { printf "%.0f", 256 * r[int((NR + 1) / 2)] }')
