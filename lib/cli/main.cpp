@@ -92,10 +92,10 @@ class Reporter {
         if (failure.code() == Exit::usage) print_line("Try '" + command + " --help'.");
     }
 
-    // Answers a command without arguments: how to use it.
+    // Shows how to use a command that was given without arguments, before the error.
     void usage(const Options& options) const {
         if (!is_rank0()) return;
-        const std::string text = usage_text(options) + "\nTry '" + options.program() + " --help'.";
+        const std::string text = usage_text(options);
         for (size_t begin = 0; begin <= text.size();) {
             const size_t end = std::min(text.find('\n', begin), text.size());
             print_line(text.substr(begin, end - begin));
@@ -167,7 +167,6 @@ int guarded(const Reporter& reporter, Options& options, const std::function<int(
         const Options* verb = options.chosen_verb();
         if (failure.code() == Exit::usage && is_bare(options, arguments)) {
             reporter.usage(verb ? *verb : options);
-            return static_cast<int>(Exit::usage);
         }
         reporter.error(failure, verb ? verb->program() : options.program(), *parsing);
         return static_cast<int>(failure.code());
