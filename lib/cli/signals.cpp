@@ -9,6 +9,8 @@
 #include <atomic>
 #include <csignal>
 #include <ctime>
+#include <mutex>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/threads.hpp"
@@ -18,8 +20,8 @@ namespace lm::cli {
 namespace {
 
 std::atomic<int> first_stop_signal{0};
-std::atomic<i64> pressed_ms{0};           // time of the first SIGINT or SIGTERM; 0: none
-std::atomic<bool> sigterm_presses{true};  // whether a second SIGTERM ends the process
+std::atomic<i64> pressed_ms{0};        // time of the first SIGINT or SIGTERM; 0: none
+std::atomic<i64> sigterm_pause_ms{0};  // a second SIGTERM before this time is ignored
 std::atomic<bool> dump_wanted{false};
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<i64>::is_always_lock_free &&
               std::atomic<bool>::is_always_lock_free);
@@ -34,16 +36,17 @@ i64 now_ms() {
 // count as one.
 constexpr i64 same_press_ms = 200;
 
-bool is_second_press() {
+bool is_second_press(int signal) {
     const i64 now = now_ms();
     i64 first = 0;
     if (pressed_ms.compare_exchange_strong(first, now)) return false;
-    return now - first > same_press_ms;
+    return now - first > (signal == SIGTERM ? sigterm_pause_ms.load() : same_press_ms);
 }
 
 extern "C" void on_stop_signal(int signal) {
-    const bool presses = signal == SIGINT || (signal == SIGTERM && sigterm_presses.load());
-    if (presses && is_second_press()) {  // the default action follows when this handler returns
+    const bool presses = signal == SIGINT || signal == SIGTERM;
+    if (presses &&
+        is_second_press(signal)) {  // the default action follows when this handler returns
         std::signal(signal, SIG_DFL);
         std::raise(signal);
         return;
@@ -78,12 +81,31 @@ sigset_t signals_to_block() {
     return set;
 }
 
+std::mutex report_mutex;
+std::function<void(std::string_view)> stop_report;
+bool reported = false;
+
+void report_stop() {
+    const std::lock_guard lock(report_mutex);
+    const char* const name = stop_signal_name();
+    if (name == nullptr || reported || !stop_report) return;
+    reported = true;
+    stop_report(name);
+}
+
+// Handles signals only in sigsuspend(), so that none arrives between the report and the wait.
 void* wait_for_signals(void*) {
-    while (true) pause();
+    const sigset_t held = signals_to_block();
+    sigset_t open;
+    pthread_sigmask(SIG_BLOCK, &held, &open);
+    while (true) {
+        sigsuspend(&open);
+        report_stop();
+    }
 }
 
 void create_signal_thread() {
-    // Handlers need little stack, and ulimit -v counts all of it
+    // Handlers and a report need little stack, and ulimit -v counts all of it
     constexpr size_t stack_bytes = size_t{256} << 10;
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
@@ -123,12 +145,17 @@ void end_by_signal(int signal) {
 }
 
 void install_stop_signals(Sigterm sigterm) {
-    sigterm_presses.store(sigterm == Sigterm::as_sigint);
+    sigterm_pause_ms.store(sigterm == Sigterm::as_sigint ? same_press_ms : 10'000);
     install(SIGUSR1, on_stop_signal);
     install(SIGTERM, on_stop_signal);
     for (const int signal : {SIGINT, SIGHUP}) {
         if (!is_ignored(signal)) install(signal, on_stop_signal);
     }
+}
+
+void on_stop_signal(std::function<void(std::string_view)> report) {
+    const std::lock_guard lock(report_mutex);
+    stop_report = std::move(report);
 }
 
 StopRequest stop_requested() {

@@ -323,7 +323,7 @@ Exit train(const RunParts& run, const std::string& joined) {
 }  // namespace
 
 void catch_signals() {
-    cli::install_stop_signals(cli::Sigterm::never_at_once);
+    cli::install_stop_signals(cli::Sigterm::after_10_s);
     cli::install_dump_signal();
     cli::ignore_sigpipe();
 }

@@ -6,6 +6,8 @@
 here=$(dirname "$(realpath "$0")")
 # shellcheck source=tests/e2e/common.bash
 . "$here/common.bash"
+# shellcheck source=tests/e2e/mpirun.bash
+[ ! -e "${bin:?}/../lib/liblm_mpi.so" ] || . "$here/mpirun.bash"
 
 args=(--mock-data --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --vocab-size 100
     --micro-batch-size 1 --global-batch-size 1 --lr 1e-3 --threads 1 --log-interval 1)
@@ -36,6 +38,26 @@ run whole.log lm-train "${args[@]}" --train-iters 4 --eval-interval 2 --eval-ite
 diff <(values whole.log | sed 1,2d) <(values resumed.log) || fail "the resumed run has other lines"
 [ ! -e long/pending-evaluation.json ] || fail "the evaluation is pending still"
 
+# A signal ends a step between two micro-batches; the resumed run repeats the step.
+step=("${args[@]}" --global-batch-size 3000 --train-iters 3 --eval-iters 0)
+run steps.log lm-train "${step[@]}"
+for ranks in 1 2; do
+    launch=()
+    [ $ranks = 1 ] || launch=(mpirun -n 2)
+    [ $ranks = 1 ] || [ -e "$bin/../lib/liblm_mpi.so" ] || continue
+    "${launch[@]}" lm-train "${step[@]}" --save mid$ranks >mid.log 2>mid.err &
+    pid=$!
+    until grep -q 'iteration  *1/' mid.log; do kill -0 $pid || fail "no first step: $(cat mid.err)"; sleep 0.02; done
+    pkill -TERM -P $pid lm-train || kill -TERM $pid
+    got=0
+    wait $pid || got=$?
+    [ $got = 75 ] || fail "SIGTERM in a step: exit $got: $(cat mid.err)"
+    grep -q 'SIGTERM: stopping after this' mid.err || fail "no answer: $(cat mid.err)"
+    grep -q 'SIGTERM: stopped after iteration 1 of 3' mid.err || fail "the step was not ended: $(cat mid.err)"
+    run mid.log lm-train "${step[@]}" --save mid$ranks --load mid$ranks
+    diff <(values steps.log | sed 1d) <(values mid.log) || fail "the resumed run has other losses"
+done
+
 # A job array whose tasks die before the first save.
 for code in 137 137 4; do
     got=0
@@ -51,4 +73,4 @@ grep -q 'crash/starts-without-step.json: 2 starts in a row after iteration 0 sav
 rm crash/starts-without-step.json
 expect 75 '' lm-train "${args[@]}" --train-iters 1_000_000 --eval-iters 0 --save crash --load crash --exit-interval 1
 [ ! -e crash/starts-without-step.json ] || fail "the count was not ended"
-echo "time limits leave time for the save; the third start without a step is refused"
+echo "time limits leave time for the save; a signal ends a step; the third start without a step is refused"

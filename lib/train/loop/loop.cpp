@@ -4,8 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <filesystem>
 #include <utility>
 
@@ -17,6 +15,7 @@
 #include "io/file.hpp"
 #include "train/loop/loop_setup.hpp"
 #include "train/loop/pending_evaluation.hpp"
+#include "train/loop/shared_state.hpp"
 #include "train/resolve/gpu_memory.hpp"
 
 namespace lm::train {
@@ -47,6 +46,8 @@ TrainingLoop::TrainingLoop(const LoopParts& parts, const Progress& start)
       batches_(parts.loader),
       pace_(parts.config, start.done, parts.world.rank() == 0),
       paced_(batches_, pace_),
+      step_stop_(parts.config, parts.world),
+      stoppable_(paced_, step_stop_),
       evaluation_(parts.config, parts.data, parts.world, parts.trainer, parts.log,
                   [this] { return must_stop(); }),
       guard_(parts.config, parts.data, parts.world, parts.trainer, parts.log),
@@ -91,6 +92,11 @@ Exit TrainingLoop::run_to_stop() {
         using Verdict = StepGuard::Verdict;
         const Verdict verdict = skip() ? Verdict::skip : iterate();
         if (verdict == Verdict::stop) stop_at_spike();
+        if (verdict == Verdict::ended) {
+            stop = Stop::signal;
+            if (rules_.saves) save(stop);
+            break;
+        }
         if (verdict == Verdict::roll_back) {
             roll_back();
             continue;
@@ -117,7 +123,8 @@ Exit TrainingLoop::run_to_stop() {
     return leave(stop);
 }
 
-// Makes the next iteration and logs it. After the verdicts stop and roll_back nothing has advanced.
+// Makes the next iteration and logs it. After the verdicts stop, roll_back and ended nothing has
+// advanced.
 StepGuard::Verdict TrainingLoop::iterate() {
     const bool timed = run_iterations_ >= 1 && run_iterations_ <= n_timed_;
     trainer_.measure(timed ? &log_.op_times() : nullptr);
@@ -132,7 +139,8 @@ StepGuard::Verdict TrainingLoop::iterate() {
         note("{}", gpu_memory(config_.trainer, trainer_.grid().at, device_).str());
     }
     using Verdict = StepGuard::Verdict;
-    if (verdict == Verdict::stop || verdict == Verdict::roll_back) return verdict;
+    if (verdict == Verdict::stop || verdict == Verdict::roll_back || verdict == Verdict::ended)
+        return verdict;
     advance(verdict == Verdict::update || verdict == Verdict::skip);
     step_s_ = watch.elapsed_s();
     estimates_.add_step(step_s_);
@@ -160,7 +168,12 @@ StepGuard::Verdict TrainingLoop::step(const TrainingLog::BatchSize& batch, StepR
     guard_.begin(iteration);
     const i64 n_micro_batches = config_.trainer.micro_batches_of(batch.global_batch);
     pace_.begin_iteration(progress_.done, n_micro_batches, batch.global_batch * batch.seq_length);
-    result = trainer_.compute_gradients(paced_, n_micro_batches);
+    step_stop_.begin_iteration(longest_step_s_, n_micro_batches);
+    try {
+        result = trainer_.compute_gradients(stoppable_, n_micro_batches);
+    } catch (const StepEnded&) {
+        return StepGuard::Verdict::ended;
+    }
     const StepGuard::Verdict verdict =
         guard_.judge({iteration, progress_.done.samples, batch}, result);
     if (verdict != StepGuard::Verdict::update) return verdict;
@@ -253,40 +266,23 @@ bool TrainingLoop::must_stop() const {
 // Returns the same state on all ranks: signals to any rank, saves that any rank is writing, and the
 // files and the time that rank 0 sees. Collective.
 LoopState TrainingLoop::loop_state() {
-    // Facts that ranks may see differently, as numbers; the maximum over the ranks counts.
-    struct Seen {
-        double stop_signal, kill_switch, save_switch, writing, retaining;
-        double elapsed_s, unix_s;
-        double evaluation_s, save_s, step_s;
-    };
-    const auto number = [](bool value) { return value ? 1.0 : 0.0; };
-    Seen seen{.stop_signal = number(stop_signal_received()),
-              .kill_switch = number(present_on_rank0(config_.stopping.kill_switch)),
-              .save_switch = number(present_on_rank0(config_.stopping.save_switch)),
-              .writing = number(saver_.is_writing()),
-              .retaining = number(saver_.is_retaining()),
-              .elapsed_s = is_rank0() ? since_start_.elapsed_s() : 0.0,
-              .unix_s = is_rank0() ? unix_time_s() : 0.0,
-              .evaluation_s = estimates_.evaluation_s(),
-              .save_s = rules_.saves ? estimates_.save_s() : 0.0,
-              .step_s = estimates_.step_s()};
-    auto numbers = std::bit_cast<std::array<double, sizeof(Seen) / sizeof(double)>>(seen);
-    world_.all_reduce({numbers.data(), DType::fp64, {std::ssize(numbers)}}, comm::Reduction::max);
-    seen = std::bit_cast<Seen>(numbers);
-    const bool writing = seen.writing != 0;
-    return {.done = progress_.done,
-            .run_iterations = run_iterations_,
-            .elapsed_s = seen.elapsed_s,
-            .unix_s = seen.unix_s,
-            .evaluation_s = seen.evaluation_s,
-            .save_s = writing ? 2 * seen.save_s : seen.save_s,
-            .step_s = seen.step_s,
-            .finished = config_.schedule.finished(progress_.done),
-            .stop_signal = seen.stop_signal != 0,
-            .kill_switch = seen.kill_switch != 0,
-            .save_switch = seen.save_switch != 0,
-            .writing = writing,
-            .retaining = seen.retaining != 0};
+    LoopState now =
+        shared_state(world_, {.done = progress_.done,
+                              .run_iterations = run_iterations_,
+                              .elapsed_s = is_rank0() ? since_start_.elapsed_s() : 0.0,
+                              .unix_s = is_rank0() ? unix_time_s() : 0.0,
+                              .evaluation_s = estimates_.evaluation_s(),
+                              .save_s = rules_.saves ? estimates_.save_s() : 0.0,
+                              .step_s = estimates_.step_s(),
+                              .finished = config_.schedule.finished(progress_.done),
+                              .stop_signal = stop_signal_received(),
+                              .kill_switch = present_on_rank0(config_.stopping.kill_switch),
+                              .save_switch = present_on_rank0(config_.stopping.save_switch),
+                              .writing = saver_.is_writing(),
+                              .retaining = saver_.is_retaining()});
+    longest_step_s_ = now.step_s;
+    if (now.writing) now.save_s *= 2;  // the last save waits for the one in flight
+    return now;
 }
 
 void TrainingLoop::report_status(bool logged) {

@@ -18,6 +18,7 @@
 #include "train/loop/pace.hpp"
 #include "train/loop/phase_estimates.hpp"
 #include "train/loop/status_file.hpp"
+#include "train/loop/step_stop.hpp"
 #include "train/loop/straggler.hpp"
 #include "train/loop/training_log.hpp"
 #include "train/resolve/run_config.hpp"
@@ -100,6 +101,8 @@ class TrainingLoop {
     LoaderBatches batches_;
     Pace pace_;
     PacedBatches paced_;
+    StepStop step_stop_;
+    StoppableBatches stoppable_;
     Evaluation evaluation_;
     StepGuard guard_;
     std::optional<IterationRange> rolled_back_;  // iterations that a rollback skips
@@ -108,7 +111,8 @@ class TrainingLoop {
     Saver saver_;
     PhaseEstimates estimates_;
     const Stopwatch& since_start_;
-    double step_s_ = 0;  // time of the last iteration
+    double step_s_ = 0;          // time of the last iteration
+    double longest_step_s_ = 0;  // LoopState::step_s, the same on all ranks
     i64 run_iterations_ = 0;
 };
 

@@ -6,10 +6,14 @@
 
 namespace lm::train {
 
+// A source throws it to end a step before its next micro-batch: the step changes nothing.
+struct StepEnded {};
+
 class BatchSource {
   public:
     virtual ~BatchSource() = default;
     // Returns this data-parallel rank's next micro-batch. It stays valid until the next call.
+    // Throws StepEnded.
     virtual const data::Batch& next() = 0;
 };
 

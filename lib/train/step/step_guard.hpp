@@ -24,11 +24,12 @@ class StepGuard {
   public:
     // The reaction of the loop to a step.
     enum class Verdict {
-        update,    // update the weights
-        drop,      // keep the weights; the learning rate does not advance, as at an fp16 overflow
-        skip,      // keep the weights, as if the batch were in --skip-train-iteration-range
-        stop,      // save the state from before the step, then stop
-        roll_back  // load the last checkpoint, and skip the batches up to this one
+        update,     // update the weights
+        drop,       // keep the weights; the learning rate does not advance, as at an fp16 overflow
+        skip,       // keep the weights, as if the batch were in --skip-train-iteration-range
+        stop,       // save the state from before the step, then stop
+        roll_back,  // load the last checkpoint, and skip the batches up to this one
+        ended       // StepEnded: keep the weights, then stop
     };
     // All references outlive this object.
     StepGuard(const RunConfig& config, const data::DataSets& data, comm::Group& world,

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/loop/step_stop.hpp"
+
+#include <cmath>
+
+#include "base/as_double.hpp"
+#include "base/clock.hpp"
+#include "base/log.hpp"
+#include "base/units.hpp"
+#include "cli/signals.hpp"
+
+namespace lm::train {
+namespace {
+
+// Several ranks agree once in this time, so that their message takes less than 0.1 % of it.
+constexpr double check_interval_s = 0.2;
+
+}  // namespace
+
+StepStop::StepStop(const RunConfig& config, comm::Group& world)
+    : world_(world), can_end_(config.trainer.parallel.pp == 1), cuda_(config.trainer.cuda) {
+    if (world.rank() != 0) return;
+    cli::on_stop_signal([this](std::string_view signal) { report(signal); });
+}
+
+StepStop::~StepStop() {
+    if (world_.rank() == 0) cli::on_stop_signal(nullptr);
+}
+
+void StepStop::begin_iteration(double step_s, i64 n_micro_batches) {
+    const bool known = step_s > 0;
+    ends_step_ = can_end_ && (world_.size() == 1 || known || !cuda_);
+    iteration_ends_s_ = known ? monotonic_s() + step_s : 0;
+    micro_batch_ = 0;
+    check_every_ = 1;
+    if (world_.size() == 1 || !known) return;
+    const double micro_batch_s = step_s / as_double(n_micro_batches);
+    check_every_ = static_cast<i64>(std::ceil(check_interval_s / micro_batch_s));
+}
+
+void StepStop::check() {
+    if (!ends_step_ || micro_batch_++ % check_every_ != 0) return;
+    double requested = cli::stop_requested() == cli::StopRequest::none ? 0 : 1;
+    if (world_.size() > 1) {
+        world_.all_reduce({&requested, DType::fp64, {1}}, comm::Reduction::max);
+    }
+    if (requested != 0) throw StepEnded();
+}
+
+void StepStop::report(std::string_view signal) const {
+    const double ends_s = iteration_ends_s_;
+    if (ends_step_) {
+        note("{}: stopping after this micro-batch", signal);
+    } else if (ends_s > monotonic_s()) {
+        note("{}: stopping after this iteration, in about {}", signal,
+             human_duration(ends_s - monotonic_s()));
+    } else {
+        note("{}: stopping after this iteration", signal);
+    }
+}
+
+}  // namespace lm::train

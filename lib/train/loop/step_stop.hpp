@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ends a training step between two micro-batches when a stop signal arrives, and reports at once
+// when the training will stop.
+#pragma once
+
+#include <atomic>
+
+#include "comm/group.hpp"
+#include "train/resolve/run_config.hpp"
+#include "train/step/batch_source.hpp"
+
+namespace lm::train {
+
+class StepStop {
+  public:
+    // Reports the first stop signal on rank 0 until this object ends.
+    StepStop(const RunConfig& config, comm::Group& world);
+    ~StepStop();
+    StepStop(const StepStop&) = delete;
+    StepStop& operator=(const StepStop&) = delete;
+
+    // Call it before an iteration. `step_s`: the longest time of a previous one, the same on all
+    // ranks; 0: there was none.
+    void begin_iteration(double step_s, i64 n_micro_batches);
+    // Call it before each micro-batch. Throws StepEnded on all ranks when one of them has received
+    // a stop signal and the step can be ended here. Collective.
+    void check();
+
+  private:
+    void report(std::string_view signal) const;
+
+    comm::Group& world_;
+    bool can_end_;  // no rank waits for the messages of another one within a step
+    bool cuda_;
+    i64 micro_batch_ = 0;  // micro-batches of this rank that have begun in the iteration
+    i64 check_every_ = 1;  // micro-batches
+    std::atomic<bool> ends_step_ = false;       // in this iteration
+    std::atomic<double> iteration_ends_s_ = 0;  // expected, monotonic_s(); 0: unknown
+};
+
+// Calls StepStop::check() before each micro-batch of another source.
+class StoppableBatches final : public BatchSource {
+  public:
+    // Both arguments outlive this object.
+    StoppableBatches(BatchSource& batches, StepStop& stop) : batches_(batches), stop_(stop) {}
+    const data::Batch& next() override {
+        stop_.check();
+        return batches_.next();
+    }
+
+  private:
+    BatchSource& batches_;
+    StepStop& stop_;
+};
+
+}  // namespace lm::train
