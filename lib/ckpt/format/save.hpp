@@ -14,7 +14,8 @@
 //
 // The next claim() removes the temporary directory that a crash left. A step of the same branch
 // that exists already is exchanged with the temporary directory, so that a complete step has its
-// name at every moment. A step of another branch is set aside before the rename (abandon.hpp).
+// name at every moment, except on file systems without this operation (io::exchange_directories()).
+// A step of another branch is set aside before the rename (abandon.hpp).
 #pragma once
 
 #include <functional>

@@ -21,8 +21,8 @@ namespace lm::train {
 
 // The members of the types config::*Flags keep the flags as they were given. Some flags are texts
 // with a syntax of their own: --data-order, --save-schedule, --save-retain, --save-retry,
-// --async-save-buffer, --skip-train-iteration-range. --print-config and the manifest print these
-// texts; the members `data_order`, `saves` and `skipped` have their values.
+// --async-save-buffer. --print-config and the manifest print these texts; the members `data_order`,
+// `saves` and `trainer` have their values.
 struct RunConfig {
     TrainerConfig trainer;   // model, parallelism, optimizer, precision, documents, device
     config::DataFlags data;  // data.paths has the groups of the files too
