@@ -146,7 +146,7 @@ void add_log(Printout& printout, const metrics::LogSummary& log) {
     add_count(figures, "lines", "lines", log.n_lines());
     add_count(figures, "logged", "of iterations", log.n_logged());
     add_count(figures, "damaged", "damaged", log.n_invalid(),
-              "truncated or mixed lines of iterations, skipped");
+              "lines of iterations that are truncated or have other output in them, skipped");
     add_count(figures, "duplicates", "duplicates", log.n_repeated(),
               "the same iteration logged by another rank, skipped");
     add_count(figures, "computed", "iterations computed", log.sums().iterations,

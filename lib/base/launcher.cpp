@@ -116,7 +116,7 @@ const char* environment_of_process(const char* name) {
 Launched launched_by(std::initializer_list<Launcher> among, const Environment& get) {
     for (const Launcher launcher : among) {
         const auto variables = std::ranges::find(launchers, launcher, &Variables::launcher);
-        LM_CHECK(variables != launchers.end(), "launcher {} has no variables",
+        LM_CHECK(variables != launchers.end(), "expected variables of the launcher {}, got none",
                  static_cast<int>(launcher));
         if (is_launched_by(*variables, get)) return read_launched(*variables, get);
     }

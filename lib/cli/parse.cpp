@@ -199,7 +199,7 @@ std::optional<std::vector<std::string>> parse_arguments(const std::vector<Option
         return std::nullopt;
     }
     std::vector<std::string> operands = app.remaining();
-    bool certain = true;  // the value of an unknown option looks like an operand
+    bool certain = true;  // false: an operand may be the value of an unknown option
     for (const std::string& operand : operands) {
         if (!looks_like_option(operand)) continue;
         problems.push_back(unknown_option(table, operand));

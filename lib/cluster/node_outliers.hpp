@@ -15,10 +15,10 @@ struct NodeFinding {
     std::string text;  // "memory copy 4.2 GB/s, median 9.8 GB/s"
 };
 
-// Returns the findings in the order of the samples. Speeds and free memory are compared with the
-// median of the samples; limits and free huge pages with the most frequent value; clock, swap,
-// the space of directories, temperature and ECC errors of GPUs with fixed bounds. The clock of a
-// GPU counts when its products were measured.
+// Returns the findings in the order of the samples. Speeds, core clocks and free memory are
+// compared with the median of the samples; limits and free huge pages with the most frequent value;
+// time skew, swap, free space of directories, temperature and ECC errors of GPUs with fixed bounds.
+// The core clock of a GPU is compared if its GEMM speed was measured: an idle GPU lowers it.
 std::vector<NodeFinding> find_outliers(const std::vector<NodeSample>& samples);
 
 // Returns the hosts of the findings, sorted, each once.

@@ -47,14 +47,14 @@ const MpiPlugin& open_plugin(const std::string& launcher) {
     using Entry = const MpiPlugin* (*)();
     const auto entry = reinterpret_cast<Entry>(dlsym(library, mpi_plugin_symbol));
     if (entry == nullptr) {
-        run_error(path, "has no symbol {}: install it from the build of liblm_train.so",
+        run_error(path, "has no symbol {}: install it with lm-train, from the same build",
                   mpi_plugin_symbol);
     }
     const MpiPlugin& plugin = *entry();
     if (plugin.abi != mpi_plugin_abi) {
         run_error(path,
-                  "was built from another version: expected ABI {}, got {}: install it from the "
-                  "build of liblm_train.so",
+                  "was built from another version: expected ABI {}, got {}: install it with "
+                  "lm-train, from the same build",
                   mpi_plugin_abi, plugin.abi);
     }
     return plugin;

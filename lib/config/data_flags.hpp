@@ -25,9 +25,9 @@ struct DataFlags {
 // The treatment of the documents in a sample, which end with an end-of-document token, and the
 // weight of its tokens.
 struct DocumentFlags {
-    bool reset_position_ids = false;    // positions restart at 0 after each of these tokens
+    bool reset_position_ids = false;    // positions restart at 0 after each end-of-document token
     bool reset_attention_mask = false;  // attention does not reach earlier documents
-    bool eod_mask_loss = false;         // the loss excludes predictions from these tokens
+    bool eod_mask_loss = false;         // the loss excludes predictions from end-of-document tokens
     bool per_token_loss = false;        // gradients weight all unmasked tokens of a step equally
 };
 

@@ -79,8 +79,8 @@ const Fields<StoppingFlags>& stopping_fields() {
          .block = Block::stopping},
         {.option = "--rerun-suspect",
          .member = &S::rerun_suspect,
-         .help = "repeat a step that --on-nan or --on-spike reports, on the same rank and, with "
-                 "data parallelism, on another, and report whether its result is transient or "
+         .help = "after --on-nan or --on-spike: compute the step again on the same rank, with data "
+                 "parallelism also on another one, and report whether the fault is transient or "
                  "persistent",
          .block = Block::stopping},
         {.option = "--error-injection-rate",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Named models for --model: the shapes of published trainings.
+// Named models for --model: the sizes of published models.
 #pragma once
 
 #include <string>

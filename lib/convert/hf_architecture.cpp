@@ -340,7 +340,7 @@ void check_fits(const HfArchitecture& architecture, const spec::ModelConfig& con
     if (!found) return;
     const std::string others = names_that_fit(config);
     usage_error(
-        found->flag, "the model has {}, which {} ({}) does not support: {}{}", found->has,
+        found->flag, "the model has {}, which {} ({}) cannot express: {}{}", found->has,
         name_of(architecture.format), architecture.class_name,
         others.empty() ? "no known class of transformers does: use --to megatron-lm" : "use --to ",
         others);

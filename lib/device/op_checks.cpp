@@ -231,7 +231,7 @@ void check(const Rotary& a) {
     c.rank(a.x, "x", 3);
     c.rank(a.angles, "angles", 2);
     c.require(a.angles[1] > 0 && a.angles[1] % 2 == 0 && a.angles[1] <= a.head_dim,
-              "angles: expected an even number of at least 2 and at most {}, got {}", a.head_dim,
+              "angles: expected an even number of columns from 2 to {}, got {}", a.head_dim,
               a.angles[1]);
     c.require(a.n_heads > 0 && a.n_heads * a.head_dim <= a.x[2],
               "expected 1 or more heads within rows of {}, got {} of {}", a.x[2], a.n_heads,

@@ -180,7 +180,7 @@ CompressedUnit find_bgzf_block(std::span<const std::byte> bytes) {
 i64 decompress_frames(std::span<const std::byte> frames, std::span<std::byte> out) {
     const std::unique_ptr<ZSTD_DCtx, decltype(&ZSTD_freeDCtx)> context(ZSTD_createDCtx(),
                                                                        &ZSTD_freeDCtx);
-    LM_CHECK(context != nullptr, "ZSTD_createDCtx() returned a null pointer");
+    if (context == nullptr) throw std::bad_alloc();
     const size_t n =
         ZSTD_decompressDCtx(context.get(), out.data(), out.size(), frames.data(), frames.size());
     return ZSTD_isError(n) ? -1 : static_cast<i64>(n);
@@ -189,7 +189,7 @@ i64 decompress_frames(std::span<const std::byte> frames, std::span<std::byte> ou
 i64 decompress_members(std::span<const std::byte> members, std::span<std::byte> out) {
     const std::unique_ptr<libdeflate_decompressor, decltype(&libdeflate_free_decompressor)>
         decompressor(libdeflate_alloc_decompressor(), &libdeflate_free_decompressor);
-    LM_CHECK(decompressor != nullptr, "libdeflate_alloc_decompressor() returned a null pointer");
+    if (decompressor == nullptr) throw std::bad_alloc();
     size_t filled = 0;
     while (!members.empty()) {
         const size_t size = find_bgzf_block(members).n_compressed;

@@ -285,7 +285,7 @@ class ZstdStream final : public SourceStream {
         : SourceStream(std::move(source), Compression::zstd),
           context_(ZSTD_createDCtx(), &ZSTD_freeDCtx),
           any_frame_(continued) {
-        LM_CHECK(context_ != nullptr, "ZSTD_createDCtx() returned a null pointer");
+        if (context_ == nullptr) throw std::bad_alloc();
         // zstd refuses windows above 128 MiB by default (ZSTD_d_windowLogMax).
         ZSTD_DCtx_setParameter(context_.get(), ZSTD_d_windowLogMax, zstd_window_log_limit);
     }

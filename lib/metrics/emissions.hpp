@@ -38,8 +38,8 @@ class EmissionsFile {
   public:
     // Reads the rows of earlier runs. Throws Error(usage) when the file has other columns.
     static EmissionsFile open(std::string path);
-    // Replaces the file by the earlier rows and `row`. A full disk must not stop a training: the
-    // first failure is a warning.
+    // Replaces the file by the earlier rows and `row`. An error does not stop the training: the
+    // first of consecutive errors is logged as a warning, the others are not logged.
     void write(const EmissionsRow& row);
     const std::string& path() const { return path_; }
 

@@ -23,8 +23,8 @@ struct Cause {
     std::optional<i64> rank, signal;
 };
 
-// The cause in one log. A start of a program, and three logged iterations after an error, discard
-// the earlier lines.
+// Finds why the last job in a log ended. Forgets the cause so far when a program starts, when a
+// checkpoint is loaded, and at the third iteration that is logged after the error.
 class LogCause {
   public:
     void add(std::string_view line);

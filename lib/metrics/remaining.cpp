@@ -130,9 +130,10 @@ double seconds_left(const LogSummary& log, const Left& left) {
     constexpr double alike = 1e-2;
     if (!fixed && std::abs(ratio - 1) > alike) {
         note(
-            "the mean batch changes from {:.0f} to {:.0f} samples, and the log does not show how "
-            "the step time depends on it: it is assumed to be proportional, though larger batches "
-            "usually take less time per sample",
+            "the mean batch is {:.0f} samples in the log and {:.0f} in the remaining iterations: "
+            "the "
+            "step time is assumed to be proportional to the batch, which overestimates the time if "
+            "the batch grows",
             batch, ratio * batch);
     }
     return same * (fixed.value_or(0) + (1 - fixed.value_or(0)) * ratio);

@@ -64,7 +64,7 @@ EarlierRun read_earlier_run(const std::string& path) {
     } catch (const Error& error) {
         std::string_view reason = std::string_view(error.what()).substr(path.size() + 2);
         reason = reason.substr(0, reason.find(": "));  // without the JSON parser's own words
-        run_error(path, "corrupt ({}): --force without --resume starts again", reason);
+        run_error(path, "corrupt ({}): give --force without --resume to start again", reason);
     }
 }
 
@@ -76,15 +76,21 @@ void check_inputs(const std::vector<EarlierRun::Input>& earlier, const io::Order
         if (earlier[i].description == mine) continue;
         const std::string name = mine["path"].get<std::string>();
         if (earlier[i].path != name) {
-            usage_error(path,
-                        "input {} of the earlier run was {}, now it is {}: --force starts again",
-                        i + 1, earlier[i].path, name);
+            usage_error(
+                path,
+                "input {} of the earlier run was {}, now it is {}: give the same inputs, or "
+                "--force without --resume to start again",
+                i + 1, earlier[i].path, name);
         }
-        usage_error(name, "has changed since the run that {} describes: --force starts again",
+        usage_error(name,
+                    "has changed since the run that {} describes: restore it, or give --force "
+                    "without --resume to start again",
                     path);
     }
     if (earlier.size() != current.size()) {
-        usage_error(path, "the earlier run had {} inputs, this one has {}: --force starts again",
+        usage_error(path,
+                    "the earlier run had {} inputs, this one has {}: give the same inputs, or "
+                    "--force without --resume to start again",
                     earlier.size(), current.size());
     }
 }
@@ -142,8 +148,9 @@ i64 parts_of_same_run(const std::string& path, const io::OrderedJson& current) {
         const std::string was =
             run.description.contains(key) ? run.description[key].dump() : "nothing";
         if (was == value.dump()) continue;
-        usage_error(path, "the earlier run had {} {}, not {}: --force starts again", key, was,
-                    value.dump());
+        usage_error(
+            path, "the earlier run had {} {}, not {}: give --force without --resume to start again",
+            key, was, value.dump());
     }
     check_inputs(run.inputs, current["inputs"], path);
     if (run.tool != current["tool"].get<std::string>())

@@ -136,9 +136,10 @@ class Sync {
             report_.verified.push_back(entry.step);
             return;
         }
-        report_.failed.push_back(fmt::format("{}/{}: differs from {}", request_.destination,
-                                             ckpt::step_name(entry.step), entry.path));
-        warn("{}: remove that copy, and sync again", report_.failed.back());
+        const std::string path =
+            fmt::format("{}/{}", request_.destination, ckpt::step_name(entry.step));
+        report_.failed.push_back(fmt::format("{}: differs from its source {}", path, entry.path));
+        warn("{}: delete {}, then sync again", report_.failed.back(), path);
     }
 
     // Sets `latest` of the target to the newest of its steps that is on the source's current

@@ -19,8 +19,8 @@ using lm::data::SampleSource;
 
 namespace {
 
-// Reads samples [from, to) with dp_size loaders in turn. Returns the sample numbers in the order of
-// the ranks.
+// Reads one micro-batch from each of dp_size loaders in turn, until all samples [from, to) are
+// read. Returns the sample numbers in the order of reading.
 std::vector<i64> run(const SampleSource& source, i64 from, i64 to, i64 micro_batch, i64 dp_size,
                      int n_ahead) {
     BatchOptions options;

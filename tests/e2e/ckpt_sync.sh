@@ -48,7 +48,7 @@ behaves() {
     expect_line copied '[]'
     expect_line verified '[4,6,8]'
     flip "$at/global_step6/weights-00000.safetensors"
-    expect 3 'global_step6: differs from c/global_step6' lm-ckpt sync c "$dest" --verify --keep-last 3
+    expect 3 'global_step6: differs from its source c/global_step6' lm-ckpt sync c "$dest" --verify --keep-last 3
     rm -r "$at/global_step6"
     expect 0 '' lm-ckpt sync c "$dest" --keep-last 3
     expect_line copied '[6]'

@@ -82,7 +82,7 @@ near "$(field unsaid.json eta left)" "$(cat left.txt)" || fail "$(cat unsaid.jso
 # Early in the ramp the log has no data on larger batches.
 head -3 made.log >early.log
 run early.json lm-estimate eta early.log --json
-grep -q 'it is assumed to be proportional' early.json.err || fail "$(cat early.json.err)"
+grep -q 'the step time is assumed to be proportional' early.json.err || fail "$(cat early.json.err)"
 
 # All forms of input.
 same() { jq -c 'del(.age, .finish, .finish_with_stops)' "$1"; }

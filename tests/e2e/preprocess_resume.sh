@@ -200,11 +200,11 @@ LM_IO_FAULT=kill:20 quietly "$lm" --input some.jsonl --output-prefix f --append-
 sed -i 's/"tool": *"[^"]*"/"tool": "lm-preprocess 0.0.1+other"/' f.unfinished/run.json
 cp -r f.unfinished other.unfinished
 sed -i 's/"version": *[0-9]*/"version": 0/' other.unfinished/run.json
-expect 2 'other.unfinished/run.json: the earlier run had version 0, not 2: --force starts again' "$lm" --input some.jsonl --output-prefix other --append-eod --resume
+expect 2 'other.unfinished/run.json: the earlier run had version 0, not 2: give --force without --resume to start again' "$lm" --input some.jsonl --output-prefix other --append-eod --resume
 # A corrupt plan is reported as such, with the remedy.
 for damage in d 6,20d 's/"parts_per_rank":/"parts":/' 's/"inputs":/"other":/' 's/"path":.*/"path": 1,/' 's/{/[/'; do
     sed "$damage" f.unfinished/run.json > other.unfinished/run.json
-    expect 3 '^lm-preprocess: other.unfinished/run.json: corrupt .(not valid JSON at byte [0-9]+|.[a-z_]+. is [a-z 1,]+).: --force without --resume starts again$' \
+    expect 3 '^lm-preprocess: other.unfinished/run.json: corrupt .(not valid JSON at byte [0-9]+|.[a-z_]+. is [a-z 1,]+).: give --force without --resume to start again$' \
         "$lm" --input some.jsonl --output-prefix other --append-eod --resume
 done
 "$lm" --input some.jsonl --output-prefix other --append-eod --force --quiet

@@ -53,7 +53,7 @@ TEST_CASE("a run with other options or another tokenizer is refused") {
     Fixture f;
     f.write_earlier([](io::OrderedJson&) {});
     f.options.append_eod = true;
-    CHECK(f.resume().says("the earlier run had --append-eod false, not true: --force"));
+    CHECK(f.resume().says("the earlier run had --append-eod false, not true: give --force"));
     CHECK(f.resume().code == Exit::usage);
     f.options.append_eod = false;
     f.write_earlier([](io::OrderedJson& j) { j["tokenizer"] = "xxh3:other"; });
@@ -82,7 +82,7 @@ TEST_CASE("a corrupt description is an error that names the remedy") {
         return f.resume();
     };
     CHECK(error_of("{").says("corrupt (not valid JSON"));
-    CHECK(error_of("{}").says("--force without --resume starts again"));
+    CHECK(error_of("{}").says("give --force without --resume to start again"));
     CHECK(error_of("{\"parts_per_rank\": 0}").says("corrupt ('parts_per_rank' is below 1)"));
     CHECK(error_of("{}").code == Exit::failure);
 }

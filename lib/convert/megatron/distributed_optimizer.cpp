@@ -198,7 +198,8 @@ bool add_gathered_state(MegatronImport& import, const PickleValue& root, const T
         const i64 n = std::accumulate(buckets.begin(), buckets.end(), i64{0});
         const auto positions = buffer_positions(chunks[chunk], buckets);
         LM_CHECK(positions.has_value(),
-                 "expected all parameters to fit into buckets of {} elements, got one without room",
+                 "expected parameters that fill buckets of {} elements in total, got one that fits "
+                 "into no bucket",
                  n);
         for (const StateName& state : state_names) {
             BufferState all{state.kind, storage_of(tensors.find(state.name), file, state.name)};

@@ -83,7 +83,7 @@ class Machine : private PickleInput {
     }
     void deepen(PickleValue& to, const PickleValue& item) const {
         to.depth = std::max(to.depth, item.depth + 1);
-        if (to.depth > max_depth) refuse("nested more than {} times", max_depth);
+        if (to.depth > max_depth) refuse("containers nested deeper than {} levels", max_depth);
     }
     void count(size_t n) {
         n_items_ += n;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* warming_up = "warming up";
 constexpr auto interval = std::chrono::milliseconds(100);  // interval of the monitor's polls
-// Attempts without a pause, before until() yields its core.
+// Number of attempts after which until() pauses between attempts.
 constexpr int eager_attempts = 1000;
 constexpr auto pause_between_attempts = std::chrono::microseconds(50);
 // A rank that is blocked on its GPU wakes up when the pending operations are aborted. If it has not

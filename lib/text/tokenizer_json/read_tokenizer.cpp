@@ -158,7 +158,8 @@ class Reader {
         token.single_word = part.flag("single_word");
         token.lstrip = part.flag("lstrip");
         token.rstrip = part.flag("rstrip");
-        if (token.content.empty()) run_error(path_, "an added token has empty content");
+        if (token.content.empty())
+            run_error(path_, "added_tokens: the token {} has an empty content: remove it", id);
         const auto [known, is_new] = added_.emplace(token.content, parts_.added.size());
         if (is_new) check_id(token.content, id);
         token.id = static_cast<i32>(id);

@@ -42,8 +42,10 @@ void mark_pending_evaluation(const std::string& directory, i64 iteration) {
     try {
         io::write_file(path_in(directory), json.dump() + "\n", io::Overwrite::yes);
     } catch (const std::exception& error) {
-        warn("{}: the resumed run will not make the pending evaluation: {}", path_in(directory),
-             error.what());
+        warn(
+            "{}: {}: the validation after iteration {}, which the stop interrupted, will not be in "
+            "the log",
+            path_in(directory), error.what(), iteration);
     }
 }
 

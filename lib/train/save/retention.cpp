@@ -142,7 +142,7 @@ std::string Retention::manifest_to_verify(i64 step) const {
         return io::read_file(fmt::format("{}/{}/{}", generation_.directory, ckpt::step_name(step),
                                          ckpt::manifest_file));
     } catch (const Error& error) {
-        warn("{}: {}: the next save tries again", flag, error.what());
+        warn("{}: no checkpoint is deleted before the next save: {}", flag, error.what());
         return {};
     }
 }
@@ -170,7 +170,8 @@ void Retention::conclude() {
         join_reports(world_, report_);
         train::conclude(world_, report_);
     } catch (const JointError& error) {
-        if (world_.rank() == 0) warn("{}: {}: the next save tries again", flag, error.what());
+        if (world_.rank() == 0)
+            warn("{}: no checkpoint is deleted before the next save: {}", flag, error.what());
         return;
     }
     if (world_.rank() == 0) run([this, step = applied_to_] { remove_others(step); });
@@ -192,7 +193,7 @@ void Retention::remove_others(i64 step) const {
                  action.kind == ckpt::PruneKind::step ? "deleted" : "optimizer state deleted");
         });
     } catch (const std::exception& error) {
-        warn("{}: {}: the next save tries again", flag, error.what());
+        warn("{}: {}: other checkpoints are deleted after the next save", flag, error.what());
     }
 }
 

@@ -20,7 +20,7 @@ struct SaveFailure {
     std::string text;  // names rank, host and device, except those of rank 0
 };
 
-// A result, or the failure that the save ends with: that of the first rank that failed.
+// A result, or the failure with which the save ends: that of the lowest rank that failed.
 struct SaveReport {
     std::string text = {};
     std::optional<SaveFailure> failure = {};

@@ -17,7 +17,7 @@ using Phase = NonFinite::Phase;
 
 namespace {
 
-// Returns whether the bits of an element, [size] bytes, are a finite number.
+// Returns whether the element of type `dtype` at `at` is finite.
 bool finite_bits(const std::byte* at, DType dtype) {
     if (dtype == DType::fp64 || dtype == DType::fp32) {
         double value = 0;
