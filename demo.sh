@@ -148,9 +148,9 @@ print_command "${unseen_documents[@]}"
 sampling=(--max-new-tokens 40 --temperature 0.8 --top-p 0.9 --quiet)
 print_command lm-ckpt generate checkpoints --prompt 'The first' "${sampling[@]}"
 for prompt in 'The first' 'If you want to' 'It is possible'; do
-    for model in start checkpoints; do
-        printf '%s  %s' "$([ $model = start ] && echo 'before:' || echo 'after: ')" "$prompt"
-        lm-ckpt generate "$model" --prompt "$prompt" "${sampling[@]}" | tr -s '\n' ' '
+    for step in start checkpoints; do
+        printf '%s  %s' "$([ $step = start ] && echo 'before:' || echo 'after: ')" "$prompt"
+        lm-ckpt generate "$step" --prompt "$prompt" "${sampling[@]}" | tr -s '\n' ' '
         echo
     done
 done
