@@ -207,7 +207,8 @@ TEST_CASE("hostile pickles are refused, and nothing is executed") {
     refused("\x80\x02\x82\x01.", "the opcode 0x82");
     refused("\x80\x09N.", "protocol 9");
     refused("\x80\x02" + std::string(2000, '('), "marks");
-    refused("\x80\x02]" + std::string(3000, '\x85') + ".", "containers nested deeper than 1000 levels");
+    refused("\x80\x02]" + std::string(3000, '\x85') + ".",
+            "containers nested deeper than 1000 levels");
     refused(
         "\x80\x02X\xff\xff\xff\x7f"
         "a",
