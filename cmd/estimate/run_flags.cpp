@@ -33,7 +33,7 @@ std::optional<i64> vocabulary_of(const config::TrainFlags& flags) {
     if (flags.model.vocab_size) return std::nullopt;
     const text::TokenizerChoice& choice = flags.data.tokenizer;
     try {
-        if (choice.type || choice.vocab_file || choice.merge_file || choice.model) {
+        if (choice.names_one()) {
             return text::load_tokenizer(choice)->vocab_size();
         }
         return vocabulary_of_data(flags.data);

@@ -20,16 +20,8 @@ constexpr const char* english = "texts/gettysburg.txt";  // an address of 1863
 // Returns the tokenizer in `directory`; nullptr: it has none.
 std::shared_ptr<const text::Tokenizer> tokenizer_in(const std::string& directory) {
     if (directory.empty()) return nullptr;
-    text::TokenizerChoice choice;
-    if (io::exists(directory + "/tokenizer.json")) {
-        choice.model = directory + "/tokenizer.json";
-    } else if (io::exists(directory + "/vocab.json") && io::exists(directory + "/merges.txt")) {
-        choice.vocab_file = directory + "/vocab.json";
-        choice.merge_file = directory + "/merges.txt";
-    } else {
-        return nullptr;
-    }
-    return text::load_tokenizer(choice);
+    const auto choice = text::choice_in(directory);
+    return choice ? text::load_tokenizer(*choice) : nullptr;
 }
 
 std::shared_ptr<const text::Tokenizer> tokenizer_for(i64 vocab_size,

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "eval/open_model.hpp"
 
-#include <filesystem>
-
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "ckpt/history/steps.hpp"
@@ -10,34 +8,11 @@
 #include "convert/hf_files.hpp"
 #include "convert/hf_source.hpp"
 #include "convert/megatron/megatron_tensors.hpp"
-#include "io/file.hpp"
+#include "io/path.hpp"
 #include "text/byte_tokenizer.hpp"
 
 namespace lm::eval {
 namespace {
-
-std::string parent_of(const std::string& path) {
-    const std::string parent = std::filesystem::path(path).parent_path().string();
-    return parent.empty() ? "." : parent;
-}
-
-bool names_one(const text::TokenizerChoice& choice) {
-    return choice.type || choice.vocab_file || choice.merge_file || choice.model;
-}
-
-// Returns the choice of the tokenizer files in `directory`; nullopt: it has none.
-std::optional<text::TokenizerChoice> files_in(const std::string& directory) {
-    text::TokenizerChoice choice;
-    if (io::exists(directory + "/tokenizer.json")) {
-        choice.model = directory + "/tokenizer.json";
-    } else if (io::exists(directory + "/vocab.json") && io::exists(directory + "/merges.txt")) {
-        choice.vocab_file = directory + "/vocab.json";
-        choice.merge_file = directory + "/merges.txt";
-    } else {
-        return std::nullopt;
-    }
-    return choice;
-}
 
 // Returns the installed tokenizer with the digest, or without a digest the one with as many ids as
 // the model has.
@@ -56,7 +31,7 @@ std::shared_ptr<const text::Tokenizer> installed(const OpenedModel& model) {
 
 std::shared_ptr<const text::Tokenizer> chosen(const OpenedModel& model,
                                               text::TokenizerChoice choice) {
-    if (names_one(choice)) {
+    if (choice.names_one()) {
         auto tokenizer = text::load_tokenizer(choice);
         const std::string& digest = model.tokenizer.digest;
         if (!digest.empty() && digest != tokenizer->digest()) {
@@ -68,7 +43,7 @@ std::shared_ptr<const text::Tokenizer> chosen(const OpenedModel& model,
         return tokenizer;
     }
     for (const std::string& directory : model.directories) {
-        if (auto files = files_in(directory)) {
+        if (auto files = text::choice_in(directory)) {
             files->special = choice.special;
             return text::load_tokenizer(*files);
         }
@@ -81,20 +56,20 @@ std::shared_ptr<const text::Tokenizer> chosen(const OpenedModel& model,
 OpenedModel open_model(const std::string& path) {
     const convert::Format format = convert::detect_format(path);
     if (convert::is_megatron(format)) {
-        return {convert::open_megatron_tensors(path, true), {}, {}, {path, parent_of(path)}};
+        return {convert::open_megatron_tensors(path, true), {}, {}, {path, io::parent_of(path)}};
     }
     if (convert::is_hugging_face(format)) {
         convert::HfSource source = convert::open_hf_source(path);
         return {std::move(source.tensors),
                 source.tokenizer,
                 {},
-                {parent_of(convert::hf_config_path(path))}};
+                {io::parent_of(convert::hf_config_path(path))}};
     }
     auto checkpoint = std::make_unique<ckpt::Checkpoint>(ckpt::open(path));
     const ckpt::TokenizerInfo tokenizer = checkpoint->manifest().tokenizer;
     const std::string digest = checkpoint->manifest().digest;
     const std::string step = checkpoint->path();
-    return {std::move(checkpoint), tokenizer, digest, {step, parent_of(step)}};
+    return {std::move(checkpoint), tokenizer, digest, {step, io::parent_of(step)}};
 }
 
 ModelTokenizer find_tokenizer(const OpenedModel& model, const text::TokenizerChoice& choice) {

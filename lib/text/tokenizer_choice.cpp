@@ -61,6 +61,19 @@ std::shared_ptr<const Tokenizer> load_gpt2(const TokenizerChoice& choice) {
 
 }  // namespace
 
+std::optional<TokenizerChoice> choice_in(const std::string& directory) {
+    TokenizerChoice choice;
+    if (io::exists(directory + "/tokenizer.json")) {
+        choice.model = directory + "/tokenizer.json";
+    } else if (io::exists(directory + "/vocab.json") && io::exists(directory + "/merges.txt")) {
+        choice.vocab_file = directory + "/vocab.json";
+        choice.merge_file = directory + "/merges.txt";
+    } else {
+        return std::nullopt;
+    }
+    return choice;
+}
+
 std::shared_ptr<const Tokenizer> load_tokenizer(const TokenizerChoice& choice) {
     const std::string type =
         choice.type.value_or(choice.model ? "HFTokenizer" : "GPT2BPETokenizer");

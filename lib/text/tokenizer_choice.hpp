@@ -17,7 +17,14 @@ struct TokenizerChoice {
     std::optional<std::string> merge_file;  // --merge-file
     std::optional<std::string> model;       // --tokenizer-model, --tokenizer-name-or-path
     std::optional<std::string> special;     // --special-in-text plain|parse
+
+    // Returns whether an option names a tokenizer.
+    bool names_one() const { return type || vocab_file || merge_file || model; }
 };
+
+// Returns the choice of the tokenizer files in `directory`: tokenizer.json, else vocab.json with
+// merges.txt; nullopt when it has neither.
+std::optional<TokenizerChoice> choice_in(const std::string& directory);
 
 // Returns the chosen tokenizer; if no option is set, GPT-2's from the installed vocabulary. Throws
 // Error(usage) for options that exclude each other, and Error(failure) for invalid files.

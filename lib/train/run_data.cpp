@@ -22,7 +22,7 @@ bool is_null(const text::TokenizerChoice& choice) {
 
 std::shared_ptr<const text::Tokenizer> named_tokenizer(const text::TokenizerChoice& choice) {
     if (is_null(choice)) return nullptr;
-    if (!choice.type && !choice.vocab_file && !choice.merge_file && !choice.model) return nullptr;
+    if (!choice.names_one()) return nullptr;
     return text::load_tokenizer(choice);
 }
 
