@@ -45,9 +45,12 @@ TrainingLoop::TrainingLoop(const LoopParts& parts, const Progress& start)
       n_timed_(timed_iterations(parts.config, start.done)),
       batches_(parts.loader),
       pace_(parts.config, start.done, parts.world.rank() == 0),
-      paced_(batches_, pace_),
       step_stop_(parts.config, parts.world),
-      stoppable_(paced_, step_stop_),
+      observed_(batches_,
+                [this] {
+                    step_stop_.check();
+                    pace_.begin_micro_batch();
+                }),
       evaluation_(parts.config, parts.data, parts.world, parts.trainer, parts.log,
                   [this] { return must_stop(); }),
       guard_(parts.config, parts.data, parts.world, parts.trainer, parts.log),
@@ -170,7 +173,7 @@ StepGuard::Verdict TrainingLoop::step(const TrainingLog::BatchSize& batch, StepR
     pace_.begin_iteration(progress_.done, n_micro_batches, batch.global_batch * batch.seq_length);
     step_stop_.begin_iteration(longest_step_s_, n_micro_batches);
     try {
-        result = trainer_.compute_gradients(stoppable_, n_micro_batches);
+        result = trainer_.compute_gradients(observed_, n_micro_batches);
     } catch (const StepEnded&) {
         return StepGuard::Verdict::ended;
     }

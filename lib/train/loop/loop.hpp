@@ -100,9 +100,8 @@ class TrainingLoop {
     i64 n_timed_;  // number of iterations after the first in which --benchmark measures operations
     LoaderBatches batches_;
     Pace pace_;
-    PacedBatches paced_;
     StepStop step_stop_;
-    StoppableBatches stoppable_;
+    ObservedBatches observed_;
     Evaluation evaluation_;
     StepGuard guard_;
     std::optional<IterationRange> rolled_back_;  // iterations that a rollback skips

@@ -8,7 +8,6 @@
 #include "base/clock.hpp"
 #include "cli/progress_line.hpp"
 #include "train/resolve/run_config.hpp"
-#include "train/step/batch_source.hpp"
 
 namespace lm::train {
 
@@ -42,21 +41,6 @@ class Pace {
     i64 micro_batch_ = 0;        // begun in the iteration
     i64 n_iterations_ = 0;       // ended in this run
     double second_began_s_ = 0;  // clock at the start of the second micro-batch of the run
-};
-
-// Calls Pace::begin_micro_batch() before each micro-batch of another source.
-class PacedBatches final : public BatchSource {
-  public:
-    // Both arguments outlive this object.
-    PacedBatches(BatchSource& batches, Pace& pace) : batches_(batches), pace_(pace) {}
-    const data::Batch& next() override {
-        pace_.begin_micro_batch();
-        return batches_.next();
-    }
-
-  private:
-    BatchSource& batches_;
-    Pace& pace_;
 };
 
 }  // namespace lm::train

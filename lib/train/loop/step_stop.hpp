@@ -38,19 +38,4 @@ class StepStop {
     std::atomic<double> iteration_ends_s_ = 0;  // expected, monotonic_s(); 0: unknown
 };
 
-// Calls StepStop::check() before each micro-batch of another source.
-class StoppableBatches final : public BatchSource {
-  public:
-    // Both arguments outlive this object.
-    StoppableBatches(BatchSource& batches, StepStop& stop) : batches_(batches), stop_(stop) {}
-    const data::Batch& next() override {
-        stop_.check();
-        return batches_.next();
-    }
-
-  private:
-    BatchSource& batches_;
-    StepStop& stop_;
-};
-
 }  // namespace lm::train
