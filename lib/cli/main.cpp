@@ -94,13 +94,7 @@ class Reporter {
 
     // Shows how to use a command that was given without arguments, before the error.
     void usage(const Options& options) const {
-        if (!is_rank0()) return;
-        const std::string text = usage_text(options);
-        for (size_t begin = 0; begin <= text.size();) {
-            const size_t end = std::min(text.find('\n', begin), text.size());
-            print_line(text.substr(begin, end - begin));
-            begin = end + 1;
-        }
+        if (is_rank0()) print_line(usage_text(options));
     }
 
     void line(const std::string& text) const {

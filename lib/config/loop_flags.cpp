@@ -65,6 +65,13 @@ const Fields<StoppingFlags>& stopping_fields() {
          .metavar = "FILE",
          .help = "save when FILE exists, then remove FILE and continue",
          .block = Block::stopping},
+    };
+    return fields;
+}
+
+const Fields<StoppingFlags>& fault_fields() {
+    using S = StoppingFlags;
+    static const Fields<S> fields = {
         {.option = "--on-nan",
          .member = &S::on_nan,
          .help = "reaction to a loss, gradient or activation that is not finite: stop with exit "

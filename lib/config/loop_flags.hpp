@@ -52,5 +52,6 @@ struct StoppingFlags {
 
 const Fields<ValidationFlags>& validation_fields();
 const Fields<StoppingFlags>& stopping_fields();
+const Fields<StoppingFlags>& fault_fields();
 
 }  // namespace lm::config

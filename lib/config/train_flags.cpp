@@ -33,6 +33,7 @@ void add_train_options(cli::Options& options, TrainFlags& flags) {
     declare(options, save_fields(), flags.checkpoints);
     options.group("Stopping");
     declare(options, stopping_fields(), flags.stopping);
+    declare(options, fault_fields(), flags.stopping);
     options.group("Logging");
     declare(options, validation_fields(), flags.validation);
     declare(options, logging_fields(), flags.logging);

@@ -70,6 +70,7 @@ void for_each_section(Visit&& visit) {
     visit(weight_decay_fields());
     visit(curriculum_fields());
     visit(stopping_fields());
+    visit(fault_fields());
     visit(optimizer_fields());
     visit(initial_fields());
     visit(data_path_fields());

@@ -59,7 +59,7 @@ void TokenDecoder::reserve_activations(i64 context) {
     }
     const i64 s = std::clamp<i64>(logits_bytes / 4 / c.vocab_size, 1, n);
     logits_ = fp32({s, c.vocab_size});
-    row_stats_ = fp32({4, s});
+    row_stats_ = fp32({3, s});
 }
 
 void TokenDecoder::linear(const View& x, const View& w, const View& bias, const View& y) {

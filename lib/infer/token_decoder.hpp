@@ -14,7 +14,8 @@ class TokenDecoder {
     // The most rows of one call of forward().
     static constexpr i64 most_rows = 512;
 
-    // Allocates the activations of `max_rows` rows. `weights` and `device`, a CPU, outlive it.
+    // Allocates the activations of most_rows rows, and the keys and values of `context` tokens.
+    // `weights` and `device`, a CPU, outlive it.
     static TokenDecoder allocate(WeightMemory& weights, i64 context, device::Device& device);
 
     // Computes the tokens number `first`, first + 1, ... of the sequence, at most most_rows.
@@ -69,7 +70,7 @@ class TokenDecoder {
     View positions_;  // [1, n] int32
     View angles_;     // [P, E] fp32, or none
     View logits_;     // [S, V] fp32
-    View row_stats_;  // [4, S] fp32: maximum, sum, target logit
+    View row_stats_;  // [3, S] fp32: maximum, sum, target logit
 };
 
 }  // namespace lm::infer
