@@ -1,20 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Compile options shared by every target, and the helpers that declare libraries, commands and tests.
 
-# lm_switch(NAME DOC): a cache variable that is AUTO by default, else one of CMake's words for true and false. Sets NAME to
-# AUTO, ON or OFF.
-function(lm_switch name doc)
-    set(${name} AUTO CACHE STRING "${doc}")
-    string(TOUPPER "${${name}}" value)
-    if(value MATCHES "^(1|ON|YES|TRUE|Y)$")
-        set(value ON)
-    elseif(value MATCHES "^(0|OFF|NO|FALSE|N)$")
-        set(value OFF)
-    elseif(NOT value STREQUAL AUTO)
-        message(FATAL_ERROR "${name}=${${name}}: expected AUTO, ON or OFF")
-    endif()
-    set(${name} ${value} PARENT_SCOPE)
-endfunction()
+include(lm_switch)
 
 add_library(lm_options INTERFACE)
 # Options of the host compiler; lib/cuda/CMakeLists.txt has nvcc's.

@@ -60,4 +60,18 @@ installed=$(find "$dir/bin" -name 'lm-*' | wc -l)
 cmake -D MANIFEST="$build/install_manifest.txt" -P "$source/cmake/uninstall.cmake" >"$dir/log" 2>&1 || die "$(cat "$dir/log")"
 left=$(find "$dir/bin" "$dir/share" "$dir"/lib* -type f -o -type d -name lm-utils)
 [ -z "$left" ] || die "left behind: $left"
+
+# The switches of plugins take CMake's words for true and false, in any case.
+cat >"$dir/switch.cmake" <<END
+include($source/cmake/lm_switch.cmake)
+lm_switch(LM_MPI "a plugin")
+message(STATUS "LM_MPI is \${LM_MPI}")
+END
+for word in auto=AUTO Off=OFF false=OFF 0=OFF on=ON TRUE=ON 1=ON; do
+    got=$(cmake -D LM_MPI="${word%=*}" -P "$dir/switch.cmake" 2>&1) || die "$got"
+    [ "$got" = "-- LM_MPI is ${word#*=}" ] || die "$word: $got"
+done
+[ "$(cmake -P "$dir/switch.cmake" 2>&1)" = '-- LM_MPI is AUTO' ] || die "lm_switch without a value"
+if cmake -D LM_MPI=maybe -P "$dir/switch.cmake" >"$dir/err" 2>&1; then die "lm_switch accepts maybe"; fi
+grep -q 'LM_MPI=maybe: expected AUTO, ON or OFF' "$dir/err" || die "$(cat "$dir/err")"
 echo "installed $installed programs, and removed them"
