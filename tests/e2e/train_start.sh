@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The lines of a start, and the check of the hosts: a host with another limit is a warning, a single host is not checked.
+# The lines of a start, the status line, and the check of the hosts: a host with another limit is a warning, a single host is
+# not checked.
 # labels: e2e;mpi
 here=$(dirname "$(realpath "$0")")
 # shellcheck source=tests/e2e/common.bash
@@ -28,4 +29,25 @@ hosts --no-node-check
 ! grep -q 'node check' err || fail "--no-node-check: $(cat err)"
 run one mpirun -n 2 lm-train "${args[@]}"
 ! grep -q 'node check' one.err || fail "one host: $(cat one.err)"
+
+# A terminal shows a status line between the log lines; --quiet and a pipe show none, and --quiet no notes.
+if command -v script >/dev/null; then
+    longer=("${args[@]}" --global-batch-size 1000 --train-iters 20 --log-interval 20 --save saved)
+    on_terminal() {
+        local words
+        rm -rf saved
+        printf -v words '%q ' lm-train "${longer[@]}" "$@"
+        TERM=xterm script -qec "stty cols 200; $words" /dev/null </dev/null | tr '\r' '\n' >terminal
+    }
+    on_terminal
+    grep -Eq 'training: .* [0-9]+ % [0-9]+/640000 tokens, .*tokens/s, .*iteration [0-9]+ of 20' terminal ||
+        fail "no status line: $(cat terminal)"
+    grep -q 'note: saved/global_step20: saved' terminal || fail "no note: $(cat terminal)"
+    on_terminal --quiet
+    ! grep -E 'training: |note: ' terminal || fail "--quiet: $(cat terminal)"
+    grep -q ' iteration  *20/' terminal || fail "--quiet without log lines: $(cat terminal)"
+    rm -rf saved
+    run piped lm-train "${longer[@]}"
+    ! grep -q 'training: ' piped.err || fail "a status line in a pipe: $(cat piped.err)"
+fi
 echo "the start names hosts and devices, and the odd host"
