@@ -200,6 +200,10 @@ void add_generate(cli::Options& options) {
     cli::Options& verb =
         options.verb("generate", "continue prompts with the weights of a checkpoint, on the CPU",
                      [args] { return run(*args); });
+    verb.examples(
+        {"lm-ckpt generate checkpoints --prompt 'The first' --max-new-tokens 50",
+         "lm-ckpt generate gpt2-hf --prompt 'The first' --temperature 0.8 --top-p 0.95",
+         "echo '{\"prompt\": \"The first\"}' | lm-ckpt generate checkpoints --prompts -"});
     verb.positional("CKPT", &args->path,
                     "global_step* directory, or a directory of them: its latest step; or one of "
                     "Megatron; or a model of Hugging Face");

@@ -147,6 +147,9 @@ void add_score(cli::Options& options) {
     const auto args = std::make_shared<Args>();
     cli::Options& verb = options.verb("score", "compute the log-probabilities of texts, on the CPU",
                                       [args] { return run(*args); });
+    verb.examples(
+        {"lm-ckpt score checkpoints corpus_text_document --totals",
+         "lm-ckpt score checkpoints/global_step* corpus.jsonl --limit 100 --output scores.jsonl"});
     verb.positionals("CKPT... DATA", &args->paths,
                      "checkpoints (as for generate), and a PREFIX of lm-preprocess or JSON Lines "
                      "with \"text\", \"context\" and \"continuation\", or \"context\" and "

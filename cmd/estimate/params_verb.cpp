@@ -105,7 +105,7 @@ void add_params_verb(cli::Options& program) {
                      [flags] { return run(*flags); });
     options.examples({"lm-estimate params --model gpt2-124m",
                       "lm-estimate params --num-layers 24 --hidden-size 1024 --num-attention-heads "
-                      "16 --explain"});
+                      "16 --seq-length 1024 --explain"});
     add_run_options(options, flags->train, {"Model", "Parallel"});
     add_output_options(options, flags->output);
 }

@@ -229,6 +229,7 @@ void declare_decode(cli::Options& options) {
     cli::Options& verb =
         options.verb("decode", "print the text of each line of ids on standard input",
                      [args] { return decode(*args); });
+    verb.examples({"echo 'The first' | lm-preprocess encode | lm-preprocess decode"});
     verb.flag("--json", &args->json, "write JSON Lines with the text");
     verb.flag("--binary", &args->binary,
               "read ids in 16 or 32 bits, and write the bytes of their tokens");

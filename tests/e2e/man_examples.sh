@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # timeout: 900
-# Every command line in the EXAMPLES of the man pages succeeds, in a directory with small data.
+# Every command line in the EXAMPLES of the man pages and of --help succeeds, in a directory with small data.
 set -euo pipefail
 build=$1
 cd "$(dirname "$0")/../.."
@@ -24,3 +24,8 @@ trap 'rm -rf "$scratch"' EXIT
 export PATH=$build/bin:$PATH
 tests/man/prepare_examples.sh "$scratch" "$PWD/share/tokenizers/gpt2"
 python3 tests/man/run_examples.py "$scratch" "${sources[@]}"
+[ ! -x "$build/bin/lm-train" ] || {
+    rm -rf "$scratch"/*
+    tests/man/prepare_examples.sh "$scratch" "$PWD/share/tokenizers/gpt2"
+    python3 tests/man/help_examples.py "$build/bin" "$scratch"
+}
