@@ -25,7 +25,7 @@ export PATH=$build/bin:$PATH
 tests/man/prepare_examples.sh "$scratch" "$PWD/share/tokenizers/gpt2"
 python3 tests/man/run_examples.py "$scratch" "${sources[@]}"
 [ ! -x "$build/bin/lm-train" ] || {
-    rm -rf "$scratch"/*
+    rm -rf "${scratch:?}"/*
     tests/man/prepare_examples.sh "$scratch" "$PWD/share/tokenizers/gpt2"
     python3 tests/man/help_examples.py "$build/bin" "$scratch"
 }
