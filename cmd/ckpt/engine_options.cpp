@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine_options.hpp"
 
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/units.hpp"
@@ -45,24 +50,26 @@ std::unique_ptr<eval::Engine> load_engine(const ckpt::TensorSource& tensors,
     return engine;
 }
 
-std::vector<RequestLine> read_lines(const std::string& path) {
+void for_each_line(const std::string& path, const std::function<void(const RequestLine&)>& visit) {
     const bool standard = path == "-";
     if (!standard && !io::exists(path)) usage_error(path, "does not exist: give a JSON Lines file");
-    const std::string text = io::read_file(standard ? "/dev/stdin" : path);
     const std::string name = standard ? "standard input" : path;
-    std::vector<RequestLine> lines;
-    i64 number = 0;
-    for (size_t begin = 0; begin < text.size();) {
-        const size_t end = std::min(text.find('\n', begin), text.size());
-        ++number;
-        std::string line = text.substr(begin, end - begin);
-        if (line.find_first_not_of(" \t\r") != line.npos) {
-            lines.push_back({fmt::format("{}:{}", name, number), std::move(line)});
-        }
-        begin = end + 1;
+    std::ifstream file;
+    if (!standard) {
+        file.open(path);
+        if (!file) run_error(path, "cannot be opened: {}", std::strerror(errno));
     }
-    if (lines.empty()) usage_error(name, "has no lines: give one JSON object in each line");
-    return lines;
+    std::istream& lines = standard ? std::cin : file;
+    bool found = false;
+    i64 number = 0;
+    for (std::string line; std::getline(lines, line);) {
+        ++number;
+        if (line.find_first_not_of(" \t\r") == line.npos) continue;
+        found = true;
+        visit({fmt::format("{}:{}", name, number), std::move(line)});
+    }
+    if (lines.bad()) run_error(name, "cannot be read: {}", std::strerror(errno));
+    if (!found) usage_error(name, "has no lines: give one JSON object in each line");
 }
 
 }  // namespace lm::ckpt_tool

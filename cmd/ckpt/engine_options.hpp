@@ -2,9 +2,9 @@
 // The options of the verbs that compute logits (generate, score), and the model that they open.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "cli/options.hpp"
 #include "eval/engine.hpp"
@@ -31,7 +31,8 @@ struct RequestLine {
     std::string where;  // "FILE:3"
     std::string text;
 };
-// Reads the lines of `path`, "-" for standard input, that are not empty.
-std::vector<RequestLine> read_lines(const std::string& path);
+// Visits the lines of `path`, "-" for standard input, that are not empty, each as soon as it is
+// read. Throws Error(usage) when there is none.
+void for_each_line(const std::string& path, const std::function<void(const RequestLine&)>& visit);
 
 }  // namespace lm::ckpt_tool

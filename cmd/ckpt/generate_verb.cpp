@@ -71,7 +71,13 @@ Prompt base_prompt(const Args& args) {
     return prompt;
 }
 
-// Parses {"prompt": TEXT or [ids], "max_new_tokens": N, "stop": [TEXT, ...]}.
+// Returns a member that is a text or a list of texts.
+std::vector<std::string> texts_of(const io::Json& value, const std::string& where) {
+    if (value.is_string()) return {value.get<std::string>()};
+    return io::json_as<std::vector<std::string>>(value, "'stop'", where);
+}
+
+// Parses {"prompt": TEXT or [ids], "max_new_tokens": N, "stop": TEXT or [TEXT, ...]}.
 Prompt parse_prompt(const Args& args, const RequestLine& line, u64 number) {
     Prompt prompt = base_prompt(args);
     eval::GenerateRequest& request = prompt.request;
@@ -86,28 +92,12 @@ Prompt parse_prompt(const Args& args, const RequestLine& line, u64 number) {
     }
     request.max_new_tokens =
         io::json_get_or<i64>(object, "max_new_tokens", request.max_new_tokens, line.where);
-    request.stops =
-        io::json_get_or<std::vector<std::string>>(object, "stop", request.stops, line.where);
+    if (request.max_new_tokens < 0) {
+        run_error(line.where, "'max_new_tokens' must be at least 0, got {}",
+                  request.max_new_tokens);
+    }
+    if (object.contains("stop")) request.stops = texts_of(object["stop"], line.where);
     return prompt;
-}
-
-std::vector<Prompt> prompts_of(const Args& args) {
-    if (args.prompt.has_value() == args.prompts.has_value()) {
-        usage_error(prompt_option, "{}: give the text to continue, or a file with --prompts",
-                    args.prompt ? "contradicts --prompts" : "is missing");
-    }
-    std::vector<Prompt> prompts;
-    if (args.prompts) {
-        u64 number = 0;
-        for (const RequestLine& line : read_lines(*args.prompts)) {
-            prompts.push_back(parse_prompt(args, line, number++));
-        }
-        return prompts;
-    }
-    prompts.push_back(base_prompt(args));
-    prompts.back().request.object = prompt_option;
-    prompts.back().text = *args.prompt == "-" ? io::read_file("/dev/stdin") : *args.prompt;
-    return prompts;
 }
 
 // Removes the first tokens of a prompt that leaves no room for the new ones.
@@ -115,29 +105,6 @@ void cut(eval::GenerateRequest& request, i64 context) {
     const i64 room = std::max<i64>(1, context - request.max_new_tokens);
     const i64 beyond = std::max<i64>(0, std::ssize(request.prompt) - room);
     request.prompt.erase(request.prompt.begin(), request.prompt.begin() + beyond);
-}
-
-// Converts the texts to ids, before the weights are loaded.
-void encode(std::vector<Prompt>& prompts, const eval::OpenedModel& model, const Args& args,
-            eval::ModelTokenizer& tokenizer) {
-    const bool texts =
-        std::ranges::any_of(prompts, [](const Prompt& p) { return p.text.has_value(); });
-    tokenizer = texts ? eval::require_tokenizer(model, args.engine.tokenizer)
-                      : eval::find_tokenizer(model, args.engine.tokenizer);
-    for (Prompt& prompt : prompts) {
-        eval::GenerateRequest& request = prompt.request;
-        if (prompt.text) {
-            if (const i64 bad = find_invalid_utf8(*prompt.text); bad >= 0) {
-                usage_error(request.object, "is not valid UTF-8 at byte {}", bad + 1);
-            }
-            request.prompt = tokenizer.tokenizer->encode(*prompt.text);
-        }
-        if (args.cut_prompts) cut(request, model.tensors->model().max_positions);
-        if (!request.stops.empty() && !tokenizer.tokenizer) {
-            usage_error("--stop", "needs a tokenizer: give --tokenizer-model FILE");
-        }
-        eval::check_prompt(request, model.tensors->model(), tokenizer);
-    }
 }
 
 void print_json(const Prompt& prompt, const eval::Generated& result, bool texts) {
@@ -156,40 +123,126 @@ void print_part(std::string_view text) {
     cli::flush_stdout();
 }
 
-int run(const Args& args) {
-    const eval::Sampling sampling = sampling_of(args);
-    std::vector<Prompt> prompts = prompts_of(args);
-    const eval::OpenedModel model = eval::open_model(args.path);
-    eval::ModelTokenizer tokenizer;
-    encode(prompts, model, args, tokenizer);
-    const auto engine = load_engine(*model.tensors, args.engine);
-    const bool json = args.json || args.prompts;
-    if (!json && !tokenizer.tokenizer) usage_error(prompt_option, "needs a tokenizer");
-    i64 n_prompt = 0;
-    i64 n_new = 0;
-    double prompt_s = 0;
-    double tokens_s = 0;
-    for (const Prompt& prompt : prompts) {
+// A model, its tokenizer and the sums of what it has generated.
+class Generation {
+  public:
+    Generation(const Args& args, const eval::Sampling& sampling)
+        : args_(args),
+          sampling_(sampling),
+          model_(eval::open_model(args.path)),
+          tokenizer_(eval::find_tokenizer(model_, args.engine.tokenizer)) {}
+
+    // Converts a text to ids. Throws Error for a prompt that the model cannot continue.
+    void encode(Prompt& prompt) const {
+        eval::GenerateRequest& request = prompt.request;
+        if (prompt.text) {
+            if (const i64 bad = find_invalid_utf8(*prompt.text); bad >= 0) {
+                usage_error(request.object, "is not valid UTF-8 at byte {}", bad + 1);
+            }
+            eval::require_tokenizer(model_, tokenizer_);
+            request.prompt = tokenizer_.tokenizer->encode(*prompt.text);
+        }
+        if (args_.cut_prompts) cut(request, model_.tensors->model().max_positions);
+        check_stops(request);
+        eval::check_prompt(request, model_.tensors->model(), tokenizer_);
+    }
+
+    void load() { engine_ = load_engine(*model_.tensors, args_.engine); }
+
+    // Prints what the model adds: a JSON object, or the text as it is made.
+    void print(const Prompt& prompt) {
+        const bool json = args_.json || args_.prompts;
         const eval::Generated result =
-            generate(*engine, tokenizer, prompt.request, sampling,
+            generate(*engine_, tokenizer_, prompt.request, sampling_,
                      json ? eval::TextSink{} : eval::TextSink{print_part});
         if (json)
-            print_json(prompt, result, tokenizer.tokenizer != nullptr);
+            print_json(prompt, result, tokenizer_.tokenizer != nullptr);
         else
             print_part("\n");
-        n_prompt += std::max<i64>(1, std::ssize(prompt.request.prompt));
-        n_new += std::ssize(result.ids);
-        prompt_s += result.prompt_s;
-        tokens_s += result.tokens_s;
-        if (result.finish == eval::Finish::context) {
+        n_prompts_ += 1;
+        n_prompt_ += std::max<i64>(1, std::ssize(prompt.request.prompt));
+        n_new_ += std::ssize(result.ids);
+        prompt_s_ += result.prompt_s;
+        tokens_s_ += result.tokens_s;
+        if (result.finish == eval::Finish::context && !args_.quiet) {
             note("{}: the text ends at the model's context, {} tokens", prompt.request.object,
-                 engine->context());
+                 engine_->context());
         }
     }
-    if (args.quiet) return 0;
-    const double rate = static_cast<double>(n_new - std::ssize(prompts)) / std::max(tokens_s, 1e-9);
-    note("{}: {} prompt tokens in {}, {} new tokens{}", model.tensors->path(), n_prompt,
-         human_duration(prompt_s), n_new, rate > 0 ? fmt::format(", {:.1f} a second", rate) : "");
+
+    void log_speed() const {
+        if (args_.quiet) return;
+        const double rate = static_cast<double>(n_new_ - n_prompts_) / std::max(tokens_s_, 1e-9);
+        note("{}: {} prompt token{} in {}, {} new token{}{}", model_.tensors->path(), n_prompt_,
+             n_prompt_ == 1 ? "" : "s", human_duration(prompt_s_), n_new_, n_new_ == 1 ? "" : "s",
+             rate > 0 ? fmt::format(", {:.1f} tokens/s", rate) : "");
+    }
+
+  private:
+    void check_stops(const eval::GenerateRequest& request) const {
+        if (request.stops.empty()) return;
+        if (!tokenizer_.tokenizer) {
+            usage_error("--stop", "needs a tokenizer: give --tokenizer-model FILE");
+        }
+        if (std::ranges::find(request.stops, "") != request.stops.end()) {
+            usage_error(request.object, "a stop text is empty: give a text");
+        }
+    }
+
+    const Args& args_;
+    eval::Sampling sampling_;
+    eval::OpenedModel model_;
+    eval::ModelTokenizer tokenizer_;
+    std::unique_ptr<eval::Engine> engine_;
+    i64 n_prompts_ = 0;
+    i64 n_prompt_ = 0;  // tokens
+    i64 n_new_ = 0;     // tokens
+    double prompt_s_ = 0;
+    double tokens_s_ = 0;
+};
+
+// Continues each line as soon as it is read, for a program at the other end of a pipe.
+void answer_standard_input(const Args& args, Generation& generation) {
+    generation.load();
+    u64 number = 0;
+    for_each_line("-", [&](const RequestLine& line) {
+        Prompt prompt = parse_prompt(args, line, number++);
+        generation.encode(prompt);
+        generation.print(prompt);
+    });
+}
+
+std::vector<Prompt> prompts_of(const Args& args) {
+    std::vector<Prompt> prompts;
+    if (args.prompts) {
+        for_each_line(*args.prompts, [&](const RequestLine& line) {
+            prompts.push_back(parse_prompt(args, line, prompts.size()));
+        });
+        return prompts;
+    }
+    prompts.push_back(base_prompt(args));
+    prompts.back().request.object = prompt_option;
+    prompts.back().text = *args.prompt == "-" ? io::read_file("/dev/stdin") : *args.prompt;
+    return prompts;
+}
+
+int run(const Args& args) {
+    const eval::Sampling sampling = sampling_of(args);
+    if (args.prompt.has_value() == args.prompts.has_value()) {
+        usage_error(prompt_option, "{}: give the text to continue, or a file with --prompts",
+                    args.prompt ? "contradicts --prompts" : "is missing");
+    }
+    Generation generation(args, sampling);
+    if (args.prompts == "-") {
+        answer_standard_input(args, generation);
+    } else {
+        // All prompts are checked before the weights are loaded.
+        std::vector<Prompt> prompts = prompts_of(args);
+        for (Prompt& prompt : prompts) generation.encode(prompt);
+        generation.load();
+        for (const Prompt& prompt : prompts) generation.print(prompt);
+    }
+    generation.log_speed();
     return 0;
 }
 

@@ -61,20 +61,19 @@ class ScoreRun {
         eval::ScoreTotals totals;
         i64 item = 0;
         if (take_earlier(totals, item)) return;
-        const eval::ModelTokenizer tokenizer =
-            data_.needs_tokenizer() ? eval::require_tokenizer(model, args_.engine.tokenizer)
-                                    : eval::find_tokenizer(model, args_.engine.tokenizer);
+        const auto tokenizer = eval::find_tokenizer(model, args_.engine.tokenizer);
+        if (data_.needs_tokenizer()) eval::require_tokenizer(model, tokenizer);
         const auto engine = load_engine(*model.tensors, args_.engine);
         cli::ProgressLine progress("score", "items", data_.n_items(), args_.quiet);
         for (; item < data_.n_items(); ++item) {
             stop_if_requested();
             io::OrderedJson line = data_.score(item, *engine, tokenizer);
             totals.add(line);
-            emit(*model.tensors, line, false);
+            emit(model, line, false);
             progress.update(item + 1);
         }
         progress.finish();
-        emit(*model.tensors, totals.to_json(), true);
+        emit(model, totals.to_json(), true);
     }
 
     void finish() {
@@ -102,9 +101,11 @@ class ScoreRun {
              args_.output);
     }
 
-    void emit(const ckpt::TensorSource& tensors, const io::OrderedJson& line, bool total) {
-        io::OrderedJson named{{"checkpoint", tensors.path()}};
-        if (total) named["iteration"] = tensors.iteration();
+    void emit(const eval::OpenedModel& model, const io::OrderedJson& line, bool total) {
+        io::OrderedJson named{{"checkpoint", model.tensors->path()}};
+        const i64 iteration = model.tensors->iteration();
+        const bool is_known = iteration > 0 || !model.digest.empty();
+        if (total && is_known) named["iteration"] = iteration;
         named.update(line);
         if (results_) return results_->add(named);
         if (args_.totals && !total) return;

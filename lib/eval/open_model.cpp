@@ -18,30 +18,37 @@ namespace {
 // the model has.
 std::shared_ptr<const text::Tokenizer> installed(const OpenedModel& model) {
     const std::string& digest = model.tokenizer.digest;
-    const i64 vocabulary = model.tensors->model().vocab_size;
     for (const char* type : {"GPT2BPETokenizer", "ByteTokenizer"}) {
         auto tokenizer = text::load_tokenizer({.type = type});
-        if (digest.empty() ? tokenizer->vocab_size() == vocabulary
-                           : tokenizer->digest() == digest) {
+        if (!digest.empty() && tokenizer->digest() == digest) return tokenizer;
+        if (digest.empty() && tokenizer->vocab_size() == model.tensors->model().vocab_size) {
+            note("{}: states no tokenizer: {} has as many ids, {}, and is used",
+                 model.tensors->path(), type, tokenizer->vocab_size());
             return tokenizer;
         }
     }
     return nullptr;
 }
 
-std::shared_ptr<const text::Tokenizer> chosen(const OpenedModel& model,
-                                              text::TokenizerChoice choice) {
-    if (choice.names_one()) {
-        auto tokenizer = text::load_tokenizer(choice);
-        const std::string& digest = model.tokenizer.digest;
-        if (!digest.empty() && digest != tokenizer->digest()) {
-            warn(
-                "{}: was trained with another tokenizer file than the given one ({} with {} ids): "
-                "check that both are the same tokenizer",
-                model.tensors->path(), tokenizer->type(), tokenizer->vocab_size());
-        }
-        return tokenizer;
+// Compares the chosen tokenizer with the one that the model was trained with.
+void check_tokenizer(const OpenedModel& model, const text::Tokenizer& tokenizer) {
+    const std::string& digest = model.tokenizer.digest;
+    if (digest.empty() || digest == tokenizer.digest()) return;
+    const i64 trained = model.tensors->model().vocab_size;
+    if (tokenizer.vocab_size() != trained) {
+        usage_error(model.tensors->path(),
+                    "was trained with {} ids, but the given {} has {}: give its tokenizer", trained,
+                    tokenizer.type(), tokenizer.vocab_size());
     }
+    warn(
+        "{}: was trained with another tokenizer file than the given one ({} with {} ids): check "
+        "that both are the same tokenizer",
+        model.tensors->path(), tokenizer.type(), tokenizer.vocab_size());
+}
+
+std::shared_ptr<const text::Tokenizer> chosen(const OpenedModel& model,
+                                              const text::TokenizerChoice& choice) {
+    if (choice.names_one()) return text::load_tokenizer(choice);
     for (const std::string& directory : model.directories) {
         if (auto files = text::choice_in(directory)) {
             files->special = choice.special;
@@ -74,6 +81,7 @@ OpenedModel open_model(const std::string& path) {
 
 ModelTokenizer find_tokenizer(const OpenedModel& model, const text::TokenizerChoice& choice) {
     ModelTokenizer result{chosen(model, choice), static_cast<i32>(model.tokenizer.end_of_document)};
+    if (result.tokenizer) check_tokenizer(model, *result.tokenizer);
     if (result.end_of_document < 0 && result.tokenizer && result.tokenizer->eod()) {
         result.end_of_document = *result.tokenizer->eod();
     }
@@ -81,15 +89,12 @@ ModelTokenizer find_tokenizer(const OpenedModel& model, const text::TokenizerCho
     return result;
 }
 
-ModelTokenizer require_tokenizer(const OpenedModel& model, const text::TokenizerChoice& choice) {
-    ModelTokenizer result = find_tokenizer(model, choice);
-    if (!result.tokenizer) {
-        usage_error(model.tensors->path(),
-                    "has no tokenizer: give --tokenizer-model FILE, or --vocab-file and "
-                    "--merge-file, or copy tokenizer.json into {}",
-                    model.directories.front());
-    }
-    return result;
+void require_tokenizer(const OpenedModel& model, const ModelTokenizer& tokenizer) {
+    if (tokenizer.tokenizer) return;
+    usage_error(model.tensors->path(),
+                "has no tokenizer: give --tokenizer-model FILE, or --vocab-file and --merge-file, "
+                "or copy tokenizer.json into {}",
+                model.directories.front());
 }
 
 void check_ids(std::span<const i32> ids, i64 vocab_size, const std::string& object) {

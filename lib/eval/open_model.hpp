@@ -28,14 +28,15 @@ struct ModelTokenizer {
     i32 end_of_document = -1;
 };
 
-// Returns the tokenizer that `choice` names, with a warning if the checkpoint states another one.
-// Without a choice: the tokenizer.json, or vocab.json and merges.txt, in one of the model's
-// directories; else GPT-2's or the byte tokenizer if the checkpoint states its digest; without a
-// digest, if the vocabulary has its size.
+// Returns the tokenizer that `choice` names. Without a choice: the tokenizer.json, or vocab.json
+// and merges.txt, in one of the model's directories; else GPT-2's or the byte tokenizer if the
+// model states its digest; without a digest, with a note, if it has as many ids as the model. Warns
+// when the model states another digest, and throws Error(usage) when then the number of ids
+// differs, too.
 ModelTokenizer find_tokenizer(const OpenedModel& model, const text::TokenizerChoice& choice);
 
-// The same, but throws Error(usage) when there is none.
-ModelTokenizer require_tokenizer(const OpenedModel& model, const text::TokenizerChoice& choice);
+// Throws Error(usage) when no tokenizer was found.
+void require_tokenizer(const OpenedModel& model, const ModelTokenizer& tokenizer);
 
 // Throws Error(usage) naming `object` when an id is not in the model's vocabulary.
 void check_ids(std::span<const i32> ids, i64 vocab_size, const std::string& object);

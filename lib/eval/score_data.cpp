@@ -16,13 +16,15 @@
 namespace lm::eval {
 namespace {
 
-// The log-probability of a document of `n_bytes` bytes, -1: unknown.
+// The log-probability of a document of `n_bytes` bytes, -1: unknown. The loss of no tokens is left
+// out.
 io::OrderedJson document_line(i64 item, const TokensScore& score, i64 n_bytes) {
     io::OrderedJson line{{"kind", "document"}, {"index", item}, {"tokens", score.tokens}};
     if (n_bytes >= 0) line["bytes"] = n_bytes;
     line["log_probability"] = score.log_probability;
-    const auto tokens = static_cast<double>(std::max<i64>(1, score.tokens));
-    line["loss"] = -score.log_probability / tokens;
+    if (score.tokens > 0) {
+        line["loss"] = -score.log_probability / static_cast<double>(score.tokens);
+    }
     return line;
 }
 
@@ -278,13 +280,15 @@ io::OrderedJson ScoreTotals::to_json() const {
     };
     io::OrderedJson total{{"kind", "total"}};
     if (documents_.n > 0) {
-        const double loss = share(-documents_.log_probability, documents_.tokens);
         total["documents"] = documents_.n;
         total["tokens"] = documents_.tokens;
         if (documents_.all_bytes) total["bytes"] = documents_.bytes;
-        total["loss"] = loss;
-        total["perplexity"] = std::exp(loss);
-        if (documents_.all_bytes) {
+        if (documents_.tokens > 0) {
+            const double loss = share(-documents_.log_probability, documents_.tokens);
+            total["loss"] = loss;
+            total["perplexity"] = std::exp(loss);
+        }
+        if (documents_.all_bytes && documents_.bytes > 0) {
             total["bits_per_byte"] =
                 share(-documents_.log_probability / std::numbers::ln2, documents_.bytes);
         }

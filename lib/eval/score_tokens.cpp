@@ -31,6 +31,12 @@ struct Reading {
 };
 
 Reading reading_of(const TokenPair& pair, i64 context, const std::string& object) {
+    if (pair.continuation.empty()) {
+        run_error(
+            object,
+            "the continuation has no token of its own: it is empty, or the tokenizer joins it "
+            "with the end of the context: begin it at a space");
+    }
     if (std::ssize(pair.continuation) > context) {
         usage_error(object,
                     "has a continuation of {} tokens, but the model's context is {} tokens: "
@@ -117,7 +123,6 @@ std::vector<TokensScore> score_pairs(Engine& engine, std::span<const TokenPair> 
     if (common > 0) engine.score(std::span(readings.front().tokens).first(common), {}, {});
     for (const Reading& reading : readings) {
         TokensScore& result = results.emplace_back();
-        if (reading.targets.empty()) continue;
         std::vector<TokenScore> scores(reading.targets.size());
         engine.truncate(static_cast<i64>(common));
         engine.score(std::span(reading.tokens).subspan(common), reading.targets, scores);

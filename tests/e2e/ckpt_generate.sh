@@ -63,6 +63,18 @@ expect 0 'ends at the model.s context, 64 tokens' lm-ckpt generate c --prompt "t
 expect 0 '' lm-ckpt generate c --prompt "$(printf '%065d' 0)" --max-new-tokens 4 --cut-prompts --json -q
 [ "$(jq -c '[.prompt_tokens, (.ids | length)]' out)" = '[60,4]' ] || fail "cut prompt: $(cat out)"
 
+# Standard input is a conversation: the answer to a line does not wait for the next one.
+mkfifo lines
+lm-ckpt generate c --prompts - --max-new-tokens 5 -q <lines >answers &
+talker=$!
+exec 7>lines
+for n in 1 2; do
+    echo '{"prompt": "the cat", "stop": "'"$stop"'"}' >&7
+    until [ "$(wc -l <answers)" = $n ]; do kill -0 $talker || fail "generate ended"; sleep 0.02; done
+done
+exec 7>&-
+wait $talker
+
 # Bad input: one line, before the weights are loaded.
 expect 2 'prompt: is missing' lm-ckpt generate c
 expect 2 'prompt: contradicts --prompts' lm-ckpt generate c --prompt a --prompts prompts.jsonl
@@ -79,6 +91,13 @@ expect 3 "bad.jsonl:1: 'prompt' is missing" lm-ckpt generate c --prompts bad.jso
 echo '{' >bad.jsonl
 expect 3 'bad.jsonl:1: not valid JSON' lm-ckpt generate c --prompts bad.jsonl
 expect 2 'has no lines' lm-ckpt generate c --prompts /dev/null
+echo '{"prompt": "a", "max_new_tokens": -1}' >bad.jsonl
+expect 3 "bad.jsonl:1: 'max_new_tokens' must be at least 0, got -1" lm-ckpt generate c --prompts bad.jsonl
+echo '{"prompt": "a", "stop": [1]}' >bad.jsonl
+expect 3 "bad.jsonl:1: 'stop'.0. is not a string: got 1" lm-ckpt generate c --prompts bad.jsonl
+expect 2 'prompt: a stop text is empty' lm-ckpt generate c --prompt a --stop ''
+expect 2 'was trained with 257 ids, but the given GPT2BPETokenizer has 50257: give its tokenizer' \
+    lm-ckpt generate c --prompt a --tokenizer-type GPT2BPETokenizer
 lm-train --mock-data --num-layers 1 --hidden-size 32 --num-attention-heads 2 --seq-length 24 --vocab-size 300 \
     --micro-batch-size 2 --global-batch-size 2 --train-iters 1 --lr 1e-3 --threads 1 --eval-iters 0 --save mock \
     >/dev/null 2>&1

@@ -51,6 +51,12 @@ jq -se '.[0].tokens == 9 and .[3].tokens == 3 and .[4].choices[0].characters == 
     and (.[4].choices[0].log_probability - .[5].choices[0].log_probability | fabs) < 1e-4 and .[6].requests == 4
     and .[6].questions == 2 and .[6].accuracy_normalized == 1' out >/dev/null || fail "requests: $(cat out)"
 
+# A document without tokens has no loss; a model of Hugging Face has no iteration.
+lm-convert c hf -q 2>/dev/null
+echo '{"text": ""}' >empty.jsonl
+expect 0 '' lm-ckpt score hf empty.jsonl -q --tokenizer-type ByteTokenizer
+jq -se '.[0].tokens == 0 and ([.[] | has("loss"), has("bits_per_byte"), has("iteration")] | any | not)' out >/dev/null || fail "no tokens: $(cat out)"
+
 # Killed and stopped runs continue; the file has the same bytes, and appears whole.
 expect 0 '' lm-ckpt score c/global_step20 c data_text_document --output whole.jsonl -q
 nothing_under whole.jsonl.partial
@@ -93,6 +99,7 @@ bad() {
 bad "expected an object with 'text', or with 'context'" '{"prompt": "a"}'
 bad "expected an object with 'text'" '[1]'
 bad "'continuation' is missing" '{"context": "a"}'
+bad "the continuation has no token of its own" '{"context": "a", "continuation": ""}'
 bad "has a text and ids" '{"context": "a", "continuation": [1]}'
 bad "'choices' is empty" '{"context": "a", "choices": []}'
 bad "'label' is 2, expected 0 to 1" '{"context": "a", "choices": ["a", "b"], "label": 2}'
