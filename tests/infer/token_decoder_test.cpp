@@ -69,6 +69,8 @@ std::vector<NamedModel> models() {
          changed(test::odd_model(1), [](Config& c) { c.activation = spec::Activation::gelu_erf; })},
         {"no positions", changed(test::odd_model(1),
                                  [](Config& c) { c.position = spec::PositionEmbedding::none; })},
+        {"query and key norms",
+         changed(test::llama_model(2, 4, 2), [](Config& c) { c.qk_norm = true; })},
         {"normalized", changed(test::odd_model(1), [](Config& c) { c.embedding_norm = true; })},
     };
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The real lm-evaluation-harness on tasks from local data: the same scores with transformers and with lm-ckpt."""
+# venv: .venv-megatron
 import importlib.util
 import json
 import os
@@ -17,7 +18,7 @@ try:
     import lm_eval
     from lm_eval.tasks import TaskManager
 except ImportError as error:
-    live.skip(f"{error}: pip install lm_eval==0.4.4")
+    live.skip(f"{error}: tools/install-deps --megatron")
 
 COMMON = """
 dataset_path: json
