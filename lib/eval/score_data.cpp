@@ -16,8 +16,7 @@
 namespace lm::eval {
 namespace {
 
-// The log-probability of a document of `n_bytes` bytes, -1: unknown. The loss of no tokens is left
-// out.
+// The log-probability of a document of `n_bytes` bytes (-1: unknown), and the loss of its tokens.
 io::OrderedJson document_line(i64 item, const TokensScore& score, i64 n_bytes) {
     io::OrderedJson line{{"kind", "document"}, {"index", item}, {"tokens", score.tokens}};
     if (n_bytes >= 0) line["bytes"] = n_bytes;
