@@ -27,6 +27,14 @@ for model in plain rope gpt2 llama virtual older older_llama; do
 done
 expect 0 'check: perplexity' lm-convert gpt2-dp-reshardable checked --check
 
+# --vocab-size drops padding, never tokens, and adds no rows.
+for form in torch torch-dist; do
+    expect 2 'vocab-size: must be at least 29, the vocabulary of .*, got 28: 1 tokens would be lost' \
+        lm-convert "plain-$form" x --vocab-size 28
+    expect 2 'vocab-size: must be at most 32, the rows of .*, got 33' lm-convert "plain-$form" x --vocab-size 33
+done
+nothing_under x
+
 # The three next losses of megatron-core, whose batches are the same two samples. Its softmax includes the padding of the
 # vocabulary, so the padding is imported too.
 # next_losses MODEL FLAGS...

@@ -143,6 +143,28 @@ void read_variants(const Args& args, spec::ModelConfig& c) {
     c.qkv_bias = args.flag("add_qkv_bias", false);
 }
 
+// Determines the rows of the vocabulary that are imported: `requested` of --vocab-size, or the size
+// that the checkpoint states. Throws Error(usage) when `requested` would drop tokens of the model.
+void read_vocabulary(const Args& args, const PickleValue* checkpoint_info, i64 requested,
+                     MegatronModel& model) {
+    model.padded_vocab = args.integer("padded_vocab_size", 0);
+    const PickleValue* original =
+        checkpoint_info ? checkpoint_info->find("original_vocab_size") : nullptr;
+    if (original && !original->is(Kind::integer)) original = nullptr;
+    const i64 stated = original ? original->integer : args.integer("vocab_size", 0);
+    if (requested > 0 && requested < stated) {
+        usage_error("--vocab-size",
+                    "must be at least {}, the vocabulary of {}, got {}: {} tokens would be lost",
+                    stated, args.path(), requested, stated - requested);
+    }
+    const i64 size = requested > 0 ? requested : stated;
+    model.vocab_known = size > 0;
+    model.config.vocab_size = model.vocab_known ? size : model.padded_vocab;
+    const PickleValue* tokenizer = args.find("tokenizer_type");
+    model.eod_after_vocab = requested == 0 && stated > 0 && tokenizer != nullptr &&
+                            tokenizer->is(Kind::text) && tokenizer->text == "NullTokenizer";
+}
+
 }  // namespace
 
 MegatronModel megatron_model(const PickleValue& namespace_, const PickleValue* checkpoint_info,
@@ -179,15 +201,7 @@ MegatronModel megatron_model(const PickleValue& namespace_, const PickleValue* c
     c.attention_dropout = args.number("attention_dropout", 0.1);
     c.hidden_dropout = args.number("hidden_dropout", 0.1);
     c.init_std = args.number("init_method_std", 0.02);
-    model.padded_vocab = args.integer("padded_vocab_size", 0);
-    const PickleValue* original =
-        checkpoint_info ? checkpoint_info->find("original_vocab_size") : nullptr;
-    if (original && !original->is(Kind::integer)) original = nullptr;
-    c.vocab_size = vocab_size > 0 ? vocab_size
-                   : original     ? original->integer
-                                  : args.integer("vocab_size", 0);
-    model.vocab_known = c.vocab_size > 0;
-    if (!model.vocab_known) c.vocab_size = model.padded_vocab;
+    read_vocabulary(args, checkpoint_info, vocab_size, model);
     model.tp = args.integer("tensor_model_parallel_size", args.integer("model_parallel_size", 1));
     model.pp = args.integer("pipeline_model_parallel_size", 1);
     model.virtual_stages = args.integer("virtual_pipeline_model_parallel_size", 1);

@@ -78,6 +78,17 @@ MegatronHead read_head(const TorchFile& file, i64 vocab_size) {
 MegatronImport::MegatronImport(const ConversionRequest& request, MegatronHead head)
     : request_(request), head_(std::move(head)), import_(head_.model.config) {}
 
+void MegatronImport::require_rows(i64 vocab_rows, const SourceTensor& tensor) const {
+    const i64 wanted = head_.model.config.vocab_size;
+    if (wanted <= vocab_rows) return;
+    if (request_.vocab_size > 0) {
+        usage_error("--vocab-size", "must be at most {}, the rows of {} in {}, got {}", vocab_rows,
+                    tensor.name, tensor.path(), wanted);
+    }
+    run_error(tensor.path(), "tensor {}: expected at least {} rows by args, got {}", tensor.name,
+              wanted, vocab_rows);
+}
+
 void MegatronImport::add(const std::string& own, ckpt::SliceKind kind, const SourceTensor& tensor,
                          i64 tp_rank, i64 tp) {
     if (request_.weights_only && kind != ckpt::SliceKind::weight) return;
@@ -89,6 +100,7 @@ void MegatronImport::add(const std::string& own, ckpt::SliceKind kind, const Sou
     // Computes the padded vocabulary from the rows in the file: args may state another padding.
     if (own == "embedding.word.weight" || own == "head.weight") {
         part.padded_vocab = tensor.shape.empty() ? 0 : tensor.shape[0] * tp;
+        require_rows(part.padded_vocab, tensor);
     }
     const auto map = megatron_part(import_.tensors(), own, part);
     if (!map) {
@@ -122,6 +134,7 @@ void MegatronImport::add_part(const std::string& own, ckpt::SliceKind kind,
                               const SourceTensor& tensor, i64 row, i64 col, i64 vocab_rows) {
     if (request_.weights_only && kind != ckpt::SliceKind::weight) return;
     if (kind == ckpt::SliceKind::master && weights_ == DType::fp32) return;
+    if (own == "embedding.word.weight" || own == "head.weight") require_rows(vocab_rows, tensor);
     const MappedTensor map = whole(own, vocab_rows, tensor.path());
     const i64 n_rows = tensor.shape[0];
     const i64 n_cols = map.rank == 2 && tensor.shape.size() == 2 ? tensor.shape[1] : 1;
@@ -167,6 +180,12 @@ ConversionReport MegatronImport::write() {
             "{}: the unpadded size of the vocabulary is unknown, {} rows are kept: give "
             "--vocab-size",
             request_.in, model.config.vocab_size);
+    }
+    if (model.eod_after_vocab) {
+        note(
+            "{}: {} rows of the vocabulary are kept: if this version of Megatron-LM added the "
+            "end-of-document id of NullTokenizer to --vocab-size, give --vocab-size {}",
+            request_.in, model.config.vocab_size, model.config.vocab_size + 1);
     }
     ckpt::SaveInfo info;
     info.counters = {.iteration = head_.iteration,

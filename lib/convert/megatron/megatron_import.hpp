@@ -85,6 +85,9 @@ class MegatronImport {
     i64 optimizer_step() const { return optimizer_step_ >= 0 ? optimizer_step_ : head_.iteration; }
 
   private:
+    // Throws when a tensor of the vocabulary has fewer rows than the model.
+    void require_rows(i64 vocab_rows, const SourceTensor& tensor) const;
+
     const ConversionRequest& request_;
     MegatronHead head_;
     NativeImport import_;
