@@ -98,7 +98,7 @@ class Applier {
             usage_error(option.name(), "{}", option.help);
         }
         if (result_.given.insert(option.name()).second) {
-            note("{}: ignored: {} asks for what happens without it", option.name(), values.front());
+            note("{}: ignored: {} changes nothing", option.name(), values.front());
         }
     }
 

@@ -103,10 +103,11 @@ const Fields<StoppingFlags>& fault_fields() {
          .choices = names_in(injected_errors),
          .block = Block::stopping},
         {.option = "--iterations-to-skip",
-         .member = &S::skipped_after,
+         .member = &S::iterations_to_skip,
          .metavar = "N ...",
-         .help = "as --skip-train-iteration-range, for the iterations that follow N; the first "
-                 "iteration follows 0"},
+         .help = "consume the batches of these iterations without training on them, as Megatron-LM "
+                 "does: the learning rate does not advance",
+         .block = Block::training},
         {.option = "--skip-train-iteration-range",
          .member = &S::skip_ranges,
          .metavar = "A-B",

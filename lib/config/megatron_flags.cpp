@@ -11,7 +11,7 @@ namespace {
 
 // Flags that share one text. `flags` are separated by blanks. "--name" has no value, "--name=" has
 // one value, "--name=*" any number of values. "--name=X" of a refused flag has one value, and X is
-// neutral: it asks for what happens without the flag. "--name,--alias" is one flag with two names.
+// neutral: it changes nothing. "--name,--alias" is one flag with two names.
 struct Family {
     const char* text;
     const char* flags;

@@ -267,8 +267,8 @@ TEST_CASE_METHOD(Fixture, "a refused flag is ignored with its neutral value") {
     parse({"--expert-parallel", "1"});
     parse({"--expert-parallel=1.0"});
     lm::set_log_sink(nullptr);
-    CHECK(notes == Arguments{"--expert-parallel: ignored: 1 asks for what happens without it",
-                             "--expert-parallel: ignored: 1.0 asks for what happens without it"});
+    CHECK(notes == Arguments{"--expert-parallel: ignored: 1 changes nothing",
+                             "--expert-parallel: ignored: 1.0 changes nothing"});
     CHECK(complaint(options, {"--expert-parallel", "1", "1"}) ==
           "--expert-parallel: there are no experts");
     CHECK(complaint(options, {"--expert-parallel", "1x"}) ==

@@ -66,7 +66,7 @@ configured() {
     "$train" "${script[@]}" "$@" --print-config >"$dir/out" 2>"$dir/err" || die "$*: refused"
     jq -e "$filter" "$dir/out" >/dev/null || die "$*: $filter: $(jq -c '.schedule, .parallel, .checkpoints' "$dir/out")"
 }
-configured '.schedule.skip_train_iteration_range == ["1-1", "8-9"]' --iterations-to-skip 0 7 8
+configured '.schedule.iterations_to_skip == [1, 8, 9] and .schedule.skip_train_iteration_range == []' --iterations-to-skip 1 8 9
 configured '.checkpoints.load == "r/global_step7"' --load r --ckpt-step 7
 configured '.schedule.decoupled_lr == 2e-4 and .schedule.decoupled_min_lr == 1e-5' --decoupled-lr 2e-4
 configured '.schedule.start_weight_decay == 0.01 and .schedule.weight_decay_incr_style == "linear"' \

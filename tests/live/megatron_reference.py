@@ -52,6 +52,7 @@ def parse(words):
         parser.add_argument("--" + name, action="store_true")
     parser.add_argument("--data-path", nargs="*")
     parser.add_argument("--rampup-batch-size", nargs=3, type=int)
+    parser.add_argument("--iterations-to-skip", nargs="*", type=int, default=[])
     return parser.parse_args(words)
 
 
@@ -268,7 +269,12 @@ class Training:
     def run(self):
         """Returns the numbers of each iteration, and of the evaluations."""
         args, out = self.args, {"losses": [], "norms": [], "rates": [], "samples": [], "validation": []}
+        iteration = 0
         while self.consumed < (args.train_samples or args.train_iters * args.global_batch_size):
+            iteration += 1
+            if iteration in args.iterations_to_skip:  # as in Megatron-LM's train() since March 2026
+                self.consumed += args.global_batch_size
+                continue
             for key, value in self.step().items():
                 out[key].append(value)
             if args.eval_iters and len(out["losses"]) % args.eval_interval == 0:

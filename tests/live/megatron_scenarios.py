@@ -65,6 +65,7 @@ SCENARIOS = {
                                     "--weight-decay-incr-style linear", layout="--use-distributed-optimizer", ranks=2),
     "ramp": Scenario(GPT2, schedule="--micro-batch-size 2 --global-batch-size 16 --rampup-batch-size 4 4 160 --train-samples 480 "
                      "--lr 2e-3 --min-lr 2e-4 --lr-decay-style linear --lr-decay-samples 440 --lr-warmup-samples 50", ranks=2),
+    "skipped_iterations": Scenario(GPT2, schedule=COSINE + "--iterations-to-skip 3 11 12"),
     "masked_ends": Scenario(GPT2, data=DOCUMENTS),
     "masked_ends_per_token": Scenario(LLAMA, data=DOCUMENTS + "--calculate-per-token-loss", ranks=2),
     "blend_epochs": Scenario(GPT2, data="--data-path 0.3 a_text_document 0.7 b_text_document --split 80,20,0 --eval-interval 20 "
@@ -120,7 +121,7 @@ def first_weights(scenario):
 def measured(scenario):
     """Returns the numbers of each iteration of a scenario, and of its evaluations, by lm-train."""
     log = lm_train([*scenario.shared(), *scenario.layout.split()], scenario.ranks)
-    steps = [item for item in log if item["kind"] == "step"]
+    steps = [item for item in log if item["kind"] == "step" and "lm_loss" in item]
     return {"losses": [step["lm_loss"] for step in steps], "norms": [step["grad_norm"] for step in steps],
             "rates": [step["learning_rate"] for step in steps], "samples": [step["consumed_samples"] for step in steps],
             "validation": [item["lm_loss"] for item in log if item["kind"] == "validation"]}

@@ -219,12 +219,13 @@ TEST_CASE("skip ranges are ranges of iterations") {
     }
     CHECK(skipped_range(r, 5)->last == 9);
     CHECK(parse_skip_ranges({}).empty());
-    // --iterations-to-skip counts the iterations before the skipped one.
-    const auto joined = parse_skip_ranges({"3-4"}, {0, 4, 9});
+    // At --iterations-to-skip the learning rate does not advance: they are ranges of their own.
+    const auto joined = parse_skip_ranges({"3-4"}, {1, 5, 6});
     REQUIRE(joined.size() == 3);
-    CHECK((joined[0].first == 1 && joined[0].last == 1));
-    CHECK((joined[1].first == 3 && joined[1].last == 5));
-    CHECK((joined[2].first == 10 && joined[2].last == 10));
+    CHECK((joined[0].first == 1 && joined[0].last == 1 && !joined[0].rate_advances));
+    CHECK((joined[1].first == 3 && joined[1].last == 4 && joined[1].rate_advances));
+    CHECK((joined[2].first == 5 && joined[2].last == 6 && !joined[2].rate_advances));
+    CHECK_THROWS_AS(parse_skip_ranges({}, {0}), Error);
     for (const char* wrong : {"5", "5-3", "0-3", "a-b", "-3", "5-"}) {
         CHECK_THROWS_AS(parse_skip_ranges({wrong}), Error);
     }

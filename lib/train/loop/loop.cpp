@@ -220,9 +220,9 @@ void TrainingLoop::advance(bool updated) {
     ++progress_.stepped.iteration;
 }
 
-// Skips the next iteration's batch if it is in --skip-train-iteration-range or was rolled back: the
-// batch counts as consumed and the learning rate advances, but no step is made. Returns whether it
-// was skipped.
+// Skips the next iteration's batch if it is in --skip-train-iteration-range or --iterations-to-skip
+// or was rolled back: the batch counts as consumed, but no step is made. Returns whether it was
+// skipped.
 bool TrainingLoop::skip() {
     const i64 iteration = progress_.done.iteration + 1;
     const IterationRange* range = skipped_range(rules_, iteration);
@@ -230,13 +230,15 @@ bool TrainingLoop::skip() {
     if (!by_flag && rolled_back_ && rolled_back_->contains(iteration)) range = &*rolled_back_;
     if (range == nullptr) return false;
     const TrainingLog::BatchSize batch = next_batch_size();
-    advance(true);
+    advance(range->rate_advances);
     loader_.seek(progress_.done.samples);
     log_.skipped(progress_.done, next_rates().lr, batch);
     if (progress_.done.iteration == range->last) {
         note("{}: skipped iterations {} to {}, up to sample {}",
-             by_flag ? "--skip-train-iteration-range" : "rollback", range->first, range->last,
-             progress_.done.samples);
+             !range->rate_advances ? "--iterations-to-skip"
+             : by_flag             ? "--skip-train-iteration-range"
+                                   : "rollback",
+             range->first, range->last, progress_.done.samples);
     }
     return true;
 }

@@ -38,17 +38,21 @@ IterationRange parse_range(std::string_view option, std::string_view text) {
 }  // namespace
 
 std::vector<IterationRange> parse_skip_ranges(const std::vector<std::string>& texts,
-                                              const std::vector<i64>& skipped_after) {
+                                              const std::vector<i64>& iterations) {
     std::vector<IterationRange> ranges;
     for (const std::string& text : texts) {
         ranges.push_back(parse_range("--skip-train-iteration-range", text));
     }
-    for (const i64 done : skipped_after) ranges.push_back({done + 1, done + 1});
+    for (const i64 n : iterations) {
+        if (n < 1) usage_error("--iterations-to-skip", "iterations count from 1, got {}", n);
+        ranges.push_back({n, n, false});
+    }
     std::sort(ranges.begin(), ranges.end(),
               [](const auto& a, const auto& b) { return a.first < b.first; });
     std::vector<IterationRange> joined;
     for (const IterationRange& range : ranges) {
-        if (!joined.empty() && range.first <= joined.back().last + 1) {
+        if (!joined.empty() && range.first <= joined.back().last + 1 &&
+            range.rate_advances == joined.back().rate_advances) {
             joined.back().last = std::max(joined.back().last, range.last);
         } else {
             joined.push_back(range);

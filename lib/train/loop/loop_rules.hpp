@@ -15,17 +15,20 @@
 
 namespace lm::train {
 
-// The iterations `first` to `last`, both included.
+// The iterations `first` to `last`, both included, and for skipped ones whether the learning rate
+// advances.
 struct IterationRange {
     i64 first = 0;
     i64 last = 0;
+    bool rate_advances = true;
     bool contains(i64 iteration) const { return iteration >= first && iteration <= last; }
 };
 
-// Parses --skip-train-iteration-range A-B C-D into sorted ranges. Adds the iterations N + 1 of
-// --iterations-to-skip N. Adjacent ranges are joined. Throws Error(usage).
+// Parses --skip-train-iteration-range A-B C-D into sorted ranges. Adds --iterations-to-skip N, at
+// which the learning rate does not advance. Adjacent ranges of one kind are joined. Throws
+// Error(usage).
 std::vector<IterationRange> parse_skip_ranges(const std::vector<std::string>& texts,
-                                              const std::vector<i64>& skipped_after = {});
+                                              const std::vector<i64>& iterations = {});
 
 struct LoopRules {
     i64 log_interval = 100;

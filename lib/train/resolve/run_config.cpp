@@ -95,7 +95,7 @@ class Resolver {
             check_load_flags(flags_.checkpoints);
             apply_load_step(flags_.checkpoints);
             skipped_ =
-                parse_skip_ranges(flags_.stopping.skip_ranges, flags_.stopping.skipped_after);
+                parse_skip_ranges(flags_.stopping.skip_ranges, flags_.stopping.iterations_to_skip);
         });
     }
 

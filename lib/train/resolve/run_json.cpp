@@ -26,9 +26,11 @@ OrderedJson ramp_json(const spec::BatchRamp& ramp) {
     return {ramp.start, ramp.increment, ramp.samples};
 }
 
+// Returns the ranges of --skip-train-iteration-range.
 OrderedJson skip_json(const std::vector<IterationRange>& skipped) {
     OrderedJson ranges = OrderedJson::array();
     for (const IterationRange& range : skipped) {
+        if (!range.rate_advances) continue;
         ranges.push_back(fmt::format("{}-{}", range.first, range.last));
     }
     return ranges;
