@@ -17,6 +17,7 @@
 #include "convert/from_hf.hpp"
 #include "convert/megatron/from_megatron_deepspeed.hpp"
 #include "convert/megatron/from_megatron_lm.hpp"
+#include "convert/megatron/to_deepspeed.hpp"
 #include "convert/megatron/to_megatron.hpp"
 #include "convert/to_hf.hpp"
 #include "io/file.hpp"
@@ -39,6 +40,8 @@ struct Args {
     i64 vocab_size = 0;
     i64 tp = 1;
     i64 pp = 1;
+    i64 vocab_multiple = 128;
+    std::string transformer_impl;
     cli::Bytes max_shard{5'000'000'000};
     std::string tokenizer;
     bool check = false;
@@ -69,6 +72,8 @@ convert::ConversionRequest request_of(const Args& args, const std::string& comma
     request.vocab_size = args.vocab_size;
     request.tp = args.tp;
     request.pp = args.pp;
+    request.vocab_multiple = args.vocab_multiple;
+    request.names = value_in(convert::megatron_names, args.transformer_impl);
     if (args.format == "bin") request.files = convert::WeightFiles::bin;
     request.max_shard_bytes = args.max_shard.value;
     request.tokenizer = args.tokenizer;
@@ -345,6 +350,14 @@ int main(int argc, char** argv) {
                   "tensor ranks of a Megatron checkpoint to write");
     options.value("--pipeline-model-parallel-size", &args.pp, "N",
                   "pipeline stages of a Megatron checkpoint to write");
+    options.value("--make-vocab-size-divisible-by", &args.vocab_multiple, "N",
+                  "pad the vocabulary of a Megatron checkpoint to write to a multiple of N times "
+                  "the tensor ranks");
+    options.choice(
+        "--transformer-impl", &args.transformer_impl, names_in(convert::megatron_names),
+        "names of the tensors of a Megatron-LM checkpoint to write: those of its flag of "
+        "this name (default: transformer_engine), or classic, those before "
+        "megatron-core");
     options.choice("--format", &args.format, {"safetensors", "bin"},
                    "format of Hugging Face weights: safetensors (default), or pytorch_model.bin");
     options.value("--max-shard-size", &args.max_shard, "SIZE",

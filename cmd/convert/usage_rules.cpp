@@ -41,6 +41,10 @@ void refuse_unused_options(const cli::Options& options, Format from, Format to) 
         constexpr std::string_view where = "with --to megatron-lm or megatron-deepspeed";
         refuse(options, "--tensor-model-parallel-size", where, target);
         refuse(options, "--pipeline-model-parallel-size", where, target);
+        refuse(options, "--make-vocab-size-divisible-by", where, target);
+    }
+    if (to != Format::megatron_lm) {
+        refuse(options, "--transformer-impl", "with --to megatron-lm", target);
     }
     if (!is_hugging_face(to)) {
         constexpr std::string_view where = "when OUT is a Hugging Face model";
@@ -59,9 +63,10 @@ void refuse_unused_options(const cli::Options& options, Format from, Format to) 
 }
 
 void refuse_options_of_conversions(const cli::Options& options) {
-    for (const char* option : {"--to", "--from", "--dtype", "--vocab-size",
-                               "--tensor-model-parallel-size", "--pipeline-model-parallel-size",
-                               "--format", "--max-shard-size", "--output-dir", "--force"}) {
+    for (const char* option :
+         {"--to", "--from", "--dtype", "--vocab-size", "--tensor-model-parallel-size",
+          "--pipeline-model-parallel-size", "--make-vocab-size-divisible-by", "--transformer-impl",
+          "--format", "--max-shard-size", "--output-dir", "--force"}) {
         refuse(options, option, "for a conversion", "--against, which writes nothing");
     }
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/dtype.hpp"
+#include "base/named.hpp"
 #include "io/atomic.hpp"
 
 namespace lm::convert {
@@ -45,6 +46,18 @@ Format detect_format(const std::string& path);
 
 enum class WeightFiles { safetensors, bin };
 
+// The names of the tensors of Megatron-LM: those of megatron-core with the layers of
+// TransformerEngine (Megatron-LM's default), with its own layers (--transformer-impl local), or the
+// names before megatron-core.
+enum class MegatronNames { transformer_engine, local, classic };
+inline constexpr std::array megatron_names{
+    Named{MegatronNames::transformer_engine, "transformer_engine"},
+    Named{MegatronNames::local, "local"}, Named{MegatronNames::classic, "classic"}};
+
+inline std::string_view name_of(MegatronNames names) {
+    return name_in(megatron_names, names);
+}
+
 // The value of a tensor whose copies on the tensor-parallel ranks differ: rank 0's copy, or the
 // mean of all copies.
 enum class Replicas { rank0, mean };
@@ -60,6 +73,10 @@ struct ConversionRequest {
     i64 vocab_size = 0;         // unpadded, of a Megatron checkpoint; 0: as its arguments state
     i64 tp = 1;                 // tensor ranks of a Megatron checkpoint to write
     i64 pp = 1;                 // pipeline stages of a Megatron checkpoint to write
+    i64 vocab_multiple = 128;   // divides the padded vocabulary for a tensor rank of Megatron
+    // Names in a checkpoint of Megatron-LM to write; nullopt: transformer_engine, but classic for a
+    // model that megatron-core does not have.
+    std::optional<MegatronNames> names;
     i64 max_shard_bytes = 5'000'000'000;
     std::string tokenizer;  // directory; empty: GPT-2's tokenizer if the vocabulary has its size
     bool force = false;     // replace OUT

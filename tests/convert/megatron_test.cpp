@@ -11,6 +11,7 @@
 #include "convert/megatron/from_megatron_deepspeed.hpp"
 #include "convert/megatron/from_megatron_lm.hpp"
 #include "convert/megatron/megatron_names.hpp"
+#include "convert/megatron/to_deepspeed.hpp"
 #include "convert/megatron/to_megatron.hpp"
 #include "convert/torch/torch_file.hpp"
 
@@ -73,6 +74,18 @@ TEST_CASE("exports to Megatron, imported again, are bitwise equal in every layou
             CHECK(got.counters.consumed_samples == wanted.counters.consumed_samples);
             CHECK(got.counters.optimizer_step == wanted.counters.optimizer_step);
 
+            for (const MegatronNames names : {MegatronNames::local, MegatronNames::classic}) {
+                INFO(name_of(names));
+                if (config.position == spec::PositionEmbedding::alibi) continue;
+                ConversionRequest request = request_of(scratch / "a", scratch / "other", tp, pp);
+                request.names = names;
+                request.vocab_multiple = 8;
+                to_megatron_lm(request);
+                from_megatron_lm(request_of(scratch / "other", scratch / "d"));
+                CHECK(same(scratch / "a", scratch / "d", ckpt::all_kinds));
+                for (const char* name : {"other", "d"}) io::remove_tree(scratch / name);
+            }
+
             to_megatron_deepspeed(request_of(scratch / "a", scratch / "ds", tp, pp));
             CHECK(detect_format(scratch / "ds") == Format::megatron_deepspeed);
             from_megatron_deepspeed(request_of(scratch / "ds", scratch / "c"));
@@ -99,6 +112,14 @@ TEST_CASE("DeepSpeed's engine finds what it expects in an export") {
     const PickleValue& state = *zero.root().find("optimizer_state_dict");
     CHECK(state.find("ds_version")->text == "0.3.17");
     CHECK(state.find("param_slice_mappings")->items.size() == 2);
+    const PickleValue& groups = *state.find("base_optimizer_state")->find("param_groups");
+    REQUIRE(groups.items.size() == 2);
+    for (const PickleValue* group : groups.items) {
+        CHECK(group->find("betas")->items.size() == 2);
+        CHECK(group->find("lr")->is(PickleValue::Kind::real));
+        CHECK(group->find("eps")->real == 1e-8);
+        CHECK(group->find("weight_decay")->real == (group == groups.items[0] ? 0.01 : 0.0));
+    }
 }
 
 TEST_CASE("incomplete and unsuitable Megatron checkpoints are refused") {

@@ -120,7 +120,7 @@ lm-convert rounded rounded-hf --quiet && lm-convert rounded-hf as-fp32 --quiet &
 expect 0 'check: logits differ by at most [0-9.]+e-0[6-9],' lm-convert fp32-hf --check --against rounded
 
 # Options that a conversion does not use are refused by name, and nothing is written.
-for option in "--tensor-model-parallel-size 2" "--pipeline-model-parallel-size 1" "--vocab-size 257"; do
+for option in "--transformer-impl local" "--make-vocab-size-divisible-by 8" "--tensor-model-parallel-size 2" "--pipeline-model-parallel-size 1" "--vocab-size 257"; do
     # shellcheck disable=SC2086
     expect 2 "${option% *}: is valid only " lm-convert c x --to hf-gpt2 $option
     # shellcheck disable=SC2086

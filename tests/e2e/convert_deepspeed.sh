@@ -52,6 +52,17 @@ for run in bf16 fp16 fp32; do
         rm -r imported
     done
     prints 'ok: [0-9]+ tensors' lm-ckpt verify "$run/global_step3_universal" --quiet
+    # Exports keep the loss scale.
+    lm-convert "$run" native --quiet
+    for target in megatron-deepspeed "megatron-lm --transformer-impl local"; do
+        # shellcheck disable=SC2086
+        expect 0 '' lm-convert native exported --to $target --quiet
+        expect 0 '' lm-convert exported again --quiet
+        [ "$(jq -cS .state.loss_scale again/global_step3/manifest.json)" = "$scale" ] ||
+            fail "$run to $target: loss scale $(jq -c .state again/global_step3/manifest.json)"
+        rm -r exported again
+    done
+    rm -r native
     # DeepSpeed sums the gradients of three replicas in another order on each stage, so the tied word embeddings drift apart.
     expect 1 '' lm-ckpt verify "$run/global_step3" --quiet
     ! grep -v 'embedding.word.weight .*: the copies of the ranks differ by up to\|: bad: [23] problems' out ||

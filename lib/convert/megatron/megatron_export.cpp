@@ -4,19 +4,20 @@
 #include <utility>
 
 #include <array>
+#include <span>
 
 #include "base/error.hpp"
 
 namespace lm::convert {
 namespace {
 
-constexpr i64 vocab_multiple = 128;  // --make-vocab-size-divisible-by of Megatron
+constexpr i64 gpt2_vocab_size = 50257;
 
 struct Row {
     const char* theirs;
     const char* own;
 };
-constexpr std::array layer_rows{
+constexpr std::array classic_rows{
     Row{"input_layernorm", "attention.norm"},
     Row{"self_attention.query_key_value", "attention.qkv"},
     Row{"self_attention.q_layernorm", "attention.query_norm"},
@@ -26,6 +27,49 @@ constexpr std::array layer_rows{
     Row{"mlp.dense_h_to_4h", "mlp.up"},
     Row{"mlp.dense_4h_to_h", "mlp.down"},
 };
+// The orders of megatron-core's modules, which are those of the parameters in its optimizer: the
+// attention makes linear_proj before linear_qkv (SelfAttention of transformer/attention.py).
+constexpr std::array local_rows{
+    Row{"input_layernorm", "attention.norm"},
+    Row{"self_attention.linear_proj", "attention.output"},
+    Row{"self_attention.linear_qkv", "attention.qkv"},
+    Row{"self_attention.q_layernorm", "attention.query_norm"},
+    Row{"self_attention.k_layernorm", "attention.key_norm"},
+    Row{"pre_mlp_layernorm", "mlp.norm"},
+    Row{"mlp.linear_fc1", "mlp.up"},
+    Row{"mlp.linear_fc2", "mlp.down"},
+};
+// TransformerEngine fuses a norm with the projection after it.
+constexpr std::array transformer_engine_rows{
+    Row{"self_attention.linear_proj", "attention.output"},
+    Row{"self_attention.linear_qkv.layer_norm_", "attention.norm"},
+    Row{"self_attention.linear_qkv", "attention.qkv"},
+    Row{"self_attention.q_layernorm", "attention.query_norm"},
+    Row{"self_attention.k_layernorm", "attention.key_norm"},
+    Row{"mlp.linear_fc1.layer_norm_", "mlp.norm"},
+    Row{"mlp.linear_fc1", "mlp.up"},
+    Row{"mlp.linear_fc2", "mlp.down"},
+};
+
+std::span<const Row> layer_rows(MegatronNames names) {
+    switch (names) {
+        case MegatronNames::transformer_engine:
+            return transformer_engine_rows;
+        case MegatronNames::local:
+            return local_rows;
+        case MegatronNames::classic:
+            return classic_rows;
+    }
+    return {};
+}
+
+// Returns the name of a parameter of a module: "mlp.linear_fc1" + ".bias", and of a fused norm
+// "mlp.linear_fc1.layer_norm_" + "bias".
+std::string parameter(std::string_view module, std::string_view suffix) {
+    if (module.ends_with('_')) suffix.remove_prefix(1);
+    return std::string(module) + std::string(suffix);
+}
+
 constexpr std::array embedding_rows{
     Row{"word_embeddings", "embedding.word"},
     Row{"word_embeddings.norm", "embedding.norm"},
@@ -44,15 +88,31 @@ std::string_view position_name(spec::PositionEmbedding position) {
 
 }  // namespace
 
-MegatronLayout::MegatronLayout(const spec::ModelConfig& config, i64 tp, i64 pp)
-    : model_(config), tp_(tp), pp_(pp) {
+MegatronNames megatron_names_of(const spec::ModelConfig& config,
+                                std::optional<MegatronNames> wanted) {
+    const char* const missing = config.position == spec::PositionEmbedding::alibi ? "ALiBi"
+                                : config.embedding_norm ? "a norm after the embedding"
+                                                        : nullptr;
+    if (missing == nullptr) return wanted.value_or(MegatronNames::transformer_engine);
+    if (wanted && *wanted != MegatronNames::classic) {
+        usage_error("--transformer-impl", "megatron-core does not have {}: use classic", missing);
+    }
+    return MegatronNames::classic;
+}
+
+MegatronLayout::MegatronLayout(const spec::ModelConfig& config, i64 tp, i64 pp, i64 vocab_multiple,
+                               MegatronNames names)
+    : model_(config), tp_(tp), pp_(pp), vocab_multiple_(vocab_multiple), names_(names) {
+    if (vocab_multiple < 1) {
+        usage_error("--make-vocab-size-divisible-by", "must be positive, got {}", vocab_multiple);
+    }
     if (tp < 1 || tp > 99)
         usage_error("--tensor-model-parallel-size", "must be from 1 to 99, got {}", tp);
     if (pp < 1 || config.n_layers % pp != 0) {
         usage_error("--pipeline-model-parallel-size", "{} does not divide {} layers", pp,
                     config.n_layers);
     }
-    const i64 multiple = checked_mul(vocab_multiple, tp);
+    const i64 multiple = checked_mul(vocab_multiple_, tp);
     padded_vocab_ = (config.vocab_size + multiple - 1) / multiple * multiple;
 }
 
@@ -67,10 +127,10 @@ void MegatronLayout::add(std::vector<MegatronTensor>& all, MegatronTensor tensor
 void MegatronLayout::add_layer(std::vector<MegatronTensor>& all, i64 layer, i64 local,
                                i64 tp_rank) const {
     const bool gated = is_gated(model_.config().activation);
-    for (const Row& row : layer_rows) {
+    for (const Row& row : layer_rows(names_)) {
         const bool up = gated && std::string_view(row.own) == "mlp.up";
         for (const char* suffix : suffixes) {
-            add(all, {MegatronSection::layer, layer, local, std::string(row.theirs) + suffix, {}},
+            add(all, {MegatronSection::layer, layer, local, parameter(row.theirs, suffix), {}},
                 fmt::format("layers.{}.{}{}", layer, up ? "mlp.gate_up" : row.own, suffix),
                 tp_rank);
         }
@@ -173,7 +233,11 @@ void MegatronLayout::write_args(PickleWriter& pickle, const ckpt::Manifest& mani
     integer("max_position_embeddings", c.max_positions);
     integer("padded_vocab_size", padded_vocab_);
     integer("vocab_size", c.vocab_size);
-    integer("make_vocab_size_divisible_by", vocab_multiple);
+    integer("make_vocab_size_divisible_by", vocab_multiple_);
+    if (c.vocab_size == gpt2_vocab_size) text("tokenizer_type", "GPT2BPETokenizer");
+    if (names_ != MegatronNames::classic) text("transformer_impl", name_of(names_));
+    text("ckpt_format", "torch");
+    flag("add_position_embedding", true);
     text("position_embedding_type", position_name(c.position));
     text("normalization", name_of(c.normalization));
     flag("swiglu", c.activation == spec::Activation::swiglu);
@@ -218,6 +282,11 @@ void MegatronFile::flat(const std::vector<const MappedTensor*>& maps, ckpt::Slic
     pickle_.tensor(DType::fp32, {n});
 }
 
+void MegatronFile::last_scalar(double value) {
+    pickle_.tensor(DType::fp32, {1});
+    scalars_.push_back(static_cast<float>(value));
+}
+
 void MegatronFile::write(const std::string& path) {
     TorchWriter writer = TorchWriter::create(path, std::move(pickle_));
     write_tensors(checkpoint_, sources_, [&](std::span<const std::byte> bytes) {
@@ -225,6 +294,7 @@ void MegatronFile::write(const std::string& path) {
         report_.n_bytes += static_cast<i64>(bytes.size());
         if (request_.progress) request_.progress(report_.n_bytes, n_total_);
     });
+    if (!scalars_.empty()) writer.append(std::as_bytes(std::span(scalars_)));
     report_.n_tensors += std::ssize(sources_);
     writer.commit();
 }
@@ -244,32 +314,6 @@ void write_slice_mapping(PickleWriter& pickle, const std::vector<const MegatronT
         pickle.close_object();
     }
     pickle.close_dict();
-}
-
-void write_partition_counts(PickleWriter& pickle) {
-    for (const auto& [key, value] : {std::pair{"partition_count", 1}, {"group_paddings", 0}}) {
-        pickle.key(key);
-        pickle.open_list();
-        for (int group = 0; group < 2; ++group) pickle.integer(value);
-        pickle.close_list();
-    }
-    // DeepSpeed refuses optimizer states of versions before 0.3.17, which had another layout.
-    pickle.key("ds_version");
-    pickle.text("0.3.17");
-}
-
-void write_base_groups(PickleWriter& pickle, i64 n_groups) {
-    pickle.key("param_groups");
-    pickle.open_list();
-    for (i64 group = 0; group < n_groups; ++group) {
-        pickle.open_dict();
-        pickle.key("params");
-        pickle.open_list();
-        pickle.integer(group);
-        pickle.close_list();
-        pickle.close_dict();
-    }
-    pickle.close_list();
 }
 
 // DeepSpeed refuses patterns that no parameter matches.

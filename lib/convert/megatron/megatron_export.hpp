@@ -27,14 +27,21 @@ struct MegatronTensor {
     bool decays() const { return map.rank == 2; }
 };
 
+// Returns the names of the tensors that an export to Megatron-LM has. Throws Error(usage) when
+// `wanted` are names of megatron-core and it does not have the model.
+MegatronNames megatron_names_of(const spec::ModelConfig& config,
+                                std::optional<MegatronNames> wanted);
+
 // The ranks of an export, and their tensors.
 class MegatronLayout {
   public:
     // Throws Error(usage) when the sizes do not divide the model.
-    MegatronLayout(const spec::ModelConfig& config, i64 tp, i64 pp);
+    MegatronLayout(const spec::ModelConfig& config, i64 tp, i64 pp, i64 vocab_multiple = 128,
+                   MegatronNames names = MegatronNames::classic);
 
     i64 tp() const { return tp_; }
     i64 pp() const { return pp_; }
+    MegatronNames names() const { return names_; }
     // Gives the last stage a copy of all tensors of a tied embedding, before its other tensors, as
     // in DeepSpeed's pipeline. Otherwise it has only the word embeddings, after its other tensors.
     void copy_tied_module() { whole_tied_module_ = true; }
@@ -53,6 +60,8 @@ class MegatronLayout {
     ModelTensors model_;
     i64 tp_;
     i64 pp_;
+    i64 vocab_multiple_;  // --make-vocab-size-divisible-by of Megatron
+    MegatronNames names_;
     i64 padded_vocab_;
     bool whole_tied_module_ = false;
 };
@@ -75,6 +84,8 @@ class MegatronFile {
     void tensor(const MappedTensor& map, ckpt::SliceKind kind, DType dtype);
     // Adds a flat fp32 tensor that concatenates the given ones.
     void flat(const std::vector<const MappedTensor*>& maps, ckpt::SliceKind kind);
+    // Adds an fp32 tensor of one element. No other tensors may follow.
+    void last_scalar(double value);
     void write(const std::string& path);
 
   private:
@@ -84,12 +95,9 @@ class MegatronFile {
     i64 n_total_;
     PickleWriter pickle_;
     std::vector<ExportedTensor> sources_;
+    std::vector<float> scalars_;  // after sources_
 };
-// Write entries of DeepSpeed's optimizer file for one data-parallel rank, which DeepSpeed expects:
-// partition_count and group_paddings of the two groups, ds_version; param_groups with the numbers
-// of the groups.
-void write_partition_counts(PickleWriter& pickle);
-void write_base_groups(PickleWriter& pickle, i64 n_groups);
+
 // Writes universal_checkpoint_info, from which DeepSpeed's ds_to_universal learns how to join the
 // parts of the tensor ranks: regular expressions for the names of parameters.
 void write_universal_info(PickleWriter& pickle, const spec::ModelConfig& config);

@@ -109,10 +109,23 @@ void PickleWriter::none() {
     bytes_ += static_cast<char>(NONE);
 }
 
-void PickleWriter::tuple(std::span<const i64> values) {
+void PickleWriter::open_tuple() {
     bytes_ += static_cast<char>(MARK);
-    for (const i64 value : values) integer(value);
+}
+void PickleWriter::close_tuple() {
     bytes_ += static_cast<char>(TUPLE);
+}
+
+void PickleWriter::tuple(std::span<const i64> values) {
+    open_tuple();
+    for (const i64 value : values) integer(value);
+    close_tuple();
+}
+
+void PickleWriter::type(DType dtype) {
+    bytes_ += fmt::format("ctorch\n{}\n", dtype == DType::fp32   ? "float32"
+                                          : dtype == DType::fp16 ? "float16"
+                                                                 : "bfloat16");
 }
 
 void PickleWriter::size(const std::vector<i64>& shape) {

@@ -31,6 +31,9 @@ class PickleWriter {
     void close_dict();
     void open_list();
     void close_list();
+    // For a tuple, call open_tuple(), then each value, then close_tuple().
+    void open_tuple();
+    void close_tuple();
     void key(std::string_view name) { text(name); }
     void text(std::string_view value);
     void integer(i64 value);
@@ -38,6 +41,7 @@ class PickleWriter {
     void boolean(bool value);
     void none();
     void size(const std::vector<i64>& shape);  // torch.Size
+    void type(DType dtype);                    // torch.float16
     void tensor(DType dtype, std::vector<i64> shape);
     // Opens an argparse.Namespace, whose attributes follow as in a dict. torch.load needs
     // weights_only=False for it.

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the exports to Megatron-LM and to Megatron-DeepSpeed share.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "ckpt/history/steps.hpp"
+#include "convert/megatron/export_optimizer.hpp"
+#include "convert/megatron/megatron_export.hpp"
+
+namespace lm::convert {
+
+constexpr double megatron_checkpoint_version = 3.0;
+
+class MegatronExporter {
+  public:
+    // `for_lm`: the names of Megatron-LM that the request states; otherwise those of
+    // Megatron-DeepSpeed.
+    MegatronExporter(const ConversionRequest& request, bool for_lm)
+        : request_(request),
+          checkpoint_(ckpt::open(request.in)),
+          layout_(checkpoint_.manifest().model, request.tp, request.pp, request.vocab_multiple,
+                  for_lm ? megatron_names_of(checkpoint_.manifest().model, request.names)
+                         : MegatronNames::classic),
+          dtype_(request.dtype.value_or(checkpoint_.manifest().tensors.at(0).dtype)),
+          has_optimizer_(checkpoint_.has(ckpt::SliceKind::exp_avg)),
+          optimizer_(exported_optimizer(checkpoint_.manifest(), checkpoint_.path())) {}
+
+  protected:
+    using Tensors = std::vector<MegatronTensor>;
+
+    ConversionReport finish(io::AtomicDirectory& out) {
+        report_.end_of_document = checkpoint_.manifest().tokenizer.end_of_document;
+        if (request_.check) request_.check(out.path());
+        out.commit();
+        return report_;
+    }
+
+    i64 iteration() const { return checkpoint_.manifest().counters.iteration; }
+    bool mixed() const { return is_half(dtype_); }
+    ckpt::SliceKind weight_kind() const {
+        const bool stored = dtype_ == checkpoint_.manifest().tensors.at(0).dtype;
+        return stored ? ckpt::SliceKind::weight : ckpt::SliceKind::master;
+    }
+    MegatronFile new_file() { return {checkpoint_, request_, report_, n_total_}; }
+
+    static void integer(MegatronFile& file, const char* key, i64 value) {
+        file.pickle().key(key);
+        file.pickle().integer(value);
+    }
+
+    // Returns the parameter groups of Megatron: the tensors with weight decay, then those without.
+    static std::array<std::vector<const MegatronTensor*>, 2> groups(const Tensors& tensors) {
+        std::array<std::vector<const MegatronTensor*>, 2> result;
+        for (const MegatronTensor& tensor : tensors) {
+            result[tensor.decays() ? 0 : 1].push_back(&tensor);
+        }
+        return result;
+    }
+
+    const ConversionRequest& request_;
+    ckpt::Checkpoint checkpoint_;
+    MegatronLayout layout_;
+    DType dtype_;
+    bool has_optimizer_;
+    ExportedOptimizer optimizer_;
+    i64 n_total_ = 0;  // bytes to write
+    ConversionReport report_;
+};
+
+}  // namespace lm::convert
