@@ -9,12 +9,11 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/units.hpp"
-#include "ckpt/history/leftovers.hpp"
+#include "ckpt/format/damage.hpp"
 #include "ckpt/history/step_lock.hpp"
 #include "ckpt/history/steps.hpp"
 #include "cli/main.hpp"
 #include "cli/progress_line.hpp"
-#include "cluster/shared_memory.hpp"
 #include "io/checked.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
@@ -38,6 +37,7 @@ struct Destination {
     std::string directory;    // the directory of steps
     std::string step;         // path of the new step
     bool names_step = false;  // DST is the path of the step
+    bool is_new = false;      // the directory does not exist yet
 };
 
 // Decides what DST means: the step itself when it has the name of a step, otherwise a directory of
@@ -54,20 +54,6 @@ Destination destination_of(std::string to, i64 iteration) {
         usage_error(to, "is not a directory: choose another name");
     if (ckpt::is_step(to)) usage_error(to, "is one step: give its parent directory");
     return {to, to + "/" + name, false};
-}
-
-// Throws Error(failure) when the destination has too little free space for the copy. Examines the
-// nearest existing directory above it, since a refused copy creates no directory.
-void check_space(const ckpt::CopyPlan& plan, const Destination& to) {
-    std::string existing = to.directory;
-    while (!io::is_directory(existing)) existing = io::parent_of(existing);
-    const std::string temporary = ckpt::copy_temporary(to.step);
-    const i64 there = io::is_directory(temporary) ? ckpt::tree_bytes(temporary) : 0;
-    const i64 needed = plan.n_bytes() - there;
-    const i64 available = cluster::filesystem_use(existing).available;
-    if (needed <= available) return;
-    run_error(to.directory, "needs {}, has {} available: free space, or choose another directory",
-              human_size(needed), human_size(available));
 }
 
 // Makes `latest` name the copy unless it names a newer step, so that a run can load from the
@@ -92,6 +78,10 @@ ckpt::CopyResult copy_files(const ckpt::CopyPlan& plan, const Destination& to, c
         const ckpt::CopyResult result = ckpt::copy(plan, to.step, options);
         progress.finish();
         return result;
+    } catch (const ckpt::DamageError&) {
+        // No later attempt can complete this copy.
+        io::remove_tree(to.is_new ? to.directory : ckpt::copy_temporary(to.step));
+        throw;
     } catch (const Error&) {
         const std::string temporary = ckpt::copy_temporary(to.step);
         if (io::exists(temporary)) {
@@ -125,7 +115,8 @@ void copy_step(const std::string& from, const std::string& destination, const Ar
     const ckpt::Checkpoint source = ckpt::open(existing_directory(from));
     // While this lock is held, lm-ckpt prune waits before it removes the step.
     const ckpt::StepLock lock = ckpt::StepLock::to_read(source.path());
-    const Destination to = destination_of(destination, source.manifest().counters.iteration);
+    Destination to = destination_of(destination, source.manifest().counters.iteration);
+    to.is_new = !io::exists(to.directory);
     const ckpt::CopyPlan plan = ckpt::plan_copy(source, args.weights_only);
     std::error_code error;
     const bool same = std::filesystem::equivalent(source.path(), to.step, error);
@@ -140,7 +131,7 @@ void copy_step(const std::string& from, const std::string& destination, const Ar
                     "exists already and is another step or an incomplete one: use --force to "
                     "replace it");
     }
-    check_space(plan, to);
+    ckpt::require_space(plan, to.step);
     io::make_directories(to.directory);
     const Stopwatch watch;
     const ckpt::CopyResult result = copy_files(plan, to, args);

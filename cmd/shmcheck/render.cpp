@@ -102,7 +102,7 @@ std::string heading_text(const Shown& shown) {
 }
 
 std::string sample_text(const Sample& sample, const Shown& shown) {
-    const cluster::FilesystemUse& use = sample.memory.use;
+    const io::FilesystemUse& use = sample.memory.use;
     std::string text;
     if (shown.watching) text += fmt::format("{:<20}  ", sample.time);
     text += fmt::format("{:<16}  {:<10}  {:>9}  {:>9}  {:>9}  {:>4}  {:>6}", sample.host,
@@ -119,7 +119,7 @@ std::string sample_text(const Sample& sample, const Shown& shown) {
 }
 
 std::string sample_json(const Sample& sample, const Shown& shown) {
-    const cluster::FilesystemUse& use = sample.memory.use;
+    const io::FilesystemUse& use = sample.memory.use;
     const Dead dead = dead_among(sample.memory.segments);
     io::OrderedJson json;
     json["kind"] = "host";

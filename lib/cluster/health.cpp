@@ -17,7 +17,7 @@ std::string_view name_of(Health health) {
     return "?";
 }
 
-HealthVerdict judge_use(const FilesystemUse& use, const HealthThresholds& thresholds) {
+HealthVerdict judge_use(const io::FilesystemUse& use, const HealthThresholds& thresholds) {
     HealthVerdict verdict;
     const auto compare = [&](double share, const char* what) {
         const bool critical = share >= thresholds.critical;

@@ -25,6 +25,6 @@ struct HealthVerdict {
 
 // Returns the worse verdict of the bytes and the inodes in use. A share equal to a threshold
 // reaches it.
-HealthVerdict judge_use(const FilesystemUse& use, const HealthThresholds& thresholds);
+HealthVerdict judge_use(const io::FilesystemUse& use, const HealthThresholds& thresholds);
 
 }  // namespace lm::cluster

@@ -103,7 +103,7 @@ DirectorySample sample_directory(const std::string& path) {
     DirectorySample sample{.path = path};
     const Stopwatch watch;
     try {
-        const FilesystemUse use = filesystem_use(path);
+        const io::FilesystemUse use = io::filesystem_use(path);
         sample.available = use.available;
         sample.inode_use = use.inode_use();
         try_file(path);

@@ -5,7 +5,6 @@
 #include <sys/ipc.h>
 #include <sys/shm.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -189,19 +188,6 @@ std::string_view name_of(SegmentState state) {
     return "?";
 }
 
-FilesystemUse filesystem_use(const std::string& path) {
-    struct statvfs status = {};
-    if (statvfs(path.c_str(), &status) != 0) run_error(path, "{}", std::strerror(errno));
-    const auto block = static_cast<i64>(status.f_frsize);
-    FilesystemUse use;
-    use.size = static_cast<i64>(status.f_blocks) * block;
-    use.used = static_cast<i64>(status.f_blocks - status.f_bfree) * block;
-    use.available = static_cast<i64>(status.f_bavail) * block;
-    use.inodes = static_cast<i64>(status.f_files);
-    use.inodes_used = static_cast<i64>(status.f_files - status.f_ffree);
-    return use;
-}
-
 std::vector<Segment> parse_system_v(std::string_view text) {
     std::vector<Segment> segments;
     for (SystemVLine& line : system_v_lines(text)) segments.push_back(std::move(line.segment));
@@ -210,7 +196,7 @@ std::vector<Segment> parse_system_v(std::string_view text) {
 
 SharedMemory read_shared_memory(const std::string& directory) {
     SharedMemory memory;
-    memory.use = filesystem_use(directory);
+    memory.use = io::filesystem_use(directory);
     const u64 device = device_of(directory);
     // Reads segments before processes: otherwise a segment created between the two reads would look
     // dead.

@@ -9,24 +9,9 @@
 #include <vector>
 
 #include "cluster/processes.hpp"
+#include "io/filesystem_use.hpp"
 
 namespace lm::cluster {
-
-struct FilesystemUse {
-    i64 size = 0;  // bytes
-    i64 used = 0;
-    i64 available = 0;
-    i64 inodes = 0;  // 0: no limit
-    i64 inodes_used = 0;
-    double use() const {
-        return size > 0 ? static_cast<double>(used) / static_cast<double>(size) : 0;
-    }
-    double inode_use() const {
-        return inodes > 0 ? static_cast<double>(inodes_used) / static_cast<double>(inodes) : 0;
-    }
-};
-// Throws Error(failure) when `path` cannot be examined.
-FilesystemUse filesystem_use(const std::string& path);
 
 // live: a process, visible or not, has the segment open or mapped.
 // dead: no process has it open or mapped.
@@ -50,7 +35,7 @@ struct Segment {
 };
 
 struct SharedMemory {
-    FilesystemUse use;
+    io::FilesystemUse use;
     std::vector<Segment> segments;  // largest first
 };
 

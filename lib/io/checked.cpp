@@ -43,6 +43,9 @@ std::string_view remedy(int error_number) {
             return ": free memory or raise the limit (ulimit -v)";
         case ESTALE:
             return ": the network file system lost the file: check its server";
+        case EIO:
+            return ": the disk or its file system is faulty (see dmesg): use another copy or "
+                   "directory";
         default:
             return "";
     }

@@ -20,6 +20,11 @@ std::function<void(i64)> PathTarget::part_of(i64 total) const {
     return [this, total](i64 done) { progress_(done, total); };
 }
 
+void PathTarget::require_space(const std::string& path) {
+    ckpt::require_space(ckpt::plan_copy(ckpt::Checkpoint::open(path), false),
+                        in(io::base_name(path)));
+}
+
 void PathTarget::send_step(const std::string& path) {
     const auto step = ckpt::Checkpoint::open(path);
     const ckpt::CopyPlan plan = ckpt::plan_copy(step, false);

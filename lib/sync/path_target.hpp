@@ -16,6 +16,7 @@ class PathTarget : public SyncTarget {
 
     bool is_remote() const override { return false; }
     std::string manifests(const std::string&) override { return path_; }
+    void require_space(const std::string& path) override;
     void send_step(const std::string& path) override;
     void send_file(const std::string& path, const std::string& name) override;
     void rename(const std::string& from, const std::string& to) override;

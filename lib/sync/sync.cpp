@@ -30,7 +30,20 @@ class Sync {
     Sync(const SyncRequest& request, SyncTarget& target, std::string cache)
         : request_(request), target_(target), cache_(std::move(cache)) {}
 
+    // Returns all actions, also after a transfer that failed.
     SyncReport run() {
+        try {
+            sync_all();
+        } catch (const Error& error) {
+            if (error.code() != Exit::failure) throw;
+            report_.failed.emplace_back(error.what());
+            warn("{}", error.what());
+        }
+        return report_;
+    }
+
+  private:
+    void sync_all() {
         from_ = ckpt::read_lineage(request_.source);
         from_.candidates();  // throws when the current branch is unknown
         read_target();
@@ -45,10 +58,8 @@ class Sync {
             again([&] { target_.send_file(log.path, "logs/" + log.name); });
             ++report_.n_logs;
         }
-        return report_;
     }
 
-  private:
     // Calls `transfer`; after an Error(failure) calls it again, at most `retries` times. A repeated
     // call continues the interrupted transfer.
     void again(const std::function<void()>& transfer) const {
@@ -104,6 +115,7 @@ class Sync {
     void copy(const PlannedStep& planned) {
         const ckpt::StepEntry& entry = *planned.entry;
         const ckpt::StepLock lock = ckpt::StepLock::to_read(entry.path);
+        target_.require_space(entry.path);
         const std::string name = ckpt::step_name(entry.step);
         const auto verified = shown("verify " + name);
         const i64 bytes = ckpt::tree_bytes(entry.path);

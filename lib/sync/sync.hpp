@@ -32,14 +32,15 @@ struct SyncReport {
     std::vector<i64> copied, present, verified, removed, state_removed, set_aside;
     i64 bytes = 0;   // size of the copied steps
     i64 n_logs = 0;  // copied logs
-    // The error of each step that could not be copied, or whose copy has other bytes.
+    // The error of each step that could not be copied or whose copy has other bytes, and the error
+    // that ended the sync.
     std::vector<std::string> failed;
 };
 
 // Syncs to the destination of the request. Returns nullopt when another process syncs to it
 // already. Throws Error(usage) when the rules need an operation that the destination does not
-// support. Continues with the next step when a step cannot be copied (SyncReport::failed). Throws
-// Error(failure) when another transfer still fails after all retries.
+// support. Continues with the next step when a step cannot be copied, and ends when another
+// transfer still fails after all retries (SyncReport::failed).
 std::optional<SyncReport> sync(const SyncRequest& request);
 
 // Syncs to an open target. A remote target copies its manifests to the directory `cache`.

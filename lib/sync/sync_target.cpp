@@ -14,7 +14,8 @@ namespace lm::sync {
 namespace {
 
 bool is_rclone_remote(const std::string& remote) {
-    const io::ProgramResult result = io::run_program({"rclone", "listremotes"});
+    const io::ProgramResult result =
+        io::run_program({"rclone", "listremotes", "--log-level", "ERROR"});
     return result.code == 0 &&
            ("\n" + result.output).find("\n" + remote + "\n") != std::string::npos;
 }
@@ -45,6 +46,8 @@ std::unique_ptr<SyncTarget> SyncTarget::open(const std::string& name,
 bool SyncTarget::programs_show_progress() const {
     return progress_ && ::isatty(STDERR_FILENO) == 1;
 }
+
+void SyncTarget::require_space(const std::string&) {}
 
 void SyncTarget::drop_state(const std::string& name) {
     usage_error(name, "--weights-only-older-than: expected a local directory as DEST");

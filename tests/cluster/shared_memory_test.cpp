@@ -78,11 +78,12 @@ TEST_CASE("the table of System V segments") {
 
 TEST_CASE("an error for a missing path names it") {
     try {
-        filesystem_use("/nonexistent/shm");
+        io::filesystem_use("/nonexistent/shm");
         FAIL("no error");
     } catch (const Error& error) {
         CHECK(error.code() == Exit::failure);
-        CHECK(std::string(error.what()) == "/nonexistent/shm: No such file or directory");
+        CHECK(std::string(error.what()) ==
+              "/nonexistent/shm: cannot read the free space: No such file or directory");
     }
 }
 

@@ -12,7 +12,8 @@ using namespace lm::cluster;
 
 TEST_CASE("a stress test frees its memory") {
     constexpr const char* shm = "/dev/shm";
-    if (access(shm, R_OK | W_OK | X_OK) != 0 || filesystem_use(shm).available < (i64{64} << 20)) {
+    if (access(shm, R_OK | W_OK | X_OK) != 0 ||
+        io::filesystem_use(shm).available < (i64{64} << 20)) {
         WARN("skipped: no room in /dev/shm");
         return;
     }

@@ -68,6 +68,7 @@ nothing_under '*.tmp.'
 cp -r c d
 flip d/global_step6/optim-00000.safetensors
 expect 3 'd/global_step6/optim-00000.safetensors: tensor .* checksum mismatch: corrupt' lm-ckpt copy d/global_step6 damaged
+[ ! -e damaged ] || fail "a copy that nothing can complete stays: $(ls damaged)"
 [ ! -e damaged/global_step6 ] || fail "a damaged copy has a name"
 
 # Usage errors.

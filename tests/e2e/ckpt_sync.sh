@@ -105,5 +105,20 @@ done
 expect 0 '' lm-ckpt sync c killed
 expect 0 '' lm-ckpt verify killed --quiet
 expect 2 'is one step' lm-ckpt sync c/global_step8 x
+# A destination that cannot be reached has a line, too.
+touch down
+expect 3 'near:.*failed with exit code 255' lm-ckpt sync c "near:$work/far3" --retries 0
+[ "$(jq -c '[.copied, (.failed | length)]' out)" = '[[],1]' ] || fail "no line: $(cat out)"
+# A full destination: nothing is begun, nothing is repeated, and the steps there stay.
+if [ "$(id -u)" = 0 ] && mkdir small && mount -t tmpfs -o size=200k tmpfs small 2>/dev/null; then
+    code=0
+    lm-ckpt sync c small >out 2>err || code=$?
+    while umount small 2>/dev/null; do
+        ls small >left
+    done
+    [ $code = 3 ] || fail "full destination: exit $code: $(cat err)"
+    grep -q 'small: global_step[0-9]* needs .*: free space, or choose another directory' err || fail "full destination: $(cat err)"
+    ! grep -q attempt err || fail "a full destination is tried again: $(cat err)"
+fi
 expect 2 'matches no file' lm-ckpt sync c x --logs 'no*'
 echo "lm-ckpt sync: all as promised"

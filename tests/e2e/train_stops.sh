@@ -39,7 +39,7 @@ diff <(values whole.log | sed 1,2d) <(values resumed.log) || fail "the resumed r
 [ ! -e long/pending-evaluation.json ] || fail "the evaluation is pending still"
 
 # A signal ends a step between two micro-batches; the resumed run repeats the step.
-step=("${args[@]}" --global-batch-size 9000 --train-iters 3 --eval-iters 0)
+step=("${args[@]}" --global-batch-size 30000 --train-iters 3 --eval-iters 0)
 run steps.log lm-train "${step[@]}"
 for ranks in 1 2; do
     launch=()

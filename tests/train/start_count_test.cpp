@@ -1,13 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/loop/start_count.hpp"
 
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 
 #include "base/error.hpp"
+#include "io/atomic.hpp"
+#include "io/file.hpp"
+#include "io/json.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace lm;
 using namespace lm::train;
+
+TEST_CASE("a start that still runs has not failed") {
+    const test::TempDir scratch;
+    const std::string run = scratch / "run";
+    const std::string file = fmt::format("{}/{}", run, start_count_file);
+    for (int start = 0; start < 5; ++start) {
+        count_start(run, 0, "a");
+        // Another process of this host that exists: the parent.
+        io::OrderedJson count = io::OrderedJson::parse(io::read_file(file));
+        CHECK(count["starts"] == 1);
+        count["process"] = ::getppid();
+        io::write_file(file, count.dump(), io::Overwrite::yes);
+    }
+}
 
 TEST_CASE("the third start in a row from one step is refused") {
     const test::TempDir scratch;

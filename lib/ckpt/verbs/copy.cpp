@@ -4,10 +4,15 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "base/units.hpp"
+#include "ckpt/history/leftovers.hpp"
 #include "ckpt/history/steps.hpp"
 #include "io/append_file.hpp"
 #include "io/atomic.hpp"
 #include "io/checked.hpp"
+#include "io/file.hpp"
+#include "io/filesystem_use.hpp"
+#include "io/path.hpp"
 
 namespace lm::ckpt {
 namespace {
@@ -82,6 +87,17 @@ class Copier {
 
 std::string copy_temporary(const std::string& path) {
     return path + std::string(copy_mark);
+}
+
+void require_space(const CopyPlan& plan, const std::string& path) {
+    const std::string temporary = copy_temporary(path);
+    const i64 needed = plan.n_bytes() - (io::is_directory(temporary) ? tree_bytes(temporary) : 0);
+    const std::string directory = io::parent_of(path);
+    // A refused copy creates no directory.
+    const i64 available = io::filesystem_use(io::nearest_existing(directory)).available;
+    if (needed <= available) return;
+    run_error(directory, "{} needs {}, {} are available: free space, or choose another directory",
+              io::base_name(path), human_size(needed), human_size(available));
 }
 
 CopyResult copy(const CopyPlan& plan, const std::string& path, const CopyOptions& options) {

@@ -18,6 +18,10 @@ namespace lm::ckpt {
 // Returns the temporary directory of a copy to `path`.
 std::string copy_temporary(const std::string& path);
 
+// Throws Error(failure) when the file system of `path` has too little free space for the copy.
+// Counts the files of an earlier, incomplete copy.
+void require_space(const CopyPlan& plan, const std::string& path);
+
 // Creates the step `path`. Throws DamageError when the source does not match its digests, and
 // Error(failure) when writing fails, another copy to `path` is running, or `path` exists and must
 // not be replaced. The files copied so far stay for the next attempt.

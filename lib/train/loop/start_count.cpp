@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/loop/start_count.hpp"
 
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <filesystem>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/machine.hpp"
 #include "io/atomic.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
@@ -16,15 +21,23 @@ std::string path_in(const std::string& directory) {
     return fmt::format("{}/{}", directory, start_count_file);
 }
 
+// Returns whether the process of the last start is another one of this host that still exists. A
+// process of another host counts as ended.
+bool last_start_runs(const io::Json& count) {
+    const auto process = static_cast<pid_t>(count.value("process", i64{0}));
+    if (count.value("host", std::string()) != host_name() || process <= 0) return false;
+    return process != ::getpid() && (::kill(process, 0) == 0 || errno != ESRCH);
+}
+
 // Returns the number of earlier starts from this step with these flags; 0 when the file is missing
-// or unreadable.
+// or unreadable. A start that still runs has not failed: the new one supersedes it.
 i64 earlier_starts(const std::string& path, i64 iteration, const std::string& configuration) {
     try {
         if (!io::exists(path)) return 0;
         const io::Json count = io::Json::parse(io::read_file(path));
         const bool same = count.at("iteration").get<i64>() == iteration &&
                           count.at("configuration").get<std::string>() == configuration;
-        return same ? count.at("starts").get<i64>() : 0;
+        return same ? count.at("starts").get<i64>() - (last_start_runs(count) ? 1 : 0) : 0;
     } catch (const std::exception&) {
         return 0;
     }
@@ -41,8 +54,11 @@ void count_start(const std::string& directory, i64 iteration, const std::string&
              "logs, then remove this file",
              earlier, iteration);
     }
-    const io::OrderedJson count = {
-        {"iteration", iteration}, {"starts", earlier + 1}, {"configuration", configuration}};
+    const io::OrderedJson count = {{"iteration", iteration},
+                                   {"starts", earlier + 1},
+                                   {"configuration", configuration},
+                                   {"host", host_name()},
+                                   {"process", ::getpid()}};
     try {
         std::filesystem::create_directories(directory);
         for (const std::string& old : io::stale_temporaries(path)) io::remove_tree(old);

@@ -1,50 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/save/save_room.hpp"
 
-#include <sys/statvfs.h>
-
 #include <algorithm>
-#include <filesystem>
-#include <system_error>
 
 #include "base/error.hpp"
 #include "base/units.hpp"
 #include "cost/formulas.hpp"
-#include "io/checked.hpp"
+#include "io/filesystem_use.hpp"
 
 namespace lm::train {
 namespace {
 
-struct Room {
-    i64 bytes = 0;
-    std::optional<i64> inodes;  // nullopt: the file system has no fixed number
-};
-
-// Returns the room that an unprivileged process can still use on the file system of `directory`, or
-// of its nearest existing parent.
-Room room_of(const std::string& directory) {
-    namespace fs = std::filesystem;
-    std::error_code ignored;
-    fs::path at = fs::absolute(directory, ignored);
-    while (!fs::exists(at, ignored) && at.has_relative_path()) at = at.parent_path();
-    struct statvfs status {};
-    if (::statvfs(at.c_str(), &status) != 0)
-        io::system_error(at.string(), "read the free space of the file system", errno);
-    Room room{.bytes = static_cast<i64>(status.f_bavail * status.f_frsize), .inodes = {}};
-    if (status.f_files > 0) room.inodes = static_cast<i64>(status.f_favail);
-    return room;
-}
-
 // Returns "1.2 GiB are free, but WHAT 4.3 GiB" or the same for inodes; empty when there is room.
 // `what` is subject and verb: "a checkpoint needs".
 std::string shortage(const std::string& directory, const RoomNeed& need, std::string_view what) {
-    const Room room = room_of(directory);
-    if (room.bytes < need.bytes) {
-        return fmt::format("{} are free, but {} {}", human_size(room.bytes), what,
+    const io::FilesystemUse use = io::filesystem_use(io::nearest_existing(directory));
+    if (use.available < need.bytes) {
+        return fmt::format("{} are free, but {} {}", human_size(use.available), what,
                            human_size(need.bytes));
     }
-    if (room.inodes && *room.inodes < need.files) {
-        return fmt::format("{} inodes are free, but {} {}", *room.inodes, what, need.files);
+    if (use.inodes > 0 && use.inodes_available < need.files) {
+        return fmt::format("{} inodes are free, but {} {}", use.inodes_available, what, need.files);
     }
     return {};
 }
