@@ -20,6 +20,7 @@
 #include "convert/megatron/to_deepspeed.hpp"
 #include "convert/megatron/to_megatron.hpp"
 #include "convert/to_hf.hpp"
+#include "export_check.hpp"
 #include "io/file.hpp"
 #include "usage_rules.hpp"
 
@@ -123,8 +124,13 @@ void check_usage(const Args& args, convert::Format from, convert::Format to) {
     if (!args.check_python.empty() && !args.check) {
         usage_error("--check-python", "is valid only with --check");
     }
-    if (args.check && convert::is_megatron(to)) {
-        usage_error("--check", "does not read {}: convert OUT back and use lm-ckpt diff",
+    if (args.check && convert::is_megatron(to) && !args.dtype.empty()) {
+        usage_error("--check",
+                    "compares the bits that {} stores, which --dtype changes: omit one of them",
+                    name_of(to));
+    }
+    if (!args.check_python.empty() && convert::is_megatron(to)) {
+        usage_error("--check-python", "does not load {} that was exported: give --check alone",
                     name_of(to));
     }
     if (!args.check_python.empty() && from == convert::Format::megatron_deepspeed) {
@@ -229,6 +235,11 @@ void convert_one(const Args& args, const Formats& formats, const std::string& co
         // The check runs before OUT appears, so that a conversion that fails it leaves no files.
         request.check = [&](const std::string& finished) {
             if (convert::is_megatron(from)) return check_imported(args, finished);
+            if (convert::is_megatron(to)) {
+                const i64 n = compare_export(args.in, finished, args.out);
+                if (!args.quiet) note("--check: {} tensors, read again, are equal, bit for bit", n);
+                return;
+            }
             compare(args, to_hf ? args.in : finished, to_hf ? finished : args.in);
         };
     }

@@ -132,6 +132,12 @@ for option in "--format bin" "--max-shard-size 1MB" "--tokenizer hf"; do
     # shellcheck disable=SC2086
     expect 2 "${option% *}: is valid only .* got --to megatron-lm" lm-convert c x --to megatron-lm $option
 done
+for target in megatron-lm megatron-deepspeed; do
+    expect 0 'check: [0-9]+ tensors, read again, are equal, bit for bit' lm-convert c read-again --to "$target" --check \
+        --pipeline-model-parallel-size 2
+    rm -r read-again
+    expect 2 'check: compares the bits that .* stores, which --dtype changes' lm-convert c x --to "$target" --check --dtype bf16
+done
 expect 2 'vocab-size: is valid only when IN is a checkpoint of Megatron' lm-convert c x --to megatron-lm --vocab-size 257
 expect 2 'dtype: is valid only when IN is not of Megatron' lm-convert foreign x --dtype fp32
 for option in "--to hf-gpt2" "--dtype bf16" "--output-dir x" --force; do
