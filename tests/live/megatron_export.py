@@ -4,6 +4,7 @@
 """lm-convert --to megatron-lm: megatron-core loads the export of a training that it began (tests/golden/megatron) with its own
 load_state_dict of model and optimizer, and in fp32 its next losses are those of that training. Its own parameters, optimizer
 state and orders judge the names."""
+import argparse
 import importlib.util
 import json
 import os
@@ -40,7 +41,8 @@ def check(made, name):
     live.run(convert, f"{name}-torch", name, "--vocab-size", str(made.PADDED), "--quiet")
     live.run(convert, name, "exported", "--to", "megatron-lm", "--transformer-impl", "local", "--make-vocab-size-divisible-by",
              str(made.PADDED), "--quiet")
-    saved = torch.load(f"exported/iter_{made.STEPS:07d}/mp_rank_00/model_optim_rng.pt", weights_only=False)
+    with torch.serialization.safe_globals([argparse.Namespace]):
+        saved = torch.load(f"exported/iter_{made.STEPS:07d}/mp_rank_00/model_optim_rng.pt", weights_only=True)
     run = made.Run(name, False)
     run.models[0].module.load_state_dict(saved["model"], strict=True)
     run.optimizer.load_state_dict(saved["optimizer"])
