@@ -10,10 +10,12 @@
 #include "ckpt/verbs/diff.hpp"
 #include "convert/megatron/from_megatron_deepspeed.hpp"
 #include "convert/megatron/from_megatron_lm.hpp"
+#include "convert/megatron/megatron_args.hpp"
 #include "convert/megatron/megatron_names.hpp"
 #include "convert/megatron/to_deepspeed.hpp"
 #include "convert/megatron/to_megatron.hpp"
 #include "convert/torch/torch_file.hpp"
+#include "convert/torch/torch_writer.hpp"
 
 using namespace lm;
 using namespace lm::convert;
@@ -150,6 +152,37 @@ TEST_CASE("incomplete and unsuitable Megatron checkpoints are refused") {
         test::error_of([&] { from_megatron_deepspeed(request_of(scratch / "ds", scratch / "x")); }),
         Contains("parameter 6.weight of the optimizer is unknown"));
     CHECK_FALSE(io::exists(scratch / "x"));
+}
+
+TEST_CASE("arguments of Megatron that change the arithmetic are refused by name") {
+    const test::ScratchDirectory scratch;
+    for (const char* name : {"", "qk_l2_norm", "window_attn_skip_freq", "no_rope_freq",
+                             "rotary_seq_len_interpolation_factor"}) {
+        const std::string argument = name;
+        PickleWriter pickle;
+        pickle.open_namespace();
+        for (const char* size : {"num_layers", "hidden_size", "num_attention_heads", "seq_length",
+                                 "padded_vocab_size"}) {
+            pickle.key(size);
+            pickle.integer(8);
+        }
+        if (!argument.empty()) pickle.key(argument);
+        if (argument == "qk_l2_norm") {
+            pickle.boolean(true);
+        } else if (!argument.empty()) {
+            pickle.integer(4);
+        }
+        pickle.close_namespace();
+        const std::string path = scratch / ("args" + argument + ".pt");
+        TorchWriter::create(path, std::move(pickle)).commit();
+        const TorchFile file = TorchFile::open(path);
+        const auto read = [&] { megatron_model(file.root(), nullptr, 0, path); };
+        if (argument.empty()) {
+            CHECK_NOTHROW(read());
+        } else {
+            CHECK_THAT(test::error_of(read, Exit::usage), Contains("args." + argument));
+        }
+    }
 }
 
 TEST_CASE("numbers in the names of files and tensors") {

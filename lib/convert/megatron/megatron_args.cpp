@@ -109,8 +109,23 @@ spec::Activation activation_of(const Args& args) {
 
 void refuse_others(const Args& args) {
     for (const char* name : {"apply_residual_connection_post_layernorm", "multi_latent_attention",
-                             "retro_add_retriever", "group_query_head"}) {
+                             "retro_add_retriever", "group_query_head", "qk_l2_norm",
+                             "attention_output_gate", "quick_geglu"}) {
         args.refuse(name);
+    }
+    // Settings of newer versions that are None in a plain model.
+    for (const char* name :
+         {"window_attn_skip_freq", "no_rope_freq", "mtp_num_layers", "linear_attention_freq",
+          "experimental_attention_variant", "heterogeneous_layers_config_path"}) {
+        if (args.find(name)) {
+            usage_error(args.path(), "args.{} is set: lm-utils does not support such models", name);
+        }
+    }
+    if (args.number("rotary_seq_len_interpolation_factor", 1) != 1) {
+        usage_error(args.path(),
+                    "args.rotary_seq_len_interpolation_factor: expected 1, got {}: lm-utils does "
+                    "not support such models",
+                    args.number("rotary_seq_len_interpolation_factor", 1));
     }
     const PickleValue* experts = args.find("num_experts");
     const bool list = experts && experts->is(Kind::list);
