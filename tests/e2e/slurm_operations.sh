@@ -100,6 +100,7 @@ cat >stand-in/lm-train <<'END'
 #!/bin/sh
 [ "$SLURM_PROCID" = 0 ] || exit 0
 echo started
+echo "task ${SLURM_ARRAY_TASK_ID:-} on $SLURM_JOB_NODELIST"
 echo "{\"reason\": \"rank 1 on n2: device lost\"}" >"$RUN_DIRECTORY/status.json"
 exit "$WITH_CODE"
 END
@@ -115,9 +116,10 @@ options=(--array=1-3%1 --nodes=1-2)
 [ "$(tasks 77)" = 3 ] || fail "exit 77: the array was cancelled"
 # A lost device: the node that the error names is excluded from the later tasks.
 job=$(options=(--array=1-2%1 --nodes=2) && PATH=$work/stand-in:$PATH WITH_CODE=3 submit slurm/train.sbatch)
-until grep -qs 'excludes n2 from the rest' tiny-"$job".log; do sleep 0.1; done
-until [ "$(squeue -h -j "$job" -t PENDING -o %x)" = n2 ]; do sleep 0.1; done
-scancel "$job"
+until [ -z "$(squeue -h -n tiny)" ]; do sleep 0.1; done
+grep -q 'excludes n2 from the rest' tiny-"$job".log || fail "a lost device: $(cat tiny-"$job".log)"
+grep -Fxq 'task 1 on n[1-2]' tiny-"$job".log || fail "task 1 without n2: $(cat tiny-"$job".log)"
+grep -Exq 'task 2 on n.(1,3|1,4|3-4).' tiny-"$job".log || fail "task 2 with n2: $(cat tiny-"$job".log)"
 
 # A pending job that no time helps, and one whose nodes are down: the watchdog knows the reasons that this Slurm states.
 pending() { # PATTERN OPTION...: a job that waits for this reason
