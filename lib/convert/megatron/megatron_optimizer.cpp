@@ -28,6 +28,8 @@ class OptimizerReader {
     void run() {
         const PickleValue* saved = file_.root().find("optimizer");
         if (saved == nullptr || !saved->is(Kind::dict)) return;
+        // The distributed optimizer has the loss scale here, and its state in distrib_optim.pt.
+        import_.set_loss_scale(saved->find("grad_scaler"), file_);
         // With mixed precision, the state of PyTorch's or Apex's optimizer is the entry
         // "optimizer". With fp32 it is the whole dict.
         const PickleValue* inner = saved->find("optimizer");
@@ -42,7 +44,6 @@ class OptimizerReader {
         for (size_t i = 0; i < ids_.size(); ++i) add_moments(parameters_[i], ids_[i]);
         add_masters(*saved);
         add_step();
-        import_.set_loss_scale(saved->find("grad_scaler"), file_);
     }
 
   private:
