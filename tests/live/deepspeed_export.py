@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
+# venv: .venv-megatron
 """lm-convert --to megatron-deepspeed: DeepSpeed's pipeline engine loads the export of a training that DeepSpeed began
-(tests/golden/deepspeed), and its next losses are those of that training. DeepSpeed is that of $LM_DEEPSPEED_PYTHON, or of this
-Python."""
+(tests/golden/deepspeed), and its next losses are those of that training."""
 import importlib.util
 import json
 import os
@@ -68,7 +68,7 @@ def check(live, python, name):
     convert = live.tool("lm-convert")
     live.run(convert, name, "native", "--vocab-size", "32", "--quiet")
     live.run(convert, "native", "exported", "--to", "megatron-deepspeed", "--pipeline-model-parallel-size", "2", "--quiet")
-    live.run(python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", __file__, live.BUILD, name)
+    live.run(python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", __file__, live.BUILD, name)
     with open("losses.json", encoding="ascii") as file:
         losses = json.load(file)
     with open(f"{name}-next.json", encoding="ascii") as file:
@@ -91,10 +91,10 @@ def main():
     if RANK is not None:
         return continue_training(sys.argv[2])
     import live
-    python = os.environ.get("LM_DEEPSPEED_PYTHON", sys.executable)
+    python = sys.executable
     reason = subprocess.run([python, "-c", "import deepspeed"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if reason.returncode:
-        live.skip(f"{python} has no DeepSpeed: {reason.stderr.strip().splitlines()[-1:]}")
+        live.skip(f".venv-megatron has no DeepSpeed: {reason.stderr.strip().splitlines()[-1:]}")
     for name in ("fp32", "bf16", "fp16"):
         with tempfile.TemporaryDirectory() as folder:
             os.chdir(folder)
