@@ -13,7 +13,7 @@
 #include "ckpt/history/steps.hpp"
 #include "cli/main.hpp"
 #include "cli/progress_line.hpp"
-#include "convert/check_openable.hpp"
+#include "convert/check_output.hpp"
 #include "convert/from_hf.hpp"
 #include "convert/megatron/from_megatron_deepspeed.hpp"
 #include "convert/megatron/from_megatron_lm.hpp"
@@ -259,6 +259,7 @@ void convert_one(const Args& args, const Formats& formats, const std::string& co
             "(first: {}): those of rank 0 are used: see lm-ckpt repair",
             args.in, drift.n, drift.largest, drift.first);
     }
+    if (args.quiet) return;
     if (to_hf && !report.has_tokenizer) {
         note(
             "{}: written without tokenizer files, since the vocabulary is not that of GPT-2: give "
@@ -268,20 +269,7 @@ void convert_one(const Args& args, const Formats& formats, const std::string& co
     if (report.end_of_document < 0) {
         note("{}: the end-of-document id is unknown", args.out);
     }
-    if (!args.quiet) {
-        note("{}: {} tensors, {}", args.out, report.n_tensors, human_size(report.n_bytes));
-    }
-}
-
-// Throws unless the existing args.out is a model of the format that this call would write, with all
-// its files and tensors. Outputs appear whole, so an output of an earlier call is complete.
-void verify_existing(const Args& args, convert::Format to) {
-    const convert::Format found = convert::detect_format(args.out);
-    if (found != to) {
-        usage_error(args.out, "exists with the format {}, expected {}: use --force to replace it",
-                    name_of(found), name_of(to));
-    }
-    convert::check_openable(args.out, to);
+    note("{}: {} tensors, {}", args.out, report.n_tensors, human_size(report.n_bytes));
 }
 
 // Runs lm-convert IN... --output-dir DIR. Skips an input whose complete output exists. Checks the
@@ -298,7 +286,8 @@ void convert_all(Args& args, const cli::Options& options, const std::string& com
         args.in = args.paths[i];
         args.out = outputs[i];
         if (io::exists(args.out) && !args.force) {
-            verify_existing(args, formats[i].to);
+            // Outputs appear whole, so an output of an earlier call is complete.
+            convert::check_output(args.out, formats[i].to);
             if (!args.quiet) note("{}: exists already: skipped", args.out);
             continue;
         }
@@ -390,7 +379,7 @@ int main(int argc, char** argv) {
     options.value("--output-dir", &args.output_dir, "DIR",
                   "convert each IN to a directory of its name in DIR; existing ones are skipped");
     options.flag("--force", &args.force, "replace an existing OUT");
-    options.flag("--quiet,-q", &args.quiet, "show no progress and no summary");
+    options.flag("--quiet,-q", &args.quiet, "show no progress, notes and summary");
     options.examples({"lm-convert checkpoints gpt2-hf --to hf-gpt2", "lm-convert gpt2-hf restored",
                       "lm-convert gpt2-hf --check --against checkpoints",
                       "lm-convert checkpoints/global_step* --output-dir hf"});

@@ -86,7 +86,7 @@ std::vector<std::string> outputs_in(const std::string& output_dir,
             usage_error(input, "has the same name as {}: convert it in a call with another {}",
                         other->second, "--output-dir");
         }
-        outputs.push_back(output_dir + "/" + name);
+        outputs.push_back(output_dir + (output_dir.ends_with('/') ? "" : "/") + name);
     }
     return outputs;
 }

@@ -10,6 +10,7 @@
 #include "ckpt/format/index.hpp"
 #include "ckpt/history/steps.hpp"
 #include "convert/hf_files.hpp"
+#include "convert/hf_match.hpp"
 #include "convert/hf_reference.hpp"
 #include "cpu/cpu_device.hpp"
 #include "train/step/trainer.hpp"
@@ -123,12 +124,11 @@ bool within_rounding(const Comparison& result, DType dtype) {
 }
 
 // Compares the logits with those of a model of type `theirs_type`. Throws Error(answer_is_no) when
-// they have another number, or differ by more than rounding explains; `remedy` returns the end of
-// its message. Another program may have written the rounded weights in a finer type: the logits of
-// these then replace those of the checkpoint.
-template <typename Remedy>
+// they have another number, or differ by more than rounding explains. Another program may have
+// written the rounded weights in a finer type: the logits of these then replace those of the
+// checkpoint.
 Comparison compare(OurLogits& ours, const std::vector<double>& theirs, const std::string& whose,
-                   DType theirs_type, Remedy remedy) {
+                   DType theirs_type) {
     if (ours.logits.size() != theirs.size()) {
         fail(Exit::answer_is_no, "--check", "expected {} logits, got {} from {}",
              ours.logits.size(), theirs.size(), whose);
@@ -149,28 +149,12 @@ Comparison compare(OurLogits& ours, const std::vector<double>& theirs, const std
     if (!within_rounding(result, dtype)) {
         fail(Exit::answer_is_no, "--check",
              "the logits differ by {:.3e} from those of {}, their root mean square is {:.3e}; "
-             "perplexity {:.4f} and {:.4f} of {}: {}",
+             "perplexity {:.4f} and {:.4f} of {}: these are different models, or the conversion is "
+             "wrong",
              result.largest, whose, result.rms, result.our_perplexity, result.their_perplexity,
-             result.tokens, remedy(dtype));
+             result.tokens);
     }
     return result;
-}
-
-constexpr const char* other_model = "these are different models, or the conversion is wrong";
-
-// Returns the remedy for logits that differ: the activation function that explains them, if any.
-std::string explanation(const std::string& hf, const std::vector<i32>& tokens,
-                        const std::vector<float>& ours, DType dtype) {
-    for (const char* activation : {"gelu_new", "gelu", "silu", "relu2"}) {
-        const Comparison other =
-            difference(ours, convert::hf_reference_logits(hf, tokens, activation));
-        if (within_rounding(other, dtype)) {
-            return fmt::format(
-                "the model was trained with {}: correct the activation function in config.json",
-                activation);
-        }
-    }
-    return other_model;
 }
 
 }  // namespace
@@ -185,12 +169,11 @@ ImportCheck check_import(const std::string& native, const std::vector<std::strin
 
 Comparison compare_with_hf(const std::string& native, const std::string& hf,
                            const std::vector<std::string>& tokenizers) {
+    convert::check_hf_config(hf, ckpt::open(native).manifest().model);
     const DType theirs_type = convert::hf_weights_type(hf);
     OurLogits ours = forward(native, tokenizers, theirs_type);
     const std::vector<double> theirs = convert::hf_reference_logits(hf, ours.tokens.ids);
-    return compare(ours, theirs, hf, theirs_type, [&](DType dtype) {
-        return explanation(hf, ours.tokens.ids, ours.logits, dtype);
-    });
+    return compare(ours, theirs, hf, theirs_type);
 }
 
 Comparison compare_with_library(const std::string& native, const LibraryModel& model,
@@ -201,8 +184,7 @@ Comparison compare_with_library(const std::string& native, const LibraryModel& m
     OurLogits ours = forward(native, tokenizers, theirs_type);
     const i64 vocabulary = std::ssize(ours.logits) / std::ssize(ours.tokens.ids);
     const LibraryLogits theirs = library_logits(model, ours.tokens.ids, vocabulary);
-    Comparison result = compare(ours, theirs.logits, theirs.library, theirs_type,
-                                [](DType) { return std::string(other_model); });
+    Comparison result = compare(ours, theirs.logits, theirs.library, theirs_type);
     result.theirs = theirs.library;
     return result;
 }

@@ -21,9 +21,8 @@ struct Comparison {
 // Computes the logits of the checkpoint `native` with the code of lm-train, and those of the
 // Hugging Face model `hf` with hf_reference_logits() in fp64. Both sides use weights of the type of
 // `hf`, so that a difference is not hidden by their rounding. The tokens are those of
-// check_tokens() with the directories `tokenizers`. Throws Error(answer_is_no) when the logits
-// differ by more than rounding explains; when another activation function explains the difference,
-// the message names it.
+// check_tokens() with the directories `tokenizers`. Throws Error(answer_is_no) when config.json
+// describes another model, or the logits differ by more than rounding explains.
 Comparison compare_with_hf(const std::string& native, const std::string& hf,
                            const std::vector<std::string>& tokenizers);
 

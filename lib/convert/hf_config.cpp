@@ -329,7 +329,7 @@ HfModel hf_model(const io::Json& json, const std::string& path) {
     ModelConfig& c = model.config;
     c.hidden_dropout = 0;  // Llama and Mistral have none
     for (const Integer& key : keys.integers) {
-        const bool older = key.other && !json.contains(key.key);
+        const bool older = key.other && json.contains(key.other) && !json.contains(key.key);
         const char* name = older ? key.other : key.key;
         c.*key.member = key.absent < 0 ? io::json_get<i64>(json, name, path)
                                        : io::json_get_or<i64>(json, name, key.absent, path);

@@ -289,11 +289,9 @@ class Reference {
 
 }  // namespace
 
-std::vector<double> hf_reference_logits(const std::string& model, std::span<const i32> tokens,
-                                        const std::string& activation) {
+std::vector<double> hf_reference_logits(const std::string& model, std::span<const i32> tokens) {
     const std::string path = hf_config_path(model);
     ReferenceConfig config = reference_config(io::read_json(path), path);
-    if (!activation.empty()) config.activation = activation;
     return Reference(model, std::move(config), HfTensors::open(model)).logits(tokens);
 }
 

@@ -12,10 +12,8 @@
 
 namespace lm::convert {
 
-// Returns the logits [T, vocabulary], row-major, of one sequence of T tokens. A non-empty
-// `activation` ("gelu", "gelu_new", "silu") replaces the activation function of config.json. Throws
+// Returns the logits [T, vocabulary], row-major, of one sequence of T tokens. Throws
 // Error(failure) naming file and tensor.
-std::vector<double> hf_reference_logits(const std::string& model, std::span<const i32> tokens,
-                                        const std::string& activation = {});
+std::vector<double> hf_reference_logits(const std::string& model, std::span<const i32> tokens);
 
 }  // namespace lm::convert

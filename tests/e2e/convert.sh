@@ -41,7 +41,7 @@ lm-train "${model[@]}" "${args[@]}" --save many --save-interval 2 >/dev/null 2>&
 expect 0 '' lm-convert many/global_step* --output-dir several --quiet
 [ "$(ls several)" = $'global_step2\nglobal_step4' ] || fail "--output-dir: $(ls several)"
 rm -r several/global_step4
-expect 0 'several/global_step2: exists already: skipped' lm-convert many/global_step* --output-dir several
+expect 0 'several/global_step2: exists already: skipped' lm-convert many/global_step* --output-dir several/
 [ -f several/global_step4/config.json ] || fail "--output-dir: the missing output was not written"
 
 # Killed in the second input: the first output is complete, the second has no final name, and the next call removes
@@ -52,6 +52,9 @@ LM_IO_FAULT=kill:4 expect 137 '' lm-convert many/global_step* --output-dir sever
 expect 0 'several/global_step2: exists already: skipped' lm-convert many/global_step* --output-dir several
 [ "$(ls several)" = $'global_step2\nglobal_step4' ] || fail "after a kill: $(ls several)"
 truncate -s -8 several/global_step4/model.safetensors
+mv several/global_step4/config.json config.json
+expect 2 'several/global_step4: exists without config.json: remove it' lm-convert many/global_step* --output-dir several/
+mv config.json several/global_step4
 expect 3 'several/global_step4/model.safetensors: expected .* truncated' lm-convert many/global_step* --output-dir several
 expect 2 'several/global_step2: exists with the format hf-gpt2, expected megatron-lm' \
     lm-convert many/global_step* --to megatron-lm --output-dir several
@@ -112,7 +115,7 @@ for flags in "" "--dtype bf16" "--dtype fp16" "--dtype fp32"; do
     # shellcheck disable=SC2086
     expect 0 'check: logits differ by at most [0-9.]+e-0[6-9],' lm-convert rounded rounded-hf --check $flags
     sed -i 's/gelu_new/gelu/' rounded-hf/config.json
-    expect 1 'trained with gelu_new: correct the activation function' lm-convert rounded-hf --check --against rounded
+    expect 1 'activation_function is "gelu", expected "gelu_new"' lm-convert rounded-hf --check --against rounded
     rm -r rounded-hf
 done
 # Another program may have written the weights, without the masters, in fp32.

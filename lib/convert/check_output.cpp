@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "convert/check_output.hpp"
+
+#include "base/error.hpp"
+#include "ckpt/format/checkpoint.hpp"
+#include "ckpt/history/steps.hpp"
+#include "convert/from_hf.hpp"
+#include "convert/hf_files.hpp"
+#include "convert/megatron/open_megatron.hpp"
+#include "io/file.hpp"
+
+namespace lm::convert {
+
+void check_output(const std::string& path, Format format) {
+    if (is_hugging_face(format) && !io::exists(hf_config_path(path))) {
+        usage_error(path, "exists without config.json: remove it, and it is written again");
+    }
+    const Format found = detect_format(path);
+    if (found != format) {
+        usage_error(path, "exists with the format {}, expected {}: use --force to replace it",
+                    name_of(found), name_of(format));
+    }
+    ConversionRequest request;
+    request.in = path;
+    if (format == Format::native) {
+        ckpt::open(path);
+    } else if (is_megatron(format)) {
+        open_megatron(request).sources().check_complete(path);
+    } else {
+        open_hf(path).import.check_complete(path);
+    }
+}
+
+}  // namespace lm::convert

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// The config.json of a Hugging Face model, compared with the model that it should describe.
+#pragma once
+
+#include <string>
+
+#include "spec/model.hpp"
+
+namespace lm::convert {
+
+// Throws Error(answer_is_no) when config.json of the model `hf` (a directory or a file) describes a
+// forward pass other than that of `expected`. The message names the keys with both values. Dropout,
+// initialization and the length of sequences do not count.
+void check_hf_config(const std::string& hf, const spec::ModelConfig& expected);
+
+}  // namespace lm::convert
