@@ -84,9 +84,11 @@ void list_step(const MegatronStep& step, bool json) {
     convert::ConversionRequest request;
     request.in = step.path;
     const MegatronImport import = convert::open_megatron(request);
+    import.sources().check_complete(step.path);
     if (json) {
         io::OrderedJson object = summary_of(step.path, import);
         object.erase("model");
+        object["complete"] = true;
         object["latest"] = step.latest;
         return cli::write_stdout(io::json_line(object));
     }
@@ -94,7 +96,7 @@ void list_step(const MegatronStep& step, bool json) {
     cli::write_stdout(fmt::format(
         list_row, step.iteration, human_size(ckpt::tree_bytes(step.path)),
         layout_of(import.head().model), convert::megatron_layout(step.path),
-        fmt::format("{}{}", whole ? "complete" : "weights only", step.latest ? ", latest" : "")));
+        fmt::format("complete{}{}", whole ? "" : ", weights only", step.latest ? ", latest" : "")));
 }
 
 // Lists a step that cannot be opened, in the form of lm-ckpt ls for an incomplete step.

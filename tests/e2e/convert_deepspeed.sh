@@ -81,3 +81,9 @@ next_losses_equal fp32-next.json padded --num-layers 2 --hidden-size 8 --num-att
 rm fp16/global_step3/zero_pp_rank_2_mp_rank_01_optim_states.pt
 expect 3 'incomplete: expected the files of 3 data-parallel ranks, got 2' lm-convert fp16 x
 nothing_under x
+# No file of a stage: its tensors have no moments.
+rm bf16/global_step3/*_mp_rank_01_optim_states.pt
+expect 3 'tensor [a-z0-9_.]+ [(](exp_avg|master)[)]: expected [0-9]+ elements, got 0: incomplete' lm-convert bf16 x
+nothing_under x
+prints '^ *3 .* incomplete: .*tensor .*got 0' lm-ckpt ls bf16
+[ "$(lm-ckpt ls bf16 --json | jq -c '[.complete, .latest]')" = '[false,true]' ] || fail "ls --json: $(lm-ckpt ls bf16 --json)"
