@@ -86,4 +86,4 @@ rm bf16/global_step3/*_mp_rank_01_optim_states.pt
 expect 3 'tensor [a-z0-9_.]+ [(](exp_avg|master)[)]: expected [0-9]+ elements, got 0: incomplete' lm-convert bf16 x
 nothing_under x
 prints '^ *3 .* incomplete: .*tensor .*got 0' lm-ckpt ls bf16
-[ "$(lm-ckpt ls bf16 --json | jq -c '[.complete, .latest]')" = '[false,true]' ] || fail "ls --json: $(lm-ckpt ls bf16 --json)"
+[ "$(lm-ckpt ls bf16 --json | jq -cs '.[0] | [.complete, .latest]')" = '[false,true]' ] || fail "ls --json: $(lm-ckpt ls bf16 --json)"
