@@ -125,7 +125,7 @@ std::vector<ActivationSpec> activation_table(const ModelConfig& config,
         {"final_norm_rstd", {r}, DType::fp32, per_micro_batch, head},
         {"losses", {b, t}, DType::fp32, per_micro_batch, head},
         {"dfinal", {r, c}, x, per_micro_batch, head},  // gradient of final_norm
-        {"step_sums", {2}, DType::fp64, once},         // the host reads it once in each step
+        {"step_sums", {3}, DType::fp64, once},         // the host reads it once in each step
         // The output of attention or MLP, before it is added to the residual stream.
         {"branch", {n, c}, x, full_recompute ? once : forward},
         // The logits of a chunk of rows. row_stats holds for each row: the sum of exponentials, the

@@ -52,7 +52,12 @@ struct Scratch {
 };
 
 // Indexes of step_sums.
-enum StepSum : int { loss_sum = 0, gradient_sum_squares = 1, step_sum_count = 2 };
+enum StepSum : int {
+    loss_sum = 0,
+    gradient_sum_squares = 1,  // gradients that this rank counts in the norm
+    copies_sum_squares = 2,    // gradients that tensor rank 0 counts; read only whether finite
+    step_sum_count = 3
+};
 
 // The configuration and memory that all modules of a chunk share.
 struct ModuleSetup {

@@ -41,6 +41,12 @@ for ((i = 0; i < n_faults; i++)); do
     [ "$(grep -c ' iteration .* samples per second' out)" = $((iteration - 1)) ] || fail "noticed late: $(cat out)"
 done
 
+# The gradient of a norm, which both tensor ranks have: the norm of the step counts that of rank 0.
+for rank in 0 1; do
+    expect 4 "iteration 4: loss .* not both finite: first in the gradient of layers.1.attention.norm.weight on rank $rank" env \
+        LM_STEP_FAULT="gradient:nan:4:$rank:1" mpirun -n 2 lm-train "${args[@]}" --train-iters 8 --tensor-model-parallel-size 2
+done
+
 # A skipped batch: the losses of a run that never had it. A transient fault is stated.
 for precision in "" --fp16; do
     flags=()

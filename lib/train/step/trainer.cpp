@@ -25,7 +25,7 @@ StepResult Trainer::compute_gradients(BatchSource& batches, i64 n_micro_batches)
     // With overlap, most buckets were reduced during backward.
     state_.data_parallel().finish_reduce();
     state_.sum_tied_embedding();
-    state_.add_gradient_squares(context, step_sum(model::gradient_sum_squares));
+    state_.add_gradient_squares(context, step_sums());
     const StepSums sums = global_step_sums();
     StepResult step{.loss = sums.mean_loss(), .gradient_scale = scaler_.scale()};
     if (config_.documents.per_token_loss) step.gradient_scale *= std::max(1.0, sums.tokens);
@@ -48,8 +48,7 @@ void Trainer::update(const StepResult& step, const optim::UpdateRates& rates) {
 
 std::vector<double> Trainer::gradient_norms(const StepResult& step) {
     Context context = this->context();
-    std::vector<double> norms =
-        state_.gradient_squares_by_unit(context, step_sum(model::gradient_sum_squares));
+    std::vector<double> norms = state_.gradient_squares_by_unit(context, step_sums());
     // Squares can be added over ranks, norms cannot.
     grid_.world->all_reduce({norms.data(), DType::fp64, {static_cast<i64>(norms.size())}});
     for (double& norm : norms) norm = std::sqrt(norm) / step.gradient_scale;
@@ -58,8 +57,7 @@ std::vector<double> Trainer::gradient_norms(const StepResult& step) {
 
 double Trainer::params_norm() {
     Context context = this->context();
-    return std::sqrt(
-        sum_over_ranks(state_.weight_squares(context, step_sum(model::gradient_sum_squares))));
+    return std::sqrt(sum_over_ranks(state_.weight_squares(context, step_sums())));
 }
 
 double Trainer::num_zeros() {
@@ -145,7 +143,8 @@ void Trainer::loss(const StageSchedule& schedule, const PipelineAction& action) 
         chunk_of(action).loss(context, at);
     }
     loss_tokens_ += unmasked_;
-    probe_.after_loss(step_sum(model::loss_sum), loss_tokens_, action.micro_batch);
+    probe_.after_loss(step_sums().rows(model::loss_sum, model::loss_sum + 1), loss_tokens_,
+                      action.micro_batch);
 }
 
 // Returns the factor of an unmasked token's gradient. As in Megatron, the gradient is that of the
@@ -224,24 +223,25 @@ void Trainer::reserve_sms(bool collectives) {
 }
 
 // The chunks of a stage share one scratch, so the sums of the first are those of the stage.
-device::View Trainer::step_sum(model::StepSum which) const {
-    return chunks_.front().scratch().step_sums.rows(which, which + 1);
+device::View Trainer::step_sums() const {
+    return chunks_.front().scratch().step_sums;
 }
 
 void Trainer::zero_step_sums() {
-    constexpr std::array<double, model::step_sum_count> zeros{};
-    device_.copy_from_host(chunks_.front().scratch().step_sums, zeros.data());
+    device_.copy_from_host(step_sums(), std::array<double, model::step_sum_count>{}.data());
     loss_tokens_ = 0;
 }
 
 Trainer::StepSums Trainer::global_step_sums() {
     std::array<double, model::step_sum_count> own{};
-    device_.copy_to_host(own.data(), chunks_.front().scratch().step_sums);
+    device_.copy_to_host(own.data(), step_sums());
     // All tensor ranks have the same loss: it is counted once.
     const bool counts = grid_.at.tp == 0;
-    const StepSums local{.loss = counts ? own[model::loss_sum] : 0,
-                         .tokens = counts ? loss_tokens_ : 0,
-                         .gradient_squares = own[model::gradient_sum_squares]};
+    // Zero times a sum that is not finite is NaN, so a bad copy of a gradient makes the norm bad.
+    const StepSums local{
+        .loss = counts ? own[model::loss_sum] : 0,
+        .tokens = counts ? loss_tokens_ : 0,
+        .gradient_squares = own[model::gradient_sum_squares] + 0 * own[model::copies_sum_squares]};
     local_loss_ = local.mean_loss();
     auto sums = std::bit_cast<std::array<double, 3>>(local);
     grid_.world->all_reduce({sums.data(), DType::fp64, {3}});

@@ -159,7 +159,7 @@ class Trainer {
     void copy_to_device(const data::Batch& batch, const model::MicroBatchInputs& inputs);
     double token_weight(const StageSchedule& schedule) const;
     void reserve_sms(bool collectives);
-    device::View step_sum(model::StepSum which) const;  // [1] fp64
+    device::View step_sums() const;  // [step_sum_count] fp64
     void zero_step_sums();
     StepSums global_step_sums();
     double sum_over_ranks(double value);

@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "model/init.hpp"
+#include "model/pass.hpp"
 #include "parallel/replica_check.hpp"
 #include "spec/partition.hpp"
 
@@ -19,6 +20,15 @@ spec::RankLayout counted_tensors(const spec::RankLayout& layout, i64 tp_rank) {
         return tensor.copy || (tensor.replicated && tp_rank > 0);
     });
     return counted;
+}
+
+// Returns the tensors of which tensor rank 0 counts a copy.
+spec::RankLayout copied_tensors(const spec::RankLayout& layout, i64 tp_rank) {
+    spec::RankLayout copied = layout;
+    std::erase_if(copied.tensors, [tp_rank](const spec::LocalTensor& tensor) {
+        return !tensor.replicated || tp_rank == 0;
+    });
+    return copied;
 }
 
 // Returns the elements of the tensors, without the gaps between them: a reduction in place may
@@ -39,6 +49,11 @@ const spec::LocalTensor* shared_table(const model::ParamMap& map, comm::Group& e
     const auto table = std::ranges::find_if(
         tensors, [&map](const auto& tensor) { return map.spec_of(tensor).tied_head; });
     return table == tensors.end() ? nullptr : &*table;
+}
+
+// Returns one of step_sums, [step_sum_count] fp64, as [1] fp64.
+device::View sum_of(const device::View& step_sums, model::StepSum which) {
+    return step_sums.rows(which, which + 1);
 }
 
 // Sets piece.read to a function that copies the data from the memory of `device`.
@@ -79,6 +94,8 @@ void TrainingState::build_data_parallel(const TrainerConfig& config) {
         layout.n_elements, table_end);
     counted_ =
         intersection(data_parallel_->owned(), elements_of(counted_tensors(layout, grid_.at.tp)));
+    copies_ =
+        intersection(data_parallel_->owned(), elements_of(copied_tensors(layout, grid_.at.tp)));
     if (table != nullptr) tied_ = intersection(data_parallel_->updated(), {{0, table_end}});
 }
 
@@ -124,16 +141,22 @@ void TrainingState::sum_tied_embedding() {
     }
 }
 
-void TrainingState::add_gradient_squares(device::Context& context, const device::View& sum) {
-    for (const Range& range : counted_) {
-        device::sum_squares(
-            context,
-            {.x = gradients_.rows(range.begin, range.end), .out = sum, .accumulate = true});
-    }
+void TrainingState::add_gradient_squares(device::Context& context, const device::View& step_sums) {
+    const auto add = [&](const std::vector<Range>& ranges, model::StepSum which) {
+        const device::View sum = sum_of(step_sums, which);
+        for (const Range& range : ranges) {
+            device::sum_squares(
+                context,
+                {.x = gradients_.rows(range.begin, range.end), .out = sum, .accumulate = true});
+        }
+    };
+    add(counted_, model::gradient_sum_squares);
+    add(copies_, model::copies_sum_squares);
 }
 
 std::vector<double> TrainingState::gradient_squares_by_unit(device::Context& context,
-                                                            const device::View& sum) {
+                                                            const device::View& step_sums) {
+    const device::View sum = sum_of(step_sums, model::gradient_sum_squares);
     std::vector<double> squares(static_cast<size_t>(n_units_));
     for (const spec::LocalTensor& tensor : map_.layout().tensors) {
         for (const Range& range : intersection(counted_, {{tensor.offset, tensor.end()}})) {
@@ -147,7 +170,8 @@ std::vector<double> TrainingState::gradient_squares_by_unit(device::Context& con
     return squares;
 }
 
-double TrainingState::weight_squares(device::Context& context, const device::View& sum) {
+double TrainingState::weight_squares(device::Context& context, const device::View& step_sums) {
+    const device::View sum = sum_of(step_sums, model::gradient_sum_squares);
     double squares = 0;
     device_.copy_from_host(sum, &squares);
     const auto add = [&](const device::View& weights) {

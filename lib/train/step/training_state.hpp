@@ -45,15 +45,16 @@ class TrainingState {
     // Sums the gradients of the word embedding matrix that the first and the last stage share. Each
     // stage has the gradient of its own use of it. Collective over the embedding group.
     void sum_tied_embedding();
-    // Adds the sum of squares of the gradients that this rank counts to sum, [1] fp64. Over all
-    // ranks, each gradient is counted once.
-    void add_gradient_squares(device::Context& context, const device::View& sum);
+    // Adds sums of squares of gradients to step_sums[gradient_sum_squares], [1] fp64, in which each
+    // gradient is counted once over all ranks, and to step_sums[copies_sum_squares].
+    void add_gradient_squares(device::Context& context, const device::View& step_sums);
     // Returns the sums of squares of these gradients by unit (spec/partition.hpp). Overwrites
-    // `sum`, [1] fp64.
-    std::vector<double> gradient_squares_by_unit(device::Context& context, const device::View& sum);
-    // Returns the sum of squares of the fp32 weights that this rank counts. Overwrites `sum`, [1]
-    // fp64.
-    double weight_squares(device::Context& context, const device::View& sum);
+    // step_sums[gradient_sum_squares], [1] fp64.
+    std::vector<double> gradient_squares_by_unit(device::Context& context,
+                                                 const device::View& step_sums);
+    // Returns the sum of squares of the fp32 weights that this rank counts. Overwrites
+    // step_sums[gradient_sum_squares], [1] fp64.
+    double weight_squares(device::Context& context, const device::View& step_sums);
     // Returns the number of gradients that this rank counts and that are zero.
     i64 zero_gradients();
     // Makes one AdamW update with the gradients multiplied by `grad_scale`. The parts of the
@@ -103,6 +104,7 @@ class TrainingState {
     std::unique_ptr<optim::AdamWOptimizer> optimizer_;
     // Elements whose gradients this rank counts in the gradient norm.
     std::vector<Range> counted_;
+    std::vector<Range> copies_;  // elements that tensor rank 0 counts for this rank
     // The part of the tied word embedding matrix (of the first and the last stage) that this rank
     // updates.
     std::vector<Range> tied_;
