@@ -7,7 +7,6 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "base/units.hpp"
 #include "check/logits_check.hpp"
 #include "ckpt/format/checkpoint.hpp"
 #include "ckpt/history/steps.hpp"
@@ -22,6 +21,7 @@
 #include "convert/to_hf.hpp"
 #include "export_check.hpp"
 #include "io/file.hpp"
+#include "report.hpp"
 #include "usage_rules.hpp"
 
 namespace {
@@ -49,6 +49,7 @@ struct Args {
     std::string check_python;
     std::string against;
     bool force = false;
+    bool json = false;
     bool quiet = false;
 };
 
@@ -83,38 +84,30 @@ convert::ConversionRequest request_of(const Args& args, const std::string& comma
     return request;
 }
 
-void print(const Args& args, const check::Comparison& result) {
-    if (args.quiet) return;
-    note(
-        "--check: logits differ by at most {:.2e}{}, their root mean square is {:.2e}; perplexity "
-        "{:.4f} and {:.4f} of {}",
-        result.largest, result.theirs.empty() ? "" : fmt::format(" from {}", result.theirs),
-        result.rms, result.our_perplexity, result.their_perplexity, result.tokens);
+Report report_of(const Args& args) {
+    return {args.in, args.out, args.quiet, args.json};
 }
 
 // Compares the logits of a checkpoint and of a Hugging Face model, by our reference and, with
 // --check-python, by transformers.
-void compare(const Args& args, const std::string& native, const std::string& hf) {
+void compare(const Args& args, const std::string& native, const std::string& hf, Report& report) {
     const std::vector<std::string> tokenizers{args.tokenizer, hf};
-    print(args, check::compare_with_hf(native, hf, tokenizers));
+    report.compared(check::compare_with_hf(native, hf, tokenizers));
     if (args.check_python.empty()) return;
-    print(args,
-          check::compare_with_library(native, {args.check_python, "transformers", hf}, tokenizers));
+    report.compared(
+        check::compare_with_library(native, {args.check_python, "transformers", hf}, tokenizers));
 }
 
 // Checks an imported checkpoint of Megatron: that its logits are finite and, with --check-python,
 // that megatron-core computes the same from IN.
-void check_imported(const Args& args, const std::string& native) {
+void check_imported(const Args& args, const std::string& native, Report& report) {
     const std::vector<std::string> tokenizers{args.tokenizer, args.in};
     if (args.check_python.empty()) {
-        const check::ImportCheck imported = check::check_import(native, tokenizers);
-        if (!args.quiet) {
-            note("--check: perplexity {:.4f} of {}", imported.perplexity, imported.tokens);
-        }
-        return;
+        report.imported(check::check_import(native, tokenizers));
+    } else {
+        report.compared(check::compare_with_library(
+            native, {args.check_python, "megatron-core", args.in}, tokenizers));
     }
-    print(args, check::compare_with_library(native, {args.check_python, "megatron-core", args.in},
-                                            tokenizers));
 }
 
 // Throws Error(usage) for a check that this conversion cannot have.
@@ -154,7 +147,9 @@ int prove(const Args& args, const cli::Options& options) {
         usage_error(args.in, "expected a Hugging Face model, got the format {}", name_of(format));
     }
     check_usage(args, format, convert::Format::native);
-    compare(args, args.against, args.in);
+    Report report = report_of(args);
+    compare(args, args.against, args.in, report);
+    report.proved(args.against);
     return 0;
 }
 
@@ -162,7 +157,7 @@ int prove(const Args& args, const cli::Options& options) {
 convert::Format default_target(const Args& args, convert::Format from) {
     if (from != convert::Format::native) return convert::Format::native;
     const convert::Format to = convert::choose_hf_format(args.in);
-    if (!args.quiet) note("--to: {}, which can hold this model", name_of(to));
+    if (!args.quiet && !args.json) note("--to: {}, which can hold this model", name_of(to));
     return to;
 }
 
@@ -190,22 +185,6 @@ convert::ConversionReport export_model(const convert::ConversionRequest& request
     }
 }
 
-// Counts the tensors whose copies on the tensor ranks of Megatron differ.
-struct Drift {
-    i64 n = 0;
-    double largest = 0;
-    std::string first;
-    void add(const std::string& tensor, double difference) {
-        if (n++ == 0) first = tensor;
-        largest = std::max(largest, difference);
-    }
-};
-
-struct Formats {
-    convert::Format from;
-    convert::Format to;
-};
-
 // Returns the formats of IN and OUT. Throws Error(usage) when there is no such conversion, or when
 // it does not use a given option.
 Formats formats_of(const Args& args, const cli::Options& options) {
@@ -225,6 +204,7 @@ Formats formats_of(const Args& args, const cli::Options& options) {
 void convert_one(const Args& args, const Formats& formats, const std::string& command_line) {
     const auto [from, to] = formats;
     const bool to_hf = convert::is_hugging_face(to);
+    Report report = report_of(args);
     convert::ConversionRequest request = request_of(args, command_line);
     std::optional<cli::ProgressLine> progress;
     request.progress = [&](i64 done, i64 total) {
@@ -234,13 +214,11 @@ void convert_one(const Args& args, const Formats& formats, const std::string& co
     if (args.check) {
         // The check runs before OUT appears, so that a conversion that fails it leaves no files.
         request.check = [&](const std::string& finished) {
-            if (convert::is_megatron(from)) return check_imported(args, finished);
+            if (convert::is_megatron(from)) return check_imported(args, finished, report);
             if (convert::is_megatron(to)) {
-                const i64 n = compare_export(args.in, finished, args.out);
-                if (!args.quiet) note("--check: {} tensors, read again, are equal, bit for bit", n);
-                return;
+                return report.read_again(compare_export(args.in, finished, args.out));
             }
-            compare(args, to_hf ? args.in : finished, to_hf ? finished : args.in);
+            compare(args, to_hf ? args.in : finished, to_hf ? finished : args.in, report);
         };
     }
     Drift drift;
@@ -250,26 +228,10 @@ void convert_one(const Args& args, const Formats& formats, const std::string& co
             drift.add(tensor, largest);
         };
     }
-    const convert::ConversionReport report =
+    const convert::ConversionReport result =
         to == convert::Format::native ? import_model(request, from) : export_model(request, to);
     if (progress) progress->finish();
-    if (drift.n > 0) {
-        warn(
-            "{}: {} tensors that several ranks store differ between them by up to {:.2e} "
-            "(first: {}): those of rank 0 are used: see lm-ckpt repair",
-            args.in, drift.n, drift.largest, drift.first);
-    }
-    if (args.quiet) return;
-    if (to_hf && !report.has_tokenizer) {
-        note(
-            "{}: written without tokenizer files, since the vocabulary is not that of GPT-2: give "
-            "--tokenizer",
-            args.out);
-    }
-    if (report.end_of_document < 0) {
-        note("{}: the end-of-document id is unknown", args.out);
-    }
-    note("{}: {} tensors, {}", args.out, report.n_tensors, human_size(report.n_bytes));
+    report.converted(formats, result, drift);
 }
 
 // Runs lm-convert IN... --output-dir DIR. Skips an input whose complete output exists. Checks the
@@ -288,7 +250,7 @@ void convert_all(Args& args, const cli::Options& options, const std::string& com
         if (io::exists(args.out) && !args.force) {
             // Outputs appear whole, so an output of an earlier call is complete.
             convert::check_output(args.out, formats[i].to);
-            if (!args.quiet) note("{}: exists already: skipped", args.out);
+            report_of(args).skipped(formats[i]);
             continue;
         }
         convert_one(args, formats[i], command_line);
@@ -379,6 +341,7 @@ int main(int argc, char** argv) {
     options.value("--output-dir", &args.output_dir, "DIR",
                   "convert each IN to a directory of its name in DIR; existing ones are skipped");
     options.flag("--force", &args.force, "replace an existing OUT");
+    options.flag("--json", &args.json, "print JSON Lines, one object for each output");
     options.flag("--quiet,-q", &args.quiet, "show no progress, notes and summary");
     options.examples({"lm-convert checkpoints gpt2-hf --to hf-gpt2", "lm-convert gpt2-hf restored",
                       "lm-convert gpt2-hf --check --against checkpoints",

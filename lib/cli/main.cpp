@@ -69,6 +69,15 @@ std::string one_line(std::string_view text) {
     return line;
 }
 
+// Returns whether the object of an error is an option ("--to") or an operand ("IN... OUT"), which
+// --help explains. Others are files and values.
+bool names_argument(std::string_view message) {
+    const std::string_view object = message.substr(0, message.find(": "));
+    const bool operand = std::ranges::all_of(
+        object, [](char c) { return (c >= 'A' && c <= 'Z') || c == ' ' || c == '.'; });
+    return object.starts_with('-') || operand;
+}
+
 class Reporter {
   public:
     explicit Reporter(std::string program) : program_(std::move(program)), launched_(launched()) {}
@@ -89,7 +98,9 @@ class Reporter {
         for (const std::string_view problem : problems_in(failure.what())) {
             print_line(one_line(program_ + ": " + where + std::string(problem)));
         }
-        if (failure.code() == Exit::usage) print_line("Try '" + command + " --help'.");
+        if (in_command_line || names_argument(failure.what())) {
+            print_line("Try '" + command + " --help'.");
+        }
     }
 
     // Shows how to use a command that was given without arguments, before the error.

@@ -70,6 +70,14 @@ TEST_CASE("errors are one line and the exit code") {
           "lm-x: --jsom: unknown option: did you mean --json?\nlm-x: --all: unknown option\n"
           "Try 'lm-x --help'.\n");
 
+    const Ended operand =
+        run_child({"--json"}, []() -> int { lm::usage_error("OUT", "is missing"); });
+    CHECK(operand.err == "lm-x: OUT: is missing\nTry 'lm-x --help'.\n");
+    const Ended file =
+        run_child({"--json"}, []() -> int { lm::usage_error("a/b", "is not a model"); });
+    CHECK(file.code == 2);
+    CHECK(file.err == "lm-x: a/b: is not a model\n");
+
     const Ended failed = run_child({}, []() -> int { lm::run_error("a\nb", "is missing"); });
     CHECK(failed.code == 3);
     CHECK(failed.err == "lm-x: a\\nb: is missing\n");

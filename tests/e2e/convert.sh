@@ -42,6 +42,11 @@ expect 0 '' lm-convert many/global_step* --output-dir several --quiet
 [ "$(ls several)" = $'global_step2\nglobal_step4' ] || fail "--output-dir: $(ls several)"
 rm -r several/global_step4
 expect 0 'several/global_step2: exists already: skipped' lm-convert many/global_step* --output-dir several/
+rm -r several/global_step4
+expect 0 '' lm-convert many/global_step* --output-dir several --json --check
+[ "$(jq -c '[.in, .out, .to, .action, ((.tensors // 0) > 0), (.checks // [])[0].kind]' out | tr '\n' ' ')" = \
+    '["many/global_step2","several/global_step2","hf-gpt2","skipped",false,null] ["many/global_step4","several/global_step4","hf-gpt2","converted",true,"logits"] ' ] ||
+    fail "--json: $(cat out)"
 [ -f several/global_step4/config.json ] || fail "--output-dir: the missing output was not written"
 
 # Killed in the second input: the first output is complete, the second has no final name, and the next call removes

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// What lm-convert reports of each output: notes, or with --json one object on standard output.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/clock.hpp"
+#include "check/logits_check.hpp"
+#include "convert/conversion.hpp"
+#include "io/json.hpp"
+
+namespace lm {
+
+struct Formats {
+    convert::Format from;
+    convert::Format to;
+};
+
+// Tensors whose copies on the tensor ranks of Megatron differ.
+struct Drift {
+    i64 n = 0;
+    double largest = 0;  // absolute difference
+    std::string first;   // name of the first of these tensors
+    void add(const std::string& tensor, double difference);
+};
+
+// The report of one output. Warnings are printed in any case.
+class Report {
+  public:
+    // `quiet` hides notes.
+    Report(std::string in, std::string out, bool quiet, bool json);
+
+    // The result of --check, of three kinds.
+    void compared(const check::Comparison& result);
+    void imported(const check::ImportCheck& result);
+    void read_again(i64 n_tensors);
+
+    // Each prints the end of the report.
+    void converted(const Formats& formats, const convert::ConversionReport& result,
+                   const Drift& drift);
+    void skipped(const Formats& formats);
+    void proved(const std::string& against);
+
+  private:
+    bool notes() const { return !quiet_ && !json_; }
+    void print(io::OrderedJson object) const;
+
+    std::string in_;
+    std::string out_;
+    bool quiet_;
+    bool json_;
+    Stopwatch watch_;
+    io::OrderedJson checks_ = io::OrderedJson::array();
+};
+
+}  // namespace lm
