@@ -12,6 +12,8 @@
 #include "cost/memory.hpp"
 #include "cost/nccl.hpp"
 #include "figures.hpp"
+#include "memory_picture.hpp"
+#include "picture.hpp"
 #include "run_flags.hpp"
 #include "verbs.hpp"
 
@@ -23,6 +25,7 @@ struct Flags {
     std::optional<i64> n_micro_batches;
     std::optional<cli::Bytes> memory;
     std::optional<cli::Bytes> allowance;
+    PictureFlags picture;
     OutputFlags output;
 };
 
@@ -151,6 +154,7 @@ i64 n_micro_batches_of(const Flags& flags, const spec::ParallelConfig& parallel,
 }
 
 int run(Flags flags) {
+    check(flags.picture, flags.output);
     flags.train = resolve_flags(flags.train);
     const i64 micro_batch = resolve_micro_batch(flags.train);
     const spec::ModelConfig model = resolve_model(flags.train);
@@ -165,6 +169,7 @@ int run(Flags flags) {
     const bool overlaps = flags.train.data_parallel.overlaps();
     Largest largest;
     std::vector<std::vector<Value>> rows;
+    std::vector<StageMemory> stages;
     for (i64 stage = 0; stage < parallel.pp; ++stage) {
         const cost::MemoryPlan plan =
             largest_plan(model, parallel, step, precision, processor_of(flags, n_threads), stage);
@@ -172,13 +177,21 @@ int run(Flags flags) {
         const i64 nccl =
             on_gpu(flags) ? cost::nccl_bytes(parallel, stage, overlaps, !model.untied_head) : 0;
         if (plan.total() + nccl > largest.total()) largest = {plan.total(), nccl};
+        stages.push_back({plan, nccl});
+    }
+    const bool fits = !flags.memory || largest.total() + allowance_of(flags) <= flags.memory->value;
+    const Exit code = fits ? Exit::done : Exit::answer_is_no;
+    if (!flags.picture.path.empty()) {
+        const std::optional<i64> limit =
+            flags.memory ? std::optional(flags.memory->value) : std::nullopt;
+        draw(flags.picture, memory_picture(stages, allowance_of(flags), limit));
+        if (flags.picture.replaces_figures()) return static_cast<int>(code);
     }
     Printout printout;
     printout.table("rank", columns(), std::move(rows));
-    const bool fits = !flags.memory || largest.total() + allowance_of(flags) <= flags.memory->value;
     add_verdict(printout, flags, largest, fits);
     printout.print(flags.output);
-    return static_cast<int>(fits ? Exit::done : Exit::answer_is_no);
+    return static_cast<int>(code);
 }
 
 }  // namespace
@@ -203,6 +216,7 @@ void add_memory_verb(cli::Options& program) {
         "--allowance", &flags->allowance, "SIZE",
         "memory besides lm-train's buffers: context, libraries, code; default: 100MiB, with "
         "--gpu-memory 2GiB");
+    add_picture_options(options, flags->picture, "the memory of each stage as stacked bars");
     add_run_options(
         options, flags->train,
         {"Model", "--micro-batch-size", "--global-batch-size", "--fp16", "--bf16", "Parallel",

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reduces a curve to the points that a picture can show, by M4 (Jugel et al., VLDB 7(10), 2014,
+// section 4.2): the first, least, greatest and last point of each column. Lines through them cover
+// the same pixels as lines through all points.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "plot/svg.hpp"
+
+namespace lm::plot {
+
+// Returns at most four points for each column of `width`, in the order of `points`. Points are
+// those of the picture, in the order of x; all are finite.
+std::vector<Point> decimated(std::span<const Point> points, double width);
+
+// Returns one point for each column of `width` that has points: their mean.
+std::vector<Point> column_means(std::span<const Point> points, double width);
+
+// Returns the parts of `points` without a y that is not finite, in their order.
+std::vector<std::span<const Point>> finite_parts(std::span<const Point> points);
+
+}  // namespace lm::plot

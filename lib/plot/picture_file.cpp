@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plot/picture_file.hpp"
+
+#include <vector>
+
+#include "base/error.hpp"
+#include "io/program.hpp"
+
+namespace lm::plot {
+namespace {
+
+// Returns the PNG that a program makes of the file `svg`; empty when no program works.
+std::string png_of(const std::string& svg) {
+    const std::vector<std::vector<std::string>> commands = {
+        {"rsvg-convert", "--dpi-x=300", "--dpi-y=300", svg},
+        {"inkscape", "--export-type=png", "--export-filename=-", "--export-dpi=300", svg},
+        {"magick", "-density", "300", "svg:" + svg, "png:-"},
+        {"convert", "-density", "300", "svg:" + svg, "png:-"}};
+    for (const std::vector<std::string>& words : commands) {
+        io::ProgramResult result = io::run_program(words);
+        // Other programs of these names exist: the output must be a PNG (RFC 2083, section 3.1).
+        const bool is_png = result.output.starts_with("\x89PNG\r\n");
+        if (result.code == 0 && is_png) return std::move(result.output);
+    }
+    return "";
+}
+
+}  // namespace
+
+void check_picture_path(std::string_view option, const std::string& path) {
+    if (path == "-" || path.ends_with(".svg") || path.ends_with(".png")) return;
+    usage_error(option, "{} ends neither with .svg nor with .png", path);
+}
+
+void save_picture(const std::string& path, const std::string& svg, io::Overwrite overwrite) {
+    io::AtomicFile file = io::AtomicFile::create(path, overwrite);
+    if (!path.ends_with(".png")) {
+        file.write(svg);
+        file.commit();
+        return;
+    }
+    // Only the temporary of this file ever exists.
+    io::AtomicFile source = io::AtomicFile::create(path + ".svg", io::Overwrite::yes);
+    source.write(svg);
+    source.sync();
+    const std::string png = png_of(source.temporary());
+    if (png.empty()) {
+        run_error(path,
+                  "no program converts SVG to PNG: install rsvg-convert (Debian: librsvg2-bin), "
+                  "or give a name that ends with .svg");
+    }
+    file.write(png);
+    file.commit();
+}
+
+}  // namespace lm::plot

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes a picture as SVG (W3C Scalable Vector Graphics 1.1). The picture is written by this small
+// class and not by gnuplot or a library: gnuplot is absent on most login nodes and its output
+// differs between versions, no C++ library of the distributions writes SVG without a GUI toolkit,
+// and the pictures need only lines, boxes and text. Lengths are points (1/72 inch); y grows
+// downwards.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace lm::plot {
+
+struct Point {
+    double x = 0, y = 0;
+};
+
+struct Rectangle {
+    double x = 0, y = 0, width = 0, height = 0;
+    double right() const { return x + width; }
+    double bottom() const { return y + height; }
+};
+
+struct Stroke {
+    std::string_view color;
+    double width = 1;
+    std::string_view dashes = {};  // lengths of dashes and gaps: "3 2"
+    double opacity = 1;
+};
+
+enum class Anchor { start, middle, end };
+
+struct TextStyle {
+    double size = 8;
+    Anchor anchor = Anchor::start;
+    std::string_view color = "#222222";
+    double rotation = 0;  // degrees, clockwise, about the anchor
+    bool bold = false;
+    bool halo = false;  // a white border, over lines of the grid
+};
+
+class Svg {
+  public:
+    // A white page; viewers show `title` as the name of the picture.
+    Svg(double width, double height, std::string_view title);
+
+    // `kind` is the class attribute of the element, by which tests and style sheets find it.
+    void line(std::string_view kind, Point from, Point to, const Stroke& stroke);
+    void polyline(std::string_view kind, std::span<const Point> points, const Stroke& stroke);
+    void dot(std::string_view kind, Point center, double radius, std::string_view color);
+    // A box without a border; viewers show `hint` under the pointer.
+    void box(std::string_view kind, const Rectangle& area, std::string_view color,
+             std::string_view hint = {});
+    // `at` is on the base line of the text.
+    void text(std::string_view kind, Point at, std::string_view text, const TextStyle& style);
+
+    // Returns the document. Call once.
+    std::string finish();
+
+  private:
+    std::string out_;
+};
+
+// Returns `text` with the characters that XML reserves as entities. Control characters and bytes
+// that are not UTF-8, which XML 1.0 forbids, become "?".
+std::string xml_escaped(std::string_view text);
+
+// Returns the width of `text` in Helvetica, plus a tenth, since other fonts are wider.
+double text_width(std::string_view text, double size);
+
+// Returns `text`, shortened in the middle with "..." when it is wider than `width`.
+std::string elided(std::string_view text, double size, double width);
+
+}  // namespace lm::plot

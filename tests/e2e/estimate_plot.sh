@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The pictures of lm-estimate: well-formed XML with the expected elements, no overlapping labels, files that appear whole,
+# PNG through another program.
+# shellcheck source=tests/e2e/common.bash
+. "$(dirname "$0")/common.bash"
+
+cat >svg.py <<'END'
+"""usage: svg.py FILE [CLASS MIN MAX]...: the SVG parses, has MIN to MAX elements of each class, and no labels overlap."""
+import re, sys
+import xml.etree.ElementTree as ET
+
+path, checks = sys.argv[1], sys.argv[2:]
+root = ET.parse(path).getroot()
+assert root.tag == "{http://www.w3.org/2000/svg}svg", root.tag
+width, height = (float(x) for x in root.get("viewBox").split()[2:])
+boxes = []
+for e in root.iter():
+    assert not re.search(r"\bnan\b|\binf\b", " ".join(e.attrib.values())), e.attrib
+    if not e.tag.endswith("}text"):
+        continue
+    size, x, y, text = float(e.get("font-size")), float(e.get("x")), float(e.get("y")), e.text or ""
+    w = 0.5 * size * len(text)
+    left = x - w * {"start": 0, "middle": 0.5, "end": 1}[e.get("text-anchor", "start")]
+    box = (left, y - 0.7 * size, left + w, y)
+    if "rotate(-90" in e.get("transform", ""):
+        along = {"start": 0, "middle": 0.5}[e.get("text-anchor", "start")] * w
+        box = (x - 0.7 * size, y - w + along, x, y + along)
+    assert 0 <= box[0] and box[2] <= width and 0 <= box[1] and box[3] <= height, (text, box)
+    for other, taken in boxes:
+        apart = box[2] <= taken[0] or taken[2] <= box[0] or box[3] <= taken[1] or taken[3] <= box[1]
+        assert apart, f"{text!r} overlaps {other!r}: {box} {taken}"
+    boxes.append((text, box))
+for kind, least, most in zip(checks[::3], checks[1::3], checks[2::3]):
+    n = sum(e.get("class") == kind for e in root.iter())
+    assert int(least) <= n <= int(most), f"{n} elements of class {kind}, expected {least} to {most}"
+for e in root.iter():
+    for number in re.findall(r"[-\d.]+", e.get("points", "")):
+        assert -1 <= float(number) <= max(width, height) + 1, (e.get("class"), number)
+END
+# svg FILE [CLASS MIN MAX]...
+svg() { python3 svg.py "$@" >svg.out 2>&1 || fail "$*: $(tail -n 1 svg.out)"; }
+
+# memory: one bar for each stage, without overlapping labels for any number of stages.
+model=(--num-layers 48 --hidden-size 64 --num-attention-heads 4 --seq-length 32 --vocab-size 100)
+for stages in 1 2 6 8 12 16 24 48; do
+    run log lm-estimate memory "${model[@]}" --pipeline-model-parallel-size $stages --plot stages$stages.svg
+    svg stages$stages.svg bar $((5 * stages)) $((6 * stages)) limit 0 0 name 1 $stages legend 5 7
+done
+svg stages24.svg total 24 24 name 24 24
+run log lm-estimate memory --model 7.5b --bf16 --tensor-model-parallel-size 8 --gpu-memory 80GB --plot limit.svg
+svg limit.svg limit 1 1 bar 8 8 legend 8 9
+expect 1 '' lm-estimate memory --model 7.5b --bf16 --gpu-memory 80GB --plot large.svg
+svg large.svg limit 1 1
+
+# Files: an existing one is kept without --force, a wrong name is refused, nothing remains after a failure.
+before=$(cat limit.svg)
+expect 2 'limit.svg: exists already: use --force' lm-estimate memory "${model[@]}" --plot limit.svg
+[ "$(cat limit.svg)" = "$before" ] || fail "limit.svg was replaced"
+run log lm-estimate memory "${model[@]}" --plot limit.svg --force
+svg limit.svg limit 0 0
+expect 2 '--plot: x.jpg ends neither with .svg nor with .png' lm-estimate memory "${model[@]}" --plot x.jpg
+expect 2 '--plot: - and --json both need standard output' lm-estimate memory "${model[@]}" --plot - --json
+expect 3 'none/x.svg' lm-estimate memory "${model[@]}" --plot none/x.svg
+expect 0 '' lm-estimate memory "${model[@]}" --plot -
+mv out piped.svg
+svg piped.svg bar 5 6
+
+# PNG: programs that fail or write another format are passed over; without any the remedy is one line.
+mkdir programs
+# shellcheck disable=SC2016
+printf '#!/bin/sh\necho "not a PNG"\n' >programs/rsvg-convert
+printf '#!/bin/sh\nexit 1\n' >programs/magick
+cp programs/magick programs/convert
+cp programs/magick programs/inkscape
+chmod +x programs/*
+estimate=$(command -v lm-estimate)
+PATH=$PWD/programs:$PATH expect 3 'x.png: no program converts SVG to PNG: install rsvg-convert' "$estimate" memory "${model[@]}" --plot x.png
+nothing_under x.png
+# shellcheck disable=SC2016
+printf '#!/bin/sh\nfor last; do :; done\ngrep -q "</svg>" "$last" && printf "\\211PNG\\r\\n\\032\\n"\n' >programs/inkscape
+PATH=$PWD/programs:$PATH expect 0 '' "$estimate" memory "${model[@]}" --plot x.png
+[ "$(head -c 4 x.png | tail -c 3)" = PNG ] || fail "x.png is not a PNG"
+[ "$(find . -name 'x.png*')" = ./x.png ] || fail "left: $(find . -name 'x.png*')"
+if command -v rsvg-convert >/dev/null; then
+    run log lm-estimate memory "${model[@]}" --plot real.png
+    # The width in the header (RFC 2083, section 4.1.1): 7 inches of 300 dots.
+    [ "$(od -An -tu1 -j 16 -N 4 real.png | tr -s ' ')" = ' 0 0 8 52' ] || fail "$(head -c 24 real.png | od -c)"
+fi
