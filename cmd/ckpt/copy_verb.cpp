@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "base/bounds.hpp"
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
@@ -140,8 +141,7 @@ void copy_step(const std::string& from, const std::string& destination, const Ar
 }
 
 int run(const Args& args) {
-    if (args.bwlimit && args.bwlimit->value < 1)
-        usage_error("--bwlimit", "must be positive, got {}", args.bwlimit->value);
+    if (args.bwlimit) check_at_least("--bwlimit", args.bwlimit->value, 1);
     if (args.paths.size() < 2) usage_error("copy", "expected SRC... and DST");
     for (size_t at = 0; at + 1 < args.paths.size(); ++at) {
         copy_step(args.paths[at], args.paths.back(), args);

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iostream>
 
+#include "base/bounds.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/units.hpp"
@@ -31,7 +32,7 @@ std::unique_ptr<eval::Engine> load_engine(const ckpt::TensorSource& tensors,
     eval::EngineOptions options;
     options.n_threads = static_cast<int>(args.n_threads);
     if (args.memory) {
-        if (args.memory->value < 1) usage_error("--memory", "must be positive, got 0");
+        check_at_least("--memory", args.memory->value, 1);
         options.memory = args.memory->value;
     }
     if (!args.dtype.empty()) options.dtype = dtype_from_name(args.dtype);

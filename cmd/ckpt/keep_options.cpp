@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "keep_options.hpp"
 
+#include "base/bounds.hpp"
 #include "base/error.hpp"
 #include "paths.hpp"
 
@@ -17,11 +18,8 @@ void add_rules(cli::Options& verb, RuleFlags& flags) {
 }
 
 ckpt::PruneRules parse_rules(const RuleFlags& flags) {
-    const auto check = [](std::string_view flag, const std::optional<i64>& value) {
-        if (value && *value < 1) usage_error(flag, "must be at least 1, got {}", *value);
-    };
-    check("--keep-last", flags.keep_last);
-    check("--keep-every", flags.keep_every);
+    check_at_least("--keep-last", flags.keep_last, 1);
+    check_at_least("--keep-every", flags.keep_every, 1);
     ckpt::PruneRules rules;
     rules.keep.last = flags.keep_last.value_or(0);
     rules.keep.every = flags.keep_every.value_or(0);

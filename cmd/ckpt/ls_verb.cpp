@@ -147,7 +147,7 @@ int run(const Args& args) {
     for (const Row& row : rows) args.json ? print_json(row) : print_text(row);
     print_leftovers(directory, args.json);
     if (!lineage.unknown.empty()) throw Error(Exit::failure, lineage.unknown);
-    if (rows.empty()) run_error(directory, "has no checkpoint: no global_step* directory exists");
+    if (rows.empty()) usage_error(directory, "has no checkpoint: no global_step* directory exists");
     return 0;
 }
 

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <optional>
 
+#include "base/bounds.hpp"
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
@@ -71,8 +72,7 @@ std::string line_of(const sync::SyncReport& report, const Args& args, double sec
 }
 
 int run(const Args& args) {
-    if (args.bwlimit && args.bwlimit->value < 1)
-        usage_error("--bwlimit", "must be positive, got {}", args.bwlimit->value);
+    if (args.bwlimit) check_at_least("--bwlimit", args.bwlimit->value, 1);
     const std::string source = existing_directory(args.source);
     if (ckpt::is_step(source)) usage_error(source, "is one step: give its parent directory");
     ckpt::logs_matching(args.logs);  // before the first copy: throws when a pattern has no match

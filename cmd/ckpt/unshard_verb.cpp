@@ -5,7 +5,7 @@
 #include <memory>
 #include <optional>
 
-#include "base/error.hpp"
+#include "base/bounds.hpp"
 #include "base/units.hpp"
 #include "ckpt/history/steps.hpp"
 #include "cli/main.hpp"
@@ -29,8 +29,7 @@ struct Args {
 };
 
 int run(const Args& args) {
-    if (args.max_shard.value < 1)
-        usage_error("--max-shard-size", "must be positive, got {}", args.max_shard.value);
+    check_at_least("--max-shard-size", args.max_shard.value, 1);
     const auto source = open_tensors(existing_directory(args.path), args.dtype.empty());
     std::optional<cli::ProgressLine> line;
     const auto progress = [&](i64 done, i64 total) {

@@ -117,7 +117,7 @@ int run(const Args& args) {
         good = is_good(path, args);
     } else {
         const std::vector<i64> steps = ckpt::steps_in(path);
-        if (steps.empty()) run_error(path, "has no checkpoint: no global_step* directory exists");
+        if (steps.empty()) usage_error(path, "has no checkpoint: no global_step* directory exists");
         const std::vector<i64> existing = verify_all(path, steps, args, good, readable);
         good = verify_latest(path, existing, args) && good;
     }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/bounds.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "check/logits_check.hpp"
@@ -112,8 +113,7 @@ void check_imported(const Args& args, const std::string& native, Report& report)
 
 // Throws Error(usage) for a check that this conversion cannot have.
 void check_usage(const Args& args, convert::Format from, convert::Format to) {
-    if (args.max_shard.value < 1)
-        usage_error("--max-shard-size", "must be positive, got {}", args.max_shard.value);
+    check_at_least("--max-shard-size", args.max_shard.value, 1);
     if (!args.check_python.empty() && !args.check) {
         usage_error("--check-python", "is valid only with --check");
     }

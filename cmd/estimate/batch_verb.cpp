@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "base/bounds.hpp"
 #include "base/error.hpp"
 #include "base/shape.hpp"
 #include "figures.hpp"
@@ -96,7 +97,7 @@ bool add_nodes(Printout& printout, const Flags& flags, const std::vector<spec::R
     bool all_work = true;
     std::vector<std::vector<Value>> rows;
     for (const i64 nodes : flags.nodes) {
-        at_least_one("--nodes", nodes);
+        check_at_least("--nodes", nodes, 1);
         const i64 gpus = checked_mul(nodes, flags.gpus_per_node);
         const i64 dp = gpus / (flags.train.parallel.tensor * flags.train.parallel.pipeline);
         const std::string verdict = verdict_of(flags, steps, gpus);
@@ -118,10 +119,10 @@ int run(Flags flags) {
     flags.train = resolve_flags(flags.train);
     flags.micro_batch = resolve_micro_batch(flags.train);
     flags.seq_length = config::seq_length_of(flags.train.model);
-    at_least_one("--gpus-per-node", flags.gpus_per_node);
-    at_least_one("--tensor-model-parallel-size", flags.train.parallel.tensor);
-    at_least_one("--pipeline-model-parallel-size", flags.train.parallel.pipeline);
-    if (flags.seq_length) at_least_one("--seq-length", *flags.seq_length);
+    check_at_least("--gpus-per-node", flags.gpus_per_node, 1);
+    check_at_least("--tensor-model-parallel-size", flags.train.parallel.tensor, 1);
+    check_at_least("--pipeline-model-parallel-size", flags.train.parallel.pipeline, 1);
+    check_at_least("--seq-length", flags.seq_length, 1);
     const BatchSchedule schedule = resolve_schedule(flags.train, flags.seq_length.value_or(0));
     const std::vector<spec::RampStep> steps = ramp_steps(schedule.ramp, schedule.samples);
     if (steps.empty()) {

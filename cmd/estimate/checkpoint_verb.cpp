@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "base/bounds.hpp"
 #include "base/error.hpp"
 #include "base/shape.hpp"
 #include "cost/formulas.hpp"
@@ -26,7 +27,7 @@ std::vector<spec::SaveRange> ranges_of(const config::CheckpointFlags& flags) {
     }
     if (!flags.save_schedule.empty()) return spec::parse_save_schedule(flags.save_schedule);
     if (!flags.save_interval) return {};
-    at_least_one("--save-interval", *flags.save_interval);
+    check_at_least("--save-interval", *flags.save_interval, 1);
     return {{*flags.save_interval, 0}};
 }
 

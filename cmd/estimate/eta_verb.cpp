@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/as_double.hpp"
+#include "base/bounds.hpp"
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
@@ -13,6 +14,7 @@
 #include "config/schedule_flags.hpp"
 #include "figures.hpp"
 #include "follow.hpp"
+#include "io/file.hpp"
 #include "io/inputs.hpp"
 #include "io/lines.hpp"
 #include "metrics/emissions.hpp"
@@ -241,6 +243,7 @@ std::string name_of(const std::vector<std::string>& logs) {
 
 void read(const Flags& flags, metrics::LogSummary& log) {
     for (const std::string& path : metrics::in_time_order(flags.logs)) {
+        if (path != "-" && !io::exists(path)) usage_error(path, "does not exist: give a log");
         const std::unique_ptr<io::InputStream> stream = io::open_stream(path);
         io::for_each_line(*stream, [&log](std::string_view line) { log.add(line); });
     }
@@ -262,16 +265,13 @@ void read(const Flags& flags, metrics::LogSummary& log) {
 }
 
 void check(const Flags& flags) {
-    at_least_one("--window", flags.window);
-    const auto& hours = flags.hours_per_day;
-    if (hours && !(*hours > 0 && *hours <= 24)) {
-        usage_error("--hours-per-day", "must be above 0 and at most 24, but is {}", *hours);
-    }
+    check_at_least("--window", flags.window, 1);
+    check_above_to("--hours-per-day", flags.hours_per_day, 0, 24);
     if (!flags.max_age.empty() && flags.max_age != "auto") {
         parse_duration("--max-age", flags.max_age);
     }
     if (!flags.follow) return;
-    if (!(flags.interval.seconds > 0)) usage_error("--interval", "must be above 0");
+    check_above("--interval", flags.interval.seconds, 0);
     if (flags.output.json) usage_error("--follow", "prints text: --json is not possible");
     for (const std::string& path : flags.logs) {
         for (const std::string_view ending : {".gz", ".xz", ".zst", ".bz2"}) {

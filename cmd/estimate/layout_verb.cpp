@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/as_double.hpp"
+#include "base/bounds.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "cost/layout_search.hpp"
@@ -102,15 +103,16 @@ std::vector<spec::Recompute> recomputes_of(const config::ParallelFlags& flags,
 }
 
 void check(const Flags& flags) {
-    if (!flags.gpus) usage_error("--gpus", "must be given");
-    at_least_one("--gpus", *flags.gpus);
-    if (!flags.memory) usage_error("--gpu-memory", "must be given: the memory of one GPU");
-    at_least_one("--gpus-per-node", flags.gpus_per_node);
-    if (!(flags.tflops > 0)) usage_error("--tflops", "must be positive, but is {}", flags.tflops);
-    at_least_one("--node-bandwidth", flags.node_bandwidth.value);
-    at_least_one("--network-bandwidth", flags.network_bandwidth.value);
-    if (!flags.train.schedule.global_batch) usage_error("--global-batch-size", "must be given");
-    at_least_one("--global-batch-size", *flags.train.schedule.global_batch);
+    if (!flags.gpus) usage_error("--gpus", "is missing");
+    check_at_least("--gpus", *flags.gpus, 1);
+    if (!flags.memory)
+        usage_error("--gpu-memory", "is missing: the memory of one GPU, such as 80GB");
+    check_at_least("--gpus-per-node", flags.gpus_per_node, 1);
+    check_above("--tflops", flags.tflops, 0);
+    check_at_least("--node-bandwidth", flags.node_bandwidth.value, 1);
+    check_at_least("--network-bandwidth", flags.network_bandwidth.value, 1);
+    if (!flags.train.schedule.global_batch) usage_error("--global-batch-size", "is missing");
+    check_at_least("--global-batch-size", *flags.train.schedule.global_batch, 1);
 }
 
 // Returns the query of the flags. A layout flag that is given restricts the search to its value.

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/bounds.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/shape.hpp"
@@ -138,7 +139,7 @@ spec::ParallelConfig resolve_ranks(const config::TrainFlags& flags,
 // that fills the pipeline.
 i64 n_micro_batches_of(const Flags& flags, const spec::ParallelConfig& parallel, i64 micro_batch) {
     if (flags.n_micro_batches) {
-        at_least_one("--micro-batches", *flags.n_micro_batches);
+        check_at_least("--micro-batches", *flags.n_micro_batches, 1);
         return *flags.n_micro_batches;
     }
     const std::optional<i64> global_batch = flags.train.schedule.global_batch;
@@ -161,7 +162,7 @@ int run(Flags flags) {
     const spec::ParallelConfig parallel = resolve_ranks(flags.train, model);
     const spec::Precision precision = resolve_precision(flags.train.precision);
     const i64 n_threads = flags.train.device.threads.value_or(available_cores());
-    at_least_one("--threads", n_threads);
+    check_at_least("--threads", n_threads, 1);
     const cost::StepShape step{.micro_batch = micro_batch,
                                .seq_length = model.seq_length,
                                .n_micro_batches = n_micro_batches_of(flags, parallel, micro_batch)};

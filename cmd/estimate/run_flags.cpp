@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "base/bounds.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "ckpt/history/steps.hpp"
@@ -47,10 +48,6 @@ std::optional<i64> vocabulary_of(const config::TrainFlags& flags) {
 
 }  // namespace
 
-void at_least_one(std::string_view flag, i64 value) {
-    if (value < 1) usage_error(flag, "must be at least 1, but is {}", value);
-}
-
 void add_run_options(cli::Options& options, config::TrainFlags& flags,
                      const std::vector<std::string>& shown) {
     const size_t first = options.table().size();
@@ -89,14 +86,14 @@ spec::ModelConfig resolve_model(const config::TrainFlags& flags) {
 
 i64 resolve_micro_batch(const config::TrainFlags& flags) {
     const i64 micro_batch = flags.schedule.micro_batch.value_or(1);
-    at_least_one("--micro-batch-size", micro_batch);
+    check_at_least("--micro-batch-size", micro_batch, 1);
     return micro_batch;
 }
 
 BatchSchedule resolve_schedule(const config::TrainFlags& flags, i64 seq_length) {
     if (!flags.schedule.global_batch && flags.schedule.batch_steps.empty() &&
         flags.schedule.micro_batch.value_or(0) < 1) {
-        usage_error("--global-batch-size", "must be given");
+        usage_error("--global-batch-size", "is missing");
     }
     if (!flags.schedule.curriculum.type.empty()) {
         note("the curriculum is ignored: every sequence counts with its full length");

@@ -38,7 +38,4 @@ struct BatchSchedule {
 // Throws Error(usage).
 BatchSchedule resolve_schedule(const config::TrainFlags& flags, i64 seq_length);
 
-// Throws Error(usage) naming `flag` when `value` is less than 1.
-void at_least_one(std::string_view flag, i64 value);
-
 }  // namespace lm::estimate

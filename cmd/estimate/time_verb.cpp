@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/as_double.hpp"
+#include "base/bounds.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/shape.hpp"
@@ -85,22 +86,17 @@ void add_steps(std::vector<Figure>& figures, const Flags& flags, const cost::Tra
 
 // Returns the plan, and the samples of the training.
 std::pair<cost::TrainingPlan, i64> resolve_plan(const Flags& flags) {
-    if (!flags.gpus) usage_error("--gpus", "must be given");
+    if (!flags.gpus) usage_error("--gpus", "is missing");
     if (!flags.tflops || !(*flags.tflops > 0)) {
         usage_error(
             "--tflops",
-            "must be given and positive: TFLOP/s of one GPU, from a log or lm-train --benchmark");
+            "is missing or not above 0: TFLOP/s of one GPU, from a log or lm-train --benchmark");
     }
-    at_least_one("--gpus", *flags.gpus);
-    if (flags.eval_interval) at_least_one("--eval-interval", *flags.eval_interval);
-    if (flags.save_interval) at_least_one("--save-interval", *flags.save_interval);
-    const auto in_range = [](std::string_view flag, const std::optional<double>& value,
-                             double most) {
-        if (value && !(*value > 0 && *value <= most))
-            usage_error(flag, "must be above 0 and at most {}, but is {}", most, *value);
-    };
-    in_range("--hours-per-day", flags.hours_per_day, 24);
-    in_range("--exit-duration-in-mins", flags.job_minutes, 1e9);
+    check_at_least("--gpus", *flags.gpus, 1);
+    check_at_least("--eval-interval", flags.eval_interval, 1);
+    check_at_least("--save-interval", flags.save_interval, 1);
+    check_above_to("--hours-per-day", flags.hours_per_day, 0, 24);
+    check_above_to("--exit-duration-in-mins", flags.job_minutes, 0, 1e9);
     if (flags.queue_gap.seconds > 0 && !flags.job_minutes) {
         usage_error("--queue-gap", "needs --exit-duration-in-mins, the duration of a job");
     }

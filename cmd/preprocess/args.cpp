@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "args.hpp"
 
+#include "base/bounds.hpp"
 #include "base/error.hpp"
 #include "base/utf8.hpp"
 #include "config/tokenizer_flags.hpp"
+#include "io/file.hpp"
+#include "io/path.hpp"
 
 namespace lm::preprocess {
 namespace {
@@ -35,6 +38,11 @@ void check_names_files(const std::string& prefix) {
     if (name.empty() || name == "." || name == "..")
         usage_error("--output-prefix", "'{}' is a directory: add the start of the file names",
                     prefix);
+    const std::string directory = io::parent_of(prefix);
+    if (!io::is_directory(directory)) {
+        usage_error("--output-prefix", "the directory {} does not exist: create it first",
+                    directory);
+    }
 }
 
 void declare_tokenizer(cli::Options& options, text::TokenizerChoice& choice) {
@@ -92,6 +100,8 @@ void check(const Args& args) {
     const BuildOptions& build = args.build;
     if (build.inputs.empty())
         usage_error("--input", "is missing: name JSON Lines files, directories or -");
+    for (const std::string& input : build.inputs)
+        if (input.empty()) usage_error("--input", "'' is not a path: is a variable unset?");
     if (build.output_prefix.empty())
         usage_error("--output-prefix", "is missing: the outputs need a name");
     check_names_files(build.output_prefix);
@@ -109,10 +119,8 @@ void check(const Args& args) {
     }
     if (build.keys.size() > 63)
         usage_error("--json-keys", "expected at most 63 keys, got {}", build.keys.size());
-    if (build.workers > 4096)
-        usage_error("--workers", "expected at most 4096, got {}", build.workers);
-    if (args.log_interval && *args.log_interval < 1)
-        usage_error("--log-interval", "must be at least 1, but is {}", *args.log_interval);
+    check_at_most("--workers", build.workers, 4096);
+    check_at_least("--log-interval", args.log_interval, 1);
 }
 
 }  // namespace lm::preprocess

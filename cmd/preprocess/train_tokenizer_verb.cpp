@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "args.hpp"
+#include "base/bounds.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/utf8.hpp"
@@ -73,15 +74,11 @@ void check(const TrainArgs& args) {
         usage_error("--vocab-size", "{} is not between {} (the bytes and special tokens) and {}",
                     *args.vocab_size, least, max_tokens);
     }
-    if (args.training.min_frequency < 1)
-        usage_error("--min-frequency", "must be at least 1, but is {}",
-                    args.training.min_frequency);
-    if (corpus.max_pretokens < 1000)
-        usage_error("--max-pieces", "must be at least 1000, but is {}", corpus.max_pretokens);
+    check_at_least("--min-frequency", args.training.min_frequency, 1);
+    check_at_least("--max-pieces", corpus.max_pretokens, 1000);
     if (args.limit && args.limit->value < 1)
         usage_error("--limit", "leaves nothing to read: it must be at least 1 byte");
-    if (corpus.workers > 4096)
-        usage_error("--workers", "expected at most 4096, got {}", corpus.workers);
+    check_at_most("--workers", corpus.workers, 4096);
     if (std::ranges::find(special, "") != special.end())
         usage_error("--special-tokens", "a token is empty");
     for (const std::string& token : special) {

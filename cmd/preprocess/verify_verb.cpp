@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "args.hpp"
+#include "base/bounds.hpp"
 #include "base/error.hpp"
 #include "cli/main.hpp"
 #include "cli/progress_line.hpp"
@@ -21,8 +22,7 @@ struct VerifyArgs {
 };
 
 int verify(const VerifyArgs& args) {
-    if (args.rules.vocab_size && *args.rules.vocab_size < 1)
-        usage_error("--vocab-size", "must be at least 1, but is {}", *args.rules.vocab_size);
+    check_at_least("--vocab-size", args.rules.vocab_size, 1);
     data::require_dataset(args.prefix);
     cli::ProgressLine progress("verifying", "B", io::file_size(data::bin_path(args.prefix)),
                                args.quiet);

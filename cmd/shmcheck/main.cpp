@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 
+#include "base/bounds.hpp"
 #include "base/launcher.hpp"
 #include "base/log.hpp"
 #include "base/machine.hpp"
@@ -138,10 +139,12 @@ bool stress(const Flags& flags) {
 }
 
 void check_flags(const Flags& flags) {
-    if (!flags.paths.empty() && !flags.node) usage_error(flags.paths.front(), "needs --node");
+    if (!flags.paths.empty() && !flags.node)
+        usage_error(flags.paths.front(), "unexpected operand: only --node checks paths");
     if (flags.node && (flags.has_sample_options() || flags.summary || flags.stale)) {
         usage_error("--node", "cannot be combined with other options than --json");
     }
+    if (flags.stress) check_at_least("--stress", flags.stress->value, 1);
     if (flags.remove && !flags.stale) usage_error("--remove", "needs --stale");
     if (flags.watch && !(flags.watch->seconds >= 0.1)) {
         usage_error("--watch", "{} s is less than 0.1 s", flags.watch->seconds);

@@ -8,6 +8,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 #include <string_view>
 
 #include "base/error.hpp"
@@ -128,15 +129,19 @@ std::string argument_mismatch(const std::vector<Option>& table, const std::strin
     return option ? missing_value(*option) : "command line: " + text;
 }
 
+bool same_letter(unsigned char a, unsigned char b) {
+    return std::tolower(a) == std::tolower(b);
+}
+
 // Returns the number of insertions, deletions, replacements and swaps of adjacent characters
-// between two names (optimal string alignment distance).
+// between two names (optimal string alignment distance). Upper and lower case are the same.
 size_t edit_distance(std::string_view a, std::string_view b) {
     std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
     for (size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
     for (size_t j = 0; j <= b.size(); ++j) d[0][j] = j;
     for (size_t i = 1; i <= a.size(); ++i) {
         for (size_t j = 1; j <= b.size(); ++j) {
-            const size_t replaced = d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+            const size_t replaced = d[i - 1][j - 1] + (same_letter(a[i - 1], b[j - 1]) ? 0 : 1);
             d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, replaced});
             const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
             if (swapped) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);

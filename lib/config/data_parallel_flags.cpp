@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/data_parallel_flags.hpp"
 
+#include "base/bounds.hpp"
 #include "base/error.hpp"
 
 namespace lm::config {
@@ -66,23 +67,13 @@ const Fields<RankCheckFlags>& rank_check_fields() {
     return fields;
 }
 
-namespace {
-
-void at_least_one(std::string_view flag, const std::optional<i64>& value) {
-    if (value && *value < 1) usage_error(flag, "must be at least 1, but is {}", *value);
-}
-
-}  // namespace
-
 void RankCheckFlags::check() const {
-    if (check_replicas < 0) usage_error("--check-replicas", "{} is negative", check_replicas);
-    if (!(timeout_min > 0)) {
-        usage_error("--distributed-timeout-minutes", "must be above 0, but is {}", timeout_min);
-    }
+    check_at_least("--check-replicas", check_replicas, 0);
+    check_above("--distributed-timeout-minutes", timeout_min, 0);
 }
 
 int resolve_zero_stage(const ZeroFlags& zero, const spec::DataParallelConfig& data_parallel) {
-    at_least_one("--ddp-bucket-size", data_parallel.bucket_elements);
+    check_at_least("--ddp-bucket-size", data_parallel.bucket_elements, 1);
     const i64 stage = zero.stage.value_or(zero.distributed_optimizer ? 1 : 0);
     if (stage != 0 && stage != 1) {
         usage_error("--zero-stage", "{} is not supported: use 0 or 1", stage);

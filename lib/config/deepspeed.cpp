@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "cli/parse.hpp"
+#include "io/file.hpp"
 #include "io/json.hpp"
 
 namespace lm::config {
@@ -68,6 +69,7 @@ class Reader {
         : flags_(flags), path_(flags.deepspeed_config), given_(*flags.model.options) {}
 
     void apply() {
+        if (!io::exists(path_)) usage_error("--deepspeed_config", "{} does not exist", path_);
         config_ = io::read_json(path_);
         if (!config_.is_object())
             usage_error(path_, "is not a DeepSpeed configuration: it must be a JSON object");

@@ -301,6 +301,30 @@ constexpr Family refused[] = {
     {"the log is on standard output and in --log-file", "--log-path="},
 };
 
+// Names that these flags have in Hugging Face's Trainer, nanoGPT and other scripts.
+constexpr Family foreign[] = {
+    {"use --lr", "--learning-rate,--learning_rate="},
+    {"use --micro-batch-size", "--per-device-train-batch-size,--per_device_train_batch_size="},
+    {"use --global-batch-size: the number of micro-batches follows from it",
+     "--gradient-accumulation-steps,--gradient_accumulation_steps="},
+    {"use --train-iters", "--max-steps,--max_steps= --max-iters,--max_iters="},
+    {"use --train-samples or --train-tokens: the data is repeated as often as they need",
+     "--epochs= --num-epochs,--num_epochs= --num-train-epochs,--num_train_epochs="},
+    {"use --lr-warmup-iters", "--warmup-steps,--warmup_steps= --warmup-iters,--warmup_iters="},
+    {"use --lr-warmup-fraction", "--warmup-ratio,--warmup_ratio="},
+    {"use --lr-decay-style", "--lr-scheduler-type,--lr_scheduler_type="},
+    {"use --clip-grad", "--max-grad-norm,--max_grad_norm= --grad-clip,--grad_clip="},
+    {"use --seq-length", "--block-size,--block_size= --max-seq-length,--max_seq_length="},
+    {"use --recompute-granularity full or selective",
+     "--gradient-checkpointing,--gradient_checkpointing"},
+    {"use --save", "--output-dir,--output_dir="},
+    {"use --load", "--resume= --resume-from-checkpoint,--resume_from_checkpoint="},
+    {"use --save-interval", "--save-steps,--save_steps="},
+    {"use --eval-interval", "--eval-steps,--eval_steps="},
+    {"use --log-interval", "--logging-steps,--logging_steps="},
+    {"there is no configuration file: write the options into the job script", "--config="},
+};
+
 std::vector<std::string_view> split(std::string_view text, char at) {
     std::vector<std::string_view> parts;
     while (!text.empty()) {
@@ -355,11 +379,12 @@ void add_megatron_flags(cli::Options& options, MegatronChoices& choices) {
                  [&](const std::string& names, int n_values, const char* text, const std::string&) {
                      options.accepted(names, n_values, text);
                  });
-    add_families(
-        options, refused,
-        [&](const std::string& names, int n_values, const char* text, const std::string& neutral) {
-            options.refused(names, n_values, text, neutral);
-        });
+    const auto refuse = [&](const std::string& names, int n_values, const char* text,
+                            const std::string& neutral) {
+        options.refused(names, n_values, text, neutral);
+    };
+    add_families(options, refused, refuse);
+    add_families(options, foreign, refuse);
 }
 
 }  // namespace lm::config

@@ -6,6 +6,7 @@
 
 #include <charconv>
 
+#include "base/bounds.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/shape.hpp"
@@ -156,6 +157,23 @@ void override_shape(ModelConfig& model, const ModelFlags& flags) {
     }
 }
 
+// Checks that a preset, a checkpoint or a flag sets each size that has no default.
+void require_sizes(const ModelConfig& model, const ModelFlags& flags) {
+    std::vector<std::string_view> missing;
+    const auto require = [&](std::string_view flag, i64 value, bool is_given) {
+        if (value == 0 && !is_given) missing.push_back(flag);
+    };
+    require("--num-layers", model.n_layers, flags.n_layers.has_value());
+    require("--hidden-size", model.hidden, flags.hidden.has_value());
+    require("--num-attention-heads", model.n_heads, flags.n_heads.has_value());
+    require("--seq-length", model.seq_length, flags.seq_length.has_value());
+    if (missing.empty()) return;
+    const std::string_view first = missing.front();
+    missing.erase(missing.begin());
+    usage_error(first, "is missing{}{}: give the sizes of the model, or --model NAME",
+                missing.empty() ? "" : ", as are ", fmt::join(missing, ", "));
+}
+
 // Prints the flags that a preset sets, the flags that override it, and the values derived from
 // them.
 void note_preset(const Preset& preset, const ModelConfig& model, const Given& given) {
@@ -204,23 +222,16 @@ void note_unused(const ModelConfig& model, const ModelFlags& flags, const Given&
     }
 }
 
-void check_positive(std::string_view flag, const std::optional<i64>& value) {
-    if (value && *value < 1) usage_error(flag, "must be at least 1, but is {}", *value);
-}
-
 void check_flags(const ModelFlags& flags, const ModelConfig& preset) {
-    check_positive("--ffn-hidden-size", flags.ffn_hidden);
-    check_positive("--num-query-groups", flags.n_groups);
-    check_positive("--kv-channels", flags.kv_channels);
-    check_positive("--max-position-embeddings", flags.max_positions);
-    check_positive("--vocab-size", flags.vocab_size);
-    check_positive("--pad-vocab-size-to", flags.pad_vocab_to);
-    check_positive("--make-vocab-size-divisible-by", flags.vocab_divisible_by);
+    check_at_least("--ffn-hidden-size", flags.ffn_hidden, 1);
+    check_at_least("--num-query-groups", flags.n_groups, 1);
+    check_at_least("--kv-channels", flags.kv_channels, 1);
+    check_at_least("--max-position-embeddings", flags.max_positions, 1);
+    check_at_least("--vocab-size", flags.vocab_size, 1);
+    check_at_least("--pad-vocab-size-to", flags.pad_vocab_to, 1);
+    check_at_least("--make-vocab-size-divisible-by", flags.vocab_divisible_by, 1);
     constexpr i64 max_ids = i64{1} << 31;  // token ids have 32 bits
-    if (flags.vocab_divisible_by > max_ids) {
-        usage_error("--make-vocab-size-divisible-by", "must be at most {}, but is {}", max_ids,
-                    flags.vocab_divisible_by);
-    }
+    check_at_most("--make-vocab-size-divisible-by", flags.vocab_divisible_by, max_ids);
     const bool grouped = flags.group_query_attention || preset.n_groups != 0;
     if (flags.n_groups && !grouped) {
         usage_error("--num-query-groups", "needs --group-query-attention");
@@ -262,6 +273,7 @@ ModelConfig resolve_model(const ModelFlags& flags, std::optional<i64> data_vocab
     check_flags(flags, model);
     const Given given(flags);
     override_kind(model, flags, given);
+    require_sizes(model, flags);
     override_shape(model, flags);
     if (flags.vocab_size) {
         model.vocab_size = *flags.vocab_size;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/bounds.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/shape.hpp"
@@ -20,6 +21,7 @@ constexpr std::string_view pipeline_flag = "--pipeline-model-parallel-size";
 constexpr std::string_view virtual_flag = "--num-layers-per-virtual-pipeline-stage";
 constexpr std::string_view partition_flag = "--pp-partition-method";
 constexpr std::string_view granularity_flag = "--recompute-granularity";
+constexpr const char too_small[] = "must be at least 1, got {}";
 
 // Parses --pp-partition-method as Megatron-DeepSpeed scripts write it: in any case, with the types
 // in any order.
@@ -71,11 +73,8 @@ Recompute old_recompute(const ParallelFlags& flags) {
 
 Recompute recompute_of(const ParallelFlags& flags) {
     using enum Recompute::Granularity;
-    const auto at_least_one = [](std::string_view flag, const std::optional<i64>& value) {
-        if (value && *value < 1) usage_error(flag, "must be at least 1, but is {}", *value);
-    };
-    at_least_one("--checkpoint-num-layers", flags.checkpoint_layers);
-    at_least_one("--recompute-num-layers", flags.recompute_layers);
+    check_at_least("--checkpoint-num-layers", flags.checkpoint_layers, 1);
+    check_at_least("--recompute-num-layers", flags.recompute_layers, 1);
     if (flags.checkpoint_activations) return old_recompute(flags);
     if (flags.recompute_activations && flags.recompute_granularity == "full") {
         usage_error("--recompute-activations", "contradicts {} full: give one of the two",
@@ -241,8 +240,8 @@ std::vector<std::string> size_problems(const ParallelFlags& flags, const spec::M
         problems.push_back(problem(tensor_flag, "{} ranks exceed {} {}: use at most {}",
                                    flags.tensor, what, value, value));
     };
-    if (flags.tensor < 1) problems.push_back(problem(tensor_flag, "must be at least 1"));
-    if (flags.pipeline < 1) problems.push_back(problem(pipeline_flag, "must be at least 1"));
+    if (flags.tensor < 1) problems.push_back(problem(tensor_flag, too_small, flags.tensor));
+    if (flags.pipeline < 1) problems.push_back(problem(pipeline_flag, too_small, flags.pipeline));
     cut(model.n_heads, "--num-attention-heads");
     if (model.n_groups != model.n_heads) cut(model.n_groups, "--num-query-groups");
     cut(model.ffn_hidden, "--ffn-hidden-size");
@@ -262,9 +261,8 @@ std::optional<std::string> ends_problem(const ParallelFlags& flags,
     if (flags.pipeline < 2) return problem(flag, "needs {} of at least 2", pipeline_flag);
     const i64 first = flags.first_stage_layers.value_or(0);
     const i64 last = flags.last_stage_layers.value_or(0);
-    if (first < (flags.first_stage_layers ? 1 : 0))
-        return problem(first_flag, "must be at least 1");
-    if (last < (flags.last_stage_layers ? 1 : 0)) return problem(last_flag, "must be at least 1");
+    if (first < (flags.first_stage_layers ? 1 : 0)) return problem(first_flag, too_small, first);
+    if (last < (flags.last_stage_layers ? 1 : 0)) return problem(last_flag, too_small, last);
     const i64 n_others = flags.pipeline - (first > 0) - (last > 0);
     const i64 left = model.n_layers - first - last;
     if (left >= n_others && (n_others > 0 || left == 0)) return std::nullopt;
@@ -279,7 +277,7 @@ std::optional<std::string> chunks_problem(const ParallelFlags& flags,
     const auto& n = flags.virtual_stages ? flags.virtual_stages : flags.layers_per_virtual_stage;
     const std::string_view flag = flags.virtual_stages ? chunks_flag : virtual_flag;
     if (!n) return std::nullopt;
-    if (*n < 1) return problem(flag, "must be at least 1");
+    if (*n < 1) return problem(flag, too_small, *n);
     if (flags.pipeline < 2 && (flags.layers_per_virtual_stage || *n > 1))
         return problem(flag, "needs {} of at least 2", pipeline_flag);
     const i64 n_chunks = chunks_of(flags, model);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/bounds.hpp"
 #include "base/error.hpp"
 #include "base/shape.hpp"
 
@@ -21,9 +22,10 @@ Ranks started_replicas(i64 n, i64 tp, i64 pp) {
     if (n % replica != 0) {
         usage_error(
             tp > 1 ? "--tensor-model-parallel-size" : "--pipeline-model-parallel-size",
-            "the model needs a multiple of {} tensor x {} pipeline ranks, but {} ranks were "
-            "started: start {} (mpirun -n, srun -n)",
-            tp, pp, n, multiples_around(n, replica));
+            "the model needs a multiple of {} tensor x {} pipeline ranks, but {} started: start {} "
+            "(mpirun -n, srun -n)",
+            tp, pp, n == 1 ? "only 1 rank was" : fmt::format("{} ranks were", n),
+            multiples_around(n, replica));
     }
     return {n / replica, replica};
 }
@@ -31,9 +33,7 @@ Ranks started_replicas(i64 n, i64 tp, i64 pp) {
 Ranks replicas_of(i64 n, i64 tp, i64 pp) {
     const i64 replica = checked_mul(tp, pp);
     constexpr i64 max_ranks = i64{1} << 24;  // a plan iterates over all ranks
-    if (n < 1 || n > max_ranks) {
-        usage_error("--world-size", "must be from 1 to {}, but is {}", max_ranks, n);
-    }
+    check_from_to("--world-size", n, 1, max_ranks);
     if (n % replica != 0) {
         usage_error("--world-size",
                     "{} ranks are not a multiple of {} tensor x {} pipeline ranks = {}: use {}", n,

@@ -294,10 +294,10 @@ spec::BatchRamp batch_ramp(const ScheduleFlags& flags, i64 seq_length) {
             usage_error(flag, "takes START INCREMENT SAMPLES, not {} values", numbers.size());
         }
         if (numbers[0] < 1) {
-            usage_error(flag, "the first batch size must be at least 1, not {}", numbers[0]);
+            usage_error(flag, "the first batch size must be at least 1, got {}", numbers[0]);
         }
         if (numbers[2] < 1)
-            usage_error(flag, "the ramp must take at least 1 sample, not {}", numbers[2]);
+            usage_error(flag, "the ramp must take at least 1 sample, got {}", numbers[2]);
         if (numbers[0] != ramp.global_batch) {
             ramp.start = numbers[0];
             ramp.increment = numbers[1];

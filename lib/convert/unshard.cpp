@@ -42,7 +42,7 @@ class Unsharder {
         if (slash != request.out.npos) before_ = request.out.substr(0, slash + 1);
         stem_ = request.out.substr(before_.size());
         if (!stem_.ends_with(ending) || stem_.size() == ending.size()) {
-            usage_error(request.out, "expected a name that ends with NAME{}", ending);
+            usage_error(request.out, "the name must end with {}", ending);
         }
         stem_.resize(stem_.size() - ending.size());
         const DType stored = source.tensors().at(0).dtype;

@@ -100,9 +100,8 @@ void require_tokenizer(const OpenedModel& model, const ModelTokenizer& tokenizer
 void check_ids(std::span<const i32> ids, i64 vocab_size, const std::string& object) {
     for (const i32 id : ids) {
         if (id >= 0 && id < vocab_size) continue;
-        usage_error(object,
-                    "has the id {}, but the model has ids 0 to {}: give the tokenizer of the model",
-                    id, vocab_size - 1);
+        usage_error(object, "has the id {}, but the ids of the model are 0 to {}", id,
+                    vocab_size - 1);
     }
 }
 

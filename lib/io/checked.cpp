@@ -74,9 +74,11 @@ int renameat2(const std::string& from, const std::string& to, unsigned flags) {
         ::syscall(SYS_renameat2, AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags));
 }
 
+// Reports ENOENT. Some file systems, such as /proc, give it for a directory that does exist.
 [[noreturn]] void no_parent(const std::string& path, std::string_view action) {
-    run_error(path, "cannot {}: directory {} does not exist: create it first", action,
-              parent_of(path));
+    const std::string parent = parent_of(path);
+    if (io::exists(parent)) system_error(path, action, ENOENT);
+    run_error(path, "cannot {}: directory {} does not exist: create it first", action, parent);
 }
 
 // Returns whether a rename or link failed because the file system lacks the operation.

@@ -95,8 +95,7 @@ Left remaining_of(const LogSummary& log, const RunLength& schedule, const std::s
     if (!schedule.train_samples && !schedule.train_tokens) {
         const i64 total = schedule.train_iters.value_or(last.total_iterations);
         if (total < 1)
-            usage_error("--train-iters", "must be given: {} does not show the total iterations",
-                        name);
+            usage_error("--train-iters", "is missing: {} does not show the total iterations", name);
         // Old logs do not state the consumed samples. Their trainings had no ramp, so the remaining
         // iterations do not depend on this number.
         return left_by_iterations(ramp, last.consumed_samples.value_or(0), total - last.iteration);
@@ -104,7 +103,7 @@ Left remaining_of(const LogSummary& log, const RunLength& schedule, const std::s
     const char* flag = schedule.train_samples ? "--train-samples" : "--train-tokens";
     if (!last.consumed_samples) usage_error(flag, "{} does not show consumed samples", name);
     if (!ramp)
-        usage_error("--global-batch-size", "must be given: {} does not show the batch size", name);
+        usage_error("--global-batch-size", "is missing: {} does not show the batch size", name);
     const i64 consumed = *last.consumed_samples;
     Left left{std::numeric_limits<i64>::max(), std::nullopt};
     const auto at_most = [&left](const Left& other) {

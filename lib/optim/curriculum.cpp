@@ -46,11 +46,11 @@ Curriculum::Kind parse_curriculum_kind(std::string_view named_by, std::string_vi
 void Curriculum::check(i64 full_length) const {
     if (kind == Kind::fixed_discrete) return check_discrete(*this, full_length);
     if (total_steps < 1)
-        usage_error(option, "total_curriculum_step must be at least 1, not {}", total_steps);
+        usage_error(option, "total_curriculum_step must be at least 1, got {}", total_steps);
     if (difficulty_step < 1)
-        usage_error(option, "difficulty_step must be at least 1, not {}", difficulty_step);
+        usage_error(option, "difficulty_step must be at least 1, got {}", difficulty_step);
     if (kind == Kind::fixed_root && root_degree < 1) {
-        usage_error(option, "root_degree must be at least 1, not {}", root_degree);
+        usage_error(option, "root_degree must be at least 1, got {}", root_degree);
     }
     if (min < difficulty_step || min > max) {
         usage_error(option,

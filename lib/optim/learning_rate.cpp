@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/bounds.hpp"
 #include "base/error.hpp"
 
 namespace lm::optim {
@@ -51,11 +52,10 @@ std::string_view name_of(AnnealStyle style) {
 }
 
 void LearningRate::check() const {
-    if (!(min >= 0)) usage_error("--min-lr", "{} is negative", min);
+    check_at_least("--min-lr", min, 0);
     if (!(max >= min)) usage_error("--lr", "{} is below --min-lr {}", max, min);
     if (!(init <= max)) usage_error("--lr-warmup-init", "{} is above --lr {}", init, max);
-    if (warmup_samples < 0)
-        usage_error("--lr-warmup-samples", "must not be negative, but is {:.0f}", warmup_samples);
+    check_at_least("--lr-warmup-samples", warmup_samples, 0);
     if (decay_tokens > 0) {
         if (style == DecayStyle::wsd || style == DecayStyle::inverse_square_root) {
             usage_error("--lr-decay-tokens", "needs --lr-decay-style linear or cosine, not {}",
@@ -69,8 +69,7 @@ void LearningRate::check() const {
         return;
     }
     if (style == DecayStyle::constant) return;
-    if (decay_samples <= 0)
-        usage_error("--lr-decay-samples", "must be positive, but is {:.0f}", decay_samples);
+    check_above("--lr-decay-samples", decay_samples, 0);
     if (warmup_samples >= decay_samples) {
         usage_error("--lr-decay-samples",
                     "the decay ends at {:.0f} samples, before the end of the warm-up at {:.0f}",

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/bounds.hpp"
 #include "base/error.hpp"
 #include "base/shape.hpp"
 
@@ -11,10 +12,6 @@ namespace lm::optim {
 namespace {
 
 constexpr i64 unbounded = std::numeric_limits<i64>::max();
-
-void check_positive(const char* option, const std::optional<i64>& value) {
-    if (value && *value < 1) usage_error(option, "must be at least 1, not {}", *value);
-}
 
 // Throws Error(usage) when more than one of these options is given.
 void check_one(std::initializer_list<std::pair<const char*, bool>> given) {
@@ -27,13 +24,13 @@ void check_one(std::initializer_list<std::pair<const char*, bool>> given) {
 }
 
 void check_request(const ScheduleRequest& r) {
-    if (r.seq_length < 1) usage_error("--seq-length", "must be at least 1, not {}", r.seq_length);
-    check_positive("--train-samples", r.train_samples);
-    check_positive("--train-iters", r.train_iters);
-    check_positive("--train-tokens", r.train_tokens);
-    check_positive("--lr-decay-samples", r.decay_samples);
-    check_positive("--lr-decay-iters", r.decay_iters);
-    check_positive("--lr-decay-tokens", r.decay_tokens);
+    check_at_least("--seq-length", r.seq_length, 1);
+    check_at_least("--train-samples", r.train_samples, 1);
+    check_at_least("--train-iters", r.train_iters, 1);
+    check_at_least("--train-tokens", r.train_tokens, 1);
+    check_at_least("--lr-decay-samples", r.decay_samples, 1);
+    check_at_least("--lr-decay-iters", r.decay_iters, 1);
+    check_at_least("--lr-decay-tokens", r.decay_tokens, 1);
     if (!r.train_samples && !r.train_iters && !r.train_tokens) {
         usage_error("--train-samples",
                     "the length of the training is missing: give --train-samples, --train-iters or "
@@ -49,9 +46,7 @@ void check_request(const ScheduleRequest& r) {
                {"--lr-decay-tokens", r.decay_tokens.has_value()}});
     check_one({{"--lr-wsd-decay-samples", r.anneal_samples.has_value()},
                {"--lr-wsd-decay-iters", r.anneal_iters.has_value()}});
-    if (r.warmup_fraction && !(*r.warmup_fraction >= 0 && *r.warmup_fraction < 1)) {
-        usage_error("--lr-warmup-fraction", "{} is not in [0, 1)", *r.warmup_fraction);
-    }
+    check_below_one("--lr-warmup-fraction", r.warmup_fraction.value_or(0));
     if (r.curriculum) r.curriculum->check(r.seq_length);
 }
 
@@ -74,8 +69,7 @@ std::optional<GrowingWeightDecay> growing_decay(const ScheduleRequest& r, double
         usage_error("--weight-decay-incr-style",
                     "needs --start-weight-decay and --end-weight-decay");
     }
-    if (!(*r.start_weight_decay >= 0))
-        usage_error(start_flag, "{} is negative", *r.start_weight_decay);
+    check_at_least(start_flag, *r.start_weight_decay, 0);
     if (!(*r.end_weight_decay >= *r.start_weight_decay)) {
         usage_error("--end-weight-decay", "{} is below {} {}", *r.end_weight_decay, start_flag,
                     *r.start_weight_decay);
@@ -116,6 +110,13 @@ bool Schedule::finished(const Counters& done) const {
     return (train_samples_ && done.samples + batch(done) > *train_samples_) ||
            (train_iters_ && done.iteration >= *train_iters_) ||
            (train_tokens_ && done.tokens >= *train_tokens_);
+}
+
+std::string_view Schedule::unreached_limit() const {
+    if (!train_tokens_ || (!train_iters_ && !train_samples_)) return "";
+    if (end_.tokens < *train_tokens_) return "--train-tokens";
+    if (train_iters_) return end_.iteration < *train_iters_ ? "--train-iters" : "";
+    return end_.samples + batch(end_) > *train_samples_ ? "" : "--train-samples";
 }
 
 // Returns the number of remaining iterations if batch size and sequence length are constant from
@@ -202,7 +203,7 @@ void Schedule::set_learning_rate(const LearningRate& rate,
     rate_.check();
     decoupled_ = decoupled;
     if (!decoupled) return;
-    if (!(decoupled->min >= 0)) usage_error("--decoupled-min-lr", "{} is negative", decoupled->min);
+    check_at_least("--decoupled-min-lr", decoupled->min, 0);
     if (!(decoupled->max >= decoupled->min)) {
         usage_error("--decoupled-lr", "{} is below the lowest rate {}", decoupled->max,
                     decoupled->min);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/bounds.hpp"
 #include "base/error.hpp"
 #include "base/shape.hpp"
 
@@ -16,7 +17,8 @@ void check_steps(const std::vector<BatchFrom>& steps) {
     if (steps.front().samples != 0)
         usage_error(flag, "starts at {} samples, not at 0", steps.front().samples);
     for (size_t k = 0; k < steps.size(); ++k) {
-        if (steps[k].batch < 1) usage_error(flag, "a batch of {} is not positive", steps[k].batch);
+        if (steps[k].batch < 1)
+            usage_error(flag, "the batch size must be at least 1, got {}", steps[k].batch);
         if (k == 0) continue;
         const BatchFrom& before = steps[k - 1];
         if (steps[k].samples <= before.samples)
@@ -36,8 +38,7 @@ auto step_after(const std::vector<BatchFrom>& steps, i64 consumed) {
 
 void BatchRamp::check() const {
     constexpr std::string_view flag = "--rampup-batch-size";
-    if (global_batch < 1)
-        usage_error("--global-batch-size", "must be at least 1, but is {}", global_batch);
+    check_at_least("--global-batch-size", global_batch, 1);
     if (!steps.empty()) return check_steps(steps);
     if (start == 0) return;
     if (start < 1 || increment < 1) usage_error(flag, "start and increment must be at least 1");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spec/model.hpp"
 
+#include "base/bounds.hpp"
 #include "base/error.hpp"
 #include "base/shape.hpp"
 
@@ -47,9 +48,7 @@ void check_rotary(const ModelConfig& c) {
                     "{} of a head of {} are {} elements: expected an even number of at least 2",
                     c.rotary_percent, c.head_dim, c.rotary_dim());
     }
-    if (c.rope_scaling != 0 && !(c.rope_scaling >= 1 && c.rope_scaling <= 1e6)) {
-        usage_error("--rope-scaling-factor", "must be from 1 to 1e+06, but is {}", c.rope_scaling);
-    }
+    if (c.rope_scaling != 0) check_from_to("--rope-scaling-factor", c.rope_scaling, 1, 1e6);
 }
 
 }  // namespace
@@ -59,20 +58,14 @@ i64 ModelConfig::rotary_dim() const {
 }
 
 void ModelConfig::resolve() {
-    const auto at_least_one = [](std::string_view flag, i64 value) {
-        if (value < 1)
-            usage_error(flag, "must be at least 1, but is {}: give it or --model", value);
-    };
-    at_least_one("--num-layers", n_layers);
+    check_at_least("--num-layers", n_layers, 1);
     constexpr i64 max_layers =
         100'000;  // the tensor table has an entry for each tensor of each layer
-    if (n_layers > max_layers) {
-        usage_error("--num-layers", "must be at most {}, but is {}", max_layers, n_layers);
-    }
-    at_least_one("--hidden-size", hidden);
-    at_least_one("--num-attention-heads", n_heads);
-    at_least_one("--seq-length", seq_length);
-    at_least_one("--vocab-size", vocab_size);
+    check_at_most("--num-layers", n_layers, max_layers);
+    check_at_least("--hidden-size", hidden, 1);
+    check_at_least("--num-attention-heads", n_heads, 1);
+    check_at_least("--seq-length", seq_length, 1);
+    check_at_least("--vocab-size", vocab_size, 1);
     if (ffn_hidden == 0) ffn_hidden = checked_mul(4, hidden);
     if (n_groups == 0) n_groups = n_heads;
     if (max_positions == 0) max_positions = seq_length;
@@ -85,14 +78,14 @@ void ModelConfig::resolve() {
         }
         head_dim = hidden / n_heads;
     }
-    at_least_one("--ffn-hidden-size", ffn_hidden);
-    at_least_one("--kv-channels", head_dim);
+    check_at_least("--ffn-hidden-size", ffn_hidden, 1);
+    check_at_least("--kv-channels", head_dim, 1);
     if (qk_norm && head_dim > 256) {
         usage_error("--kv-channels", "--qk-layernorm supports heads of at most 256, but it is {}",
                     head_dim);
     }
     if (position == PositionEmbedding::rope) check_rotary(*this);
-    if (window < 0) usage_error("--window-size", "must be at least 0, but is {}", window - 1);
+    if (window != 0) check_at_least("--window-size", window - 1, 0);
     if (n_groups < 1 || n_heads % n_groups != 0) {
         usage_error("--num-query-groups", "{} does not divide --num-attention-heads {}", n_groups,
                     n_heads);
@@ -101,19 +94,12 @@ void ModelConfig::resolve() {
         usage_error("--max-position-embeddings", "{} is less than --seq-length {}", max_positions,
                     seq_length);
     }
-    const auto probability = [](std::string_view flag, double value) {
-        if (!(value >= 0.0 && value < 1.0)) usage_error(flag, "{} is not in [0, 1)", value);
-    };
-    probability("--attention-dropout", attention_dropout);
-    probability("--hidden-dropout", hidden_dropout);
+    check_below_one("--attention-dropout", attention_dropout);
+    check_below_one("--hidden-dropout", hidden_dropout);
     // The bounds are far beyond the values of any model, and far within the range of fp32.
-    const auto in_reason = [](std::string_view flag, double value, double least, double most) {
-        if (value >= least && value <= most) return;
-        usage_error(flag, "must be from {:g} to {:g}, but is {}", least, most, value);
-    };
-    in_reason("--init-method-std", init_std, 1e-30, 1e6);
-    in_reason("--rotary-base", rotary_base, 1, 1e30);
-    in_reason("--layernorm-epsilon", norm_eps, 1e-30, 1);
+    check_from_to("--init-method-std", init_std, 1e-30, 1e6);
+    check_from_to("--rotary-base", rotary_base, 1, 1e30);
+    check_from_to("--layernorm-epsilon", norm_eps, 1e-30, 1);
     check_size(*this);
 }
 

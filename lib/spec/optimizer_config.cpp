@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/bounds.hpp"
 #include "base/error.hpp"
 
 namespace lm::spec {
@@ -13,9 +14,7 @@ namespace {
 constexpr double least_scale = 0x1p-24;
 
 void check_scale(std::string_view flag, double value) {
-    if (!(value > 0.0) || !std::isfinite(value)) {
-        usage_error(flag, "{} is not a positive number", value);
-    }
+    check_above(flag, value, 0);
     if (value < least_scale) {
         usage_error(flag, "{:g} rounds gradients to 0 in fp16: use at least {:g}", value,
                     least_scale);
@@ -28,17 +27,11 @@ void check_scale(std::string_view flag, double value) {
 }  // namespace
 
 void AdamWConfig::check() const {
-    const auto below_one = [](std::string_view flag, double value) {
-        if (!(value >= 0.0 && value < 1.0)) usage_error(flag, "{} is not in [0, 1)", value);
-    };
-    const auto not_negative = [](std::string_view flag, double value) {
-        if (!(value >= 0.0)) usage_error(flag, "{} is negative", value);
-    };
-    if (!(eps > 0)) usage_error("--adam-eps", "{} is not positive", eps);
-    below_one("--adam-beta1", beta1);
-    below_one("--adam-beta2", beta2);
-    not_negative("--weight-decay", weight_decay);
-    not_negative("--clip-grad", clip_grad);
+    check_above("--adam-eps", eps, 0);
+    check_below_one("--adam-beta1", beta1);
+    check_below_one("--adam-beta2", beta2);
+    check_at_least("--weight-decay", weight_decay, 0);
+    check_at_least("--clip-grad", clip_grad, 0);
 }
 
 void LossScaleConfig::check() const {
@@ -48,8 +41,8 @@ void LossScaleConfig::check() const {
     if (initial < min) {
         usage_error("--initial-loss-scale", "{} is less than --min-loss-scale {}", initial, min);
     }
-    if (window < 1) usage_error("--loss-scale-window", "must be at least 1, but is {}", window);
-    if (hysteresis < 1) usage_error("--hysteresis", "must be at least 1, but is {}", hysteresis);
+    check_at_least("--loss-scale-window", window, 1);
+    check_at_least("--hysteresis", hysteresis, 1);
 }
 
 }  // namespace lm::spec

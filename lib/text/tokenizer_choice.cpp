@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/tokenizer_choice.hpp"
 
+#include "base/bounds.hpp"
 #include "base/error.hpp"
 #include "base/version.hpp"
 #include "io/file.hpp"
@@ -97,9 +98,7 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const TokenizerChoice& choice) {
 }
 
 i64 padded_vocab_size(i64 vocab_size, i64 divisible_by, std::optional<i64> pad_to) {
-    if (divisible_by < 1)
-        usage_error("--make-vocab-size-divisible-by", "must be at least 1, but is {}",
-                    divisible_by);
+    check_at_least("--make-vocab-size-divisible-by", divisible_by, 1);
     if (!pad_to) return round_up(vocab_size, divisible_by);
     if (*pad_to < vocab_size) {
         usage_error("--pad-vocab-size-to", "{} is smaller than the vocabulary, {}", *pad_to,

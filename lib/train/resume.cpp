@@ -225,6 +225,10 @@ void check_writable(const config::CheckpointFlags& checkpoints,
         if (!is_created && !fs::exists(at, ignored)) at = at.parent_path();
         while (is_created && !fs::exists(at, ignored) && at.has_relative_path())
             at = at.parent_path();
+        if (!fs::exists(at, ignored)) {
+            usage_error(flag, "{}: the directory {} does not exist: create it first", path,
+                        io::parent_of(path));
+        }
         if (::access(at.c_str(), W_OK) != 0) {
             usage_error(flag, "{}: {} cannot be written: {}", path, at.string(),
                         std::system_category().message(errno));

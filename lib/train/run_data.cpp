@@ -59,7 +59,7 @@ void compare_with_data(const text::Tokenizer& named, const std::string& prefix) 
 void check_mock(const config::DataFlags& flags) {
     if (flags.paths.empty() && !flags.mock_data) {
         usage_error("--data-path",
-                    "must be given: the PREFIX of tokens that lm-preprocess wrote, or --mock-data");
+                    "is missing: the PREFIX of tokens that lm-preprocess wrote, or --mock-data");
     }
     if (!flags.paths.empty() && flags.mock_data)
         usage_error("--mock-data", "contradicts --data-path: give one of the two");
@@ -67,7 +67,7 @@ void check_mock(const config::DataFlags& flags) {
 
 Vocabulary find_vocabulary(const config::DataFlags& flags, std::optional<i64> vocab_size) {
     if (is_null(flags.tokenizer)) {
-        if (!vocab_size) usage_error("--vocab-size", "must be given with NullTokenizer");
+        if (!vocab_size) usage_error("--vocab-size", "is missing: NullTokenizer needs it");
         return {vocab_size, *vocab_size - 1, ""};
     }
     const std::vector<std::string> prefixes = data::data_prefixes(flags.paths);

@@ -328,7 +328,8 @@ TEST_CASE("stages, chunks and their balance") {
     CHECK(parallel("--pipeline-model-parallel-size 2 " + chunks + "5").n_chunks == 1);
     CHECK(
         error_of(deep + chunks + "1").starts_with(chunks.substr(0, chunks.size() - 1) + ": needs"));
-    CHECK(error_of(deep + "--pipeline-model-parallel-size 2 " + chunks + "0").ends_with("least 1"));
+    CHECK(error_of(deep + "--pipeline-model-parallel-size 2 " + chunks + "0")
+              .ends_with("least 1, got 0"));
     CHECK(error_of(deep + "--pipeline-model-parallel-size 4 " + chunks + "1")
               .ends_with(
                   "4 stages x 3 chunks exceed --num-layers 10: use fewer stages or larger chunks"));

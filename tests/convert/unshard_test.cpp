@@ -117,7 +117,7 @@ TEST_CASE("unshard: element types; invalid requests are refused") {
     CHECK(n_wrong == 0);
 
     CHECK_THAT(test::error_of([&] { unsharded(step, scratch / "m.bin"); }, Exit::usage),
-               Contains("m.bin: expected a name that ends with NAME.safetensors"));
+               Contains("m.bin: the name must end with .safetensors"));
     CHECK_THAT(test::error_of([&] { unsharded(step, scratch / "no/m.safetensors"); }),
                Contains("does not exist"));
     Buffers buffers(config, {});

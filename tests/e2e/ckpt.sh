@@ -197,6 +197,6 @@ expect 2 'c: needs no repair: it stores each replicated tensor once, .*--check-r
 [ ! -e repaired ] || fail "a refused repair left its output"
 expect 2 'nowhere: does not exist' lm-ckpt ls nowhere
 expect 2 'has no checkpoint' lm-ckpt show "$(mkdir empty && echo empty)"
-expect 3 'has no checkpoint' lm-ckpt ls empty
+expect 2 'has no checkpoint' lm-ckpt ls empty
 expect 2 'is one step' lm-ckpt ls c/global_step3
 echo "lm-ckpt: all as promised"

@@ -51,7 +51,7 @@ diff -r c/global_step6 w/global_step6 || fail "copy --force: not the same"
 expect 3 'No space left on device: free space, or' env LM_IO_FAULT=short:8 lm-ckpt copy c full
 grep -q '^lm-ckpt: note: full/global_step6.tmp.copy: keeps the files copied so far' err || fail "full: $(cat err)"
 [ ! -e full/global_step6 ] || fail "a copy that failed has a name"
-expect 3 'has no checkpoint' lm-ckpt ls full
+expect 2 'has no checkpoint' lm-ckpt ls full
 expect 0 '' lm-ckpt copy c full
 grep -q 'copied before' out || fail "resumed: $(cat out)"
 # A kill.
@@ -74,7 +74,7 @@ expect 3 'd/global_step6/optim-00000.safetensors: tensor .* checksum mismatch: c
 # Usage errors.
 expect 2 'nowhere: does not exist' lm-ckpt copy nowhere x
 expect 2 'x/global_step7: is the name of another step: SRC is global_step6' lm-ckpt copy c x/global_step7
-expect 2 '--bwlimit: must be positive' lm-ckpt copy c x --bwlimit 0
+expect 2 '--bwlimit: must be at least 1, got 0' lm-ckpt copy c x --bwlimit 0
 expect 0 '' lm-ckpt copy c c
 expect 2 'is the step to copy' lm-ckpt copy c/global_step6 c/global_step6 --weights-only
 expect 2 'is not a directory' lm-ckpt copy c c/latest

@@ -85,7 +85,7 @@ expect 2 'temperature: must be at least 0' lm-ckpt generate c --prompt a --tempe
 expect 2 'temperature: 0 is greedy and contradicts' lm-ckpt generate c --prompt a --temperature 0 --top-p 0.5
 expect 2 'top-p: must be above 0' lm-ckpt generate c --prompt a --top-p 0
 echo '{"prompt": [1, 300]}' >bad.jsonl
-expect 2 'bad.jsonl:1: has the id 300, but the model has ids 0 to 256' lm-ckpt generate c --prompts bad.jsonl
+expect 2 'bad.jsonl:1: has the id 300, but the ids of the model are 0 to 256' lm-ckpt generate c --prompts bad.jsonl
 echo '{"text": "a"}' >bad.jsonl
 expect 3 "bad.jsonl:1: 'prompt' is missing" lm-ckpt generate c --prompts bad.jsonl
 echo '{' >bad.jsonl

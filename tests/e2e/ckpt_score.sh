@@ -104,7 +104,7 @@ bad "has a text and ids" '{"context": "a", "continuation": [1]}'
 bad "'choices' is empty" '{"context": "a", "choices": []}'
 bad "'label' is 2, expected 0 to 1" '{"context": "a", "choices": ["a", "b"], "label": 2}'
 echo "{\"context\": [1], \"continuation\": [300]}" >bad.jsonl
-expect 2 'bad.jsonl:1: has the id 300, but the model has ids 0 to 256' lm-ckpt score c bad.jsonl
+expect 2 'bad.jsonl:1: has the id 300, but the ids of the model are 0 to 256' lm-ckpt score c bad.jsonl
 echo "{\"context\": \"a\", \"continuation\": \"$(printf '%065d' 0)\"}" >bad.jsonl
 expect 2 'bad.jsonl:1: has a continuation of 65 tokens, but the model.s context is 64' lm-ckpt score c bad.jsonl
 lm-train --mock-data --num-layers 1 --hidden-size 32 --num-attention-heads 2 --seq-length 24 --vocab-size 300 \

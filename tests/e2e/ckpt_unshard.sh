@@ -26,8 +26,8 @@ n=$(find . -name 'm-*-of-*.safetensors' | wc -l)
 [ "$(jq -r '.weight_map[]' m.safetensors.index.json | sort -u | wc -l)" = "$n" ] || fail "$n files: $(cat m.safetensors.index.json)"
 
 # Usage errors; nothing of OUT remains.
-expect 2 'x.bin: expected a name that ends with' lm-ckpt unshard c x.bin
-expect 2 'max-shard-size: must be positive' lm-ckpt unshard c x.safetensors --max-shard-size 0
+expect 2 'x.bin: the name must end with' lm-ckpt unshard c x.bin
+expect 2 '--max-shard-size: must be at least 1, got 0' lm-ckpt unshard c x.safetensors --max-shard-size 0
 expect 3 'cannot write' env LM_IO_FAULT=short:2 lm-ckpt unshard c x.safetensors --max-shard-size 50KB
 flip c/global_step2/weights-00000.safetensors
 expect 3 'weights-00000.safetensors: tensor .* checksum mismatch' lm-ckpt unshard c x.safetensors --max-shard-size 50KB

@@ -186,13 +186,13 @@ run why.json lm-estimate eta --why rank1.log slurm.out --json
 prints '^slurm.out:1: srun: error: n1: task 0: Killed$' lm-estimate eta --why rank1.log slurm.out
 prints '^cause +stopped$' lm-estimate eta --why train.log
 expect 1 'no line among 3 states why the job ended' lm-estimate eta --why fresh.json
-expect 3 '^lm-estimate: missing.log: ' lm-estimate eta missing.log
+expect 2 '^lm-estimate: missing.log: ' lm-estimate eta missing.log
 expect 2 'LOG' lm-estimate eta
 expect 2 '--train-samples: old.log does not show consumed samples' lm-estimate eta old.log --train-samples 100
 expect 2 '--train-iters: contradicts --train-samples' lm-estimate eta bloom.log --train-samples 100 --train-iters 5
-expect 2 '--hours-per-day: must be above 0 and at most 24, but is 25' lm-estimate eta bloom.log --hours-per-day 25
+expect 2 '--hours-per-day: must be above 0 and at most 24, got 25' lm-estimate eta bloom.log --hours-per-day 25
 expect 2 '--rampup-batch-size: needs --global-batch-size' lm-estimate eta bloom.log --rampup-batch-size 16 16 100
-expect 2 '--window: must be at least 1, but is 0' lm-estimate eta bloom.log --window 0
+expect 2 '--window: must be at least 1, got 0' lm-estimate eta bloom.log --window 0
 run old.json lm-estimate eta old.log --json
 near "$(field old.json eta left)" 0.05 || fail "$(cat old.json)"
 head -c 2000 made.log.gz >cut.log.gz

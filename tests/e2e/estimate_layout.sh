@@ -59,8 +59,8 @@ run text.txt lm-estimate layout "${args[@]}" --gpu-memory 80GB --explain
 grep -Eq '^TP +PP +DP +micro batch +in a step +recompute +memory +step ' text.txt || fail "$(cat text.txt)"
 grep -q '  TFLOP/s: --tflops, the assumed speed of one GPU' text.txt || fail "$(cat text.txt)"
 
-expect 2 '--gpus: must be given' lm-estimate layout "${model[@]}" --global-batch-size 24 --gpu-memory 80GB
-expect 2 '--gpu-memory: must be given' lm-estimate layout "${args[@]}"
-expect 2 '--global-batch-size: must be given' lm-estimate layout "${model[@]}" --gpus 4 --gpu-memory 80GB
+expect 2 '--gpus: is missing' lm-estimate layout "${model[@]}" --global-batch-size 24 --gpu-memory 80GB
+expect 2 '--gpu-memory: is missing' lm-estimate layout "${args[@]}"
+expect 2 '--global-batch-size: is missing' lm-estimate layout "${model[@]}" --gpus 4 --gpu-memory 80GB
 expect 2 '--gpus: no valid TP x PP x DP layout for 7 GPUs' lm-estimate layout "${args[@]}" --gpus 7 --gpu-memory 80GB
-expect 2 '--tflops: must be positive, but is 0' lm-estimate layout "${args[@]}" --gpu-memory 80GB --tflops 0
+expect 2 '--tflops: must be above 0, got 0' lm-estimate layout "${args[@]}" --gpu-memory 80GB --tflops 0

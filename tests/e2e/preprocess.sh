@@ -186,8 +186,8 @@ expect 2 'one_text_document.bin: exists already' "$lm" --input a.jsonl --output-
 expect 2 "unknown|not known|Unknown" "$lm" --input a.jsonl --output-prefix bad --no-such-option
 expect 2 'input' "$lm" --output-prefix bad
 expect 2 'merge-file' "$lm" --input a.jsonl --output-prefix bad --vocab-file x
-expect 3 'directory no/such/dir does not exist: create it first' "$lm" --input a.jsonl --output-prefix no/such/dir/x
-expect 3 'no/such does not exist: create it first' "$lm" train-tokenizer --input a.jsonl --vocab-size 300 --output no/such/dir
+expect 2 'directory no/such/dir does not exist: create it first' "$lm" --input a.jsonl --output-prefix no/such/dir/x
+expect 2 'no/such does not exist: create it first' "$lm" train-tokenizer --input a.jsonl --vocab-size 300 --output no/such/dir
 # Files with byte order marks and carriage returns.
 sed 's/$/\r/' a.jsonl > crlf.jsonl
 { printf '\xEF\xBB\xBF'; cat crlf.jsonl; } > bom.jsonl

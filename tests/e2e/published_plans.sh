@@ -144,7 +144,7 @@ refused tr1-13B 390 --micro-batch-size 3 --tensor-model-parallel-size 33 --save 
 tr1-13B.json: train_micro_batch_size_per_gpu: is 1, but --micro-batch-size is 3: give the same value
 --tensor-model-parallel-size: 33 ranks exceed --num-attention-heads 32: use at most 32
 --world-size: 390 ranks are not a multiple of 33 tensor x 4 pipeline ranks = 132: use 264 or 396
---eval-interval: must be at least 1, but is 0
+--eval-interval: must be at least 1, got 0
 --save: 
 END
 refused tr11-176B-ml 384 --micro-batch-size 4 --pipeline-model-parallel-size 71 --lr 1e-6 <<'END'

@@ -39,7 +39,7 @@ run stages.log lm-train "${args[@]}" "${stages[@]}" --exit-iteration 5
 [ "$(sed -nE 's/.*curriculum seqlen: +([0-9]+) .*/\1/p' stages.log | tr '\n' ' ')" = "5 5 5 48 48 " ] || fail "fixed_discrete"
 run cut.json lm-train "${args[@]}" "${stages[@]}" --show-samples 17-18
 [ "$(jq -c '[.iteration, ([.pieces[].tokens] | add)]' cut.json | tr '\n' ' ')" = "[3,6] [4,49] " ] || fail "a cut sample: $(cat cut.json)"
-expect 2 '--curriculum-total-steps: must be given' lm-train "${args[@]}" --curriculum-learning-type seqlen --curriculum-min-difficulty 8
+expect 2 '--curriculum-total-steps: is missing' lm-train "${args[@]}" --curriculum-learning-type seqlen --curriculum-min-difficulty 8
 expect 2 'min_difficulty 4 is not between' lm-train "${args[@]}" "${grow[@]}" --curriculum-min-difficulty 4
 
 # The same from a DeepSpeed configuration.

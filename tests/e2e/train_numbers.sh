@@ -17,7 +17,7 @@ for flag in "${flags[@]}"; do
         [ $code = 0 ] || [ $code = 2 ] || fail "$flag $value: exit $code: $(tail -1 err)"
     done
 done
-expect 2 '--save-interval: must be at least 1, but is 0' lm-train "${args[@]}" --save-interval 0
+expect 2 '--save-interval: must be at least 1, got 0' lm-train "${args[@]}" --save-interval 0
 expect 2 '--world-size: must be from 1 to ' lm-train "${args[@]}" --world-size 99999999999999
 
 # Weights of 2.6 TiB: no test host has that much memory.

@@ -57,9 +57,10 @@ std::string translate(std::span<const Name> names, std::string_view name) {
     return {};
 }
 
-i64 share(i64 n, const MegatronPart& part, std::string_view what) {
+i64 share(i64 n, const MegatronPart& part, const std::string& what) {
     if (n % part.tp != 0) {
-        usage_error("--tensor-model-parallel-size", "{} does not divide {} {}", part.tp, n, what);
+        usage_error("--tensor-model-parallel-size", "{} does not divide the {} {}", part.tp, n,
+                    what);
     }
     return n / part.tp;
 }
@@ -152,7 +153,7 @@ std::optional<MappedTensor> megatron_part(const ModelTensors& tensors, const std
         map->rows = tensors.qkv_rows(own.substr(0, at), own.substr(at + 3), part.qkv,
                                      part.tp_rank * n, (part.tp_rank + 1) * n);
     } else if (own.ends_with("output.weight") || own.ends_with("down.weight")) {
-        const i64 n = share(map->col_end, part, "columns");
+        const i64 n = share(map->col_end, part, "columns of " + own);
         map->col_begin = part.tp_rank * n;
         map->col_end = map->col_begin + n;
     } else {

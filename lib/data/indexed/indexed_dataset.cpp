@@ -161,11 +161,14 @@ IdxHeader parse_idx_header(std::span<const std::byte> idx, const std::string& pa
 
 void require_dataset(const std::string& prefix) {
     for (const std::string& path : {idx_path(prefix), bin_path(prefix)}) {
-        if (!io::exists(path)) {
-            usage_error(prefix,
-                        "no such dataset: {} does not exist: give the path without .bin and .idx",
-                        path);
+        if (io::exists(path)) continue;
+        if ((prefix.ends_with(".idx") || prefix.ends_with(".bin")) && io::exists(prefix)) {
+            usage_error(prefix, "is a file of a dataset: give the path without its ending, {}",
+                        prefix.substr(0, prefix.size() - 4));
         }
+        const bool is_number = prefix.find_first_not_of("0123456789.eE+-") == prefix.npos;
+        usage_error(prefix, "no such dataset: {} does not exist{}", path,
+                    is_number ? ": give a weight before every prefix, or no weights" : "");
     }
 }
 

@@ -3,14 +3,14 @@
 
 #include <algorithm>
 
+#include "base/bounds.hpp"
 #include "base/error.hpp"
 #include "base/shape.hpp"
 
 namespace lm::data {
 
 void BatchOptions::check() const {
-    if (micro_batch < 1)
-        usage_error("--micro-batch-size", "must be at least 1, but is {}", micro_batch);
+    check_at_least("--micro-batch-size", micro_batch, 1);
     if (eod_id) return;
     const char* flag = reset_position_ids     ? "--reset-position-ids"
                        : reset_attention_mask ? "--reset-attention-mask"

@@ -60,7 +60,7 @@ void count_start(const std::string& directory, i64 iteration, const std::string&
                                    {"host", host_name()},
                                    {"process", ::getpid()}};
     try {
-        std::filesystem::create_directories(directory);
+        io::make_directories(directory);
         for (const std::string& old : io::stale_temporaries(path)) io::remove_tree(old);
         io::write_file(path, count.dump() + "\n", io::Overwrite::yes);
     } catch (const std::exception& error) {

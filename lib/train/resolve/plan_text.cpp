@@ -74,8 +74,9 @@ void add_curriculum(std::string& plan, const optim::Schedule& schedule) {
 void add_schedule(std::string& plan, const RunConfig& config) {
     const optim::Counters& end = config.schedule.end();
     const spec::BatchRamp& ramp = config.schedule.ramp();
-    line(plan, "training", "{} iterations, {} samples, {} tokens", end.iteration, end.samples,
-         end.tokens);
+    const std::string_view unreached = config.schedule.unreached_limit();
+    line(plan, "training", "{} iterations, {} samples, {} tokens{}", end.iteration, end.samples,
+         end.tokens, unreached.empty() ? "" : fmt::format("; {} is not reached", unreached));
     const auto stages = ramp.stages();
     const i64 micro = config.trainer.micro_batch;
     const i64 dp = config.trainer.parallel.dp;
@@ -150,7 +151,9 @@ void add_data(std::string& plan, const RunConfig& config, const data::DataSets& 
     for (const data::NamedSource& set : data.test) {
         describe(set.name, *set.source, config.validation_samples());
     }
-    if (!data.valid.empty()) {
+    if (data.valid.empty() && config.validation_samples() > 0) {
+        line(plan, "validation", "none: the data for it is empty, see --split");
+    } else if (!data.valid.empty()) {
         line(plan, "validation", "{} samples of each set every {} iterations",
              config.validation_samples(), config.validation.interval);
     }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/bounds.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/shape.hpp"
@@ -18,32 +19,21 @@
 namespace lm::train {
 namespace {
 
-i64 at_least(std::string_view flag, i64 value, i64 least) {
-    if (value < least) usage_error(flag, "must be at least {}, but is {}", least, value);
-    return value;
-}
-
 void check_energy(const config::LoggingFlags& flags) {
-    if (!(flags.codecarbon_intensity >= 0)) {
-        usage_error("--codecarbon-intensity", "{} is negative", flags.codecarbon_intensity);
-    }
-    if (flags.codecarbon_cpu_power && !(*flags.codecarbon_cpu_power >= 0)) {
-        usage_error("--codecarbon-cpu-power", "{} is negative", *flags.codecarbon_cpu_power);
-    }
+    check_at_least("--codecarbon-intensity", flags.codecarbon_intensity, 0);
+    check_at_least("--codecarbon-cpu-power", flags.codecarbon_cpu_power, 0);
 }
 
 void check_intervals(const config::TrainFlags& flags) {
-    at_least("--log-interval", flags.logging.interval, 1);
-    at_least("--eval-interval", flags.validation.interval, 1);
-    at_least("--timing-log-level", flags.logging.timing_level, 0);
-    at_least("--eval-iters", flags.validation.iters, 0);
-    at_least("--tensorboard-queue-size", flags.logging.tensorboard_queue_size, 1);
+    check_at_least("--log-interval", flags.logging.interval, 1);
+    check_at_least("--eval-interval", flags.validation.interval, 1);
+    check_at_least("--timing-log-level", flags.logging.timing_level, 0);
+    check_at_least("--eval-iters", flags.validation.iters, 0);
+    check_at_least("--tensorboard-queue-size", flags.logging.tensorboard_queue_size, 1);
     const config::StoppingFlags& stopping = flags.stopping;
-    if (stopping.exit_interval) at_least("--exit-interval", *stopping.exit_interval, 1);
-    at_least("--error-injection-rate", stopping.injection_rate, 0);
-    if (stopping.exit_duration_min && *stopping.exit_duration_min < 0) {
-        usage_error("--exit-duration-in-mins", "{} is negative", *stopping.exit_duration_min);
-    }
+    check_at_least("--exit-interval", stopping.exit_interval, 1);
+    check_at_least("--error-injection-rate", stopping.injection_rate, 0);
+    check_at_least("--exit-duration-in-mins", stopping.exit_duration_min, 0);
 }
 
 // Resolves the flags section by section. Adds all errors to `problems`.
@@ -79,14 +69,12 @@ class Resolver {
     bool check_numbers() {
         problems_.check([&] {
             const std::optional<i64>& micro_batch = flags_.schedule.micro_batch;
-            if (!micro_batch) usage_error("--micro-batch-size", "must be given");
-            at_least("--micro-batch-size", *micro_batch, 1);
+            if (!micro_batch)
+                usage_error("--micro-batch-size",
+                            "is missing: the samples that a rank computes at once");
+            check_at_least("--micro-batch-size", *micro_batch, 1);
         });
-        problems_.check([&] {
-            const i64 threads = at_least("--threads", n_threads(), 1);
-            if (threads > 1024)
-                usage_error("--threads", "must be at most 1024, but is {}", threads);
-        });
+        problems_.check([&] { check_from_to("--threads", n_threads(), 1, 1024); });
         return problems_.check([&] {
             check_intervals(flags_);
             check_energy(flags_.logging);

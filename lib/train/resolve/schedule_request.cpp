@@ -18,7 +18,7 @@ std::optional<optim::Curriculum> curriculum_of(const config::CurriculumFlags& fl
         return curriculum;
     }
     const auto needed = [](std::string_view flag, const std::optional<i64>& value) {
-        if (!value) usage_error(flag, "must be given with --curriculum-learning-type");
+        if (!value) usage_error(flag, "is missing: --curriculum-learning-type needs it");
         return *value;
     };
     curriculum.min = needed("--curriculum-min-difficulty", flags.min_difficulty);

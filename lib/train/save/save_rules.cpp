@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/save/save_rules.hpp"
 
+#include "base/bounds.hpp"
 #include "base/error.hpp"
 #include "base/units.hpp"
 #include "ckpt/history/steps.hpp"
@@ -36,10 +37,7 @@ void check_local_save_flags(const config::CheckpointFlags& saves) {
         usage_error("--local-save-interval", "needs --local-save DIR");
     if (saves.local_save.empty()) return;
     if (!saves.local_save_interval) usage_error("--local-save", "needs --local-save-interval K");
-    if (*saves.local_save_interval < 1) {
-        usage_error("--local-save-interval", "must be at least 1, but is {}",
-                    *saves.local_save_interval);
-    }
+    check_at_least("--local-save-interval", *saves.local_save_interval, 1);
 }
 
 std::optional<ckpt::PruneRules> retain_of(const config::CheckpointFlags& flags) {
@@ -51,7 +49,7 @@ std::optional<ckpt::PruneRules> retain_of(const config::CheckpointFlags& flags) 
     }
     if (!flags.save_retain.empty())
         usage_error(interval_flag, "contradicts --save-retain: give one of the two");
-    if (*interval < 1) usage_error(interval_flag, "must be at least 1, but is {}", *interval);
+    check_at_least(interval_flag, *interval, 1);
     if (flags.save_interval && *interval % *flags.save_interval != 0) {
         usage_error(interval_flag, "{} is not a multiple of --save-interval {}", *interval,
                     *flags.save_interval);
@@ -60,9 +58,7 @@ std::optional<ckpt::PruneRules> retain_of(const config::CheckpointFlags& flags) 
 }
 
 std::vector<spec::SaveRange> ranges_of(const config::CheckpointFlags& flags) {
-    if (flags.save_interval && *flags.save_interval < 1) {
-        usage_error("--save-interval", "must be at least 1, but is {}", *flags.save_interval);
-    }
+    check_at_least("--save-interval", flags.save_interval, 1);
     if (flags.save_interval && !flags.save_schedule.empty()) {
         usage_error("--save-schedule", "contradicts --save-interval: give one of the two");
     }
@@ -76,7 +72,7 @@ std::vector<spec::SaveRange> ranges_of(const config::CheckpointFlags& flags) {
 SaveRules resolve_saves(const config::TrainFlags& flags) {
     const config::CheckpointFlags& saves = flags.checkpoints;
     SaveRules rules{.ranges = ranges_of(saves), .retain = retain_of(saves)};
-    if (saves.save_failures < 1) usage_error("--save-failures", "must be at least 1, but is 0");
+    if (saves.save_failures < 1) usage_error("--save-failures", "must be at least 1, got 0");
     rules.retry_s = parse_duration("--save-retry", saves.save_retry);
     const std::string& before = flags.stopping.exit_before_limit;
     if (before != "off") {
