@@ -15,6 +15,8 @@ lm_host_options(-Wno-missing-field-initializers)
 lm_host_options(-ffp-contract=off)
 # g++ 12 warns falsely about "literal" + std::string at -O3 (GCC bug 105651).
 lm_host_options($<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
+# Recent clangs warn of std::stable_sort in the headers of g++ 12.
+lm_host_options($<$<CXX_COMPILER_ID:Clang>:-Wno-deprecated-declarations>)
 if(LM_WERROR)
     lm_host_options(-Werror)
 endif()

@@ -9,6 +9,9 @@ and MPI, which the machine provides. The programs find the libraries by DT_RPATH
 libraries; DT_RUNPATH, the linkers' default, does not (ld.so(8)). The plugins for GPUs keep DT_RUNPATH, because
 LD_LIBRARY_PATH, which names the machine's CUDA libraries, precedes it in the search.
 
+Where the machine's libc is older than this one's, the scripts in bin-with-glibc start the same programs with the libc of
+the archive. BUNDLE.md in the archive states the versions.
+
 Each library's licence is copied into third-party. The same build gives the same bytes: file times are
 SOURCE_DATE_EPOCH, by default the time of the commit.
 """
@@ -28,8 +31,26 @@ LEFT_TO_THE_MACHINE = re.compile(
     r"^(ld-linux|linux-vdso|lib(c|m|pthread|dl|rt|resolv|util|anl|mvec|nss_\w+)\.so"
     r"|lib(cuda|cudart|cublas|cublasLt|cudnn\w*|nccl|nvrtc|nvJitLink|nvidia[-\w]*)\.so"
     r"|lib(mpi|mpich|open-rte|open-pal|pmix|prte)\b)")
+# Libraries of glibc that a program or one of its libraries may open.
+GLIBC = ("libc.so.6", "libm.so.6", "libmvec.so.1", "libpthread.so.0", "libdl.so.2", "librt.so.1", "libresolv.so.2",
+         "libutil.so.1")
 # Files that need libraries of CUDA.
 PLUGINS = ("liblm_cuda.so", "liblm_cudnn.so")
+# The directory that share_file of lib/base/version.cpp cannot find when ld.so is the program.
+WRAPPER = """#!/bin/sh
+# Runs the program of the same name with the C library of this archive, for machines whose own is older.
+here=$(dirname "$(readlink -f "$0")")
+export LM_SHARE_DIR="${LM_SHARE_DIR:-$here/../share/lm-utils}"
+exec "$here/../GLIBC/LOADER" --argv0 "$0" --library-path "$here/../GLIBC" "$here/../bin/${0##*/}" "$@"
+"""
+BUNDLE_TEXT = """# lm-utils VERSION for Linux on x86-64
+
+Put `bin` on the PATH. The programs need Linux NEEDED or later (`ldd --version`). On an older system put `bin-with-glibc` there
+instead: its scripts start the same programs with the archive's own C library.
+
+GPUs need NVIDIA's driver and libcublasLt, several of them libnccl; `mpirun` needs an MPI library. The machine provides these.
+The directory may be moved. docs/install.md describes other ways to install, `third-party` has the licences.
+"""
 DT_NULL, DT_RPATH, DT_RUNPATH = 0, 15, 29
 PT_DYNAMIC = 2
 
@@ -91,6 +112,38 @@ def runpath_to_rpath(path):
                     file.seek(offset)
                     file.write(struct.pack("<Q", DT_RPATH))
                 offset += 16
+
+
+def newest_glibc(stage):
+    """Returns the newest version of glibc, as (2, 36), whose symbols a file of the archive needs."""
+    versions = set()
+    for path in elf_files(stage):
+        symbols = subprocess.run(["objdump", "-T", path], capture_output=True, text=True, check=True).stdout
+        versions.update(tuple(map(int, found)) for found in re.findall(r"GLIBC_(\d+)\.(\d+)", symbols))
+    return max(versions)
+
+
+def add_glibc(stage, folder):
+    """Adds this machine's glibc in a directory of its own, and bin-with-glibc. Returns {name: path} of its libraries."""
+    glibc = os.path.join(folder, "glibc")
+    os.makedirs(glibc)
+    listed = subprocess.run(["ldd", os.path.join(stage, "bin", "lm-train")], capture_output=True, text=True, check=True)
+    loader, = re.findall(r"^\s*(/\S+/ld-linux\S+)", listed.stdout, re.MULTILINE)
+    place, = re.findall(r"libc\.so\.6 => (/\S+)", listed.stdout)
+    copied = {os.path.basename(loader): loader}
+    for name in GLIBC:
+        copied[name] = os.path.join(os.path.dirname(place), name)
+    for name, source in copied.items():
+        shutil.copyfile(os.path.realpath(source), os.path.join(glibc, name))
+        os.chmod(os.path.join(glibc, name), 0o755)
+    wrapper = WRAPPER.replace("GLIBC", os.path.relpath(glibc, stage)).replace("LOADER", os.path.basename(loader))
+    os.makedirs(os.path.join(stage, "bin-with-glibc"))
+    for program in os.listdir(os.path.join(stage, "bin")):
+        path = os.path.join(stage, "bin-with-glibc", program)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(wrapper)
+        os.chmod(path, 0o755)
+    return copied
 
 
 # Programs of the build and scripts of the source tree; the archive keeps their relative paths.
@@ -217,6 +270,11 @@ def main():
                 runpath_to_rpath(path)
             if args.what == "gpu_kit":
                 subprocess.run(["strip", "--strip-unneeded", path], check=True)
+        needed = "glibc {}.{}".format(*newest_glibc(stage))
+        if args.what == "bundle":
+            foreign.update(add_glibc(stage, folder))
+            with open(os.path.join(stage, "BUNDLE.md"), "w", encoding="utf-8") as file:
+                file.write(BUNDLE_TEXT.replace("VERSION", version).replace("NEEDED", needed))
         # The documents move to the top of the archive.
         texts = os.path.join(stage, "share", "doc", "lm-utils")
         if args.what == "gpu_kit":
@@ -226,7 +284,7 @@ def main():
         shutil.rmtree(os.path.join(stage, "share", "doc"))
         archive = os.path.join(args.build, name + ".tar.gz")
         pack(stage, name, archive, time_of(source))
-    print(f"{archive}: {os.path.getsize(archive) >> 20} MiB")
+    print(f"{archive}: {os.path.getsize(archive) >> 20} MiB, needs {needed}")
 
 
 main()

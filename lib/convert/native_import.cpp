@@ -228,7 +228,9 @@ std::string NativeImport::tensor_with_other_masters(DType weights) const {
 
 std::vector<ckpt::Piece> NativeImport::pieces(Reading& reading, DType weights) const {
     std::vector<ckpt::Piece> pieces;
-    for (const auto& [key, blocks] : blocks_) {
+    for (const auto& entry : blocks_) {
+        const auto& key = entry.first;
+        const auto& blocks = entry.second;
         const auto& [index, kind] = key;
         const Shape& shape = tensors_.table()[static_cast<size_t>(index)].shape;
         const DType dtype = kind == ckpt::SliceKind::weight ? weights : DType::fp32;
@@ -241,7 +243,7 @@ std::vector<ckpt::Piece> NativeImport::pieces(Reading& reading, DType weights) c
                           .flat_end = all.flat_end};
         piece.concurrent = true;
         reading.n_total += all.flat_end * size_of(dtype);
-        piece.read = [&reading, &key = key, &blocks = blocks, dtype, cols = cols_of(shape)](
+        piece.read = [&reading, &key, &blocks, dtype, cols = cols_of(shape)](
                          std::span<std::byte> to, i64 offset) {
             const Replicas replicas = reading.request.replicas.value_or(Replicas::rank0);
             const i64 begin = offset / size_of(dtype);

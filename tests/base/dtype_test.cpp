@@ -2,12 +2,12 @@
 // Rounding of the 16-bit floats: every value to fp32 and back, ties to even, and the special
 // values.
 #include <bit>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 
 #include "base/dtype.hpp"
 #include "base/rng.hpp"
+#include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace lm;

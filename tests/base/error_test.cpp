@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.hpp"
 
-#include <catch2/catch.hpp>
 #include <new>
 #include <stdexcept>
 #include <system_error>
 
+#include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace lm;
-using Catch::Matchers::Contains;
 using test::caught;
 
 TEST_CASE("every exception is reported with an exit code") {
@@ -24,11 +23,11 @@ TEST_CASE("every exception is reported with an exit code") {
     const Error thread =
         error_of(std::system_error(std::make_error_code(std::errc::no_such_process)));
     CHECK(thread.code() == Exit::failure);
-    CHECK_THAT(thread.what(), Contains("check ulimit -a"));
+    CHECK_THAT(thread.what(), ContainsSubstring("check ulimit -a"));
 
     const Error bug = error_of(std::runtime_error("no such file"));
     CHECK(bug.code() == Exit::bug);
-    CHECK_THAT(bug.what(), Contains("internal error: no such file"));
+    CHECK_THAT(bug.what(), ContainsSubstring("internal error: no such file"));
 }
 
 TEST_CASE("errors carry an exit code and one line") {

@@ -2,9 +2,10 @@
 #include "base/hash.hpp"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <span>
 #include <string>
+
+#include "support/catch.hpp"
 
 using namespace lm;
 

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The variables of each launcher, in an environment that the test defines.
-#include <catch2/catch.hpp>
 #include <map>
 
 #include "base/launcher.hpp"
+#include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace lm;
-using Catch::Matchers::Contains;
 using test::caught;
 
 namespace {
@@ -116,7 +115,7 @@ TEST_CASE("an error names a variable with an invalid value") {
     CHECK(Variables{{{"PMI_RANK", "0"}, {"PMI_SIZE", "0"}}}.refused("PMI_SIZE: '0'"));
     CHECK(Variables{{{"PMIX_RANK", "1x"}}}.refused("PMIX_RANK: '1x'"));
     const Variables local{{{"SLURM_LOCALID", "first"}}};
-    CHECK_THROWS_WITH(rank_on_host(local.get()), Contains("SLURM_LOCALID: 'first'"));
+    CHECK_THROWS_WITH(rank_on_host(local.get()), ContainsSubstring("SLURM_LOCALID: 'first'"));
 }
 
 TEST_CASE("the meeting point of torchrun is MASTER_ADDR and MASTER_PORT") {
@@ -157,7 +156,7 @@ TEST_CASE("the meeting point of srun is the first host of the step and the port 
     CHECK(meeting_point(launched, variables.get()).host == "login");
     variables.values["SLURM_JOB_ID"] = "x";
     CHECK_THROWS_WITH(meeting_point(launched, variables.get()),
-                      Contains("SLURM_JOB_ID: 'x' in the environment is not a number"));
+                      ContainsSubstring("SLURM_JOB_ID: 'x' in the environment is not a number"));
 }
 
 TEST_CASE("the first host of a node list") {

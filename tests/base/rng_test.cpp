@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Known answers of Philox4x32-10 from the test vectors of Random123 (kat_vectors), and the moments
 // of the distributions built on it.
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <set>
 
 #include "base/rng.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 

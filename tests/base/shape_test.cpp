@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/shape.hpp"
 
-#include <catch2/catch.hpp>
 #include <limits>
 
+#include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace lm;

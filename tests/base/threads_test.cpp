@@ -2,11 +2,11 @@
 // The thread pool: every task runs once on any number of threads; exceptions of tasks; many short
 // runs.
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <stdexcept>
 #include <vector>
 
 #include "base/threads.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 

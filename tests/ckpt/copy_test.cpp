@@ -4,18 +4,16 @@
 
 #include <sys/wait.h>
 
-#include <catch2/catch.hpp>
-
 #include "base/error.hpp"
 #include "ckpt/format/index.hpp"
 #include "ckpt/verbs/verify.hpp"
 #include "io/append_file.hpp"
 #include "io/fault.hpp"
 #include "support.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::ckpt;
-using Catch::Matchers::Contains;
 using test::Buffers;
 
 namespace {
@@ -178,7 +176,7 @@ TEST_CASE("copy: a corrupt source, an existing destination, two copies at a time
     const std::string other = save_step(scratch / "other", config, 3, 2);
     const std::string to = scratch / "copied";
     copy_all(other, to);
-    CHECK_THAT(test::error_of([&] { copy_all(step, to); }), Contains("exists already"));
+    CHECK_THAT(test::error_of([&] { copy_all(step, to); }), ContainsSubstring("exists already"));
     CHECK_FALSE(io::exists(copy_temporary(to)));
 
     const std::string file = step + "/optim-00001.safetensors";
@@ -186,8 +184,8 @@ TEST_CASE("copy: a corrupt source, an existing destination, two copies at a time
     bytes[bytes.size() - 3] = static_cast<char>(bytes[bytes.size() - 3] ^ 4);
     test::write(file, bytes);
     CHECK_THAT(test::error_of([&] { copy_all(step, to, true); }),
-               Contains("optim-00001.safetensors: tensor final_norm.bias") &&
-                   Contains("checksum mismatch"));
+               ContainsSubstring("optim-00001.safetensors: tensor final_norm.bias") &&
+                   ContainsSubstring("checksum mismatch"));
     CHECK(test::read(to + "/index-00000.json") == test::read(other + "/index-00000.json"));
     bytes[bytes.size() - 3] = static_cast<char>(bytes[bytes.size() - 3] ^ 4);
     test::write(file, bytes);
@@ -196,7 +194,7 @@ TEST_CASE("copy: a corrupt source, an existing destination, two copies at a time
         auto lock = io::AppendFile::open(copy_temporary(to) + "/lock");
         REQUIRE(lock.lock());
         CHECK_THAT(test::error_of([&] { copy_all(step, to, true); }),
-                   Contains("another copy to this place is running"));
+                   ContainsSubstring("another copy to this place is running"));
     }
     CHECK(copy_all(step, to, true).n_kept > 0);
     CHECK(good(to));

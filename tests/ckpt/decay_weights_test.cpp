@@ -2,9 +2,10 @@
 // Weights of an average of steps that replaces a decay of the learning rate.
 #include "ckpt/verbs/decay_weights.hpp"
 
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <numeric>
+
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::ckpt;

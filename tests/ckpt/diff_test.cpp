@@ -2,12 +2,12 @@
 #include "ckpt/verbs/diff.hpp"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "ckpt/format/flat_pieces.hpp"
 #include "ckpt/format/index.hpp"
 #include "support.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::ckpt;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A stored checkpoint of format version 2, which later releases must read
 // (docs/checkpoint-format.md).
-#include <catch2/catch.hpp>
 #include <cstring>
 
 #include "ckpt/format/safetensors.hpp"
@@ -9,6 +8,7 @@
 #include "ckpt/history/steps.hpp"
 #include "ckpt/support.hpp"
 #include "ckpt/verbs/verify.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::ckpt;

@@ -3,7 +3,6 @@
 // model: a list of steps with their parents. The model alone predicts the step that a resume loads
 // and the actions of prune.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <map>
 #include <random>
 #include <set>
@@ -16,6 +15,7 @@
 #include "ckpt/history/steps.hpp"
 #include "ckpt/verbs/copy.hpp"
 #include "support.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::ckpt;

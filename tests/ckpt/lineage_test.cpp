@@ -4,18 +4,16 @@
 
 #include <sys/wait.h>
 
-#include <catch2/catch.hpp>
-
 #include "base/log.hpp"
 #include "ckpt/format/save.hpp"
 #include "ckpt/history/abandon.hpp"
 #include "ckpt/history/rollback.hpp"
 #include "ckpt/history/steps.hpp"
 #include "support.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::ckpt;
-using Catch::Matchers::Contains;
 using test::Buffers;
 
 namespace {
@@ -82,7 +80,7 @@ TEST_CASE("a damaged step leads to its ancestors, never to a step of an abandone
     io::remove_tree(runs / "generation-2");
     CHECK(runs.candidates() == std::vector<i64>{6, 4, 2});
     for (const i64 step : {2, 4, 6}) runs.damage(step);
-    CHECK_THAT(test::error_of([&] { runs.loaded(); }), Contains("on its current branch"));
+    CHECK_THAT(test::error_of([&] { runs.loaded(); }), ContainsSubstring("on its current branch"));
 }
 
 TEST_CASE("pruned steps between ancestors do not break a branch") {
@@ -116,9 +114,9 @@ TEST_CASE("an error of the system does not lead to another step") {
     // A manifest that is a directory cannot be read, whoever runs the test.
     io::remove_tree(runs.path(4) + "/manifest.json");
     io::make_directories(runs.path(4) + "/manifest.json");
-    CHECK_THAT(test::error_of([&] { runs.loaded(); }), Contains("is a directory"));
+    CHECK_THAT(test::error_of([&] { runs.loaded(); }), ContainsSubstring("is a directory"));
     io::remove_tree(runs / "latest");
-    CHECK_THAT(test::error_of([&] { runs.loaded(); }), Contains("is a directory"));
+    CHECK_THAT(test::error_of([&] { runs.loaded(); }), ContainsSubstring("is a directory"));
 }
 
 TEST_CASE("a step that cannot be read prevents neither a start nor the load of another one") {
@@ -135,7 +133,8 @@ TEST_CASE("a rollback sets later steps aside and supersedes the running training
     const Generation running = runs.start();
     runs.save_steps(running, {2, 4, 6, 8});
     runs.damage(8);
-    CHECK_THAT(test::error_of([&] { roll_back(runs.directory(), 8); }), Contains("manifest.json"));
+    CHECK_THAT(test::error_of([&] { roll_back(runs.directory(), 8); }),
+               ContainsSubstring("manifest.json"));
     const Rollback rollback = roll_back(runs.directory(), 4);
     CHECK(rollback.generation.number == 2);
     CHECK(rollback.set_aside == std::vector<std::string>{runs / "abandoned-g2/global_step6",
@@ -143,7 +142,7 @@ TEST_CASE("a rollback sets later steps aside and supersedes the running training
     CHECK(steps_in(runs.directory()) == std::vector<i64>{2, 4});
     CHECK(runs.loaded() == 4);
     CHECK_THAT(test::error_of([&] { runs.save_steps(running, {10}); }, Exit::superseded),
-               Contains("generation 2"));
+               ContainsSubstring("generation 2"));
     // The number of a set-aside branch is not used again, whatever else was deleted.
     io::remove_tree(runs / "generation-2");
     io::remove_tree(runs / "fence.json");
@@ -158,12 +157,13 @@ TEST_CASE("a save sets a step of another branch aside and replaces one of its ow
     const Generation branch = runs.resume(2);
     const auto notes = notes_of([&] { runs.save_steps(branch, {4}); });
     REQUIRE(notes.size() == 1);
-    CHECK_THAT(notes[0], Contains("global_step4: is not a step of the current branch: set aside"));
+    CHECK_THAT(notes[0],
+               ContainsSubstring("global_step4: is not a step of the current branch: set aside"));
     CHECK(test::read(runs / "abandoned-g2/global_step4/manifest.json") == old);
     CHECK(runs.candidates() == std::vector<i64>{4, 2});
     CHECK(notes_of([&] { runs.save_steps(branch, {4}); }).empty());
     CHECK(io::list_directory(runs / "abandoned-g2") == std::vector<std::string>{"global_step4"});
-    CHECK_THAT(set_aside(runs.directory(), "global_step4", 2), Contains("global_step4.2"));
+    CHECK_THAT(set_aside(runs.directory(), "global_step4", 2), ContainsSubstring("global_step4.2"));
 }
 
 TEST_CASE("the fence holds when the generation files are deleted") {
@@ -173,11 +173,11 @@ TEST_CASE("the fence holds when the generation files are deleted") {
     const Generation fresh = runs.resume(2);
     io::remove_tree(runs / "generation-2");
     CHECK_THAT(test::error_of([&] { runs.save_steps(old, {4}); }, Exit::superseded),
-               Contains("generation 2: host"));
+               ContainsSubstring("generation 2: host"));
     runs.save_steps(fresh, {4});
     io::remove_tree(runs / "fence.json");
     CHECK_THAT(test::error_of([&] { runs.save_steps(old, {6}); }, Exit::superseded),
-               Contains("generation 2"));
+               ContainsSubstring("generation 2"));
     io::remove_tree(runs / "latest");
     CHECK(runs.resume(4).number == 3);
 }
@@ -195,8 +195,8 @@ TEST_CASE("a start reports the run that it supersedes, if that one may be alive"
     REQUIRE(::read(ready[0], &byte, 1) == 1);
     const auto notes = notes_of([&] { runs.start(); });
     REQUIRE(notes.size() == 1);
-    CHECK_THAT(notes[0], Contains("supersedes generation 1 (host") &&
-                             Contains(fmt::format("process {}", child)));
+    CHECK_THAT(notes[0], ContainsSubstring("supersedes generation 1 (host") &&
+                             ContainsSubstring(fmt::format("process {}", child)));
     ::kill(child, SIGKILL);
     ::waitpid(child, nullptr, 0);
     CHECK(notes_of([&] { runs.start(); }).empty());

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ckpt/format/model_json.hpp"
 
-#include <catch2/catch.hpp>
-
 #include "base/error.hpp"
 #include "io/json.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::ckpt;
@@ -61,7 +60,7 @@ TEST_CASE("a manifest with an unknown kind is refused") {
         io::OrderedJson json = to_json(ModelConfig{});
         json["position_embedding_type"] = name;
         CHECK_THROWS_WITH(model_from_json(io::Json::parse(json.dump()), "m/manifest.json"),
-                          Catch::Contains("'position_embedding_type' has the unknown value"));
+                          ContainsSubstring("'position_embedding_type' has the unknown value"));
     }
     io::OrderedJson json = to_json(ModelConfig{});
     json["activation"] = "none";  // no activation of a model

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ckpt/history/prune.hpp"
 
-#include <catch2/catch.hpp>
-
 #include "ckpt/history/steps.hpp"
 #include "support.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::ckpt;

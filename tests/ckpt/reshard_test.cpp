@@ -2,18 +2,16 @@
 // Rewrites checkpoints for another layout and back.
 #include "ckpt/verbs/reshard.hpp"
 
-#include <catch2/catch.hpp>
-
 #include "base/error.hpp"
 #include "ckpt/format/flat_pieces.hpp"
 #include "ckpt/format/index.hpp"
 #include "ckpt/verbs/diff.hpp"
 #include "ckpt/verbs/verify.hpp"
 #include "support.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::ckpt;
-using Catch::Matchers::Contains;
 
 namespace {
 
@@ -82,13 +80,13 @@ TEST_CASE("reshard: weights only; invalid layouts are refused") {
         return test::error_of([&] { resharded(weights, tp, pp, scratch / "c"); }, code);
     };
     CHECK_THAT(attempt(1, 3, Exit::usage),
-               Contains("--pipeline-model-parallel-size: 3 stages x 1 chunks exceed"));
+               ContainsSubstring("--pipeline-model-parallel-size: 3 stages x 1 chunks exceed"));
     const std::string file = weights.path() + "/weights-00000.safetensors";
     std::string bytes = test::read(file);
     bytes[bytes.size() - 3] = static_cast<char>(bytes[bytes.size() - 3] ^ 4);
     test::write(file, bytes);
     const auto damaged = Checkpoint::open(weights.path());
     CHECK_THAT(test::error_of([&] { reshard(damaged, 2, 1, scratch / "c", nullptr); }),
-               Contains("checksum mismatch"));
+               ContainsSubstring("checksum mismatch"));
     CHECK(io::list_directory(scratch / "c").empty());
 }

@@ -3,7 +3,6 @@
 // a kill.
 #include <sys/wait.h>
 
-#include <catch2/catch.hpp>
 #include <cerrno>
 #include <system_error>
 
@@ -18,6 +17,7 @@
 #include "ckpt/verbs/verify.hpp"
 #include "io/fault.hpp"
 #include "support.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::ckpt;
@@ -129,7 +129,7 @@ TEST_CASE("a read that fails is an error of the system, never damage") {
             }
             io::fault::arm(io::fault::Action::none, 0);
             if (text.empty()) break;
-            CHECK_THAT(text, Catch::Matchers::Contains(expected));
+            CHECK_THAT(text, ContainsSubstring(expected));
             ++n_failed;
         }
         CHECK(n_failed > 0);

@@ -6,7 +6,6 @@
 // The model: fsync() of a file makes its content durable, fsync() of a directory its names. Any set
 // of the other writes is kept, and the first n of the other changes of each directory, for any n.
 #include <array>
-#include <catch2/catch.hpp>
 #include <filesystem>
 #include <map>
 #include <random>
@@ -15,6 +14,7 @@
 #include "ckpt/verbs/verify.hpp"
 #include "io/fault.hpp"
 #include "support.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::ckpt;

@@ -2,8 +2,6 @@
 // Saves and loads: any layout into any other, digests, and the choice of the step to load.
 #include "ckpt/format/save.hpp"
 
-#include <catch2/catch.hpp>
-
 #include "base/log.hpp"
 #include "ckpt/format/checkpoint.hpp"
 #include "ckpt/format/flat_pieces.hpp"
@@ -12,10 +10,10 @@
 #include "ckpt/history/steps.hpp"
 #include "ckpt/verbs/verify.hpp"
 #include "support.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::ckpt;
-using Catch::Matchers::Contains;
 using test::Buffers;
 
 namespace {
@@ -168,10 +166,13 @@ TEST_CASE("files outside the share are verified when a load uses them") {
     const std::string path = scratch / "global_step3";
     const std::string file = path + "/optim-00002.safetensors";
     test::write(file, test::read(file).substr(1));
-    CHECK_THAT(test::error_of([&] { Checkpoint::open(path, {2, 4}); }), Contains("corrupt"));
+    CHECK_THAT(test::error_of([&] {
+                   Checkpoint::open(path, {2, 4});
+               }),
+               ContainsSubstring("corrupt"));
     const auto other = Checkpoint::open(path, {1, 4});
     CHECK_THAT(test::error_of([&] { test::check_grid(other, config, {.dp = 4}, 1); }),
-               Contains("optim-00002.safetensors"));
+               ContainsSubstring("optim-00002.safetensors"));
 }
 
 TEST_CASE("16-bit weights with fp32 masters") {
@@ -203,7 +204,7 @@ TEST_CASE("16-bit weights with fp32 masters") {
                             checkpoint.load_fp32("final_norm.weight", SliceKind::master)[3])));
     CHECK_THAT(
         test::error_of([&] { checkpoint.load_fp32("final_norm.weight", SliceKind::exp_avg); }),
-        Contains("has no exp_avg"));
+        ContainsSubstring("has no exp_avg"));
 }
 
 TEST_CASE("a staged load stores the elements of a load, in any range") {
@@ -249,8 +250,8 @@ TEST_CASE("a checkpoint of another model is refused with the name of the tensor"
                       other.weight.data());
         },
         Exit::usage);
-    CHECK_THAT(text,
-               Contains("layers.0.mlp.up.weight") && Contains("[96, 24]") && Contains("[60, 24]"));
+    CHECK_THAT(text, ContainsSubstring("layers.0.mlp.up.weight") && ContainsSubstring("[96, 24]") &&
+                         ContainsSubstring("[60, 24]"));
 }
 
 TEST_CASE("every flipped bit is detected") {
@@ -293,9 +294,9 @@ TEST_CASE("open() opens only complete steps and warns about a fallback") {
     CHECK_FALSE(open_if_any(scratch / "none"));
     CHECK_FALSE(open_if_any(scratch.path()));
     CHECK_THAT(test::error_of([&] { open(scratch / "none"); }, Exit::usage),
-               Contains("does not exist"));
+               ContainsSubstring("does not exist"));
     CHECK_THAT(test::error_of([&] { open(scratch.path()); }, Exit::usage),
-               Contains("has no checkpoint"));
+               ContainsSubstring("has no checkpoint"));
     const Generation generation = claim(scratch.path());
     for (const i64 step : {5, 9, 20, 30}) {
         save(generation, test::info_of(config, step), buffers.pieces());
@@ -311,8 +312,9 @@ TEST_CASE("open() opens only complete steps and warns about a fallback") {
     io::remove_tree(scratch / "global_step20/manifest.json");
     CHECK(open(scratch.path()).manifest().counters.iteration == 9);
     REQUIRE(warnings.size() == 1);
-    CHECK_THAT(warnings[0], Contains("global_step20") && Contains("no manifest.json") &&
-                                Contains("global_step9 instead"));
+    CHECK_THAT(warnings[0], ContainsSubstring("global_step20") &&
+                                ContainsSubstring("no manifest.json") &&
+                                ContainsSubstring("global_step9 instead"));
     test::write(scratch / "latest", "global_step99999999999999999999");
     CHECK(open(scratch.path()).manifest().counters.iteration == 30);
     io::remove_tree(scratch / "latest");
@@ -320,7 +322,8 @@ TEST_CASE("open() opens only complete steps and warns about a fallback") {
     for (const i64 step : {5, 9, 30}) {
         test::write(scratch / step_name(step) + "/manifest.json", "{}");
     }
-    CHECK_THAT(test::error_of([&] { open(scratch.path()); }), Contains("no complete checkpoint"));
+    CHECK_THAT(test::error_of([&] { open(scratch.path()); }),
+               ContainsSubstring("no complete checkpoint"));
     set_log_sink(nullptr);
 }
 
@@ -338,7 +341,7 @@ TEST_CASE("a newer run supersedes an older one") {
     CHECK_FALSE(io::exists(temporary));
     const std::string text = test::error_of(
         [&] { save(old, test::info_of(config, 2), buffers.pieces()); }, Exit::superseded);
-    CHECK_THAT(text, Contains("generation 2") && Contains("process"));
+    CHECK_THAT(text, ContainsSubstring("generation 2") && ContainsSubstring("process"));
     CHECK(open(scratch.path()).manifest().counters.iteration == 1);
     save(fresh, test::info_of(config, 2), buffers.pieces());
     CHECK(open(scratch.path()).manifest().generation == 2);

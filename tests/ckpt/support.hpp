@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <catch2/catch.hpp>
 #include <cstdlib>
 #include <fstream>
 #include <stdexcept>
@@ -21,6 +20,7 @@
 #include "ckpt/format/save.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
+#include "support/catch.hpp"
 
 namespace lm::test {
 

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ckpt/verbs/verify.hpp"
 
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 
 #include "support.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::ckpt;
-using Catch::Matchers::Contains;
 using test::Buffers;
 using test::local_of;
 
@@ -34,9 +33,9 @@ TEST_CASE("verify reports corrupt data, numbers that are not finite, and nothing
     test::write(file, bytes);
     const Verification bad = verify(step, nullptr);
     REQUIRE(bad.problems.size() == 1);
-    CHECK_THAT(bad.problems[0].line(), Contains("optim-00000.safetensors") &&
-                                           Contains("tensor final_norm.bias") &&
-                                           Contains("checksum"));
+    CHECK_THAT(bad.problems[0].line(), ContainsSubstring("optim-00000.safetensors") &&
+                                           ContainsSubstring("tensor final_norm.bias") &&
+                                           ContainsSubstring("checksum"));
 
     const auto& local = local_of(buffers, config, "layers.1.attention.key.bias");
     buffers.exp_avg[static_cast<size_t>(local.offset) + 2] = NAN;
@@ -45,10 +44,11 @@ TEST_CASE("verify reports corrupt data, numbers that are not finite, and nothing
         verify(save(generation, test::info_of(config, 8), buffers.pieces()).path, nullptr);
     REQUIRE(nan.problems.size() == 1);
     CHECK(nan.n_non_finite == 2);
-    CHECK_THAT(nan.problems[0].line(), Contains("layers.1.attention.key.bias (exp_avg): 2 of 24"));
+    CHECK_THAT(nan.problems[0].line(),
+               ContainsSubstring("layers.1.attention.key.bias (exp_avg): 2 of 24"));
 
     io::remove_tree(step + "/manifest.json");
-    CHECK_THAT(verify(step, nullptr).problems.at(0).line(), Contains("no manifest.json"));
+    CHECK_THAT(verify(step, nullptr).problems.at(0).line(), ContainsSubstring("no manifest.json"));
 }
 
 TEST_CASE("verify reports a tensor with overlapping slices and gaps") {
@@ -67,7 +67,7 @@ TEST_CASE("verify reports a tensor with overlapping slices and gaps") {
     const Verification result = verify(step, nullptr);
     REQUIRE(result.problems.size() == 1);
     CHECK_THAT(result.problems[0].line(),
-               Contains("embedding.word.weight (weight): element 0 is in no"));
+               ContainsSubstring("embedding.word.weight (weight): element 0 is in no"));
 }
 
 TEST_CASE("shares of any number of ranks verify every byte once") {
@@ -86,7 +86,7 @@ TEST_CASE("shares of any number of ranks verify every byte once") {
                 n_read += share.n_bytes;
                 n_found += std::ssize(share.problems);
                 for (const Problem& found : share.problems)
-                    CHECK_THAT(found.line(), Contains(problem));
+                    CHECK_THAT(found.line(), ContainsSubstring(problem));
             }
             INFO(count << " ranks");
             CHECK(n_read == n_bytes);

@@ -5,9 +5,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <functional>
 #include <string>
+
+#include "support/catch.hpp"
 
 struct Ended {
     int code = -1;  // exit code; -1 when a signal ended it

@@ -2,11 +2,12 @@
 // Texts that tests compare with files of tests/cli/golden. LM_UPDATE_GOLDEN=1 rewrites the files.
 #pragma once
 
-#include <catch2/catch.hpp>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
 #include <string>
+
+#include "support/catch.hpp"
 
 inline void check_golden(const std::string& name, const std::string& text) {
     const std::string path = std::string(LM_TEST_DIR) + "/cli/golden/" + name;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The texts made from an option table: --help, the generated sections of the man page, completion.
-#include <catch2/catch.hpp>
 #include <cstdio>
 #include <fstream>
 #include <optional>
@@ -12,6 +11,7 @@
 #include "cli/man.hpp"
 #include "cli/options.hpp"
 #include "golden.hpp"
+#include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 
 using lm::i64;

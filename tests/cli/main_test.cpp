@@ -2,7 +2,6 @@
 // run_main: exit codes, the one line on standard error, and standard descriptors in all conditions.
 #include <fcntl.h>
 
-#include <catch2/catch.hpp>
 #include <csignal>
 #include <cstdlib>
 #include <new>
@@ -15,6 +14,7 @@
 #include "base/machine.hpp"
 #include "child.hpp"
 #include "cli/main.hpp"
+#include "support/catch.hpp"
 
 using lm::cli::Options;
 
@@ -49,12 +49,10 @@ TEST_CASE("the code of the body is the exit code") {
 TEST_CASE("help and version go to standard output") {
     const Ended help = run_child({"--help"}, [] { return 9; });
     CHECK(help.code == 0);
-    CHECK_THAT(help.out, Catch::StartsWith("Usage: lm-x [OPTION]...\n"));
+    CHECK_THAT(help.out, StartsWith("Usage: lm-x [OPTION]...\n"));
     CHECK(help.err.empty());
-    CHECK_THAT(run_child({"sub", "-h"}, [] { return 9; }).out,
-               Catch::StartsWith("Usage: lm-x sub "));
-    CHECK_THAT(run_child({"--version"}, [] { return 9; }).out,
-               Catch::StartsWith("lm-x (lm-utils) "));
+    CHECK_THAT(run_child({"sub", "-h"}, [] { return 9; }).out, StartsWith("Usage: lm-x sub "));
+    CHECK_THAT(run_child({"--version"}, [] { return 9; }).out, StartsWith("lm-x (lm-utils) "));
 }
 
 TEST_CASE("errors are one line and the exit code") {
@@ -178,10 +176,9 @@ TEST_CASE("files never get the number of a closed standard descriptor") {
 }
 
 TEST_CASE("hidden options for the build") {
-    CHECK_THAT(run_child({"--generate-man-options"}, nullptr).out,
-               Catch::StartsWith(".Sh OPTIONS\n"));
+    CHECK_THAT(run_child({"--generate-man-options"}, nullptr).out, StartsWith(".Sh OPTIONS\n"));
     CHECK_THAT(run_child({"--generate-man-exit-status"}, nullptr).out,
-               Catch::StartsWith(".Sh EXIT STATUS\n"));
+               StartsWith(".Sh EXIT STATUS\n"));
     CHECK_THAT(run_child({"--generate-completion", "bash"}, nullptr).out,
-               Catch::StartsWith("# bash completion of lm-x"));
+               StartsWith("# bash completion of lm-x"));
 }

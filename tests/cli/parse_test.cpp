@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parsing of command lines: values, spellings, order, verbs, and all errors.
-#include <catch2/catch.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "base/rng.hpp"
 #include "cli/help.hpp"
 #include "cli/options.hpp"
+#include "support/catch.hpp"
 
 using lm::i64;
 using lm::cli::Bytes;
@@ -122,7 +122,7 @@ TEST_CASE_METHOD(Fixture, "negative numbers are values, but counts refuse them")
     CHECK(args.ratio == -0.5);
     parse({"--weights=-.5"});
     CHECK(args.weights == std::vector<double>{-0.5});
-    CHECK_THAT(complaint(options, {"--n", "-5"}), Catch::StartsWith("--n: '-5' is not a count"));
+    CHECK_THAT(complaint(options, {"--n", "-5"}), StartsWith("--n: '-5' is not a count"));
 }
 
 TEST_CASE_METHOD(Fixture, "the last occurrence wins, also for options with several values") {
@@ -190,13 +190,13 @@ TEST_CASE_METHOD(Fixture, "no abbreviations") {
 }
 
 TEST_CASE_METHOD(Fixture, "an invalid number: the error names the option") {
-    CHECK_THAT(complaint(options, {"--n", "5x"}), Catch::StartsWith("--n: "));
-    CHECK_THAT(complaint(options, {"--lr", "fast"}), Catch::StartsWith("--lr: "));
-    CHECK_THAT(complaint(options, {"--size", "2Q"}), Catch::StartsWith("--size: "));
+    CHECK_THAT(complaint(options, {"--n", "5x"}), StartsWith("--n: "));
+    CHECK_THAT(complaint(options, {"--lr", "fast"}), StartsWith("--lr: "));
+    CHECK_THAT(complaint(options, {"--size", "2Q"}), StartsWith("--size: "));
     CHECK(complaint(options, {"--size", "80"}) ==
           "--size: '80' has no unit: write 80GB, 80GiB or 80B");
-    CHECK_THAT(complaint(options, {"--counts", "1", "b"}), Catch::StartsWith("--counts: "));
-    CHECK_THAT(complaint(options, {"--n="}), Catch::StartsWith("--n: "));
+    CHECK_THAT(complaint(options, {"--counts", "1", "b"}), StartsWith("--counts: "));
+    CHECK_THAT(complaint(options, {"--n="}), StartsWith("--n: "));
 }
 
 TEST_CASE_METHOD(Fixture, "a missing value is an error, never the next option") {

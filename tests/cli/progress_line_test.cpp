@@ -4,12 +4,12 @@
 #include <sys/ioctl.h>
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cstdlib>
 #include <string>
 
 #include "child.hpp"
 #include "cli/progress_line.hpp"
+#include "support/catch.hpp"
 
 using lm::i64;
 using lm::cli::ProgressLine;
@@ -67,7 +67,7 @@ TEST_CASE("on a terminal one line is redrawn at most six times per second and cl
     CHECK(redraws >= 50);
     CHECK(redraws <= 60);
     CHECK(count(text, "\n") == 0);
-    CHECK_THAT(text, Catch::Contains("reading:  49 % 9.9/20.0 MB, 1.0 MB/s, 10.1 s left"));
+    CHECK_THAT(text, ContainsSubstring("reading:  49 % 9.9/20.0 MB, 1.0 MB/s, 10.1 s left"));
     CHECK(text.ends_with("\r\x1b[K"));
 }
 
@@ -97,9 +97,9 @@ TEST_CASE("a slow start spoils neither the rate nor the time left") {
         return 0;
     });
     const std::string first = text.substr(0, text.find("reading", 20));
-    CHECK_THAT(first, !Catch::Contains("left"));
-    CHECK_THAT(text, Catch::Contains("20 % 401.0/2000.0 MB, 18"));  // 182 MB/s is the mean
-    CHECK_THAT(text, Catch::Contains("8.7 s left") || Catch::Contains("8.6 s left"));
+    CHECK_THAT(first, !ContainsSubstring("left"));
+    CHECK_THAT(text, ContainsSubstring("20 % 401.0/2000.0 MB, 18"));  // 182 MB/s is the mean
+    CHECK_THAT(text, ContainsSubstring("8.7 s left") || ContainsSubstring("8.6 s left"));
 }
 
 TEST_CASE("the largest common values of lm-preprocess fit in 80 columns") {
@@ -112,7 +112,7 @@ TEST_CASE("the largest common values of lm-preprocess fit in 80 columns") {
     });
     CHECK_THAT(
         text,
-        Catch::Contains(
+        ContainsSubstring(
             "tokenizing:  10 %, 2000 MB/s, 15 min 00 s left, 320.1k docs/s, 272.1M tokens/s\r"));
 }
 

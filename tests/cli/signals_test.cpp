@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each case runs in its own child process, since signal handlers and their flags are global to a
 // process.
-#include <catch2/catch.hpp>
 #include <csignal>
 #include <cstring>
 #include <string>
 
 #include "child.hpp"
 #include "cli/signals.hpp"
+#include "support/catch.hpp"
 
 using namespace lm::cli;
 

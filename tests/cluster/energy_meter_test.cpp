@@ -2,11 +2,10 @@
 // Energy from the files of powercap, from a library with NVML's functions, and from constant power.
 #include "cluster/energy_meter.hpp"
 
-#include <catch2/catch.hpp>
-
 #include "base/clock.hpp"
 #include "io/atomic.hpp"
 #include "io/file.hpp"
+#include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace lm;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks that meet in a directory, as threads: phases, missing and failed ranks, files of earlier
 // runs.
-#include <catch2/catch.hpp>
 #include <chrono>
 #include <functional>
 #include <thread>
@@ -9,11 +8,11 @@
 #include "base/error.hpp"
 #include "cluster/file_rendezvous.hpp"
 #include "io/file.hpp"
+#include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace lm;
 using namespace lm::cluster;
-using Catch::Matchers::Contains;
 
 namespace {
 
@@ -73,8 +72,8 @@ TEST_CASE("missing ranks are named after the timeout") {
     const test::TempDir dir;
     const auto errors =
         run(2, [&](int rank) { FileRendezvous(dir.path(), {.rank = rank, .size = 4}, 1).join(); });
-    CHECK_THAT(errors[0], Contains("timed out after 1 s waiting for ranks 2, 3 of 4"));
-    CHECK_THAT(errors[1], Contains("timed out after 1 s waiting for rank 0"));
+    CHECK_THAT(errors[0], ContainsSubstring("timed out after 1 s waiting for ranks 2, 3 of 4"));
+    CHECK_THAT(errors[1], ContainsSubstring("timed out after 1 s waiting for rank 0"));
 }
 
 TEST_CASE("a rank that does not respond is named") {
@@ -90,7 +89,7 @@ TEST_CASE("a rank that does not respond is named") {
     for (const int rank : {0, 2}) {
         INFO(errors[static_cast<size_t>(rank)]);
         CHECK_THAT(errors[static_cast<size_t>(rank)],
-                   Contains("rank 1: did not respond for 2 s on host"));
+                   ContainsSubstring("rank 1: did not respond for 2 s on host"));
     }
 }
 
@@ -107,11 +106,12 @@ TEST_CASE("all ranks throw the first failure, and all but rank 0 leave its repor
         printed_by_rank0[static_cast<size_t>(rank)] = ranks.leave(error);
         run_error("rank", "{}", error);
     });
-    CHECK_THAT(errors[1], Contains("data.jsonl: cannot be read"));
+    CHECK_THAT(errors[1], ContainsSubstring("data.jsonl: cannot be read"));
     for (const int rank : {0, 2}) {
         INFO(errors[static_cast<size_t>(rank)]);
-        CHECK_THAT(errors[static_cast<size_t>(rank)],
-                   Contains("rank 1 on ") && Contains(": data.jsonl: cannot be read"));
+        CHECK_THAT(
+            errors[static_cast<size_t>(rank)],
+            ContainsSubstring("rank 1 on ") && ContainsSubstring(": data.jsonl: cannot be read"));
     }
     CHECK(printed_by_rank0 == std::vector<int>{1, 1, 1});
 }

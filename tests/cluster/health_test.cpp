@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The verdict on the use of a file system.
-#include <catch2/catch.hpp>
 
 #include "cluster/health.hpp"
+
+#include "support/catch.hpp"
 
 using namespace lm::cluster;
 

@@ -3,7 +3,7 @@
 
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::cluster;

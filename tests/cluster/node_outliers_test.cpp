@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The node check: outliers among the samples of hosts, and the JSON of a sample.
-#include <catch2/catch.hpp>
 
-#include "cluster/host_list.hpp"
 #include "cluster/node_outliers.hpp"
+#include "cluster/host_list.hpp"
 #include "io/json.hpp"
+#include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace lm;
 using namespace lm::cluster;
-using Catch::Matchers::Contains;
-using Catch::Matchers::StartsWith;
 
 namespace {
 
@@ -149,7 +147,7 @@ TEST_CASE("this host's sample is complete and equals the one parsed from its JSO
     CHECK(sample.copy_gbps > 0);
     REQUIRE(sample.directories.size() == 2);
     CHECK(sample.directories[0].problem.empty());
-    CHECK_THAT(sample.directories[1].problem, Contains("missing"));
+    CHECK_THAT(sample.directories[1].problem, ContainsSubstring("missing"));
     CHECK(std::filesystem::is_empty(scratch / ""));
     const std::string text = io::json_line(to_json(sample));
     CHECK(io::json_line(to_json(node_sample_from_json(io::parse_json(text, "a"), "a"))) == text);

@@ -3,9 +3,8 @@
 
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
-
 #include "cluster/shared_memory.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::cluster;

@@ -4,11 +4,11 @@
 #if !defined(LM_SANITIZED)
 #include <array>
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <cstdlib>
 #include <new>
 
 #include "comm/threads/run_ranks.hpp"
+#include "support/catch.hpp"
 
 namespace {
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The backends within one process: conformance, failures, and guarantees that only they give.
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <stdexcept>
 
 #include "base/error.hpp"
 #include "comm/self/group.hpp"
 #include "comm/threads/run_ranks.hpp"
 #include "conformance.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::comm;
@@ -40,7 +40,7 @@ TEST_CASE("errors name the failure of a rank") {
             message = error.what();
         }
         for (const std::string& word : c.words) {
-            CHECK_THAT(message, Catch::Matchers::Contains(word));
+            CHECK_THAT(message, ContainsSubstring(word));
         }
     }
 }

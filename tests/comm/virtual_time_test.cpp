@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Virtual time of messages, collectives and computing, alone and overlapping.
-#include <catch2/catch.hpp>
 #include <stdexcept>
 #include <vector>
 
 #include "comm/threads/run_ranks.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::comm;

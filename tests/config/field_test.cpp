@@ -2,10 +2,9 @@
 // One table of fields gives options, JSON and the rule on resume.
 #include "config/field.hpp"
 
-#include <catch2/catch.hpp>
-
 #include "config/field_json.hpp"
 #include "config/train_flags.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::config;

@@ -3,7 +3,6 @@
 #include "config/model_flags.hpp"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cstring>
 #include <sstream>
 
@@ -13,6 +12,7 @@
 #include "config/optimizer_flags.hpp"
 #include "config/parallel_flags.hpp"
 #include "config/presets.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::spec;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/presets.hpp"
 
-#include <catch2/catch.hpp>
-
 #include "base/error.hpp"
 #include "config/model_flags.hpp"
 #include "spec/tensor_table.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 

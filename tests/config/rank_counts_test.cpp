@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/rank_counts.hpp"
 
-#include <catch2/catch.hpp>
-
 #include "base/error.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::config;
@@ -24,7 +23,7 @@ TEST_CASE("replicas follow from the ranks") {
     CHECK_THROWS_WITH(replicas_of(100, 2, 4),
                       "--world-size: 100 ranks are not a multiple of 2 tensor x "
                       "4 pipeline ranks = 8: use 96 or 104");
-    CHECK_THROWS_WITH(replicas_of(4, 2, 4), Catch::EndsWith("8: use 8"));
+    CHECK_THROWS_WITH(replicas_of(4, 2, 4), EndsWith("8: use 8"));
     CHECK_THROWS_AS(replicas_of(0, 1, 1), Error);
 }
 
@@ -51,15 +50,15 @@ TEST_CASE("every batch of a ramp is checked beforehand, with the values that fit
     CHECK(nodes96[0] ==
           "--global-batch-size: 1024 is not a multiple of micro batch 1 x 48 "
           "data-parallel ranks = 48: use 1008 or 1056");
-    CHECK_THAT(nodes96[1], Catch::Contains("42 of its 64 batches"));
+    CHECK_THAT(nodes96[1], ContainsSubstring("42 of its 64 batches"));
     const Texts micro4 = batch_problems(tr11, 4, replicas_of(384, 4, 12));
     REQUIRE(micro4.size() == 1);
-    CHECK_THAT(micro4[0],
-               Catch::Contains("208, 240, 272") && Catch::Contains("from iteration 440 to ") &&
-                   Catch::EndsWith(
-                       "use 4 data-parallel ranks (192 ranks in all), or --micro-batch-size 2"));
+    CHECK_THAT(
+        micro4[0],
+        ContainsSubstring("208, 240, 272") && ContainsSubstring("from iteration 440 to ") &&
+            EndsWith("use 4 data-parallel ranks (192 ranks in all), or --micro-batch-size 2"));
     CHECK_THAT(batch_problems(BatchRamp{7, 1, 100, 8}, 2, {1, 1}).at(0),
-               Catch::EndsWith("1 of its 2 batches are not a multiple of micro batch 2 x 1 "
-                               "data-parallel ranks = 2: 7, from iteration 1 to iteration 15: "
-                               "use --micro-batch-size 1"));
+               EndsWith("1 of its 2 batches are not a multiple of micro batch 2 x 1 "
+                        "data-parallel ranks = 2: 7, from iteration 1 to iteration 15: "
+                        "use --micro-batch-size 1"));
 }

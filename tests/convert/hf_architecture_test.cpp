@@ -2,7 +2,6 @@
 // All combinations of the flags that define a model: each format of Hugging Face holds it, bit for
 // bit in both directions, or names the flag that it cannot hold and the formats that can.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <map>
 #include <set>
 
@@ -16,6 +15,7 @@
 #include "convert/megatron/from_megatron_lm.hpp"
 #include "convert/megatron/to_megatron.hpp"
 #include "convert/to_hf.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::convert;

@@ -5,7 +5,6 @@
 #include "convert/to_hf.hpp"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cstring>
 
 #include "../ckpt/support.hpp"
@@ -22,10 +21,10 @@
 #include "convert/hf_config.hpp"
 #include "convert/hf_files.hpp"
 #include "io/json.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::convert;
-using Catch::Matchers::Contains;
 using test::Buffers;
 
 namespace {
@@ -264,7 +263,7 @@ TEST_CASE("the tokenizer of GPT-2 is written when the vocabulary is that of GPT-
     request = request_of(scratch / "a", scratch / "hf3");
     request.tokenizer = scratch.path();
     CHECK_THAT(test::error_of([&] { to_hf(request, Format::hf_gpt2); }, Exit::usage),
-               Contains("--tokenizer"));
+               ContainsSubstring("--tokenizer"));
     CHECK_FALSE(io::exists(scratch / "hf3"));
 }
 
@@ -277,18 +276,20 @@ TEST_CASE("an unsupported model is refused with the flag or the tensor") {
     };
     CHECK(refused([](auto&) {}) == "no error");
     CHECK_THAT(refused([](auto& c) { c.position = spec::PositionEmbedding::alibi; }),
-               Contains("--position-embedding-type") && Contains("alibi"));
+               ContainsSubstring("--position-embedding-type") && ContainsSubstring("alibi"));
     CHECK_THAT(refused([](auto& c) { c.normalization = spec::Normalization::rms_norm; }),
-               Contains("--normalization"));
+               ContainsSubstring("--normalization"));
     CHECK_THAT(refused([](auto& c) { c.activation = spec::Activation::swiglu; }),
-               Contains("--swiglu"));
+               ContainsSubstring("--swiglu"));
     CHECK_THAT(refused([](auto& c) { c.activation = spec::Activation::geglu; }),
-               Contains("--glu-activation"));
-    CHECK_THAT(refused([](auto& c) { c.n_groups = 2; }), Contains("--num-query-groups"));
-    CHECK_THAT(refused([](auto& c) { c.head_dim = 7; }), Contains("--kv-channels"));
-    CHECK_THAT(refused([](auto& c) { c.embedding_norm = true; }), Contains("--embed-layernorm"));
+               ContainsSubstring("--glu-activation"));
+    CHECK_THAT(refused([](auto& c) { c.n_groups = 2; }), ContainsSubstring("--num-query-groups"));
+    CHECK_THAT(refused([](auto& c) { c.head_dim = 7; }), ContainsSubstring("--kv-channels"));
+    CHECK_THAT(refused([](auto& c) { c.embedding_norm = true; }),
+               ContainsSubstring("--embed-layernorm"));
     CHECK(refused([](auto& c) { c.untied_head = true; }) == "no error");
-    CHECK_THAT(refused([](auto& c) { c.linear_bias = false; }), Contains("--disable-bias-linear"));
+    CHECK_THAT(refused([](auto& c) { c.linear_bias = false; }),
+               ContainsSubstring("--disable-bias-linear"));
 
     const test::ScratchDirectory scratch;
     const auto import_error = [&](const std::string& in, Exit code) {
@@ -298,24 +299,26 @@ TEST_CASE("an unsupported model is refused with the flag or the tensor") {
         return text;
     };
     write_hf(scratch / "missing", "", {{"h.1.ln_2.bias", "h.1.ln_9.bias"}});
-    CHECK_THAT(import_error("missing", Exit::failure), Contains("h.1.ln_2.bias is missing"));
+    CHECK_THAT(import_error("missing", Exit::failure),
+               ContainsSubstring("h.1.ln_2.bias is missing"));
     write_hf(scratch / "wrong", "");
     test::write(scratch / "wrong/config.json",
                 R"({"model_type": "gpt2", "n_layer": 2, "n_embd": 40, "n_head": 5,
                     "vocab_size": 77, "n_positions": 13})");
     CHECK_THAT(
         import_error("wrong", Exit::failure),
-        Contains(
+        ContainsSubstring(
             "h.0.mlp.c_fc.weight: expected shape [40,160] by the configuration, got [40,100]"));
     test::write(scratch / "wrong/config.json", R"({"model_type": "bert"})");
-    CHECK_THAT(import_error("wrong", Exit::usage), Contains("got 'bert'"));
+    CHECK_THAT(import_error("wrong", Exit::usage), ContainsSubstring("got 'bert'"));
     io::remove_tree(scratch / "wrong/config.json");
-    CHECK_THAT(import_error("wrong", Exit::usage), Contains("config.json: does not exist"));
+    CHECK_THAT(import_error("wrong", Exit::usage),
+               ContainsSubstring("config.json: does not exist"));
     write_hf(scratch / "evil", "");
     io::remove_tree(scratch / "evil/model.safetensors");
     test::write(scratch / "evil/model.safetensors.index.json",
                 R"({"weight_map": {"wte.weight": "../wrong/model.safetensors"}})");
-    CHECK_THAT(import_error("evil", Exit::failure), Contains("is not a plain file name"));
+    CHECK_THAT(import_error("evil", Exit::failure), ContainsSubstring("is not a plain file name"));
 }
 
 TEST_CASE("an existing OUT is replaced only with --force, and only if it is a model") {
@@ -327,13 +330,15 @@ TEST_CASE("an existing OUT is replaced only with --force, and only if it is a mo
         request.force = force;
         return test::error_of([&] { to_hf(request, Format::hf_gpt2); }, Exit::usage);
     };
-    CHECK_THAT(convert_error(scratch / "native", scratch / "hf", false), Contains("--force"));
+    CHECK_THAT(convert_error(scratch / "native", scratch / "hf", false),
+               ContainsSubstring("--force"));
     CHECK(convert_error(scratch / "native", scratch / "hf", true) == "no error");
-    CHECK_THAT(convert_error(scratch / "native", scratch / "native", true), Contains("contains"));
+    CHECK_THAT(convert_error(scratch / "native", scratch / "native", true),
+               ContainsSubstring("contains"));
     io::make_directories(scratch / "home");
     test::write(scratch / "home/thesis.tex", "x");
     CHECK_THAT(convert_error(scratch / "native", scratch / "home", true),
-               Contains("without a model"));
+               ContainsSubstring("without a model"));
     CHECK(io::exists(scratch / "home/thesis.tex"));
 }
 
@@ -346,7 +351,7 @@ TEST_CASE("formats are detected") {
     CHECK(detect_format(scratch / "native") == Format::native);
     CHECK(detect_format(scratch / "native/global_step0") == Format::native);
     CHECK_THAT(test::error_of([&] { detect_format(scratch.path()); }, Exit::usage),
-               Contains("neither"));
+               ContainsSubstring("neither"));
 }
 
 TEST_CASE("shards are the same as those of huggingface_hub") {
@@ -442,14 +447,16 @@ TEST_CASE("a model that no class of transformers holds names the flag") {
     auto config = test::odd_model(1);
     config.position = spec::PositionEmbedding::none;
     CHECK_THAT(test::error_of([&] { choose_architecture(config); }, Exit::usage),
-               Contains("--position-embedding-type: the model has none") &&
-                   Contains("no known class of transformers does"));
+               ContainsSubstring("--position-embedding-type: the model has none") &&
+                   ContainsSubstring("no known class of transformers does"));
     auto bloom = test::bloom_model(1, 4, 4);
-    CHECK_THAT(test::error_of([&] { choose_architecture(bloom); }, Exit::usage),
-               Contains("--ffn-hidden-size") && Contains("hf-bloom (BloomForCausalLM)"));
+    CHECK_THAT(
+        test::error_of([&] { choose_architecture(bloom); }, Exit::usage),
+        ContainsSubstring("--ffn-hidden-size") && ContainsSubstring("hf-bloom (BloomForCausalLM)"));
     auto llama = test::llama_model(1, 4, 2);
     const auto gpt2 = [&] { check_fits(hf_architecture(Format::hf_gpt2), llama); };
-    CHECK_THAT(test::error_of(gpt2, Exit::usage), Contains("use --to hf-llama or hf-mistral"));
+    CHECK_THAT(test::error_of(gpt2, Exit::usage),
+               ContainsSubstring("use --to hf-llama or hf-mistral"));
 }
 
 TEST_CASE("a config.json of another arithmetic is refused") {
@@ -459,7 +466,7 @@ TEST_CASE("a config.json of another arithmetic is refused") {
     CHECK_THAT(refused(R"({"model_type": "gpt_neox", "vocab_size": 9, "hidden_size": 8,
                            "num_hidden_layers": 1, "num_attention_heads": 2, "rotary_pct": 1.0,
                            "intermediate_size": 32})"),
-               Contains("expected 'use_parallel_residual' to be false, got true"));
+               ContainsSubstring("expected 'use_parallel_residual' to be false, got true"));
     CHECK(hf_model(io::Json::parse(R"({"model_type": "mistral", "vocab_size": 9, "hidden_size": 8,
                                        "num_hidden_layers": 1, "num_attention_heads": 2,
                                        "intermediate_size": 32,
@@ -469,16 +476,16 @@ TEST_CASE("a config.json of another arithmetic is refused") {
     CHECK_THAT(refused(R"({"model_type": "llama", "vocab_size": 9, "hidden_size": 8,
                            "num_hidden_layers": 1, "num_attention_heads": 2,
                            "intermediate_size": 32, "mlp_bias": true})"),
-               Contains("attention_bias and mlp_bias"));
+               ContainsSubstring("attention_bias and mlp_bias"));
     CHECK_THAT(refused(R"({"model_type": "llama", "vocab_size": 9, "hidden_size": 8,
                            "num_hidden_layers": 1, "num_attention_heads": 2,
                            "intermediate_size": 32, "rope_scaling": {"rope_type": "yarn"}})"),
-               Contains("expected rope_type 'default' or 'llama3', got 'yarn'"));
+               ContainsSubstring("expected rope_type 'default' or 'llama3', got 'yarn'"));
     CHECK_THAT(refused(R"({"model_type": "llama", "vocab_size": 9, "hidden_size": 8,
                            "num_hidden_layers": 1, "num_attention_heads": 2,
                            "intermediate_size": 32,
                            "rope_scaling": {"rope_type": "llama3", "factor": 8,
                                             "low_freq_factor": 2, "high_freq_factor": 4,
                                             "original_max_position_embeddings": 8192}})"),
-               Contains("expected 'low_freq_factor' to be 1, got 2"));
+               ContainsSubstring("expected 'low_freq_factor' to be 1, got 2"));
 }

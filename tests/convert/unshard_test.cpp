@@ -2,7 +2,6 @@
 // Writes one model from the shards of any layout, and reads it with the project's own reader.
 #include "convert/unshard.hpp"
 
-#include <catch2/catch.hpp>
 #include <cstring>
 
 #include "base/error.hpp"
@@ -11,10 +10,10 @@
 #include "ckpt/support.hpp"
 #include "convert/hf_files.hpp"
 #include "io/json.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::convert;
-using Catch::Matchers::Contains;
 using test::Buffers;
 
 namespace {
@@ -74,7 +73,7 @@ TEST_CASE("unshard: one file, several with an index, and replacing one by the ot
     CHECK(io::parse_json(reader.metadata()[2].second, out).at("vocab_size") == 101);
 
     CHECK_THAT(test::error_of([&] { unsharded(step, out, 20'000); }, Exit::usage),
-               Contains("out/m.safetensors: exists already"));
+               ContainsSubstring("out/m.safetensors: exists already"));
     test::write(scratch / "out/m-extra.safetensors", "another file");
     UnshardReport many = unsharded(step, out, 20'000, true);
     REQUIRE(many.files.size() > 3);
@@ -92,7 +91,7 @@ TEST_CASE("unshard: one file, several with an index, and replacing one by the ot
         CHECK(shard.find(name) != nullptr);
     }
     CHECK_THAT(test::error_of([&] { unsharded(step, out); }, Exit::usage),
-               Contains("out/m.safetensors.index.json: exists already"));
+               ContainsSubstring("out/m.safetensors.index.json: exists already"));
     unsharded(step, out, 1 << 30, true);
     CHECK(io::list_directory(scratch / "out") ==
           std::vector<std::string>{"m-extra.safetensors", "m.safetensors"});
@@ -117,9 +116,9 @@ TEST_CASE("unshard: element types; invalid requests are refused") {
     CHECK(n_wrong == 0);
 
     CHECK_THAT(test::error_of([&] { unsharded(step, scratch / "m.bin"); }, Exit::usage),
-               Contains("m.bin: the name must end with .safetensors"));
+               ContainsSubstring("m.bin: the name must end with .safetensors"));
     CHECK_THAT(test::error_of([&] { unsharded(step, scratch / "no/m.safetensors"); }),
-               Contains("does not exist"));
+               ContainsSubstring("does not exist"));
     Buffers buffers(config, {});
     buffers.fill(config, 1);
     buffers.weight[5] = 1e6F;
@@ -127,7 +126,7 @@ TEST_CASE("unshard: element types; invalid requests are refused") {
         ckpt::save(ckpt::claim(scratch / "d"), test::info_of(config, 1), buffers.pieces()).path);
     const std::string half = scratch / "half.safetensors";
     CHECK_THAT(test::error_of([&] { unsharded(large, half, 20'000, false, DType::fp16); }),
-               Contains("d/global_step1: tensor embedding.word.weight has numbers"));
+               ContainsSubstring("d/global_step1: tensor embedding.word.weight has numbers"));
     for (const std::string& name : io::list_directory(scratch.path())) {
         CHECK_FALSE(name.starts_with("half"));
     }

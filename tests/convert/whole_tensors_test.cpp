@@ -2,11 +2,12 @@
 #include "convert/whole_tensors.hpp"
 
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <cstring>
 #include <stdexcept>
 #include <thread>
 #include <vector>
+
+#include "support/catch.hpp"
 
 using namespace lm;
 using convert::WholeTensors;

@@ -2,9 +2,8 @@
 // Figures of published trainings.
 #include "cost/formulas.hpp"
 
-#include <catch2/catch.hpp>
-
 #include "base/error.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::spec;

@@ -2,12 +2,12 @@
 #include "cost/layout_search.hpp"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <set>
 #include <tuple>
 
 #include "cost/memory.hpp"
 #include "cost/nccl.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::cost;

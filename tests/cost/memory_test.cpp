@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cost/memory.hpp"
 
-#include <catch2/catch.hpp>
 #include <map>
 #include <string>
 
 #include "cost/nccl.hpp"
 #include "cost/workspace.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::spec;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cost/pipeline_time.hpp"
 
-#include <catch2/catch.hpp>
-
 #include "base/types.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::cost;

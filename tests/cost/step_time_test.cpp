@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cost/step_time.hpp"
 
-#include <catch2/catch.hpp>
-
 #include "cost/formulas.hpp"
 #include "cost/pipeline_time.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::spec;

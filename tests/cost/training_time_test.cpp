@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cost/training_time.hpp"
 
-#include <catch2/catch.hpp>
-
 #include "cost/formulas.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::spec;

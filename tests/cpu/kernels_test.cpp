@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <vector>
 
@@ -15,6 +14,7 @@
 #include "cpu/dropout.hpp"
 #include "cpu/matmul.hpp"
 #include "cpu/vector/vector_kernels.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::cpu;
@@ -342,5 +342,5 @@ TEST_CASE("an operation with too little workspace is a bug", "[ops]") {
     device::Context context{*device, workspace.view(DType::uint8, {64})};
     const device::View x = data.view(DType::fp32, {8, 8});
     CHECK_THROWS_WITH(device::linear_forward(context, {x, x, {}, x, {}, {}}),
-                      Catch::Contains("workspace"));
+                      ContainsSubstring("workspace"));
 }

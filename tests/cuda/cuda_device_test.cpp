@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CUDA device: memory, copies, errors; and operations on sizes that the list of operation cases
 // does not have.
-#include <catch2/catch.hpp>
 
 #include "base/error.hpp"
 #include "base/rng.hpp"
 #include "cpu/cpu_device.hpp"
 #include "device/op_times.hpp"
+#include "support/catch.hpp"
 #include "train/open_device.hpp"
 
 using namespace lm;
-using Catch::Matchers::Contains;
 using device::View;
 
 namespace {
@@ -69,9 +68,9 @@ TEST_CASE("memory is zeroed, counted, and copied through the staging buffers", "
     gpu->copy_from_host(view, given.data());
     std::fill(given.begin(), given.end(), u16{0});  // may be reused on return
     CHECK(host_copy<u16>(*gpu, view) == values);
-    CHECK_THROWS_WITH(
-        gpu->allocate(i64{1} << 50, "optimizer state"),
-        Contains("optimizer state: cannot allocate 1.00 PiB on cuda:0: ") && Contains(" are free"));
+    CHECK_THROWS_WITH(gpu->allocate(i64{1} << 50, "optimizer state"),
+                      ContainsSubstring("optimizer state: cannot allocate 1.00 PiB on cuda:0: ") &&
+                          ContainsSubstring(" are free"));
     device::Device& device = *gpu;
     device.synchronize();
 }
@@ -210,7 +209,8 @@ TEST_CASE("an error on the GPU names the operation", "[.fault]") {
         device::scale(context, {.x = outside, .factor = 3});
         gpu->synchronize();
     };
-    CHECK_THROWS_WITH(use(), Contains("cuda:0: scale: an illegal memory access was encountered "
-                                      "(cudaErrorIllegalAddress)"));
-    CHECK_THROWS_WITH(gpu->synchronize(), Contains("cudaErrorIllegalAddress"));
+    CHECK_THROWS_WITH(use(),
+                      ContainsSubstring("cuda:0: scale: an illegal memory access was encountered "
+                                        "(cudaErrorIllegalAddress)"));
+    CHECK_THROWS_WITH(gpu->synchronize(), ContainsSubstring("cudaErrorIllegalAddress"));
 }

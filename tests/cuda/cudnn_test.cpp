@@ -6,7 +6,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::cuda;

@@ -2,7 +2,6 @@
 // Linear layers on a GPU or on the emulator: with and without fused epilogues, alignment and
 // autotuning.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cstdlib>
 #include <map>
 #include <set>
@@ -12,6 +11,7 @@
 #include "device/compare.hpp"
 #include "device/op_case.hpp"
 #include "device/tuned_choices.hpp"
+#include "support/catch.hpp"
 #include "train/open_device.hpp"
 
 using namespace lm;
@@ -64,12 +64,12 @@ TEST_CASE("products are correct with a library without epilogues", "[ops][at_onc
 
 TEST_CASE("a cuBLASLt error is distinguished from a missing algorithm", "[ops]") {
     const auto gpu = train::cuda_plugin().open_device(0);
-    if (!Catch::Matchers::Contains("emulated").match(gpu->name())) return;
+    if (!ContainsSubstring("emulated").match(gpu->name())) return;
     const auto reference = cpu::make_device(1, cpu::Kernels::reference);
     const OpCase c = prepared(*reference, cases_of({"linear_forward"}).front(), DType::bf16);
     const auto with_status = [&](const char* status, const std::string& message) {
         setenv("EMULATED_CUBLASLT_STATUS", status, 1);
-        CHECK_THROWS_WITH(run_case(*gpu, c, DType::bf16), Catch::Contains(message));
+        CHECK_THROWS_WITH(run_case(*gpu, c, DType::bf16), ContainsSubstring(message));
         unsetenv("EMULATED_CUBLASLT_STATUS");
     };
     with_status("14", "(CUBLAS_STATUS_INTERNAL_ERROR)");
@@ -142,5 +142,5 @@ TEST_CASE("tuned products are correct, with the same bits on every device that u
     const auto third = train::cuda_plugin().open_device(0);
     third->tune(&choices);
     CHECK_THROWS_WITH(run_case(*third, prepared(*reference, cases.front(), type), type),
-                      Catch::Contains("is invalid for this cuBLASLt"));
+                      ContainsSubstring("is invalid for this cuBLASLt"));
 }

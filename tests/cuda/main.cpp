@@ -4,9 +4,8 @@
 #define CATCH_CONFIG_RUNNER
 #include <fmt/format.h>
 
-#include <catch2/catch.hpp>
-
 #include "skip.hpp"
+#include "support/catch.hpp"
 #include "train/open_device.hpp"
 
 int main(int argc, char** argv) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The list of operation cases on a GPU or on the emulator.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cstdlib>
 
 #include "cpu/cpu_device.hpp"
 #include "device/compare.hpp"
 #include "device/op_case.hpp"
+#include "support/catch.hpp"
 #include "train/open_device.hpp"
 
 using namespace lm;
@@ -91,7 +91,7 @@ TEST_CASE("a GPU with little shared memory rejects only wide heads", "[ops][at_o
         ++n_refused;
         CHECK_THROWS_WITH(
             run_case(*gpu, c, DType::bf16),
-            Catch::Contains("of shared memory for each block, more than this GPU has"));
+            ContainsSubstring("of shared memory for each block, more than this GPU has"));
     }
     CHECK(n_refused > 0);
     unsetenv("EMULATED_CUDA_CAPABILITY");

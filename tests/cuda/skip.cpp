@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 namespace lm::test {
 namespace {
@@ -13,9 +13,9 @@ int n_skipped = 0;
 int n_run = 0;
 std::string last_reason;
 
-class Counter final : public Catch::TestEventListenerBase {
+class Counter final : public Listener {
   public:
-    using TestEventListenerBase::TestEventListenerBase;
+    using Listener::Listener;
     void testCaseEnded(const Catch::TestCaseStats& stats) override {
         if (stats.totals.assertions.total() > 0) ++n_run;
     }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/sampling/batch.hpp"
 
-#include <catch2/catch.hpp>
-
 #include "counting_source.hpp"
+#include "support/catch.hpp"
 
 using lm::i32;
 using lm::i64;
@@ -51,7 +50,7 @@ TEST_CASE("a batch has only the fields of its options") {
     CHECK(plain.positions.empty());
     CHECK(plain.n_unmasked() == 8);
     options.reset_position_ids = options.reset_attention_mask = options.eod_mask_loss = true;
-    CHECK_THROWS_WITH(options.check(), Catch::Contains("--reset-position-ids"));
+    CHECK_THROWS_WITH(options.check(), ContainsSubstring("--reset-position-ids"));
     options.eod_id = 101;
     Batch batch(4, options);
     lm::data::fill_batch(source, options, 0, batch);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/sampling/blend.hpp"
 
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <set>
 
 #include "base/rng.hpp"
 #include "data/sampling/blend_source.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::data;

@@ -5,12 +5,12 @@
 
 #include <fcntl.h>
 
-#include <catch2/catch.hpp>
 #include <vector>
 
 #include "io/checked.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
+#include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace lm;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/sampling/datasets.hpp"
 
-#include <catch2/catch.hpp>
 #include <fstream>
 
 #include "base/error.hpp"
 #include "data/indexed/indexed_dataset.hpp"
 #include "small_dataset.hpp"
+#include "support/catch.hpp"
 
 using lm::i32;
 using lm::i64;
@@ -78,8 +78,8 @@ TEST_CASE("a part without requested samples may be empty") {
     lm::test::write_counting(dir / "p", {100});
     auto c = config(dir / "p");
     CHECK_THROWS_WITH(open_data(c),
-                      Catch::Contains("--split: the valid split of") &&
-                          Catch::Contains("is empty: it has none of the 1 documents"));
+                      ContainsSubstring("--split: the valid split of") &&
+                          ContainsSubstring("is empty: it has none of the 1 documents"));
     c.valid_samples = c.test_samples = 0;
     CHECK(open_data(c).valid.empty());
     c = config(dir / "p");
@@ -93,13 +93,13 @@ TEST_CASE("flags that contradict the data are refused before anything is allocat
     lm::test::write_counting(dir / "p", std::vector<i64>(10, 10));
     auto c = config(dir / "p");
     c.seq_length = 1024;
-    CHECK_THROWS_WITH(open_data(c), Catch::Contains("--seq-length: the train split of") &&
-                                        Catch::Contains("has 80 tokens, one sample needs 1025"));
+    CHECK_THROWS_WITH(open_data(c), ContainsSubstring("--seq-length: the train split of") &&
+                                        ContainsSubstring("has 80 tokens, one sample needs 1025"));
     c = config(dir / "p");
     c.paths.data_path = {dir / "missing"};
-    CHECK_THROWS_WITH(open_data(c), Catch::Contains("missing"));
+    CHECK_THROWS_WITH(open_data(c), ContainsSubstring("missing"));
     c.paths.data_path = {};
-    CHECK_THROWS_WITH(open_data(c), Catch::Contains("--data-path"));
+    CHECK_THROWS_WITH(open_data(c), ContainsSubstring("--data-path"));
 }
 
 namespace {
@@ -168,7 +168,8 @@ TEST_CASE("a blend without weights uses the sizes of its datasets") {
         for (const int count : counts) CHECK(count == Approx(197).margin(20));
     }
     c.train_samples = 5900;
-    CHECK_THROWS_WITH(open_data(c), Catch::Contains("the train set has 597 samples in this order"));
+    CHECK_THROWS_WITH(open_data(c),
+                      ContainsSubstring("the train set has 597 samples in this order"));
     c.order = DataOrder::stateless;
     CHECK_NOTHROW(open_data(c));
 }
@@ -186,7 +187,7 @@ TEST_CASE("separate paths for the parts use whole datasets") {
     CHECK(lm::data::data_prefixes(c.paths) ==
           std::vector<std::string>{data.prefix(0), data.prefix(1), data.prefix(2)});
     c.paths.data_path = {data.prefix(0)};
-    CHECK_THROWS_WITH(open_data(c), Catch::Contains("--train-data-path: excludes --data-path"));
+    CHECK_THROWS_WITH(open_data(c), ContainsSubstring("--train-data-path: excludes --data-path"));
 }
 
 TEST_CASE("several named validation sets have their own documents") {
@@ -208,10 +209,10 @@ TEST_CASE("several named validation sets have their own documents") {
         }
     }
     c.paths.valid_groups.push_back("valid: 1 0:1 " + data.prefix(0));
-    CHECK_THROWS_WITH(open_data(c), Catch::Contains("two sets have the name valid"));
+    CHECK_THROWS_WITH(open_data(c), ContainsSubstring("two sets have the name valid"));
     c.paths.valid_groups.clear();
     c.paths.train_groups.push_back(c.paths.train_groups[0]);
-    CHECK_THROWS_WITH(open_data(c), Catch::Contains("two sets have the name train"));
+    CHECK_THROWS_WITH(open_data(c), ContainsSubstring("two sets have the name train"));
 }
 
 TEST_CASE("data paths and weighted groups are parsed as Megatron and BigScience write them") {
@@ -225,9 +226,9 @@ TEST_CASE("data paths and weighted groups are parsed as Megatron and BigScience 
     CHECK(blend.paths[0].weight == 0.3);
     CHECK(blend.paths[1].prefix == "b");
     CHECK_THROWS_WITH(parse_blend("--data-path", {"1", "a", "b", "c"}),
-                      Catch::Contains("--data-path: takes prefixes only"));
+                      ContainsSubstring("--data-path: takes prefixes only"));
     CHECK_THROWS_WITH(parse_blend("--data-path", {"0", "a", "1", "b"}),
-                      Catch::Contains("weight 0 of a"));
+                      ContainsSubstring("weight 0 of a"));
     const auto group = parse_group("--x", "train: 0.4 0:0.950 /d/a, 0.6 0.25:0.75 /d/b");
     CHECK(group.name == "train");
     REQUIRE(group.paths.size() == 2);
@@ -250,7 +251,7 @@ TEST_CASE("a group file has quoted groups in one line") {
           std::vector<std::string>{"train: 1 0:1 p"});
     std::ofstream(dir / "h") << "\n";
     CHECK_THROWS_WITH(lm::data::read_group_file("--x", dir / "h"),
-                      Catch::Contains("names no dataset"));
+                      ContainsSubstring("names no dataset"));
 }
 
 TEST_CASE("fractions are rounded as BigScience rounds them") {
@@ -278,7 +279,8 @@ TEST_CASE("the vocabulary of a metadata file must fit the model") {
     c.vocab_size = 257;
     CHECK_NOTHROW(open_data(c));
     c.vocab_size = 256;
-    CHECK_THROWS_WITH(open_data(c), Catch::Contains("p.json: the data was made with a vocabulary"));
+    CHECK_THROWS_WITH(open_data(c),
+                      ContainsSubstring("p.json: the data was made with a vocabulary"));
 }
 
 TEST_CASE("data_facts returns the common values of the metadata files") {
@@ -294,5 +296,5 @@ TEST_CASE("data_facts returns the common values of the metadata files") {
     CHECK_FALSE(lm::data::data_facts({dir / "a", dir / "b"}));
     write_side_file(dir / "b", 257, "xxh3:2");
     CHECK_THROWS_WITH(lm::data::data_facts({dir / "a", dir / "b"}),
-                      Catch::Contains("different tokenizers"));
+                      ContainsSubstring("different tokenizers"));
 }

@@ -5,11 +5,10 @@
 
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
-
 #include "io/atomic.hpp"
 #include "io/compress.hpp"
 #include "io/file.hpp"
+#include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace lm;
@@ -143,9 +142,10 @@ TEST_CASE("a file that changed after it was examined is an error") {
     CHECK(read_after("", -1) == 6);
     CHECK(read_after("", 3) == 3);
     for (const int piece_end : {-1, 3}) {
-        CHECK_THROWS_WITH(read_after("{}\n", piece_end),
-                          Catch::Contains("has changed while it was read (it had 6 bytes, now 3)"));
-        CHECK_THROWS_WITH(read_after("{}\n{}\n{}\n", piece_end), Catch::Contains("now 9"));
+        CHECK_THROWS_WITH(
+            read_after("{}\n", piece_end),
+            ContainsSubstring("has changed while it was read (it had 6 bytes, now 3)"));
+        CHECK_THROWS_WITH(read_after("{}\n{}\n{}\n", piece_end), ContainsSubstring("now 9"));
     }
 }
 
@@ -174,8 +174,8 @@ TEST_CASE("the checksum of a compressed unit distinguishes a bad line from corru
     int n_checks = 0;
     CHECK(message(member, &n_checks) == "here: bad");
     CHECK(n_checks >= 1);
-    CHECK_THAT(message(flipped, &n_checks), Catch::Contains("corrupt"));
-    CHECK_THAT(message(member.substr(0, member.size() - 9), &n_checks), Catch::Contains("trunc"));
+    CHECK_THAT(message(flipped, &n_checks), ContainsSubstring("corrupt"));
+    CHECK_THAT(message(member.substr(0, member.size() - 9), &n_checks), ContainsSubstring("trunc"));
     std::string rest;  // must not be read
     for (int i = 0; i < 5; ++i) rest += member;
     n_checks = 0;

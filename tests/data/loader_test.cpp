@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/sampling/loader.hpp"
 
-#include <catch2/catch.hpp>
 #include <thread>
 
 #include "base/error.hpp"
 #include "counting_source.hpp"
 #include "data/sampling/window_source.hpp"
 #include "small_dataset.hpp"
+#include "support/catch.hpp"
 
 using lm::i32;
 using lm::i64;
@@ -104,7 +104,7 @@ TEST_CASE("an error is thrown at its batch, every time") {
     CHECK(loader.position() == 4);
     loader.seek(8);
     CHECK(loader.next().sample_ids[1] == 9);
-    CHECK_THROWS_WITH(loader.next(), Catch::Contains("sample 10 is beyond"));
+    CHECK_THROWS_WITH(loader.next(), ContainsSubstring("sample 10 is beyond"));
 }
 
 TEST_CASE("a loader can be destroyed at any time") {
@@ -119,5 +119,5 @@ TEST_CASE("a loader refuses options without the id of the end-of-document token"
     const Counting source(4, lm::data::endless);
     BatchOptions options;
     options.reset_position_ids = true;
-    CHECK_THROWS_WITH(Loader(source, options, 0), Catch::Contains("--reset-position-ids"));
+    CHECK_THROWS_WITH(Loader(source, options, 0), ContainsSubstring("--reset-position-ids"));
 }

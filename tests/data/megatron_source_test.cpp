@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <numeric>
 #include <thread>
 
@@ -14,6 +13,7 @@
 #include "io/atomic.hpp"
 #include "io/file.hpp"
 #include "small_dataset.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::data;
@@ -143,10 +143,10 @@ TEST_CASE("limits of Megatron's order are errors") {
     const TempDir dir;
     write_counting(dir / "p", {10});
     CHECK_THROWS_WITH(MegatronSource::create(lm::test::whole(dir / "p", 100), 10, 1, 1, 0.8, "p"),
-                      Catch::Contains("--seq-length: p has 10 tokens"));
+                      ContainsSubstring("--seq-length: p has 10 tokens"));
     CHECK_THROWS_WITH(
         MegatronSource::create(lm::test::whole(dir / "p", 100), 9, 1, u64{1} << 32, 0.8, "p"),
-        Catch::Contains("--seed"));
+        ContainsSubstring("--seed"));
 }
 
 namespace {
@@ -249,7 +249,7 @@ TEST_CASE("an index is built once and mapped afterwards") {
     for (const u32 seed : {1234U, 1235U}) get(seed);
     shared_index(cache, other, 7, plan, 1234, 1);
     REQUIRE(messages.size() == 1);
-    CHECK_THAT(messages[0], Catch::Contains("belongs to other samples: remove it"));
+    CHECK_THAT(messages[0], ContainsSubstring("belongs to other samples: remove it"));
     CHECK(equal(shared_index({dir / "p.bin"}, range, 7, plan, 1234, 1), own));
     set_log_sink({});
 }

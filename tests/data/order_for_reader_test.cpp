@@ -2,12 +2,12 @@
 // Not run by itself (hidden tag): opens the data that $LM_TEST_CONFIG (a JSON file) names and
 // writes the requested samples of each set as int32 into $LM_TEST_OUT, for
 // tests/live/megatron_order.py.
-#include <catch2/catch.hpp>
 #include <cstdlib>
 #include <fstream>
 
 #include "data/sampling/datasets.hpp"
 #include "io/json.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::data;

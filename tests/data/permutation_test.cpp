@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/sampling/permutation.hpp"
 
-#include <catch2/catch.hpp>
 #include <map>
 #include <vector>
 
 #include "base/rng.hpp"
+#include "support/catch.hpp"
 
 using lm::i64;
 using lm::u64;

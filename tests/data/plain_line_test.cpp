@@ -2,11 +2,10 @@
 // The one-pass reader of {"text": "..."} returns what the exact reader returns, or declines.
 #include "data/jsonl/plain_line.hpp"
 
-#include <catch2/catch.hpp>
-
 #include "base/utf8.hpp"
 #include "data/jsonl/json_line.hpp"
 #include "data/jsonl/line_chunks.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::data;

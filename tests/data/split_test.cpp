@@ -2,9 +2,8 @@
 // Ranges that Megatron's splits return, with both roundings.
 #include "data/sampling/split.hpp"
 
-#include <catch2/catch.hpp>
-
 #include "base/error.hpp"
+#include "support/catch.hpp"
 
 using lm::i64;
 using lm::data::parse_split;

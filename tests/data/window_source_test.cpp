@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/sampling/window_source.hpp"
 
-#include <catch2/catch.hpp>
 #include <set>
 
 #include "base/error.hpp"
 #include "small_dataset.hpp"
+#include "support/catch.hpp"
 
 using lm::i32;
 using lm::i64;
@@ -113,11 +113,11 @@ TEST_CASE("too few tokens and ids outside the vocabulary are errors") {
     const lm::test::TempDir dir;
     lm::test::write_counting(dir / "p", {5, 3});
     CHECK_THROWS_WITH(WindowSource(lm::test::whole(dir / "p", 100), 8, 0, "the train split of p"),
-                      Catch::Contains("--seq-length: the train split of p has 8 tokens") &&
-                          Catch::Contains("needs 9"));
+                      ContainsSubstring("--seq-length: the train split of p has 8 tokens") &&
+                          ContainsSubstring("needs 9"));
     CHECK_NOTHROW(WindowSource(lm::test::whole(dir / "p", 100), 7, 0, "p"));
     const WindowSource source(lm::test::whole(dir / "p", 6), 7, 0, "p");
     CHECK_THROWS_WITH(sample(source, 0),
-                      Catch::Contains("document 1 has the id 6 at its token 1") &&
-                          Catch::Contains("vocabulary has 6"));
+                      ContainsSubstring("document 1 has the id 6 at its token 1") &&
+                          ContainsSubstring("vocabulary has 6"));
 }

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "op_case.hpp"
+#include "support/catch.hpp"
 
 namespace lm::test {
 

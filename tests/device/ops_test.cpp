@@ -5,12 +5,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "compare.hpp"
 #include "cpu/cpu_device.hpp"
 #include "op_case.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::test;

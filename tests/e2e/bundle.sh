@@ -10,7 +10,7 @@ root=$(realpath "$(dirname "$0")/../..")
 . "$(dirname "$0")/common.bash"
 
 "$root/tools/bundle.py" "$build" >made
-archive=$(sed -E 's/: [0-9]+ MiB$//' made)
+archive=$(sed -E 's/: [0-9]+ MiB, needs glibc [0-9.]+$//' made)
 sum=$(sha256sum <"$archive")
 sleep 1
 "$root/tools/bundle.py" "$build" >made
@@ -28,7 +28,8 @@ while read -r file; do
             fail "$file needs $library, which is not in the bundle"
     done
 done < <(find "$inside" -type f)
-[ -z "$(find "$inside" -name 'libc.so*' -o -name 'libcuda.so*' -o -name 'libcublas*')" ] || fail "too much is in it"
+[ -z "$(find "$inside" -path '*/glibc' -prune -o -name 'libc.so*' -print -o -name 'libcuda.so*' -print -o -name 'libcublas*' -print)" ] ||
+    fail "too much is in it"
 
 # The GPU plugins search CUDA's libraries in LD_LIBRARY_PATH, and contain no path of the build machine.
 while read -r plugin; do
@@ -64,14 +65,29 @@ if ! unshare --mount sh -c 'mount --bind /proc "$0/proc" && chroot / true' "$wor
     echo "skipped: no right to change the root directory"
     exit 77
 fi
-for program in "$build"/bin/lm-*; do
-    program=$(basename "$program")
-    [[ $(alone "/$name/bin/$program" --version) == "$program (lm-utils) "* ]] || fail "$program --version"
-done
-# The programs work: tables are found, a model is trained on the CPU.
-[ "$(echo Hello | alone "/$name/bin/lm-preprocess" encode)" = 15496 ] || fail "lm-preprocess encode"
-run train.log alone "/$name/bin/lm-train" --num-layers 1 --hidden-size 32 --num-attention-heads 2 --seq-length 16 \
-    --mock-data --vocab-size 100 --micro-batch-size 2 --global-batch-size 2 --lr 1e-3 --train-iters 2 --eval-iters 0 \
-    --log-interval 1 --threads 1
-grep -q '^ iteration  *2/' train.log || fail "no training: $(cat train.log)"
-echo "$name ($(du -m "$archive" | cut -f1) MiB) runs with libc alone"
+# works BIN: the programs find their tables and libraries, and a model is trained on the CPU.
+works() {
+    local program
+    for program in "$build"/bin/lm-*; do
+        program=$(basename "$program")
+        [[ $(alone "/$name/$1/$program" --version) == "$program (lm-utils) "* ]] || fail "$1/$program --version"
+    done
+    [ "$(echo Hello | alone "/$name/$1/lm-preprocess" encode)" = 15496 ] || fail "$1/lm-preprocess encode"
+    run train.log alone "/$name/$1/lm-train" --num-layers 1 --hidden-size 32 --num-attention-heads 2 --seq-length 16 \
+        --mock-data --vocab-size 100 --micro-batch-size 2 --global-batch-size 2 --lr 1e-3 --train-iters 2 --eval-iters 0 \
+        --log-interval 1 --threads 1
+    grep -q '^ iteration  *2/' train.log || fail "$1: no training: $(cat train.log)"
+}
+works bin
+needed=$(sed -nE 's/^.*needs glibc ([0-9.]+)$/\1/p' made)
+grep -q "need Linux glibc $needed or later" "$inside/BUNDLE.md" || fail "BUNDLE.md does not state glibc $needed"
+
+# bin-with-glibc needs a shell, dirname and readlink, and none of the machine's libraries.
+rm -r empty/lib empty/lib64
+mkdir -p empty/bin empty/lib64 empty/lib/x86_64-linux-gnu
+busybox=$(command -v busybox) || fail "no busybox"
+! ldd "$busybox" >/dev/null 2>&1 || fail "$busybox is not static"
+cp "$busybox" empty/bin/
+for tool in sh dirname readlink; do ln -s busybox empty/bin/$tool; done
+works bin-with-glibc
+echo "$name ($(du -m "$archive" | cut -f1) MiB) runs with libc alone, and with the archive's own libc"

@@ -50,6 +50,18 @@ if [ -e "$build/lib/$plugin" ]; then
     [[ $libraries == *"liblm_train.so => $dir/"* ]] || die "$plugin: another liblm_train.so: $libraries"
 fi
 
+# The modulefile finds the prefix from its own place. Lmod is Lua, so its function `module` runs in any shell.
+lmod=/usr/share/lmod/lmod/libexec/lmod
+if [ -x "$lmod" ]; then
+    MODULEPATH=$dir/share/lm-utils/modulefiles "$lmod" bash load lm-utils >"$dir/module" 2>"$dir/err" || die "$(cat "$dir/err")"
+    found=$(eval "$(cat "$dir/module")" && command -v lm-train && echo "$LM_UTILS_ROOT" && man -w lm-train)
+    [ "$found" = "$dir/bin/lm-train"$'\n'"$dir"$'\n'"$dir/share/man/man1/lm-train.1" ] || die "module load: $found"
+    MODULEPATH=$dir/share/lm-utils/modulefiles "$lmod" bash whatis lm-utils >"$dir/whatis" 2>&1
+    grep -q 'Version: [0-9.]*$' "$dir/whatis" || die "module whatis: $(cat "$dir/whatis")"
+else
+    echo "Lmod is not installed: the modulefile is not tested"
+fi
+
 # The programs use the tables of the prefix.
 [ "$(echo Hello | "$dir/bin/lm-preprocess" encode)" = 15496 ] || die "lm-preprocess encode"
 tables=$dir/share/lm-utils/tokenizers/gpt2

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "eval/sampler.hpp"
 
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 #include <map>
 
 #include "../support/temp_dir.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using eval::Sampler;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "eval/score_tokens.hpp"
 
-#include <catch2/catch.hpp>
 #include <numeric>
 
 #include "../support/temp_dir.hpp"
+#include "support/catch.hpp"
 #include "text/byte_tokenizer.hpp"
 
 using namespace lm;

@@ -3,7 +3,6 @@
 #include "infer/token_decoder.hpp"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <numeric>
 
@@ -13,6 +12,7 @@
 #include "ckpt/history/steps.hpp"
 #include "cpu/cpu_device.hpp"
 #include "infer/local_engine.hpp"
+#include "support/catch.hpp"
 #include "train/step/trainer.hpp"
 
 using namespace lm;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // AppendFile: content after every flush, through the page cache and with O_DIRECT.
-#include <catch2/catch.hpp>
 #include <random>
 
 #include "io/append_file.hpp"
 #include "io/checked.hpp"
 #include "io/fault.hpp"
+#include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace lm;

@@ -2,14 +2,13 @@
 // Files in blocks: direct and through the page cache, errors of one of several threads.
 #include "io/block_file.hpp"
 
-#include <catch2/catch.hpp>
-
 #include <algorithm>
 #include <vector>
 
 #include "base/error.hpp"
 #include "io/checked.hpp"
 #include "io/fault.hpp"
+#include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace lm;

@@ -9,7 +9,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <csignal>
 #include <cstdlib>
 #include <functional>
@@ -18,6 +17,7 @@
 #include "io/checked.hpp"
 #include "io/fault.hpp"
 #include "io/file.hpp"
+#include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace lm;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The files that --input arguments mean.
-#include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
 
@@ -9,6 +8,7 @@
 #include "io/file.hpp"
 #include "io/inputs.hpp"
 #include "io/stream.hpp"
+#include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace lm;

@@ -5,13 +5,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <string>
 #include <vector>
 
 #include "compress.hpp"
 #include "io/file.hpp"
 #include "io/stream.hpp"
+#include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace lm;

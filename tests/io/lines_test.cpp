@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/lines.hpp"
 
-#include <catch2/catch.hpp>
 #include <fstream>
 #include <string>
 #include <vector>
 
+#include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace lm;

@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <fstream>
 #include <thread>
 
@@ -14,6 +13,7 @@
 #include "compress.hpp"
 #include "io/file.hpp"
 #include "io/stream.hpp"
+#include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace lm;

@@ -3,11 +3,10 @@
 // CodeCarbon read them.
 #include "metrics/emissions.hpp"
 
-#include <catch2/catch.hpp>
-
 #include "base/error.hpp"
 #include "io/atomic.hpp"
 #include "io/file.hpp"
+#include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace lm;
@@ -94,7 +93,7 @@ TEST_CASE("of several rows of a run, as CodeCarbon appends them, the last one co
     CHECK(sum.energy_kwh == 4);
     CHECK(sum.emissions_kg == 2.5);
     io::write_file(dir / "emissions-1.csv", "run_id,duration\n", io::Overwrite::no);
-    CHECK_THROWS_WITH(sum_emissions(dir.path()), Catch::Contains("has no column"));
+    CHECK_THROWS_WITH(sum_emissions(dir.path()), ContainsSubstring("has no column"));
     CHECK_THROWS_WITH(EmissionsFile::open(dir / "emissions-1.csv"),
-                      Catch::Contains("other columns"));
+                      ContainsSubstring("other columns"));
 }

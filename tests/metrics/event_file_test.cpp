@@ -3,12 +3,12 @@
 // files with TensorBoard's own reader.
 #include "metrics/event_file.hpp"
 
-#include <catch2/catch.hpp>
 #include <fstream>
 #include <sstream>
 
 #include "metrics/line_file.hpp"
 #include "metrics/tensorboard.hpp"
+#include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace lm;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "metrics/log_cause.hpp"
 
-#include <catch2/catch.hpp>
 #include <fstream>
 #include <sstream>
+
+#include "support/catch.hpp"
 
 using namespace lm;
 

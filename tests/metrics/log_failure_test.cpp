@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // A full disk must not end a training.
-#include <catch2/catch.hpp>
 #include <fstream>
 #include <sstream>
 #include <vector>
@@ -9,6 +8,7 @@
 #include "io/fault.hpp"
 #include "metrics/event_file.hpp"
 #include "metrics/line_file.hpp"
+#include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace lm;

@@ -3,10 +3,10 @@
 
 #include <fmt/format.h>
 
-#include <catch2/catch.hpp>
 #include <string>
 
 #include "metrics/record.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::metrics;

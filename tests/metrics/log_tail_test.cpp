@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "metrics/log_tail.hpp"
 
-#include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
 
+#include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace lm;

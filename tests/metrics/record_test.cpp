@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "metrics/record.hpp"
 
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
 
 #include "metrics/interval.hpp"
+#include "support/catch.hpp"
 
 using lm::metrics::Interval;
 using lm::metrics::IterationRecord;

@@ -3,11 +3,11 @@
 
 #include <fmt/format.h>
 
-#include <catch2/catch.hpp>
 #include <utility>
 #include <vector>
 
 #include "base/error.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::metrics;

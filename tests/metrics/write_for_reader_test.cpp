@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Not run by itself (hidden tag): writes the event files that
 // tests/live/tensorboard_reader.py reads back, into $LM_TEST_OUT.
-#include <catch2/catch.hpp>
 #include <cstdlib>
 
 #include "metrics/tensorboard.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::metrics;

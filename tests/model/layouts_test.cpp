@@ -3,10 +3,10 @@
 // number of ranks divides.
 #include <fmt/format.h>
 
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "layout_run.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::test;

@@ -3,10 +3,9 @@
 // training and on its learning rate.
 #include "optim/curriculum.hpp"
 
-#include <catch2/catch.hpp>
-
 #include "base/error.hpp"
 #include "optim/schedule.hpp"
+#include "support/catch.hpp"
 
 using lm::i64;
 using lm::optim::Counters;

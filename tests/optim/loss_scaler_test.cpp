@@ -2,7 +2,6 @@
 #include "optim/loss_scaler.hpp"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <sstream>
 #include <string>
@@ -12,6 +11,7 @@
 #include "base/rng.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::optim;

@@ -5,9 +5,8 @@
 
 #include <fmt/format.h>
 
-#include <catch2/catch.hpp>
-
 #include "base/error.hpp"
+#include "support/catch.hpp"
 
 using lm::i64;
 using lm::optim::Counters;
@@ -286,7 +285,7 @@ TEST_CASE("the other decay styles") {
     CHECK(Schedule(r).rate(400, 0) == Approx(0.5));
     CHECK(Schedule(r).rate(100, 0) == 1.0);
     r.decay_style = DecayStyle::wsd;
-    CHECK_THROWS_WITH(Schedule(r), Catch::Contains("--lr-wsd-decay-samples"));
+    CHECK_THROWS_WITH(Schedule(r), ContainsSubstring("--lr-wsd-decay-samples"));
     r.anneal_samples = 200;
     CHECK(Schedule(r).rate(800, 0) == 1.0);
     CHECK(Schedule(r).rate(900, 0) == Approx(0.1 + 0.9 * (2.0 * std::sqrt(0.5) - 1.0)));
@@ -308,24 +307,24 @@ TEST_CASE("an error names the flag that is invalid or excluded by another") {
     auto r = request(10, 1000);
     r.train_iters = 5;
     CHECK_THROWS_WITH(Schedule(r),
-                      Catch::Contains("--train-iters: excludes --train-samples: give one"));
+                      ContainsSubstring("--train-iters: excludes --train-samples: give one"));
     r = request(10, 1000);
     r.warmup_samples = 1;
     r.warmup_fraction = 0.1;
-    CHECK_THROWS_WITH(Schedule(r), Catch::Contains("--lr-warmup-fraction"));
+    CHECK_THROWS_WITH(Schedule(r), ContainsSubstring("--lr-warmup-fraction"));
     r = request(10, 1000);
     r.warmup_samples = 1000;
-    CHECK_THROWS_WITH(Schedule(r), Catch::Contains("before the end of the warm-up"));
+    CHECK_THROWS_WITH(Schedule(r), ContainsSubstring("before the end of the warm-up"));
     r = request(10, 1000);
     r.lr.reset();
-    CHECK_THROWS_WITH(Schedule(r), Catch::Contains("--lr:"));
+    CHECK_THROWS_WITH(Schedule(r), ContainsSubstring("--lr:"));
     r = request(10, 9);
-    CHECK_THROWS_WITH(Schedule(r), Catch::Contains("less than the first batch"));
+    CHECK_THROWS_WITH(Schedule(r), ContainsSubstring("less than the first batch"));
     r = request(10, 0);
-    CHECK_THROWS_WITH(Schedule(r), Catch::Contains("--train-samples"));
+    CHECK_THROWS_WITH(Schedule(r), ContainsSubstring("--train-samples"));
     r = request(10, 1000);
     r.min_lr = 1;
-    CHECK_THROWS_WITH(Schedule(r), Catch::Contains("below --min-lr"));
+    CHECK_THROWS_WITH(Schedule(r), ContainsSubstring("below --min-lr"));
 }
 
 TEST_CASE("decoupled rates and a growing weight decay") {

@@ -2,10 +2,10 @@
 // Buckets and their parts; reduction of gradients and gathering of weights.
 #include "parallel/data_parallel.hpp"
 
-#include <catch2/catch.hpp>
 #include <mutex>
 
 #include "comm/threads/run_ranks.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::parallel;

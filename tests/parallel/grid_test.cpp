@@ -2,12 +2,12 @@
 // Rank numbers and groups equal Megatron's.
 #include "parallel/grid.hpp"
 
-#include <catch2/catch.hpp>
 #include <mutex>
 #include <set>
 
 #include "base/error.hpp"
 #include "comm/threads/run_ranks.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::parallel;

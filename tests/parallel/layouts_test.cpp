@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <array>
-#include <catch2/catch.hpp>
 #include <set>
 
 #include "parallel/training.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::test;

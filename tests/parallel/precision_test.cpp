@@ -3,7 +3,6 @@
 // and overflows on which all ranks agree.
 #include <fmt/format.h>
 
-#include <catch2/catch.hpp>
 #include <functional>
 #include <utility>
 
@@ -11,6 +10,7 @@
 #include "ckpt/format/checkpoint.hpp"
 #include "ckpt/history/steps.hpp"
 #include "parallel/training.hpp"
+#include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace lm;

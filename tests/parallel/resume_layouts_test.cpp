@@ -3,10 +3,9 @@
 // GPT-2, BLOOM and Llama: weights and moments bitwise, and the losses of the uninterrupted run.
 #include <fmt/format.h>
 
-#include <catch2/catch.hpp>
-
 #include "ckpt/history/steps.hpp"
 #include "parallel/training.hpp"
+#include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace lm;

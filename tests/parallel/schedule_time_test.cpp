@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The pipeline and data parallelism as the trainer runs them, in virtual time: compute takes given
 // durations, messages and collectives take the time of the modelled links, all other code is real.
-#include <catch2/catch.hpp>
 #include <mutex>
 
 #include "comm/threads/run_ranks.hpp"
@@ -9,6 +8,7 @@
 #include "cost/pipeline_time.hpp"
 #include "parallel/data_parallel.hpp"
 #include "run_stage.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::parallel;

@@ -3,11 +3,11 @@
 // the host checks it, and an operation that is enqueued late begins late.
 #include <fmt/format.h>
 
-#include <catch2/catch.hpp>
 #include <string>
 #include <vector>
 
 #include "run_stage.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::parallel;

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Messages of together(): their number and size do not grow with the number of ranks.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <mutex>
 
 #include "base/error.hpp"
 #include "comm/flight_recorder.hpp"
 #include "comm/threads/run_ranks.hpp"
 #include "parallel/together.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
-using Catch::Matchers::Contains;
 
 namespace {
 
@@ -30,8 +29,8 @@ std::vector<std::string> operations_of(int n_ranks, int failing) {
             message = error.what();
         }
         world.record_to(nullptr);
-        CHECK_THAT(message,
-                   failing < 0 ? Contains("") : Contains(fmt::format("rank {} on", failing)));
+        CHECK_THAT(message, failing < 0 ? ContainsSubstring("")
+                                        : ContainsSubstring(fmt::format("rank {} on", failing)));
         CHECK((failing >= 0 || message.empty()));
         if (world.rank() != 1) return;
         for (const std::string& line : recorder.events()) {
@@ -47,7 +46,7 @@ TEST_CASE("a rank sends the same few bytes for any number of ranks") {
     const std::vector<std::string> few = operations_of(4, -1);
     CHECK(few == operations_of(32, -1));
     REQUIRE(few.size() == 1);
-    CHECK_THAT(few[0], Contains(", 8 bytes"));
+    CHECK_THAT(few[0], ContainsSubstring(", 8 bytes"));
 }
 
 TEST_CASE("the first rank that failed is named") {

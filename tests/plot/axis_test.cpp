@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plot/axis.hpp"
 
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
+
+#include "support/catch.hpp"
 
 using namespace lm::plot;
 

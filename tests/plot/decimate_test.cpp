@@ -2,8 +2,9 @@
 #include "plot/decimate.hpp"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
+
+#include "support/catch.hpp"
 
 using namespace lm::plot;
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plot/sparkline.hpp"
 
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <vector>
+
+#include "support/catch.hpp"
 
 using namespace lm::plot;
 

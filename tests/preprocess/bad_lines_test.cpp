@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "preprocess/bad_lines.hpp"
 
-#include <catch2/catch.hpp>
 #include <vector>
 
 #include "base/log.hpp"
 #include "io/atomic.hpp"
+#include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace lm;

@@ -5,12 +5,12 @@
 
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <chrono>
 #include <stdexcept>
 
 #include "build_fixture.hpp"
 #include "io/atomic.hpp"
+#include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace lm;

@@ -2,11 +2,10 @@
 // Whole builds: outputs, stop and resume, outputs that exist, and errors.
 #include "preprocess/dataset_build.hpp"
 
-#include <catch2/catch.hpp>
-
 #include "build_fixture.hpp"
 #include "data/indexed/indexed_dataset.hpp"
 #include "data/indexed/verify_dataset.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::preprocess;

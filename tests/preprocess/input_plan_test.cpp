@@ -3,10 +3,9 @@
 
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
-
 #include "io/atomic.hpp"
 #include "io/stream.hpp"
+#include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace lm;

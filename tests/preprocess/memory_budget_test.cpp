@@ -2,9 +2,10 @@
 #include "preprocess/memory_budget.hpp"
 
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <chrono>
 #include <thread>
+
+#include "support/catch.hpp"
 
 using namespace lm;
 using lm::preprocess::MemoryBudget;

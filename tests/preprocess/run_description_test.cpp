@@ -2,11 +2,11 @@
 #include "preprocess/run_description.hpp"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 
 #include "io/atomic.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
+#include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 #include "text/byte_tokenizer.hpp"
 

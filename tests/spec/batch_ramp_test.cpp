@@ -2,9 +2,8 @@
 // Iterations and samples from the logs of published trainings.
 #include "spec/batch_ramp.hpp"
 
-#include <catch2/catch.hpp>
-
 #include "base/error.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::spec;
@@ -134,9 +133,9 @@ TEST_CASE("invalid ramps are refused") {
     CHECK_THROWS_AS((BatchRamp{16, 0, 100, 1024}.check()), Error);
     CHECK_THROWS_AS((BatchRamp{0, 0, 0, 0}.check()), Error);
     CHECK_THROWS_WITH((BatchRamp{16, 25, 1000, 1024}.check()),
-                      Catch::Contains("do not lead from 16 to"));
+                      ContainsSubstring("do not lead from 16 to"));
     CHECK_THROWS_WITH((BatchRamp{32, 16, 1000, 16}.check()),
-                      Catch::Contains("--rampup-batch-size"));
+                      ContainsSubstring("--rampup-batch-size"));
 }
 
 TEST_CASE("a schedule of batch sizes, as Megatron's StepBatchsizeNumMicroBatchesCalculator") {

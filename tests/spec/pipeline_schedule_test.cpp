@@ -4,12 +4,12 @@
 #include "spec/pipeline_schedule.hpp"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <deque>
 #include <map>
 #include <set>
 
 #include "base/error.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::spec;

@@ -2,11 +2,11 @@
 // The tensor table and its division over ranks: names, order, parts, vocabulary padding.
 #include "spec/rank_layout.hpp"
 
-#include <catch2/catch.hpp>
 #include <map>
 #include <set>
 
 #include "base/error.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::spec;

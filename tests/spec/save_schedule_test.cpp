@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spec/save_schedule.hpp"
 
-#include <catch2/catch.hpp>
-
 #include "base/error.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::spec;

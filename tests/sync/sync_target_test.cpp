@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sync/sync_target.hpp"
 
-#include <catch2/catch.hpp>
-
 #include "base/error.hpp"
 #include "ckpt/support.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::sync;

@@ -4,7 +4,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <memory>
 #include <set>
 
@@ -15,10 +14,10 @@
 #include "ckpt/support.hpp"
 #include "io/append_file.hpp"
 #include "io/path.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::sync;
-using Catch::Matchers::Contains;
 using Steps = std::vector<i64>;
 
 namespace {
@@ -158,7 +157,7 @@ TEST_CASE("a corrupt step is reported and not copied; the other steps are") {
     damage(run.path(2));
     const SyncReport report = run.sync();
     REQUIRE(report.failed.size() == 1);
-    CHECK_THAT(report.failed[0], Contains("global_step2: is corrupt: not copied"));
+    CHECK_THAT(report.failed[0], ContainsSubstring("global_step2: is corrupt: not copied"));
     CHECK(report.copied == Steps{4});
     CHECK(run.there() == Steps{4});
 }
@@ -173,7 +172,7 @@ TEST_CASE("with verify, changed bytes at the destination are reported") {
     const SyncReport report = run.sync();
     CHECK(report.verified == Steps{4});
     REQUIRE(report.failed.size() == 1);
-    CHECK_THAT(report.failed[0], Contains("global_step2: differs from"));
+    CHECK_THAT(report.failed[0], ContainsSubstring("global_step2: differs from"));
 }
 
 TEST_CASE("steps of an abandoned branch are set aside at the destination") {

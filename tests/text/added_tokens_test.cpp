@@ -3,13 +3,13 @@
 #include "text/added_tokens/added_tokens.hpp"
 
 #include <array>
-#include <catch2/catch.hpp>
 #include <random>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "nasty_text.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::text;

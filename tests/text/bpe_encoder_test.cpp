@@ -4,8 +4,6 @@
 #include "text/bpe/pretoken_encoder.hpp"
 #include "text/gpt2_tokenizer.hpp"
 
-#include <catch2/catch.hpp>
-
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -17,6 +15,7 @@
 
 #include "base/version.hpp"
 #include "support/all_mergers.hpp"
+#include "support/catch.hpp"
 #include "support/ids.hpp"
 #include "text/bpe_tokenizer.hpp"
 

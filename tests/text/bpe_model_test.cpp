@@ -4,13 +4,13 @@
 #include "text/bpe/bpe_model.hpp"
 #include "text/bpe/pretoken_encoder.hpp"
 
-#include <catch2/catch.hpp>
 #include <random>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "nasty_text.hpp"
+#include "support/catch.hpp"
 #include "support/ids.hpp"
 #include "support/reference_bpe.hpp"
 #include "text/bpe/bpe_encoder.hpp"

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/byte_tokenizer.hpp"
 
-#include <catch2/catch.hpp>
 #include <string>
 #include <vector>
+
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::text;

@@ -3,11 +3,11 @@
 #include "text/normalizer/normalizer.hpp"
 
 #include <array>
-#include <catch2/catch.hpp>
 #include <string>
 
 #include "base/utf8.hpp"
 #include "nasty_text.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::text;

@@ -2,10 +2,11 @@
 #include "text/bpe/pair_table.hpp"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <random>
 #include <set>
 #include <vector>
+
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::text;

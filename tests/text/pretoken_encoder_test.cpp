@@ -4,7 +4,6 @@
 #include "text/bpe/pretoken_encoder.hpp"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <memory>
 #include <random>
 #include <string>
@@ -13,6 +12,7 @@
 #include "base/version.hpp"
 #include "nasty_text.hpp"
 #include "support/all_mergers.hpp"
+#include "support/catch.hpp"
 #include "text/bpe_tokenizer.hpp"
 #include "text/gpt2_tokenizer.hpp"
 

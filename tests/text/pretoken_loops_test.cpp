@@ -3,12 +3,12 @@
 #include "text/bpe/pretoken_loops.hpp"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "support/catch.hpp"
 #include "text/bpe/bpe_model.hpp"
 #include "text/bpe/x86/pretoken_loops_aes.hpp"
 

@@ -2,12 +2,12 @@
 // Pre-tokenizers against golden splits, on which python regex and Hugging Face tokenizers agree,
 // and on random text: the fast implementations against the portable one, and that against the
 // regular expressions.
-#include <catch2/catch.hpp>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "nasty_text.hpp"
+#include "support/catch.hpp"
 #include "support/reference_pretokenizer.hpp"
 #include "text/pretokenizer/pretokenizer.hpp"
 #include "text/pretokenizer/x86/gpt2_pretokenizer.hpp"

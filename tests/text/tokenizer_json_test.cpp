@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ids of tokenizer.json files against those of Hugging Face tokenizers
 // (golden/text/make_hf.py), and errors for unsupported options.
-#include <catch2/catch.hpp>
 #include <fstream>
 #include <map>
 #include <string>
@@ -13,6 +12,7 @@
 #include "io/atomic.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
+#include "support/catch.hpp"
 #include "support/ids.hpp"
 #include "support/reference_pretokenizer.hpp"
 #include "support/temp_dir.hpp"
@@ -100,32 +100,36 @@ TEST_CASE("tokenizer.json: unsupported options are refused by name") {
         changed[Json::json_pointer(pointer)] = value;
         return failure_of(dir, changed);
     };
-    using Catch::Contains;
     CHECK(with("/normalizer", nullptr) == "loads");
-    CHECK_THAT(with("/version", "2.0"), Contains("version 2.0"));
+    CHECK_THAT(with("/version", "2.0"), ContainsSubstring("version 2.0"));
     CHECK(with("/normalizer", {{"type", "NFC"}}) == "loads");
-    CHECK_THAT(with("/normalizer", {{"type", "BertNormalizer"}}), Contains("'BertNormalizer'"));
-    CHECK_THAT(with("/normalizer", {{"type", "NFC"}, {"odd", 1}}), Contains("option 'odd'"));
-    CHECK_THAT(with("/normalizer", {{"type", "Sequence"}}), Contains("'normalizers' is missing"));
+    CHECK_THAT(with("/normalizer", {{"type", "BertNormalizer"}}),
+               ContainsSubstring("'BertNormalizer'"));
+    CHECK_THAT(with("/normalizer", {{"type", "NFC"}, {"odd", 1}}),
+               ContainsSubstring("option 'odd'"));
+    CHECK_THAT(with("/normalizer", {{"type", "Sequence"}}),
+               ContainsSubstring("'normalizers' is missing"));
     const auto replace = [&](const Json& pattern) {
         return with("/normalizer", {{"type", "Replace"}, {"pattern", pattern}, {"content", "x"}});
     };
     CHECK(replace({{"String", " "}}) == "loads");
     CHECK(with("/normalizer", {{"type", "Prepend"}, {"prepend", "x"}}) == "loads");
     CHECK_THAT(with("/normalizer", {{"type", "Prepend"}, {"prepend", ""}}),
-               Contains("Prepend of an empty text is not supported"));
+               ContainsSubstring("Prepend of an empty text is not supported"));
     for (const char* key : {"/truncation", "/padding", "/decoder", "/post_processor"})
         CHECK(with(key, nullptr) == "loads");
-    CHECK_THAT(with("/frobnicate", 1), Contains("the key 'frobnicate' of a tokenizer.json is not"));
-    CHECK_THAT(with("/type", "BPE"), Contains("the key 'type'"));
-    CHECK_THAT(replace({{"String", ""}}), Contains("the empty pattern"));
-    CHECK_THAT(replace({{"Regex", " +"}}), Contains("\"Regex\":\" +\""));
-    CHECK_THAT(with("/model/type", "Unigram"), Contains("'Unigram' is not supported"));
+    CHECK_THAT(with("/frobnicate", 1),
+               ContainsSubstring("the key 'frobnicate' of a tokenizer.json is not"));
+    CHECK_THAT(with("/type", "BPE"), ContainsSubstring("the key 'type'"));
+    CHECK_THAT(replace({{"String", ""}}), ContainsSubstring("the empty pattern"));
+    CHECK_THAT(replace({{"Regex", " +"}}), ContainsSubstring("\"Regex\":\" +\""));
+    CHECK_THAT(with("/model/type", "Unigram"), ContainsSubstring("'Unigram' is not supported"));
     CHECK(with("/model/byte_fallback", true) == "loads");  // every byte has a token
-    CHECK_THAT(with("/model/continuing_subword_prefix", "##"), Contains("continuing_subword"));
-    CHECK_THAT(with("/model/end_of_word_suffix", "</w>"), Contains("end_of_word_suffix"));
-    CHECK_THAT(with("/model/new_option", 1), Contains("new_option"));
-    CHECK_THAT(with("/model/dropout", 0.1), Contains("dropout"));
+    CHECK_THAT(with("/model/continuing_subword_prefix", "##"),
+               ContainsSubstring("continuing_subword"));
+    CHECK_THAT(with("/model/end_of_word_suffix", "</w>"), ContainsSubstring("end_of_word_suffix"));
+    CHECK_THAT(with("/model/new_option", 1), ContainsSubstring("new_option"));
+    CHECK_THAT(with("/model/dropout", 0.1), ContainsSubstring("dropout"));
     const auto split = [&](const char* behavior, const Json& pattern, bool invert = false) {
         const Json part = {
             {"type", "Split"}, {"pattern", pattern}, {"behavior", behavior}, {"invert", invert}};
@@ -142,47 +146,54 @@ TEST_CASE("tokenizer.json: unsupported options are refused by name") {
     };
     const Json each = {{"type", "Digits"}, {"individual_digits", true}};
     CHECK(digits(each, true) == "loads");
-    CHECK_THAT(digits(each, false), Contains("the parts (Digits with individual_digits, ByteLevel "
-                                             "without use_regex) is not supported"));
-    CHECK_THAT(
-        digits({{"type", "Punctuation"}}, true),
-        Contains("the parts (Punctuation with behavior Isolated, ByteLevel with use_regex)"));
-    CHECK_THAT(digits({{"type", "Punctuation"}, {"behavior", 1}}, true), Contains("'behavior'"));
+    CHECK_THAT(digits(each, false),
+               ContainsSubstring("the parts (Digits with individual_digits, ByteLevel "
+                                 "without use_regex) is not supported"));
+    CHECK_THAT(digits({{"type", "Punctuation"}}, true),
+               ContainsSubstring(
+                   "the parts (Punctuation with behavior Isolated, ByteLevel with use_regex)"));
+    CHECK_THAT(digits({{"type", "Punctuation"}, {"behavior", 1}}, true),
+               ContainsSubstring("'behavior'"));
     const Json llama = {{"Regex", std::string(pattern::llama3)}};
     CHECK(split("Isolated", llama) == "loads");
-    CHECK_THAT(split("Removed", llama), Contains("'Removed'"));
-    CHECK_THAT(split("Isolated", llama, true), Contains("invert"));
+    CHECK_THAT(split("Removed", llama), ContainsSubstring("'Removed'"));
+    CHECK_THAT(split("Isolated", llama, true), ContainsSubstring("invert"));
     CHECK(split("Removed", llama, true) == "loads");  // the matches have no text between them
     const Json bloom = {{"Regex", std::string(pattern::bloom)}};
-    CHECK_THAT(split("Removed", bloom, true), Contains("'Removed' and invert true"));
-    CHECK_THAT(split("Isolated", {{"Regex", "\\s+"}}), Contains("pattern {\"Regex\":\"\\\\s+\"}"));
-    CHECK_THAT(split("Isolated", {{"String", " "}}), Contains("pattern {\"String\":\" \"}"));
-    CHECK_THAT(with("/pre_tokenizer", {{"type", "Whitespace"}}), Contains("'Whitespace'"));
-    CHECK_THAT(with("/added_tokens/0/id", 5), Contains("expected id 50256, got 5"));
-    CHECK_THAT(with("/added_tokens/0/content", ""), Contains("empty content"));
-    CHECK_THAT(with("/added_tokens/0/content", "<new>"), Contains("expected id 50257"));
+    CHECK_THAT(split("Removed", bloom, true), ContainsSubstring("'Removed' and invert true"));
+    CHECK_THAT(split("Isolated", {{"Regex", "\\s+"}}),
+               ContainsSubstring("pattern {\"Regex\":\"\\\\s+\"}"));
+    CHECK_THAT(split("Isolated", {{"String", " "}}),
+               ContainsSubstring("pattern {\"String\":\" \"}"));
+    CHECK_THAT(with("/pre_tokenizer", {{"type", "Whitespace"}}), ContainsSubstring("'Whitespace'"));
+    CHECK_THAT(with("/added_tokens/0/id", 5), ContainsSubstring("expected id 50256, got 5"));
+    CHECK_THAT(with("/added_tokens/0/content", ""), ContainsSubstring("empty content"));
+    CHECK_THAT(with("/added_tokens/0/content", "<new>"), ContainsSubstring("expected id 50257"));
     CHECK(with("/added_tokens/1", base["added_tokens"][0]) == "loads");
     Json again = base["added_tokens"][0];
     again["lstrip"] = true;
-    CHECK_THAT(with("/added_tokens/1", again), Contains("duplicate with other flags"));
+    CHECK_THAT(with("/added_tokens/1", again), ContainsSubstring("duplicate with other flags"));
     CHECK(with("/truncation", {{"max_length", 512}}) == "loads");
     CHECK(with("/padding", {{"strategy", "BatchLongest"}}) == "loads");
     CHECK_THAT(with("/model/vocab/beyond", (1 << 21) - 1),
-               Contains("2097152 ids exceed the limit"));
-    CHECK_THAT(with("/model/vocab/beyond", 1 << 21), Contains("id is not an integer"));
-    CHECK_THAT(with("/model/vocab/minus", -1), Contains("'minus': id is not an integer"));
-    CHECK_THAT(with("/model/merges", nullptr), Contains("'merges' is missing"));
-    CHECK_THAT(with("/model/merges/7", "qqq zzz"), Contains("merge 7: token 'qqq' is not in"));
+               ContainsSubstring("2097152 ids exceed the limit"));
+    CHECK_THAT(with("/model/vocab/beyond", 1 << 21), ContainsSubstring("id is not an integer"));
+    CHECK_THAT(with("/model/vocab/minus", -1), ContainsSubstring("'minus': id is not an integer"));
+    CHECK_THAT(with("/model/merges", nullptr), ContainsSubstring("'merges' is missing"));
+    CHECK_THAT(with("/model/merges/7", "qqq zzz"),
+               ContainsSubstring("merge 7: token 'qqq' is not in"));
     CHECK_THAT(with("/model/merges/7", base["model"]["merges"][6]),
-               Contains("merge 7: duplicate merge"));
-    CHECK_THAT(with("/model/vocab/!", 1), Contains("duplicate id"));
-    CHECK_THAT(with("/model/merges/7", "a"), Contains("merge 7: not a pair"));
-    CHECK_THAT(with("/post_processor", {{"type", "Other"}}), Contains("post_processor 'Other'"));
-    CHECK_THAT(with("/post_processor", {{"type", "BertProcessing"}}), Contains("'cls' is missing"));
-    CHECK_THAT(with("/model/vocab/odd", 1.5), Contains("'odd': id is not an integer"));
+               ContainsSubstring("merge 7: duplicate merge"));
+    CHECK_THAT(with("/model/vocab/!", 1), ContainsSubstring("duplicate id"));
+    CHECK_THAT(with("/model/merges/7", "a"), ContainsSubstring("merge 7: not a pair"));
+    CHECK_THAT(with("/post_processor", {{"type", "Other"}}),
+               ContainsSubstring("post_processor 'Other'"));
+    CHECK_THAT(with("/post_processor", {{"type", "BertProcessing"}}),
+               ContainsSubstring("'cls' is missing"));
+    CHECK_THAT(with("/model/vocab/odd", 1.5), ContainsSubstring("'odd': id is not an integer"));
     CHECK_THAT(with("/model/vocab", Json::array()),
-               Contains("'vocab' is missing or does not map tokens"));
-    CHECK_THAT(with("/model", Json::array()), Contains("the model is not an object"));
+               ContainsSubstring("'vocab' is missing or does not map tokens"));
+    CHECK_THAT(with("/model", Json::array()), ContainsSubstring("the model is not an object"));
     Json pairs = Json::array();
     for (const Json& merge : base["model"]["merges"]) {
         const auto text = merge.get<std::string>();
@@ -191,17 +202,17 @@ TEST_CASE("tokenizer.json: unsupported options are refused by name") {
     }
     CHECK(with("/model/merges", pairs) == "loads");
     pairs[9].push_back("three");
-    CHECK_THAT(with("/model/merges", pairs), Contains("merge 9: not a pair"));
+    CHECK_THAT(with("/model/merges", pairs), ContainsSubstring("merge 9: not a pair"));
     pairs[9] = {"a", 5};
-    CHECK_THAT(with("/model/merges", pairs), Contains("merge 9: not a pair"));
-    CHECK_THAT(failure_of(dir, Json::object()), Contains("'model' is missing"));
-    CHECK_THAT(failure_of(dir, Json::array()), Contains("'model' is missing"));
+    CHECK_THAT(with("/model/merges", pairs), ContainsSubstring("merge 9: not a pair"));
+    CHECK_THAT(failure_of(dir, Json::object()), ContainsSubstring("'model' is missing"));
+    CHECK_THAT(failure_of(dir, Json::array()), ContainsSubstring("'model' is missing"));
     const std::string text = base.dump();
     CHECK_THAT(failure_of(dir, text.substr(0, text.size() / 2)),
-               Contains("not valid JSON at byte "));
+               ContainsSubstring("not valid JSON at byte "));
     CHECK_THAT(failure_of(dir, std::string("{\"a\": \"\xFF\"}")),
-               Contains("not valid JSON at byte 8: "));
-    CHECK_THAT(failure_of(dir, std::string()), Contains("not valid JSON at byte 1: "));
+               ContainsSubstring("not valid JSON at byte 8: "));
+    CHECK_THAT(failure_of(dir, std::string()), ContainsSubstring("not valid JSON at byte 1: "));
 }
 
 TEST_CASE("tokenizer.json without merges: ids are bytes, with ignore_merges whole tokens") {
@@ -219,7 +230,7 @@ TEST_CASE("tokenizer.json without merges: ids are bytes, with ignore_merges whol
     CHECK(ids(false) == bytes);
     REQUIRE(warnings.size() == 1);
     CHECK_THAT(warnings[0],
-               Catch::Contains("50257 tokens and no merges: text is encoded as single"));
+               ContainsSubstring("50257 tokens and no merges: text is encoded as single"));
     CHECK(ids(true) == std::vector<i32>{15496, 23748, 220, 89, 80});
     CHECK(warnings.size() == 1);
     set_log_sink({});
@@ -260,9 +271,9 @@ TEST_CASE("decode: an error names the id that is out of range") {
     const auto tokenizer = load_hf_tokenizer(dir.path(), SpecialInText::parse);
     std::string out;
     CHECK_THROWS_WITH(tokenizer->decode(std::vector<i32>{1, 50257}, out),
-                      Catch::Contains("id 50257 is out of range"));
+                      ContainsSubstring("id 50257 is out of range"));
     CHECK_THROWS_WITH(tokenizer->decode(std::vector<i32>{-1}, out),
-                      Catch::Contains("id -1 is out of range"));
+                      ContainsSubstring("id -1 is out of range"));
 }
 
 TEST_CASE("end of document: eos_token of tokenizer_config.json and special_tokens_map.json") {
@@ -282,24 +293,24 @@ TEST_CASE("end of document: eos_token of tokenizer_config.json and special_token
             return e.what();
         }
     };
-    using Catch::Contains;
     const Json nothing = Json::object();
     CHECK(eod(nothing, nothing) == "50256");
     CHECK(eod({{"eos_token", nullptr}}, nothing) == "50256");
     CHECK(eod({{"eos_token", "!"}}, nothing) == "0");
     CHECK(eod({{"eos_token", {{"content", "!"}}}}, nothing) == "0");
     CHECK_THAT(eod({{"eos_token", "nope"}}, nothing),
-               Contains("tokenizer_config.json: eos_token 'nope' is not"));
+               ContainsSubstring("tokenizer_config.json: eos_token 'nope' is not"));
     CHECK_THAT(eod({{"eos_token", {{"content", nullptr}}}}, nothing),
-               Contains("tokenizer_config.json: eos_token: expected a string") &&
-                   Contains("got {\"content\":null}"));
-    CHECK_THAT(eod({{"eos_token", 7}}, nothing), Contains("'content', got 7"));
-    CHECK_THAT(eod(Json::array(), nothing), Contains("tokenizer_config.json: not a JSON"));
+               ContainsSubstring("tokenizer_config.json: eos_token: expected a string") &&
+                   ContainsSubstring("got {\"content\":null}"));
+    CHECK_THAT(eod({{"eos_token", 7}}, nothing), ContainsSubstring("'content', got 7"));
+    CHECK_THAT(eod(Json::array(), nothing), ContainsSubstring("tokenizer_config.json: not a JSON"));
     CHECK(eod(nothing, {{"eos_token", "\""}}) == "1");
     CHECK(eod({{"eos_token", "!"}}, {{"eos_token", "\""}}) == "1");
     const Json newer = {{"eos_token", "!"}, {"added_tokens_decoder", nothing}};
     CHECK(eod(newer, {{"eos_token", "\""}}) == "0");
-    CHECK_THAT(eod(nothing, {{"eos_token", "nope"}}), Contains("special_tokens_map.json: eos"));
+    CHECK_THAT(eod(nothing, {{"eos_token", "nope"}}),
+               ContainsSubstring("special_tokens_map.json: eos"));
 }
 
 TEST_CASE("special tokens of tokenizer_config.json and special_tokens_map.json") {
@@ -353,7 +364,7 @@ TEST_CASE("ids without a token") {
     tokenizer->decode(std::vector<i32>{60000}, out);
     CHECK(out == "beyond");
     CHECK_THROWS_WITH(tokenizer->decode(std::vector<i32>{55555}, out),
-                      Catch::Contains("id 55555 has no token"));
+                      ContainsSubstring("id 55555 has no token"));
 }
 
 TEST_CASE("--special-in-text plain affects special tokens, not other added tokens") {

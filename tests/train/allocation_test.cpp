@@ -8,7 +8,6 @@
 
 #include <array>
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -16,6 +15,7 @@
 #include "comm/threads/run_ranks.hpp"
 #include "cpu/cpu_device.hpp"
 #include "golden.hpp"
+#include "support/catch.hpp"
 #include "support/training_step.hpp"
 
 namespace {

@@ -2,11 +2,11 @@
 // With --reset-position-ids, --reset-attention-mask and --eod-mask-loss, loss and gradients of a
 // sample with two documents equal those of two samples with one document each.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "cpu/cpu_device.hpp"
 #include "golden.hpp"
+#include "support/catch.hpp"
 #include "support/training_step.hpp"
 
 using namespace lm;

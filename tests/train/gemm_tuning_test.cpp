@@ -2,12 +2,12 @@
 #include "train/step/gemm_tuning.hpp"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
 
 #include "base/error.hpp"
 #include "cpu/cpu_device.hpp"
+#include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace lm;
@@ -30,7 +30,7 @@ TEST_CASE("a measured choice is kept by who comes first") {
         std::ofstream(entry.path()) << "something else\n";
     }
     CHECK_THROWS_WITH(first.find("a product"),
-                      Catch::Contains("does not hold the choice for \"a product\": remove it"));
+                      ContainsSubstring("does not hold the choice for \"a product\": remove it"));
 }
 
 TEST_CASE("a choice by measurement takes medians, and a gain that is more than noise") {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/loop/job_end.hpp"
 
-#include <catch2/catch.hpp>
 #include <ctime>
 #include <map>
+
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::train;

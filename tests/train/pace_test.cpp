@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/loop/pace.hpp"
 
-#include <catch2/catch.hpp>
-
 #include "base/log.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::train;
@@ -57,17 +56,15 @@ std::vector<std::string> notes_of(i64 log_interval, double first_s, double micro
 TEST_CASE("long iterations are announced in the first one, without the warm-up") {
     const auto notes = notes_of(1, 100, 5, 1);
     REQUIRE(notes.size() == 1);
-    CHECK_THAT(notes[0],
-               Catch::StartsWith("note: 40.0 s an iteration, 20 tokens/s: 1000 iterations "
-                                 "take 11 h 07 min, until 20"));
+    CHECK_THAT(notes[0], StartsWith("note: 40.0 s an iteration, 20 tokens/s: 1000 iterations "
+                                    "take 11 h 07 min, until 20"));
 }
 
 TEST_CASE("short iterations are announced after the second one") {
     CHECK(notes_of(1000, 1, 0.1, 1).empty());
     const auto notes = notes_of(1000, 1, 0.1);
     REQUIRE(notes.size() == 1);
-    CHECK_THAT(notes[0],
-               Catch::StartsWith("note: 800 ms an iteration, 1.0k tokens/s: 999 iterations"));
+    CHECK_THAT(notes[0], StartsWith("note: 800 ms an iteration, 1.0k tokens/s: 999 iterations"));
 }
 
 TEST_CASE("no note when a log line comes soon") {
@@ -78,6 +75,6 @@ TEST_CASE("no note when a log line comes soon") {
 TEST_CASE("a training of years is a warning") {
     const auto notes = notes_of(1, 1, 10'000, 1);
     REQUIRE(notes.size() == 1);
-    CHECK_THAT(notes[0], Catch::StartsWith("warning: 22 h 13 min an iteration, ") &&
-                             Catch::Contains("take 2.5 years, until 20"));
+    CHECK_THAT(notes[0], StartsWith("warning: 22 h 13 min an iteration, ") &&
+                             ContainsSubstring("take 2.5 years, until 20"));
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The whole model against PyTorch: logits, loss, the gradient of every parameter, ten AdamW steps.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "cpu/cpu_device.hpp"
 #include "golden.hpp"
+#include "support/catch.hpp"
 #include "support/training_step.hpp"
 
 using namespace lm;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training in 16 bits: memory, accumulation, overflow, and bitwise equal resumption.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
 #include <sstream>
@@ -14,6 +13,7 @@
 #include "golden.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
+#include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 #include "support/training_step.hpp"
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The speed of the largest product of a model.
-#include <catch2/catch.hpp>
 
-#include "cpu/cpu_device.hpp"
-#include "support/odd_models.hpp"
 #include "train/product_speed.hpp"
+#include "cpu/cpu_device.hpp"
+#include "support/catch.hpp"
+#include "support/odd_models.hpp"
 
 using namespace lm;
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/resume.hpp"
 
-#include <catch2/catch.hpp>
 #include <functional>
 #include <vector>
 
+#include "support/catch.hpp"
+
 using namespace lm;
-using Catch::Matchers::Contains;
 
 namespace {
 
@@ -55,10 +55,11 @@ TEST_CASE("a resumed run refuses another model and names the flag") {
     for (const auto& [flag, change] : changes) {
         spec::ModelConfig wanted = llama();
         change(wanted);
-        CHECK_THROWS_WITH(train::require_same_model(llama(), wanted, "run/global_step5"),
-                          Contains(flag) && Contains("but run/global_step5 was trained with"));
+        CHECK_THROWS_WITH(
+            train::require_same_model(llama(), wanted, "run/global_step5"),
+            ContainsSubstring(flag) && ContainsSubstring("but run/global_step5 was trained with"));
         CHECK_THROWS_WITH(train::require_same_model(wanted, llama(), "run/global_step5"),
-                          Contains("but run/global_step5 was trained with"));
+                          ContainsSubstring("but run/global_step5 was trained with"));
     }
 }
 

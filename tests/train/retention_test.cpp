@@ -2,7 +2,6 @@
 // --save-retain: its rules, and the ranks that verify a step before others are deleted.
 #include "train/save/retention.hpp"
 
-#include <catch2/catch.hpp>
 #include <chrono>
 #include <thread>
 
@@ -10,6 +9,7 @@
 #include "ckpt/history/steps.hpp"
 #include "ckpt/support.hpp"
 #include "comm/threads/run_ranks.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::train;

@@ -5,13 +5,13 @@
 #include "io/json.hpp"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <set>
 #include <sstream>
 
 #include "metrics/record.hpp"
 #include "optim/curriculum.hpp"
 #include "optim/learning_rate.hpp"
+#include "support/catch.hpp"
 
 using namespace lm;
 using config::Block;

@@ -2,11 +2,12 @@
 // The copy of a checkpoint's state that is written in the background.
 #include "train/save/snapshot.hpp"
 
-#include <catch2/catch.hpp>
 #include <chrono>
 #include <cstring>
 #include <numeric>
 #include <thread>
+
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::train;

@@ -3,12 +3,11 @@
 
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
-
 #include "base/error.hpp"
 #include "io/atomic.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
+#include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace lm;

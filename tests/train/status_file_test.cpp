@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/loop/status_file.hpp"
 
-#include <catch2/catch.hpp>
-
 #include "io/atomic.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
+#include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace lm;

@@ -2,13 +2,13 @@
 // The verdicts on steps, with results that the test makes up, and with a planted fault.
 #include "train/step/step_guard.hpp"
 
-#include <catch2/catch.hpp>
 #include <limits>
 #include <set>
 #include <sstream>
 
 #include "comm/self/group.hpp"
 #include "cpu/cpu_device.hpp"
+#include "support/catch.hpp"
 #include "train/run_data.hpp"
 
 using namespace lm;
@@ -96,7 +96,7 @@ TEST_CASE("a loss or norm that is not finite gets the reaction of --on-nan") {
 TEST_CASE("--on-nan stop ends the run, and a fault that is not repeated is transient") {
     Run run("--on-nan stop");
     CHECK_THROWS_MATCHES(run.judge({.loss = not_a_number, .gradient_norm = not_a_number}),
-                         JointError, Catch::Predicate<JointError>([](const JointError& error) {
+                         JointError, Predicate<JointError>([](const JointError& error) {
                              return error.code() == Exit::self_stopped &&
                                     std::string(error.what()).find("transient") !=
                                         std::string::npos;
@@ -115,8 +115,8 @@ TEST_CASE("a planted value is found with its layer and samples") {
     train::StepResult result = run.trainer->compute_gradients(batches, 2);
     CHECK_FALSE(result.finite);
     CHECK(run.guard.judge(run.step(), result) == Verdict::skip);
-    CHECK_THAT(run.guard.reason(), Catch::Contains("the attention of layer 1 on rank 0"));
-    CHECK_THAT(run.guard.reason(), Catch::Contains("micro-batch 0 of samples 0"));
+    CHECK_THAT(run.guard.reason(), ContainsSubstring("the attention of layer 1 on rank 0"));
+    CHECK_THAT(run.guard.reason(), ContainsSubstring("micro-batch 0 of samples 0"));
 }
 
 TEST_CASE("--error-injection-rate plants faults in random iterations of the last stage") {
@@ -182,7 +182,7 @@ TEST_CASE("a spike gets the reaction of --on-spike") {
     Run run("--on-spike " + flag);
     settle(run);
     CHECK(run.judge(good(9, 1)) == verdict);
-    CHECK_THAT(run.guard.reason(), Catch::Contains("spike: loss 9"));
+    CHECK_THAT(run.guard.reason(), ContainsSubstring("spike: loss 9"));
     CHECK(run.judge(good(4, 80)) == verdict);
     CHECK(run.judge(good()) == Verdict::update);
 }
@@ -193,6 +193,6 @@ TEST_CASE("--rerun-suspect replaces the result by that of the repetition") {
     run.guard.begin(++run.iteration);
     train::StepResult result = good(9, 1);
     CHECK(run.guard.judge(run.step(), result) == Verdict::update);
-    CHECK_THAT(run.guard.reason(), Catch::Contains("transient: a repeated step has loss 4."));
+    CHECK_THAT(run.guard.reason(), ContainsSubstring("transient: a repeated step has loss 4."));
     CHECK(result.loss == Approx(4.16).margin(0.3));  // ln 64
 }

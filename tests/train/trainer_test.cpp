@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The learning rates and the weight decay that Trainer::update() takes for each step.
-#include <catch2/catch.hpp>
 #include <cstring>
 
 #include "cpu/cpu_device.hpp"
 #include "golden.hpp"
 #include "optim/learning_rate.hpp"
+#include "support/catch.hpp"
 #include "train/step/trainer.hpp"
 
 using namespace lm;

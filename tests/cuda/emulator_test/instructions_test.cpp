@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The emulated instructions against plain loops: matrix products with operands from shared memory
 // in both orders, and asynchronous copies.
-#include <catch2/catch.hpp>
 #include <vector>
 
 #include "cuda/kernels/kernel_launch.cuh"
 #include "cuda/kernels/mma.cuh"
 #include "cuda/kernels/shared.cuh"
+#include "support/catch.hpp"
 
 using namespace lm;
 using namespace lm::cuda;

@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The Debian packages build without network, lintian finds no error or warning, their autopkgtests pass in a bare Debian 12, and
+# the archive of `--target bundle` trains in Debian 11, whose glibc is older. Skipped without root and debootstrap.
+# labels: proof
+# timeout: 3000
+# lock: install_manifest
+build=$(realpath "$1")
+root=$(realpath "$(dirname "$0")/../..")
+# shellcheck source=tests/e2e/common.bash
+. "$(dirname "$0")/common.bash"
+for tool in debootstrap lintian autopkgtest dpkg-buildpackage; do
+    command -v $tool >/dev/null || {
+        echo "skipped: $tool is not installed: apt install debhelper lintian autopkgtest debootstrap"
+        exit 77
+    }
+done
+if [ "$(id -u)" != 0 ] || ! unshare --net --mount true 2>/dev/null; then
+    echo "skipped: no right to make a root directory and a network namespace"
+    exit 77
+fi
+
+# The packages hold the last commit. In the same directory each time, ccache has most objects.
+run built "$root/tools/deb-packages" --work "$build/deb-packages" "$work/debs"
+for package in lm-utils lm-utils-mpi; do
+    ls "$work/debs/${package}_"*.deb >/dev/null || fail "no package $package: $(cat built)"
+done
+lintian --allow-root --fail-on error,warning "$work"/debs/*.changes >lintian.log 2>&1 || fail "lintian: $(cat lintian.log)"
+
+# mirror: where this machine's packages come from.
+# shellcheck disable=SC2016
+mirror=$(apt-get indextargets --format '$(SITE)' "Created-By: Packages" | grep -m1 "debian$") || fail "apt has no Debian archive"
+# root_of SUITE DIR [ARGUMENT...]: a bare root directory.
+root_of() {
+    local suite=$1 directory=$2
+    shift 2
+    debootstrap --variant=minbase "$@" "$suite" "$directory" "$mirror" >"$suite.log" 2>&1 || fail "debootstrap: $(tail -n 5 "$suite.log")"
+}
+root_of bookworm bookworm --include=ca-certificates
+rm bookworm/etc/apt/sources.list # debootstrap's; twice the same source is a warning, which autopkgtest takes for an error
+cp -r /etc/apt/sources.list* /etc/apt/apt.conf.d bookworm/etc/apt/
+mkdir checked
+git -C "$root" archive HEAD | tar -x -C checked
+# inside ROOT COMMAND...: runs it with /proc in ROOT, where the loader looks for the path of a program.
+# shellcheck disable=SC2016
+inside() { unshare --mount sh -c 'mount --bind /proc "$0/proc" && exec "$@"' "$@"; }
+inside "$work/bookworm" autopkgtest --output-dir "$work/autopkgtest" "$work"/debs/*.deb checked/ -- chroot "$work/bookworm" \
+    >autopkgtest.log 2>&1 || fail "autopkgtest: $(tail -n 40 autopkgtest.log)"
+grep -q 'train-ranks  *PASS' autopkgtest.log || fail "$(tail -n 20 autopkgtest.log)"
+
+root_of bullseye bullseye
+"$root/tools/bundle.py" "$build" >made
+archive=$(sed -E 's/: [0-9]+ MiB, needs glibc [0-9.]+$//' made)
+tar -xzf "$archive" -C bullseye/opt
+name=$(basename "$archive" .tar.gz)
+old() { inside "$work/bullseye" chroot "$work/bullseye" "$@"; } # in Debian 11
+[ "$(echo Hello | old "/opt/$name/bin-with-glibc/lm-preprocess" encode)" = 15496 ] || fail "lm-preprocess encode"
+run train.log old "/opt/$name/bin-with-glibc/lm-train" --num-layers 1 --hidden-size 32 --num-attention-heads 2 \
+    --seq-length 16 --mock-data --vocab-size 100 --micro-batch-size 2 --global-batch-size 2 --lr 1e-3 --train-iters 10 \
+    --eval-iters 0 --log-interval 1 --threads 1
+grep -q '^ iteration  *10/' train.log || fail "no training: $(cat train.log)"
+echo "packages: lintian clean, autopkgtest passed; $(sed 's/.*needs/needs/' made), trained with glibc $(old ldd --version | sed -n '1s/.* //p')"
