@@ -120,6 +120,16 @@ void Printout::sum(std::string kind, std::vector<Figure> figures) {
     add_figures(std::move(kind), Form::sum, std::move(figures));
 }
 
+namespace {
+
+// Returns a value that is a number.
+double number_of(const Value& value) {
+    const i64* whole = std::get_if<i64>(&value);
+    return whole ? static_cast<double>(*whole) : std::get<double>(value);
+}
+
+}  // namespace
+
 std::string Printout::text_of_part(const Part& part) {
     std::vector<Cells> lines;
     if (part.form == Form::table) {
@@ -142,9 +152,8 @@ std::string Printout::text_of_part(const Part& part) {
         const Value& value = part.rows[0][i];
         lines.push_back({column.heading, text_of(column.unit, value)});
         if (part.form != Form::sum) continue;
-        const auto whole = static_cast<double>(std::get<i64>(part.rows[0].back()));
-        const auto share = static_cast<double>(std::get<i64>(value)) / whole;
-        lines.back().push_back(fmt::format("{:.1f} %", 100 * share));
+        lines.back().push_back(
+            fmt::format("{:.1f} %", 100 * number_of(value) / number_of(part.rows[0].back())));
     }
     return aligned(lines, {true, false, false});
 }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // lm-estimate layout: the layouts of a training on N GPUs that fit into the GPUs' memory, with
-// their step times, fastest first.
+// their simulated step times, fastest first, and the flags of the fastest.
+#include <fmt/format.h>
+
+#include <limits>
 #include <memory>
 #include <optional>
 
@@ -11,6 +14,7 @@
 #include "cost/layout_search.hpp"
 #include "cost/memory.hpp"
 #include "figures.hpp"
+#include "gpu_options.hpp"
 #include "run_flags.hpp"
 #include "verbs.hpp"
 
@@ -24,54 +28,77 @@ struct Flags {
     std::optional<i64> gpus;
     std::optional<cli::Bytes> memory;
     cli::Bytes allowance{cost::cuda_allowance_bytes};
-    double tflops = 150;
-    i64 gpus_per_node = 8;
-    cli::Bytes node_bandwidth{300'000'000'000};
-    cli::Bytes network_bandwidth{25'000'000'000};
+    GpuFlags hardware;
+    i64 top = 10;
+    bool all = false;
     OutputFlags output;
 };
 
-std::vector<Column> columns(bool has_training) {
+// JSON has the flags of each layout, text those of the fastest.
+std::vector<Column> columns(bool has_training, bool json) {
     std::vector<Column> columns = {
         {"tp", "TP", Unit::plain,
          "divides heads, groups, MLP width and the GPUs of a node, whose links are fast"},
-        {"pp", "PP", Unit::plain,
-         "divides the layers as --pp-partition-method counts them, or the value of the flag"},
+        {"pp", "PP", Unit::plain, "at most the layers; stages divide them as lm-train does"},
         {"dp", "DP", Unit::plain, "--gpus / (TP x PP); divides --global-batch-size"},
         {"micro_batch", "micro batch", Unit::plain, "divides --global-batch-size / DP; at most 64"},
         {"micro_batches", "in a step", Unit::plain, "--global-batch-size / (DP x micro batch)"},
+        {"chunks", "chunks", Unit::plain,
+         "--num-virtual-stages-per-pipeline-rank: more than 1 is the interleaved schedule"},
         {"recompute", "recompute", Unit::plain,
          "--recompute-granularity: none, selective, or full with groups of one layer"},
+        {"zero", "ZeRO", Unit::plain, "--zero-stage"},
         {"memory", "memory", Unit::bytes,
          "the largest rank as in lm-estimate memory, with NCCL and --allowance"},
-        {"step", "step", Unit::seconds, "compute + tensor + bubble + data"},
+        {"step", "step", Unit::seconds,
+         "compute + tensor + bubble + data; lm-estimate time --explain has all parts"},
         {"compute", "compute", Unit::seconds,
-         "operations of the micro-batches on the slowest stage / (TP x --tflops), the same rate "
-         "for "
-         "all sizes; arXiv 2104.04473, equation 3"},
+         "products, attention, other operations and waiting for the host, on the busiest stage"},
         {"tensor", "tensor", Unit::seconds,
-         "4 all-reduces of B s h for each layer and micro-batch, 6 with full recomputation; each "
-         "2 (TP - 1) / TP of the bytes / --node-bandwidth; arXiv 1909.08053, section 3"},
+         "4 all-reduces of B s h for each layer and micro-batch, 6 with full recomputation; arXiv "
+         "1909.08053, section 3"},
         {"bubble", "bubble", Unit::seconds,
-         "(PP - 1) / micro-batches of compute and tensor, and the messages while the pipeline "
-         "fills "
-         "and drains; arXiv 2104.04473, section 2.2.1"},
+         "idle time under the schedule of spec::pipeline_actions, and messages that do not "
+         "overlap"},
         {"data", "data", Unit::seconds,
-         "gradients in fp32, and weights with ZeRO stage 1, over DP rings at --network-bandwidth, "
-         "within a node at --node-bandwidth; not overlapped; arXiv 1910.02054, section 7"},
+         "rings over gradients, and over weights with ZeRO stage 1 (arXiv 1910.02054, section 7), "
+         "and the optimizer"},
         {"tokens_per_s", "tokens/s", Unit::count, "--global-batch-size x --seq-length / step"}};
     if (has_training) {
         columns.push_back({"training", "training", Unit::seconds,
                            "step x samples / --global-batch-size, without evaluations, saves and a "
                            "ramp (lm-estimate time includes them)"});
     }
+    if (json) columns.push_back({"flags", "flags", Unit::plain, "the flags of lm-train"});
     return columns;
+}
+
+// Returns the flags of lm-train for a layout.
+std::string flags_of(const cost::Layout& layout) {
+    const spec::ParallelConfig& parallel = layout.parallel;
+    std::string text = fmt::format(
+        "--tensor-model-parallel-size {} --pipeline-model-parallel-size {} --micro-batch-size {}",
+        parallel.tp, parallel.pp, layout.micro_batch);
+    if (parallel.n_chunks > 1)
+        text += fmt::format(" --num-virtual-stages-per-pipeline-rank {}", parallel.n_chunks);
+    if (parallel.balance == spec::PipelineBalance::layers_and_embedding) {
+        text += " --pp-partition-method 'type:transformer|embedding'";
+    }
+    if (parallel.sequence_parallel) text += " --sequence-parallel";
+    if (parallel.recompute.granularity != Granularity::none) {
+        text += fmt::format(" --recompute-granularity {}",
+                            name_in(spec::recompute_granularities, parallel.recompute.granularity));
+    }
+    if (parallel.recompute.granularity == Granularity::full) text += " --recompute-method uniform";
+    if (parallel.zero_stage == 1) text += " --use-distributed-optimizer";
+    return text;
 }
 
 // `samples`: the samples of the training, if the flags give its length.
 std::vector<Value> row_of(const cost::LayoutQuery& query, const cost::Layout& layout,
-                          std::optional<i64> samples) {
-    const double step_s = layout.time.total();
+                          std::optional<i64> samples, bool json) {
+    const cost::StepTime& time = layout.time;
+    const double step_s = time.total();
     const double tokens = as_double(query.batch) * as_double(query.model.seq_length);
     std::vector<Value> row = {
         layout.parallel.tp,
@@ -79,15 +106,18 @@ std::vector<Value> row_of(const cost::LayoutQuery& query, const cost::Layout& la
         layout.parallel.dp,
         layout.micro_batch,
         layout.n_micro_batches,
+        layout.parallel.n_chunks,
         std::string(name_in(spec::recompute_granularities, layout.parallel.recompute.granularity)),
+        i64{layout.parallel.zero_stage},
         layout.bytes,
         step_s,
-        layout.time.compute_s,
-        layout.time.tensor_s,
-        layout.time.bubble_s,
-        layout.time.data_s,
+        time.busiest.total() - time.busiest.tensor_s,
+        time.busiest.tensor_s,
+        time.bubble_s + time.messages_s,
+        time.data_s + time.optimizer_s,
         tokens / step_s};
     if (samples) row.emplace_back(step_s * as_double(*samples) / as_double(query.batch));
+    if (json) row.emplace_back(flags_of(layout));
     return row;
 }
 
@@ -105,14 +135,31 @@ std::vector<spec::Recompute> recomputes_of(const config::ParallelFlags& flags,
 void check(const Flags& flags) {
     if (!flags.gpus) usage_error("--gpus", "is missing");
     check_at_least("--gpus", *flags.gpus, 1);
-    if (!flags.memory)
-        usage_error("--gpu-memory", "is missing: the memory of one GPU, such as 80GB");
-    check_at_least("--gpus-per-node", flags.gpus_per_node, 1);
-    check_above("--tflops", flags.tflops, 0);
-    check_at_least("--node-bandwidth", flags.node_bandwidth.value, 1);
-    check_at_least("--network-bandwidth", flags.network_bandwidth.value, 1);
+    check_at_least("--top", flags.top, 1);
     if (!flags.train.schedule.global_batch) usage_error("--global-batch-size", "is missing");
     check_at_least("--global-batch-size", *flags.train.schedule.global_batch, 1);
+}
+
+// Sets the values that the search tries: those of the flags, or all.
+void set_tried(cost::LayoutQuery& query, const Flags& flags) {
+    const config::ParallelFlags& given = flags.train.parallel;
+    const cli::Options& options = *flags.train.model.options;
+    if (options.given("--tensor-model-parallel-size")) query.tp = given.tensor;
+    if (options.given("--pipeline-model-parallel-size")) query.pp = given.pipeline;
+    if (flags.train.schedule.micro_batch) query.micro_batch = resolve_micro_batch(flags.train);
+    query.recomputes = recomputes_of(given, query.parallel.recompute);
+    const int zero_stage = config::resolve_zero_stage(flags.train.zero, flags.train.data_parallel);
+    if (zero_stage > 0 || options.given("--zero-stage")) query.zero_stages = {zero_stage};
+    if (given.virtual_stages) {
+        query.n_chunks = {*given.virtual_stages};
+    } else if (!given.layers_per_virtual_stage) {
+        query.n_chunks = {1, 2, 4};
+    }
+    const bool divides = given.first_stage_layers || given.last_stage_layers ||
+                         given.count_embedding || given.count_loss ||
+                         options.given("--pp-partition-method");
+    query.balances = {query.parallel.balance};
+    if (!divides) query.balances.push_back(spec::PipelineBalance::layers_and_embedding);
 }
 
 // Returns the query of the flags. A layout flag that is given restricts the search to its value.
@@ -122,30 +169,28 @@ cost::LayoutQuery resolve_query(const Flags& flags) {
     query.model = resolve_model(flags.train);
     config::ParallelFlags whole = given;
     whole.tensor = whole.pipeline = 1;
+    whole.virtual_stages.reset();
     if (whole.layers_per_virtual_stage) {
         note(
-            "--num-layers-per-virtual-pipeline-stage: ignored: interleaved schedules are not "
-            "tried");
+            "--num-layers-per-virtual-pipeline-stage: ignored: give "
+            "--num-virtual-stages-per-pipeline-rank");
         whole.layers_per_virtual_stage.reset();
     }
     query.parallel = resolve_parallel(whole, flags.train.model, query.model);
     query.parallel.sequence_parallel = given.sequence;
-    query.parallel.zero_stage =
-        config::resolve_zero_stage(flags.train.zero, flags.train.data_parallel);
     query.precision = resolve_precision(flags.train.precision);
     query.attention = flags.train.device.attention();
-    query.gpu = {flags.tflops * 1e12, flags.gpus_per_node, as_double(flags.node_bandwidth.value),
-                 as_double(flags.network_bandwidth.value)};
+    query.gpu = resolve_hardware(flags.hardware);
+    query.trainer = resolve_trainer(flags.hardware);
     query.n_gpus = *flags.gpus;
-    query.memory_bytes = flags.memory->value;
+    query.memory_bytes = flags.memory ? flags.memory->value : query.gpu.memory_bytes;
     query.allowance_bytes = flags.allowance.value;
     query.batch = *flags.train.schedule.global_batch;
-    const cli::Options& options = *flags.train.model.options;
-    if (options.given("--tensor-model-parallel-size")) query.tp = given.tensor;
-    if (options.given("--pipeline-model-parallel-size")) query.pp = given.pipeline;
-    if (flags.train.schedule.micro_batch) query.micro_batch = resolve_micro_batch(flags.train);
-    query.recomputes = recomputes_of(given, query.parallel.recompute);
     query.overlaps = flags.train.data_parallel.overlaps();
+    query.all_variants = flags.all;
+    query.n_wanted =
+        flags.all ? std::numeric_limits<size_t>::max() : static_cast<size_t>(flags.top);
+    set_tried(query, flags);
     return query;
 }
 
@@ -156,6 +201,29 @@ std::optional<i64> training_samples(const Flags& flags, i64 seq_length) {
         return std::nullopt;
     }
     return resolve_schedule(flags.train, seq_length).samples;
+}
+
+// Adds the layouts that would be faster than all that fit, with the limit that they exceed.
+void add_rejected(Printout& printout, const cost::LayoutQuery& query,
+                  const cost::LayoutSearch& found) {
+    std::vector<std::vector<Value>> rows;
+    for (const cost::Layout& layout : found.rejected) {
+        rows.push_back({layout.parallel.tp, layout.parallel.pp, layout.parallel.dp,
+                        layout.micro_batch,
+                        std::string(name_in(spec::recompute_granularities,
+                                            layout.parallel.recompute.granularity)),
+                        layout.time.total(), layout.bytes, layout.bytes - query.memory_bytes});
+    }
+    printout.table("rejected",
+                   {{"tp", "TP", Unit::plain, ""},
+                    {"pp", "PP", Unit::plain, ""},
+                    {"dp", "DP", Unit::plain, ""},
+                    {"micro_batch", "micro batch", Unit::plain, ""},
+                    {"recompute", "recompute", Unit::plain, ""},
+                    {"step", "step", Unit::seconds, "faster than all layouts that fit"},
+                    {"memory", "needs", Unit::bytes, "memory of the largest rank"},
+                    {"missing", "too much", Unit::bytes, "needs - --gpu-memory"}},
+                   std::move(rows));
 }
 
 int run_layout(Flags flags) {
@@ -176,22 +244,26 @@ int run_layout(Flags flags) {
     if (!found.fitting.empty()) {
         std::vector<std::vector<Value>> rows;
         for (const cost::Layout& layout : found.fitting) {
-            rows.push_back(row_of(query, layout, samples));
+            rows.push_back(row_of(query, layout, samples, flags.output.json));
         }
-        printout.table("layout", columns(samples.has_value()), std::move(rows));
+        printout.table("layout", columns(samples.has_value(), flags.output.json), std::move(rows));
     }
-    const cost::Layout& smallest = *found.smallest;
-    printout.figures(
-        "layouts",
-        {{"tried", "layouts tried", Unit::count, found.n_tried,
-          "layouts whose TP, PP, DP and micro batch satisfy the divisibility rules stated for "
-          "these columns"},
-         {"fitting", "layouts that fit", Unit::count, static_cast<i64>(found.fitting.size()),
-          "memory <= --gpu-memory"},
-         {"least_memory", "least memory", Unit::bytes, smallest.bytes, "of all layouts tried"},
-         {"tflops", "TFLOP/s", Unit::plain, flags.tflops,
-          "--tflops, the assumed speed of one GPU; A100s reach about 150 in published trainings "
-          "(arXiv 2104.04473, table 1; BLOOM)"}});
+    if (!found.rejected.empty()) add_rejected(printout, query, found);
+    std::vector<Figure> figures = {
+        {"tried", "layouts tried", Unit::count, found.n_tried,
+         "layouts whose TP, PP, DP and micro batch satisfy the divisibility rules stated for these "
+         "columns"},
+        {"gpu", "GPU", Unit::plain, query.gpu.name,
+         "--gpu or --hardware: the description of the GPU and its node"}};
+    if (found.smallest) {
+        figures.push_back({"least_memory", "least memory", Unit::bytes, found.smallest->bytes,
+                           "of all layouts tried"});
+    }
+    printout.figures("layouts", std::move(figures));
+    if (!found.fitting.empty()) {
+        printout.figures("fastest", {{"flags", "lm-train", Unit::plain, flags_of(found.fitting[0]),
+                                      "the flags of the fastest layout"}});
+    }
     printout.print(flags.output);
     return static_cast<int>(found.fitting.empty() ? Exit::answer_is_no : Exit::done);
 }
@@ -206,19 +278,18 @@ void add_layout_verb(cli::Options& program) {
         [flags] { return run_layout(*flags); });
     options.examples(
         {"lm-estimate layout --model 7.5b --bf16 --use-distributed-optimizer --global-batch-size "
-         "512 \\\n    --gpus 64 --gpu-memory 80GB"});
+         "512 \\\n    --gpus 64",
+         "lm-estimate layout --model bloom-176b --bf16 --global-batch-size 2048 --gpus 384 --gpu "
+         "h100 --top 3"});
     options.group("GPUs");
     options.value("--gpus", &flags->gpus, "N", "GPUs of the whole run; also --world-size");
-    options.value("--gpus-per-node", &flags->gpus_per_node, "N", "GPUs in a node");
-    options.value("--gpu-memory", &flags->memory, "SIZE", "memory of one GPU");
+    options.value("--gpu-memory", &flags->memory, "SIZE", "memory of one GPU; default: of --gpu");
     options.value("--allowance", &flags->allowance, "SIZE",
                   "GPU memory besides lm-train's buffers: context, libraries, code");
-    options.value("--tflops", &flags->tflops, "X",
-                  "TFLOP/s that the matrix products of one GPU reach in training");
-    options.value("--node-bandwidth", &flags->node_bandwidth, "SIZE",
-                  "bytes per second between two GPUs of a node");
-    options.value("--network-bandwidth", &flags->network_bandwidth, "SIZE",
-                  "bytes per second from one GPU to another node");
+    options.value("--top", &flags->top, "N",
+                  "layouts that are printed, one for each TP, PP and micro-batch size");
+    options.flag("--all", &flags->all, "print every layout that fits");
+    add_gpu_options(options, flags->hardware, "a100", "lm-train");
     add_run_options(
         options, flags->train,
         {"Model", "--micro-batch-size", "--global-batch-size", "--train-samples", "--train-iters",

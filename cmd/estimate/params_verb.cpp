@@ -55,7 +55,12 @@ void add_formulas(Printout& printout, const spec::ModelConfig& model, i64 padded
           static_cast<double>(model.hidden) / static_cast<double>(model.n_layers),
           "h / L; trained models have from 60 (GPT-2) to 510"},
          {"head_size", "head size", Unit::plain, model.head_dim,
-          "--kv-channels, or hidden size / heads"}});
+          "--kv-channels, or hidden size / heads"},
+         {"model_flops_per_token", "operations per token", Unit::plain,
+          cost::model_flops_per_token(model, model.seq_length),
+          "forward and backward: 3 x 2 M N K of each product, and 6 L H D T for causal attention; "
+          "MFU "
+          "counts these"}});
 }
 
 void add_ranks(Printout& printout, const spec::ModelConfig& model,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-estimate time: the days of a training at a measured or assumed throughput.
+// lm-estimate time: the time of a step on described GPUs, and the days of a training, also at a
+// given throughput.
 #include <cmath>
 #include <memory>
 #include <optional>
@@ -9,10 +10,13 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/shape.hpp"
+#include "config/rank_counts.hpp"
 #include "cost/formulas.hpp"
 #include "cost/training_time.hpp"
 #include "figures.hpp"
+#include "gpu_options.hpp"
 #include "run_flags.hpp"
+#include "step_report.hpp"
 #include "verbs.hpp"
 
 namespace lm::estimate {
@@ -25,11 +29,17 @@ struct Flags {
     std::optional<double> job_minutes;
     std::optional<i64> gpus;
     std::optional<double> tflops;
+    GpuFlags hardware;
     i64 eval_sets = 1;
     cli::Duration save_time;
     std::optional<double> hours_per_day;
     cli::Duration queue_gap;
     OutputFlags output;
+    bool simulates() const { return !hardware.gpu.empty() || !hardware.hardware_file.empty(); }
+    bool has_length() const {
+        const config::ScheduleFlags& schedule = train.schedule;
+        return schedule.train_samples || schedule.train_iters || schedule.train_tokens;
+    }
 };
 
 Figure days(const char* key, const char* label, double seconds, const char* formula) {
@@ -70,12 +80,14 @@ void add_steps(std::vector<Figure>& figures, const Flags& flags, const cost::Tra
                                plan.recompute()),
          "24 B s L h^2 k (1 + s/(6h) + V/(16 L h)), k = 3, or 4 with recomputation; 32 instead of "
          "24 for a gated MLP; arXiv 2104.04473, equation 3, and Megatron-DeepSpeed's log"});
-    figures.push_back(days("iteration", "one iteration", seconds.full_iteration_s,
-                           "operations / (--gpus x --tflops), at the full batch"));
+    if (!plan.simulated_s) {
+        figures.push_back(days("iteration", "one iteration", seconds.full_iteration_s,
+                               "operations / (--gpus x --tflops), at the full batch"));
+    }
     figures.push_back(
         days("steps", "all steps", seconds.steps_s,
-             "the sum over all batches of the ramp; a smaller batch has a larger pipeline bubble, "
-             "(PP - 1) / micro-batches"));
+             "the sum over all batches of the ramp; a smaller batch has a larger pipeline bubble"));
+    if (!flags.tflops) return;
     figures.push_back(
         days("rule", "rule of thumb",
              cost::training_seconds(n_parameters, tokens, as_double(*flags.gpus), *flags.tflops,
@@ -87,11 +99,14 @@ void add_steps(std::vector<Figure>& figures, const Flags& flags, const cost::Tra
 // Returns the plan, and the samples of the training.
 std::pair<cost::TrainingPlan, i64> resolve_plan(const Flags& flags) {
     if (!flags.gpus) usage_error("--gpus", "is missing");
-    if (!flags.tflops || !(*flags.tflops > 0)) {
-        usage_error(
-            "--tflops",
-            "is missing or not above 0: TFLOP/s of one GPU, from a log or lm-train --benchmark");
+    if (flags.simulates() && flags.tflops)
+        usage_error("--tflops", "cannot be given with --gpu or --hardware");
+    if (!flags.simulates() && !flags.tflops) {
+        usage_error("--gpu",
+                    "is missing: give it, or --hardware, or --tflops, TFLOP/s of one GPU, from a "
+                    "log or lm-train --benchmark");
     }
+    if (flags.tflops) check_above("--tflops", *flags.tflops, 0);
     check_at_least("--gpus", *flags.gpus, 1);
     check_at_least("--eval-interval", flags.eval_interval, 1);
     check_at_least("--save-interval", flags.save_interval, 1);
@@ -104,41 +119,67 @@ std::pair<cost::TrainingPlan, i64> resolve_plan(const Flags& flags) {
         note("--save-interval: saves take no time without --save-time, the time of one save");
     }
     cost::TrainingPlan plan{.micro_batch = flags.micro_batch,
-                            .flops_per_s = as_double(*flags.gpus) * *flags.tflops * 1e12,
+                            .flops_per_s = as_double(*flags.gpus) * flags.tflops.value_or(0) * 1e12,
                             .eval_interval = flags.eval_interval,
                             .eval_iters = flags.train.validation.iters * flags.eval_sets,
                             .save_interval = flags.save_interval,
                             .save_s = flags.save_time.seconds};
     plan.model = resolve_model(flags.train);
     plan.parallel = resolve_parallel(flags.train.parallel, flags.train.model, plan.model);
-    const BatchSchedule schedule = resolve_schedule(flags.train, plan.model.seq_length);
-    plan.ramp = schedule.ramp;
+    i64 samples = 0;
+    if (flags.has_length() || !flags.simulates()) {
+        const BatchSchedule schedule = resolve_schedule(flags.train, plan.model.seq_length);
+        plan.ramp = schedule.ramp;
+        samples = schedule.samples;
+    } else {
+        plan.ramp = config::batch_ramp(flags.train.schedule, plan.model.seq_length);
+    }
     const i64 model_ranks = plan.parallel.tp * plan.parallel.pp;
     if (*flags.gpus % model_ranks != 0) {
         usage_error("--gpus", "{} is not a multiple of the {} ranks of one model", *flags.gpus,
                     model_ranks);
     }
-    plan.data_parallel = *flags.gpus / model_ranks;
-    return {plan, schedule.samples};
+    plan.data_parallel = plan.parallel.dp = *flags.gpus / model_ranks;
+    return {plan, samples};
 }
 
-int run_time(Flags flags) {
-    flags.train = resolve_flags(flags.train);
-    flags.micro_batch = resolve_micro_batch(flags.train);
-    // Evaluations count only when --eval-interval is given: lm-train's default is not used.
-    const bool evaluates = flags.train.model.options->given("--eval-interval");
-    if (evaluates) flags.eval_interval = flags.train.validation.interval;
-    flags.save_interval = flags.train.checkpoints.save_interval;
-    flags.job_minutes = flags.train.stopping.exit_duration_min;
-    if (!flags.gpus) flags.gpus = flags.train.action.world_size;
-    const auto [plan, samples] = resolve_plan(flags);
+// Returns the step of the plan. Megatron's published trainings are in 16 bits, so that is assumed
+// without --fp16 and --bf16.
+StepQuery step_query(const Flags& flags, const cost::TrainingPlan& plan) {
+    StepQuery query{.model = plan.model,
+                    .parallel = plan.parallel,
+                    .precision = resolve_precision(flags.train.precision),
+                    .attention = flags.train.device.attention(),
+                    .micro_batch = plan.micro_batch,
+                    .global_batch = plan.ramp.global_batch,
+                    .overlaps = flags.train.data_parallel.overlaps(),
+                    .is_megatron = flags.hardware.trainer == "megatron",
+                    .gpu = resolve_hardware(flags.hardware),
+                    .trainer = resolve_trainer(flags.hardware)};
+    if (query.is_megatron && query.precision.weights == DType::fp32)
+        query.precision.weights = DType::bf16;
+    query.parallel.zero_stage =
+        config::resolve_zero_stage(flags.train.zero, flags.train.data_parallel);
+    const i64 unit = checked_mul(query.micro_batch, query.parallel.dp);
+    if (query.global_batch % unit != 0) {
+        usage_error("--global-batch-size",
+                    "{} is not a multiple of micro batch {} x {} data-parallel ranks = {}: use {}",
+                    query.global_batch, query.micro_batch, query.parallel.dp, unit,
+                    config::multiples_around(query.global_batch, unit));
+    }
+    config::require_equal_rows(query.parallel, query.micro_batch, query.model.seq_length);
+    return query;
+}
+
+// Adds the figures of the whole training.
+void add_training(std::vector<Figure>& figures, const Flags& flags, const cost::TrainingPlan& plan,
+                  i64 samples) {
     const std::vector<spec::RampStep> steps = ramp_steps(plan.ramp, samples);
     if (steps.empty()) {
         usage_error("--train-samples", "{} is less than the first batch of {}", samples,
                     plan.ramp.batch_at(0));
     }
     const cost::TrainingTime seconds = cost::training_time(plan, steps);
-    std::vector<Figure> figures;
     add_steps(figures, flags, plan, steps, seconds);
     if (flags.eval_interval) {
         figures.push_back(days("evaluations", "evaluations", seconds.evaluations_s,
@@ -154,8 +195,31 @@ int run_time(Flags flags) {
     if (flags.hours_per_day || flags.job_minutes) {
         add_calendar(figures, flags, seconds.running_s());
     }
+}
+
+int run_time(Flags flags) {
+    flags.train = resolve_flags(flags.train);
+    flags.micro_batch = resolve_micro_batch(flags.train);
+    // Evaluations count only when --eval-interval is given: lm-train's default is not used.
+    const bool evaluates = flags.train.model.options->given("--eval-interval");
+    if (evaluates) flags.eval_interval = flags.train.validation.interval;
+    flags.save_interval = flags.train.checkpoints.save_interval;
+    flags.job_minutes = flags.train.stopping.exit_duration_min;
+    if (!flags.gpus) flags.gpus = flags.train.action.world_size;
+    auto [plan, samples] = resolve_plan(flags);
     Printout printout;
+    std::vector<Figure> figures;
+    std::vector<Figure> parts;
+    if (flags.simulates()) {
+        const StepQuery query = step_query(flags, plan);
+        const cost::StepTime time = simulate(query, query.global_batch);
+        figures = step_figures(query, time);
+        parts = step_parts(query, time);
+        plan.simulated_s = [query](i64 batch) { return simulate(query, batch).total(); };
+    }
+    if (samples > 0) add_training(figures, flags, plan, samples);
     printout.figures("time", std::move(figures));
+    if (flags.output.explain && !parts.empty()) printout.sum("part", std::move(parts));
     printout.print(flags.output);
     return 0;
 }
@@ -174,23 +238,31 @@ void add_overhead_options(cli::Options& options, Flags& flags) {
 
 void add_time_verb(cli::Options& program) {
     const auto flags = std::make_shared<Flags>();
-    cli::Options& options =
-        program.verb("time", "print the time of a training at a given throughput",
-                     [flags] { return run_time(*flags); });
+    cli::Options& options = program.verb(
+        "time",
+        "print the time of a step on described GPUs, and of a training, or at a given throughput",
+        [flags] { return run_time(*flags); });
     options.examples(
-        {"lm-estimate time --model gpt3-13b --global-batch-size 1024 --train-tokens 300B --gpus "
+        {"lm-estimate time --model bloom-176b --tensor-model-parallel-size 4 "
+         "--pipeline-model-parallel-size 12 \\\n"
+         "    --pp-partition-method 'type:transformer|embedding' --recompute-granularity full "
+         "--recompute-method uniform \\\n"
+         "    --micro-batch-size 2 --global-batch-size 2048 --gpus 384 --gpu a100 --explain",
+         "lm-estimate time --model gpt3-13b --global-batch-size 1024 --train-tokens 300B --gpus "
          "256 --tflops 100"});
     options.group("Speed");
     options.value("--gpus", &flags->gpus, "N", "GPUs of the whole run; also --world-size");
     options.value(
         "--tflops", &flags->tflops, "X",
         "throughput of one GPU as training logs print it: TFLOP/s including recomputation");
+    add_gpu_options(options, flags->hardware, "", "megatron");
     add_overhead_options(options, *flags);
     add_run_options(
         options, flags->train,
         {"Model", "--micro-batch-size", "--global-batch-size", "--rampup-batch-size",
-         "--train-samples", "--train-iters", "--train-tokens", "Parallel", "--deepspeed_config",
-         "--save-interval", "--exit-duration-in-mins", "--eval-interval", "--eval-iters"});
+         "--train-samples", "--train-iters", "--train-tokens", "Parallel", "--fp16", "--bf16",
+         "--use-distributed-optimizer", "--zero-stage", "--deepspeed_config", "--save-interval",
+         "--exit-duration-in-mins", "--eval-interval", "--eval-iters"});
     add_output_options(options, flags->output);
 }
 

@@ -245,10 +245,12 @@ std::vector<std::string> size_problems(const ParallelFlags& flags, const spec::M
     cut(model.n_heads, "--num-attention-heads");
     if (model.n_groups != model.n_heads) cut(model.n_groups, "--num-query-groups");
     cut(model.ffn_hidden, "--ffn-hidden-size");
-    if (flags.pipeline > model.n_layers) {
+    // The embedding and the head may be stages of their own where they count as layers.
+    const i64 most = counted_layers(model, {.balance = balance_of(flags)});
+    if (flags.pipeline > most) {
         problems.push_back(problem(pipeline_flag,
                                    "{} stages exceed --num-layers {}: use at most {}",
-                                   flags.pipeline, model.n_layers, model.n_layers));
+                                   flags.pipeline, model.n_layers, most));
     }
     return problems;
 }

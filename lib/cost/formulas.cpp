@@ -38,16 +38,22 @@ CheckpointSize checkpoint_size(const ModelConfig& config, const Precision& preci
             .optimizer = moments + (masters ? checked_mul(n, size_of(DType::fp32)) : 0)};
 }
 
-namespace {
-
-// Returns the keys of a query as the published formula counts them: all s of the sequence, which is
-// twice the mean of causal attention. With a window of w keys twice the mean is w (2 - w / s).
-double counted_keys(const ModelConfig& config, double s) {
+double mean_keys(const ModelConfig& config, double seq_length) {
     const double w = static_cast<double>(config.window);
-    return w > 0 && w < s ? w * (2 - w / s) : s;
+    return w > 0 && w < seq_length ? w * (1 - w / (2 * seq_length)) : seq_length / 2;
 }
 
-}  // namespace
+double model_flops_per_token(const ModelConfig& config, i64 seq_length) {
+    const double h = static_cast<double>(config.hidden);
+    const double heads = static_cast<double>(config.attention_width());
+    const double gates = is_gated(config.activation) ? 2 : 1;
+    const double qkv = h * static_cast<double>(config.qkv_rows());
+    const double mlp = (gates + 1) * h * static_cast<double>(config.ffn_hidden);
+    const double attention = 2 * heads * mean_keys(config, static_cast<double>(seq_length));
+    const double layer = qkv + heads * h + mlp + attention;
+    const double head = h * static_cast<double>(config.vocab_size);
+    return 3 * 2 * (static_cast<double>(config.n_layers) * layer + head);
+}
 
 double iteration_flops(const ModelConfig& config, i64 padded_vocab, i64 global_batch,
                        i64 seq_length, bool recompute) {
@@ -58,7 +64,7 @@ double iteration_flops(const ModelConfig& config, i64 padded_vocab, i64 global_b
     const double v = static_cast<double>(padded_vocab);
     const double per_layer = is_gated(config.activation) ? 32 : 24;
     return per_layer * (recompute ? 4 : 3) * b * s * l * h * h *
-           (1 + counted_keys(config, s) / (6 * h) + v / (16 * l * h));
+           (1 + 2 * mean_keys(config, s) / (6 * h) + v / (16 * l * h));
 }
 
 double training_seconds(double n_parameters, double n_tokens, double n_gpus, double tflops_per_gpu,

@@ -2,8 +2,11 @@
 #include "cost/layout_search.hpp"
 
 #include <algorithm>
+#include <limits>
+#include <set>
 #include <tuple>
 
+#include "base/as_double.hpp"
 #include "cost/memory.hpp"
 #include "cost/nccl.hpp"
 
@@ -20,38 +23,24 @@ std::vector<i64> divisors(i64 n, i64 most) {
 
 bool tensor_ranks_fit(const LayoutQuery& query, i64 tp) {
     const spec::ModelConfig& model = query.model;
-    return query.n_gpus % tp == 0 && query.gpu.n_gpus % tp == 0 && model.n_heads % tp == 0 &&
+    return query.n_gpus % tp == 0 && query.gpu.gpus_per_node % tp == 0 && model.n_heads % tp == 0 &&
            model.n_groups % tp == 0 && model.ffn_hidden % tp == 0 &&
            query.parallel.pad_vocab_to % tp == 0;
 }
 
-// Returns true when all stages have the same number of layers, where the embedding and the head may
-// count as a layer each.
-bool stages_are_alike(const LayoutQuery& query, i64 pp) {
-    const spec::ParallelConfig& parallel = query.parallel;
-    if (parallel.first_stage_layers > 0 || parallel.last_stage_layers > 0) return false;
-    return spec::counted_layers(query.model, parallel) % pp == 0;
-}
-
-bool stages_fit(const LayoutQuery& query, i64 pp) {
-    if (query.pp) return pp == *query.pp && pp <= query.model.n_layers;
-    return pp <= query.model.n_layers && (pp == 1 || stages_are_alike(query, pp));
-}
-
+// Returns the memory of the rank that needs most. Among stages with equal parts of the model the
+// first has most micro-batches in flight, so the others are skipped. TP divides all sizes, so all
+// tensor ranks need the same memory.
 i64 bytes_of(const LayoutQuery& query, const Layout& layout) {
     const StepShape step{.micro_batch = layout.micro_batch,
                          .seq_length = query.model.seq_length,
                          .n_micro_batches = layout.n_micro_batches};
     const Processor processor{1, true, query.attention};
+    std::set<std::tuple<i64, bool, bool>> seen;
     i64 largest = 0;
     for (i64 stage = 0; stage < layout.parallel.pp; ++stage) {
-        // Skips the stages between the second and the last: they need no more memory than the
-        // second, because they have the same layers and fewer micro-batches in flight.
-        const bool is_second_again = stage > 1 && stage < layout.parallel.pp - 1 &&
-                                     query.parallel.balance != spec::PipelineBalance::parameters &&
-                                     stages_are_alike(query, layout.parallel.pp);
-        if (is_second_again) continue;
-        // All sizes divide evenly, so all tensor ranks need the same memory.
+        const i64 n_layers = stage_layers(query.model, layout.parallel, stage);
+        if (!seen.emplace(n_layers, stage == 0, stage == layout.parallel.pp - 1).second) continue;
         const MemoryPlan plan =
             plan_memory(query.model, layout.parallel, step, query.precision, processor, 0, stage);
         const i64 nccl =
@@ -61,53 +50,131 @@ i64 bytes_of(const LayoutQuery& query, const Layout& layout) {
     return largest + query.allowance_bytes;
 }
 
-void try_layout(const LayoutQuery& query, Layout layout, LayoutSearch& search) {
-    const bool equal_rows = layout.micro_batch * query.model.seq_length % layout.parallel.tp == 0;
-    if (layout.parallel.sequence_parallel && !equal_rows) return;
-    ++search.n_tried;
-    layout.bytes = bytes_of(query, layout);
-    if (!search.smallest || layout.bytes < search.smallest->bytes) search.smallest = layout;
-    if (layout.bytes > query.memory_bytes) return;
-    layout.time = step_time(query.model, layout.parallel,
-                            {layout.micro_batch, layout.n_micro_batches, query.model.seq_length,
-                             size_of(query.precision.weights)},
-                            query.gpu);
-    search.fitting.push_back(std::move(layout));
-}
+// The search of one query. `elements`: the parameters of the largest rank, which layouts of a grid
+// share.
+class Search {
+  public:
+    explicit Search(const LayoutQuery& query) : query_(query) {}
 
-// Tries every micro-batch size and recomputation of a TP and PP.
-void try_grid(const LayoutQuery& query, i64 tp, i64 pp, LayoutSearch& search) {
-    spec::ParallelConfig parallel = query.parallel;
-    parallel.tp = tp;
-    parallel.pp = pp;
-    parallel.dp = query.n_gpus / (tp * pp);
-    parallel.sequence_parallel = query.parallel.sequence_parallel && tp > 1;
-    if (query.batch % parallel.dp != 0) return;
-    const i64 share = query.batch / parallel.dp;
-    for (const i64 micro_batch : divisors(share, query.micro_batch.value_or(max_micro_batch))) {
-        if (query.micro_batch && micro_batch != *query.micro_batch) continue;
-        for (const spec::Recompute& recompute : query.recomputes) {
-            parallel.recompute = recompute;
-            try_layout(query, {parallel, micro_batch, share / micro_batch, 0, {}}, search);
+    LayoutSearch run() {
+        for (const i64 tp : divisors(query_.gpu.gpus_per_node, query_.gpu.gpus_per_node)) {
+            if ((query_.tp && tp != *query_.tp) || !tensor_ranks_fit(query_, tp)) continue;
+            for (const i64 pp : divisors(query_.n_gpus / tp, query_.model.n_layers)) {
+                if (!query_.pp || pp == *query_.pp) try_grid(tp, pp);
+            }
+        }
+        found_.n_tried = static_cast<i64>(tried_.size());
+        choose();
+        return std::move(found_);
+    }
+
+  private:
+    struct Candidate {
+        Layout layout;
+        double elements;
+    };
+
+    void try_grid(i64 tp, i64 pp) {
+        spec::ParallelConfig parallel = query_.parallel;
+        parallel.tp = tp;
+        parallel.pp = pp;
+        parallel.dp = query_.n_gpus / (tp * pp);
+        parallel.sequence_parallel = query_.parallel.sequence_parallel && tp > 1;
+        if (query_.batch % parallel.dp != 0) return;
+        for (const i64 n_chunks : query_.n_chunks) {
+            if (n_chunks > 1 && (pp == 1 || query_.model.n_layers % (pp * n_chunks) != 0)) continue;
+            for (const spec::PipelineBalance balance : query_.balances) {
+                if (pp == 1 && balance != query_.balances[0]) continue;
+                parallel.n_chunks = n_chunks;
+                parallel.balance = balance;
+                try_batches(parallel, largest_rank_parameters(query_.model, parallel));
+            }
         }
     }
-}
+
+    void try_batches(spec::ParallelConfig parallel, double elements) {
+        const i64 share = query_.batch / parallel.dp;
+        for (const i64 micro_batch :
+             divisors(share, query_.micro_batch.value_or(max_micro_batch))) {
+            if (query_.micro_batch && micro_batch != *query_.micro_batch) continue;
+            if (parallel.n_chunks > 1 && share / micro_batch % parallel.pp != 0) continue;
+            if (parallel.sequence_parallel &&
+                micro_batch * query_.model.seq_length % parallel.tp != 0)
+                continue;
+            for (const spec::Recompute& recompute : query_.recomputes) {
+                for (const int zero_stage : query_.zero_stages) {
+                    if (parallel.dp == 1 && zero_stage != query_.zero_stages[0]) continue;
+                    parallel.recompute = recompute;
+                    parallel.zero_stage = zero_stage;
+                    Candidate candidate{{parallel, micro_batch, share / micro_batch, 0, {}},
+                                        elements};
+                    candidate.layout.time =
+                        quick_step_time(step_of(candidate), query_.gpu, query_.trainer);
+                    tried_.push_back(std::move(candidate));
+                }
+            }
+        }
+    }
+
+    SimulatedStep step_of(const Candidate& candidate) const {
+        const Layout& layout = candidate.layout;
+        return {.model = query_.model,
+                .parallel = layout.parallel,
+                .batch = {layout.micro_batch, layout.n_micro_batches, query_.model.seq_length,
+                          query_.precision.weights},
+                .elements = candidate.elements,
+                .overlaps_data = query_.overlaps};
+    }
+
+    // Takes the fastest that fit, by the quick time; simulates their schedules and sorts them by
+    // the result. Twice as many as wanted are simulated, because the quick time is a few per cent
+    // off.
+    void choose() {
+        const auto quick = [](const Candidate& candidate) { return candidate.layout.time.total(); };
+        std::ranges::stable_sort(tried_, {}, quick);
+        const size_t n_simulated = query_.all_variants ? tried_.size() : 2 * query_.n_wanted;
+        std::set<std::tuple<i64, i64, i64>> kept;
+        for (Candidate& candidate : tried_) {
+            Layout& layout = candidate.layout;
+            const std::tuple key{layout.parallel.tp, layout.parallel.pp, layout.micro_batch};
+            if (!query_.all_variants && kept.contains(key)) continue;
+            layout.bytes = bytes_of(query_, layout);
+            if (layout.bytes > query_.memory_bytes) {
+                add_rejected(layout);
+                continue;
+            }
+            kept.insert(key);
+            layout.time = step_time(step_of(candidate), query_.gpu, query_.trainer);
+            found_.fitting.push_back(layout);
+            if (found_.fitting.size() >= n_simulated) break;
+        }
+        std::ranges::stable_sort(found_.fitting, {}, [](const Layout& layout) {
+            return std::tuple(layout.time.total(), layout.bytes);
+        });
+        if (found_.fitting.size() > query_.n_wanted) found_.fitting.resize(query_.n_wanted);
+        if (!found_.fitting.empty()) found_.smallest.reset();
+    }
+
+    void add_rejected(const Layout& layout) {
+        if (!found_.smallest || layout.bytes < found_.smallest->bytes) found_.smallest = layout;
+        if (!found_.fitting.empty() || found_.rejected.size() == 3) return;
+        // One for each TP and PP: variants exceed the memory for the same reason.
+        for (const Layout& other : found_.rejected) {
+            if (other.parallel.tp == layout.parallel.tp && other.parallel.pp == layout.parallel.pp)
+                return;
+        }
+        found_.rejected.push_back(layout);
+    }
+
+    const LayoutQuery& query_;
+    std::vector<Candidate> tried_;
+    LayoutSearch found_;
+};
 
 }  // namespace
 
 LayoutSearch search_layouts(const LayoutQuery& query) {
-    LayoutSearch search;
-    for (const i64 tp : divisors(query.gpu.n_gpus, query.gpu.n_gpus)) {
-        if ((query.tp && tp != *query.tp) || !tensor_ranks_fit(query, tp)) continue;
-        for (const i64 pp : divisors(query.n_gpus / tp, query.model.n_layers)) {
-            if (stages_fit(query, pp)) try_grid(query, tp, pp, search);
-        }
-    }
-    const auto key = [](const Layout& layout) {
-        return std::tuple(layout.time.total(), layout.parallel.recompute.granularity, layout.bytes);
-    };
-    std::ranges::stable_sort(search.fitting, {}, key);
-    return search;
+    return Search(query).run();
 }
 
 }  // namespace lm::cost

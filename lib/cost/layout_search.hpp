@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Searches the layouts of a training on N GPUs: TP, PP, DP, micro-batch size and recomputation.
-// Keeps those that fit into the memory of the GPUs, with their step times.
+// Searches the layouts of a training on N GPUs: TP, PP, DP, micro-batch size, recomputation, ZeRO
+// stage, interleaving and the division of layers over stages. Keeps the fastest that fit into the
+// memory of the GPUs.
 #pragma once
 
 #include <optional>
-#include <string_view>
 #include <vector>
 
 #include "cost/step_time.hpp"
@@ -14,20 +14,26 @@ namespace lm::cost {
 
 constexpr i64 max_micro_batch = 64;  // the search tries no larger size unless one is given
 
-// The values that all layouts of a search share, and the restrictions of the search.
+// The values that all layouts of a search share, and the values that it tries.
 struct LayoutQuery {
     spec::ModelConfig model;
-    spec::ParallelConfig parallel;  // the search sets tp, pp, dp and recompute
+    spec::ParallelConfig parallel;  // the search sets its other members
     spec::Precision precision;
     spec::GpuAttention attention = spec::GpuAttention::flash;
-    GpuNode gpu;
+    Hardware gpu;
+    TrainingProgram trainer = lm_train;
     i64 n_gpus = 0;                          // GPUs of the whole run
     i64 memory_bytes = 0;                    // memory of one GPU
     i64 allowance_bytes = 0;                 // GPU memory besides buffers and NCCL
     i64 batch = 0;                           // samples of a step
     std::optional<i64> tp, pp, micro_batch;  // nullopt: the search tries all values
     std::vector<spec::Recompute> recomputes;
-    bool overlaps = false;  // data parallelism overlaps with computation
+    std::vector<int> zero_stages = {0, 1};
+    std::vector<i64> n_chunks = {1};
+    std::vector<spec::PipelineBalance> balances = {spec::PipelineBalance::layers};
+    bool overlaps = false;      // data parallelism overlaps with computation
+    bool all_variants = false;  // false: one layout for each TP, PP and micro-batch size
+    size_t n_wanted = 10;       // layouts in the answer
 };
 
 struct Layout {
@@ -35,21 +41,22 @@ struct Layout {
     i64 micro_batch = 1;
     i64 n_micro_batches = 1;  // micro-batches of a step in one pipeline
     i64 bytes = 0;            // memory of the rank that needs most, with NCCL and the allowance
-    StepTime time;            // set for layouts that fit
+    StepTime time;
 };
 
 struct LayoutSearch {
-    // Fastest first; of layouts with the same time, less recomputation, then less memory.
+    // The fastest layouts that fit, fastest first; of layouts with the same time, less memory.
     std::vector<Layout> fitting;
+    std::vector<Layout> rejected;    // at most 3 that would be faster but do not fit, fastest first
     i64 n_tried = 0;                 // layouts that satisfy the divisibility rules
-    std::optional<Layout> smallest;  // the tried layout that needs least memory
+    std::optional<Layout> smallest;  // if none fits: the layout that needs least memory
 };
 
-// Tries every combination of TP, PP and micro-batch size. TP divides the GPUs of a node, the heads,
-// the groups, the MLP width and the padding of the vocabulary. PP divides the layers as
-// `parallel.balance` counts them. The micro-batch size is at most max_micro_batch and divides the
-// batch of a replica. A value that `query` gives is the only one tried; a given PP need not divide
-// the layers.
+// Tries every combination. TP divides the GPUs of a node, the heads, the groups, the MLP width and
+// the padding of the vocabulary. PP is at most the number of layers, which stages divide as
+// lm-train does. The micro-batch size is at most max_micro_batch and divides the batch of a
+// replica. Chunks of a stage divide the layers, and PP the micro-batches. A value that `query`
+// gives is the only one tried.
 LayoutSearch search_layouts(const LayoutQuery& query);
 
 }  // namespace lm::cost

@@ -2,74 +2,114 @@
 #include "cost/pipeline_time.hpp"
 
 #include <algorithm>
-#include <map>
-#include <tuple>
+#include <limits>
 
 #include "base/error.hpp"
 
 namespace lm::cost {
 
 using namespace spec;
+namespace {
 
-double pipeline_time(const PipelineShape& shape, const PipelineDurations& durations) {
+// A schedule in virtual time: each stage executes its actions in order, and a receive waits for its
+// message.
+class VirtualPipeline {
+  public:
+    VirtualPipeline(const PipelineShape& shape, const PipelineDurations& durations,
+                    std::vector<PipelineEvent>* events)
+        : shape_(shape), durations_(durations), events_(events) {
+        for (i64 s = 0; s < shape.n_stages; ++s) stages_.push_back({pipeline_actions(shape, s)});
+        const i64 n_messages = shape.n_stages * shape.n_chunks * shape.n_micro_batches;
+        for (std::vector<double>& arrivals : arrived_)
+            arrivals.assign(static_cast<size_t>(n_messages), never);
+    }
+
+    double run() {
+        for (bool moved = true; moved;) {
+            moved = false;
+            for (i64 s = 0; s < shape_.n_stages; ++s) {
+                Stage& stage = stages_[static_cast<size_t>(s)];
+                while (stage.next < stage.actions.size() && advance(s, stage)) moved = true;
+            }
+        }
+        double end_s = 0;
+        for (const Stage& stage : stages_) {
+            LM_CHECK(stage.next == stage.actions.size(),
+                     "pipeline schedule deadlocks: expected {} actions of a stage, executed {}",
+                     stage.actions.size(), stage.next);
+            end_s = std::max(end_s, stage.clock_s);
+        }
+        return end_s;
+    }
+
+  private:
+    static constexpr double never = std::numeric_limits<double>::infinity();
+
     struct Stage {
         std::vector<PipelineAction> actions;
         size_t next = 0;
-        double clock = 0;
+        double clock_s = 0;
     };
-    std::vector<Stage> stages;
-    for (i64 s = 0; s < shape.n_stages; ++s) stages.push_back({pipeline_actions(shape, s)});
-    // The arrival time of each message. The key is the direction (true: forward), the receiving
-    // virtual stage and the micro-batch.
-    std::map<std::tuple<bool, i64, i64>, double> arrived;
-    const auto virtual_stage = [&](i64 stage, i64 chunk) { return chunk * shape.n_stages + stage; };
+
+    // The arrival time of a message at virtual stage `at`: an activation (forward) or a gradient.
+    double& arrival(bool forward, i64 at, i64 micro_batch) {
+        return arrived_[forward ? 1 : 0]
+                       [static_cast<size_t>(at * shape_.n_micro_batches + micro_batch)];
+    }
+
+    void compute(i64 s, Stage& stage, const PipelineAction& action, bool forward) {
+        const auto here = static_cast<size_t>(action.chunk * shape_.n_stages + s);
+        const PassDurations& pass =
+            durations_.passes.size() == 1 ? durations_.passes[0] : durations_.passes[here];
+        const double start_s = stage.clock_s;
+        stage.clock_s += forward ? pass.forward_s : pass.backward_s;
+        if (events_)
+            events_->push_back(
+                {s, action.chunk, action.micro_batch, forward, start_s, stage.clock_s});
+    }
+
     // Executes the next action of stage `s`. Returns false when it is a receive whose message has
     // not been sent yet.
-    const auto advance = [&](i64 s) {
-        Stage& stage = stages[static_cast<size_t>(s)];
+    bool advance(i64 s, Stage& stage) {
         const PipelineAction& action = stage.actions[stage.next];
-        const i64 here = virtual_stage(s, action.chunk);
+        const i64 here = action.chunk * shape_.n_stages + s;
         using enum PipelineOp;
         switch (action.op) {
             case forward:
-                stage.clock += durations.forward_s;
-                break;
             case backward:
-                stage.clock += durations.backward_s;
+                compute(s, stage, action, action.op == forward);
                 break;
             case send_forward:
-                arrived[{true, here + 1, action.micro_batch}] = stage.clock + durations.message_s;
+                arrival(true, here + 1, action.micro_batch) = stage.clock_s + durations_.message_s;
                 break;
             case send_backward:
-                arrived[{false, here - 1, action.micro_batch}] = stage.clock + durations.message_s;
+                arrival(false, here - 1, action.micro_batch) = stage.clock_s + durations_.message_s;
                 break;
             case receive_forward:
             case receive_backward: {
-                const auto message =
-                    arrived.find({action.op == receive_forward, here, action.micro_batch});
-                if (message == arrived.end()) return false;
-                stage.clock = std::max(stage.clock, message->second);
+                const double arrived_s =
+                    arrival(action.op == receive_forward, here, action.micro_batch);
+                if (arrived_s == never) return false;
+                stage.clock_s = std::max(stage.clock_s, arrived_s);
                 break;
             }
         }
         ++stage.next;
         return true;
-    };
-    for (bool moved = true; moved;) {
-        moved = false;
-        for (i64 s = 0; s < shape.n_stages; ++s) {
-            const Stage& stage = stages[static_cast<size_t>(s)];
-            while (stage.next < stage.actions.size() && advance(s)) moved = true;
-        }
     }
-    double end = 0;
-    for (const Stage& stage : stages) {
-        LM_CHECK(stage.next == stage.actions.size(),
-                 "pipeline schedule deadlocks: expected {} actions of a stage, executed {}",
-                 stage.actions.size(), stage.next);
-        end = std::max(end, stage.clock);
-    }
-    return end;
+
+    const PipelineShape& shape_;
+    const PipelineDurations& durations_;
+    std::vector<PipelineEvent>* events_;
+    std::vector<Stage> stages_;
+    std::vector<double> arrived_[2];
+};
+
+}  // namespace
+
+double pipeline_time(const PipelineShape& shape, const PipelineDurations& durations,
+                     std::vector<PipelineEvent>* events) {
+    return VirtualPipeline(shape, durations, events).run();
 }
 
 double pipeline_bubble(const PipelineShape& shape) {

@@ -2,19 +2,38 @@
 // The time of a step under a pipeline schedule.
 #pragma once
 
+#include <vector>
+
 #include "spec/pipeline_schedule.hpp"
 
 namespace lm::cost {
 
-// The duration of each pass of a chunk on one micro-batch, and of a message between two stages.
-struct PipelineDurations {
+// The durations of the two passes of a chunk on one micro-batch.
+struct PassDurations {
     double forward_s = 1;
     double backward_s = 2;
-    double message_s = 0;
 };
 
-// Returns the time of a step with these durations. Messages overlap with computation.
-double pipeline_time(const spec::PipelineShape& shape, const PipelineDurations& durations);
+struct PipelineDurations {
+    // For each virtual stage, chunk * n_stages + stage; with a single element, for all of them.
+    std::vector<PassDurations> passes = {{}};
+    double message_s = 0;  // a message between two stages; it overlaps with computation
+};
+
+// A pass in the virtual time of a step, which starts at 0.
+struct PipelineEvent {
+    i64 stage = 0;
+    i64 chunk = 0;
+    i64 micro_batch = 0;
+    bool is_forward = true;
+    double start_s = 0;
+    double end_s = 0;
+};
+
+// Returns the time of a step with these durations. Adds its passes to `events` in the order of each
+// stage, unless it is null.
+double pipeline_time(const spec::PipelineShape& shape, const PipelineDurations& durations,
+                     std::vector<PipelineEvent>* events = nullptr);
 
 // Returns the pipeline bubble, idle time divided by busy time: (p - 1) / (m * v) with p stages, m
 // micro-batches and v chunks on each stage (arXiv 2104.04473, section 2.2.2).

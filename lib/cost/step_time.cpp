@@ -5,98 +5,162 @@
 
 #include "base/as_double.hpp"
 #include "cost/formulas.hpp"
-#include "cost/pipeline_time.hpp"
 
 namespace lm::cost {
 
 using namespace spec;
 namespace {
 
-// The seconds of one micro-batch on one GPU.
-struct MicroBatch {
-    double compute_s = 0;
-    double tensor_s = 0;
-    double total() const { return compute_s + tensor_s; }
+// The passes of each virtual stage on one micro-batch, chunk * pp + stage.
+std::vector<Passes> virtual_stages(const SimulatedStep& step, const Hardware& gpu,
+                                   const TrainingProgram& trainer) {
+    const Passes layer = layer_passes(step.model, step.parallel, step.batch, gpu, trainer);
+    std::vector<Passes> stages;
+    for (i64 chunk = 0; chunk < step.parallel.n_chunks; ++chunk) {
+        for (i64 stage = 0; stage < step.parallel.pp; ++stage) {
+            const ModelPart part = model_part(step.model, step.parallel, stage, chunk);
+            Passes passes = layer * as_double(part.n_layers());
+            if (part.embedding) passes += embedding_passes(step.model, step.batch, gpu);
+            if (part.head) passes += head_passes(step.model, step.parallel, step.batch, gpu);
+            stages.push_back(passes);
+        }
+    }
+    return stages;
+}
+
+bool is_in_node(const Hardware& gpu, i64 ranks) {
+    return ranks <= gpu.gpus_per_node;
+}
+
+// Returns the seconds of a message between stages. Each tensor rank sends its part of the rows; all
+// GPUs of a node send at the same time.
+double message_s(const SimulatedStep& step, const Hardware& gpu) {
+    const ParallelConfig& parallel = step.parallel;
+    if (parallel.pp == 1) return 0;
+    const double bytes = as_double(step.batch.micro_batch * step.batch.seq_length *
+                                   step.model.hidden * size_of(step.batch.dtype)) /
+                         as_double(parallel.tp);
+    const bool in_node = is_in_node(gpu, parallel.tp * parallel.dp * parallel.pp);
+    const Link& link = in_node ? gpu.node : gpu.network;
+    const double sharing = in_node ? 1 : as_double(gpu.gpus_per_node);
+    return bytes * sharing / link.bytes_per_s + link.latency_s;
+}
+
+// Returns the seconds of the collectives of data parallelism: an all-reduce of gradients, or with
+// ZeRO stage 1 their reduce-scatter and the all-gather of weights (arXiv 1910.02054, section 7).
+// Tensor ranks are adjacent, then data-parallel ranks. The groups of a node share its network. The
+// first and the last stage add the gradients of a tied embedding.
+double data_s(const SimulatedStep& step, const Hardware& gpu, const TrainingProgram& trainer) {
+    const ParallelConfig& parallel = step.parallel;
+    const double in_a_node = std::max(1.0, as_double(gpu.gpus_per_node) / as_double(parallel.tp));
+    const Ring ring{
+        .n = as_double(parallel.dp),
+        .in_node = is_in_node(gpu, parallel.tp * parallel.dp),
+        .sharing = as_double(gpu.gpus_per_node) / std::min(in_a_node, as_double(parallel.dp))};
+    const double gradients = as_double(trainer.gradient_bytes) * step.elements;
+    const double weights = as_double(size_of(step.batch.dtype)) * step.elements;
+    const double others = parallel.zero_stage == 1 ? weights : gradients;
+    double seconds = ring_seconds(gpu, ring, gradients) + ring_seconds(gpu, ring, others);
+    if (parallel.pp > 1 && !step.model.untied_head) {
+        const Ring ends{.n = 2,
+                        .in_node = is_in_node(gpu, parallel.tp * parallel.dp * parallel.pp),
+                        .sharing = as_double(gpu.gpus_per_node)};
+        const i64 rows = padded_vocab(step.model, parallel) / parallel.tp;
+        seconds += 2 * ring_seconds(gpu, ends,
+                                    as_double(rows * step.model.hidden * trainer.gradient_bytes));
+    }
+    return seconds;
+}
+
+// Returns the seconds of AdamW: it reads the gradient twice (norm and update), reads and writes
+// master and moments in fp32, and writes the weight.
+double optimizer_s(const SimulatedStep& step, const Hardware& gpu) {
+    const double share = step.parallel.zero_stage == 1 ? as_double(step.parallel.dp) : 1;
+    return stream_seconds(
+        gpu, step.elements / share * (8 + 3 * 8 + as_double(size_of(step.batch.dtype))));
+}
+
+// The parts of a step before its schedule.
+struct Parts {
+    std::vector<Passes> stages;  // virtual stages
+    double message_s = 0;
+    PipelineDurations durations;
+    PassTime busiest;              // all chunks of the busiest stage, all micro-batches
+    double busiest_s = 0;          // the same with the messages that it waits for
+    double one_micro_batch_s = 0;  // forward and backward through all virtual stages
 };
 
-// Returns the seconds of the matrix products of a stage. A backward pass has twice the operations
-// of its forward pass, and full recomputation adds another forward pass (arXiv 2104.04473,
-// appendix). Selective recomputation has no products with weights and is not counted. The stage
-// with the head also computes the product with the output projection.
-double compute_seconds(const ModelConfig& model, const ParallelConfig& parallel,
-                       const StepBatch& batch, const GpuNode& gpu, double n_layers, bool has_head) {
-    const bool recompute = parallel.recompute.granularity == Recompute::Granularity::full;
-    const double layers =
-        iteration_flops(model, 0, batch.micro_batch, batch.seq_length, recompute) * n_layers /
-        as_double(model.n_layers);
-    const double rows = as_double(batch.micro_batch) * as_double(batch.seq_length);
-    const double head =
-        has_head ? 6 * rows * as_double(model.hidden) * as_double(padded_vocab(model, parallel))
-                 : 0;
-    return (layers + head) / (as_double(parallel.tp) * gpu.flops_per_s);
-}
-
-// Returns the seconds of tensor-parallel communication. Each pass of a layer has two all-reduces of
-// its rows (arXiv 1909.08053, section 3), or with sequence parallelism a reduce-scatter and an
-// all-gather of the same bytes (arXiv 2205.05198, section 4.2.2). A ring of n ranks moves 2 (n - 1)
-// / n times the bytes.
-double tensor_seconds(const ModelConfig& model, const ParallelConfig& parallel,
-                      const StepBatch& batch, const GpuNode& gpu, double n_layers) {
-    const bool recompute = parallel.recompute.granularity == Recompute::Granularity::full;
-    const double n = as_double(parallel.tp);
-    const double bytes = as_double(batch.micro_batch) * as_double(batch.seq_length) *
-                         as_double(model.hidden) * as_double(batch.element_bytes);
-    const double n_passes = recompute ? 3 : 2;
-    return n_passes * 2 * n_layers * 2 * (n - 1) / n * bytes / gpu.node_bytes_per_s;
-}
-
-// Returns the seconds of data-parallel communication after the backward passes: an all-reduce of
-// fp32 gradients, or with ZeRO stage 1 their reduce-scatter and the all-gather of weights (arXiv
-// 1910.02054, section 7). Both are rings (arXiv 2104.04473, section 3.3.1). Tensor ranks are
-// adjacent, so a data-parallel group is in one node if the node has at least tp * dp GPUs.
-double data_seconds(const ModelConfig& model, const ParallelConfig& parallel,
-                    const StepBatch& batch, const GpuNode& gpu) {
-    const double n = as_double(parallel.dp);
-    const double elements = as_double(rank_parameters(model, parallel, 0, 0));
-    const double bytes =
-        elements * (parallel.zero_stage == 1 ? 4 + as_double(batch.element_bytes) : 2 * 4);
-    const bool in_node = parallel.tp * parallel.dp <= gpu.n_gpus;
-    return (n - 1) / n * bytes / (in_node ? gpu.node_bytes_per_s : gpu.network_bytes_per_s);
-}
-
-// Returns the times of the slowest stage, which the other stages wait for.
-MicroBatch slowest_stage(const ModelConfig& model, const ParallelConfig& parallel,
-                         const StepBatch& batch, const GpuNode& gpu) {
-    MicroBatch slowest;
-    for (i64 stage = 0; stage < parallel.pp; ++stage) {
-        const double n_layers = as_double(stage_layers(model, parallel, stage));
-        const bool has_head = stage == parallel.pp - 1;
-        const MicroBatch here{compute_seconds(model, parallel, batch, gpu, n_layers, has_head),
-                              tensor_seconds(model, parallel, batch, gpu, n_layers)};
-        if (here.total() > slowest.total()) slowest = here;
+Parts parts_of(const SimulatedStep& step, const Hardware& gpu, const TrainingProgram& trainer) {
+    Parts parts{.stages = virtual_stages(step, gpu, trainer),
+                .message_s = message_s(step, gpu),
+                .durations = {}};
+    // A stage that does not send and receive during computation waits for a message in and one out,
+    // in each pass.
+    const double wait_s = trainer.overlaps_messages ? 0 : parts.message_s;
+    parts.durations.passes.clear();
+    parts.durations.message_s = trainer.overlaps_messages ? parts.message_s : 0;
+    const i64 pp = step.parallel.pp;
+    for (const Passes& stage : parts.stages) {
+        parts.durations.passes.push_back(
+            {stage.forward.total() + wait_s, stage.backward.total() + wait_s});
+        parts.one_micro_batch_s += parts.durations.passes.back().forward_s +
+                                   parts.durations.passes.back().backward_s +
+                                   2 * parts.durations.message_s;
     }
-    return slowest;
+    for (i64 stage = 0; stage < pp; ++stage) {
+        PassTime busy;
+        for (i64 chunk = 0; chunk < step.parallel.n_chunks; ++chunk) {
+            const Passes& passes = parts.stages[static_cast<size_t>(chunk * pp + stage)];
+            busy += passes.forward;
+            busy += passes.backward;
+        }
+        if (busy.total() > parts.busiest.total()) parts.busiest = busy;
+    }
+    const double n = as_double(step.batch.n_micro_batches);
+    parts.busiest_s = n * (parts.busiest.total() + 2 * wait_s * as_double(step.parallel.n_chunks));
+    parts.busiest = parts.busiest * n;
+    return parts;
+}
+
+StepTime time_of(const SimulatedStep& step, const Hardware& gpu, const TrainingProgram& trainer,
+                 const Parts& parts, double pipeline_s) {
+    StepTime time{.busiest = parts.busiest,
+                  .messages_s = parts.busiest_s - parts.busiest.total(),
+                  .bubble_s = pipeline_s - parts.busiest_s,
+                  .data_s = data_s(step, gpu, trainer),
+                  .optimizer_s = optimizer_s(step, gpu)};
+    if (step.overlaps_data && trainer.overlaps_messages) {
+        // The gradients of the last micro-batch's first layers end with the pass; half of its time
+        // hides the others.
+        const double hidden_s = parts.durations.passes[0].backward_s / 2;
+        time.data_s = std::max(0.0, time.data_s - hidden_s);
+    }
+    return time;
 }
 
 }  // namespace
 
-StepTime step_time(const ModelConfig& model, const ParallelConfig& parallel, const StepBatch& batch,
-                   const GpuNode& gpu) {
-    const MicroBatch slowest = slowest_stage(model, parallel, batch, gpu);
-    const double n = as_double(batch.n_micro_batches);
-    StepTime time;
-    time.compute_s = n * slowest.compute_s;
-    time.tensor_s = n * slowest.tensor_s;
-    // Messages overlap with computation, except while the pipeline fills and drains.
-    const PipelineShape shape{parallel.pp, parallel.n_chunks, batch.n_micro_batches};
-    const double message = as_double(batch.micro_batch) * as_double(batch.seq_length) *
-                           as_double(model.hidden) * as_double(batch.element_bytes);
-    const bool in_node = parallel.tp * parallel.dp * parallel.pp <= gpu.n_gpus;
-    time.bubble_s = (time.compute_s + time.tensor_s) * pipeline_bubble(shape) +
-                    2 * as_double(parallel.pp - 1) * message /
-                        (in_node ? gpu.node_bytes_per_s : gpu.network_bytes_per_s);
-    time.data_s = data_seconds(model, parallel, batch, gpu);
-    return time;
+double largest_rank_parameters(const ModelConfig& model, const ParallelConfig& parallel) {
+    const double first = as_double(rank_parameters(model, parallel, 0, 0));
+    return parallel.pp == 1
+               ? first
+               : std::max(first, as_double(rank_parameters(model, parallel, 0, parallel.pp - 1)));
+}
+
+StepTime step_time(const SimulatedStep& step, const Hardware& gpu, const TrainingProgram& trainer,
+                   std::vector<PipelineEvent>* events) {
+    const Parts parts = parts_of(step, gpu, trainer);
+    const PipelineShape shape{step.parallel.pp, step.parallel.n_chunks, step.batch.n_micro_batches};
+    return time_of(step, gpu, trainer, parts, pipeline_time(shape, parts.durations, events));
+}
+
+StepTime quick_step_time(const SimulatedStep& step, const Hardware& gpu,
+                         const TrainingProgram& trainer) {
+    const Parts parts = parts_of(step, gpu, trainer);
+    const double busiest_s = parts.busiest_s / as_double(step.batch.n_micro_batches);
+    const double fill_s = parts.one_micro_batch_s - busiest_s;
+    return time_of(step, gpu, trainer, parts,
+                   parts.busiest_s + fill_s / as_double(step.parallel.n_chunks));
 }
 
 }  // namespace lm::cost

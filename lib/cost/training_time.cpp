@@ -21,6 +21,7 @@ double slowdown(const TrainingPlan& plan, i64 batch) {
 }
 
 double iteration_s(const TrainingPlan& plan, i64 batch) {
+    if (plan.simulated_s) return plan.simulated_s(batch);
     const i64 vocab = padded_vocab(plan.model, plan.parallel);
     return iteration_flops(plan.model, vocab, batch, plan.model.seq_length, plan.recompute()) /
            plan.flops_per_s * slowdown(plan, batch);

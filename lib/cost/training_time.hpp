@@ -3,6 +3,7 @@
 // evaluations and saves.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -17,7 +18,9 @@ struct TrainingPlan {
     spec::BatchRamp ramp;
     i64 micro_batch = 1;
     i64 data_parallel = 1;
-    double flops_per_s = 0;            // rate of all GPUs together, including recomputation
+    double flops_per_s = 0;  // rate of all GPUs together, including recomputation
+    std::function<double(i64 batch)>
+        simulated_s;  // seconds of a step of `batch` samples; empty: flops_per_s decides
     std::optional<i64> eval_interval;  // iterations; nullopt: no evaluations
     i64 eval_iters = 0;                // batches of one evaluation, of all validation sets
     std::optional<i64> save_interval;  // iterations; nullopt: saves take no time
@@ -39,8 +42,9 @@ struct TrainingTime {
 // Returns the number of iterations of `steps`.
 i64 n_iterations(const std::vector<spec::RampStep>& steps);
 
-// Returns the time of the iterations `steps` (of ramp_steps()). A smaller batch has a larger
-// pipeline bubble, (PP - 1) / micro-batches. An evaluation computes only the forward pass.
+// Returns the time of the iterations `steps` (of ramp_steps()). With flops_per_s a smaller batch
+// has a larger pipeline bubble, (PP - 1) / micro-batches. An evaluation computes only the forward
+// pass.
 TrainingTime training_time(const TrainingPlan& plan, const std::vector<spec::RampStep>& steps);
 
 }  // namespace lm::cost

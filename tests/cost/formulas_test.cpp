@@ -103,6 +103,32 @@ TEST_CASE("operations of an iteration give the TFLOP/s of the logs") {
           Approx(33.68).margin(0.005));
 }
 
+TEST_CASE("operations of a token, by hand") {
+    // GPT-2 small: 12 layers of 12 h^2 weights, attention over half of 1024 keys, the tied head.
+    const double gpt2 = 6.0 * (12 * (12.0 * 768 * 768 + 768.0 * 1024) + 50257.0 * 768);
+    CHECK(model_flops_per_token(gpt(768, 12, 12, 50257, 1024), 1024) == gpt2);
+    // Llama with 8 of 32 key-value groups, a gated MLP and an untied head.
+    ModelConfig llama{.n_layers = 3,
+                      .hidden = 2048,
+                      .ffn_hidden = 5632,
+                      .n_heads = 32,
+                      .n_groups = 8,
+                      .seq_length = 4096,
+                      .vocab_size = 32000,
+                      .activation = Activation::swiglu,
+                      .untied_head = true};
+    llama.resolve();
+    const double attention = 2048 * (2048 + 2 * 512) + 2048 * 2048 + 2048 * 4096.0;
+    CHECK(model_flops_per_token(llama, 4096) ==
+          6 * (3 * (attention + 3 * 2048 * 5632.0) + 32000 * 2048.0));
+    // Queries see 1024 keys but for the first ones: 1024 x (1 - 1/8) in the mean, not 2048.
+    llama.window = 1024;
+    const double fewer = 6 * 3 * 2048 * 2 * (2048 - 896.0);
+    CHECK(6 * (3 * (attention + 3 * 2048 * 5632.0) + 32000 * 2048.0) -
+              model_flops_per_token(llama, 4096) ==
+          Approx(fewer));
+}
+
 TEST_CASE("a window reduces the operations of attention") {
     ModelConfig model = gpt(64, 4, 2, 128, 256);
     const auto flops = [&](i64 window) {

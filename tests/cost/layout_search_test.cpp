@@ -7,6 +7,7 @@
 
 #include "cost/memory.hpp"
 #include "cost/nccl.hpp"
+#include "gpus.hpp"
 #include "support/catch.hpp"
 
 using namespace lm;
@@ -23,11 +24,15 @@ LayoutQuery query() {
         .n_layers = 8, .hidden = 512, .n_heads = 8, .seq_length = 256, .vocab_size = 1000};
     query.model.resolve();
     query.precision = {DType::bf16};
-    query.gpu = {.flops_per_s = 1e14, .n_gpus = 4};
+    query.gpu = shared_hardware("a100");
+    query.gpu.gpus_per_node = 4;
     query.n_gpus = 8;
     query.memory_bytes = i64{1} << 40;
     query.batch = 16;
     query.recomputes = {{.granularity = Granularity::none}};
+    query.zero_stages = {0};
+    query.all_variants = true;
+    query.n_wanted = 1000;
     return query;
 }
 
@@ -64,15 +69,54 @@ TEST_CASE("TP divides the key-value groups and the padded vocabulary") {
     }
 }
 
-TEST_CASE("embedding and head count as layers where the stages are balanced so") {
-    LayoutQuery balanced = query();
-    balanced.parallel.balance = spec::PipelineBalance::layers_and_embedding;
-    for (const auto& [tp, pp] : grids(search_layouts(balanced))) {
-        CHECK((pp == 1 || pp == 2));  // 8 + 2 layers
+TEST_CASE("stages need not have the same number of layers") {
+    LayoutQuery uneven = query();
+    uneven.model.n_layers = 7;
+    uneven.pp = 4;
+    uneven.balances = {spec::PipelineBalance::layers, spec::PipelineBalance::layers_and_embedding};
+    const LayoutSearch search = search_layouts(uneven);
+    REQUIRE_FALSE(search.fitting.empty());
+    for (const Layout& layout : search.fitting) {
+        i64 n_layers = 0;
+        for (i64 stage = 0; stage < 4; ++stage) {
+            n_layers += stage_layers(uneven.model, layout.parallel, stage);
+        }
+        CHECK(n_layers == 7);
     }
-    balanced.pp = 4;
-    for (const auto& [tp, pp] : grids(search_layouts(balanced))) CHECK(pp == 4);
-    CHECK(search_layouts(balanced).n_tried > 0);
+}
+
+TEST_CASE("one layout for each TP, PP and micro-batch size unless all variants are wanted") {
+    LayoutQuery some = query();
+    some.zero_stages = {0, 1};
+    some.n_chunks = {1, 2};
+    some.recomputes.push_back({.granularity = Granularity::full});
+    const LayoutSearch all = search_layouts(some);
+    CHECK(static_cast<i64>(all.fitting.size()) == all.n_tried);
+    some.all_variants = false;
+    const LayoutSearch merged = search_layouts(some);
+    std::set<std::tuple<i64, i64, i64>> seen;
+    for (const Layout& layout : merged.fitting) {
+        CHECK(seen.emplace(layout.parallel.tp, layout.parallel.pp, layout.micro_batch).second);
+    }
+    some.n_wanted = 3;
+    const LayoutSearch first = search_layouts(some);
+    REQUIRE(first.fitting.size() == 3);
+    CHECK(first.fitting[0].time.total() == all.fitting[0].time.total());
+}
+
+TEST_CASE("faster layouts that need too much memory are reported") {
+    LayoutQuery tight = query();
+    const LayoutSearch all = search_layouts(tight);
+    i64 least = all.fitting[0].bytes;
+    for (const Layout& layout : all.fitting) least = std::min(least, layout.bytes);
+    tight.memory_bytes = least;
+    const LayoutSearch search = search_layouts(tight);
+    REQUIRE_FALSE(search.rejected.empty());
+    CHECK(search.rejected.size() <= 3);
+    for (const Layout& layout : search.rejected) {
+        CHECK(layout.bytes > least);
+        CHECK(layout.time.total() <= 1.05 * search.fitting[0].time.total());
+    }
 }
 
 TEST_CASE("a value that the query gives is the only one tried") {
@@ -137,23 +181,26 @@ TEST_CASE("the memory of a layout is that of the stage that needs most") {
 TEST_CASE("layouts that need more than the memory are counted but not returned") {
     LayoutQuery tight = query();
     const LayoutSearch all = search_layouts(tight);
-    tight.memory_bytes = all.smallest->bytes;
+    i64 least = all.fitting[0].bytes;
+    for (const Layout& layout : all.fitting) least = std::min(least, layout.bytes);
+    tight.memory_bytes = least;
     const LayoutSearch search = search_layouts(tight);
     CHECK(search.n_tried == all.n_tried);
     REQUIRE_FALSE(search.fitting.empty());
-    for (const Layout& layout : search.fitting) CHECK(layout.bytes == tight.memory_bytes);
+    CHECK_FALSE(search.smallest.has_value());
+    for (const Layout& layout : search.fitting) CHECK(layout.bytes == least);
     tight.memory_bytes -= 1;
     CHECK(search_layouts(tight).fitting.empty());
-    CHECK(search_layouts(tight).smallest->bytes == all.smallest->bytes);
+    CHECK(search_layouts(tight).smallest->bytes == least);
 }
 
-TEST_CASE("layouts are sorted by time, then by recomputation and memory") {
+TEST_CASE("layouts are sorted by time, then by memory") {
     LayoutQuery all = query();
     all.recomputes = {{.granularity = Granularity::full},
                       {.granularity = Granularity::none},
                       {.granularity = Granularity::selective}};
     const auto key = [](const Layout& layout) {
-        return std::tuple(layout.time.total(), layout.parallel.recompute.granularity, layout.bytes);
+        return std::tuple(layout.time.total(), layout.bytes);
     };
     const LayoutSearch search = search_layouts(all);
     CHECK(search.n_tried == 3 * search_layouts(query()).n_tried);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cost/pipeline_time.hpp"
 
+#include <algorithm>
+
 #include "base/types.hpp"
 #include "support/catch.hpp"
 
@@ -10,10 +12,11 @@ using lm::spec::PipelineShape;
 
 TEST_CASE("bubbles in virtual time are those of the formula") {
     const auto bubble = [](const PipelineShape& shape, PipelineDurations durations) {
-        durations.forward_s /= static_cast<double>(shape.n_chunks);
-        durations.backward_s /= static_cast<double>(shape.n_chunks);
+        PassDurations& pass = durations.passes[0];
+        pass.forward_s /= static_cast<double>(shape.n_chunks);
+        pass.backward_s /= static_cast<double>(shape.n_chunks);
         const double busy = static_cast<double>(shape.n_micro_batches * shape.n_chunks) *
-                            (durations.forward_s + durations.backward_s);
+                            (pass.forward_s + pass.backward_s);
         return pipeline_time(shape, durations) / busy - 1.0;
     };
     for (const i64 stages : {4, 8, 64}) {
@@ -21,16 +24,34 @@ TEST_CASE("bubbles in virtual time are those of the formula") {
             for (const i64 groups : {1, 2, 8}) {
                 const PipelineShape shape{stages, chunks, groups * stages};
                 CAPTURE(stages, chunks, groups);
-                CHECK(bubble(shape, {1.0, 2.0, 0.0}) ==
+                CHECK(bubble(shape, {{{1.0, 2.0}}, 0.0}) ==
                       Approx(pipeline_bubble(shape)).epsilon(0.02));
-                CHECK(bubble(shape, {1.0, 2.0, 1e-4}) ==
+                CHECK(bubble(shape, {{{1.0, 2.0}}, 1e-4}) ==
                       Approx(pipeline_bubble(shape)).epsilon(0.02));
             }
         }
         // Fewer micro-batches than stages, and a number that is not a multiple of the stages.
-        CHECK(bubble({stages, 1, 3}, {1.0, 2.0, 0.0}) ==
+        CHECK(bubble({stages, 1, 3}, {{{1.0, 2.0}}, 0.0}) ==
               Approx(static_cast<double>(stages - 1) / 3.0).epsilon(0.02));
-        CHECK(bubble({stages, 1, 2 * stages + 1}, {1.0, 1.7, 0.0}) ==
+        CHECK(bubble({stages, 1, 2 * stages + 1}, {{{1.0, 1.7}}, 0.0}) ==
               Approx(pipeline_bubble({stages, 1, 2 * stages + 1})).epsilon(0.02));
     }
+}
+
+TEST_CASE("the slowest stage decides, and the events are its passes") {
+    // Stages of 1, 3 and 2 s a micro-batch, forward and backward together.
+    const PipelineDurations durations{{{0.4, 0.6}, {1, 2}, {0.5, 1.5}}};
+    std::vector<PipelineEvent> events;
+    const double step_s = pipeline_time({3, 1, 8}, durations, &events);
+    CHECK(step_s > 8 * 3);           // all of the second stage
+    CHECK(step_s <= 8 * 3 + 1 + 2);  // and one micro-batch on the others
+    CHECK(events.size() == 3 * 8 * 2);
+    double busy_s = 0;
+    double end_s = 0;
+    for (const PipelineEvent& event : events) {
+        if (event.stage == 1) busy_s += event.end_s - event.start_s;
+        end_s = std::max(end_s, event.end_s);
+    }
+    CHECK(busy_s == Approx(24));
+    CHECK(end_s == step_s);
 }

@@ -2,7 +2,7 @@
 #include "cost/step_time.hpp"
 
 #include "cost/formulas.hpp"
-#include "cost/pipeline_time.hpp"
+#include "gpus.hpp"
 #include "support/catch.hpp"
 
 using namespace lm;
@@ -20,59 +20,95 @@ ModelConfig bloom() {
 
 constexpr Recompute everything{.granularity = Recompute::Granularity::full};
 
+StepTime time_of(const ParallelConfig& parallel, i64 n_micro_batches,
+                 const TrainingProgram& trainer = megatron_2021) {
+    const ModelConfig model = bloom();
+    const SimulatedStep step{.model = model,
+                             .parallel = parallel,
+                             .batch = {2, n_micro_batches, model.seq_length, DType::bf16},
+                             .elements = largest_rank_parameters(model, parallel)};
+    return step_time(step, shared_hardware("a100"), trainer);
+}
+
 }  // namespace
 
-TEST_CASE("the step of one GPU takes the time of the formula's operations") {
-    const ModelConfig model = bloom();
-    const StepTime time =
-        step_time(model, {.recompute = everything}, {2, 3, 2048, 2}, {.flops_per_s = 1e14});
-    const double flops = iteration_flops(model, padded_vocab(model, {}), 6, 2048, true);
-    CHECK(time.compute_s == Approx(flops / 1e14));
-    CHECK(time.total() == time.compute_s);
+TEST_CASE("a large product takes the time of its operations, a thin one that of its bytes") {
+    const Hardware gpu = shared_hardware("a100");
+    const double m = 16384;
+    const double large_s = product_seconds(gpu, DType::bf16, m, 8192, 8192);
+    CHECK(large_s == Approx(2 * m * 8192 * 8192 / (312e12 * gpu.matmul_fraction)).epsilon(0.05));
+    CHECK(product_seconds(gpu, DType::bf16, m, 16, 4096) ==
+          Approx(stream_seconds(gpu, 2 * (m * 4096 + 4096 * 16 + m * 16))));
+    // One tile more than a wave of 108 takes longer than the wave, but less than two.
+    const double wave_s = product_seconds(gpu, DType::bf16, 256 * 12, 128 * 9, 8192);
+    const double more_s = product_seconds(gpu, DType::bf16, 256 * 12, 128 * 9 + 1, 8192);
+    CHECK(more_s > 1.2 * wave_s);
+    CHECK(more_s < 2 * wave_s);
 }
 
-TEST_CASE("the bubble is that of the schedule in virtual time") {
-    const ModelConfig model = bloom();
-    const ParallelConfig parallel{.pp = 7};
-    // Links so fast that messages take no time.
-    const StepTime time = step_time(model, parallel, {1, 20, 2048, 2}, {.flops_per_s = 1e9});
-    const double each = time.compute_s / 20;
-    CHECK(time.total() ==
-          Approx(pipeline_time({7, 1, 20}, {each / 3, each * 2 / 3, 0.0})).epsilon(1e-6));
+TEST_CASE("a ring moves (n - 1) / n of the bytes") {
+    const Hardware gpu = shared_hardware("a100");
+    CHECK(ring_seconds(gpu, {1, true, 1}, 1e9) == 0);
+    CHECK(ring_seconds(gpu, {8, true, 1}, 8e9) == Approx(7e9 / 235e9 + 7 * 8e-6));
+    CHECK(ring_seconds(gpu, {4, false, 8}, 8e9) == Approx(6e9 / 12.5e9 + 3 * 15e-6));
 }
 
-TEST_CASE("bytes of tensor and data parallelism") {
-    const ModelConfig model = bloom();
-    const GpuNode gpu{.flops_per_s = 1e14};
-    const double row_bytes = 2.0 * 2048 * 14336;
-    const StepTime tensor = step_time(model, {.tp = 4}, {1, 5, 2048, 2}, gpu);
-    CHECK(tensor.tensor_s == Approx(5 * 70 * 4 * 1.5 * row_bytes / 300e9));
-    const StepTime again =
-        step_time(model, {.tp = 4, .recompute = everything}, {1, 5, 2048, 2}, gpu);
-    CHECK(again.tensor_s == Approx(5 * 70 * 6 * 1.5 * row_bytes / 300e9));
-    const double elements = static_cast<double>(rank_parameters(model, {.tp = 4, .dp = 2}, 0, 0));
-    CHECK(step_time(model, {.tp = 4, .dp = 2}, {1, 5, 2048, 2}, gpu).data_s ==
-          Approx(0.5 * 8 * elements / 300e9));
-    CHECK(step_time(model, {.tp = 4, .dp = 4}, {1, 5, 2048, 2}, gpu).data_s ==
-          Approx(0.75 * 8 * elements / 25e9));
-    CHECK(step_time(model, {.tp = 4, .dp = 4, .zero_stage = 1}, {1, 5, 2048, 2}, gpu).data_s ==
-          Approx(0.75 * 6 * elements / 25e9));
+TEST_CASE("the parts of a step grow with what causes them") {
+    const StepTime one = time_of({.recompute = everything}, 4);
+    CHECK(one.bubble_s == Approx(0).margin(1e-9));
+    CHECK(one.data_s == 0);
+    CHECK(one.busiest.tensor_s == 0);
+    CHECK(one.busiest.products_s ==
+          Approx(4 * time_of({.recompute = everything}, 1).busiest.products_s));
+    // Without recomputation three of the four passes remain.
+    CHECK(time_of({}, 4).busiest.stream_s < one.busiest.stream_s);
+    CHECK(time_of({.tp = 8}, 4).busiest.tensor_s > 0);
+    // Sequence parallelism divides norms and residuals.
+    const StepTime sequence = time_of({.tp = 8, .sequence_parallel = true}, 4);
+    CHECK(sequence.busiest.stream_s < time_of({.tp = 8}, 4).busiest.stream_s);
+    CHECK(sequence.busiest.tensor_s == time_of({.tp = 8}, 4).busiest.tensor_s);
+    // The bubble of 10 equal stages of 7 layers, of which the last also has the head.
+    const StepTime pipeline = time_of({.pp = 10}, 30);
+    CHECK(pipeline.bubble_s / pipeline.busiest.total() == Approx(9.0 / 30).epsilon(0.2));
+    CHECK(time_of({.pp = 7, .n_chunks = 10}, 28).bubble_s < time_of({.pp = 7}, 28).bubble_s);
+    CHECK(time_of({.dp = 64}, 4).data_s > time_of({.dp = 64, .zero_stage = 1}, 4).optimizer_s);
+    CHECK(time_of({.dp = 64, .zero_stage = 1}, 4).optimizer_s ==
+          Approx(time_of({.dp = 64}, 4).optimizer_s / 64));
+    // Fused attention has half the operations, and does not write scores.
+    CHECK(time_of({}, 4, lm_train).busiest.attention_s < time_of({}, 4).busiest.attention_s / 2);
 }
 
-// BLOOM's log: 105.22 s on 384 GPUs, 215.82 s on 192. At the rate of the first run, the estimate of
-// the second is within 8 %: the second run was slower than the model of the bubble predicts.
-TEST_CASE("a training on half of its GPUs") {
+TEST_CASE("a step of small kernels waits for the host") {
+    const ModelConfig tiny = [] {
+        ModelConfig c{
+            .n_layers = 4, .hidden = 256, .n_heads = 4, .seq_length = 128, .vocab_size = 1024};
+        c.resolve();
+        return c;
+    }();
+    const ParallelConfig parallel;
+    const SimulatedStep step{
+        .model = tiny, .parallel = parallel, .batch = {1, 2, 128, DType::bf16}, .elements = 1};
+    const StepTime time = step_time(step, shared_hardware("a100"), megatron_2021);
+    CHECK(time.total() == Approx(2 * 4 * 3 * megatron_2021.host_pass_s).epsilon(0.05));
+    CHECK(time.busiest.host_s > 0.9 * time.total());
+}
+
+TEST_CASE("the quick time is close to that of the schedule") {
     const ModelConfig model = bloom();
-    const GpuNode gpu{.flops_per_s = 172e12};
-    const auto seconds = [&](i64 dp) {
-        const ParallelConfig parallel{.tp = 4,
-                                      .pp = 12,
-                                      .dp = dp,
-                                      .balance = PipelineBalance::layers_and_embedding,
-                                      .recompute = everything,
-                                      .zero_stage = 1};
-        return step_time(model, parallel, {2, 1024 / dp, 2048, 2}, gpu).total();
-    };
-    CHECK(seconds(8) == Approx(105.22).epsilon(0.03));
-    CHECK(seconds(4) == Approx(215.82).epsilon(0.08));
+    const Hardware gpu = shared_hardware("h100");
+    for (const ParallelConfig& parallel :
+         {ParallelConfig{
+              .tp = 4, .pp = 12, .dp = 8, .balance = PipelineBalance::layers_and_embedding},
+          ParallelConfig{.tp = 8, .pp = 35, .recompute = everything},
+          ParallelConfig{.pp = 7, .n_chunks = 5}, ParallelConfig{.tp = 8, .dp = 2}}) {
+        INFO("TP " << parallel.tp << " PP " << parallel.pp);
+        const SimulatedStep step{.model = model,
+                                 .parallel = parallel,
+                                 .batch = {1, 70, model.seq_length, DType::bf16},
+                                 .elements = largest_rank_parameters(model, parallel)};
+        for (const TrainingProgram& trainer : {megatron_2021, lm_train}) {
+            CHECK(quick_step_time(step, gpu, trainer).total() ==
+                  Approx(step_time(step, gpu, trainer).total()).epsilon(0.05));
+        }
+    }
 }

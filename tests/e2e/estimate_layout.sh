@@ -5,13 +5,14 @@
 . "$(dirname "$0")/common.bash"
 
 model=(--num-layers 6 --hidden-size 256 --num-attention-heads 8 --seq-length 128 --vocab-size 1000 --bf16 --zero-stage 1)
-args=("${model[@]}" --global-batch-size 24 --gpus 12 --gpus-per-node 4)
+args=("${model[@]}" --global-batch-size 24 --gpus 12 --gpus-per-node 4 --all --pp-partition-method uniform
+    --num-virtual-stages-per-pipeline-rank 1)
 run all.json lm-estimate layout "${args[@]}" --gpu-memory 80GB --json
 rows() { jq -c "select(.kind == \"layout\") | $2" "$1"; }
 
-# TP divides 8 heads and a node of 4; PP divides 6 layers; DP divides the batch; TP x PP x DP = 12; 3 ways to recompute.
+# TP divides 8 heads and a node of 4; PP is at most the 6 layers; DP divides the batch; TP x PP x DP = 12; 3 ways to recompute.
 for tp in 1 2 4; do
-    for pp in 1 2 3 6; do
+    for pp in 1 2 3 4 6; do
         ((12 % (tp * pp) == 0)) || continue
         dp=$((12 / (tp * pp)))
         ((24 % dp == 0)) || continue
@@ -48,7 +49,7 @@ run half.json lm-estimate layout "${args[@]}" --gpu-memory "$middle" --json
 cmp <(rows all.json "select(.memory <= $middle)") <(rows half.json .) || fail "others fit in $middle"
 least=$(head -1 memories.txt)
 expect 1 '' lm-estimate layout "${args[@]}" --gpu-memory $((least - 1)) --json
-[ "$(jq -c 'select(.kind == "layouts") | [.fitting, .least_memory]' out)" = "[0,$least]" ] || fail "$(cat out)"
+[ "$(jq 'select(.kind == "layouts").least_memory' out)" = "$least" ] || fail "$(cat out)"
 
 # Values of flags are kept.
 run some.json lm-estimate layout "${args[@]}" --gpu-memory 80GB --tensor-model-parallel-size 2 --pipeline-model-parallel-size 3 \
@@ -56,11 +57,30 @@ run some.json lm-estimate layout "${args[@]}" --gpu-memory 80GB --tensor-model-p
 [ "$(rows some.json '[.tp, .pp, .dp, .micro_batch, .recompute]')" = '[2,3,2,4,"selective"]' ] || fail "$(cat some.json)"
 [ "$(rows some.json '(.training / .step | round)')" = 1000 ] || fail "$(cat some.json)"
 run text.txt lm-estimate layout "${args[@]}" --gpu-memory 80GB --explain
-grep -Eq '^TP +PP +DP +micro batch +in a step +recompute +memory +step ' text.txt || fail "$(cat text.txt)"
-grep -q '  TFLOP/s: --tflops, the assumed speed of one GPU' text.txt || fail "$(cat text.txt)"
+grep -Eq '^TP +PP +DP +micro batch +in a step +chunks +recompute +ZeRO +memory +step ' text.txt || fail "$(cat text.txt)"
+grep -q '  GPU: --gpu or --hardware: ' text.txt || fail "$(cat text.txt)"
 
-expect 2 '--gpus: is missing' lm-estimate layout "${model[@]}" --global-batch-size 24 --gpu-memory 80GB
-expect 2 '--gpu-memory: is missing' lm-estimate layout "${args[@]}"
+# The fastest ten, one for each TP, PP and micro batch; lm-train takes their flags, and reports the same memory.
+some=("${model[@]}" --global-batch-size 24 --gpus 4 --gpus-per-node 4)
+run top.json lm-estimate layout "${some[@]}" --json
+[ "$(jq -s '[.[] | select(.kind == "layout")] | length' top.json)" = 10 ] || fail "$(cat top.json)"
+[ -z "$(rows top.json '[.tp, .pp, .micro_batch]' | sort | uniq -d)" ] || fail "ties: $(cat top.json)"
+[ "$(jq -r 'select(.kind == "fastest").flags' top.json)" = "$(rows top.json .flags | head -1 | jq -r .)" ] || fail "$(cat top.json)"
+while read -r flags; do
+    declare -a words="($flags)"
+    lm-train "${model[@]}" "${words[@]}" --global-batch-size 24 --world-size 4 --mock-data --train-iters 1 --lr 1e-3 \
+        --dry-run >plan.txt 2>&1 || fail "$flags: $(cat plan.txt)"
+done < <(rows top.json .flags | jq -r .)
+
+# Layouts that would be faster are listed with the memory that they lack.
+run tight.json lm-estimate layout "${some[@]}" --gpu-memory "$(jq -s '[.[] | select(.kind == "layout").memory] | min' top.json)" --json
+jq -e -s '[.[] | select(.kind == "rejected").missing] | length > 0 and all(. > 0)' tight.json >/dev/null || fail "$(cat tight.json)"
+
+# The model of BLOOM on its 384 GPUs, whose 70 layers no number of stages divides with its embedding.
+run bloom.json lm-estimate layout --model bloom-176b --bf16 --global-batch-size 2048 --gpus 384 --json
+[ "$(jq -s '[.[] | select(.kind == "layout")] | length' bloom.json)" = 10 ] || fail "$(cat bloom.json)"
+
+expect 2 '--gpus: is missing' lm-estimate layout "${model[@]}" --global-batch-size 24
 expect 2 '--global-batch-size: is missing' lm-estimate layout "${model[@]}" --gpus 4 --gpu-memory 80GB
 expect 2 '--gpus: no valid TP x PP x DP layout for 7 GPUs' lm-estimate layout "${args[@]}" --gpus 7 --gpu-memory 80GB
-expect 2 '--tflops: must be above 0, got 0' lm-estimate layout "${args[@]}" --gpu-memory 80GB --tflops 0
+expect 2 '--top: must be at least 1, got 0' lm-estimate layout "${args[@]}" --top 0

@@ -147,9 +147,9 @@ tr1-13B.json: train_micro_batch_size_per_gpu: is 1, but --micro-batch-size is 3:
 --eval-interval: must be at least 1, got 0
 --save: 
 END
-refused tr11-176B-ml 384 --micro-batch-size 4 --pipeline-model-parallel-size 71 --lr 1e-6 <<'END'
---pipeline-model-parallel-size: 71 stages exceed --num-layers 70: use at most 70
---world-size: 384 ranks are not a multiple of 4 tensor x 71 pipeline ranks = 284: use 284 or 568
+refused tr11-176B-ml 384 --micro-batch-size 4 --pipeline-model-parallel-size 73 --lr 1e-6 <<'END'
+--pipeline-model-parallel-size: 73 stages exceed --num-layers 70: use at most 72
+--world-size: 384 ranks are not a multiple of 4 tensor x 73 pipeline ranks = 292: use 292 or 584
 --lr: 1e-06 is below --min-lr 6e-06
 END
 expect 2 '--world-size: needs --dry-run' lm-train --mock-data --world-size 4 --num-layers 1 --hidden-size 8 \

@@ -87,8 +87,8 @@ TEST_CASE("the trainer's pipeline waits for messages no longer than its schedule
     for (const spec::PipelineShape& shape :
          {spec::PipelineShape{4, 1, 32}, spec::PipelineShape{4, 2, 16}}) {
         const double chunks = static_cast<double>(shape.n_chunks);
-        const double wanted_s = cost::pipeline_time(
-            shape, {.forward_s = 1 / chunks, .backward_s = 2 / chunks, .message_s = 0.1});
+        const double wanted_s =
+            cost::pipeline_time(shape, {.passes = {{1 / chunks, 2 / chunks}}, .message_s = 0.1});
         CHECK(pipeline_step_s(shape, {}, links) == Approx(wanted_s).epsilon(0.02));
     }
 }

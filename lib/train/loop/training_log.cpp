@@ -115,23 +115,23 @@ void TrainingLog::add(const optim::Counters& done, double rate, const BatchSize&
     const spec::ModelConfig& model = config_.trainer.model;
     const spec::ParallelConfig& parallel = config_.trainer.parallel;
     const i64 tokens = batch.global_batch * batch.seq_length;
-    // Returns the FLOPs of one rank, as in Megatron's log.
-    const auto flops = [&](bool recompute) {
-        return cost::iteration_flops(model, spec::padded_vocab(model, parallel), batch.global_batch,
-                                     batch.seq_length, recompute) /
-               static_cast<double>(parallel.tp * parallel.pp * parallel.dp);
-    };
+    const auto n_ranks = static_cast<double>(parallel.tp * parallel.pp * parallel.dp);
     const bool fp16_overflow = config_.trainer.precision.weights == DType::fp16 &&
                                std::isfinite(result.loss);  // the loss scale handles it
     using Granularity = spec::Recompute::Granularity;
-    interval_.add({.loss = result.loss,
-                   .stepped = result.finite,
-                   .finite = result.finite || fp16_overflow,
-                   .samples = batch.global_batch,
-                   .tokens = tokens,
-                   .elapsed_s = elapsed_s,
-                   .flops = flops(parallel.recompute.granularity == Granularity::full),
-                   .model_flops = flops(false)});
+    interval_.add(
+        {.loss = result.loss,
+         .stepped = result.finite,
+         .finite = result.finite || fp16_overflow,
+         .samples = batch.global_batch,
+         .tokens = tokens,
+         .elapsed_s = elapsed_s,
+         .flops = cost::iteration_flops(model, spec::padded_vocab(model, parallel),
+                                        batch.global_batch, batch.seq_length,
+                                        parallel.recompute.granularity == Granularity::full) /
+                  n_ranks,
+         .model_flops = cost::model_flops_per_token(model, batch.seq_length) *
+                        static_cast<double>(tokens) / n_ranks});
     if (tensorboard_) {
         metrics::StepRecord step = record(done, rate);
         step.loss = result.loss;
@@ -314,23 +314,29 @@ void TrainingLog::saved_locally(i64 iteration, i64 n_hosts, double elapsed_s) {
                                                                 .unix_time_s = unix_time_s()}));
 }
 
-// Hardware FLOPs include recomputation, model FLOPs do not (Korthikanti et al. 2022, section 6.3).
+// Returns the operations of the last step, without recomputation.
+double TrainingLog::model_flops(const spec::ModelConfig& model) const {
+    return cost::model_flops_per_token(model, last_.seq_length) *
+           static_cast<double>(last_.global_batch * last_.seq_length);
+}
+
 void TrainingLog::print_utilisation(const RunConfig& config, const std::string& device,
                                     double step_s) const {
     const spec::ParallelConfig& parallel = config.trainer.parallel;
     const bool again = parallel.recompute.granularity == spec::Recompute::Granularity::full;
     const auto n_gpus = static_cast<double>(parallel.tp * parallel.pp * parallel.dp);
-    const auto rate = [&](bool recompute) {
-        return cost::iteration_flops(config.trainer.model,
-                                     spec::padded_vocab(config.trainer.model, parallel),
-                                     last_.global_batch, last_.seq_length, recompute) /
-               step_s / n_gpus;
-    };
-    std::string text = fmt::format("{}: {:.1f} TFLOP/s (model), {:.1f} TFLOP/s (hardware)", device,
-                                   rate(false) / 1e12, rate(again) / 1e12);
+    const double model_rate = model_flops(config.trainer.model) / step_s / n_gpus;
+    const double log_rate =
+        cost::iteration_flops(config.trainer.model,
+                              spec::padded_vocab(config.trainer.model, parallel),
+                              last_.global_batch, last_.seq_length, again) /
+        step_s / n_gpus;
+    std::string text =
+        fmt::format("{}: {:.1f} TFLOP/s (model), {:.1f} TFLOP/s (Megatron's formula)", device,
+                    model_rate / 1e12, log_rate / 1e12);
     const DType dtype = config.trainer.precision.weights;
     if (const auto peak = cost::peak_flops(device, dtype)) {
-        text += fmt::format(", MFU {:.1f} % of its {:.0f} TFLOP/s in {}", 100 * rate(false) / *peak,
+        text += fmt::format(", MFU {:.1f} % of its {:.0f} TFLOP/s in {}", 100 * model_rate / *peak,
                             *peak / 1e12, name_of(dtype));
     } else {
         text += cost::is_slice(device) ? ", no MFU: the peak of a MIG slice is not known"
@@ -343,10 +349,7 @@ void TrainingLog::benchmark(Trainer& trainer, const RunConfig& config,
                             device::Device& device) const {
     if (measured_.iterations == 0) return;
     const double step_s = measured_.s / static_cast<double>(measured_.iterations);
-    const spec::ModelConfig& model = config.trainer.model;
-    const double flops =
-        cost::iteration_flops(model, spec::padded_vocab(model, config.trainer.parallel),
-                              last_.global_batch, last_.seq_length, false);
+    const double flops = model_flops(config.trainer.model);
     cli::write_stdout(fmt::format(
         "benchmark: {:.1f} tokens/s, {:.1f} ms per iteration over {} iterations, {:.1f} GFLOP/s "
         "(model), "

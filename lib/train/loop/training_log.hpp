@@ -102,6 +102,7 @@ class TrainingLog {
         i64 tokens = 0, iterations = 0;
     };
     void print_operations() const;
+    double model_flops(const spec::ModelConfig& model) const;
     void print_utilisation(const RunConfig& config, const std::string& device, double step_s) const;
     std::string line_of(const metrics::StepRecord& step) const;
     void log_first(const optim::Counters& done, double rate);

@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Compares lm-estimate time with measured step times (bench/data/step_times_*.tsv) and prints the table of bench/RESULTS.md.
+
+bench/step_times.py BIN: BIN contains lm-estimate. With --check, exits with 1 when an error exceeds the bounds that
+tests/e2e/estimate_step_times.sh holds.
+
+Three constants are calibrated on the six rows that are marked with *: matmul_fraction and memory_fraction of
+share/hardware/a100.txt, and the host's time of lib/cost/layer_time.hpp.
+"""
+import argparse
+import csv
+import json
+import os
+import statistics
+import subprocess
+import sys
+
+DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data")
+CALIBRATED = {("3.6", 8, 2, 32, 1), ("3.6", 2, 8, 8, 1), ("39.1", 8, 8, 32, 2), ("39.1", 2, 4, 8, 16), ("175", 3, 4, 8, 16),
+              ("22B", 4, 8, 1, 1)}  # model, micro batch, TP, DP, PP; 22B with full recomputation
+RECOMPUTE = {"full": ["--recompute-granularity", "full", "--recompute-method", "uniform"],
+             "selective+sequence-parallel": ["--recompute-granularity", "selective", "--sequence-parallel"]}
+
+
+def rows_of(name):
+    with open(os.path.join(DATA, name), encoding="utf-8") as file:
+        return list(csv.reader((line for line in file if not line.startswith("#")), delimiter="\t"))
+
+
+def measured_steps():
+    """Returns a list of dictionaries, one for each measured step."""
+    steps = []
+    for size, gpus, batch, micro, hidden, heads, layers, seq, tp, dp, pp, ms in rows_of("step_times_vtrain.tsv")[1:]:
+        steps.append({"source": "vTrain", "model": size, "layers": layers, "hidden": hidden, "heads": heads, "vocab": "51200",
+                      "seq": seq, "gpus": gpus, "tp": tp, "pp": pp, "dp": dp, "chunks": "1", "micro": micro, "batch": batch,
+                      "recompute": "full", "seconds": float(ms) / 1000})
+    names = ("source", "model", "layers", "hidden", "heads", "vocab", "seq", "gpus", "gpu", "tp", "pp", "dp", "chunks", "micro",
+             "batch", "recompute", "seconds")
+    for row in rows_of("step_times_others.tsv"):
+        step = dict(zip(names, row))
+        step["seconds"] = float(step["seconds"])
+        steps.append(step)
+    return steps
+
+
+def estimate(bin_directory, step):
+    command = [os.path.join(bin_directory, "lm-estimate"), "time", "--json", "--gpu", "a100", "--gpus", step["gpus"],
+               "--num-layers", step["layers"], "--hidden-size", step["hidden"], "--num-attention-heads", step["heads"],
+               "--seq-length", step["seq"], "--vocab-size", step["vocab"], "--tensor-model-parallel-size", step["tp"],
+               "--pipeline-model-parallel-size", step["pp"], "--micro-batch-size", step["micro"], "--global-batch-size", step["batch"]] + RECOMPUTE[step["recompute"]]
+    if step["chunks"] != "1":
+        command += ["--num-virtual-stages-per-pipeline-rank", step["chunks"]]
+    if step["source"].startswith("BLOOM"):
+        command += ["--pp-partition-method", "type:transformer|embedding", "--bf16", "--zero-stage", "1",
+                    "--position-embedding-type", "alibi"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"step_times: {' '.join(command)}: {done.stderr}")
+    return json.loads(done.stdout.splitlines()[0])["step_s"]
+
+
+def ranks(values):
+    """Returns the rank of each value; equal values share the mean of their ranks."""
+    ordered = sorted(values)
+    return [ordered.index(value) + (ordered.count(value) - 1) / 2 for value in values]
+
+
+def rank_correlation(steps):
+    return statistics.correlation(ranks([step["seconds"] for step in steps]), ranks([step["estimate"] for step in steps]))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("bin", metavar="BIN")
+    parser.add_argument("--check", action="store_true")
+    args = parser.parse_args()
+    steps = measured_steps()
+    print("| source | model | GPUs | TP | PP | DP | micro batch | batch | measured s | estimate s | error |")
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    for step in steps:
+        step["estimate"] = estimate(args.bin, step)
+        step["error"] = step["estimate"] / step["seconds"] - 1
+        key = (step["model"], int(step["micro"]), int(step["tp"]), int(step["dp"]), int(step["pp"]))
+        mark = " *" if key in CALIBRATED and step["recompute"] == "full" else ""
+        print(f"| {step['source']}{mark} | {step['model']} | {step['gpus']} | {step['tp']} | {step['pp']} | {step['dp']} | "
+              f"{step['micro']} | {step['batch']} | {step['seconds']:.2f} | {step['estimate']:.2f} | {100 * step['error']:+.1f} % |")
+    vtrain = [step for step in steps if step["source"] == "vTrain" and int(step["tp"]) <= 8]
+    errors = [abs(step["error"]) for step in vtrain]
+    paper = max(abs(step["error"]) for step in steps if step["source"].startswith("arXiv"))
+    of_175 = rank_correlation([step for step in vtrain if step["model"] == "175"])
+    of_39 = rank_correlation([step for step in vtrain if step["model"] == "39.1"])
+    print(f"\nvTrain's rows with TP of at most 8: mean error {100 * statistics.mean(errors):.1f} %, median "
+          f"{100 * statistics.median(errors):.1f} %; rank correlation {of_175:.2f} (175B), {of_39:.2f} (39.1B). "
+          f"arXiv 2205.05198: at most {100 * paper:.1f} %.")
+    good = statistics.mean(errors) < 0.07 and statistics.median(errors) < 0.035 and of_175 > 0.9 and paper < 0.05 and of_39 > 0.7
+    return 1 if args.check and not good else 0
+
+
+sys.exit(main())

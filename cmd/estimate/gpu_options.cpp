@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu_options.hpp"
+
+#include <algorithm>
+
+#include "base/as_double.hpp"
+#include "base/bounds.hpp"
+#include "base/error.hpp"
+#include "base/version.hpp"
+#include "io/file.hpp"
+
+namespace lm::estimate {
+namespace {
+
+const std::vector<std::string> gpus = {"a100", "a100-40g", "a100-efa", "h100",
+                                       "h200", "v100",     "cpu"};
+const std::vector<std::string> trainers = {"lm-train", "megatron"};
+
+}  // namespace
+
+void add_gpu_options(cli::Options& options, GpuFlags& flags, const std::string& gpu,
+                     const std::string& trainer) {
+    flags.gpu = gpu;
+    flags.trainer = trainer;
+    options.choice(
+        "--gpu", &flags.gpu, gpus,
+        "GPU and its node, described in share/lm-utils/hardware/NAME.txt; a100 has 80 GB");
+    options.value("--hardware", &flags.hardware_file, "FILE",
+                  "description of another GPU and node, in the form of these files");
+    options.value("--gpus-per-node", &flags.gpus_per_node, "N",
+                  "GPUs in a node; default: of --gpu");
+    options.value(
+        "--node-bandwidth", &flags.node_bandwidth, "SIZE",
+        "bytes per second between a GPU and its node in a large all-reduce; default: of --gpu");
+    options.value("--network-bandwidth", &flags.network_bandwidth, "SIZE",
+                  "bytes per second from a node to the others; default: of --gpu");
+    options.choice("--trainer", &flags.trainer, trainers,
+                   "program that is estimated: lm-train (fused attention, not measured on GPUs "
+                   "yet) or megatron (Megatron-LM and "
+                   "Megatron-DeepSpeed of 2021 and 2022, with unfused attention, whose step times "
+                   "are published)");
+}
+
+cost::Hardware resolve_hardware(const GpuFlags& flags) {
+    const std::string path = flags.hardware_file.empty()
+                                 ? share_file("hardware/" + flags.gpu + ".txt")
+                                 : flags.hardware_file;
+    if (!io::exists(path)) usage_error("--hardware", "{} does not exist", path);
+    cost::Hardware hardware = cost::parse_hardware(path, io::read_file(path));
+    check_at_least("--gpus-per-node", flags.gpus_per_node, 1);
+    if (flags.gpus_per_node) hardware.gpus_per_node = *flags.gpus_per_node;
+    if (flags.node_bandwidth) {
+        check_at_least("--node-bandwidth", flags.node_bandwidth->value, 1);
+        hardware.node.bytes_per_s = as_double(flags.node_bandwidth->value);
+    }
+    if (flags.network_bandwidth) {
+        check_at_least("--network-bandwidth", flags.network_bandwidth->value, 1);
+        hardware.network.bytes_per_s = as_double(flags.network_bandwidth->value);
+    }
+    return hardware;
+}
+
+cost::TrainingProgram resolve_trainer(const GpuFlags& flags) {
+    return flags.trainer == "megatron" ? cost::megatron_2021 : cost::lm_train;
+}
+
+}  // namespace lm::estimate

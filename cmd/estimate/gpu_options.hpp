@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options of time and layout that describe the GPUs and the training program.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "cli/options.hpp"
+#include "cost/layer_time.hpp"
+
+namespace lm::estimate {
+
+struct GpuFlags {
+    std::string gpu;
+    std::string hardware_file;
+    std::optional<i64> gpus_per_node;
+    std::optional<cli::Bytes> node_bandwidth, network_bandwidth;
+    std::string trainer;
+};
+
+// `gpu` and `trainer`: the default values; an empty gpu means that no hardware is given.
+void add_gpu_options(cli::Options& options, GpuFlags& flags, const std::string& gpu,
+                     const std::string& trainer);
+
+// Returns the hardware of --gpu or --hardware with the values of the other options. Throws
+// Error(usage).
+cost::Hardware resolve_hardware(const GpuFlags& flags);
+cost::TrainingProgram resolve_trainer(const GpuFlags& flags);
+
+}  // namespace lm::estimate

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The figures of one simulated training step: its time, where the time goes, and the memory of the
+// fullest GPU.
+#pragma once
+
+#include "cost/step_time.hpp"
+#include "figures.hpp"
+#include "gpu_options.hpp"
+#include "run_flags.hpp"
+
+namespace lm::estimate {
+
+// What is simulated.
+struct StepQuery {
+    spec::ModelConfig model;
+    spec::ParallelConfig parallel;
+    spec::Precision precision;
+    spec::GpuAttention attention = spec::GpuAttention::flash;
+    i64 micro_batch = 1;
+    i64 global_batch = 1;
+    bool overlaps = false;  // data parallelism overlaps with computation
+    bool is_megatron = false;
+    cost::Hardware gpu;
+    cost::TrainingProgram trainer;
+};
+
+// Returns the time of a step of `batch` samples, with at least one micro-batch.
+cost::StepTime simulate(const StepQuery& query, i64 batch,
+                        std::vector<cost::PipelineEvent>* events = nullptr);
+
+// Returns the figures of the step of the full batch.
+std::vector<Figure> step_figures(const StepQuery& query, const cost::StepTime& time);
+// Returns the parts of the step's time with what bounds each; the last figure is their sum.
+std::vector<Figure> step_parts(const StepQuery& query, const cost::StepTime& time);
+
+}  // namespace lm::estimate

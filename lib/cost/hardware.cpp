@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cost/hardware.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+
+#include "base/error.hpp"
+#include "base/units.hpp"
+
+namespace lm::cost {
+namespace {
+
+// The range of a value excludes typing errors such as GB in place of bytes.
+struct Key {
+    std::string_view name;
+    double least;
+    double most;
+};
+constexpr std::array keys = {Key{"matmul_flops", 1e9, 1e17},
+                             Key{"fp32_flops", 1e9, 1e17},
+                             Key{"sms", 1, 1e4},
+                             Key{"memory_bytes_per_s", 1e9, 1e15},
+                             Key{"memory_bytes", 1e9, 1e13},
+                             Key{"gpus_per_node", 1, 1e4},
+                             Key{"node_bytes_per_s", 1e8, 1e14},
+                             Key{"node_latency_s", 0, 1},
+                             Key{"network_bytes_per_s", 1e8, 1e14},
+                             Key{"network_latency_s", 0, 1},
+                             Key{"watts", 1, 1e5},
+                             Key{"matmul_fraction", 0.01, 1},
+                             Key{"attention_fraction", 0.01, 1},
+                             Key{"memory_fraction", 0.01, 1}};
+
+std::string_view trimmed(std::string_view text) {
+    const size_t start = text.find_first_not_of(" \t\r");
+    if (start == text.npos) return {};
+    return text.substr(start, text.find_last_not_of(" \t\r") - start + 1);
+}
+
+using Values = std::map<std::string_view, double>;
+
+void add_line(Values& values, const std::string& place, std::string_view line) {
+    const size_t hash = line.find('#');
+    const std::string_view source = hash == line.npos ? "" : trimmed(line.substr(hash + 1));
+    const std::string_view text = trimmed(line.substr(0, hash));
+    if (text.empty()) return;
+    const size_t space = std::min(text.find_first_of(" \t"), text.size());
+    const std::string_view name = text.substr(0, space);
+    const auto* key = std::ranges::find(keys, name, &Key::name);
+    if (key == keys.end())
+        usage_error(place, "unknown key '{}': expected one of those of share/hardware", name);
+    const double value =
+        parse_number(fmt::format("{}: {}", place, name), trimmed(text.substr(space)));
+    if (value < key->least || value > key->most) {
+        usage_error(place, "{} {} is out of range: must be from {} to {} in base units", name,
+                    value, key->least, key->most);
+    }
+    if (source.empty()) usage_error(place, "{} has no source: write it after '#'", name);
+    if (!values.emplace(key->name, value).second) usage_error(place, "duplicate key '{}'", name);
+}
+
+}  // namespace
+
+Hardware parse_hardware(const std::string& path, std::string_view text) {
+    Values values;
+    for (i64 number = 1; !text.empty(); ++number) {
+        const size_t end = std::min(text.find('\n'), text.size());
+        add_line(values, fmt::format("{}:{}", path, number), text.substr(0, end));
+        text.remove_prefix(std::min(end + 1, text.size()));
+    }
+    for (const Key& key : keys) {
+        if (!values.contains(key.name)) usage_error(path, "missing key '{}'", key.name);
+    }
+    const auto whole = [&](std::string_view name) {
+        return static_cast<i64>(std::llround(values[name]));
+    };
+    std::string_view name = path;
+    name.remove_prefix(name.find_last_of('/') + 1);
+    return {.name = std::string(name.substr(0, name.find_last_of('.'))),
+            .matmul_flops = values["matmul_flops"],
+            .fp32_flops = values["fp32_flops"],
+            .sms = whole("sms"),
+            .memory_bytes_per_s = values["memory_bytes_per_s"],
+            .memory_bytes = whole("memory_bytes"),
+            .gpus_per_node = whole("gpus_per_node"),
+            .node = {values["node_bytes_per_s"], values["node_latency_s"]},
+            .network = {values["network_bytes_per_s"], values["network_latency_s"]},
+            .watts = values["watts"],
+            .matmul_fraction = values["matmul_fraction"],
+            .attention_fraction = values["attention_fraction"],
+            .memory_fraction = values["memory_fraction"]};
+}
+
+}  // namespace lm::cost

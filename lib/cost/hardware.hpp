@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Descriptions of GPU clusters for estimates of time: share/hardware/NAME.txt, or a file of the
+// user.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/dtype.hpp"
+
+namespace lm::cost {
+
+// A connection of one direction: a message of n bytes takes latency_s + n / bytes_per_s.
+struct Link {
+    double bytes_per_s = 0;
+    double latency_s = 0;
+};
+
+struct Hardware {
+    std::string name;
+    double matmul_flops = 0;        // peak FLOP/s of dense products of bf16 and fp16
+    double fp32_flops = 0;          // peak FLOP/s of products of fp32
+    i64 sms = 0;                    // each computes a tile of a product
+    double memory_bytes_per_s = 0;  // peak of the GPU's memory
+    i64 memory_bytes = 0;
+    i64 gpus_per_node = 0;
+    Link node;         // from a GPU to the others of its node, in a large all-reduce
+    Link network;      // from a node to the others; the GPUs of the node share it
+    double watts = 0;  // power of one GPU with its share of the node
+    // The parts of the peaks that large operations reach.
+    double matmul_fraction = 0;
+    double attention_fraction = 0;
+    double memory_fraction = 0;
+
+    double flops(DType dtype) const { return is_half(dtype) ? matmul_flops : fp32_flops; }
+};
+
+// Parses a description: lines "KEY VALUE # SOURCE" with each member's name and a number in base
+// units (bytes, seconds, FLOP/s); a link is KEY_bytes_per_s and KEY_latency_s. Lines that start
+// with "#" are comments. Throws Error(usage) naming `path`, the line and the key: each key must
+// appear once, with its source.
+Hardware parse_hardware(const std::string& path, std::string_view text);
+
+}  // namespace lm::cost

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cost/layer_time.hpp"
+
+#include <algorithm>
+
+#include "base/as_double.hpp"
+#include "cost/formulas.hpp"
+
+namespace lm::cost {
+
+using namespace spec;
+namespace {
+
+// Sizes of one micro-batch on one tensor rank.
+struct Sizes {
+    double rows;     // B * T
+    double element;  // bytes
+    double hidden;
+    double qkv;    // rows of the query-key-value weight of this rank
+    double heads;  // width of all heads of this rank, H * D / tp
+    double ffn;    // F / tp
+    double tp;
+    double gates;  // matrices before the activation function: 2 with a gate, else 1
+};
+
+Sizes sizes_of(const ModelConfig& model, const ParallelConfig& parallel, const StepBatch& batch) {
+    const double tp = as_double(parallel.tp);
+    return {.rows = as_double(batch.micro_batch) * as_double(batch.seq_length),
+            .element = as_double(size_of(batch.dtype)),
+            .hidden = as_double(model.hidden),
+            .qkv = as_double(model.qkv_rows()) / tp,
+            .heads = as_double(model.attention_width()) / tp,
+            .ffn = as_double(model.ffn_hidden) / tp,
+            .tp = tp,
+            .gates = is_gated(model.activation) ? 2.0 : 1.0};
+}
+
+// Returns the seconds of the four products of a forward pass. The backward pass has each twice, for
+// the gradients of its two operands.
+double products_s(const Sizes& s, const Hardware& gpu, DType dtype) {
+    const auto product = [&](double n, double k) {
+        return product_seconds(gpu, dtype, s.rows, n, k);
+    };
+    return product(s.qkv, s.hidden) + product(s.hidden, s.heads) +
+           product(s.gates * s.ffn, s.hidden) + product(s.hidden, s.ffn);
+}
+
+// Attention of a forward pass has two products of 2 T^2 D operations a head. Fused, half of them
+// are masked, and the backward pass has five such products, with one recomputed. Unfused, softmax
+// and dropout read and write the scores: 13 bytes a score forward (scores written, softmax, dropout
+// and its mask, probabilities read), 17 backward.
+Passes attention_passes(const ModelConfig& model, const Sizes& s, const StepBatch& batch,
+                        const Hardware& gpu, bool fused) {
+    const double rate = gpu.flops(batch.dtype) * gpu.attention_fraction;
+    const double keys = mean_keys(model, as_double(batch.seq_length));
+    Passes passes;
+    if (fused) {
+        passes.forward.attention_s = 4 * s.rows * keys * s.heads / rate;
+        passes.backward.attention_s = 2.5 * passes.forward.attention_s;
+        return passes;
+    }
+    const double all_keys = as_double(batch.seq_length);
+    const double scores = s.rows * all_keys * s.heads / as_double(model.head_dim);
+    const double forward_s = 4 * s.rows * all_keys * s.heads / rate;
+    passes.forward.attention_s = forward_s + stream_seconds(gpu, 13 * s.element / 2 * scores);
+    passes.backward.attention_s = 2 * forward_s + stream_seconds(gpu, 17 * s.element / 2 * scores);
+    return passes;
+}
+
+// Bytes that the other operations of a layer read and write, for 2-byte elements. Forward, of
+// [rows, hidden]: two norms (2 + 2 each), two sums of bias, dropout and residual (2 + 2 + 2, and a
+// mask byte); these are on every tensor rank, without sequence parallelism. Then the bias and
+// transposition of query, key and value (2 + 2), and the activation function with its bias (2 for
+// each input, 2 for its output). Backward, likewise: norms (10 each), dropout (5 each), sums of
+// gradients (6 each); 4 and 2 for the bias of query, key and value; the activation function's
+// inputs, output gradient and input gradients, and 2 for the bias of each input.
+Passes stream_passes(const ParallelConfig& parallel, const Sizes& s, const Hardware& gpu) {
+    const double share = parallel.sequence_parallel ? s.tp : 1;
+    const double forward = 22 * s.hidden / share + 4 * s.qkv + (2 * s.gates + 2) * s.ffn;
+    const double backward = 42 * s.hidden / share + 6 * s.qkv + (6 * s.gates + 2) * s.ffn;
+    Passes passes;
+    passes.forward.stream_s = stream_seconds(gpu, s.rows * s.element / 2 * forward);
+    passes.backward.stream_s = stream_seconds(gpu, s.rows * s.element / 2 * backward);
+    return passes;
+}
+
+// Two all-reduces of [rows, hidden] in each pass (arXiv 1909.08053, section 3), or with sequence
+// parallelism a reduce-scatter and an all-gather of the same bytes (arXiv 2205.05198,
+// section 4.2.2).
+double tensor_s(const Sizes& s, const Hardware& gpu) {
+    const Ring ring{s.tp, s.tp <= as_double(gpu.gpus_per_node), 1};
+    return 4 * ring_seconds(gpu, ring, s.rows * s.hidden * s.element);
+}
+
+void wait_for_host(PassTime& pass, double host_s) {
+    pass.host_s = std::max(0.0, host_s - pass.total());
+}
+
+}  // namespace
+
+PassTime& PassTime::operator+=(const PassTime& other) {
+    products_s += other.products_s;
+    attention_s += other.attention_s;
+    stream_s += other.stream_s;
+    tensor_s += other.tensor_s;
+    host_s += other.host_s;
+    return *this;
+}
+
+PassTime PassTime::operator*(double n) const {
+    return {products_s * n, attention_s * n, stream_s * n, tensor_s * n, host_s * n};
+}
+
+Passes& Passes::operator+=(const Passes& other) {
+    forward += other.forward;
+    backward += other.backward;
+    return *this;
+}
+
+Passes layer_passes(const ModelConfig& model, const ParallelConfig& parallel,
+                    const StepBatch& batch, const Hardware& gpu, const TrainingProgram& trainer) {
+    const Sizes s = sizes_of(model, parallel, batch);
+    Passes passes = attention_passes(model, s, batch, gpu, trainer.fused_attention);
+    passes += stream_passes(parallel, s, gpu);
+    passes.forward.products_s = products_s(s, gpu, batch.dtype);
+    passes.backward.products_s = 2 * passes.forward.products_s;
+    passes.forward.tensor_s = passes.backward.tensor_s = tensor_s(s, gpu);
+    const PassTime forward = passes.forward;
+    double backward_host_s = 2 * trainer.host_pass_s;
+    if (parallel.recompute.granularity == Recompute::Granularity::full) {
+        passes.backward += forward;
+        backward_host_s += trainer.host_pass_s;
+    } else if (parallel.recompute.granularity == Recompute::Granularity::selective) {
+        // Unfused: scores and probabilities. Fused: the outputs of norms and activation functions
+        // (spec::Recompute).
+        if (trainer.fused_attention) {
+            passes.backward.stream_s += forward.stream_s / 2;
+        } else {
+            passes.backward.attention_s += forward.attention_s;
+        }
+    }
+    wait_for_host(passes.forward, trainer.host_pass_s);
+    wait_for_host(passes.backward, backward_host_s);
+    return passes;
+}
+
+// Reads the rows and writes them, with a dropout mask; backward adds fp32 gradients.
+Passes embedding_passes(const ModelConfig& model, const StepBatch& batch, const Hardware& gpu) {
+    const double elements =
+        as_double(batch.micro_batch) * as_double(batch.seq_length) * as_double(model.hidden);
+    Passes passes;
+    passes.forward.stream_s = stream_seconds(gpu, 5 * elements);
+    passes.backward.stream_s = stream_seconds(gpu, 10 * elements);
+    return passes;
+}
+
+// The product with the output projection. The loss reads the logits in 2 bytes, writes and reads
+// them in 4 twice; backward writes their gradient and reads it for both products.
+Passes head_passes(const ModelConfig& model, const ParallelConfig& parallel, const StepBatch& batch,
+                   const Hardware& gpu) {
+    const Sizes s = sizes_of(model, parallel, batch);
+    const double vocab = as_double(padded_vocab(model, parallel)) / s.tp;
+    Passes passes;
+    passes.forward.products_s = product_seconds(gpu, batch.dtype, s.rows, vocab, s.hidden);
+    passes.backward.products_s = 2 * passes.forward.products_s;
+    passes.forward.stream_s = stream_seconds(gpu, 12 * s.rows * vocab);
+    passes.backward.stream_s = stream_seconds(gpu, 6 * s.rows * vocab);
+    return passes;
+}
+
+}  // namespace lm::cost

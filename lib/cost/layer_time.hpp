@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// The time that one micro-batch spends in the parts of a model on one GPU.
+#pragma once
+
+#include "cost/roofline.hpp"
+#include "spec/rank_layout.hpp"
+
+namespace lm::cost {
+
+// The properties of a training program that decide its speed.
+struct TrainingProgram {
+    // Attention never writes its scores to memory (arXiv 2205.14135), and skips those that the
+    // causal mask hides.
+    bool fused_attention = true;
+    // Time of the host for the forward pass of a layer on one micro-batch. A backward pass takes
+    // twice as long. The GPU waits where it is faster than the host.
+    double host_pass_s = 0;
+    // Messages between stages, and data-parallel collectives where they may overlap, run during
+    // computation.
+    bool overlaps_messages = true;
+    i64 gradient_bytes = 4;  // bytes of an element in data-parallel communication
+};
+
+// Megatron-LM and Megatron-DeepSpeed of 2021 and 2022, whose step times are published. The host's
+// time is calibrated by bench/step_times.py: PyTorch starts some 30 kernels in the forward pass of
+// a layer.
+constexpr TrainingProgram megatron_2021{.fused_attention = false,
+                                        .host_pass_s = 2.26e-3,
+                                        .overlaps_messages = false,
+                                        .gradient_bytes = 2};
+// lm-train. It starts about 9 kernels in the forward pass of a layer, at some 4 us each; not
+// measured on a GPU yet.
+constexpr TrainingProgram lm_train{.host_pass_s = 40e-6};
+
+struct StepBatch {
+    i64 micro_batch = 1;
+    i64 n_micro_batches = 1;  // micro-batches of a step in one pipeline
+    i64 seq_length = 0;
+    DType dtype = DType::bf16;  // format of activations and weights
+};
+
+// The seconds of one pass of one micro-batch, by kind of work.
+struct PassTime {
+    double products_s = 0;   // products with weights
+    double attention_s = 0;  // products and softmax of attention
+    double stream_s = 0;     // norms, activation functions, residuals: reads and writes
+    double tensor_s = 0;     // communication of tensor parallelism
+    double host_s = 0;       // waiting for the host
+    double total() const { return products_s + attention_s + stream_s + tensor_s + host_s; }
+    PassTime& operator+=(const PassTime& other);
+    PassTime operator*(double n) const;
+};
+
+// backward includes the recomputation.
+struct Passes {
+    PassTime forward;
+    PassTime backward;
+    Passes& operator+=(const Passes& other);
+    Passes operator*(double n) const { return {forward * n, backward * n}; }
+};
+
+// One layer on one tensor rank.
+Passes layer_passes(const spec::ModelConfig& model, const spec::ParallelConfig& parallel,
+                    const StepBatch& batch, const Hardware& gpu, const TrainingProgram& trainer);
+// The embedding, and the head with the loss.
+Passes embedding_passes(const spec::ModelConfig& model, const StepBatch& batch,
+                        const Hardware& gpu);
+Passes head_passes(const spec::ModelConfig& model, const spec::ParallelConfig& parallel,
+                   const StepBatch& batch, const Hardware& gpu);
+
+}  // namespace lm::cost

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cost/megatron_memory.hpp"
+
+#include <algorithm>
+
+#include "base/as_double.hpp"
+#include "cost/formulas.hpp"
+
+namespace lm::cost {
+
+using namespace spec;
+namespace {
+
+// Returns the bytes that a layer keeps of one micro-batch (section 4.1, tables 1 and 2), with
+// 2-byte activations. On every tensor rank, unless sequence parallelism divides them: the inputs of
+// the norms, of query-key-value and of the MLP, and two dropout masks (10 bytes of [rows, h]).
+// Divided: query, key, value; the input of the output projection; the inputs and the output of the
+// activation function. Unfused attention keeps the softmax, the dropped scores and a mask, 5 bytes
+// a score.
+double layer_bytes(const ModelConfig& model, const ParallelConfig& parallel,
+                   const StepShape& step) {
+    const double rows = as_double(step.rows());
+    const double tp = as_double(parallel.tp);
+    const double share = parallel.sequence_parallel ? tp : 1;
+    const double input = 2 * rows * as_double(model.hidden) / share;
+    if (parallel.recompute.granularity == Recompute::Granularity::full) return input;
+    const double gates = is_gated(model.activation) ? 2 : 1;
+    const double divided = 2 * as_double(model.qkv_rows()) +
+                           2 * as_double(model.attention_width()) +
+                           (2 * gates + 2) * as_double(model.ffn_hidden);
+    const double scores = parallel.recompute.granularity == Recompute::Granularity::selective
+                              ? 0
+                              : 5 * as_double(model.n_heads) * as_double(step.seq_length);
+    return rows * (10 * as_double(model.hidden) / share + (divided + scores) / tp);
+}
+
+// Returns the passes of chunks whose activations a stage keeps at a time: p - r micro-batches under
+// 1F1B, with v chunks (v - 1) p + 2 (p - r - 1) + 1 (arXiv 2104.04473, section 2.2; arXiv
+// 2205.05198, section 4.2.3).
+double chunks_in_flight(const ParallelConfig& parallel, i64 n_micro_batches, i64 pp_rank) {
+    const i64 p = parallel.pp;
+    const i64 v = parallel.n_chunks;
+    const i64 most = v == 1 ? p - pp_rank : (v - 1) * p + 2 * (p - pp_rank - 1) + 1;
+    return as_double(std::min(most, n_micro_batches * v));
+}
+
+}  // namespace
+
+MegatronMemory megatron_memory(const ModelConfig& model, const ParallelConfig& parallel,
+                               const StepShape& step, const Precision& precision, i64 pp_rank) {
+    const double elements = as_double(rank_parameters(model, parallel, 0, pp_rank));
+    const bool half = is_half(precision.weights);
+    const double share = parallel.zero_stage == 1 ? as_double(parallel.dp) : 1;
+    const double state = elements * ((half ? 6 : 8) + (half ? 12 : 8) / share);
+    const bool embedding = pp_rank == 0;
+    const bool head = pp_rank == parallel.pp - 1;
+    const double in_flight = chunks_in_flight(parallel, step.n_micro_batches, pp_rank);
+    double activations = in_flight / as_double(parallel.n_chunks) *
+                         as_double(stage_layers(model, parallel, pp_rank)) *
+                         layer_bytes(model, parallel, step);
+    if (embedding) {  // the dropout masks (section 4.3)
+        const double n_parts = parallel.sequence_parallel ? as_double(parallel.tp) : 1;
+        activations += as_double(parallel.pp * step.rows() * model.hidden) / n_parts;
+    }
+    if (head) {  // the inputs of the final norm and of the projection, and fp32 logits
+                 // (section 4.3)
+        activations += 4 * as_double(step.rows()) *
+                       as_double(model.hidden + padded_vocab(model, parallel)) /
+                       as_double(parallel.tp);
+    }
+    // Recomputation holds one layer's activations in addition.
+    if (parallel.recompute.granularity == Recompute::Granularity::full) {
+        ParallelConfig none = parallel;
+        none.recompute = {};
+        activations += layer_bytes(model, none, step);
+    }
+    const double bytes_per_value = half ? 1 : 2;
+    return {.state = static_cast<i64>(state),
+            .activations = static_cast<i64>(activations * bytes_per_value)};
+}
+
+MegatronMemory largest_megatron_memory(const ModelConfig& model, const ParallelConfig& parallel,
+                                       const StepShape& step, const Precision& precision) {
+    MegatronMemory largest;
+    for (i64 stage = 0; stage < parallel.pp; ++stage) {
+        const MegatronMemory memory = megatron_memory(model, parallel, step, precision, stage);
+        if (memory.total() > largest.total()) largest = memory;
+    }
+    return largest;
+}
+
+}  // namespace lm::cost

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cost/hardware.hpp"
+
+#include "base/error.hpp"
+#include "gpus.hpp"
+#include "support/catch.hpp"
+
+using namespace lm;
+using namespace lm::cost;
+
+namespace {
+
+// Returns the a100's description with `from` replaced.
+std::string changed(const std::string& from, const std::string& to) {
+    std::string text = io::read_file(std::string(LM_SHARE_DIR) + "/hardware/a100.txt");
+    return text.replace(text.find(from), from.size(), to);
+}
+
+std::string message_of(const std::string& text) {
+    try {
+        parse_hardware("x.txt", text);
+    } catch (const Error& error) {
+        return error.what();
+    }
+    return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("every shared description is complete") {
+    for (const char* name : {"a100", "a100-40g", "a100-efa", "h100", "h200", "v100", "cpu"}) {
+        INFO(name);
+        const Hardware hardware = shared_hardware(name);
+        CHECK(hardware.name == name);
+        CHECK(hardware.matmul_flops > hardware.fp32_flops);
+        CHECK(hardware.node.bytes_per_s >=
+              hardware.network.bytes_per_s / static_cast<double>(hardware.gpus_per_node));
+    }
+    const Hardware a100 = shared_hardware("a100");
+    CHECK(a100.flops(DType::bf16) == 312e12);
+    CHECK(a100.flops(DType::fp32) == 19.5e12);
+    CHECK(a100.memory_bytes == 80'000'000'000);
+    CHECK(a100.network.bytes_per_s == 100e9);
+}
+
+TEST_CASE("errors of a description name the line and the key") {
+    CHECK_THAT(message_of(changed("sms ", "smx ")),
+               ContainsSubstring("x.txt:4: unknown key 'smx'"));
+    CHECK_THAT(message_of(changed("108 ", "1o8 ")), ContainsSubstring("x.txt:4: sms: "));
+    CHECK_THAT(message_of(changed("312e12", "312 ")),
+               ContainsSubstring("x.txt:2: matmul_flops 312 is out of range: must be from"));
+    CHECK_THAT(message_of(changed("# NVIDIA A100 white paper", "")),
+               ContainsSubstring("x.txt:4: sms has no source"));
+    CHECK_THAT(message_of(changed("fp32_flops ", "sms 108 # again\n#")),
+               ContainsSubstring("x.txt:5: duplicate key 'sms'"));
+    CHECK_THAT(message_of(""), ContainsSubstring("x.txt: missing key 'matmul_flops'"));
+}

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The simulated step times are close to the measured ones of bench/data, and the forms of their output.
+root=$(realpath "$(dirname "$0")/../..")
+# shellcheck source=tests/e2e/common.bash
+. "$(dirname "$0")/common.bash"
+
+python3 "$root/bench/step_times.py" "$bin" --check >table.md || fail "$(tail -n 2 table.md)"
+[ "$(grep -c '^| vTrain' table.md)" = 54 ] || fail "$(wc -l table.md)"
+# BLOOM's layouts of 192 GPUs are in the measured order.
+seconds() { awk -F'|' -v pp="$1" '/BLOOM/ && $6 + 0 == pp { print $11 + 0 }' table.md; }
+[ "$(echo "$(seconds 12) < $(seconds 24)" | bc)" = 1 ] || fail "$(grep BLOOM table.md)"
+
+model=(--num-layers 8 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 --vocab-size 50304)
+step=("${model[@]}" --micro-batch-size 2 --global-batch-size 64 --gpus 16 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2)
+run one.json lm-estimate time "${step[@]}" --gpu a100 --json
+[ "$(wc -l <one.json)" = 1 ] || fail "more than one object: $(cat one.json)"
+jq -e '.step_s > 0 and .memory_bytes > .memory_state_bytes and .mfu < 1 and .fits' one.json >/dev/null || fail "$(cat one.json)"
+[ "$(jq .model_flops_per_token one.json)" = "$(lm-estimate params "${model[@]}" --json | jq '.model_flops_per_token // empty')" ] ||
+    fail "operations: $(cat one.json)"
+run parts.json lm-estimate time "${step[@]}" --gpu h100 --json --explain
+jq -e -s '.[1] as $p | ($p | [.products_s, .attention_s, .stream_s, .tensor_s, .host_s, .messages_s, .bubble_s, .data_s,
+    .optimizer_s] | add) / $p.total_s - 1 | fabs < 1e-9' parts.json >/dev/null || fail "$(cat parts.json)"
+
+# With lm-train's plan, the memory is that of lm-estimate memory with NCCL and the allowance.
+run plan.json lm-estimate time "${step[@]}" --bf16 --gpu h100 --trainer lm-train --json
+run memory.json lm-estimate memory "${model[@]}" --bf16 --micro-batch-size 2 --global-batch-size 64 \
+    --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --world-size 16 --gpu-memory 80GB --json
+[ "$(jq 'select(.kind == "verdict") | .largest + .allowance + .nccl' memory.json)" = "$(jq .memory_bytes plan.json)" ] ||
+    fail "$(cat plan.json memory.json)"
+
+# A length gives the whole training, with each batch of a ramp simulated.
+run whole.txt lm-estimate time "${step[@]}" --gpu h100 --train-samples 64_000
+grep -Eq '^iterations +1,000$' whole.txt || fail "$(cat whole.txt)"
+grep -Eq '^running time ' whole.txt || fail "$(cat whole.txt)"
+
+# Another description of the hardware: twice the network is not slower, and errors name the line.
+hardware=$root/share/hardware
+sed 's/^network_bytes_per_s 100e9/network_bytes_per_s 10e9/' "$hardware/a100.txt" >slow.txt
+run slow.json lm-estimate time "${step[@]}" --hardware slow.txt --json
+jq -e -n --slurpfile slow slow.json --slurpfile one one.json '$slow[0].step_s > $one[0].step_s' >/dev/null || fail "$(cat slow.json)"
+sed '/^sms/d' "$hardware/a100.txt" >bad.txt
+expect 2 "bad.txt: missing key 'sms'" lm-estimate time "${step[@]}" --hardware bad.txt
+expect 2 '--hardware: no.txt does not exist' lm-estimate time "${step[@]}" --hardware no.txt
+expect 2 "'b300' is not one of a100, " lm-estimate time "${step[@]}" --gpu b300
+expect 2 '--tflops: cannot be given with --gpu' lm-estimate time "${step[@]}" --gpu a100 --tflops 100
+expect 2 '--global-batch-size: 64 is not a multiple of micro batch 3 x 4 data-parallel ranks = 12' \
+    lm-estimate time "${step[@]}" --gpu a100 --micro-batch-size 3
+tail -n 1 table.md
