@@ -15,6 +15,7 @@
 #include "cost/memory.hpp"
 #include "figures.hpp"
 #include "gpu_options.hpp"
+#include "layout_picture.hpp"
 #include "run_flags.hpp"
 #include "verbs.hpp"
 
@@ -31,6 +32,7 @@ struct Flags {
     GpuFlags hardware;
     i64 top = 10;
     bool all = false;
+    PictureFlags picture;
     OutputFlags output;
 };
 
@@ -188,8 +190,8 @@ cost::LayoutQuery resolve_query(const Flags& flags) {
     query.batch = *flags.train.schedule.global_batch;
     query.overlaps = flags.train.data_parallel.overlaps();
     query.all_variants = flags.all;
-    query.n_wanted =
-        flags.all ? std::numeric_limits<size_t>::max() : static_cast<size_t>(flags.top);
+    const bool all_dots = flags.all || !flags.picture.path.empty();
+    query.n_wanted = all_dots ? std::numeric_limits<size_t>::max() : static_cast<size_t>(flags.top);
     set_tried(query, flags);
     return query;
 }
@@ -227,18 +229,24 @@ void add_rejected(Printout& printout, const cost::LayoutQuery& query,
 }
 
 int run_layout(Flags flags) {
+    check(flags.picture, flags.output);
     flags.train = resolve_flags(flags.train);
     if (!flags.gpus) flags.gpus = flags.train.action.world_size;
     check(flags);
     const cost::LayoutQuery query = resolve_query(flags);
     const std::optional<i64> samples = training_samples(flags, query.model.seq_length);
-    const cost::LayoutSearch found = search_layouts(query);
+    cost::LayoutSearch found = search_layouts(query);
     if (found.n_tried == 0) {
         usage_error(
             "--gpus",
             "no valid TP x PP x DP layout for {} GPUs: TP must divide heads, groups and MLP "
             "width within a node, PP the {} layers, DP the batch of {}",
             query.n_gpus, query.model.n_layers, query.batch);
+    }
+    if (!flags.picture.path.empty()) {
+        draw(flags.picture, layout_picture(found, query.memory_bytes, 5));
+        const auto top = static_cast<size_t>(flags.top);
+        if (!flags.all && found.fitting.size() > top) found.fitting.resize(top);
     }
     Printout printout;
     if (!found.fitting.empty()) {
@@ -264,7 +272,7 @@ int run_layout(Flags flags) {
         printout.figures("fastest", {{"flags", "lm-train", Unit::plain, flags_of(found.fitting[0]),
                                       "the flags of the fastest layout"}});
     }
-    printout.print(flags.output);
+    if (!flags.picture.replaces_figures()) printout.print(flags.output);
     return static_cast<int>(found.fitting.empty() ? Exit::answer_is_no : Exit::done);
 }
 
@@ -295,6 +303,7 @@ void add_layout_verb(cli::Options& program) {
         {"Model", "--micro-batch-size", "--global-batch-size", "--train-samples", "--train-iters",
          "--train-tokens", "--fp16", "--bf16", "Parallel", "--use-distributed-optimizer",
          "--zero-stage", "--deepspeed_config", "--attention-backend"});
+    add_picture_options(options, flags->picture, "step time against memory, a dot for each layout");
     add_output_options(options, flags->output);
 }
 

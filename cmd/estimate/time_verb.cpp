@@ -16,6 +16,7 @@
 #include "figures.hpp"
 #include "gpu_options.hpp"
 #include "run_flags.hpp"
+#include "step_picture.hpp"
 #include "step_report.hpp"
 #include "verbs.hpp"
 
@@ -35,6 +36,7 @@ struct Flags {
     std::optional<double> hours_per_day;
     cli::Duration queue_gap;
     OutputFlags output;
+    PictureFlags picture;
     bool simulates() const { return !hardware.gpu.empty() || !hardware.hardware_file.empty(); }
     bool has_length() const {
         const config::ScheduleFlags& schedule = train.schedule;
@@ -198,6 +200,9 @@ void add_training(std::vector<Figure>& figures, const Flags& flags, const cost::
 }
 
 int run_time(Flags flags) {
+    check(flags.picture, flags.output);
+    if (!flags.picture.path.empty() && !flags.simulates())
+        usage_error("--plot", "needs --gpu or --hardware");
     flags.train = resolve_flags(flags.train);
     flags.micro_batch = resolve_micro_batch(flags.train);
     // Evaluations count only when --eval-interval is given: lm-train's default is not used.
@@ -212,15 +217,18 @@ int run_time(Flags flags) {
     std::vector<Figure> parts;
     if (flags.simulates()) {
         const StepQuery query = step_query(flags, plan);
-        const cost::StepTime time = simulate(query, query.global_batch);
+        std::vector<cost::PipelineEvent> events;
+        const cost::StepTime time = simulate(query, query.global_batch, &events);
         figures = step_figures(query, time);
         parts = step_parts(query, time);
+        if (!flags.picture.path.empty())
+            draw(flags.picture, step_picture(events, parts, query.parallel.pp));
         plan.simulated_s = [query](i64 batch) { return simulate(query, batch).total(); };
     }
     if (samples > 0) add_training(figures, flags, plan, samples);
     printout.figures("time", std::move(figures));
     if (flags.output.explain && !parts.empty()) printout.sum("part", std::move(parts));
-    printout.print(flags.output);
+    if (!flags.picture.replaces_figures()) printout.print(flags.output);
     return 0;
 }
 
@@ -263,6 +271,9 @@ void add_time_verb(cli::Options& program) {
          "--train-samples", "--train-iters", "--train-tokens", "Parallel", "--fp16", "--bf16",
          "--use-distributed-optimizer", "--zero-stage", "--deepspeed_config", "--save-interval",
          "--exit-duration-in-mins", "--eval-interval", "--eval-iters"});
+    add_picture_options(
+        options, flags->picture,
+        "the schedule of one step, one row for each stage, and the parts of its time");
     add_output_options(options, flags->output);
 }
 

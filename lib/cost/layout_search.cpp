@@ -156,6 +156,7 @@ class Search {
     }
 
     void add_rejected(const Layout& layout) {
+        found_.too_large.push_back(layout);
         if (!found_.smallest || layout.bytes < found_.smallest->bytes) found_.smallest = layout;
         if (!found_.fitting.empty() || found_.rejected.size() == 3) return;
         // One for each TP and PP: variants exceed the memory for the same reason.

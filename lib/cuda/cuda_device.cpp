@@ -41,16 +41,6 @@ void no_such_type(DType dtype) {
     fail(Exit::usage, name_of(dtype), "operations on a GPU support fp32, bf16 and fp16 only");
 }
 
-// The shared memory of a block is at most 99 KiB on GPUs of capability 8.6, 8.9 and 12.0, and 163
-// KiB or more on data center GPUs.
-void too_little_shared_memory(size_t bytes) {
-    cudaGetLastError();  // clears the error, which is reported here
-    run_error("cuda",
-              "an operation needs {} of shared memory for each block, more than this GPU has: use "
-              "attention heads of at most 128 (64 in fp32)",
-              human_size(static_cast<i64>(bytes)));
-}
-
 void misaligned_workspace(const void* begin) {
     bug(__FILE__, __LINE__,
         fmt::format("workspace: expected a multiple of {} as its address, got {}",

@@ -66,6 +66,24 @@ expect 0 '' lm-estimate memory "${model[@]}" --plot -
 mv out piped.svg
 svg piped.svg bar 5 6
 
+# A step: a box for each pass, a bar for each part of the time. Narrow boxes are merged; layouts: a dot for each.
+step=(--num-layers 8 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 --vocab-size 50304 --gpu a100)
+run log lm-estimate time "${step[@]}" --micro-batch-size 1 --global-batch-size 8 --gpus 4 --pipeline-model-parallel-size 4 --plot step.svg
+svg step.svg span 64 64
+svg step.svg row 4 4
+svg step.svg share 4 9
+run log lm-estimate time "${step[@]}" --micro-batch-size 1 --global-batch-size 4000 --gpus 4 --pipeline-model-parallel-size 4 \
+    --plot step.svg --force
+svg step.svg span 4 4000
+run log lm-estimate layout "${step[@]}" --bf16 --global-batch-size 64 --gpus 16 --plot layouts.svg
+svg layouts.svg dot 20 400
+svg layouts.svg dot-label 1 5 limit 1 1
+[ "$(grep -cE '^[1-8] ' log)" -ge 10 ] || fail "no figures: $(cat log)"
+run log lm-estimate layout "${step[@]}" --bf16 --global-batch-size 16 --gpus 1 --micro-batch-size 1 --plot one.svg --recompute-granularity full \
+    --recompute-method uniform
+svg one.svg dot 1 1
+expect 2 '--plot: needs --gpu or --hardware' lm-estimate time "${step[@]:0:10}" --gpus 1 --tflops 50 --plot x.svg
+
 # PNG: programs that fail or write another format are passed over; without any the remedy is one line.
 mkdir programs
 # shellcheck disable=SC2016

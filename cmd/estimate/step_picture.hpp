@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// The picture of lm-estimate time: the passes of each pipeline stage in one step, and the parts of
+// the step's time.
+#pragma once
+
+#include "cost/step_time.hpp"
+#include "picture.hpp"
+
+namespace lm::estimate {
+
+// `events`: the passes of the step; `parts`: step_parts(), whose last figure is their sum.
+Picture step_picture(const std::vector<cost::PipelineEvent>& events,
+                     const std::vector<Figure>& parts, i64 n_stages);
+
+}  // namespace lm::estimate
