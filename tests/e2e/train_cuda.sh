@@ -104,7 +104,7 @@ done
 
 # ---- --benchmark, and the choice of the device ----
 train bench.log gpt2 cuda --train-iters 3 --benchmark
-grep -Eq '^cuda:0 \(.*\): [0-9.]+ TFLOP/s \(model\), [0-9.]+ TFLOP/s \(hardware\), (MFU|no MFU)' bench.log ||
+grep -Eq '^cuda:0 \(.*\): [0-9.]+ TFLOP/s \(model\), [0-9.]+ TFLOP/s \(Megatron.s formula\), (MFU|no MFU)' bench.log ||
     fail "no FLOP/s: $(cat bench.log)"
 grep -Eq '^adamw +[0-9]+ ' bench.log || fail "no times of operations: $(cat bench.log)"
 # Timed operations cost time: the figures come from other iterations.
