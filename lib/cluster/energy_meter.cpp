@@ -37,7 +37,7 @@ EnergyMeter EnergyMeter::open(const Settings& settings) {
 
 // The directory has links to all zones: "intel-rapl:0" is a package, "intel-rapl:0:1" a part of it
 // (Documentation/power/powercap/powercap.rst). The energy of a package includes its cores, but not
-// its memory. Other drivers ("intel-rapl-mmio") show the same counters again.
+// its memory. Zones of other drivers ("intel-rapl-mmio") repeat the same counters and are skipped.
 void EnergyMeter::find_zones() {
     if (!io::is_directory(settings_.powercap)) return;
     for (const std::string& zone : io::list_directory(settings_.powercap)) {

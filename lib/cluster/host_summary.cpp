@@ -58,8 +58,8 @@ std::string hosts_text(size_t n) {
     return fmt::format("{} host{}", n, n == 1 ? "" : "s");
 }
 
-// Returns one line for each group of hosts. Hosts are grouped by their reason without its leading
-// share: "97.0 % of its bytes are used (critical from 95 %)".
+// Groups the hosts whose reasons differ only in the number at the start, such as "97.0 % of its
+// bytes are used (critical from 95 %)". Returns one line for each group.
 std::string thresholds_text(const Hosts& hosts, std::string_view health) {
     struct Same {
         double highest = 0;

@@ -20,12 +20,12 @@ constexpr double least_memory = 0.8;   // share of the median
 constexpr double least_network = 0.5;  // share of the median
 constexpr double max_swap = 0.05;      // share of the memory
 constexpr double max_inodes = 0.95;
-constexpr double slow_file_s = 5;  // reported when it also is five times the median
+constexpr double slow_file_s = 5;  // reported when it is also five times the median
 constexpr i64 least_space = i64{1} << 30;
 constexpr i64 max_gpu_celsius = 90;  // data-center GPUs slow down from about 90 (H100: 87 to 95)
 constexpr i64 max_gpu_warmer = 20;   // than the median GPU of the job, in degrees
 constexpr double least_gpu_speed =
-    0.9;  // share of the median: GPUs of a kind differ by a few percent
+    0.9;  // share of the median: GPUs of one model differ by a few percent
 
 double median(std::vector<double> values) {
     std::erase_if(values, [](double value) { return value <= 0; });  // not measured

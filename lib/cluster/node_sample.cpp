@@ -21,7 +21,7 @@
 namespace lm::cluster {
 namespace {
 
-constexpr double measure_s = 0.1;  // for each of product and copy
+constexpr double measure_s = 0.1;  // for the matrix product, and again for the memory copy
 
 // Returns the value of "NAME: VALUE kB" in /proc/meminfo, without the unit; 0: no such line.
 i64 meminfo(const std::string& name) {

@@ -21,11 +21,11 @@ namespace {
 
 // The time that other ranks of the host have to write their own dumps.
 constexpr auto dump_time = std::chrono::milliseconds(700);
-// A dump of more than this age belongs to an earlier request.
+// A dump that is older than this, in seconds, belongs to an earlier request.
 constexpr double recent_s = 30;
-// A rank that was stopped and worked for less than this since then may be about to be killed.
+// A stopped rank that has worked for less than this since it continued may be about to be killed.
 constexpr double continued_s = 2;
-// Ranks write their dumps of one request within this time.
+// All ranks write their dumps of one request within this time.
 constexpr double request_s = 5;
 
 const char* name_of(FlightEvent::What what) {
@@ -171,16 +171,16 @@ double progress_since(const RankDump& dump, const FlightRing& ring) {
 }
 
 // Returns whether another rank wrote a dump of this rank while it was stopped, and this rank has
-// not worked for a while since then. A stopped rank that continues when the job ends must not
-// replace the dump that shows where it was stopped.
+// worked for less than continued_s since then. A stopped rank that continues when the job ends must
+// not replace the dump that shows where it was stopped.
 bool was_dumped_while_stopped(const FlightRecorder& recorder) {
     const FlightRing& own = recorder.ring();
     const auto dump = find_recent_dump(recorder.dump_directory(), own.rank, recent_s);
     return dump && dump->stopped && progress_since(*dump, own) < continued_s;
 }
 
-// Returns whether another rank of this host has a dump of the present stall: its own of this
-// request, or one since which it has not worked for a while.
+// Returns whether a dump of the present stall exists for the rank of `ring`: the dump that it wrote
+// itself for this request, or a dump since which it has worked for less than continued_s.
 bool is_dumped(const FlightRecorder& recorder, const FlightRing& ring) {
     const auto dump = find_recent_dump(recorder.dump_directory(), ring.rank, recent_s);
     if (!dump) return false;

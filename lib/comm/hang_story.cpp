@@ -18,7 +18,7 @@ struct Members {
     std::map<int, int> rank_of;  // by member
 };
 
-// A group of ranks that wait for the same thing.
+// The ranks that wait for the same operation.
 struct Wait {
     std::vector<int> ranks;
     std::vector<int> awaited;  // empty: all members have started the operation
@@ -71,7 +71,8 @@ Story::Story(const std::vector<RankDump>& dumps) {
     }
     double newest_s = 0;
     for (const RankDump& dump : dumps) {
-        // The dump that another rank wrote may show a rank that was continued to be killed.
+        // Ignores a dump that another rank wrote: its rank may have been continued only to be
+        // killed.
         if (!dump.waits || dump.at_s <= newest_s || dump.written_by != dump.rank) continue;
         newest_s = dump.at_s;
         hang_s_ = dump.wait_s;
@@ -79,8 +80,8 @@ Story::Story(const std::vector<RankDump>& dumps) {
 }
 
 // Returns whether the rank's dump is of an earlier moment: older than the wait that the newest dump
-// shows. Each timeout and each SIGUSR2 writes the same files, so the dump of a rank that does not
-// answer any more may be of an earlier one.
+// shows. Each timeout and each SIGUSR2 overwrites the same files, so a rank that no longer answers
+// may have left a dump of an earlier timeout or signal.
 bool Story::is_stale(int rank) const {
     const auto dump = dumps_.find(rank);
     return dump != dumps_.end() && dump->second->at_s < hang_s_;
@@ -178,7 +179,7 @@ void Story::collect_waits() {
     std::ranges::sort(waits_, {}, &Wait::since_s);
 }
 
-// Returns the awaited ranks that do not wait themselves: silent ones if there are any.
+// Returns the awaited ranks that do not wait themselves. When some are silent, returns only these.
 std::vector<int> Story::find_diverged() const {
     std::set<int> silent;
     std::set<int> busy;

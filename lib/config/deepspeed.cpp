@@ -188,9 +188,9 @@ class Reader {
         to.root_degree = io::json_get_or<i64>(schedule, "root_degree", to.root_degree, path_);
     }
 
-    // Checks that gradient_accumulation_steps agrees with the batch sizes, which determine it.
-    // Ignores the key with a batch ramp. resolve() of train/resolve/run_config.hpp checks that it
-    // agrees with the number of ranks.
+    // Checks that gradient_accumulation_steps x micro-batch size divides the global batch. Ignores
+    // the key with a batch ramp. resolve() of train/resolve/run_config.hpp checks the key against
+    // the number of ranks.
     void check_accumulation() {
         constexpr const char* key = "gradient_accumulation_steps";
         const auto at = config_.find(key);

@@ -10,8 +10,8 @@ namespace lm::config {
 namespace {
 
 // Flags that share one text. `flags` are separated by blanks. "--name" has no value, "--name=" has
-// one value, "--name=*" any number of values. "--name=X" of a refused flag has one value, and X is
-// neutral: it changes nothing. "--name,--alias" is one flag with two names.
+// one value, "--name=*" any number of values. "--name=X" of a refused flag has one value; the value
+// X is accepted, because it changes nothing. "--name,--alias" is one flag with two names.
 struct Family {
     const char* text;
     const char* flags;

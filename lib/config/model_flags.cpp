@@ -54,8 +54,8 @@ Activation activation_from(const ModelFlags& flags) {
     return tanh_form ? Activation::gelu_tanh : Activation::gelu_erf;
 }
 
-// Returns the keys that a query sees with --window-size LEFT,RIGHT, its own included; 0: all before
-// it. As in Megatron, the value may have parentheses, and -1 means no limit.
+// Returns the keys that a query sees with --window-size LEFT,RIGHT, its own included; 0: all
+// previous keys and its own. As in Megatron, the value may have parentheses, and -1 means no limit.
 i64 window_from(const std::string& value) {
     constexpr std::string_view flag = "--window-size";
     if (value.empty()) return 0;
@@ -131,7 +131,8 @@ void override_shape(ModelConfig& model, const ModelFlags& flags) {
     const auto set = [](i64& target, const std::optional<i64>& value) {
         if (value) target = *value;
     };
-    // A preset's width belongs to the preset's hidden size.
+    // The preset's MLP width fits only the preset's hidden size: --hidden-size sets it back to the
+    // default.
     if (flags.hidden && !(flags.saved && model.hidden == *flags.hidden)) model.ffn_hidden = 0;
     set(model.n_layers, flags.n_layers);
     set(model.hidden, flags.hidden);

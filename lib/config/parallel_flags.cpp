@@ -245,7 +245,7 @@ std::vector<std::string> size_problems(const ParallelFlags& flags, const spec::M
     cut(model.n_heads, "--num-attention-heads");
     if (model.n_groups != model.n_heads) cut(model.n_groups, "--num-query-groups");
     cut(model.ffn_hidden, "--ffn-hidden-size");
-    // The embedding and the head may be stages of their own where they count as layers.
+    // The embedding and the head may each be a whole stage when they count as layers.
     const i64 most = counted_layers(model, {.balance = balance_of(flags)});
     if (flags.pipeline > most) {
         problems.push_back(problem(pipeline_flag,
@@ -324,7 +324,7 @@ spec::ParallelConfig resolve_parallel(const ParallelFlags& flags, const ModelFla
     parallel.last_stage_layers = flags.last_stage_layers.value_or(0);
     parallel.recompute = recompute_of(flags);
     (void)padded_vocab(model, parallel);    // checks the padding
-    (void)first_layer(model, parallel, 0);  // checks that every part has a layer
+    (void)first_layer(model, parallel, 0);  // checks that no part is empty
     return parallel;
 }
 

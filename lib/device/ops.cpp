@@ -7,15 +7,14 @@
 namespace lm::device {
 namespace {
 
-// Returns the FLOPs of the product of `rows`, [N, K], and `weight`, [M, K] compute.
+// Returns the FLOPs of the product of `rows`, [M, K], and `weight`, [N, K] compute.
 double product_flops(const View& rows, const View& weight) {
     return 2.0 * static_cast<double>(rows[0]) * static_cast<double>(weight.numel());
 }
 
-// Returns the FLOPs of `products` matrix products of T x T x D for each head, where `out` is
-// [B, T, H * D] compute. The causal mask
-// halves them. Forward has 2 products (scores, weighted values); backward has 5, because it
-// recomputes the scores.
+// Returns the FLOPs of `products` matrix products of T x T x D for each head, where `out` is [B, T,
+// H * D] compute. The causal mask halves the FLOPs. Forward has 2 products (scores, weighted
+// values); backward has 5, because it recomputes the scores.
 double attention_flops(const View& out, i64 products) {
     return static_cast<double>(products) * static_cast<double>(out.numel()) *
            static_cast<double>(out[1]);

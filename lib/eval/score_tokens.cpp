@@ -51,7 +51,7 @@ Reading reading_of(const TokenPair& pair, i64 context, const std::string& object
     return reading;
 }
 
-// Returns the number of tokens with which all readings begin and that have no target.
+// Returns the length of the common prefix of all readings, up to the first token with a target.
 size_t common_tokens(std::span<const Reading> readings) {
     size_t n = readings.front().first_target();
     for (const Reading& reading : readings) {
@@ -75,7 +75,7 @@ TokensScore score_document(Engine& engine, std::span<const i32> tokens, i32 befo
     const auto context = static_cast<size_t>(engine.context());
     for (size_t begin = 0; begin + 1 < all.size(); begin += context) {
         const size_t n = std::min(context, all.size() - 1 - begin);
-        // The last window has as much context as fits.
+        // The last window begins earlier, so that its targets have as much context as fits.
         const size_t first = begin + n > context ? begin + n - context : 0;
         scores.resize(n);
         engine.truncate(0);

@@ -9,7 +9,8 @@
 namespace lm::eval {
 namespace {
 
-// Returns the length of the longest end of `text` with which `stop` begins.
+// Returns the length of the longest suffix of `text` that is a prefix of `stop`, shorter than
+// `stop`.
 size_t common_end(std::string_view text, std::string_view stop) {
     for (size_t n = std::min(text.size(), stop.size() - 1); n > 0; --n) {
         if (text.ends_with(stop.substr(0, n))) return n;
@@ -17,7 +18,7 @@ size_t common_end(std::string_view text, std::string_view stop) {
     return 0;
 }
 
-// Returns the length of the character that `text` ends within; 0: it ends with a whole one.
+// Returns the number of bytes of the incomplete UTF-8 character at the end of `text`; 0: none.
 size_t begun_character(std::string_view text) {
     for (size_t n = 1; n <= std::min<size_t>(3, text.size()); ++n) {
         const auto byte = static_cast<unsigned char>(text[text.size() - n]);
@@ -55,7 +56,7 @@ std::string TextStream::append(std::string_view bytes) {
         kept_.resize(stop_at);
         return as_text(std::exchange(kept_, {}));
     }
-    // A character that is cut by `keep` stays whole: the kept part begins where one begins.
+    // Moves the start of the kept bytes back to the start of a character, so that none is split.
     size_t ready = kept_.size() - keep;
     ready -= begun_character(std::string_view(kept_).substr(0, ready));
     const std::string text = as_text(std::string_view(kept_).substr(0, ready));

@@ -84,7 +84,7 @@ void MpiGroup::abort(const std::string& reason) noexcept {
 i64 MpiGroup::start(const Operation& operation) {
     const i64 number = is_message(operation.kind) ? -1 : next_collective_number();
     if (number >= 0 && check_comm_ != MPI_COMM_NULL) compare_with_members(operation, number);
-    // Makes no MPI call for 0 elements. The members agree on n, so all of them skip the call.
+    // Makes no MPI call for 0 elements. All members pass the same n, so all of them skip the call.
     const bool carries_data =
         operation.kind != OperationKind::barrier && operation.kind != OperationKind::split;
     if (carries_data && operation.n == 0) return 0;

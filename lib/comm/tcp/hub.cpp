@@ -323,7 +323,7 @@ void TcpHub::post(const Frame& frame, FrameBytes bytes) {
         p.first = frame;
         p.bytes.resize(n_members);
     }
-    const Operation first = operation_of(p.first);  // the others must agree with it
+    const Operation first = operation_of(p.first);  // the others must match it
     const Operation mine = operation_of(frame);
     if (!first.agrees_with(mine)) {
         return fail(frame.from, Exit::bug,

@@ -184,8 +184,8 @@ std::optional<FrameBytes> TcpWorld::wait_for(const Key& key, double seconds) {
 
 // ---- Failing -----------------------------------------------------------------------------------
 
-// Records the failure that this rank's operations throw; later failures are ignored. So is a
-// failure while the rank leaves without an error, because the hub then closes its connection.
+// Records the failure that this rank's operations throw. Ignores later failures, and failures while
+// the rank leaves without an error: the hub closes the connection then.
 void TcpWorld::fail(Exit code, const std::string& text) {
     const std::lock_guard lock(mutex_);
     if (!failed_ && !leaving_) {
