@@ -68,9 +68,9 @@ ThreadPool::~ThreadPool() {
 
 void ThreadPool::run(i64 n_tasks, TaskRef task) {
     if (n_tasks <= 0) return;
-    // Workers read n_tasks_ and task_ after they have seen the new generation_ (acquire), which is
-    // published below (release); all workers have left drain() before run() returns, so that the
-    // next run() may change both.
+    // Workers load generation_ (acquire) before they read n_tasks_ and task_; the store of
+    // generation_ below is a release. All workers have left drain() when run() returns, so the next
+    // run() may change n_tasks_ and task_.
     n_tasks_ = n_tasks;
     task_ = &task;
     next_.store(0, std::memory_order_relaxed);

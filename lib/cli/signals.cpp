@@ -105,7 +105,7 @@ void* wait_for_signals(void*) {
 }
 
 void create_signal_thread() {
-    // Handlers and a report need little stack, and ulimit -v counts all of it
+    // Handlers and a report need little stack, and ulimit -v counts the whole stack.
     constexpr size_t stack_bytes = size_t{256} << 10;
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);

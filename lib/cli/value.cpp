@@ -57,7 +57,7 @@ void parse_value(const std::string& name, const std::string& text, double& targe
 void parse_value(const std::string& name, const std::string& text, Bytes& target) {
     target.value = parse_size(name, text);
     const bool has_unit = text.find_first_not_of("0123456789_.") != std::string::npos;
-    // A script writes bytes; a person who writes 80 means another unit.
+    // A script writes a size as a large number of bytes. A person who writes 80 means another unit.
     constexpr i64 meant_as_bytes = 1'000'000;
     if (target.value != 0 && target.value < meant_as_bytes && !has_unit)
         usage_error(name, "'{}' has no unit: write {}GB, {}GiB or {}B", text, text, text, text);

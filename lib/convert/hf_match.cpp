@@ -43,7 +43,8 @@ HfModel read_model(const std::string& path) {
     try {
         return hf_model(io::read_json(path), path);
     } catch (const Error& error) {
-        // The checkpoint's model can be expressed, so a model that cannot is another one.
+        // `expected` can be written as config.json. So a config.json that lm-utils does not support
+        // describes another model.
         throw Error(error.code() == Exit::usage ? Exit::answer_is_no : error.code(), error.what());
     }
 }

@@ -12,8 +12,8 @@
 namespace lm::convert {
 namespace {
 
-// Rows [begin, end) of the stored tensor as the other format orders it: rows of the map, or, if it
-// is transposed, columns.
+// Rows [begin, end) of a tensor as the other format stores it. If the tensor is transposed, they
+// are columns of `tensor->map`, else rows.
 struct Chunk {
     const ExportedTensor* tensor = nullptr;
     i64 begin = 0;

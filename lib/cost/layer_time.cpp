@@ -45,10 +45,11 @@ double products_s(const Sizes& s, const Hardware& gpu, DType dtype) {
            product(s.gates * s.ffn, s.hidden) + product(s.hidden, s.ffn);
 }
 
-// Attention of a forward pass has two products of 2 T^2 D operations a head. Fused, half of them
-// are masked, and the backward pass has five such products, with one recomputed. Unfused, softmax
-// and dropout read and write the scores: 13 bytes a score forward (scores written, softmax, dropout
-// and its mask, probabilities read), 17 backward.
+// Attention of a forward pass has two products of 2 T^2 D operations a head. A fused kernel skips
+// the masked half of the operations; its backward pass has five such products, of which one
+// recomputes the scores. An unfused backward has four. Unfused, softmax and dropout read and write
+// the scores: 13 bytes a score forward (scores written, softmax, dropout and its mask,
+// probabilities read), 17 backward.
 Passes attention_passes(const ModelConfig& model, const Sizes& s, const StepBatch& batch,
                         const Hardware& gpu, bool fused) {
     const double rate = gpu.flops(batch.dtype) * gpu.attention_fraction;
@@ -154,8 +155,8 @@ Passes embedding_passes(const ModelConfig& model, const StepBatch& batch, const 
     return passes;
 }
 
-// The product with the output projection. The loss reads the logits in 2 bytes, writes and reads
-// them in 4 twice; backward writes their gradient and reads it for both products.
+// The product with the output projection. The loss reads the 2-byte logits, and writes and reads
+// them twice as fp32. Backward writes their gradient and reads it for both products.
 Passes head_passes(const ModelConfig& model, const ParallelConfig& parallel, const StepBatch& batch,
                    const Hardware& gpu) {
     const Sizes s = sizes_of(model, parallel, batch);

@@ -159,7 +159,7 @@ class Search {
         found_.too_large.push_back(layout);
         if (!found_.smallest || layout.bytes < found_.smallest->bytes) found_.smallest = layout;
         if (!found_.fitting.empty() || found_.rejected.size() == 3) return;
-        // One for each TP and PP: variants exceed the memory for the same reason.
+        // Keeps one layout for each TP and PP: its variants exceed the memory for the same reason.
         for (const Layout& other : found_.rejected) {
             if (other.parallel.tp == layout.parallel.tp && other.parallel.pp == layout.parallel.pp)
                 return;

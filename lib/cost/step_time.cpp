@@ -11,7 +11,7 @@ namespace lm::cost {
 using namespace spec;
 namespace {
 
-// The passes of each virtual stage on one micro-batch, chunk * pp + stage.
+// Returns the passes of one micro-batch on each virtual stage. Index: chunk * pp + stage.
 std::vector<Passes> virtual_stages(const SimulatedStep& step, const Hardware& gpu,
                                    const TrainingProgram& trainer) {
     const Passes layer = layer_passes(step.model, step.parallel, step.batch, gpu, trainer);
@@ -80,7 +80,7 @@ double optimizer_s(const SimulatedStep& step, const Hardware& gpu) {
         gpu, step.elements / share * (8 + 3 * 8 + as_double(size_of(step.batch.dtype))));
 }
 
-// The parts of a step before its schedule.
+// The times from which the time of a step is computed, by a simulation of the schedule or without.
 struct Parts {
     std::vector<Passes> stages;  // virtual stages
     double message_s = 0;
@@ -130,8 +130,9 @@ StepTime time_of(const SimulatedStep& step, const Hardware& gpu, const TrainingP
                   .data_s = data_s(step, gpu, trainer),
                   .optimizer_s = optimizer_s(step, gpu)};
     if (step.overlaps_data && trainer.overlaps_messages) {
-        // The gradients of the last micro-batch's first layers end with the pass; half of its time
-        // hides the others.
+        // Each gradient is reduced while the last backward pass continues. The gradients of the
+        // first layers are complete only when the pass ends, so only half of the pass counts as
+        // overlap.
         const double hidden_s = parts.durations.passes[0].backward_s / 2;
         time.data_s = std::max(0.0, time.data_s - hidden_s);
     }

@@ -264,7 +264,8 @@ void rename(const std::string& from, const std::string& to) {
 
 namespace {
 
-// Removes the old name of a file that is linked already. Returns false when `to` is another file.
+// If `to` is a second name of the file `from` (a hard link), removes the name `from` and returns
+// true. Returns false when `to` is another file.
 bool finish_link(const std::string& from, const std::string& to) {
     if (!is_linked(from, to)) return false;
     unlink(from);
@@ -304,7 +305,7 @@ void exchange_directories(const std::string& fresh, const std::string& old) {
     if (!unsupported(errno)) system_error(old, "replace", errno);
     const std::string aside = temporary_name(old) + ".old";
     rename(old, aside);  // a crash after this leaves no `old`: its content is in `aside`
-    rename(fresh, old);  // a crash after this leaves the new content under its name, and `aside`
+    rename(fresh, old);  // a crash after this leaves the new content as `old`, the old as `aside`
     rename(aside, fresh);
 }
 

@@ -21,7 +21,8 @@ constexpr size_t block_bytes = size_t{1} << 20;
 constexpr u64 xz_memory_limit = u64{2} << 30;
 constexpr int zstd_window_log_limit = 31;
 
-// Base class of the decoders: counting, verification, and errors that name the position.
+// Base class of the decoders. Counts the content bytes that were read and those that checksums have
+// verified, and throws the errors, which name the position in the file.
 class SourceStream : public InputStream {
   public:
     SourceStream(ByteSource source, Compression compression)
@@ -48,8 +49,8 @@ class SourceStream : public InputStream {
     // stream.
     virtual size_t read_more(std::span<std::byte> out) = 0;
 
-    // read_more() calls this function when the content up to the last of its `n` bytes is
-    // verified.
+    // read_more() calls this function when checksums have verified the content up to and including
+    // byte `n` of its output.
     void verified(size_t n) { verified_ = n_read_ + static_cast<i64>(n); }
 
     [[noreturn]] void truncated() const {

@@ -170,8 +170,9 @@ void EmissionsFile::write(const EmissionsRow& row) {
 
 namespace {
 
-// The rows of a file by run id: the last row of each run.
+// A row: the field of each column name.
 using Row = std::map<std::string, std::string, std::less<>>;
+// Returns the last row of each run id in the file.
 std::map<std::string, Row> rows_of(const std::string& path) {
     std::istringstream lines(io::read_file(path));
     std::string line;
@@ -184,7 +185,7 @@ std::map<std::string, Row> rows_of(const std::string& path) {
     std::map<std::string, Row> rows;
     while (std::getline(lines, line)) {
         const std::vector<std::string> fields = fields_of(line);
-        if (fields.size() != names.size()) continue;  // a cut line of a full disk
+        if (fields.size() != names.size()) continue;  // a full disk truncated this line
         Row row;
         for (size_t i = 0; i < names.size(); ++i) row[names[i]] = fields[i];
         rows[row["run_id"]] = std::move(row);

@@ -37,7 +37,8 @@ const CauseRule* find_rule(std::string_view line) {
     return nullptr;
 }
 
-// Returns the number after the first of `words` that one follows, with blanks and a colon between.
+// Returns the first number that follows one of `words`, with at most blanks, brackets, colons or
+// other signs of " :(-=" in between. An earlier word of `words` precedes a later one.
 template <size_t n>
 std::optional<i64> number_after(std::string_view line,
                                 const std::array<std::string_view, n>& words) {
@@ -56,7 +57,8 @@ std::optional<i64> number_after(std::string_view line,
 // Returns the rank at the start of the line ("3: text" of srun --label, "[rank3]: text" of
 // PyTorch), else the one that the text names.
 std::optional<i64> rank_of(std::string_view line) {
-    // DeepSpeed prints the command of its last process: --local_rank is not that of the failed one.
+    // DeepSpeed prints the command of its last process, whose --local_rank is not the rank of the
+    // failed process.
     if (has(line, "exits with return code")) return std::nullopt;
     i64 value = 0;
     const auto [stop, failed] = std::from_chars(line.data(), line.data() + line.size(), value);
@@ -105,7 +107,8 @@ std::string_view trimmed(std::string_view line) {
     return line.substr(first, line.find_last_not_of(blanks) - first + 1);
 }
 
-// Returns whether a rank failed first. A node, a job and an orderly end concern all ranks.
+// Returns whether one rank caused the event of `rule`. A node failure, the end of a job by Slurm
+// and a planned stop concern all ranks.
 bool has_rank(const CauseRule& rule) {
     constexpr std::array<std::string_view, 7> all_ranks{"node_failure", "time_limit",  "preempted",
                                                         "cancelled",    "kill_switch", "superseded",

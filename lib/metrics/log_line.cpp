@@ -17,7 +17,7 @@ namespace {
 using namespace std::string_view_literals;
 
 constexpr auto npos = std::string_view::npos;
-// A larger number is two numbers without a space between them.
+// A larger count is two counts that were printed without a space between them.
 constexpr i64 largest_count = 1'000'000'000'000'000;
 
 // memmem() is many times faster than string_view::find. That matters because most lines of a log do

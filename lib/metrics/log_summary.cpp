@@ -151,8 +151,8 @@ void LogSummary::add_iteration(LoggedIteration line) {
     missing_now_s_ = 0;
 }
 
-// `first_of_run`: the iterations before `before` are lost, by a restart or by a rollback in the
-// run.
+// The line begins after iteration `before`. `first_of_run`: a restart, or a rollback within the
+// run, has discarded the logged iterations after `before`.
 void LogSummary::find_stop(bool first_of_run, i64 before) {
     LogStop stop{.restarted = first_of_run && (n_starts_ > 0 || !has_starts_),
                  .last_iteration = last_->iteration,

@@ -64,8 +64,8 @@ i64 LogTail::read_new(const std::function<void(std::string_view)>& use) {
     }
 }
 
-// Returns whether another file has the name of the log now. Without any such file a rotation is
-// not complete, and the old file may still grow.
+// Returns whether another file has the name of the log now. If no file has the name, the rotation
+// is not complete, and the old file may still grow.
 bool LogTail::was_replaced() const {
     struct stat named {};
     struct stat opened {};

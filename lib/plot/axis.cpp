@@ -11,7 +11,7 @@
 namespace lm::plot {
 namespace {
 
-// A range around the data that is not empty.
+// A range of positive length that contains the data.
 struct Ends {
     double low = 0, high = 1;
 };
@@ -127,7 +127,7 @@ void Axis::add_ticks(double step) {
     }
 }
 
-// Ticks at powers of ten when there are at least two, else also at 2 and 5 times these.
+// Adds ticks at powers of ten; if there would be fewer than three, also at 2 and 5 times these.
 void Axis::add_log_ticks(int most) {
     const double decades = std::floor(high_ + 1e-9) - std::ceil(low_ - 1e-9);
     const double every = std::max(1.0, std::ceil(decades / most));

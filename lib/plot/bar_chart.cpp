@@ -89,7 +89,7 @@ void draw_axes(Svg& svg, const BarChart& chart, const BarLayout& layout) {
              {title_size, Anchor::middle});
 }
 
-// Writes the names of the bars, every n-th one when all of them would overlap.
+// Writes the names of the bars. If they would overlap, writes only every n-th name.
 void draw_names(Svg& svg, const BarChart& chart, const BarLayout& layout) {
     const double width = widest(chart.names, label_size) + label_gap;
     const auto every = static_cast<size_t>(std::max(1.0, std::ceil(width / layout.slot)));
@@ -117,7 +117,8 @@ void draw_bars(Svg& svg, const BarChart& chart, const BarLayout& layout) {
     }
 }
 
-// Writes the sums above the bars: upright, turned when they would overlap, or not at all.
+// Writes the sums above the bars: horizontally if they fit, else turned by 90 degrees. Writes none
+// if the bars are narrower than a turned text.
 void draw_totals(Svg& svg, const BarChart& chart, const BarLayout& layout) {
     std::vector<std::string> totals;
     for (const std::vector<double>& bar : chart.values) {
@@ -137,7 +138,7 @@ void draw_totals(Svg& svg, const BarChart& chart, const BarLayout& layout) {
     }
 }
 
-// The order of the legend is that of the parts in a bar, from above.
+// Lists the parts in the order in which a bar stacks them, the uppermost first.
 void draw_legend(Svg& svg, const BarChart& chart, const BarLayout& layout,
                  const std::vector<size_t>& used) {
     constexpr double line_height = 13, swatch = 8;

@@ -62,14 +62,14 @@ void draw_span(Svg& svg, const GanttLayout& layout, const GanttChart& chart,
              {small_size, Anchor::middle, "#ffffff"});
 }
 
-// Draws the spans [begin, end) of one row, whose boxes are narrower than a point: the time of each
-// kind in each bin decides.
+// Draws the spans [begin, end) of one row whose boxes are too narrow to draw each one. Each bin
+// gets the color of the kind that takes most of its time.
 void draw_binned(Svg& svg, const GanttLayout& layout, const GanttChart& chart, size_t begin,
                  size_t end) {
     const size_t row = chart.spans[begin].row;
     const auto n_bins = static_cast<size_t>(std::ceil(layout.rows.width / bin_width));
     const size_t n_kinds = chart.kinds.size();
-    std::vector<double> times(n_bins * (n_kinds + 1));  // [bin][kind], the last is idle
+    std::vector<double> times(n_bins * (n_kinds + 1));  // [bin][kind] points; the last kind: idle
     for (size_t bin = 0; bin < n_bins; ++bin) times[bin * (n_kinds + 1) + n_kinds] = bin_width;
     for (size_t i = begin; i < end; ++i) {
         const GanttSpan& span = chart.spans[i];

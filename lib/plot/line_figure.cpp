@@ -13,7 +13,7 @@ namespace lm::plot {
 namespace {
 
 constexpr double panel_height = 108;
-constexpr double column_width = 0.5;  // finer than a dot of print at 100 dots per inch
+constexpr double column_width = 0.5;  // points; finer than a dot of print at 100 dots per inch
 constexpr double line_width = 1;
 
 // ---- Axes --------------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ void draw_frame(Svg& svg, const Panel& panel, const Frame& frame) {
 
 // ---- Curves ------------------------------------------------------------------------------------
 
-// Returns the parts of the points, on the page, in which x does not decrease.
+// Splits `points` (positions on the page) where x decreases.
 std::vector<std::span<const Point>> rising_parts(std::span<const Point> points) {
     std::vector<std::span<const Point>> parts;
     for (size_t first = 0; first < points.size();) {
@@ -103,7 +103,8 @@ void draw_part(Svg& svg, std::span<const Point> points, std::string_view color, 
                      {color, 0.7 * line_width, {}, 0.45});
         return;
     }
-    // A curve with many points per column is a solid band: the means become visible above it.
+    // With many points per column, the polyline fills a solid band. The band is drawn faintly, and
+    // the means of the columns are drawn over it.
     constexpr double dense = 3, mean_width = 1.5;
     const double columns = (points.back().x - points.front().x) / column_width + 1;
     if (static_cast<double>(points.size()) < dense * columns) {
@@ -127,7 +128,8 @@ void draw_curve(Svg& svg, const Curve& curve, const Frame& frame) {
 
 // ---- Marks -------------------------------------------------------------------------------------
 
-// Returns the positions of `values`, sorted, at least `distance` apart.
+// Returns the positions of `values`, ascending. Drops a position that is closer than `distance` to
+// the previous one.
 std::vector<double> spaced(const std::vector<double>& values, const Axis& axis, double distance) {
     std::vector<double> all;
     for (const double value : values) all.push_back(axis.at(value));

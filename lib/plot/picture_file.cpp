@@ -39,7 +39,7 @@ void save_picture(const std::string& path, const std::string& svg, io::Overwrite
         file.commit();
         return;
     }
-    // Only the temporary of this file ever exists.
+    // `source` is never committed: the converter reads its temporary file, which is removed then.
     io::AtomicFile source = io::AtomicFile::create(path + ".svg", io::Overwrite::yes);
     source.write(svg);
     source.sync();

@@ -120,8 +120,8 @@ void ChunkPipeline::hand_over(Slot& slot, size_t key) {
 }
 
 // Acquires from the budget the memory that a long line of `bytes` may need. The reader calls this
-// before it allocates the memory; read_mutex_ is locked. The budget may block until earlier chunks
-// are written, but never until a later one is written, so there is no deadlock.
+// before it allocates the memory; read_mutex_ is locked. The call may block until earlier chunks
+// are written, but never until a later chunk is written, so there is no deadlock.
 void ChunkPipeline::acquire_for_long_line(i64 bytes) {
     const i64 most = bytes + max_besides(bytes, rules_, tokenizer_);
     const auto turn = [this] {

@@ -42,8 +42,8 @@ void encode_part(PartWriter& writer, const PartTask& task) {
             disk_bytes = encoded.compressed_bytes;
         }
     } catch (const data::BadLineError& bad_line) {
-        // Corrupt compressed data causes a bad line long before its checksum is reached. fail()
-        // reads up to the checksum and throws the actual error.
+        // If compressed data is corrupt, its text has a bad line long before the decoder reaches
+        // the checksum. fail() decodes the data up to the checksum and throws the actual error.
         reader.fail(bad_line, check);
     }
     check();

@@ -21,8 +21,8 @@ PartWriter PartWriter::open(const std::string& journal, const std::vector<std::s
 }
 
 void PartWriter::resume(const std::function<void()>& check) {
-    // A file agrees with a leading part of the records. `n` counts the records with which all files
-    // agree.
+    // A kill may leave files that lack the data of the last records, so each file matches only the
+    // first records of the journal. `n` becomes the number of records that all files match.
     std::vector<PartRecord> records = journal_.read(parts_.size());
     size_t n = records.size();
     for (size_t k = 0; k < parts_.size(); ++k) {

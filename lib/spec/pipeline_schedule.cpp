@@ -39,9 +39,9 @@ i64 n_warmup(const PipelineShape& shape, i64 stage) {
     return std::min(wanted, shape.n_micro_batches * shape.n_chunks);
 }
 
-// Returns the passes of `stage`. The interleaved schedule is that of a multiple of n_stages
-// micro-batches, without the passes of those that do not exist: without messages to wait for, it
-// has no deadlock either.
+// Returns the passes of `stage`. The interleaved schedule needs a multiple of n_stages
+// micro-batches: rounds their number up, and removes the passes of the added micro-batches from the
+// result. Fewer messages to wait for cannot cause a deadlock.
 std::vector<PipelineAction> compute_order(PipelineShape shape, i64 stage) {
     const i64 n_existing = shape.n_micro_batches;
     if (shape.n_chunks > 1) shape.n_micro_batches = round_up(n_existing, shape.n_stages);

@@ -74,14 +74,14 @@ class Sync {
         }
     }
 
-    // Returns the progress of `what`, for calls whether or not the request has one.
+    // Returns a callback that reports the progress of `what`, if the request has a callback.
     std::function<void(i64, i64)> shown(const std::string& what) const {
         return [this, what](i64 done, i64 total) {
             if (request_.progress) request_.progress(what, done, total);
         };
     }
 
-    // The following operations of the target are `what`.
+    // Reports the following operations of the target under the name `what`.
     void show(const std::string& what) {
         if (!request_.progress) return;
         request_.progress(what, 0, 0);
@@ -177,8 +177,8 @@ class Sync {
         to_ = ckpt::read_lineage(directory_);
     }
 
-    // Sets aside the steps of this run at the target that a rollback at the source has abandoned:
-    // if `latest` of the target is lost, a run would load the newest of them.
+    // Sets aside the steps of this run at the target that a rollback at the source has abandoned.
+    // Otherwise a run would load the newest of them after a loss of the target's `latest`.
     void set_branches_aside() {
         if (!from_.tip || from_.tip->lineage.empty()) return;
         const ckpt::LineageEntry& newest = from_.tip->lineage.back();

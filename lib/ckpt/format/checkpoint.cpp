@@ -127,7 +127,8 @@ void Checkpoint::State::open_parts_of(i64 place) {
     }
 }
 
-// Checks that index and tensor table agree: the shape, and the type of the weights.
+// Checks that a slice fits the tensor table: its box is within the shape of its tensor, and weights
+// have the dtype of the tensor.
 void Checkpoint::State::add_slice(const DataFile& file, const Slice& slice) {
     if (slice.tensor >= static_cast<i64>(manifest.tensors.size())) {
         damaged(in(file.name), "corrupt: expected {} tensors, got a slice of tensor {}",

@@ -66,9 +66,9 @@ i64 number_in(const io::Json& claim, const std::string& path) {
     return claim.is_null() ? 0 : io::json_get<i64>(claim, "generation", path);
 }
 
-// Returns the largest generation number that a running process may have: those in generation files,
-// in fence.json and in `latest`. Reads the directory, not a cached number: the newer run may be on
-// another host of a shared file system.
+// Returns the largest generation number in generation files, in fence.json and in `latest`: no
+// running process has a larger one. Reads the directory, not a cached number: the newer run may be
+// on another host of a shared file system.
 i64 newest_claimed(const std::string& directory) {
     i64 newest = newest_file(directory);
     const std::string fence = fence_of(directory);

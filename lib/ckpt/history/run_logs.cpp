@@ -53,7 +53,8 @@ void add_below(const std::string& directory, const std::string& prefix,
     }
 }
 
-// Names the logs that have a name in common by their whole paths, such as "a/x.log" and "b/x.log".
+// Logs in different directories may have equal names. Renames these logs to their whole paths, such
+// as "a/x.log" and "b/x.log".
 void separate_names(std::vector<RunLog>& logs) {
     std::map<std::string, int> n_logs;
     for (const RunLog& log : logs) ++n_logs[log.name];
@@ -100,7 +101,8 @@ std::string lines_until(std::string_view text, i64 step) {
     return kept;
 }
 
-// Returns the last position that remains on the axis of the directory of a TensorBoard file.
+// Returns the last value of the x axis (iteration, samples, ...) that remains in the TensorBoard
+// file `path`. The directory of the file determines its axis.
 i64 last_position(const std::string& path, const LogCut& cut) {
     const auto is_below = [whole = "/" + path](std::string_view directory) {
         return whole.find(directory) != whole.npos;

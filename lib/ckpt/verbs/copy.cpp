@@ -93,7 +93,7 @@ void require_space(const CopyPlan& plan, const std::string& path) {
     const std::string temporary = copy_temporary(path);
     const i64 needed = plan.n_bytes() - (io::is_directory(temporary) ? tree_bytes(temporary) : 0);
     const std::string directory = io::parent_of(path);
-    // A refused copy creates no directory.
+    // Examines a directory that exists, because a copy that is refused must not create `directory`.
     const i64 available = io::filesystem_use(io::nearest_existing(directory)).available;
     if (needed <= available) return;
     run_error(directory, "{} needs {}, {} are available: free space, or choose another directory",

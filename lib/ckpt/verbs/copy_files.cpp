@@ -95,7 +95,8 @@ class FileCopier {
         count(result_.n_copied, n);
     }
 
-    // Returns the first part of the unit that does not match its digest; empty: all are valid.
+    // Returns a description of the first slice of the unit that does not match its digest, or of
+    // padding that is not zero; "" when all bytes of the unit are valid.
     std::string damage_of(const DataFile& file, const FileUnit& unit,
                           std::span<const std::byte> bytes) const {
         for (size_t at = unit.first; at < unit.last; ++at) {

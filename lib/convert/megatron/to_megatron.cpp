@@ -179,8 +179,9 @@ class LmExporter : public MegatronExporter {
             for (const MegatronTensor* tensor : group) {
                 pickle.integer(number++);
                 pickle.open_dict();
-                // PyTorch's AdamW, without TransformerEngine and Apex, has a step for each tensor;
-                // theirs refuse it.
+                // Without TransformerEngine and Apex, Megatron uses PyTorch's AdamW, which needs a
+                // step for each tensor. The optimizers of TransformerEngine and Apex refuse such a
+                // step.
                 if (layout_.names() == MegatronNames::local) {
                     integer(file, "step", checkpoint_.manifest().counters.optimizer_step);
                 }

@@ -73,10 +73,10 @@ class Verifier {
     // Checks that each sequence begins where the previous one ends. open() has checked the first
     // and the last sequence.
     void check_sequences(const IndexedDataset& dataset) {
-        // `end` is the end of the previous sequence: its pointer plus its length. If that pointer
-        // was not the end of the sequence before it, either entry may be wrong. `other_end` is then
-        // the end of the previous sequence computed without its pointer: the end of the sequence
-        // before it plus its length. Both are nullopt after a corrupt entry.
+        // Sequence s should begin at `end`, the pointer plus the length of sequence s - 1. If that
+        // pointer was not the end of sequence s - 2, either of the two may be wrong. Then sequence
+        // s may also begin at `other_end`: the end of s - 2 plus the length of s - 1. Both are
+        // nullopt after a corrupt entry.
         std::optional<i64> end = 0, other_end;
         for (i64 s = 0; s < dataset.n_sequences(); ++s) {
             const auto begin = std::exchange(end, std::nullopt);

@@ -249,7 +249,7 @@ void ChunkReader::fill(LineChunk& chunk) {
 void ChunkReader::cut_at_end(LineChunk& chunk) {
     const i64 end = pieces_[static_cast<size_t>(next_piece_) - 1].end;
     if (end < 0 || offset_ + static_cast<i64>(chunk.size_) < end) return;
-    const i64 last = end - 1 - offset_;  // a byte of the last line; negative: before the chunk
+    const i64 last = end - 1 - offset_;  // the piece's last byte in the chunk; negative: before it
     size_t size = 0;
     if (last >= 0) {
         const size_t line_end = chunk.text().find('\n', static_cast<size_t>(last));

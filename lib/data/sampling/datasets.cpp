@@ -11,7 +11,7 @@
 namespace lm::data {
 namespace {
 
-// The options of one SplitPart.
+// The options that name the data of one SplitPart, and their values.
 struct PartFlags {
     SplitPart part;
     std::string_view path_option, group_option;
