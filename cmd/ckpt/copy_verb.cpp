@@ -80,7 +80,7 @@ ckpt::CopyResult copy_files(const ckpt::CopyPlan& plan, const Destination& to, c
         progress.finish();
         return result;
     } catch (const ckpt::DamageError&) {
-        // No later attempt can complete this copy.
+        // The source is damaged, so no later attempt can complete this copy.
         io::remove_tree(to.is_new ? to.directory : ckpt::copy_temporary(to.step));
         throw;
     } catch (const Error&) {

@@ -100,7 +100,7 @@ Prompt parse_prompt(const Args& args, const RequestLine& line, u64 number) {
     return prompt;
 }
 
-// Removes the first tokens of a prompt that leaves no room for the new ones.
+// Removes the first tokens of a prompt that would not fit into the context with the new tokens.
 void cut(eval::GenerateRequest& request, i64 context) {
     const i64 room = std::max<i64>(1, context - request.max_new_tokens);
     const i64 beyond = std::max<i64>(0, std::ssize(request.prompt) - room);
@@ -123,7 +123,7 @@ void print_part(std::string_view text) {
     cli::flush_stdout();
 }
 
-// A model, its tokenizer and the sums of what it has generated.
+// A model, its tokenizer, and the numbers and times of the generated tokens.
 class Generation {
   public:
     Generation(const Args& args, const eval::Sampling& sampling)
@@ -149,7 +149,7 @@ class Generation {
 
     void load() { engine_ = load_engine(*model_.tensors, args_.engine); }
 
-    // Prints what the model adds: a JSON object, or the text as it is made.
+    // Prints the continuation: a JSON object, or the text while it is generated.
     void print(const Prompt& prompt) {
         const bool json = args_.json || args_.prompts;
         const eval::Generated result =

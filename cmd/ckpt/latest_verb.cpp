@@ -31,8 +31,8 @@ struct Args {
     bool json = false;
 };
 
-// Cuts the logs in `directory` and those that --logs names; returns the paths of the logs that were
-// cut.
+// Cuts the lines after `step` from the logs in `directory` and from the logs that --logs names.
+// Returns the paths of the logs that were cut.
 std::vector<std::string> cut_logs(const Args& args, const std::string& directory, i64 step,
                                   const std::string& aside) {
     const auto checkpoint = ckpt::Checkpoint::open(directory + "/" + ckpt::step_name(step));

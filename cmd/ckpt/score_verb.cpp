@@ -81,7 +81,8 @@ class ScoreRun {
     }
 
   private:
-    // Adds the results of an earlier process for this checkpoint. Returns whether they are all.
+    // Adds the results of an earlier process for this checkpoint to `totals`, and their number to
+    // `item`. Returns whether that process has scored all items.
     bool take_earlier(eval::ScoreTotals& totals, i64& item) {
         if (!results_) return false;
         const auto& earlier = results_->earlier();

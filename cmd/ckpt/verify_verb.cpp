@@ -82,8 +82,9 @@ bool verify_latest(const std::string& directory, const std::vector<i64>& steps, 
     return false;
 }
 
-// Verifies the steps of a directory. Sets `good` to false when one is bad, and `readable` when the
-// system reports an error. Returns the steps that exist: a training may delete some meanwhile.
+// Verifies the steps of a directory. Sets `good` to false when a step is corrupt, and `readable` to
+// false when a step cannot be read. Returns the steps that exist: a training may delete some
+// meanwhile.
 std::vector<i64> verify_all(const std::string& directory, const std::vector<i64>& steps,
                             const Args& args, bool& good, bool& readable) {
     std::vector<i64> existing;

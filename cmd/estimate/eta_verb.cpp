@@ -105,7 +105,8 @@ void add_finish(Figures& figures, const char* key, const char* label, double sec
                        "now + that time"});
 }
 
-// Returns whether the last iteration is older than --max-age. A complete training has no such age.
+// Returns whether the last iteration is older than --max-age. The log of a complete training is
+// never too old.
 bool is_too_old(const Flags& flags, const metrics::LogSummary& log, const metrics::Left& left) {
     if (flags.max_age.empty() || left.iterations == 0) return false;
     const std::optional<double> age = metrics::age_s(log, unix_time_s());

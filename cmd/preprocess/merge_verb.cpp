@@ -28,7 +28,7 @@ struct MergeArgs {
 constexpr i64 block_documents = i64{1} << 16;
 constexpr i64 block_tokens = i64{1} << 22;
 
-// Returns whether both prefixes belong to the same files: one dataset may have two names.
+// Returns whether both prefixes name the same files: one dataset may have two names.
 bool is_same_dataset(const std::string& a, const std::string& b) {
     std::error_code none;
     return a == b || std::filesystem::equivalent(data::bin_path(a), data::bin_path(b), none);

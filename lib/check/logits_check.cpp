@@ -111,8 +111,8 @@ OurLogits forward(const std::string& native, const std::vector<std::string>& tok
     return result;
 }
 
-// Returns the type to which the weights of both sides are rounded in different ways: that of a
-// checkpoint without masters that was rounded from a model in the type `theirs`. Otherwise fp32.
+// Returns the type whose rounding the two sides may differ by. A 16-bit checkpoint without masters
+// whose type is not `theirs` was rounded when it was converted: then its type. Otherwise fp32.
 DType coarser_type(const OurLogits& ours, DType theirs) {
     const DType stored = stored_type(ours.checkpoint);
     const bool finer = is_half(stored) && !ours.checkpoint.has(ckpt::SliceKind::master);
@@ -124,9 +124,10 @@ bool within_rounding(const Comparison& result, DType dtype) {
 }
 
 // Compares the logits with those of a model of type `theirs_type`. Throws Error(answer_is_no) when
-// they have another number, or differ by more than rounding explains. Another program may have
-// written the rounded weights in a finer type: the logits of these then replace those of the
-// checkpoint.
+// the two sides have different numbers of logits, or when the logits differ by more than rounding
+// explains. The other model may hold weights that were rounded to the checkpoint's type and stored
+// in a finer one. So when the first comparison fails, compares the logits of the weights in the
+// checkpoint's type, and keeps these logits if they pass.
 Comparison compare(OurLogits& ours, const std::vector<double>& theirs, const std::string& whose,
                    DType theirs_type) {
     if (ours.logits.size() != theirs.size()) {

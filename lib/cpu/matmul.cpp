@@ -203,7 +203,7 @@ void execute(const Primitive& primitive, dnnl::stream& stream, int worker, const
 
 ProductCode best_product_code() {
 #if defined(__SANITIZE_THREAD__)
-    return ProductCode::packed;  // oneDNN is not instrumented: its locks would be invisible
+    return ProductCode::packed;  // the sanitizer does not see the locks of oneDNN
 #endif
     const bool wide = std::string_view(vector_kernels().name) == "AVX-512";
     return wide ? ProductCode::one_dnn : ProductCode::packed;

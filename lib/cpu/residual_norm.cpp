@@ -53,8 +53,8 @@ void forward(const ResidualNormForward& a) {
     const T* const bias = maybe<T>(a.bias);
     const double offset = device::norm_offset(a.one_plus);
     for (i64 n = 0; n < rows; ++n) {
-        // Recomputes a sum wherever it is needed until the row is written: `sum` may be residual or
-        // branch.
+        // `sum` may alias residual or branch. So the sums of a row are recomputed wherever they are
+        // needed, and stored last.
         const auto value = [&](i64 c) {
             const i64 i = n * width + c;
             const double kept = branch ? branch[i] * dropout.factor(n, c) : 0.0;

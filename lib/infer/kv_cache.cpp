@@ -16,7 +16,7 @@ constexpr i64 block = 64;  // keys of a block, and rows of a task
 
 }  // namespace
 
-// The queries of one task: all heads of a group, for some tokens. Row r is head r % H/G of the
+// The queries of one task: all heads of a group, for some tokens. Row r is head r % (H/G) of the
 // group and token r / (H/G).
 struct KvCache::Rows {
     i64 layer, group;

@@ -14,7 +14,7 @@ namespace {
 constexpr i64 few_rows = 8;
 // A task reads about this many bytes of weights. Shapes alone decide the tasks.
 constexpr i64 task_bytes = i64{128} << 10;
-// The widened part of a matrix: large enough for 64 threads to share its product.
+// The bytes of a matrix that are widened at a time: enough for 64 threads to share the product.
 constexpr i64 band_bytes = i64{64} << 20;
 
 i64 band_rows(i64 inputs) {

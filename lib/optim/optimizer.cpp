@@ -13,7 +13,7 @@ double clip_coefficient(double norm, double clip) {
 
 namespace {
 
-// Returns the ranges of the flat buffer for whose tensors `wanted(spec)` holds.
+// Returns the ranges of the flat buffer that hold the tensors for which wanted(spec) is true.
 template <typename Wanted>
 std::vector<Range> ranges_of(const model::ParamMap& map, const Wanted& wanted) {
     std::vector<Range> ranges;

@@ -72,7 +72,8 @@ optim::LossScaleState loss_scale_from(const io::Json& object, const std::string&
 
 constexpr std::string_view start_of_scale = "initial_loss_scale";
 
-// `state`: the state of a manifest.
+// Restores the loss scale of a checkpoint. `state`: the state object of its manifest. Notes that
+// another --initial-loss-scale has no effect.
 void restore_scale(const RunConfig& config, const io::Json& state,
                    const optim::LossScaleState& scale, Trainer& trainer) {
     trainer.restore(scale);

@@ -67,7 +67,8 @@ void check_host_memory_together(const RunConfig& config, comm::Group& world) {
     parallel::together(world, [&] { check_host_memory(config, ranks_here); });
 }
 
-// Checks that the GPU of each rank has room for the memory plan, before anything is allocated.
+// Checks that the GPU of each rank has enough free memory for the memory plan. Call it before
+// anything is allocated.
 void require_room_together(const TrainerConfig& config, device::Device& device,
                            comm::Group& world) {
     if (!config.cuda) return;
@@ -148,7 +149,7 @@ bool counts_starts(const RunConfig& config) {
     return !config.checkpoints.save.empty() && !config.action.benchmark;
 }
 
-// Counts this start in --save, and ends the third in a row that has no newer step to resume from.
+// Counts this start in --save. Refuses it when it is the third in a row from the same step.
 // Collective.
 void count_start_together(const RunConfig& config, const std::optional<ckpt::Checkpoint>& from,
                           comm::Group& world) {

@@ -10,8 +10,8 @@
 //
 // Both kernels compute P and dS in registers as accumulators and use them as the left operand of
 // the next product (round_to_weights()). For that, the keys kernel computes the transposed scores K
-// Q^T. A block has 4 warps; a warp has 16 m_tiles rows of the block's tile. The loop has two stages
-// in shared memory: the copies of step i + 1 overlap the products of step i.
+// Q^T. A block has 4 warps; a warp has 16 * m_tiles rows of the block's tile. The loop has two
+// stages in shared memory: the copies of step i + 1 overlap the products of step i.
 #include <type_traits>
 
 #include "cuda/attention/attention_kernels.cuh"
@@ -61,7 +61,7 @@ __device__ void store_gradient(const Sums<m_tiles, n_tiles>& sums, float factor,
 
 // ---- dK and dV ----------------------------------------------------------------------------------
 
-// Tile sizes of the keys kernel: a warp has 16 m_tiles keys, a step has `queries` queries, and a
+// Tile sizes of the keys kernel: a warp has 16 * m_tiles keys, a step has `queries` queries, and a
 // block computes `columns` columns of dK and dV. For heads wider than 128 the accumulators of all
 // columns do not fit into registers. So two blocks share the columns, and both compute the scores.
 template <int width, bool dropout>
@@ -223,7 +223,7 @@ __global__ __launch_bounds__(n_threads) void attention_backward_keys_kernel(
 
 // ---- dQ -----------------------------------------------------------------------------------------
 
-// Tile sizes of the queries kernel: a warp has 16 m_tiles queries, a step has `keys` keys.
+// Tile sizes of the queries kernel: a warp has 16 * m_tiles queries, a step has `keys` keys.
 template <int width, bool dropout>
 struct QueryPlan {
     static constexpr int m_tiles = width <= 64 || (width <= 128 && !dropout) ? 2 : 1;

@@ -3,9 +3,9 @@
 // Attention with Better Parallelism and Work Partitioning", algorithm 1).
 //
 // Grid: (tiles of queries, heads, samples). A block has 4 warps and Plan::queries queries; each
-// warp has 16 m_tiles of these. A block loops over the visible keys in steps of Plan::keys. A warp
-// has whole rows of scores, so the softmax of a row needs only the four lanes that share the row
-// (section 3.3 of the paper). Shared memory: q [queries], k [keys], v [keys], each row `width`
+// warp has 16 * m_tiles of these. A block loops over the visible keys in steps of Plan::keys. A
+// warp has whole rows of scores, so the softmax of a row needs only the four lanes that share the
+// row (section 3.3 of the paper). Shared memory: q [queries], k [keys], v [keys], each row `width`
 // elements. The copy of the values overlaps q k^T; the copy of the next keys overlaps the softmax
 // and p v.
 #include "cuda/attention/attention_kernels.cuh"
@@ -17,7 +17,7 @@ namespace {
 constexpr int n_warps = 4;
 constexpr int n_threads = n_warps * warp_size;
 
-// Tile sizes by head width: a warp has 16 m_tiles queries, a step has `keys` keys. They are the
+// Tile sizes by head width: a warp has 16 * m_tiles queries, a step has `keys` keys. They are the
 // largest whose accumulators fit into registers (bench/cuda.md).
 template <int width, bool dropout>
 struct Plan {

@@ -38,7 +38,8 @@ const CudnnAttention* open_plugin() {
                   "cannot open the cuDNN plugin: {}: remove {} to use the kernels of lm-train",
                   dlerror(), flag);
     }
-    // The plugins may be of different builds: structs are passed only when their ABI agrees.
+    // The plugins may be of different builds: structs are passed only when the ABI numbers are
+    // equal.
     const auto entry = reinterpret_cast<CudnnPluginEntry>(dlsym(library, cudnn_plugin_entry));
     if (entry == nullptr || entry()->abi != CudnnAttention{}.abi) {
         run_error(flag, "{} was built from another version: expected ABI {}, got {}: reinstall it",

@@ -18,7 +18,7 @@ using device::LinearForward;
 
 namespace {
 
-// out: [N, O] compute, the result of x, [N, I], and w, [O, I].
+// out: [M, N] compute, the result of x, [M, K], and w, [N, K].
 FusedProduct forward_product(const LinearForward& a, const device::View& out, Epilogue epilogue) {
     return {.form = GemmForm::nt,
             .m = a.x[0],

@@ -75,8 +75,8 @@ Exit TrainingLoop::run() {
     try {
         return run_to_stop();
     } catch (const JointError& error) {
-        // The communication still works, and the save in flight has a state from before the error:
-        // commits it.
+        // The communication still works, and the save in flight has the state from before the
+        // error, so it is committed.
         if (error.code() == Exit::self_stopped) saver_.finish();
         throw;
     }
@@ -126,8 +126,8 @@ Exit TrainingLoop::run_to_stop() {
     return leave(stop);
 }
 
-// Makes the next iteration and logs it. After the verdicts stop, roll_back and ended nothing has
-// advanced.
+// Makes the next iteration and logs it. With the verdicts stop, roll_back and ended, the training
+// progress does not change.
 StepGuard::Verdict TrainingLoop::iterate() {
     const bool timed = run_iterations_ >= 1 && run_iterations_ <= n_timed_;
     trainer_.measure(timed ? &log_.op_times() : nullptr);
@@ -185,8 +185,8 @@ StepGuard::Verdict TrainingLoop::step(const TrainingLog::BatchSize& batch, StepR
     return verdict;
 }
 
-// Loads the newest step, of --save or --local-save, and begins a branch there. Skips the batches
-// from there up to the one that the guard refused.
+// Loads the newest step of --save or --local-save, and begins a branch there. The run then skips
+// the batches after that step, up to the batch that the guard refused.
 void TrainingLoop::roll_back() {
     saver_.finish();
     const i64 refused = progress_.done.iteration + 1;

@@ -9,10 +9,10 @@
 namespace lm::train {
 namespace {
 
-// A log line that comes sooner makes the note superfluous.
+// No note is printed when the next log line is due within this time.
 constexpr double soon_s = 10;
-// The first micro-batches of this time and number, after the very first one, predict the rest of
-// the iteration.
+// The time of an iteration is predicted when at least n_measured micro-batches after the very first
+// one have taken at least measured_s.
 constexpr double measured_s = 2;
 constexpr i64 n_measured = 2;
 constexpr double year_s = 365 * 86400.0;

@@ -12,7 +12,7 @@
 namespace lm::train {
 namespace {
 
-// Several ranks agree once in this time, so that their message takes less than 0.1 % of it.
+// Ranks exchange their stop requests once in this time. The exchange takes less than 0.1 % of it.
 constexpr double check_interval_s = 0.2;
 
 }  // namespace

@@ -134,7 +134,8 @@ void Retention::join() {
 std::string Retention::manifest_to_verify(i64 step) const {
     try {
         const std::vector<i64> steps = ckpt::steps_in(generation_.directory);
-        // The names are enough here: a step that is not complete only adds to the steps.
+        // Names of directories suffice here: an incomplete step can only cause a verification that
+        // was not needed.
         const bool removes =
             !rules_.keep.empty() && !ckpt::steps_to_remove(steps, rules_.keep, step).empty();
         const bool reduces = rules_.full_steps && *rules_.full_steps < std::ssize(steps);

@@ -11,8 +11,8 @@
 namespace lm::train {
 namespace {
 
-// Returns "1.2 GiB are free, but WHAT 4.3 GiB" or the same for inodes; empty when there is room.
-// `what` is subject and verb: "a checkpoint needs".
+// Returns "1.2 GiB are free, but WHAT 4.3 GiB" or the same for inodes; empty when there is enough
+// space. `what` is subject and verb: "a checkpoint needs".
 std::string shortage(const std::string& directory, const RoomNeed& need, std::string_view what) {
     const io::FilesystemUse use = io::filesystem_use(io::nearest_existing(directory));
     if (use.available < need.bytes) {
@@ -41,7 +41,7 @@ i64 max_checkpoints(const RunConfig& config, i64 start) {
     return std::min(std::ssize(steps), std::ssize(steps) - std::ssize(removed) + 1);
 }
 
-// Checks that this host has room for the step that it keeps while it writes the next one.
+// Checks that --local-save has space for the step that is kept and the next one.
 void check_local_room(const std::string& local_save, i64 checkpoint_bytes, i64 n_nodes) {
     if (local_save.empty()) return;
     const i64 copies = n_nodes > 1 ? 2 : 1;  // its own files, and those of its partner

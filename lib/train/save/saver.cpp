@@ -112,7 +112,7 @@ void Saver::begin(const Progress& progress) {
     }
 }
 
-// Returns whether rank 0 finds too little room in --save. Collective.
+// Returns whether rank 0 finds too little free space in --save. Collective.
 bool Saver::is_short_of_room(const RoomNeed& need) const {
     bool is_short = false;
     parallel::together(parts_.world, [&] {

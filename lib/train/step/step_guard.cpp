@@ -111,13 +111,13 @@ StepGuard::Verdict StepGuard::judge_non_finite(const Step& step, const StepResul
                 {"policy", config_.stopping.on_nan}});
     const Verdict action = act(config_.stopping.reaction_to_nan(), "--on-nan", Verdict::drop);
     if (action == Verdict::stop) {
-        // The step has changed no weight, so a repeated step would have the same result.
+        // The step has changed no weight, so a resumed run would compute the same result.
         throw JointError(Exit::self_stopped,
                          reason_ +
                              ": resume from an earlier checkpoint with a lower --lr or other "
                              "data, or skip the batch with --on-nan skip");
     }
-    // A run that never had the batch has the scale from before it.
+    // With skip and roll_back the loss scale is that of a run that never trained on the batch.
     if (action != Verdict::drop) trainer_.restore(scale_before_);
     return action;
 }
@@ -170,8 +170,9 @@ std::vector<double> StepGuard::local_losses() {
     return all;
 }
 
-// Repeats the step with the samples of each data-parallel rank on the next one. Returns whether
-// both compute the same losses. `losses`: local_losses() of the last repetition. Collective.
+// Repeats the step with the samples of each data-parallel rank on the previous one. Returns a text
+// that states whether both ranks compute the same losses; an empty text without data parallelism.
+// `losses`: local_losses() of the last repetition. Collective.
 std::string StepGuard::compare_ranks(const Step& step, const std::vector<double>& losses) {
     const spec::ParallelConfig& parallel = config_.trainer.parallel;
     if (parallel.dp == 1) return {};
@@ -240,8 +241,8 @@ StepGuard::Verdict StepGuard::judge_spike(const Step& step, StepResult& result,
                                     "gradient norm {:.4g}",
                                     again.loss, again.gradient_norm);
         reason_ += compare_ranks(step, local_losses());
-        // The comparison of ranks has left gradients of other samples. A transient fault must not
-        // reach the update, so it uses the norm of the repetition, too.
+        // compare_ranks() has overwritten the gradients by those of other samples. The update uses
+        // the gradients and the norm of a repetition, so that a transient fault does not reach it.
         result = config_.trainer.parallel.dp > 1 ? repeat(step, 0) : again;
         trainer_.restore(scale_after);
     }

@@ -237,7 +237,7 @@ Trainer::StepSums Trainer::global_step_sums() {
     device_.copy_to_host(own.data(), step_sums());
     // All tensor ranks have the same loss: it is counted once.
     const bool counts = grid_.at.tp == 0;
-    // Zero times a sum that is not finite is NaN, so a bad copy of a gradient makes the norm bad.
+    // 0 * x is NaN when x is not finite, so a copy with such a gradient makes the norm NaN.
     const StepSums local{
         .loss = counts ? own[model::loss_sum] : 0,
         .tokens = counts ? loss_tokens_ : 0,
@@ -309,7 +309,7 @@ void Trainer::set_seq_length(i64 seq_length) {
              "expected a sequence length of 1 to {}, got {}", config_.model.seq_length, seq_length);
     seq_length_ = seq_length;
     no_mask_.assign(static_cast<size_t>(step_shape().rows()), 1.0F);
-    // The plan of another length moves the views of the chunks, which the other two steps read.
+    // Another length moves the chunks' views in the memory plan; the next two functions read them.
     build_chunks();
     write_positions();
     build_transfers();
