@@ -91,7 +91,8 @@ class Applier {
     }
 
   private:
-    // A refused option is ignored with the one value that changes nothing.
+    // Ignores a refused option whose value is its neutral_value, which changes nothing. Any other
+    // value is an error.
     void refuse(const Option& option, const Values& values) {
         if (option.neutral_value.empty() || values.size() != 1 ||
             !same_value(values.front(), option.neutral_value)) {

@@ -92,8 +92,8 @@ class Reporter {
             in_command_line || dynamic_cast<const JointError*>(&failure) != nullptr;
         if (on_all_ranks && !is_rank0()) return;
         // An error that all ranks throw (JointError) is printed by rank 0 without a rank: its text
-        // names the rank if one is to blame. An Error(usage) of rank 0 is printed without a rank,
-        // too, because all ranks have the same command line.
+        // names the rank where the error occurred. An Error(usage) of rank 0 is printed without a
+        // rank, too, because all ranks have the same command line.
         const bool of_rank =
             !on_all_ranks && launched_.size > 1 && !(is_rank0() && failure.code() == Exit::usage);
         const std::string where = of_rank ? own_place(launched_.rank) + ": " : "";

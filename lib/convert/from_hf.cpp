@@ -25,8 +25,8 @@ HfModel read_model(const std::string& path) {
     return hf_model(io::read_json(path), path);
 }
 
-// Finds the tensors of the files by their names in the class with a language-model head
-// (GPT2LMHeadModel). Files of the class without a head (GPT2Model) omit the prefix of the names.
+// Finds the tensors of the files by the names that the class with a language-model head gives them
+// (GPT2LMHeadModel). Files of the class without a head (GPT2Model) omit the prefix of these names.
 class NamedTensors {
   public:
     NamedTensors(const HfArchitecture& architecture, const HfTensors& tensors)

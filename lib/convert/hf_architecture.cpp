@@ -350,9 +350,9 @@ const HfArchitecture& choose_architecture(const spec::ModelConfig& config) {
     for (const HfArchitecture& architecture : architectures) {
         if (!misfit(architecture, config)) return architecture;
     }
-    // No architecture can hold the model. The error names one flag to change. It is that of an
-    // architecture with the model's position embedding and norm, if there is one: other flags are
-    // easier to change.
+    // No architecture can hold the model. The error names one flag to change. If an architecture
+    // has the model's position embedding and norm, the error names a flag of this architecture,
+    // because other flags are easier to change than these two.
     for (const HfArchitecture& architecture : architectures) {
         const Misfit found = *misfit(architecture, config);
         if (found.flag != "--position-embedding-type" && found.flag != "--normalization") {

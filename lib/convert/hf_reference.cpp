@@ -192,7 +192,8 @@ class Reference {
         return result;
     }
 
-    // Returns the frequency of pair i of `half` (modeling_rope_utils.py of transformers).
+    // Returns the rotary frequency of pair i of the `half` pairs of a head (modeling_rope_utils.py
+    // of transformers).
     double frequency(i64 i, i64 half) const {
         const double plain =
             1 / std::pow(c_.theta, static_cast<double>(i) / static_cast<double>(half));

@@ -181,8 +181,8 @@ bool NativeImport::has(ckpt::SliceKind kind) const {
                                [&](const auto& item) { return item.first.second == kind; });
 }
 
-// Compares the number of elements of the blocks with that of the tensor. A block that overlaps
-// another one would leave elements without a source.
+// Checks that the blocks of each tensor have as many elements as the tensor. Does not detect an
+// overlap of blocks that hides a gap of the same size.
 void NativeImport::check_complete(const std::string& in) const {
     for (const ckpt::SliceKind kind : ckpt::all_kinds) {
         if (kind != ckpt::SliceKind::weight && !has(kind)) continue;

@@ -25,7 +25,7 @@ namespace lm::io {
 namespace {
 
 constexpr i64 huge_page = i64{2} << 20;
-constexpr i64 memory_bytes = block_bytes + huge_page;  // room for the alignment at both ends
+constexpr i64 memory_bytes = block_bytes + huge_page;  // with bytes for the alignment of both ends
 constexpr size_t max_kept = 16;                        // unused blocks that the pool keeps
 static_assert(memory_bytes >= block_bytes + 2 * block_alignment);
 

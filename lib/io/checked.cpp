@@ -74,7 +74,8 @@ int renameat2(const std::string& from, const std::string& to, unsigned flags) {
         ::syscall(SYS_renameat2, AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags));
 }
 
-// Reports ENOENT. Some file systems, such as /proc, give it for a directory that does exist.
+// Reports an ENOENT of `path`: names the parent directory if it does not exist. In some file
+// systems, such as /proc, ENOENT has another cause.
 [[noreturn]] void no_parent(const std::string& path, std::string_view action) {
     const std::string parent = parent_of(path);
     if (io::exists(parent)) system_error(path, action, ENOENT);

@@ -250,7 +250,7 @@ class UnitStream final : public RingStream {
             size += unit.n_compressed;
             max_content += unit.max_content;
         }
-        block.verified = std::numeric_limits<i64>::max();  // units are verified as a whole
+        block.verified = std::numeric_limits<i64>::max();  // whole units are verified
         if (size == 0) {
             block.end = begin_;
             block.kind = waiting_.empty() ? Block::Kind::end : Block::Kind::serial;

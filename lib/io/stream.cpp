@@ -51,7 +51,7 @@ ByteSource source_at(const std::string& path, i64 begin) {
 
 using namespace std::string_view_literals;
 
-constexpr int max_unit_threads = 4;         // one thread decompresses more than an encoder consumes
+constexpr int max_unit_threads = 4;         // enough: one decompresses more than one encoder uses
 constexpr i64 unit_memory = i64{12} << 20;  // needed by one unit, compressed and decompressed
 
 // The empty block at the end of every BGZF file (SAM specification, 4.1.2), without the first ten

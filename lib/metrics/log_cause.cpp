@@ -55,7 +55,7 @@ std::optional<i64> number_after(std::string_view line,
 }
 
 // Returns the rank at the start of the line ("3: text" of srun --label, "[rank3]: text" of
-// PyTorch), else the one that the text names.
+// PyTorch), else the rank that the text names.
 std::optional<i64> rank_of(std::string_view line) {
     // DeepSpeed prints the command of its last process, whose --local_rank is not the rank of the
     // failed process.

@@ -28,7 +28,7 @@ i64 count_lines(const std::string& path, i64 end) {
     return n;
 }
 
-// Returns the remedy that ends the message about a line that ends the run.
+// Returns the remedy for the message about a line that stops the run.
 std::string remedy(const data::LineError& error, OnBadLine rule) {
     using Fault = data::LineError::Fault;
     const char* skip = "--on-bad-line skip drops such lines";

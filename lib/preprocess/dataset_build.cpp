@@ -160,7 +160,8 @@ class DatasetBuild {
         return false;
     }
 
-    // Uses the number of parts of the run that wrote run.json, because its part files exist.
+    // Uses the number of parts of the run that wrote run.json, because the part files of that run
+    // exist.
     void adopt_parts() {
         plan_.parts_per_rank = parts_of_same_run(work_.run_file(), description());
     }

@@ -99,7 +99,8 @@ bool counts_head(const ParallelConfig& parallel) {
            parallel.balance == PipelineBalance::layers_and_head;
 }
 
-// Divides the layers that the first and the last stage leave evenly over the other stages.
+// Gives the first and the last stage their layers, and divides the remaining layers evenly over the
+// other stages.
 Cuts cuts_with_ends(i64 n_layers, const ParallelConfig& parallel) {
     const i64 first = parallel.first_stage_layers;
     const i64 last = parallel.last_stage_layers;

@@ -95,8 +95,8 @@ BpeModel make_model(BpeTokenizerParts& parts, const std::string& origin) {
     std::vector<bool> spelled(tokens.size());
     for (size_t id = 0; id < tokens.size(); ++id) {
         std::optional<std::string> bytes = bytes_of_token(tokens[id]);
-        // A special token may have characters outside the byte map. Such a token stands for its own
-        // bytes.
+        // A token with a character outside the byte map, such as a special token, keeps its text as
+        // its bytes.
         if (!bytes) continue;
         spelled[id] = !bytes->empty();
         if (bytes->size() == 1) byte_ids[static_cast<u8>(bytes->front())] = static_cast<i32>(id);

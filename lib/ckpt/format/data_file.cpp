@@ -58,7 +58,8 @@ class ShareWriter {
         std::memcpy(to.data(), static_cast<const std::byte*>(piece.data) + offset, to.size());
     }
 
-    // Returns the memory of a unit that can be written without a copy: an aligned whole block.
+    // Returns the memory of a unit that can be written without a copy, a whole block in aligned
+    // memory; nullptr for any other unit.
     static const std::byte* memory_of(const DataShare& share, const FileUnit& unit) {
         const Piece& piece = *share.pieces[unit.first];
         if (piece.read || unit.last - unit.first > 1) return nullptr;
@@ -118,8 +119,8 @@ std::vector<FileUnit> units_of(const DataFile& file) {
             continue;
         }
         FileUnit unit{at, at, 0, slice.offset, slice.offset};
-        // A unit is a run of small slices without gaps. plan_share() aligns a slice, and so leaves
-        // a gap before it, where the unit would exceed a block.
+        // A unit is a run of small slices without gaps. Where a slice would make the unit larger
+        // than a block, plan_share() has aligned the slice, which leaves a gap before it.
         while (at < slices.size() && slices[at].offset == unit.end && !is_large(slices[at]) &&
                slices[at].end() - unit.begin <= io::block_bytes) {
             unit.end = slices[at++].end();

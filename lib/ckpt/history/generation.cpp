@@ -79,8 +79,8 @@ i64 newest_claimed(const std::string& directory) {
     return newest;
 }
 
-// Returns the largest generation number in the directory: also those of abandoned directories and
-// of the manifests of steps, in case that the files of the generations were deleted.
+// Returns the largest generation number in the directory. Also reads the names of abandoned
+// directories and the manifests of steps, because the generation files may have been deleted.
 i64 newest_used(const std::string& directory) {
     const i64 claimed = newest_claimed(directory);
     i64 newest = std::max(claimed, newest_abandoned(directory));
@@ -91,7 +91,7 @@ i64 newest_used(const std::string& directory) {
         } catch (const DamageError&) {
             continue;  // a damaged step does not prevent a start
         } catch (const Error&) {
-            // Nor does a step that cannot be read, if the files of the generations exist.
+            // Neither does an unreadable step when generation files exist.
             if (claimed == 0) throw;
         }
     }

@@ -71,8 +71,8 @@ bool continues(const Manifest& step, const Tip& tip) {
 }
 
 // Returns the end of the current branch. `latest` has the lineage of the step that it names, so the
-// branch is known when that step is damaged. A hand-written `latest` has only the name: then the
-// lineage is that of the step, or of the newest start.
+// branch is known when that step is damaged. A hand-written `latest` has only the name. Then the
+// lineage is read from the manifest of the step, or from the newest start.
 std::optional<Tip> find_tip(const std::string& directory, const std::vector<StepEntry>& steps,
                             const std::optional<Tip>& latest) {
     if (!latest) return tip_without_latest(directory, steps);

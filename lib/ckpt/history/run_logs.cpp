@@ -163,7 +163,7 @@ bool cut_log(const RunLog& log, const LogCut& cut, const std::string& aside) {
                                  ? records_until(text, last_position(log.path, cut))
                                  : lines_until(text, cut.iteration);
     if (kept.size() == text.size()) return false;
-    // A crash between the two writes leaves the log whole, and a copy of it.
+    // A crash between the two writes leaves the uncut log and its copy.
     const std::string copy = aside + "/" + log.name;
     io::make_directories(io::parent_of(copy));
     io::write_file(copy, text, io::Overwrite::yes);

@@ -56,7 +56,7 @@ class Copier {
                   "replace it");
     }
 
-    // Removes the lock file, and the files of an earlier copy that do not belong to this one.
+    // Removes the lock file, and those files of an earlier copy that this copy does not have.
     void remove_others() const {
         std::set<std::string> wanted;
         for (const DataFile& file : plan_.files) wanted.insert(file.name);

@@ -27,7 +27,7 @@ struct ChunkDifference {
 void add_element(ChunkDifference& chunk, float a, float b) {
     ++chunk.n_different;
     const double d = std::abs(double{a} - double{b});
-    // NaN compares false, so a NaN difference replaces `max` and stays.
+    // A comparison with NaN is false: a NaN difference replaces `max`, and the addition keeps it.
     if (!(d <= chunk.max)) chunk.max = std::isnan(chunk.max) ? d + NAN : d;
     const double magnitude = std::max(std::abs(double{a}), std::abs(double{b}));
     if (magnitude > 0) chunk.relative = std::max(chunk.relative, d / magnitude);

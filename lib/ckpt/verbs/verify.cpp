@@ -102,7 +102,8 @@ class Verifier {
                 .text = std::move(text)};
     }
 
-    // Checks that the tensor table of the manifest is that of its model configuration.
+    // Compares the tensor table of the manifest with the table that its model configuration
+    // defines.
     void check_table() {
         const Manifest& manifest = checkpoint_.manifest();
         const auto table = spec::tensor_table(manifest.model);

@@ -233,8 +233,8 @@ class ZeroReader {
         return {name, std::move(storage), 0, std::move(shape), strides};
     }
 
-    // Returns the number of Adam's steps. Each version of DeepSpeed saves it in another place:
-    // searches all of them.
+    // Returns the number of Adam's steps. Versions of DeepSpeed save it in different places, so all
+    // of them are searched.
     i64 step() const {
         const PickleValue& state = state_of(files_[0]);
         std::vector<const PickleValue*> places{state.find("base_optimizer_state_step")};

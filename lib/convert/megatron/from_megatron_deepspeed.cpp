@@ -32,7 +32,7 @@ std::string step_of(const std::string& path) {
     return path + "/" + tag;
 }
 
-constexpr std::string_view tied = "tied_modules.embed.";  // starts the embedding's parameters
+constexpr std::string_view tied = "tied_modules.embed.";  // prefix of the embedding's names
 
 class Importer {
   public:
@@ -113,7 +113,7 @@ class Importer {
                     return import_.add(own, kind, tensor, tp_rank, layers_.tp());
                 }
                 // The last stage has a copy of the whole embedding module, but uses only the word
-                // embeddings. The others keep their initial values.
+                // embeddings. The other tensors of the copy keep their initial values.
                 if (own == "embedding.word.weight") {
                     import_.add_tied_copy(kind, tensor, tp_rank, layers_.tp());
                 }

@@ -71,7 +71,7 @@ class Importer {
     DType weights() const {
         const PickleValue* dtype = head_file_.root().find("args")->find("params_dtype");
         if (dtype == nullptr) return DType::fp32;
-        // A class of PyTorch, or its name as text in what lm-convert writes.
+        // `dtype` is a class of PyTorch, or in files of lm-convert the name of the class as text.
         std::string name = dtype->text;
         if (name.starts_with("torch.")) name[5] = ' ';
         PickledTensor type;

@@ -75,7 +75,8 @@ std::optional<std::vector<i64>> buffer_positions(const std::vector<BufferParamet
         positions[i] = bucket_begin + at;
         at += numel(parameters[i]);
         if (at > buckets[bucket]) return std::nullopt;
-        // The bucket before a parameter that has its own bucket includes the alignment.
+        // The bucket before a parameter that has its own bucket includes the padding that aligns
+        // this parameter.
         if (at == buckets[bucket] || aligned(at) == buckets[bucket]) {
             bucket_begin += buckets[bucket++];
             at = 0;

@@ -137,7 +137,8 @@ void refuse_others(const Args& args) {
             "args.num_experts: expected at most 1, got {}: lm-utils does not support experts", n);
 }
 
-// Returns the keys that a query sees with window_size (LEFT, RIGHT), its own included; 0: all.
+// Returns the number of keys that a query sees with window_size (LEFT, RIGHT), its own included; 0:
+// all.
 i64 window_of(const Args& args) {
     const PickleValue* const size = args.find("window_size");
     if (!size || !(size->is(Kind::list) || size->is(Kind::tuple)) || size->items.size() != 2) {

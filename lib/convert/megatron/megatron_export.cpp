@@ -27,8 +27,9 @@ constexpr std::array classic_rows{
     Row{"mlp.dense_h_to_4h", "mlp.up"},
     Row{"mlp.dense_4h_to_h", "mlp.down"},
 };
-// The orders of megatron-core's modules, which are those of the parameters in its optimizer: the
-// attention makes linear_proj before linear_qkv (SelfAttention of transformer/attention.py).
+// The orders in which megatron-core creates its modules. Its optimizer numbers the parameters in
+// this order. The attention creates linear_proj before linear_qkv (SelfAttention of
+// transformer/attention.py).
 constexpr std::array local_rows{
     Row{"input_layernorm", "attention.norm"},
     Row{"self_attention.linear_proj", "attention.output"},

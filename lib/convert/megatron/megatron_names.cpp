@@ -161,8 +161,8 @@ std::optional<MappedTensor> megatron_part(const ModelTensors& tensors, const std
         const i64 begin = part.tp_rank * n;
         map->rows.clear();
         // The gated MLP of Megatron splits the output of one matrix in half on each rank (glu() in
-        // mlp.py of megatron-core). So a rank has its rows of gate, then its rows of up; joined
-        // tensors of all ranks would alternate between them.
+        // mlp.py of megatron-core). So a rank has its rows of gate, then its rows of up; a
+        // concatenation of the tensors of all ranks would alternate between the two.
         if (gate_up != own.npos) {
             for (const char* half : {"gate.", "up."}) {
                 map->rows.push_back(

@@ -28,7 +28,8 @@ class OptimizerReader {
     void run() {
         const PickleValue* saved = file_.root().find("optimizer");
         if (saved == nullptr || !saved->is(Kind::dict)) return;
-        // The distributed optimizer has the loss scale here, and its state in distrib_optim.pt.
+        // The distributed optimizer stores the loss scale here, and all other state in
+        // distrib_optim.pt.
         import_.set_loss_scale(saved->find("grad_scaler"), file_);
         // With mixed precision, the state of PyTorch's or Apex's optimizer is the entry
         // "optimizer". With fp32 it is the whole dict.

@@ -41,7 +41,8 @@ class MegatronTensors final : public ckpt::TensorSource {
         };
         const DType stored = kind == ckpt::SliceKind::weight ? import_.weights() : DType::fp32;
         if (stored == target.dtype) return load_as(stored, out);
-        // Universal checkpoints of DeepSpeed have only masters: the weights are these, rounded.
+        // Universal checkpoints of DeepSpeed have only masters. The weights are the rounded
+        // masters.
         const i64 n = target.flat_end - target.flat_begin;
         std::vector<std::byte> elements(static_cast<size_t>(n * size_of(stored)));
         load_as(stored, elements.data());

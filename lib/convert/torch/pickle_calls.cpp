@@ -65,8 +65,9 @@ std::string interpret_tensor(PickleValue& call, bool has_dtype) {
     return {};
 }
 
-// Turns a call _rebuild_from_type_v2(function, type, arguments, state) into a tensor: how PyTorch 2
-// saves a tensor with Python attributes, as Megatron's fp32 masters. Leaves other types unchanged.
+// Turns a call _rebuild_from_type_v2(function, type, arguments, state) into a tensor. PyTorch 2
+// saves a tensor with Python attributes, such as Megatron's fp32 masters, in this form. Leaves
+// other types unchanged.
 std::string interpret_typed_tensor(PickleValue& call) {
     const auto& args = call.items;
     const bool known = args.size() >= 3 && args[0]->is(Kind::global) &&

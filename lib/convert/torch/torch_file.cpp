@@ -147,7 +147,7 @@ void TorchFile::open_old(i64 size) {
     }
 }
 
-// Checks that each storage of the pickle has its record, with the number of bytes that it states.
+// Checks that each storage of the pickle has a record of the size that the pickle states.
 void TorchFile::check_storages() const {
     for (const PickleValue& value : pickle_->values) {
         if (!value.is(PickleValue::Kind::storage)) continue;

@@ -101,7 +101,8 @@ class DirectoryReader {
         return begin_ + static_cast<i64>(value);
     }
 
-    // Returns the offset of the end record, the last record, whose comment ends with the archive.
+    // Returns the offset of the end record. It is the last record: its comment ends where the
+    // archive ends.
     i64 find_end() const {
         if (end_ - begin_ < end_bytes) refuse("no end of the directory");
         constexpr i64 max_comment = 65535;

@@ -134,8 +134,8 @@ void DatasetPart::add(std::span<const std::byte> tokens, std::span<const i32> le
              sum * size_of(type_), ahead_);
     ahead_ = 0;
     if (!state_.counted && !std::ranges::all_of(sequences_per_document, is_one)) {
-        // The first document without exactly one sequence: the file gets the counts of all previous
-        // documents, which are ones.
+        // This is the first document that has no sequence or several. The file gets the counts of
+        // all previous documents, which are ones.
         state_.counted = true;
         const std::vector<i32> ones(static_cast<size_t>(idx_entries_at_once), 1);
         for (i64 begin = 0; begin < state_.documents; begin += idx_entries_at_once) {

@@ -52,8 +52,8 @@ ProportionalBlend::ProportionalBlend(std::span<const double> weights, u64 key) :
     for (const double weight : weights) sum += weight;
     for (const double weight : weights) {
         LM_CHECK(weight > 0 && std::isfinite(weight), "expected a positive weight, got {}", weight);
-        // Shares are multiples of 2^-40 of the sum of the weights, and at least one: every dataset
-        // is used.
+        // Shares are integers in units of 2^-40 of the sum of the weights. A share is at least 1,
+        // so that every dataset is used.
         shares_.push_back(std::max<i64>(1, std::llround(weight / sum * 0x1.0p40)));
         total_ += shares_.back();
     }

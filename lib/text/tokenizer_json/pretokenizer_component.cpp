@@ -15,8 +15,8 @@ namespace {
 
 using io::Json;
 
-// Each part is represented by a text. For a Split that isolates its matches it is the pattern; for
-// the other parts it is one of the following texts.
+// Each part is represented by a text. The text of a Split that isolates its matches is its pattern.
+// The other parts have one of the following texts.
 constexpr std::string_view each_digit = "Digits with individual_digits";
 constexpr std::string_view digit_runs = "Digits";
 constexpr std::string_view punctuation_runs = "Punctuation with behavior Contiguous";
