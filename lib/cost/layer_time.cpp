@@ -132,8 +132,8 @@ Passes layer_passes(const ModelConfig& model, const ParallelConfig& parallel,
         passes.backward += forward;
         backward_host_s += trainer.host_pass_s;
     } else if (parallel.recompute.granularity == Recompute::Granularity::selective) {
-        // Unfused: scores and probabilities. Fused: the outputs of norms and activation functions
-        // (spec::Recompute).
+        // Unfused attention recomputes scores and probabilities. With fused attention, the outputs
+        // of norms and activation functions are recomputed (spec::Recompute).
         if (trainer.fused_attention) {
             passes.backward.stream_s += forward.stream_s / 2;
         } else {

@@ -34,8 +34,8 @@ double layer_bytes(const ModelConfig& model, const ParallelConfig& parallel,
     return rows * (10 * as_double(model.hidden) / share + (divided + scores) / tp);
 }
 
-// Returns the passes of chunks whose activations a stage keeps at a time: p - r micro-batches under
-// 1F1B, with v chunks (v - 1) p + 2 (p - r - 1) + 1 (arXiv 2104.04473, section 2.2; arXiv
+// Returns the largest number of chunk passes whose activations a stage keeps: p - r micro-batches
+// under 1F1B, with v chunks (v - 1) p + 2 (p - r - 1) + 1 (arXiv 2104.04473, section 2.2; arXiv
 // 2205.05198, section 4.2.3).
 double chunks_in_flight(const ParallelConfig& parallel, i64 n_micro_batches, i64 pp_rank) {
     const i64 p = parallel.pp;

@@ -13,7 +13,7 @@ namespace {
 using enum CauseStrength;
 
 constexpr auto npos = std::string_view::npos;
-constexpr size_t max_bytes = 400;  // bytes of a line that is kept
+constexpr size_t max_bytes = 400;  // kept bytes of a line
 
 bool has(std::string_view line, std::string_view text) {
     return line.find(text) != npos;
@@ -37,8 +37,8 @@ const CauseRule* find_rule(std::string_view line) {
     return nullptr;
 }
 
-// Returns the first number that follows one of `words`, with at most blanks, brackets, colons or
-// other signs of " :(-=" in between. An earlier word of `words` precedes a later one.
+// Returns the first number that follows a word with only characters of " :(-=" in between. Tries
+// the words in their order.
 template <size_t n>
 std::optional<i64> number_after(std::string_view line,
                                 const std::array<std::string_view, n>& words) {

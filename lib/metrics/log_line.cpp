@@ -158,7 +158,8 @@ struct Fields {
 
 // Returns the step time with the best precision. Megatron prints the elapsed time with two decimals
 // and the samples per second with three: for short steps the rate is more precise. The rate is used
-// only where the two agree: old versions of Megatron-DeepSpeed print the rate in thousandths.
+// only where both agree, because old versions of Megatron-DeepSpeed print a rate that is 1000 times
+// too small.
 double precise_step_s(const Fields& fields) {
     const double printed = *fields.step_s;
     const auto& batch = fields.out.global_batch;

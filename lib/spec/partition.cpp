@@ -42,8 +42,8 @@ struct Weights {
 };
 
 // Fills the stages in order with layers, each up to the weight `most` and with at least `least`
-// layers. The embedding counts to the first stage, the head to the last. Returns an empty list when
-// the layers do not fit.
+// layers. The weight of the first stage includes the embedding, that of the last stage the head.
+// Returns an empty list when the layers do not fit.
 Cuts fill_stages(i64 n_layers, i64 n_stages, i64 least, const Weights& weights, double most) {
     Cuts cuts{0};
     for (i64 stage = 0; stage < n_stages; ++stage) {
@@ -89,7 +89,8 @@ Weights weights_of(const ModelConfig& config) {
             static_cast<double>(head)};
 }
 
-// The embedding counts as a layer before the first, the head as one after the last.
+// Return whether the embedding counts as a layer, before the first layer, and the head as one after
+// the last.
 bool counts_embedding(const ParallelConfig& parallel) {
     return parallel.balance == PipelineBalance::layers_and_embedding ||
            parallel.balance == PipelineBalance::embedding_and_layers;
