@@ -100,7 +100,7 @@ void compare(const Args& args, const std::string& native, const std::string& hf,
 }
 
 // Checks an imported checkpoint of Megatron: that its logits are finite and, with --check-python,
-// that megatron-core computes the same from IN.
+// that megatron-core computes the same logits from IN.
 void check_imported(const Args& args, const std::string& native, Report& report) {
     const std::vector<std::string> tokenizers{args.tokenizer, args.in};
     if (args.check_python.empty()) {

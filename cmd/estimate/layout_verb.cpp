@@ -36,7 +36,7 @@ struct Flags {
     OutputFlags output;
 };
 
-// JSON has the flags of each layout, text those of the fastest.
+// JSON states the flags of each layout. The text states only the flags of the fastest layout.
 std::vector<Column> columns(bool has_training, bool json) {
     std::vector<Column> columns = {
         {"tp", "TP", Unit::plain,
@@ -142,7 +142,7 @@ void check(const Flags& flags) {
     check_at_least("--global-batch-size", *flags.train.schedule.global_batch, 1);
 }
 
-// Sets the values that the search tries: those of the flags, or all.
+// Sets the values that the search tries: of each size the given flag's value, else all values.
 void set_tried(cost::LayoutQuery& query, const Flags& flags) {
     const config::ParallelFlags& given = flags.train.parallel;
     const cli::Options& options = *flags.train.model.options;

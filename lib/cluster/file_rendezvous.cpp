@@ -311,8 +311,9 @@ bool FileRendezvous::leave(const std::string& why) noexcept {
             }
             const bool all_left = n_left == launched_.size;
             if (files.empty() || (is_rank0 && all_left && n_read == n_left)) break;
-            // When all ranks have left, rank 0 removes the directory. The others wait for that, but
-            // at most a second, since a launcher may kill rank 0 as soon as one of them has ended.
+            // When all ranks have left, rank 0 removes the directory. The other ranks wait for the
+            // removal, for at most a second: a launcher may kill rank 0 as soon as another rank
+            // ends.
             if (all_left && all_left_s == 0) all_left_s = poll.elapsed_s();
             if (!is_rank0 && all_left_s > 0 && poll.elapsed_s() > all_left_s + 1) break;
         }

@@ -23,7 +23,7 @@ constexpr double max_inodes = 0.95;
 constexpr double slow_file_s = 5;  // reported when it is also five times the median
 constexpr i64 least_space = i64{1} << 30;
 constexpr i64 max_gpu_celsius = 90;  // data-center GPUs slow down from about 90 (H100: 87 to 95)
-constexpr i64 max_gpu_warmer = 20;   // than the median GPU of the job, in degrees
+constexpr i64 max_gpu_warmer = 20;   // degrees above the median GPU of the job
 constexpr double least_gpu_speed =
     0.9;  // share of the median: GPUs of one model differ by a few percent
 

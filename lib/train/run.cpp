@@ -226,7 +226,7 @@ std::unique_ptr<Trainer> allocate_trainer(const TrainerConfig& config, device::D
     return trainer;
 }
 
-// Runs `body`. An error that ends it is in the logs, too.
+// Runs `body`. Also writes an error that ends `body` to the logs.
 Exit with_logged_error(TrainingLog& log, const comm::Group& world,
                        const std::function<Exit()>& body) {
     try {

@@ -43,8 +43,8 @@ __device__ float weight_of(const AttentionHead<T>& head, float score, int query,
     return exp2_approximate(fmaf(score, head.scale_2, -lse * log2_e));
 }
 
-// Writes sums * factor to rows from `first` on of the part of dqkv that belongs to `base`, a
-// pointer into qkv, and to columns from 8 * first_piece on. The data passes through `tile`
+// Writes sums * factor to the q, k or v of a head in dqkv: rows from `first` on, columns from 8 *
+// first_piece on. `base` points to the same q, k or v in qkv. The data passes through `tile`
 // (store_sums()).
 template <typename T, int width, int m_tiles, int n_tiles>
 __device__ void store_gradient(const Sums<m_tiles, n_tiles>& sums, float factor,

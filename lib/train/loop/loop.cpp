@@ -330,7 +330,8 @@ bool TrainingLoop::evaluate(bool validates, bool tests) {
     return !tests || evaluation_.test(progress_.done);
 }
 
-// Saves after an evaluation that a stop has ended; the resumed run repeats it. Returns the reason.
+// Saves after an evaluation that a stop has ended; the resumed run repeats the evaluation. Returns
+// the reason of the stop.
 Stop TrainingLoop::stop_in_evaluation() {
     evaluation_pending_ = true;
     LoopState now = loop_state();

@@ -146,7 +146,8 @@ void StatusFile::stopping(const std::string& reason) {
 }
 
 void StatusFile::write(const char* state, double due_in_s) {
-    // A directory below --save is created later; check_writable() reports any other.
+    // A directory below --save is created later; check_writable() reports any other missing
+    // directory.
     if (!io::exists(io::parent_of(settings_.path))) return;
     const double now = unix_time_s();
     fields_["state"] = state;
@@ -188,7 +189,7 @@ void end_status(const std::string& path, const RunEnd& end, double started_s) {
     if (path.empty() || !io::exists(io::parent_of(path))) return;
     try {
         io::OrderedJson fields = read_if_any(path);
-        // The file may be that of the newer run.
+        // The file may belong to the newer run.
         if (end.code == Exit::superseded && !is_own(fields)) return;
         if (end.code != Exit::done && has_error(fields, started_s)) return;
         // An error before StatusFile::start() leaves the fields of an earlier run.

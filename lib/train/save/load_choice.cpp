@@ -54,8 +54,8 @@ std::string list_of_steps(const fs::path& directory) {
     usage_error(load, "--load: no such checkpoint: existing ones are {}", steps);
 }
 
-// Returns "Slurm has restarted this job" or "this is task 3 of a job array" for a start that is
-// probably not the first one; else an empty text.
+// Returns "Slurm restarted this job (...)" or "this is task 3 of a job array ..." for a start that
+// is probably not the first one; else an empty text.
 std::string later_start(const Environment& get) {
     const auto number = [&get](const char* name) {
         const char* const text = get(name);

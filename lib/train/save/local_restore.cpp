@@ -127,7 +127,7 @@ class Restore {
     std::string damage_;        // why the step is dropped; empty: it is not
 };
 
-// Gathers on rank 0 what the hosts hold.
+// Gathers on rank 0 the lists of the local steps that the hosts hold.
 void Restore::gather() {
     if (!leads()) return;
     SaveReport report;

@@ -186,7 +186,8 @@ void LocalSaver::abandon() const noexcept {
     }
 }
 
-// Keeps one complete step only: it is enough while the next one is written.
+// Frees space for the next step: keeps only the newest past step, which is enough while the next
+// one is written.
 void LocalSaver::make_room() const {
     for (const i64 step : ckpt::steps_in(directory_)) {
         if (step < iteration_) continue;
@@ -198,7 +199,7 @@ void LocalSaver::make_room() const {
     remove_older(iteration_, 1);
 }
 
-// Removes the steps of this host before iteration `before` but the newest `n_kept`.
+// Removes the local steps of this host before iteration `before`, except the newest `n_kept`.
 void LocalSaver::remove_older(i64 before, size_t n_kept) const {
     try {
         std::vector<i64> steps = ckpt::steps_in(directory_);

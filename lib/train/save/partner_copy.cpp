@@ -74,8 +74,8 @@ std::unique_ptr<PartnerCopy> PartnerCopy::connect(comm::Group& world, NodeFiles&
     return copy;
 }
 
-// Calls `body`, unless there was an error of a file. Keeps its error: the messages continue, so
-// that no other rank waits for them.
+// Calls `body` unless an earlier call has failed. Stores its error instead of throwing it: the
+// messages continue, because other ranks wait for them.
 template <typename Body>
 void PartnerCopy::attempt(const Body& body) {
     if (error_) return;

@@ -130,7 +130,8 @@ void Retention::join() {
     if (thread_.joinable()) thread_.join();
 }
 
-// Returns the manifest of `step`, or an empty text when no rule removes an older step. On rank 0.
+// Returns the manifest of `step`; an empty text when no rule applies to another step, or on an
+// error. Call it on rank 0.
 std::string Retention::manifest_to_verify(i64 step) const {
     try {
         const std::vector<i64> steps = ckpt::steps_in(generation_.directory);
@@ -162,7 +163,7 @@ void Retention::verify_own_share(i64 step, const std::string& manifest) {
     }
 }
 
-// Waits until all ranks have verified their shares, and starts to delete.
+// Waits until all ranks have verified their shares. Starts to delete if no rank found a problem.
 void Retention::conclude() {
     if (step_ < 0) return;
     join();

@@ -37,7 +37,7 @@ void SaveReport::fail(const std::exception_ptr& exception, int rank) {
         std::rethrow_exception(exception);
     } catch (const std::exception& caught) {
         const Error error = error_of(caught);
-        // conclude() adds the place of rank 0, because a single rank is not named.
+        // conclude() adds the place of rank 0 if there are several ranks.
         fail({error.code(), rank,
               rank == 0 ? std::string(error.what())
                         : fmt::format("{}: {}", own_place(rank), error.what())});

@@ -122,8 +122,8 @@ StepGuard::Verdict StepGuard::judge_non_finite(const Step& step, const StepResul
     return action;
 }
 
-// Computes the gradients of the same samples again, each data-parallel rank those of the rank
-// `dp_shift` after it.
+// Computes the gradients of the same samples again. Each data-parallel rank computes the samples of
+// the rank that is `dp_shift` places after it, cyclically.
 StepResult StepGuard::repeat(const Step& step, i64 dp_shift) {
     const i64 dp = config_.trainer.parallel.dp;
     data::Loader loader(*data_.train, config_.batch_options(), step.first_sample, dp,

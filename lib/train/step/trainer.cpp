@@ -148,9 +148,9 @@ void Trainer::loss(const StageSchedule& schedule, const PipelineAction& action) 
 }
 
 // Returns the factor of an unmasked token's gradient. As in Megatron, the gradient is that of the
-// mean over micro-batches of the means over their unmasked tokens. With --calculate-per-token-loss
-// it is that of the sum over all tokens, whose number update() divides by, since it is known only
-// at the end of the step.
+// mean over micro-batches of each one's mean over its unmasked tokens. With
+// --calculate-per-token-loss it is that of the sum over all unmasked tokens: update() divides by
+// their number, which is known only at the end of the step.
 double Trainer::token_weight(const StageSchedule& schedule) const {
     if (config_.documents.per_token_loss) return 1;
     if (unmasked_ == 0) return 0;
@@ -222,7 +222,7 @@ void Trainer::reserve_sms(bool collectives) {
     device_.reserve_sms(cost::nccl_blocks(config_.parallel, grid_.at.pp, collectives));
 }
 
-// The chunks of a stage share one scratch, so the sums of the first are those of the stage.
+// The chunks of a stage share one scratch memory, so the first chunk's sums are the stage's sums.
 device::View Trainer::step_sums() const {
     return chunks_.front().scratch().step_sums;
 }
