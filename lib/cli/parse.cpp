@@ -122,8 +122,8 @@ std::string unknown_option(const std::vector<Option>& table, const std::string& 
     return fmt::format("{}: unknown option: did you mean {}?", name, nearest);
 }
 
-// CLI11 names the option whose values are missing only in the text of its error: "--name: 1
-// required ... missing".
+// Returns the message for missing values. Only the text of CLI11's error names the option: "--name:
+// 1 required ... missing".
 std::string argument_mismatch(const std::vector<Option>& table, const std::string& text) {
     const Option* option = find_option(table, text.substr(0, text.find_first_of(" :")));
     return option ? missing_value(*option) : "command line: " + text;

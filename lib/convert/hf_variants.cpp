@@ -64,7 +64,8 @@ void read_rope(const HfArchitecture& architecture, const io::Json& json, ModelCo
         io::json_get_or<double>(*parameters, "partial_rotary_factor", config.rotary_percent, path);
 }
 
-// transformers uses a window of 4096 tokens if the config.json of a Mistral model has no key.
+// transformers uses a window of 4096 tokens if the config.json of a Mistral model has no key
+// sliding_window.
 void read_window(const io::Json& json, ModelConfig& config, const std::string& path) {
     const auto found = json.find("sliding_window");
     if (found != json.end() && found->is_null()) return;

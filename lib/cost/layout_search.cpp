@@ -50,8 +50,8 @@ i64 bytes_of(const LayoutQuery& query, const Layout& layout) {
     return largest + query.allowance_bytes;
 }
 
-// The search of one query. `elements`: the parameters of the largest rank, which depend only on TP,
-// PP, chunks and balance.
+// The search of one query. `elements`: the number of parameters of the largest rank, which depends
+// only on TP, PP, chunks and balance.
 class Search {
   public:
     explicit Search(const LayoutQuery& query) : query_(query) {}

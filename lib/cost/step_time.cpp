@@ -80,13 +80,13 @@ double optimizer_s(const SimulatedStep& step, const Hardware& gpu) {
         gpu, step.elements / share * (8 + 3 * 8 + as_double(size_of(step.batch.dtype))));
 }
 
-// The times from which the time of a step is computed, by a simulation of the schedule or without.
+// The times that step_time() and quick_step_time() both use.
 struct Parts {
     std::vector<Passes> stages;  // virtual stages
     double message_s = 0;
     PipelineDurations durations;
     PassTime busiest;              // all chunks of the busiest stage, all micro-batches
-    double busiest_s = 0;          // the same with the messages that it waits for
+    double busiest_s = 0;          // the same, plus the messages that it waits for
     double one_micro_batch_s = 0;  // forward and backward through all virtual stages
 };
 

@@ -32,7 +32,7 @@ void PartWriter::resume(const std::function<void()>& check) {
     }
     if (n > 0) record_ = std::move(records[n - 1]);
     // Truncates the journal before the files. A kill between these steps leaves files that are
-    // longer than the last record states, which the next resume() truncates.
+    // longer than the last record states. The next resume() truncates them.
     journal_.keep(n);
     for (size_t k = 0; k < parts_.size(); ++k)
         parts_[k].resume(n > 0 ? record_.keys[k] : data::PartState(), check);

@@ -18,7 +18,8 @@ SafetensorsReader SafetensorsReader::open(const std::string& path) {
     return {std::move(file), std::move(header)};
 }
 
-// by_name_ points into the names of header_.entries, which a move of the reader does not relocate.
+// by_name_ points into the names of header_.entries. A move of the reader does not relocate these
+// names.
 SafetensorsReader::SafetensorsReader(io::MappedFile file, SafetensorsHeader header)
     : file_(std::move(file)), header_(std::move(header)) {
     for (size_t i = 0; i < header_.entries.size(); ++i) by_name_[header_.entries[i].name] = i;

@@ -66,7 +66,7 @@ struct Aes {
     LM_AES static i64 find_missing(const Batch& batch, i64 i, i64 n, u32* missing) {
         i64 found = 0;
         for (; i < n; ++i) {
-            // Always writes and counts only a difference: no branch to mispredict.
+            // Always writes the index, and counts it only if the keys differ: this needs no branch.
             missing[found] = static_cast<u32>(i);
             found += differ(batch.at[i]->key, batch.keys[i]) ? 1 : 0;
         }
