@@ -14,7 +14,7 @@
 namespace lm::config {
 namespace {
 
-// Keys that have no effect here.
+// Keys that have no effect here; gradient_accumulation_steps only with a batch ramp or "auto".
 constexpr std::array ignored_keys = {"steps_per_print",
                                      "wall_clock_breakdown",
                                      "elastic_checkpoint",

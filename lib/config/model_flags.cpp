@@ -54,8 +54,9 @@ Activation activation_from(const ModelFlags& flags) {
     return tanh_form ? Activation::gelu_tanh : Activation::gelu_erf;
 }
 
-// Returns the keys that a query sees with --window-size LEFT,RIGHT, its own included; 0: all
-// previous keys and its own. As in Megatron, the value may have parentheses, and -1 means no limit.
+// Returns the number of keys that a query sees with --window-size LEFT,RIGHT, its own included; 0:
+// all previous keys and its own. As in Megatron, the value may have parentheses, and -1 means no
+// limit.
 i64 window_from(const std::string& value) {
     constexpr std::string_view flag = "--window-size";
     if (value.empty()) return 0;

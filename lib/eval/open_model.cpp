@@ -14,8 +14,8 @@
 namespace lm::eval {
 namespace {
 
-// Returns the installed tokenizer with the digest, or without a digest the one with as many ids as
-// the model has.
+// Returns the installed tokenizer with the model's digest. If the model states no digest, returns
+// the one with as many ids as the model. Returns nullptr when there is none.
 std::shared_ptr<const text::Tokenizer> installed(const OpenedModel& model) {
     const std::string& digest = model.tokenizer.digest;
     for (const char* type : {"GPT2BPETokenizer", "ByteTokenizer"}) {

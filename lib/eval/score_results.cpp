@@ -11,7 +11,8 @@ namespace {
 
 constexpr const char* unfinished_suffix = ".partial";
 
-// Returns the whole lines of `text`; sets `n_bytes` to their length.
+// Returns the complete lines of `text`, up to the first that is not JSON. Sets `n_bytes` to their
+// length in bytes.
 std::vector<io::OrderedJson> whole_lines(const std::string& text, i64& n_bytes) {
     std::vector<io::OrderedJson> lines;
     n_bytes = 0;

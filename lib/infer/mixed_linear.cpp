@@ -45,7 +45,7 @@ void few(device::Context& context, const MixedLinear& a) {
     });
 }
 
-// Computes the columns [begin, begin + w[0]) of y. w: [.., K] fp32.
+// Computes the columns [begin, begin + cols) of y. w: [cols, K] fp32.
 void product(device::Context& context, const MixedLinear& a, const float* w, i64 begin, i64 cols) {
     const i64 n = a.y[1];
     const float* const bias = cpu::maybe<float>(a.bias);
