@@ -129,7 +129,7 @@ class Report {
     i64 freed_ = 0;
 };
 
-// Verifies every byte of the step that a run would load before other steps are removed: a complete
+// Before other steps are removed, verifies every byte of the step that a run would load: a complete
 // step may have been corrupted later.
 void verify_kept(const std::string& path, const Args& args, const Report& report) {
     const Stopwatch watch;

@@ -186,7 +186,7 @@ convert::ConversionReport export_model(const convert::ConversionRequest& request
 }
 
 // Returns the formats of IN and OUT. Throws Error(usage) when there is no such conversion, or when
-// it does not use a given option.
+// the conversion does not use a given option.
 Formats formats_of(const Args& args, const cli::Options& options) {
     const convert::Format from =
         args.from.empty() ? convert::detect_format(args.in) : format_from(args.from);

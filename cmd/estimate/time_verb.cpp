@@ -145,8 +145,8 @@ std::pair<cost::TrainingPlan, i64> resolve_plan(const Flags& flags) {
     return {plan, samples};
 }
 
-// Returns the step of the plan. Megatron's published trainings are in 16 bits, so that is assumed
-// without --fp16 and --bf16.
+// Returns the step of the plan. Without --fp16 and --bf16, 16 bits are assumed, as in Megatron's
+// published trainings.
 StepQuery step_query(const Flags& flags, const cost::TrainingPlan& plan) {
     StepQuery query{.model = plan.model,
                     .parallel = plan.parallel,

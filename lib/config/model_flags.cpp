@@ -24,8 +24,8 @@ using spec::PositionEmbedding;
 
 constexpr i64 gpt2_vocab = 50257;
 
-// Returns the value that `table` has for `name`, the value of `flag`. Throws Error(usage) for an
-// unknown name.
+// Returns the entry of `table` whose name is `name`, the value of `flag`. Throws Error(usage) for
+// an unknown name.
 template <typename Table>
 auto value_of(std::string_view flag, const Table& table, std::string_view name) {
     if (const auto value = value_in(table, name)) return *value;

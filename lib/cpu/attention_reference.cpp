@@ -128,8 +128,7 @@ void backward_query(const AttentionBackward& a, const Head<T, AttentionBackward>
 
 template <typename T>
 void backward(const AttentionBackward& a) {
-    // backward_query() adds: all queries that see a key, in all heads of its group, share its dk,
-    // dv.
+    // backward_query() only adds, because all queries that see a key share its dk and dv.
     std::ranges::fill(a.dqkv.span<T>(), T{0});
     for (i64 sample = 0; sample < a.qkv[0]; ++sample) {
         for (i64 h = 0; h < a.n_heads; ++h) {

@@ -139,7 +139,7 @@ std::string MpiWorld::describe() const {
     return fmt::format("{} ranks, {}", size_, text.substr(0, text.find_first_of(",\n")));
 }
 
-// Sets kept_host_: every rank keeps the host name of the rank size / 2 before it. When a whole host
+// Sets kept_host_: rank r keeps the host name of rank (r - size / 2) mod size. When a whole host
 // fails, the ranks that keep its name are on other hosts.
 void MpiWorld::exchange_hosts() {
     char mine[64];

@@ -48,8 +48,8 @@ std::string text_of(const CublasMatmul::Plan& plan, Epilogue wanted) {
                        fmt::join(plan.algorithm.data, " "));
 }
 
-// Parses a stored choice into `plan`. Returns false when it is malformed, or cuBLASLt does not
-// accept its algorithm.
+// Parses a stored choice into `plan`. Returns false when the choice is malformed, or cuBLASLt does
+// not accept its algorithm.
 bool read_plan(const CublasMatmul& matmul, const std::string& text, const FusedProduct& product,
                const CublasMatmul::Key& key, CublasMatmul::Plan& plan) {
     std::istringstream words(text);

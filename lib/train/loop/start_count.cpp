@@ -21,7 +21,7 @@ std::string path_in(const std::string& directory) {
     return fmt::format("{}/{}", directory, start_count_file);
 }
 
-// Returns whether the process of the last start is another one of this host that still exists. A
+// Returns whether the last start was another process of this host, and that process still exists. A
 // process of another host counts as ended.
 bool last_start_runs(const io::Json& count) {
     const auto process = static_cast<pid_t>(count.value("process", i64{0}));

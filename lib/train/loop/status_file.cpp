@@ -192,7 +192,8 @@ void end_status(const std::string& path, const RunEnd& end, double started_s) {
         // The file may belong to the newer run.
         if (end.code == Exit::superseded && !is_own(fields)) return;
         if (end.code != Exit::done && has_error(fields, started_s)) return;
-        // An error before StatusFile::start() leaves the fields of an earlier run.
+        // After an error before StatusFile::start(), the file still has the fields of an earlier
+        // run.
         if (number_in(fields, "started") < started_s) fields = {{"state", ""}};
         fields["state"] = state_of(end.code);
         fields["exit_code"] = static_cast<int>(end.code);

@@ -110,7 +110,7 @@ void Retention::finish(i64 step) {
     join();
 }
 
-// Runs `body` on the thread, or on the calling one when no thread can be created.
+// Runs `body` on thread_, or on the calling thread when no thread can be created.
 template <typename Body>
 void Retention::run(const Body& body) {
     join();

@@ -135,7 +135,8 @@ StepResult StepGuard::repeat(const Step& step, i64 dp_shift) {
                                       config_.trainer.micro_batches_of(step.batch.global_batch));
 }
 
-// Returns where the first value that is not finite appeared, by a repetition of the step.
+// Repeats the step to find the place of the first value that is not finite. Returns a text for the
+// message.
 std::string StepGuard::origin(const Step& step, const StepResult& result) {
     const optim::LossScaleState scale_after = trainer_.loss_scaler().state();
     const std::vector<double> losses = local_losses();
