@@ -75,8 +75,8 @@ bool is_megatron(Format format) {
 
 namespace {
 
-// Throws Error(usage) for a model that does not exist. A name such as bigscience/bloom-560m is one
-// of the Hugging Face hub.
+// Throws Error(usage) for a model that does not exist. A path such as bigscience/bloom-560m may be
+// meant as the name of a model in the Hugging Face hub.
 [[noreturn]] void refuse_missing(const std::string& path) {
     const size_t slash = path.find('/');
     const bool may_be_name = slash != path.npos && slash > 0 && slash + 1 < path.size() &&

@@ -126,9 +126,9 @@ class Search {
                 .overlaps_data = query_.overlaps};
     }
 
-    // Takes the fastest that fit, by the quick time; simulates their schedules and sorts them by
-    // the result. Twice as many as wanted are simulated, because the quick time is a few per cent
-    // off.
+    // Takes the layouts that fit and have the shortest quick times, simulates their schedules, and
+    // sorts them by the result. Twice as many as wanted are simulated, because the quick time is a
+    // few per cent off.
     void choose() {
         const auto quick = [](const Candidate& candidate) { return candidate.layout.time.total(); };
         std::ranges::stable_sort(tried_, {}, quick);

@@ -66,7 +66,7 @@ void check_size(size_t n_ids, size_t n_merges, const std::string& origin) {
         run_error(origin, "{} merges exceed the limit of {}", n_merges, max_merges);
 }
 
-// For ignore_merges: makes each token that BPE does not produce from its own bytes a whole token.
+// For ignore_merges: makes a token a whole token if BPE does not produce it from its own bytes.
 // Skips tokens that are not `spelled`, because no pre-token equals them.
 void add_whole_tokens(BpeModel& model, const std::vector<bool>& spelled) {
     constexpr i64 grain = 4096;

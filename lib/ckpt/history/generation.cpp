@@ -91,7 +91,7 @@ i64 newest_used(const std::string& directory) {
         } catch (const DamageError&) {
             continue;  // a damaged step does not prevent a start
         } catch (const Error&) {
-            // Neither does an unreadable step when generation files exist.
+            // An unreadable step does not prevent a start either, if generation files exist.
             if (claimed == 0) throw;
         }
     }

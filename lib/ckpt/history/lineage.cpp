@@ -78,8 +78,7 @@ std::optional<Tip> find_tip(const std::string& directory, const std::vector<Step
     if (!latest) return tip_without_latest(directory, steps);
     const StepEntry* named = find(steps, latest->step.iteration);
     if (!latest->lineage.empty()) {
-        // replaced: after a resume, a save wrote this step anew and was killed before it wrote
-        // `latest`.
+        // replaced: a resumed run saved this step again, and was killed before it wrote `latest`.
         const bool replaced = named && named->manifest && continues(*named->manifest, *latest);
         return replaced ? tip_of(*named->manifest) : latest;
     }

@@ -44,8 +44,8 @@ const PickleValue* at_key(const PickleValue& dict, i64 key) {
     return nullptr;
 }
 
-// Returns the value of the only entry of a buffer, which is {(parameter type, gradient type):
-// value}.
+// Returns the value in a buffer {(parameter type, gradient type): value}, which must have one
+// entry.
 const PickleValue& only_type(const PickleValue* buffer, const std::string& path) {
     if (buffer == nullptr || !buffer->is(Kind::dict)) {
         run_error(path, "distributed optimizer: a chunk of the model has no buffer");
