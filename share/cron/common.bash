@@ -40,13 +40,20 @@ fine() { echo "$JOB_NAME: $*"; }
 # finish: exits with the result of the check.
 finish() { exit $alerts; }
 
-# only_one: exits quietly when another process of this script still runs.
+# only_one: exits when another process of this script still runs, with an alert when that one has run for BUSY_HOURS.
 only_one() {
-    exec 9>"$STATE_DIRECTORY/$program.lock"
-    flock -n 9 || {
-        fine "$program still runs"
-        exit 0
-    }
+    local lock=$STATE_DIRECTORY/$program.lock seconds
+    exec 9>>"$lock"
+    if ! flock -n 9; then
+        seconds=$((now - $(stat -c %Y "$lock")))
+        if ((seconds > ${BUSY_HOURS:-24} * 3600)); then
+            alert busy "$program has run for $(age $seconds)"
+        else
+            fine "$program still runs"
+        fi
+        finish
+    fi
+    touch "$lock"
 }
 
 # read_status: fills the array `status` from the status file; an empty text for null. Fails without a file.

@@ -113,6 +113,19 @@ done
 check 1 'ALERT burning: 3 starts without progress' watchdog
 status stopped 75 91 null 5
 check 0 'scheduled' watchdog
+# Tasks that die before lm-train, for example without the program, write no status.
+queue '20_2|RUNNING|None|0:03' '20_3|PENDING|JobArrayTaskLimit|0:00'
+check 0 'scheduled|starts' watchdog
+queue '20_3|PENDING|JobArrayTaskLimit|0:00'
+check 0 'scheduled' watchdog
+queue '20_5|RUNNING|None|0:02'
+check 1 'ALERT burning: 3 starts without progress' watchdog
+status running null 95 "$in_future" 5
+check 0 'running: iteration 95' watchdog
+queue '21|PENDING|Priority|0:00'
+status stopped 75 96 null 5
+check 0 'scheduled' watchdog
+status stopped 75 91 null 5
 
 # ---- alert: on change only, and until the message is sent ---------------------------------------
 mails() { grep -c '^Subject' stand-in/mails 2>/dev/null || true; }
@@ -120,7 +133,7 @@ check 0 'scheduled' alert watchdog
 [ "$(mails)" = "" ] || fail "a message without an alert: $(cat stand-in/mails)"
 queue ''
 touch stand-in/down
-check 3 'the message was not sent' alert watchdog
+check 3 'not sent by .*/sendmail: \[ALERT\] tiny: watchdog: gone' alert watchdog
 rm stand-in/down
 check 1 'ALERT gone' alert watchdog
 check 1 'ALERT gone' alert watchdog
@@ -134,6 +147,25 @@ queue '13|PENDING|Priority|0:00'
 check 0 'scheduled' alert watchdog
 [ "$(grep '^Subject' stand-in/mails | tail -n 2 | tr '\n' ' ')" = \
     "Subject: [CHECK FAILED] tiny: watchdog Subject: [FINE] tiny: watchdog " ] || fail "$(cat stand-in/mails)"
+
+# A check that takes too long is reported. One that still runs, in another process, does not end an alert.
+cp -r "$kit" slow
+printf '#!/bin/sh\nsleep 5\n' >slow/watchdog
+fixed_kit=$kit kit=$work/slow
+echo "CHECK_TIMEOUT=0.2" >>site.conf
+check 3 '^watchdog: ended after CHECK_TIMEOUT=0.2 seconds' alert watchdog
+echo "CHECK_TIMEOUT=60" >>site.conf
+# shellcheck disable=SC2016
+printf '#!/bin/sh\ncat "$(dirname "$0")/result"\ngrep -q ALERT "$(dirname "$0")/result" && exit 1 || exit 0\n' >slow/backup
+echo 'tiny: ALERT backup: full' >slow/result
+check 1 'ALERT backup' alert backup
+n=$(mails)
+echo 'tiny: backup still runs' >slow/result
+check 0 'still runs' alert backup
+echo 'tiny: ALERT backup: full' >slow/result
+check 1 'ALERT backup' alert backup
+[ "$(mails)" = "$n" ] || fail "a message without a change: $(cat stand-in/mails)"
+kit=$fixed_kit
 
 # The webhook: its URL is in no process list and in no file of the checks.
 python3 - >port 2>posts <<'END' &
@@ -156,18 +188,40 @@ queue ''
 check 1 'ALERT gone' alert watchdog
 grep -q '/secret-4711 {"text": "\[ALERT\] tiny' posts || fail "the webhook got: $(cat posts)"
 ! grep -r secret-4711 state out || fail "the URL is repeated"
+# When one of the two ways fails, the other one does not repeat the message.
+echo "MAIL_TO=oncall@localhost WEBHOOK_FILE=$work/no-hook" >>site.conf
+echo "http://127.0.0.1:1/" >no-hook
+n=$(mails)
+queue '13|PENDING|JobHeldUser|0:00'
+check 3 'not sent by the webhook of .*no-hook' alert watchdog
+check 3 'not sent by the webhook of .*no-hook' alert watchdog
+[ "$(mails)" = $((n + 1)) ] || fail "mail repeated: $(cat stand-in/mails)"
+echo "MAIL_TO= WEBHOOK_FILE=$work/hook" >>site.conf
 
 # ---- pulse --------------------------------------------------------------------------------------
 queue '12|RUNNING|None|5:00'
 check 0 '^\[20.*Z\] PULSE: tiny: stopped, iteration 91 of 80, 0.5 s an iteration, saved 10, jobs: 12 RUNNING' pulse
 cmp out main_log.txt || fail "main_log.txt: $(cat main_log.txt)"
+# The lines of slurm-status.py, which this test has copied from its source.
 echo 'PULSE_STYLE=slurm-status' >>site.conf
-queue '711114_4|gpu_p13|RUNNING|18:15:59|2021-08-16T03:52:02|r7i4n[1-7]' '711115|gpu_p13|PENDING|0:00|N/A|(JobArrayTaskLimit)'
-check 0 "\] PULSE: tiny is running for 18:15:59 since 2021-08-16T03:52:02 \(711114_4 on 'gpu_p13' partition \(r7i4n\[1-7\]\)" pulse
-grep -q 'tiny is waiting for the previous Job Array job to finish before scheduling a new one (711115' out || fail "$(cat out)"
-[ "$(wc -l <main_log.txt)" = 3 ] || fail "main_log.txt: $(cat main_log.txt)"
+: >main_log.txt
+in_a_day=$(date -d '+1 day +125 seconds' +%Y-%m-%dT%H:%M:%S)
+queue '711114_4|gpu_p13|RUNNING|18:15:59|2021-08-16T03:52:02|r7i4n[1-7]' '711115_[5-9%1]|gpu_p13|PENDING|0:00|N/A|(JobArrayTaskLimit)' \
+    '6|p|PENDING|0:00|N/A|(Dependency)' '7|p|PENDING|0:00|N/A|(Priority)' "8|p|PENDING|0:00|$in_a_day|(Resources)" \
+    '9|p|COMPLETING|5:00|2021-08-16T03:52:02|n1'
+check 0 'PULSE: ' pulse
+cmp out main_log.txt || fail "main_log.txt: $(cat main_log.txt)"
+cat >wanted <<END
+tiny is running for 18:15:59 since 2021-08-16T03:52:02 (711114_4 on 'gpu_p13' partition (r7i4n[1-7])
+tiny is waiting for the previous Job Array job to finish before scheduling a new one (711115_[5-9%1] on 'gpu_p13' partition)
+tiny is waiting for the previous job to finish before scheduling a new one using the dependency mechanism (6 on 'p' partition)
+tiny is waiting to be scheduled (7 on 'p' partition)
+tiny is scheduled to start in 1 day, 0:02:NN (at $in_a_day) (8 on 'p' partition)
+tiny is unknown - fix me: (at 2021-08-16T03:52:02) (9 on 'p' partition) (n1)
+END
+sed -E 's/^\[[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8}\] PULSE: //; s/(in 1 day, 0:02:)[0-9]{2}/\1NN/' out | diff wanted - || fail "slurm-status: $(cat out)"
 queue ''
-check 0 'ALERT: tiny is not RUNNING or SCHEDULED' pulse
+check 0 '\] PULSE: \*\*\*ALERT: tiny is not RUNNING or SCHEDULED! Alert someone at Eng WG\*\*\*$' pulse
 
 # ---- backup and fs-watch ------------------------------------------------------------------------
 lm-train --mock-data --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --vocab-size 100 \
@@ -184,12 +238,29 @@ check 1 'ALERT backup: lm-ckpt sync: exit code 3' backup
 flock --close state/backup.lock sleep 30 &
 until ! flock -n state/backup.lock true; do sleep 0.05; done
 check 0 'backup still runs' backup
+touch -d '25 hours ago' state/backup.lock
+check 1 'ALERT busy: backup has run for 25.0 h' backup
 
-echo "FS_DAYS=0" >>site.conf
-check 0 'room for [0-9]+ more saves, [0-9.]+ days' fs-watch
+# The training is finished: no day on which the disk fills.
 echo "FS_DAYS=1e12" >>site.conf
-check 1 'ALERT full: .*/run: room for [0-9]+ more saves of [0-9]+ bytes: full in' fs-watch
-echo "KEEP_STEPS=2 FS_PERCENT=-1" >>site.conf
+check 0 '% of the inodes' fs-watch
+! grep -q full out || fail "a finished training fills no disk: $(cat out)"
+# The plan is in the status file: 1000 saves of a size of which 3 have room; the fourth one after iteration 6 is at 14.
+free=$(df --output=avail -B1 run | tail -n 1)
+planned() { # GROWING_SAVES BYTES
+    jq ".state = \"running\" | .iteration = 6 | .saved_iteration = 6 | .step_s = 3600 | .growing_saves = $1 | .step_bytes = $2" status.json >s
+    mv s status.json
+}
+planned '[2,4,6,8,10,12,14,16]' $((free * 3 / 10))
+mv run/global_step4 step4 && mv run/global_step2 step2
+check 1 "ALERT full: .*/run: room for 3 more steps: full in 0.3 days, on $(date -d '+8 hours' +%F), at the save after iteration 14" fs-watch
+echo "FS_DAYS=0.1" >>site.conf
+check 0 'room for 3 more steps: full in 0.3 days' fs-watch
+planned '[2,4,6,8,10,12]' $((free * 3 / 10))
+check 0 'the next 3 saves that need room fit' fs-watch
+mv step4 run/global_step4 && mv step2 run/global_step2
+check 0 'room for [0-9]{4,} more steps; the next 3 saves that need room fit' fs-watch
+echo "FS_PERCENT=-1" >>site.conf
 check 1 'ALERT bytes: ' fs-watch
 # shellcheck disable=SC2016
 echo 'FS_PERCENT=100 QUOTA_COMMAND="echo work 90 100; echo store 1 0"' >>site.conf

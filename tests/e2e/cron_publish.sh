@@ -50,28 +50,94 @@ mv gone hub
 publish 0 'publish: 0 changed files'
 [ "$(published log)" = $'one\ntwo\nthree' ] || fail "not pushed again: $(published log)"
 
-# A large file that is not in LFS is refused before the hub does so.
+# A killed git left its lock.
+touch -d '11 minutes ago' logs/.git/index.lock
+publish 0 'publish: 0 changed files'
+[ ! -e logs/.git/index.lock ] || fail "the lock of a killed git is left"
+
+# A large file that is not in LFS is skipped before the hub refuses it; the others are published.
 seq 2000000 >run/large.jsonl
-publish 1 'more than 10 MB and not in LFS: large.jsonl'
-rm run/large.jsonl logs/large.jsonl
+echo four >>run/log
+publish 1 'ALERT publish: more than 10 MB and not in LFS: large.jsonl'
+grep -q four <<<"$(published log)" || fail "a large file keeps the others: $(git -C hub ls-tree -r --name-only HEAD)"
+! published large.jsonl >/dev/null 2>&1 || fail "a large file was pushed"
+if git lfs version >/dev/null 2>&1; then
+    # With LFS it is published, and grows by whole lines.
+    (cd logs && git lfs install --local && git lfs track '*.jsonl') >/dev/null 2>&1
+    publish 0 'publish: 0 changed files'
+    grep -q 'version https://git-lfs' <<<"$(published large.jsonl)" || fail "not in LFS: $(published large.jsonl | head -n 2)"
+    printf 'half a' >>run/large.jsonl
+    echo line >>run/log
+    publish 0 'publish: 1 changed files'
+    GIT_LFS_SKIP_SMUDGE=0 git clone -q hub copy 2>/dev/null
+    cmp <(head -n 2000000 run/large.jsonl) copy/large.jsonl || fail "another content in LFS: $(head -n 3 copy/large.jsonl)"
+else
+    rm run/large.jsonl logs/large.jsonl
+fi
 publish 0 'publish'
 
+# The README is edited in the hub.
+git clone -q hub other 2>/dev/null
+(cd other && echo model >README.md && git add . && git -c user.name=x -c user.email=x@x commit -q -m readme && git push -q)
+echo five >>run/log
+publish 0 'publish: 1 changed files'
+grep -q five <<<"$(published log)" || fail "not pushed after another commit"
+[ "$(published README.md)" = model ] || fail "the other commit is lost"
+
 # No secret in a URL, a log or a message.
-git -C logs remote set-url origin https://user:hunter2@localhost:1/x.git
-publish 3 'the URL of origin has a password'
-! grep -r hunter2 out err state || fail "the password is repeated"
+for url in https://user:hunter2@localhost:1/x.git https://hf_hunter2@localhost:1/x https://hunter2abcdefghijklmnopqrstuvwxyz012345@localhost:1/x; do
+    git -C logs remote set-url origin "$url"
+    publish 3 'the URL of origin has a password or token'
+done
 git -C logs remote set-url origin "$work/hub"
+git -C logs remote set-url --push origin https://user:hunter2@localhost:1/x.git
+publish 3 'the URL of origin has a password or token'
+! grep -r hunter2 out err state || fail "the password is repeated"
+git -C logs config --unset remote.origin.pushurl
+# The credentials of a file: the hub gets them, and no message has them.
+python3 - >port 2>seen <<'END' &
+import base64, http.server, sys
+class Hub(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        given = self.headers.get("Authorization", "").partition(" ")[2]
+        print(base64.b64decode(given).decode(), flush=True, file=sys.stderr)
+        self.send_response(403 if given else 401)
+        self.send_header("WWW-Authenticate", "Basic realm=hub")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+    def log_message(self, *_):
+        pass
+server = http.server.HTTPServer(("127.0.0.1", 0), Hub)
+print(server.server_port, flush=True)
+server.serve_forever()
+END
+hub=$!
+until [ -s port ]; do sleep 0.05; done
+echo "http://bot:hunter2@127.0.0.1%3a$(cat port)" >credentials
+chmod 600 credentials
+echo "PUBLISH_CREDENTIALS=$work/credentials" >>site.conf
+git -C logs remote set-url origin "http://127.0.0.1:$(cat port)/logs"
+echo six >>run/log
+publish 1 'ALERT publish: .*403'
+grep -q '^bot:hunter2$' seen || fail "the hub got no credentials: $(cat seen)"
+! grep -r hunter2 out err state logs/.git/config || fail "the password is repeated"
+kill $hub
+git -C logs remote set-url origin "$work/hub"
+publish 0 'publish: 0 changed files'
+grep -q six <<<"$(published log)" || fail "not pushed later"
 
 # Another publish still runs.
 flock --close state/publish.lock sleep 30 &
 until ! flock -n state/publish.lock true; do sleep 0.05; done
 publish 0 'publish still runs'
-kill %1
+touch -d '25 hours ago' state/publish.lock
+publish 1 'ALERT busy: publish has run for 25.0 h'
+kill $!
 
 echo "PUBLISH_KIND=web PUBLISH_TO=$work/web" >>site.conf
 if command -v rsync >/dev/null; then
-    publish 0 'publish: 3 changed files'
-    [ "$(cat web/log)" = $'one\ntwo\nthree' ] || fail "web: $(ls -R web)"
+    publish 0 'publish: [34] changed files'
+    [ "$(tail -n 1 web/log)" = six ] || fail "web: $(ls -R web)"
     [ "$(find web -name password -o -name "global_step*")" = "" ] || fail "web: $(ls -R web)"
 fi
 echo "publish to git and to a web directory"

@@ -59,14 +59,29 @@ url=http://127.0.0.1:$(cat port)
 "$kit/tail-remote" "$url/published" 0 >out || fail "exit $?: $(cat out)"
 [ "$(tail -n 1 out) $(head -n 1 out)" = "line 1000 line $((1001 - $(wc -l <out)))" ] || fail "$(cat out)"
 [ "$(cat served)" = "206 4000" ] || fail "more than the end: $(cat served)"
-"$kit/tail-remote" "$url/published" 0.1 >out &
+"$kit/tail-remote" "$url/published" 0.1 >out 2>err &
 shows 'line 1000' out
 echo 'line 1001' >>published
 shows 'line 1001' out
 echo 'after truncation' >published
 shows 'after truncation' out
 [ "$(grep -c 'line 1001' out)" = 1 ] || fail "repeated: $(tail out)"
+# A transfer that ends early, and a log that is missing for a while.
+touch cut
+seq -f 'next %.0f' 50 >>published
+shows 'next 5' out
+rm cut
+shows 'next 50' out
+[ "$(grep '^next' out | sort -u | wc -l) $(grep -c '^next' out)" = "50 50" ] || fail "not once each: $(grep next out)"
+mv published hidden
+shows 'HTTP status 404' err
+mv hidden published
+echo 'found again' >>published
+shows 'found again' out
+[ "$(wc -l <err)" = 1 ] || fail "more than one message: $(cat err)"
 kill $!
+# A hub redirects to the store of its large files.
+grep -q 'found again' <<<"$("$kit/tail-remote" "$url/moved/published" 0)" || fail "a redirection"
 expect 3 'the server has no ranges' "$kit/tail-remote" "$url/whole/published" 0
 expect 3 'HTTP status 404' "$kit/tail-remote" "$url/missing" 0
 expect 3 '' "$kit/tail-remote" http://127.0.0.1:1/published 0

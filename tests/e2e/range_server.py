@@ -5,9 +5,15 @@ import http.server, os, re, sys
 
 
 class Ranges(http.server.BaseHTTPRequestHandler):
-    """Serves files with ranges of bytes, except below /whole/."""
+    """Serves files with ranges of bytes, except below /whole/. Below /moved/ it redirects, and while there is a file `cut` it
+    sends half of an answer."""
     def do_GET(self):
         path = self.path.lstrip("/")
+        if path.startswith("moved/"):
+            self.send_response(302)
+            self.send_header("Location", "/" + os.path.basename(path))
+            self.send_header("Content-Length", "0")
+            return self.end_headers()
         if not os.path.exists(os.path.basename(path)):
             return self.send_error(404)
         data = open(os.path.basename(path), "rb").read()
@@ -28,7 +34,7 @@ class Ranges(http.server.BaseHTTPRequestHandler):
             self.send_header("Content-Range", f"bytes {first}-{len(data) - 1}/{len(data)}")
         self.send_header("Content-Length", str(len(data) - first))
         self.end_headers()
-        self.wfile.write(data[first:])
+        self.wfile.write(data[first:first + (len(data) - first) // 2] if os.path.exists("cut") else data[first:])
         print(status, len(data) - first, flush=True, file=sys.stderr)
     def log_message(self, *_):
         pass

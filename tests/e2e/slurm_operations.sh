@@ -117,9 +117,36 @@ options=(--array=1-3%1 --nodes=1-2)
 # A lost device: the node that the error names is excluded from the later tasks.
 job=$(options=(--array=1-2%1 --nodes=2) && PATH=$work/stand-in:$PATH WITH_CODE=3 submit slurm/train.sbatch)
 until [ -z "$(squeue -h -n tiny)" ]; do sleep 0.1; done
-grep -q 'excludes n2 from the rest' tiny-"$job".log || fail "a lost device: $(cat tiny-"$job".log)"
+grep -q 'the later starts do not use n2' tiny-"$job".log || fail "a lost device: $(cat tiny-"$job".log)"
 grep -Fxq 'task 1 on n[1-2]' tiny-"$job".log || fail "task 1 without n2: $(cat tiny-"$job".log)"
 grep -Exq 'task 2 on n.(1,3|1,4|3-4).' tiny-"$job".log || fail "task 2 with n2: $(cat tiny-"$job".log)"
+
+# The host of other errors: the rank that does not answer, not the ranks that wait for it; rank 0 of which the connection is lost; the
+# writer of the status file when a device failed; no host when a disk is full.
+failed_host() { # REASON: prints the host that the template excludes
+    jq -n --arg reason "$1" '{reason: $reason, host: "n3", rank: 5}' >reason.json
+    # shellcheck disable=SC2034
+    (status=reason.json && eval "$(sed -n '/^failed_host() {/,/^}/p' "$share/slurm/train.sbatch")" && failed_host)
+}
+timeout="group 'world': all_reduce(sum, 8 x fp32), operation 12: timed out after 600 s waiting for ranks 1 and 2 of 4"
+[ "$(failed_host "$timeout; rank 1 on n1 is in forward; rank 2 on n2 does not answer")" = n2 ] || fail "a rank that waits is excluded"
+[ "$(failed_host "lost the connection to rank 0 at n1: its process or its host has ended")" = n1 ] || fail "rank 0 is not excluded"
+[ "$(failed_host "CUDA error: uncorrectable ECC error encountered")" = n3 ] || fail "the failed device is not excluded"
+[ "$(failed_host "rank 1 on n1: run/global_step8.tmp/x: No space left on device")" = "" ] || fail "a full disk excludes a host"
+
+# The variables of the environment, and the container, as srun gets them.
+mkdir arguments
+printf '#!/bin/sh\nprintf "%%s\\n" "$*"\n' >arguments/srun
+chmod +x arguments/srun
+job=$(options=() && PATH=$work/arguments:$PATH NUM_LAYERS=24 HIDDEN_SIZE=1024 NUM_ATTENTION_HEADS=16 SEQ_LENGTH=2048 \
+    MAX_POSITION_EMBEDDINGS=4096 MICRO_BATCH_SIZE=2 GLOBAL_BATCH_SIZE=512 DATA_PATH=corpus TENSOR_PARALLEL=4 PIPELINE_PARALLEL=8 \
+    CONTAINER_IMAGE=lm.sqsh CONTAINER_MOUNTS=/data:/data submit slurm/train.sbatch --lr 1e-3)
+finish "$job" 0
+for words in '--num-layers 24' '--hidden-size 1024' '--num-attention-heads 16' '--seq-length 2048' '--max-position-embeddings 4096' \
+    '--micro-batch-size 2' '--global-batch-size 512' '--data-path corpus' '--tensor-model-parallel-size 4' \
+    '--pipeline-model-parallel-size 8' '--container-image=lm.sqsh --container-mounts=/data:/data lm-train' '--lr 1e-3$'; do
+    grep -Eq -- "$words( |$)|$words" tiny-"$job".log || fail "no $words: $(cat tiny-"$job".log)"
+done
 
 # A pending job that no time helps, and one whose nodes are down: the watchdog knows the reasons that this Slurm states.
 pending() { # PATTERN OPTION...: a job that waits for this reason
@@ -168,6 +195,44 @@ grep -q '^task 2: .* --exit-on-missing-checkpoint' tiny-"$job".log || fail "afte
 ! grep '^task 3' tiny-"$job".log || fail "after the move: another task ran"
 grep -Eq '^train.sbatch: [45] minutes are left: RESERVE_MINUTES is 1' tiny-"$job".log || fail "a short job: $(cat tiny-"$job".log)"
 grep -Eq -- '--exit-duration-in-mins [34]( |$)' tiny-"$job".log || fail "a short job: $(cat tiny-"$job".log)"
+
+# Another training in the place of the one that was moved away: the array does not continue it.
+cat >stand-in/lm-train <<'END'
+#!/bin/sh
+[ "$SLURM_PROCID" = 0 ] || exit 0
+echo "task $SLURM_ARRAY_TASK_ID"
+mkdir -p "$RUN_DIRECTORY/global_step1"
+[ "$SLURM_ARRAY_TASK_ID" != 1 ] || printf '{\n  "run_id": "first"\n}\n' >"$RUN_DIRECTORY/global_step1/manifest.json"
+echo global_step1 >"$RUN_DIRECTORY/latest"
+exit 75
+END
+job=$(options=(--array=1-4%1 --hold) && RUN_DIRECTORY=$work/moved FRESH=1 PATH=$work/stand-in:$PATH submit slurm/train.sbatch)
+for task in 1 2; do
+    scontrol release "${job}_$task"
+    until [ "$(grep -cs '^saved, work remains' tiny-"$job".log)" = $task ]; do sleep 0.1; done
+done
+sed -i s/first/other/ moved/global_step1/manifest.json
+scontrol release "${job}_3"
+scontrol release "${job}_4"
+until [ -z "$(squeue -h -n tiny)" ]; do sleep 0.1; done
+grep -q 'moved: has the training other, but this job has trained first' tiny-"$job".log || fail "another training: $(cat tiny-"$job".log)"
+! grep -E '^task [34]' tiny-"$job".log || fail "another training was continued"
+
+# Requeue after failures: on another node than the one that the error names, and not for ever.
+cat >stand-in/lm-train <<'END'
+#!/bin/sh
+[ "$SLURM_PROCID" = 0 ] || exit 0
+echo "start on $SLURM_JOB_NODELIST"
+echo "{\"reason\": \"rank 1 on n1: device lost\"}" >"$RUN_DIRECTORY/status.json"
+exit 3
+END
+job=$(options=(--nodes=1) && FRESH=1 MAX_FAILURES=2 PATH=$work/stand-in:$PATH REQUEUE=1 submit slurm/train.sbatch)
+until grep -qs "failure 1 of at most 2" tiny-"$job".log && [ "$(state "$job")" = PENDING ]; do sleep 0.1; done
+until ! pgrep -f "^slurmstepd: \\[$job" >/dev/null; do sleep 0.1; done
+scontrol update JobId="$job" StartTime=now
+finish "$job" 3
+[ "$(grep '^start' tiny-"$job".log | tr '\n' ' ')" = "start on n1 start on n2 " ] || fail "requeue after a failure: $(cat tiny-"$job".log)"
+grep -q "failure 2 of at most 2" tiny-"$job".log || fail "requeue after a failure: $(cat tiny-"$job".log)"
 
 # Requeue: the same job starts again after 75, and its log is kept.
 cat >stand-in/lm-train <<'END'

@@ -54,8 +54,20 @@ mkdir -p three/tb
 touch three/generation-1 three/job.log three/slurm-7.out three/steps
 logs=(--log-file three/steps --tensorboard-dir three/tb)
 expect 0 'three: contains no checkpoint: starting' lm-train "${first[@]}" --save three --load three "${logs[@]}"
+# A start that was killed had other flags for its logs; tee writes a log before the first start.
+mkdir -p three_b/board three_c
+lm-train "${args[@]}" --train-iters 1_000_000 --save three_b --load three_b --log-file three_b/steps --tensorboard-dir three_b/board \
+    >killed.log 2>&1 &
+until [ -s three_b/generation-1 ] && [ -s three_b/steps ]; do sleep 0.05; done
+kill -9 $!
+wait $! 2>/dev/null || true
+[ ! -e three_b/latest ] || fail "the killed start has saved"
+touch three_c/main_log.txt three_c/log.json three_c/status.json
+for directory in three_b three_c; do
+    expect 0 "$directory: contains no checkpoint: starting" lm-train "${first[@]}" --save $directory --load $directory
+done
 mkdir four
-touch four/model.safetensors
+touch four/model.safetensors four/generation-1
 expect 2 'four: --load: holds no checkpoint but other files \(model.safetensors\)' lm-train "${first[@]}" --save four --load four
 # A restarted job and a later task of an array do not start from the beginning.
 for given in SLURM_RESTART_COUNT=1 "SLURM_ARRAY_TASK_ID=3 SLURM_ARRAY_TASK_MIN=1"; do

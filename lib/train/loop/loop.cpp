@@ -67,6 +67,7 @@ TrainingLoop::TrainingLoop(const LoopParts& parts, const Progress& start)
 void TrainingLoop::prepare_saves() {
     if (!rules_.saves) return;
     saver_.prepare(progress_.loaded);
+    status_.planned(coming_saves(config_, progress_.done.iteration));
     status_.claimed(saver_.generation().run_id, saver_.generation().number);
     log_.claimed(saver_.generation().run_id, saver_.generation().number);
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cost/formulas.hpp"
+#include "train/save/save_room.hpp"
 
 namespace lm::train {
 
@@ -41,6 +42,13 @@ double first_save_s(const RunConfig& config) {
         static_cast<double>(cost::checkpoint_size(trainer.model, trainer.precision).total());
     const spec::ParallelConfig& parallel = trainer.parallel;
     return bytes / 50e6 / static_cast<double>(parallel.tp * parallel.pp * parallel.dp);
+}
+
+ComingSaves coming_saves(const RunConfig& config, i64 start) {
+    constexpr size_t most = 200;
+    const TrainerConfig& trainer = config.trainer;
+    return {.growing = growing_saves(config.saves, start, last_iteration(config), most),
+            .step_bytes = cost::checkpoint_size(trainer.model, trainer.precision).total()};
 }
 
 double forward_passes(const RunConfig& config, const data::DataSets& data) {

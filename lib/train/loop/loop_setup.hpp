@@ -7,6 +7,7 @@
 #include "data/sampling/datasets.hpp"
 #include "train/loop/job_end.hpp"
 #include "train/loop/loop_rules.hpp"
+#include "train/loop/status_file.hpp"
 #include "train/resolve/run_config.hpp"
 
 namespace lm::train {
@@ -15,6 +16,8 @@ LoopRules rules_of(const RunConfig& config, const data::DataSets& data,
                    const std::optional<JobEnd>& job_end);
 // Returns the expected time of a save before one was measured: 50 MB/s for each rank.
 double first_save_s(const RunConfig& config);
+// Returns the saves after iteration `start` for the status file.
+ComingSaves coming_saves(const RunConfig& config, i64 start);
 // Returns the number of global batches of an evaluation.
 double forward_passes(const RunConfig& config, const data::DataSets& data);
 // Returns the number of iterations, after the first, in which --benchmark measures each operation.

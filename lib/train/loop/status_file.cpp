@@ -108,6 +108,8 @@ void StatusFile::start() {
     fields_["consumed_samples"] = nullptr;
     fields_["step_s"] = nullptr;
     fields_["saved_iteration"] = nullptr;
+    fields_["step_bytes"] = nullptr;
+    fields_["growing_saves"] = nullptr;
     write("starting", settings_.timeout_s);
 }
 
@@ -116,6 +118,12 @@ void StatusFile::claimed(const std::string& run_id, i64 generation) {
     fields_["run_id"] = run_id;
     fields_["generation"] = generation;
     write("starting", settings_.timeout_s);
+}
+
+void StatusFile::planned(const ComingSaves& saves) {
+    if (!active_) return;
+    fields_["step_bytes"] = saves.step_bytes;
+    fields_["growing_saves"] = saves.growing;
 }
 
 void StatusFile::iteration(i64 done, i64 samples, double step_s, bool logged) {

@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
@@ -24,6 +25,14 @@ struct StatusSettings {
     double timeout_s = 600;  // an operation between ranks fails after this time
 };
 
+// The saves of the rest of the run, for a forecast of the disk.
+struct ComingSaves {
+    // Iterations of the saves that need more room than there was before, at most the first 200
+    // (growing_saves() of train/save/save_room.hpp).
+    std::vector<i64> growing;
+    i64 step_bytes = 0;  // bytes of a checkpoint
+};
+
 class StatusFile {
   public:
     // Only rank 0 writes.
@@ -33,6 +42,7 @@ class StatusFile {
     void start();
     // Sets the run id and the generation that this start has claimed in --save.
     void claimed(const std::string& run_id, i64 generation);
+    void planned(const ComingSaves& saves);
     // Records an iteration that took `step_s` seconds. Writes the state "running" when `logged`, at
     // the first iteration, and when the last write is a minute old.
     void iteration(i64 done, i64 samples, double step_s, bool logged);

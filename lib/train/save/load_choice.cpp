@@ -101,20 +101,34 @@ bool is_own_name(const std::string& name) {
     for (const std::string_view prefix :
          {std::string_view("generation-"), ckpt::fence_file, ckpt::abandoned_prefix,
           std::string_view("autotune"), std::string_view("events.out."),
-          std::string_view("flight-recorder"), std::string_view("slurm-"), start_count_file,
-          pending_evaluation_file}) {
+          std::string_view("flight-recorder"), std::string_view("slurm-"), std::string_view("log"),
+          std::string_view("status"), start_count_file, pending_evaluation_file}) {
         if (name.starts_with(prefix)) return true;
     }
-    for (const std::string_view ending : {".log", ".out", ".err", ".jsonl"}) {
+    for (const std::string_view ending : {".log", ".out", ".err", ".jsonl", ".txt"}) {
         if (name.ends_with(ending)) return true;
     }
     return name.find(".tmp.") != std::string::npos;
 }
 
+// Returns whether the name is that of weights in the format of another program.
+bool is_foreign_checkpoint(const std::string& name) {
+    for (const std::string_view prefix : {"iter_", "mp_rank_", "config.json", "pytorch_model"}) {
+        if (name.starts_with(prefix)) return true;
+    }
+    for (const std::string_view ending : {".safetensors", ".bin", ".pt"}) {
+        if (name.ends_with(ending)) return true;
+    }
+    return false;
+}
+
 // Throws Error(usage) when the directory of --load has files of another program. In an empty
-// directory, and in one with files of this run only, the run may start at iteration 0.
+// directory, in one with files of this run only, and in one that a start of lm-train has claimed,
+// the run may start at iteration 0.
 void check_not_foreign(const std::string& directory, const std::vector<std::string>& own_files) {
+    const bool claimed = ckpt::newest_claim(directory).has_value();
     for (const std::string& name : io::list_directory(directory)) {
+        if (claimed && !is_foreign_checkpoint(name)) continue;
         const fs::path path = canonical(directory) / name;
         const auto is_path = [&path](const std::string& own) {
             if (own.empty()) return false;

@@ -73,6 +73,26 @@ void check_room(const std::string& directory, const RoomNeed& need) {
     run_error(directory, "{}: delete files, or checkpoints with lm-ckpt prune", text);
 }
 
+std::vector<i64> growing_saves(const SaveRules& rules, i64 start, i64 last, size_t most) {
+    const bool deletes = rules.retain && !rules.retain->keep.empty();
+    std::vector<i64> on_disk, growing;
+    size_t most_on_disk = 0;
+    // The steps before `start` are those of the same plan.
+    for (const i64 step : spec::save_iterations(rules.ranges, deletes ? 0 : start, last)) {
+        on_disk.push_back(step);
+        if (on_disk.size() > most_on_disk) {
+            most_on_disk = on_disk.size();
+            if (step > start) growing.push_back(step);
+        }
+        if (growing.size() == most) break;
+        if (!deletes) continue;
+        for (const i64 removed : ckpt::steps_to_remove(on_disk, rules.retain->keep, step)) {
+            std::erase(on_disk, removed);
+        }
+    }
+    return growing;
+}
+
 void check_room_for_run(const RunConfig& config, i64 start, i64 ranks_here) {
     const config::CheckpointFlags& flags = config.checkpoints;
     if (flags.save.empty() || config.action.benchmark) return;

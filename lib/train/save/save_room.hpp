@@ -34,6 +34,11 @@ void check_room(const std::string& directory, const RoomNeed& need);
 // Returns the iteration at which the schedule or a flag ends the run, whichever comes first.
 i64 last_iteration(const RunConfig& config);
 
+// Returns the iterations after `start` of the first `most` saves of which each needs room for one
+// more checkpoint on the file system of --save than there was before: all saves without
+// --save-retain, else those before which no other checkpoint was deleted. Ascending.
+std::vector<i64> growing_saves(const SaveRules& rules, i64 start, i64 last, size_t most);
+
 // Throws Error(usage) when --save has no room for the checkpoints that are on disk at the same time
 // in the rest of the run, after iteration `start`, or --local-save has no room for the local steps
 // of this host. `ranks_here`: the ranks on each host. Does nothing without --save.
