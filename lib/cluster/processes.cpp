@@ -106,7 +106,7 @@ void add_open_files(ProcessTable& table, i64 pid, u64 device, const std::string&
 void add_process(ProcessTable& table, i64 pid, u64 device) {
     const std::string directory = "/proc/" + std::to_string(pid);
     struct stat status = {};
-    if (stat(directory.c_str(), &status) != 0) return;  // it has ended since
+    if (stat(directory.c_str(), &status) != 0) return;  // the process has ended
     Process process{.pid = pid, .uid = status.st_uid, .command = {}};
     const std::string name = text_of(directory + "/comm").text;
     process.command = name.substr(0, name.find('\n'));

@@ -136,7 +136,7 @@ bool is_stopped(i64 pid) {
         return state < stat.size() &&
                std::string_view("TtD").find(stat[state]) != std::string::npos;
     } catch (const Error&) {
-        return false;  // it has ended
+        return false;  // the process has ended
     }
 }
 

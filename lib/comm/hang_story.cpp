@@ -23,7 +23,7 @@ struct Wait {
     std::vector<int> ranks;
     std::vector<int> awaited;  // empty: all members have started the operation
     std::string what;          // "all_reduce(sum, 100 x fp32), operation 12 of group 'data'"
-    double since_s = 0;        // Unix time of the earliest of them
+    double since_s = 0;        // Unix time at which the first rank began to wait
     double longest_s = 0;
 };
 
