@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of the value of an option against its bounds. Each throws Error(usage) with one form of
-// text, "--micro-batch-size: must be at least 1, got 0"; not a number is within no bounds; an
-// option that was not given (an empty optional) is within all.
+// Checks of the value of an option against its bounds. Each throws Error(usage) with a text of one
+// form: "--micro-batch-size: must be at least 1, got 0". A NaN fails every check; an option that
+// was not given (an empty optional) passes every check.
 #pragma once
 
 #include "base/error.hpp"

@@ -56,9 +56,9 @@ struct MeetingPoint {
     int port = 0;       // port on which rank 0 listens
     std::string token;  // equal for all ranks of a job; connections with another token are refused
 };
-// Returns the address from MASTER_ADDR and MASTER_PORT. Under srun the defaults are the first host
-// of the step's node list and a port from 20000 to 31999 by the ids of job and step. The token is
-// LM_RENDEZVOUS_TOKEN. By default it is the ids of job and step under srun, else the number of
+// Returns the address in MASTER_ADDR and MASTER_PORT. Defaults under srun: the first host of the
+// step's node list, and a port from 20000 to 31999 computed from the ids of job and step. The token
+// is LM_RENDEZVOUS_TOKEN; its default names the ids of job and step under srun, else the number of
 // ranks and the port. Throws Error(usage) naming a variable that is missing or invalid.
 MeetingPoint meeting_point(const Launched& launched,
                            const Environment& get = environment_of_process);

@@ -21,7 +21,7 @@ using LogSink = std::function<void(Severity, std::string_view message)>;
 
 // Replaces the sink; nullptr removes it. Thread-safe.
 void set_log_sink(LogSink sink);
-// Adds a second sink, which gets the same messages; nullptr removes it. A log file is one.
+// Sets a second sink, such as a log file, which gets the same messages; nullptr removes it.
 void set_log_copy(LogSink sink);
 // Passes `message` to the sinks. Thread-safe: one call of a sink at a time.
 void log_message(Severity severity, std::string_view message);

@@ -6,8 +6,8 @@
 
 namespace lm {
 
-// Returns the name of this host (gethostname), or "unknown" when the system gives none. Tests run
-// the ranks of several hosts on one machine: the environment variable LM_HOST replaces the name.
+// Returns the name of this host (gethostname), or "unknown" when the system gives none. The
+// environment variable LM_HOST replaces the name: tests use it to run several hosts on one machine.
 std::string host_name();
 // Stores the device that this process computes on, "cuda:3 (NVIDIA H100 80GB HBM3)", for
 // own_place(). Thread-safe.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several problems of one command line, which one Error carries and which are printed one line
-// each. The message of the Error has an ASCII record separator between two problems.
+// An Error that carries several problems of one command line. Each problem is printed on a line of
+// its own. In the message of the Error, an ASCII record separator separates the problems.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace lm {
 
 // Throws an Error with these problems; does nothing when there are none.
 void throw_problems(const std::vector<std::string>& problems, Exit code = Exit::usage);
-// Returns the problems that an Error's message has: one, unless throw_problems() made it.
+// Returns the problems in the message of an Error: one, unless throw_problems() threw the Error.
 std::vector<std::string_view> problems_in(std::string_view message);
 // Returns the message of an Error as one line: its first problem and the number of the others.
 std::string summary_of(std::string_view message);

@@ -11,7 +11,7 @@ namespace lm {
 
 // The parsers throw Error(usage) naming `object` (the option) for text that is not a number, an
 // unknown unit, a negative number (parse_number() accepts those) or an overflow. Underscores may
-// group digits. A fraction is exact: 1.5B is a count; 1.0001k is an error, since it is not whole.
+// group digits. Fractions are exact: 1.5B is a count; 1.0001k is 1000.1, not whole, and an error.
 
 // Parses a count. Units: k or K, M, G or B, T = 10^3, 10^6, 10^9, 10^12.
 i64 parse_count(std::string_view object, std::string_view text);

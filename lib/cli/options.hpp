@@ -48,7 +48,7 @@ struct Option {
     bool is_text = true;      // the value is not a number, size or time
     std::vector<std::string> choices;
     std::vector<std::string> words;  // values that completion offers; others are valid, too
-    std::string neutral_value;       // a refused option is ignored with this value
+    std::string neutral_value;       // a refused option with this value is accepted and ignored
     Kind kind = Kind::normal;
     int min_values = 0;  // one occurrence has min_values to max_values values; 0 for a flag
     int max_values = 0;
@@ -148,8 +148,8 @@ class Options {
     // not empty, replaces the general wording.
     void exits_with(Exit code, std::string meaning = {});
 
-    // Returns the declared options. --help, --help-all and --version are not among
-    // them.
+    // Returns the declared options. The built-in options (--help, --help-all and --version) are not
+    // among them.
     const std::vector<Option>& table() const;
     const std::string& program() const;  // "lm-ckpt", or "lm-ckpt ls" for a verb
     const std::string& summary() const;

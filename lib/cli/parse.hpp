@@ -11,13 +11,13 @@
 
 namespace lm::cli {
 
-// Called for each occurrence of an option, in order, with its values. An Error is a problem of the
-// command line; another exception ends the parsing.
+// Called for each occurrence of an option, in order, with its values. An Error that it throws is a
+// problem of the command line; any other exception ends the parsing.
 using OnOption = std::function<void(const Option&, const std::vector<std::string>& values)>;
 
-// Adds the Errors of `on_option`, unknown options, missing values and values given to flags to
-// `problems`. Returns the operands (positional arguments) in order; nullopt when an unknown option
-// or a missing value makes them uncertain.
+// Adds to `problems` the Errors of `on_option`, unknown options, missing values and values of
+// flags. Returns the operands (positional arguments) in order; nullopt when an unknown option or a
+// missing value makes them uncertain.
 std::optional<std::vector<std::string>> parse_arguments(const std::vector<Option>& table,
                                                         const std::vector<std::string>& arguments,
                                                         const OnOption& on_option,

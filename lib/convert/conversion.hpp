@@ -73,7 +73,7 @@ struct ConversionRequest {
     i64 vocab_size = 0;         // unpadded, of a Megatron checkpoint; 0: as its arguments state
     i64 tp = 1;                 // tensor ranks of a Megatron checkpoint to write
     i64 pp = 1;                 // pipeline stages of a Megatron checkpoint to write
-    i64 vocab_multiple = 128;   // divides the padded vocabulary for a tensor rank of Megatron
+    i64 vocab_multiple = 128;   // divides the vocabulary rows of each tensor rank of Megatron
     // Names in a checkpoint of Megatron-LM to write; nullopt: transformer_engine, but classic for a
     // model that megatron-core does not have.
     std::optional<MegatronNames> names;
@@ -103,9 +103,9 @@ struct ConversionReport {
 };
 
 // Creates the output directory of a conversion from `ins`, and removes the temporary directories of
-// killed conversions to it. Throws Error(usage) in three cases:
-// `out` exists and `force` is false; `out` is or contains one of `ins`; `out` exists and is not the
-// directory of a model, since --force replaces nothing else.
+// killed conversions to it. Throws Error(usage) in three cases: `out` exists and `force` is false;
+// `out` is or contains one of `ins`; `out` exists and is not the directory of a model, since
+// --force replaces nothing else.
 io::AtomicDirectory make_output(const std::string& out, const std::vector<std::string>& ins,
                                 bool force);
 

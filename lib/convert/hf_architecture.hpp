@@ -56,7 +56,7 @@ struct HfArchitecture {
     bool qk_norm = false;
     bool one_plus = false;        // norms multiply by 1 + weight
     bool squared_relu = false;    // the only activation
-    Rule qkv_bias = Rule::never;  // biases of query, key and value without others
+    Rule qkv_bias = Rule::never;  // biases of query, key and value only
 };
 
 // Returns all architectures. When several can hold a model, the first is the usual one.

@@ -36,8 +36,8 @@ struct ReferenceConfig {
     double rope_factor = 0;  // factor in rope_scaling of Llama 3.1; 0: none
     i64 window = 0;          // keys that a query sees; 0: all
     Fused fused = Fused::no;
-    // Names of modules, without ".weight" and ".bias". `prefix` starts all names, and is omitted
-    // from the others; `layers` starts the names in a layer ("h." and the layer's number).
+    // Names of modules, without ".weight" and ".bias". All names start with `prefix`, which the
+    // other members omit; `layers` starts the names in a layer ("h." and the layer's number).
     std::string prefix;
     std::string layers;
     std::string word;

@@ -48,8 +48,8 @@ class NativeImport {
     // empty: none. Compares the first elements of each tensor.
     std::string tensor_with_other_masters(DType weights) const;
 
-    // Reads the elements [begin, end) of a tensor to `out`; masters that do not exist are the
-    // weights. Thread-safe.
+    // Reads the elements [begin, end) of a tensor to `out`; reads the weights in place of missing
+    // masters. Thread-safe.
     void load(const std::string& tensor, ckpt::SliceKind kind, DType dtype, i64 begin, i64 end,
               std::byte* out, SourceReaders& readers) const;
 
@@ -72,8 +72,8 @@ class NativeImport {
         i64 n_bytes = 0;                   // bytes read so far
         std::map<Key, double> drift = {};  // largest difference between copies
     };
-    // Returns a piece for each tensor of each kind, which several threads may read at once.
-    // `reading` outlives them.
+    // Returns a piece for each tensor of each kind. Several threads may read the pieces at once.
+    // `reading` must outlive the pieces.
     std::vector<ckpt::Piece> pieces(Reading& reading, DType weights) const;
 
     ModelTensors tensors_;

@@ -24,8 +24,8 @@ struct RecordCheck {
     bool done = false;
     std::mutex mutex = {};  // guards `done`
 };
-// Reads the record of the file `path`, unless an earlier call did. Throws Error(failure) when it
-// does not have its CRC. Thread-safe: other threads wait for the one that reads.
+// Reads the record of the file `path`, unless an earlier call did. Throws Error(failure) when the
+// CRC does not match. Thread-safe: other threads wait for the one that reads.
 void verify(const std::string& path, RecordCheck& record);
 
 // `n` elements that start at byte `offset` of the file `path`.
@@ -107,7 +107,7 @@ class SourceReaders {
     std::vector<std::unique_ptr<SourceReader>> idle_;
 };
 
-// Reads the elements [begin, begin + n) of a storage, in its own type.
+// Reads the elements [begin, begin + n) of a storage, in the storage's type.
 void read_storage(const Storage& storage, i64 begin, i64 n, std::byte* out);
 
 }  // namespace lm::convert

@@ -35,22 +35,22 @@ struct CheckpointSize {
 };
 CheckpointSize checkpoint_size(const spec::ModelConfig& config, const spec::Precision& precision);
 
-// Returns the mean number of keys of a query under the causal mask, its own counted by half: T / 2,
-// or with a window of w keys w (1 - w / 2T).
+// Returns the mean number of keys that a query sees under the causal mask, its own key counted as
+// half: T / 2, or w (1 - w / 2T) with a window of w keys.
 double mean_keys(const spec::ModelConfig& config, double seq_length);
 
 // Returns the floating-point operations of the model for one token, forward and backward, without
-// recomputation: three times 2 M N K for each product with a weight, and for each product of
-// attention under the causal mask, 6 L H D T in all. The vocabulary is unpadded. MFU is computed
-// from this number.
+// recomputation: three times 2 M N K for each product with a weight and each product of attention;
+// the latter are 6 L H D T in all under the causal mask. The vocabulary is unpadded. MFU is
+// computed from this number.
 double model_flops_per_token(const spec::ModelConfig& config, i64 seq_length);
 
-// Returns the floating-point operations of one iteration as Megatron-LM's log counts them, with 4h
-// for the width of the MLP, as many key-value groups as heads, and no causal mask: 24BsLh^2 k (1 +
-// s/6h + V/16Lh). k is 3, or 4 with `recompute`, which computes the forward pass twice. With a
-// gated MLP the factor 24 is
-// 32. With a window of w keys the s in parentheses is w (2 - w/s). Sources: arXiv 2104.04473, eq.
-// 3; Megatron-DeepSpeed's log line.
+// Returns the floating-point operations of one iteration as Megatron-LM's log counts them,
+// with 4h for the width of the MLP, as many key-value groups as heads, and no causal mask:
+// 24BsLh^2 k (1 + s/6h + V/16Lh). k is 3, or 4 with `recompute`, which computes the forward
+// pass twice. For a gated MLP, 32 replaces the factor 24. With a window of w keys, w (2 - w/s)
+// replaces the s in the parentheses. Sources: arXiv 2104.04473, eq. 3; Megatron-DeepSpeed's
+// log line.
 double iteration_flops(const spec::ModelConfig& config, i64 padded_vocab, i64 global_batch,
                        i64 seq_length, bool recompute);
 

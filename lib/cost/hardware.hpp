@@ -20,14 +20,14 @@ struct Hardware {
     std::string name;
     double matmul_flops = 0;        // peak FLOP/s of dense products of bf16 and fp16
     double fp32_flops = 0;          // peak FLOP/s of products of fp32
-    i64 sms = 0;                    // each computes a tile of a product
+    i64 sms = 0;                    // SMs; each computes one tile of a product at a time
     double memory_bytes_per_s = 0;  // peak of the GPU's memory
     i64 memory_bytes = 0;
     i64 gpus_per_node = 0;
     Link node;         // from a GPU to the others of its node, in a large all-reduce
     Link network;      // from a node to the others; the GPUs of the node share it
     double watts = 0;  // power of one GPU with its share of the node
-    // The parts of the peaks that large operations reach.
+    // The fractions of these peaks that large operations reach.
     double matmul_fraction = 0;
     double attention_fraction = 0;
     double memory_fraction = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Searches the layouts of a training on N GPUs: TP, PP, DP, micro-batch size, recomputation, ZeRO
-// stage, interleaving and the division of layers over stages. Keeps the fastest that fit into the
-// memory of the GPUs.
+// stage, interleaving and the division of layers over stages. Keeps the fastest layouts that fit
+// into the memory of the GPUs.
 #pragma once
 
 #include <optional>
@@ -45,7 +45,7 @@ struct Layout {
 };
 
 struct LayoutSearch {
-    // The fastest layouts that fit, fastest first; of layouts with the same time, less memory.
+    // The fastest layouts that fit, fastest first; layouts of equal time by ascending memory.
     std::vector<Layout> fitting;
     std::vector<Layout> rejected;    // at most 3 that would be faster but do not fit, fastest first
     i64 n_tried = 0;                 // layouts that satisfy the divisibility rules

@@ -20,7 +20,7 @@ MegatronMemory megatron_memory(const spec::ModelConfig& model, const spec::Paral
                                const StepShape& step, const spec::Precision& precision,
                                i64 pp_rank);
 
-// Returns the largest of all stages.
+// Returns the memory of the stage that needs most.
 MegatronMemory largest_megatron_memory(const spec::ModelConfig& model,
                                        const spec::ParallelConfig& parallel, const StepShape& step,
                                        const spec::Precision& precision);

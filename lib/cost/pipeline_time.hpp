@@ -30,8 +30,8 @@ struct PipelineEvent {
     double end_s = 0;
 };
 
-// Returns the time of a step with these durations. Adds its passes to `events` in the order of each
-// stage, unless it is null.
+// Returns the time of a step with these durations. Adds the passes of the step to `events`, in the
+// order of each stage, unless `events` is null.
 double pipeline_time(const spec::PipelineShape& shape, const PipelineDurations& durations,
                      std::vector<PipelineEvent>* events = nullptr);
 

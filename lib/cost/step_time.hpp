@@ -8,7 +8,7 @@
 
 namespace lm::cost {
 
-// The seconds of a step. The first five are those of the busiest stage, for all micro-batches.
+// The seconds of a step. `busiest`: all passes of the busiest stage, for all micro-batches.
 struct StepTime {
     PassTime busiest;
     double messages_s = 0;   // messages between stages that the busiest stage waits for
@@ -31,13 +31,13 @@ struct SimulatedStep {
 double largest_rank_parameters(const spec::ModelConfig& model,
                                const spec::ParallelConfig& parallel);
 
-// Returns the time of a step. Adds its passes to `events`, unless it is null.
+// Returns the time of a step. Adds the passes of the step to `events`, unless `events` is null.
 StepTime step_time(const SimulatedStep& step, const Hardware& gpu, const TrainingProgram& trainer,
                    std::vector<PipelineEvent>* events = nullptr);
 
-// As step_time, without the schedule: n - 1 micro-batches on the busiest stage and one on all
-// stages. At most a few per cent off, and 1000 times as fast for long pipelines. It orders the
-// layouts of a search.
+// Like step_time(), without a simulation of the schedule: the sum of n - 1 micro-batches on the
+// busiest stage and one on all stages. At most a few per cent off, and 1000 times as fast for long
+// pipelines. A search orders its layouts by this time.
 StepTime quick_step_time(const SimulatedStep& step, const Hardware& gpu,
                          const TrainingProgram& trainer);
 

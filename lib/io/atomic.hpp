@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Outputs that appear whole or not at all, and the names of their temporaries. The toolkit writes
-// every file through AtomicFile, AtomicDirectory or AppendFile, so that a test can fail, shorten or
-// kill at the k-th operation (io/fault.hpp).
+// every file through AtomicFile, AtomicDirectory or AppendFile, so that a test can let the k-th
+// operation fail or write less, or kill the process there (io/fault.hpp).
 //
 // Steps of AtomicFile, and what a crash after each one leaves:
 //

@@ -25,7 +25,7 @@ namespace lm::io {
 namespace {
 
 constexpr i64 huge_page = i64{2} << 20;
-constexpr i64 memory_bytes = block_bytes + huge_page;  // with bytes for the alignment of both ends
+constexpr i64 memory_bytes = block_bytes + huge_page;  // the rest aligns the begin and the end
 constexpr size_t max_kept = 16;                        // unused blocks that the pool keeps
 static_assert(memory_bytes >= block_bytes + 2 * block_alignment);
 
@@ -163,7 +163,7 @@ void for_each_block(i64 n, int n_threads,
     std::atomic<i64> next{0};
     std::mutex mutex;
     std::exception_ptr error;
-    const auto stop = [&] {  // in a handler: keeps the first exception and ends all threads
+    const auto stop = [&] {  // for catch blocks: keeps the first exception, ends the threads
         const std::lock_guard lock(mutex);
         if (!error) error = std::current_exception();
         next = n;

@@ -27,7 +27,7 @@ void write_at(int fd, const std::string& path, std::span<const std::byte> bytes,
 // Writes to an `fd` opened with O_DIRECT; memory, size and offset are multiples of 4096. Returns
 // false when the file system refuses that (EINVAL); then use write_at().
 bool write_direct(int fd, const std::string& path, std::span<const std::byte> bytes, i64 offset);
-// Reads bytes.size() bytes at `offset`. Throws when the file ends before.
+// Reads bytes.size() bytes at `offset`. Throws when the file is too short.
 void read_at(int fd, const std::string& path, std::span<std::byte> bytes, i64 offset);
 // Reads from an `fd` opened with O_DIRECT; memory, size and offset are multiples of 4096. Returns
 // the number of bytes read, less than bytes.size() at the end of the file; 0 when the file system
@@ -42,7 +42,7 @@ void truncate(int fd, const std::string& path, i64 size);
 void copy_to(int fd, const std::string& path, i64 offset, int source,
              const std::string& source_path, i64 n);
 void fsync(int fd, const std::string& path);
-void fsync_path(const std::string& path);       // opens a file or directory for the call
+void fsync_path(const std::string& path);       // opens a file or directory and calls fsync()
 void fsync_parent_of(const std::string& path);  // fsync() of the directory that holds `path`
 void rename(const std::string& from, const std::string& to);
 // Renames `from` to `to`. Returns false, without a change, when `to` exists as another file. If an

@@ -31,7 +31,7 @@ enum class Action { none, fail, short_write, kill, cached_only, fail_read, slow 
 // Error(usage) for a malformed LM_IO_FAULT. Thread-safe.
 Action next(std::string_view operation, std::string_view path);
 
-// The part of a recorded operation besides its name and path.
+// Details of a recorded operation, in addition to its name and its path.
 struct Detail {
     std::string_view from = {};  // the old name of a rename
     i64 offset = 0;              // offset of a write; the size of "reserve" and "truncate"

@@ -34,7 +34,7 @@ Fd open_read(const std::string& path);
 
 // Returns the whole content; works for /proc, too.
 std::string read_file(const std::string& path);
-// Reads bytes.size() bytes at `offset`. Throws when the file ends before.
+// Reads bytes.size() bytes at `offset`. Throws when the file is too short.
 void read_exact(const Fd& fd, const std::string& path, std::span<std::byte> bytes, i64 offset);
 
 bool exists(const std::string& path);  // a file of any type; false if lstat() fails

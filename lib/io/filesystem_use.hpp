@@ -11,7 +11,7 @@ namespace lm::io {
 struct FilesystemUse {
     i64 size = 0;  // bytes
     i64 used = 0;
-    i64 available = 0;  // to a process without privileges
+    i64 available = 0;  // bytes, for a process without privileges
     i64 inodes = 0;     // 0: no limit
     i64 inodes_used = 0;
     i64 inodes_available = 0;

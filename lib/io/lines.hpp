@@ -16,7 +16,7 @@ constexpr size_t longest_line = size_t{64} << 10;
 // return (with which programs overwrite a progress line) or both. The last line needs no end.
 void for_each_line(InputStream& stream, const std::function<void(std::string_view)>& use);
 
-// The same until `use` returns false. The rest of the stream is not read.
+// Like for_each_line(), but ends, before the end of the stream, when `use` returns false.
 void for_lines_while(InputStream& stream, const std::function<bool(std::string_view)>& use);
 
 }  // namespace lm::io

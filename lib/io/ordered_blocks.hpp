@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks that threads fill ahead, for output that has an order.
+// Blocks that threads fill in advance, for output in a fixed order.
 #pragma once
 
 #include <functional>

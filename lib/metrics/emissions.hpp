@@ -33,7 +33,7 @@ struct EmissionsRow {
 std::string emissions_header();
 std::string to_csv(const EmissionsRow& row);
 
-// A file of rows. Earlier rows stay; the row of this run is replaced at each write.
+// A file of rows. write() keeps the rows of earlier runs and replaces the row of this run.
 class EmissionsFile {
   public:
     // Reads the rows of earlier runs. Throws Error(usage) when the file has other columns.

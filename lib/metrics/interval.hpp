@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Accumulates iterations between two log lines. The loss is the mean over the iterations with an
-// optimizer step. Only step times count, so that an evaluation or a save does not inflate the next
-// line.
+// optimizer step. Only step times count, so an evaluation or a save does not raise the step time of
+// the line.
 #pragma once
 
 #include <optional>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the line of a log that states why the last job ended: the root, not its consequences on
-// other ranks. Reads the messages of lm-train, Megatron-LM, Python, PyTorch, NCCL, CUDA, the
+// Finds the line of a log that states why the last job ended: the root cause, not its consequences
+// on other ranks. Reads the messages of lm-train, Megatron-LM, Python, PyTorch, NCCL, CUDA, the
 // kernel, Slurm, torchrun and MPI.
 #pragma once
 
@@ -23,17 +23,17 @@ struct Cause {
     std::optional<i64> rank, signal;
 };
 
-// Finds why the last job in a log ended. Forgets the cause so far when a program starts, when a
-// checkpoint is loaded, and at the third iteration that is logged after the error.
+// Finds why the last job in a log ended. Forgets the cause when a program starts, when a checkpoint
+// is loaded, and at the third iteration that is logged after the error.
 class LogCause {
   public:
     void add(std::string_view line);
     i64 n_lines() const { return n_lines_; }
-    // Returns the root; nullopt when no line states an end: the training runs, or its process was
-    // killed without a message in this log.
+    // Returns the root cause; nullopt when no line states why the job ended: the training runs, or
+    // its process was killed without a message in this log.
     const std::optional<Cause>& root() const { return root_; }
-    // Returns the last line that reports a failure which no rule knows, of kind `unknown`; nullopt
-    // when there is none. It may be harmless.
+    // Returns the last line that reports a failure but matches no rule (kind `unknown`); nullopt
+    // when no line does. The failure may be harmless.
     const std::optional<Cause>& hint() const { return hint_; }
 
   private:

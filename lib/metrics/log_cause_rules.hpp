@@ -10,12 +10,12 @@ namespace lm::metrics {
 
 // The strongest line of a log is its cause.
 enum class CauseStrength {
-    hint,     // words of a failure
+    hint,     // a word such as "error" in a line that no rule knows
     orderly,  // a planned end
     echo,     // a report that follows a cause
     effect,   // a report of a launcher or of another rank
     error,    // a message of the failing program
-    root,     // a cause by itself
+    root,     // a message that states the cause
 };
 
 // A message and its meaning. A line matches when it contains both texts.
@@ -24,7 +24,7 @@ struct CauseRule {
     std::string_view also;  // empty: no second text
     // finished, stopped, killed, failed, out_of_memory, nan, full_disk, superseded, ...
     std::string_view kind;
-    CauseStrength strength;   // a line with a larger one is the root; of equal ones, the first
+    CauseStrength strength;   // the line of the largest strength is the cause; if equal, the first
     std::string_view source;  // the program that prints the message
 };
 

@@ -12,8 +12,8 @@ namespace lm::metrics {
 // the log up to this line.
 std::optional<double> first_time_s(const std::string& path);
 
-// Returns the logs in the order of their first time stamps. Keeps the given order when one of them
-// has no time stamp, with a warning that names it, or is standard input ("-").
+// Returns the logs in the order of their first time stamps. Keeps the given order when a log is
+// standard input ("-") or has no time stamp; a warning names a log without time stamp.
 std::vector<std::string> in_time_order(const std::vector<std::string>& logs);
 
 }  // namespace lm::metrics

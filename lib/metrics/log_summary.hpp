@@ -65,7 +65,7 @@ class LogSummary {
     i64 n_logged() const {
         return n_logged_;
     }  // valid lines of iterations, including repeated ones
-    i64 n_invalid() const { return n_invalid_; }    // lines of iterations without valid fields
+    i64 n_invalid() const { return n_invalid_; }    // iteration lines without valid fields
     i64 n_repeated() const { return n_repeated_; }  // skipped lines that another rank logged, too
     bool empty() const { return !last_; }
     // Returns the newest logged iteration. Requires !empty().
@@ -94,7 +94,7 @@ class LogSummary {
     // Returns the time of the last iteration (unix time): the last time stamp plus the time of the
     // iterations after it; nullopt without a time stamp.
     std::optional<double> last_time_s() const { return clock_; }
-    // Returns the iterations between two lines.
+    // Returns the number of iterations from one log line to the next.
     i64 interval() const { return interval_; }
     // Returns the part of wall_s() in which no iteration was computed.
     double missing_s() const { return std::max(0.0, missing_s_ + missing_now_s_); }

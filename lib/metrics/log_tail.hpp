@@ -15,10 +15,10 @@ namespace lm::metrics {
 class LogTail {
   public:
     explicit LogTail(std::string path) : path_(std::move(path)) {}
-    // Calls `use` with each complete line that was appended since the last call, without its end.
-    // Returns the number of lines. A line without an end is passed on by the call that finds its
-    // end, or by the first call after its file was replaced. Throws Error(failure) when the log
-    // exists and cannot be read.
+    // Calls `use` with each complete line that was appended since the last call, without its line
+    // end. Returns the number of lines. A line whose end is not yet written is passed by the call
+    // that finds its end, or by the first call after the file was replaced. Throws Error(failure)
+    // when the log exists and cannot be read.
     i64 poll(const std::function<void(std::string_view)>& use);
 
   private:

@@ -61,7 +61,7 @@ struct ValidationRecord {
 // The batch job and the start of a training to which an event belongs.
 struct RunOrigin {
     std::string job, nodes;         // the id and the node list in Slurm; empty: no job
-    std::optional<i64> generation;  // that the start has claimed in --save
+    std::optional<i64> generation;  // generation that the start claimed in --save
 };
 
 // A start, a resume, a stop or an error of a run.

@@ -34,7 +34,7 @@ struct TensorBoardOptions {
     double gigaflos_per_sample = 0;
 };
 
-// Returns the advance of the axis "gigaflos" by one sample: 6 x parameters without embeddings x
+// Returns by how much one sample advances the axis "gigaflos": 6 x parameters without embeddings x
 // sequence length / 1e9.
 double gigaflos_per_sample(const spec::ModelConfig& model);
 

@@ -31,9 +31,9 @@ class Axis {
     // numbers around `data`. `most` is the greatest number of intervals between ticks. An empty
     // extent gives 0 to 1; one value gives a range around it.
     static Axis linear(const DataExtent& data, double begin, double end, int most);
-    // The same, but the ends are those of the data.
+    // Like linear(), but the ends are the least and the greatest value of `data`.
     static Axis tight(const DataExtent& data, double begin, double end, int most);
-    // A logarithmic axis. `data` must be positive.
+    // Like linear(), but logarithmic. All values of `data` must be positive.
     static Axis logarithmic(const DataExtent& data, double begin, double end, int most);
 
     // Returns the position of `value` in points; not limited to the axis.
@@ -41,8 +41,8 @@ class Axis {
     double low() const { return low_; }
     double high() const { return high_; }
     const std::vector<Tick>& ticks() const { return ticks_; }
-    // The power of ten by which the labels are divided, other than by k, M, B and T: -5 for values
-    // of 1e-5. The title of the axis states it.
+    // Returns n if the labels are divided by 10^n, for example -5 for values of 1e-5; the axis
+    // title must state it. 0: the labels state their factor (k, M, B, T) or have none.
     int exponent() const { return exponent_; }
 
   private:

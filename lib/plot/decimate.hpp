@@ -11,14 +11,14 @@
 
 namespace lm::plot {
 
-// Returns at most four points for each column of `width`, in the order of `points`. Points are
-// those of the picture, in the order of x; all are finite.
+// Returns at most four points for each column of `width`, in the order of `points`: positions on
+// the page, finite, with ascending x.
 std::vector<Point> decimated(std::span<const Point> points, double width);
 
 // Returns one point for each column of `width` that has points: their mean.
 std::vector<Point> column_means(std::span<const Point> points, double width);
 
-// Returns the parts of `points` without a y that is not finite, in their order.
+// Splits `points` at each y that is not finite, and drops these points. Keeps the order.
 std::vector<std::span<const Point>> finite_parts(std::span<const Point> points);
 
 }  // namespace lm::plot

@@ -42,8 +42,8 @@ struct LineFigure {
 
 // Returns the figure as SVG, two panels in a row. Elements: polylines "curve", "band" (the extremes
 // of a curve with many points per column) and "discarded"; circles "curve" for single points; lines
-// "restart" and "skipped"; texts "legend", "title", "no-data". The number of elements and their
-// points is bounded by the width of the picture, not by that of the data.
+// "restart" and "skipped"; texts "legend", "title", "no-data". The numbers of elements and of their
+// points are bounded by the width of the picture, whatever the number of points in the data.
 std::string svg_of(const LineFigure& figure);
 
 }  // namespace lm::plot

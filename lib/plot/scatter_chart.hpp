@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A chart of dots with two values each, of which some have labels.
+// A chart of dots, each at a pair of values (x, y). Some of the dots have labels.
 #pragma once
 
 #include <optional>
@@ -24,7 +24,7 @@ struct ScatterChart {
 };
 
 // Returns the chart as SVG. Elements: circles "dot", texts "dot-label" and "legend", a line
-// "limit". Labels are next to their dots; one that finds no room is omitted.
+// "limit". Each label is next to its dot; a label without enough free space is omitted.
 std::string svg_of(const ScatterChart& chart);
 
 }  // namespace lm::plot

@@ -37,7 +37,7 @@ struct TextStyle {
     std::string_view color = "#222222";
     double rotation = 0;  // degrees, clockwise, about the anchor
     bool bold = false;
-    bool halo = false;  // a white border, over lines of the grid
+    bool halo = false;  // a white border, which keeps the text readable over grid lines
 };
 
 class Svg {
@@ -62,8 +62,8 @@ class Svg {
     std::string out_;
 };
 
-// Returns `text` with the characters that XML reserves as entities. Control characters and bytes
-// that are not UTF-8, which XML 1.0 forbids, become "?".
+// Returns `text` with entities in place of the characters that XML reserves. Control characters and
+// bytes that are not UTF-8, which XML 1.0 forbids, become "?".
 std::string xml_escaped(std::string_view text);
 
 // Returns the width of `text` in Helvetica, plus a tenth, since other fonts are wider.

@@ -25,7 +25,7 @@ class BuildObserver {
     virtual void resumed(const BuildTotals& done) = 0;
     // Called when a chunk was encoded. `disk_bytes` of the inputs were read for it.
     virtual void advance(const BuildTotals& chunk, i64 disk_bytes) = 0;
-    // Returns whether the build must stop by throwing Stopped. Called often, so it must be cheap.
+    // Returns whether the build must stop; it then throws Stopped. Called often: must be fast.
     virtual bool stop_requested() = 0;
 };
 

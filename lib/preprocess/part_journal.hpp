@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The journal of a part. It has one line for every few megabytes of text. A line states how far the
 // input was encoded, and the size and digest of each file of the part at that point. After a kill,
-// work resumes from the last line with which all files agree, so nothing needs to be durable before
-// the end.
+// --resume truncates all files to the sizes in the last line whose sizes and digests match them,
+// and continues from that line. So no file needs an fsync before the part is finished.
 // A line is a JSON object, a tab, the digest of the object's text and a newline.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes one part of a dataset build: the files of each key, and the journal, which records up to
-// where these files agree.
+// Writes one part of a dataset build: the files of each key, and the journal. Each record of the
+// journal states the sizes and digests of these files at a point from which --resume can continue.
 #pragma once
 
 #include <functional>
@@ -22,8 +22,8 @@ class PartWriter {
     static PartWriter open(const std::string& journal, const std::vector<std::string>& stems,
                            data::TokenType type, io::ReadAgain read_again);
 
-    // Truncates the journal and the files to the last record with which all files agree. Calls
-    // `check` often. If `check` throws, a later process can resume from the same record.
+    // Truncates the journal and the files to the last record that all files match. Calls `check`
+    // often. If `check` throws, a later process can resume from the same record.
     void resume(const std::function<void()>& check);
     const PartRecord& record() const { return record_; }
     // Returns how many lines of its piece precede `chunk`, the next chunk to be appended.

@@ -19,7 +19,7 @@ struct RampStep {
     i64 consumed_after() const { return consumed_before + batch * n_iterations; }
 };
 
-// A batch size that holds from a number of consumed samples on.
+// The batch size is `batch` once `samples` samples have been consumed.
 struct BatchFrom {
     i64 samples = 0;
     i64 batch = 0;
@@ -30,8 +30,8 @@ struct BatchRamp {
     i64 increment = 0;
     i64 samples = 0;  // samples after which the batch has its full size
     i64 global_batch = 1;
-    // --step-batch-size-schedule, from 0 samples on, ascending. Not empty: there is no other ramp,
-    // and the members above are those of the last entry: start, samples - 1 and global_batch.
+    // --step-batch-size-schedule, ascending, the first entry at 0 samples. If not empty, `start` is
+    // the batch of the first entry; samples + 1 and `global_batch` are those of the last entry.
     std::vector<BatchFrom> steps = {};
 
     // Throws Error(usage) naming --rampup-batch-size, --step-batch-size-schedule or
@@ -45,8 +45,8 @@ struct BatchRamp {
     // one, has the full batch size.
     bool is_full(i64 consumed_samples) const { return start == 0 || consumed_samples > samples; }
 
-    // Returns one step for each batch size of the ramp. The last step has the full batch size, and
-    // contains only the first one or two of its iterations.
+    // Returns one step for each batch size of the ramp. The last step has the full batch size and
+    // only the first one or two iterations of that size.
     std::vector<RampStep> stages() const;
 };
 

@@ -37,13 +37,13 @@ struct ModelConfig {
     double rotary_percent = 1.0;      // part of each head that rotary positions rotate
     bool rotary_interleaved = false;  // rotate adjacent pairs instead of halves
     double rope_scaling = 0;          // Llama 3.1's factor (--rope-scaling-factor); 0: no scaling
-    i64 window = 0;                   // keys that a query sees, its own included; 0: all before it
+    i64 window = 0;                   // keys that a query sees, its own included; 0: no limit
     bool embedding_norm = false;      // --embed-layernorm
     bool norm_1p = false;             // --apply-layernorm-1p: norms multiply by 1 + weight
     bool qk_norm = false;             // --qk-layernorm: norms of the heads of query and key
     bool untied_head = false;         // --untie-embeddings-and-output-weights
     bool linear_bias = true;          // --disable-bias-linear clears it
-    bool qkv_bias = false;            // --add-qkv-bias: a bias of query, key and value in any case
+    bool qkv_bias = false;            // --add-qkv-bias: query, key, value have biases in any case
     double attention_dropout = 0.1;
     double hidden_dropout = 0.1;
     double init_std = 0.02;

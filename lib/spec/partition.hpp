@@ -18,12 +18,12 @@ inline i64 head_unit(const ModelConfig& config) {
 
 // Returns the first layer of the chunk with index `part` among the chunks of all stages (see
 // ModelPart), 0 <= part <= n_parts(); n_layers for part = n_parts(). Throws Error(usage) when a
-// chunk would be empty: only the first may consist of the embedding, where that counts as a layer,
-// and only the last of the head.
+// chunk would have no layer. The first chunk may have only the embedding, and the last only the
+// head, where these count as layers.
 i64 first_layer(const ModelConfig& config, const ParallelConfig& parallel, i64 part);
 
-// Returns the number of layers that ParallelConfig::balance divides, with the embedding and the
-// head where these count as a layer.
+// Returns the number of layers that ParallelConfig::balance divides, including the embedding and
+// the head where these count as layers.
 i64 counted_layers(const ModelConfig& config, const ParallelConfig& parallel);
 
 // The adjacent units that one chunk of a pipeline stage computes. Chunk v of stage p is part

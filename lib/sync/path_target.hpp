@@ -27,7 +27,7 @@ class PathTarget : public SyncTarget {
 
   private:
     std::string in(const std::string& name) const { return path_ + "/" + name; }
-    // Returns a function that passes a number of bytes, of `total`, to the progress.
+    // Returns a function that reports `done` of `total` bytes to the callback of set_progress().
     std::function<void(i64 done)> part_of(i64 total) const;
 
     std::string path_;

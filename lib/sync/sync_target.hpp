@@ -42,10 +42,10 @@ class SyncTarget {
     }
 
     // Returns a local directory that holds the current `latest` and manifests of the target. A path
-    // returns itself. A remote target copies these files to `cache` and returns `cache`.
+    // target returns its path. A remote target copies these files to `cache` and returns `cache`.
     virtual std::string manifests(const std::string& cache) = 0;
-    // Throws Error(failure) when the target has too little free space for the local step `path`. A
-    // remote target does not know.
+    // Throws Error(failure) when the target has too little free space for the local step `path`.
+    // Does nothing for a remote target, whose free space is unknown.
     virtual void require_space(const std::string& path);
     // Copies the local step `path` under a temporary name. The complete copy gets the step's name.
     virtual void send_step(const std::string& path) = 0;

@@ -60,12 +60,12 @@ struct DataShare {
 // The pieces must live until write_shares() returns.
 DataShare plan_share(const std::string& name, const std::vector<const Piece*>& pieces);
 
-// Changes the offsets so that the shares of one file follow each other after its header, and sets
-// its size in each share. Returns the header.
+// Changes the offsets so that the shares of one file follow each other after its header, and stores
+// the size of the file in each share. Returns the header.
 std::string place_shares(std::span<DataFile* const> shares, const std::vector<TensorInfo>& tensors);
 
-// Writes the headers and the data of placed shares into files of `directory`, which the first
-// writer creates, makes them durable and computes the digests.
+// Writes the headers and the data of placed shares into files of `directory`, makes the files
+// durable and computes the digests. The first writer of a file creates it.
 void write_shares(const std::string& directory, std::span<DataShare> shares);
 // Appends the slices of `share` to `file`. Call it in the order of place_shares().
 void append(DataFile& file, DataFile share);

@@ -2,14 +2,14 @@
 // Index parts: lists of the data files and slices of a checkpoint, one part for each writer or for
 // several writers.
 //
-// A slice is a part of the state of one kind of one tensor. It is given by a box ([start, end) in
-// each dimension of the global, unpadded shape) and a range: it holds elements [flat_begin,
-// flat_end) of the box in row-major order. It is one entry of a safetensors file. The entry has the
-// shape of the box, or is 1-D when the range is not the whole box (a ZeRO shard). Slices of one
-// kind cover each tensor exactly once, whatever layout wrote them.
+// A slice is a part of one tensor in one kind of state. It is given by a box ([start, end) in each
+// dimension of the global, unpadded shape) and a range: it holds elements [flat_begin, flat_end) of
+// the box in row-major order. It is one entry of a safetensors file. The entry has the shape of the
+// box, or is 1-D when the range is not the whole box (a ZeRO shard). Slices of one kind cover each
+// tensor exactly once, whatever layout wrote them.
 //
-// A slice has a digest for each block of 16 MiB, so that a part of it is verified by reading that
-// part. Bytes of a file that belong to no slice are padding and zero (data_file.hpp).
+// A slice has a digest for each block of 16 MiB, so that a part of the slice can be verified alone.
+// Bytes of a file that belong to no slice are padding and zero (data_file.hpp).
 #pragma once
 
 #include <string>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes a checkpoint. No data is gathered: each writer writes its pieces directly from the given
-// memory into its own files, and one committer publishes all of them in one step. N is the
-// iteration, G the generation of the run (generation.hpp). The steps, and what a crash after each
-// one leaves:
+// memory into its own files, and one committer publishes all files with one rename. N is the
+// iteration, G the generation of the run (generation.hpp). The actions, and the content of the
+// directory after a crash that follows each action:
 //
 //     create DIR/global_stepN.tmp.gG        the old checkpoints, and a temporary directory
 //     data files and index parts, fsynced   the same
@@ -41,7 +41,7 @@ struct SaveInfo {
     std::string state = "{}";  // JSON object
     std::string command_line;
     DType weights = DType::fp32;
-    // As in the manifest. If `run_id` or `lineage` is empty, the one of the generation is written.
+    // As in the manifest. If `run_id` or `lineage` is empty, the value of the generation is used.
     std::string run_id;
     std::optional<StepReference> parent;
     std::vector<LineageEntry> lineage;
@@ -64,8 +64,8 @@ SaveResult save(const Generation& generation, const SaveInfo& info,
 
 // A save by several writers. The committer calls begin_save(), which creates and returns the
 // directory temporary_path(). Each writer r of [0, n_writers) calls write_pieces(), or
-// plan_shares() and write_shares() if it shares files with other writers (data_file.hpp). One of
-// every few writers receives the index parts of the others, joins them with append() and calls
+// plan_shares() and write_shares() if it shares files with others (data_file.hpp). One writer of
+// each group receives the index parts of the others, joins them with append() and calls
 // write_index(). When all have confirmed, the committer calls commit_save(). A writer that fails
 // reports it, and the committer calls discard_save(), which removes the temporary directory.
 std::string temporary_path(const Generation& generation, i64 iteration);

@@ -44,8 +44,8 @@ struct Claim {
 // may still be alive.
 Generation claim(const std::string& directory, const std::optional<Tip>& start = {});
 
-// Returns the newest claim of `directory`; nullopt when there is none, or only an incomplete file
-// of one.
+// Returns the newest claim of `directory`; nullopt when no claim exists, or only the incomplete
+// file of a claim.
 std::optional<Claim> newest_claim(const std::string& directory);
 
 // Throws Error(superseded) naming the newer run, if there is one.

@@ -48,7 +48,7 @@ struct Lineage {
     // step of the newest generation; if that generation has saved no step, the step from which it
     // resumed.
     std::optional<Tip> tip;
-    std::string unknown;  // the error of the system that hides the current branch; or empty
+    std::string unknown;  // system error that makes the current branch unknown; or empty
 
     bool current(const StepEntry& step) const;  // whether the step is on the current branch
     // Returns the steps that a resume may load, in the order in which it tries them: the tip, then

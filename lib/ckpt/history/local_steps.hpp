@@ -10,11 +10,11 @@
 // loads it, and every byte has a digest. The directory of one host has no manifest.json, because it
 // is not complete.
 //
-// Nodes are numbered by their first ranks. Node h copies its files to node h xor 1, the last of an
-// odd number to node 0. A local step is written to global_stepN.tmp.gG of each host and renamed
-// when all hosts have all their files. A host removes older steps only after all hosts have
-// renamed, and keeps two. So a kill at any moment leaves one step that is complete over all hosts,
-// also when any one host is lost.
+// Nodes are numbered by their first ranks. Node h copies its files to node h xor 1; the last node
+// of an odd number copies to node 0. A local step is written to global_stepN.tmp.gG of each host
+// and renamed when all hosts have all their files. A host removes older steps only after all hosts
+// have renamed, and keeps two. So a kill at any moment leaves one step that is complete over all
+// hosts, also when any one host is lost.
 //
 // Which local steps a run may load: each start of a run claims a generation in the durable
 // directory, the one of --save (generation.hpp). The newest claim contains the lineage of its
@@ -51,7 +51,7 @@ struct LocalStep {
     i64 generation = 0;
     std::string run_id;
     i64 n_parts = 0;         // index parts of the whole step
-    std::vector<i64> parts;  // the index parts whose files this host has, by their sizes
+    std::vector<i64> parts;  // index parts whose files this host has, in the right sizes
     friend bool operator==(const LocalStep&, const LocalStep&) = default;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chooses the steps and left-overs to remove from a checkpoint directory, and removes them. The
-// rules apply to the complete steps of the current branch (lineage.hpp); other steps are removed
-// only as abandoned ones.
+// rules apply to the complete steps of the current branch (lineage.hpp). Steps of other branches
+// are removed only if PruneRules::abandoned is set.
 #pragma once
 
 #include <functional>
@@ -26,7 +26,7 @@ struct KeepPolicy {
 
 struct PruneRules {
     KeepPolicy keep;  // empty: remove no step of the current branch
-    // The newest `full_steps` kept steps, at least one, keep optimizer state; nullopt: all do.
+    // Number of the newest kept steps that keep optimizer state, at least 1; nullopt: all do.
     std::optional<i64> full_steps;
     bool abandoned = false;             // remove the steps of other branches
     std::optional<double> leftovers_s;  // remove left-overs older than this many seconds
@@ -44,7 +44,7 @@ struct PruneAction {
 struct PrunePlan {
     std::vector<i64> kept;             // complete steps of the current branch
     std::vector<PruneAction> actions;  // in the order in which they are done
-    std::optional<i64> newest;         // the newest of `kept`: a run would load it
+    std::optional<i64> newest;         // the newest of `kept`; a run loads this step
 };
 
 // Returns the steps that no rule keeps, ascending. `latest` and the newest step are always kept.

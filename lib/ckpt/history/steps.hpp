@@ -27,10 +27,10 @@ std::string step_name(i64 iteration);       // "global_step120"
 i64 step_from_name(std::string_view name);  // -1 when `name` is not the name of a step
 
 // Opens a global_stepN directory, or a step of a directory of steps: the tip of its current branch
-// (lineage.hpp), normally the step that `latest` names. If that one is damaged, opens the newest
-// complete one of its ancestors with a warning, never a step of another branch. Throws Error(usage)
-// when `path` does not exist or has no steps, Error(failure) when no step of the branch is complete
-// or the system reports an error.
+// (lineage.hpp), normally the step that `latest` names. If that step is damaged, warns and opens
+// its newest complete ancestor, never a step of another branch. Throws Error(usage) when `path`
+// does not exist or has no steps, Error(failure) when no step of the branch is complete or the
+// system reports an error.
 Checkpoint open(const std::string& path);
 
 // Opens like open(), or returns nullopt when `path` does not exist or has no steps (a run that has

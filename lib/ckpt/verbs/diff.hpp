@@ -27,7 +27,7 @@ struct TensorDifference {
 // Compares every tensor of `a` or `b`, in each of `kinds` that at least one of them has. Passes the
 // results to `report` in the order of the tensor table of `a`. fp32 weights count as their own
 // masters. Reads 4 Mi elements at a time. `progress`, which may be empty, gets the number of
-// elements that were compared, and that of all.
+// compared elements and the number of all elements.
 void diff(const TensorSource& a, const TensorSource& b, std::span<const SliceKind> kinds,
           const std::function<void(const TensorDifference&)>& report,
           const std::function<void(i64 done, i64 total)>& progress = {});

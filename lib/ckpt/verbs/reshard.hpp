@@ -13,10 +13,10 @@
 namespace lm::ckpt {
 
 // Saves `from`, including its optimizer state, in the existing `directory`, with one file of
-// weights and one of optimizer state for each of tp * pp ranks. All numbers, and the manifest's
-// fields of the run, stay the same. Uses tens of megabytes of memory. `progress` gets the bytes
-// written so far; it may be empty. Throws Error(usage) when there are more stages than layers,
-// DamageError when `from` does not match its digests.
+// weights and one of optimizer state for each of tp * pp ranks. The elements of all tensors, and
+// the manifest's fields about the run, do not change. Uses tens of megabytes of memory. `progress`
+// gets the bytes written so far; it may be empty. Throws Error(usage) when there are more stages
+// than layers, DamageError when `from` does not match its digests.
 SaveResult reshard(const Checkpoint& from, i64 tp, i64 pp, const std::string& directory,
                    const std::function<void(i64 n_bytes)>& progress);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads a directory of torch.distributed.checkpoint (its metadata.py and filesystem.py), the format
 // "torch_dist" of megatron-core. The pickle .metadata lists global tensors and the place of each of
-// their chunks: a file of torch.save within one of the *.distcp files. It is read by the restricted
-// machine (torch/pickle_reader.hpp).
+// their chunks: a file of torch.save within one of the *.distcp files. The restricted machine of
+// torch/pickle_reader.hpp reads .metadata.
 #pragma once
 
 #include <map>
@@ -22,7 +22,7 @@ struct DistRecord {
     TorchFile open() const { return TorchFile::open(path, offset, offset + n_bytes); }
 };
 
-// A part of a global tensor. It starts at index `offsets`; its record has its shape.
+// A part of a global tensor. It starts at index `offsets`; the tensor in `record` has the shape.
 struct DistChunk {
     std::vector<i64> offsets;
     DistRecord record;

@@ -11,7 +11,7 @@ namespace lm::convert {
 
 // Adds the optimizer state of one model-parallel rank. `root`: the root object of its
 // distrib_optim.pt, which is `file`. `chunks`: the parameters of each chunk of the model. Returns
-// false when the buffers have another number of elements.
+// false when the number of elements in the buffers is not that of the parameters.
 bool add_gathered_state(MegatronImport& import, const PickleValue& root, const TorchFile& file,
                         const std::vector<std::vector<BufferParameter>>& chunks, i64 tp_rank,
                         i64 stage);

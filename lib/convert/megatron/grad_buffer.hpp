@@ -28,8 +28,8 @@ std::optional<std::vector<i64>> buffer_positions(const std::vector<BufferParamet
                                                  const std::vector<i64>& buckets);
 
 // The place of the norm before the attention in a layer's parameters: before the attention's output
-// projection (norm_first), or between that and query, key and value (output_first), as in layers
-// with TransformerEngine's fused norm.
+// projection (norm_first), or between that projection and query, key and value (output_first), as
+// in layers with TransformerEngine's fused norm.
 enum class NormOrder { norm_first, output_first };
 // Tries each order of the parameters that megatron-core may have used: `add` adds the state in this
 // order to a copy of `import`, and returns false when it cannot. Replaces `import` by the first
@@ -42,7 +42,7 @@ struct BufferState {
     ckpt::SliceKind kind = ckpt::SliceKind::master;
     Storage storage;
 };
-// Adds to `import` the state of the parameters of a tensor-parallel rank, which begin at
+// Adds to `import` the state of the parameters of a tensor-parallel rank. The parameters begin at
 // `positions` in `state` (buffer_positions()).
 void add_buffer(MegatronImport& import, const std::vector<BufferParameter>& parameters,
                 const std::vector<i64>& positions, const BufferState& state, i64 tp_rank, i64 tp);

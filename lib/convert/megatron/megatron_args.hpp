@@ -30,9 +30,9 @@ struct MegatronModel {
 
 // Reads the model of `args`. `checkpoint_info` is the dict of this name that BigScience's fork
 // saves, or nullptr. `vocab_size` > 0 replaces the unpadded size of the vocabulary. Throws
-// Error(usage) for a `vocab_size` below the size that the checkpoint states, and naming the
-// argument that lm-utils does not support, Error(failure) for a missing or invalid one. `path`
-// names the file in errors.
+// Error(usage) for a `vocab_size` below the size that the checkpoint states, and for an argument
+// that lm-utils does not support; Error(failure) for a missing or invalid one. `path` names the
+// file in errors.
 MegatronModel megatron_model(const PickleValue& args, const PickleValue* checkpoint_info,
                              i64 vocab_size, const std::string& path);
 

@@ -28,7 +28,7 @@ struct MegatronTensor {
 };
 
 // Returns the names of the tensors that an export to Megatron-LM has. Throws Error(usage) when
-// `wanted` are names of megatron-core and it does not have the model.
+// `wanted` are names of megatron-core, which does not have the model.
 MegatronNames megatron_names_of(const spec::ModelConfig& config,
                                 std::optional<MegatronNames> wanted);
 
@@ -66,8 +66,8 @@ class MegatronLayout {
     bool whole_tied_module_ = false;
 };
 
-// Writes the places of the parameters of a group in its flat partition of one data-parallel rank,
-// which ds_to_universal.py reads.
+// Writes the place of each parameter of a group in the group's flat partition, for one
+// data-parallel rank. ds_to_universal.py reads these places.
 void write_slice_mapping(PickleWriter& pickle, const std::vector<const MegatronTensor*>& group,
                          const std::function<std::string(const MegatronTensor&)>& name);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the exports to Megatron-LM and to Megatron-DeepSpeed share.
+// The common part of the exports to Megatron-LM and to Megatron-DeepSpeed.
 #pragma once
 
 #include <array>

@@ -14,7 +14,7 @@ namespace lm::convert {
 // Removes a whole number of at most 12 digits from the front of `text` and returns it; nullopt:
 // `text` starts with no such number and is unchanged.
 std::optional<i64> consume_number(std::string_view& text);
-// Returns the number that the whole text is.
+// Parses the whole text as a number; returns nullopt for any other text.
 std::optional<i64> parse_number(std::string_view text);
 // "3.mlp.dense_h_to_4h.weight" is number 3 and the rest "mlp.dense_h_to_4h.weight".
 struct NumberedName {

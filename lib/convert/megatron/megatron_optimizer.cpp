@@ -28,7 +28,7 @@ class OptimizerReader {
     void run() {
         const PickleValue* saved = file_.root().find("optimizer");
         if (saved == nullptr || !saved->is(Kind::dict)) return;
-        // The distributed optimizer stores the loss scale here, and all other state in
+        // The distributed optimizer stores the loss scale in this file, and all other state in
         // distrib_optim.pt.
         import_.set_loss_scale(saved->find("grad_scaler"), file_);
         // With mixed precision, the state of PyTorch's or Apex's optimizer is the entry

@@ -37,12 +37,12 @@ class DigestedFile {
     explicit DigestedFile(io::AppendFile file) : file_(std::move(file)) {}
 
     using SizeAndDigest = std::pair<i64, std::string>;
-    // Reads the file. Returns how many leading entries of `wanted`, which have ascending sizes,
-    // agree with its content. Calls `check` often; `check` may throw.
+    // Reads the file. Returns how many entries of `wanted` (ascending sizes), beginning with the
+    // first, are size and digest of a prefix of the file. Calls `check` often; `check` may throw.
     size_t count_matching(std::span<const SizeAndDigest> wanted,
                           const std::function<void()>& check);
     // Truncates the file to `size` bytes. Reads it again for the digest, unless `size` is the size
-    // of the last entry that count_matching() found to agree.
+    // of the last entry that count_matching() counted.
     void cut_back(i64 size, const std::function<void()>& check);
     void append(std::span<const std::byte> bytes);
     std::string flush_and_digest();
@@ -60,11 +60,11 @@ class DatasetPart {
     static DatasetPart open(const std::string& stem, TokenType type,
                             io::ReadAgain read_again = io::ReadAgain::yes);
 
-    // Reads the files. Returns how many leading entries of `states`, which are in ascending order,
-    // agree with all files. Changes nothing. Calls `check` often; `check` may throw.
+    // Reads the files. Returns how many `states` (ascending sizes), beginning with the first, match
+    // prefixes of all files. Changes nothing. Calls `check` often; `check` may throw.
     size_t count_intact(std::span<const PartState> states, const std::function<void()>& check);
-    // Truncates the files to `state`, one of the states that count_intact() found intact. Reads a
-    // file again for its digest if the file also agreed with a later state.
+    // Truncates the files to `state`, one of those that count_intact() counted. Reads a file again
+    // for its digest if a later state matched the file, too.
     void resume(const PartState& state, const std::function<void()>& check);
 
     // Appends documents: `tokens` back to back, [sequences] `lengths` in tokens, and [documents]

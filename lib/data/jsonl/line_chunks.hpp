@@ -111,13 +111,13 @@ class ChunkReader {
     // throw. No chunk can be read afterwards.
     [[noreturn]] void fail(const BadLineError& bad_line, const std::function<void()>& check);
 
-    // Sets `allow`, which the reader calls before it allocates memory for a long line, with the
-    // number of bytes. `allow` may throw.
+    // Sets `allow`. The reader calls allow(bytes) before it allocates these bytes for a long line.
+    // `allow` may throw.
     void before_growing(std::function<void(i64)> allow) { allow_ = std::move(allow); }
     // Limits the memory for parallel decompression to `memory` bytes (io::open_stream).
     void limit_decoding(i64 memory) { decoding_memory_ = memory; }
-    // Makes next() throw io::Interrupted while it waits for a pipe or skips to its first line. Any
-    // thread may call this.
+    // Makes next() throw io::Interrupted while it waits for a pipe, or while it skips the partial
+    // line at the start of a piece. Any thread may call this.
     void interrupt();
 
     const std::vector<InputFile>& inputs() const { return inputs_; }

@@ -11,7 +11,7 @@
 
 namespace lm::data {
 
-// Selects the fields of a batch besides tokens and targets. A document ends with eod_id.
+// Selects the fields of a batch in addition to tokens and targets. A document ends with eod_id.
 struct BatchOptions {
     i64 micro_batch = 1;
     std::optional<i64> eod_id;          // needed by the three flags below
@@ -53,8 +53,8 @@ void mark_documents(std::span<const i32> tokens, i64 eod_id, std::span<i32> posi
                     std::span<i32> document_starts, std::span<float> loss_mask);
 
 // Copies the first `seq_length` tokens of each row of `full` to `batch`, for the curriculum of
-// Megatron-DeepSpeed. The memory of `batch` is reused. The last target of a row is the token that
-// follows in `full`.
+// Megatron-DeepSpeed. Reuses the memory of `batch`. The last target of a row of `batch` is the
+// token that follows the row's last token in `full`.
 void truncate(const Batch& full, i64 seq_length, Batch& batch);
 
 }  // namespace lm::data

@@ -71,9 +71,9 @@ class PairTable {
 
 // PairTable for ids and ranks of 16 bits. A slot has four bytes, so the merges of GPT-2 take a
 // quarter of a megabyte. The hash is a bijection of the 32 bits of a pair. A slot holds the rank
-// and only the upper half of the hash (quotienting, Knuth, TAOCP 3, section 6.4, exercise 13): it
-// selects the bucket, the bucket selects the pilot (perfect_hash.hpp), and pilot and index of the
-// slot give the lower half. So equal upper halves mean equal pairs.
+// and only the upper half of the hash (quotienting, Knuth, TAOCP 3, section 6.4, exercise 13). This
+// half selects the bucket, the bucket selects the pilot (perfect_hash.hpp), and pilot and index of
+// the slot give the lower half. So equal upper halves mean equal pairs.
 class NarrowPairTable {
   public:
     static constexpr size_t n_slots = size_t{1} << 16;

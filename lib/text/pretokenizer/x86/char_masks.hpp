@@ -64,8 +64,8 @@ LM_AVX2_INLINE __m256i letters(__m256i bytes) {
     return in_range(_mm256_or_si256(bytes, _mm256_set1_epi8(0x20)), 'a', 26);
 }
 
-// Classifies a text block by block. A character may extend into the next block. spill_ keeps the
-// class bits of its bytes there.
+// Classifies a text block by block. The last character may extend into the next block. spill_ keeps
+// its class bits for that block.
 class CharMasker {
   public:
     CharMasker() : classes_(class_table()) {}

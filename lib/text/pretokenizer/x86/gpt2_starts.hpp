@@ -49,8 +49,8 @@ class Gpt2Starts {
         const u64 runs = (m.letter & ~(m.letter << 1 | before_.letter)) |
                          (m.number & ~(m.number << 1 | before_.number)) |
                          (other & ~(other << 1 | before_.other));
-        // A run after U+0020 does not start a pre-token: that U+0020 does, as the last character of
-        // its run of W (below).
+        // A run after U+0020 does not start a pre-token: the U+0020 starts it, as the last
+        // character of its run of W (below).
         u64 starts = runs & ~(m.blank << 1 | before_.blank);
         starts |= m.space & ~(m.space << 1 | before_.space);
         // Starts at the last character of each run of W. A whitespace character of n bytes is the
