@@ -331,8 +331,7 @@ bool TrainingLoop::evaluate(bool validates, bool tests) {
     return !tests || evaluation_.test(progress_.done);
 }
 
-// Saves after an evaluation that a stop has ended; the resumed run repeats the evaluation. Returns
-// the reason of the stop.
+// Saves after an evaluation that a stop has ended, which a resumed run repeats. Returns the reason.
 Stop TrainingLoop::stop_in_evaluation() {
     evaluation_pending_ = true;
     LoopState now = loop_state();
