@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The energy that this host uses: counters of the processors and of the memory (RAPL, by Linux's
-// powercap files), and of NVIDIA GPUs (NVML). Parts without a counter count with a constant power.
+// powercap files), and of NVIDIA GPUs (NVML). Parts without a counter have a constant power.
 #pragma once
 
 #include <optional>

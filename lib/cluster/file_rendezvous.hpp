@@ -50,8 +50,8 @@ class FileRendezvous {
     void check();
 
     // Publishes that this rank fails, and waits at most 10 s until all ranks have published that
-    // they fail. Then rank 0 may remove DIRECTORY. Returns true when rank 0 prints the reason
-    // `why`, so that this rank need not print it.
+    // they fail. Then rank 0 may remove DIRECTORY. Returns true when rank 0 prints `why`: the
+    // caller then throws a JointError, which other ranks do not print.
     bool leave(const std::string& why) noexcept;
 
   private:

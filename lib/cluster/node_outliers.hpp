@@ -18,7 +18,7 @@ struct NodeFinding {
 // Returns the findings in the order of the samples. Speeds, core clocks and free memory are
 // compared with the median of the samples; limits and free huge pages with the most frequent value;
 // time skew, swap, free space of directories, temperature and ECC errors of GPUs with fixed bounds.
-// The core clock of a GPU is compared if its GEMM speed was measured: an idle GPU lowers it.
+// The core clock of a GPU is compared if its GEMM speed was measured: an idle GPU lowers its clock.
 std::vector<NodeFinding> find_outliers(const std::vector<NodeSample>& samples);
 
 // Returns the hosts of the findings, sorted, each once.

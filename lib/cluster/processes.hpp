@@ -33,7 +33,7 @@ struct FileUse {
     std::vector<i64> pids;  // ascending, each once
     std::string path;       // path in the mount namespace of one of the processes
     bool deleted = false;   // unlinked; the memory stays allocated while a process uses the file
-    i64 bytes = 0;          // allocated bytes of an open file, else the end of the largest mapping
+    i64 bytes = 0;          // allocated bytes if open, and at least the end of the largest mapping
 };
 
 struct ProcessTable {
@@ -41,8 +41,8 @@ struct ProcessTable {
     std::map<FileId, FileUse> files;           // only files of the file system `device`
     std::map<i64, std::vector<i64>> system_v;  // pids by System V segment id
 
-    // Returns false when some process may have a file of user `uid` open and its files were not
-    // visible.
+    // Returns false when a process whose files are not visible may have a file of user `uid`
+    // open.
     bool sees_all_of(i64 uid) const;
 };
 

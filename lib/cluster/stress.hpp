@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests whether an amount of shared memory is available. A child process allocates and touches it:
-// a bus error or the out-of-memory killer ends only the child, and the end of the child frees the
-// memory.
+// Tests whether an amount of shared memory is available. A child process allocates and touches the
+// memory: a bus error or the out-of-memory killer ends only the child, and the end of the child
+// frees the memory.
 //
 // An amount above the free memory is refused without a test. Killing a process does not free the
 // shared memory of others, so the out-of-memory killer would kill one process of the host after

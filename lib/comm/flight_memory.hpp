@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The flight recorders of this host's processes, found through /proc and mapped to be read. The
 // memory of a recorder is an anonymous file, so it can be read while its process is stopped, and
-// nothing is left when the process has ended.
+// the system frees it when the process ends.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace lm::comm {
 
-// Maps a new zeroed anonymous file with room for a FlightRing. Returns nullptr when the system
+// Maps a new zeroed anonymous file of the size of a FlightRing. Returns nullptr when the system
 // refuses. The descriptor stays open until the process ends, because other processes find the file
 // through it.
 void* map_new_ring();
@@ -21,7 +21,7 @@ struct UnmapRing {
 };
 using MappedRing = std::unique_ptr<const FlightRing, UnmapRing>;
 
-// Returns the recorders of the processes of this host, of this user, that belong to `run`.
+// Returns the recorders of `run` in this user's processes on this host.
 std::vector<MappedRing> rings_on_host(i64 run);
 
 }  // namespace lm::comm

@@ -22,8 +22,8 @@ struct DataFlags {
     bool mock_data = false;
 };
 
-// The treatment of the documents in a sample, which end with an end-of-document token, and the
-// weight of its tokens.
+// How a sample treats its documents, each of which ends with an end-of-document token, and how the
+// loss weights the sample's tokens.
 struct DocumentFlags {
     bool reset_position_ids = false;    // positions restart at 0 after each end-of-document token
     bool reset_attention_mask = false;  // attention does not reach earlier documents

@@ -24,8 +24,8 @@ inline constexpr std::array reactions{
     Named{Reaction::stop, "stop"}, Named{Reaction::go_on, "continue"},
     Named{Reaction::skip, "skip"}, Named{Reaction::roll_back, "rollback"}};
 
-// The kinds of planted faults: a value that a repeated step does not have, one that only this
-// rank has in each repetition, or one that all ranks have.
+// The kinds of planted faults. transient: a repetition of the step has no fault. persistent: one
+// replica has the fault in every repetition. correct: all replicas have it.
 enum class InjectedError { transient, persistent, correct };
 inline constexpr std::array injected_errors{Named{InjectedError::transient, "transient_error"},
                                             Named{InjectedError::persistent, "persistent_error"},
@@ -43,7 +43,7 @@ struct StoppingFlags {
     i64 injection_rate = 0;  // mean number of iterations between planted faults; 0: none
     std::string injection_type = "transient_error";
     std::vector<std::string> skip_ranges;  // "A-B": iterations that are not trained on
-    std::vector<i64> iterations_to_skip;   // the same, and the learning rate does not advance
+    std::vector<i64> iterations_to_skip;   // as above, but the learning rate does not advance
 
     Reaction reaction_to_nan() const { return *value_in(reactions, on_nan); }
     InjectedError injected_error() const { return *value_in(injected_errors, injection_type); }

@@ -33,8 +33,8 @@ class Checker {
         require(false, "{}: expected {} {}, got {}", name, name_of(dtype), shape.str(),
                 text_of(view));
     }
-    // These functions check that `view` is [shape] compute (typed), or fp32, for fp64 operations
-    // fp64 (stat: statistics, and gradients of parameters). maybe_: the argument is optional.
+    // typed(): checks that `view` is [shape] compute. stat(), for statistics and gradients of
+    // parameters: [shape] fp32, or fp64 in an fp64 operation. maybe_X(): the argument is optional.
     void typed(const View& view, std::string_view name, const Shape& shape) const {
         is(view, name, type_, shape);
     }

@@ -16,7 +16,7 @@ namespace lm::eval {
 
 struct EngineOptions {
     int n_threads = 0;           // 0: all cores that this process may use
-    i64 memory = 0;              // bytes that weights may use; 0: what the host has left
+    i64 memory = 0;              // bytes that weights may use; 0: most of the host's free memory
     std::optional<DType> dtype;  // type of the matrices in memory; nullopt: as stored
 };
 

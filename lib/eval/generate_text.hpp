@@ -33,7 +33,7 @@ struct Generated {
     double tokens_s = 0;  // time to compute the tokens after the first
 };
 
-// Gets each part of the text as soon as it is final; may be empty.
+// Receives each part of the text as soon as no later token can change it. Optional: may be null.
 using TextSink = std::function<void(std::string_view text)>;
 
 // Throws Error(usage) when the prompt does not fit into the context, has an id beyond the
@@ -41,7 +41,7 @@ using TextSink = std::function<void(std::string_view text)>;
 void check_prompt(const GenerateRequest& request, const spec::ModelConfig& model,
                   const ModelTokenizer& tokenizer);
 
-// Generates the text of a checked prompt. The engine's sequence is that of the text afterwards.
+// Generates the text of a checked prompt. Overwrites the engine's sequence.
 Generated generate(Engine& engine, const ModelTokenizer& tokenizer, const GenerateRequest& request,
                    const Sampling& sampling, const TextSink& sink);
 

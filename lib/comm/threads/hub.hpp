@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The operations of one group of rank threads. Internal to the threads backend.
 //
-// Collectives: each member posts its views. The member that posts last makes the collective ready,
-// which divides the work into pieces. Every waiting member then takes pieces, by next_piece, until
-// no piece is left. A single waiting member can do all pieces, so no order of waits can deadlock.
+// Collectives: each member posts its views. The member that posts last divides the work into pieces
+// and makes the collective ready. Every waiting member then takes pieces, by next_piece, until no
+// piece is left. A single waiting member can do all pieces, so no order of waits can deadlock.
 //
 // Who writes what when: a member writes its `posts`, `inputs` and `splits` under mutex_, before
 // ready is set; they are constant afterwards. n_pieces and parts are written before ready is set.
