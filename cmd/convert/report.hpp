@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What lm-convert reports of each output: notes, or with --json one object on standard output.
+// The report of lm-convert on each output: notes, or with --json one object on standard output.
 #pragma once
 
 #include <string>

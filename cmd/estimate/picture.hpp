@@ -13,7 +13,7 @@ namespace lm::estimate {
 struct PictureFlags {
     std::string path;  // empty: no picture; "-": standard output
     bool force = false;
-    // Whether the picture takes the place of the figures on standard output.
+    // Returns whether the picture replaces the figures on standard output.
     bool replaces_figures() const { return path == "-"; }
 };
 

@@ -10,7 +10,7 @@
 
 namespace lm::estimate {
 
-// What is simulated.
+// The training step to simulate.
 struct StepQuery {
     spec::ModelConfig model;
     spec::ParallelConfig parallel;
@@ -30,7 +30,7 @@ cost::StepTime simulate(const StepQuery& query, i64 batch,
 
 // Returns the figures of the step of the full batch.
 std::vector<Figure> step_figures(const StepQuery& query, const cost::StepTime& time);
-// Returns the parts of the step's time with what bounds each; the last figure is their sum.
+// Returns the parts of the step's time, with the limit of each; the last figure is their sum.
 std::vector<Figure> step_parts(const StepQuery& query, const cost::StepTime& time);
 
 }  // namespace lm::estimate

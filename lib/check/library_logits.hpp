@@ -22,8 +22,8 @@ struct LibraryLogits {
 };
 
 // Runs share/check/library_logits.py. Returns the logits of one sequence of T tokens, of the first
-// `vocabulary` ids. The library's warnings and errors appear on stderr. Throws Error(usage) when
-// the interpreter does not exist, Error(failure) when the script fails or prints another amount.
+// `vocabulary` ids. The library's messages appear on stderr. Throws Error(usage) when the
+// interpreter does not exist, Error(failure) when the script fails or prints other bytes.
 LibraryLogits library_logits(const LibraryModel& model, std::span<const i32> tokens,
                              i64 vocabulary);
 

@@ -26,12 +26,12 @@ std::vector<float> alibi_slopes(i64 n_heads);
 void write_position_constants(const spec::ModelConfig& config, i64 first_head,
                               device::Device& device, const Scratch& scratch);
 
-// Limits first keys to an attention window: raises that of query t to t - window + 1.
+// Limits first keys to an attention window: raises that of query t to at least t - window + 1.
 // starts: B samples of T = seq_length tokens.
 void limit_to_window(std::span<i32> starts, i64 seq_length, i64 window);
 
-// Writes the inputs that batches without them share: positions 0 to T - 1, and the first keys of an
-// attention window, if `window` is above 0.
+// Writes the inputs of batches that do not have their own: positions 0 to T - 1, and the first keys
+// of an attention window, if `window` is above 0.
 void write_positions(device::Device& device, const MicroBatchInputs& inputs, i64 window);
 
 // Copies `starts`, the first keys of a batch's queries, limited to an attention window if `window`

@@ -76,8 +76,8 @@ class Schedule {
     // exceed those by less than a batch.
     i64 planned_samples() const { return train_samples_.value_or(end_.samples); }
     i64 total_iterations() const { return end_.iteration; }
-    // Returns the flag of the limit that the run does not reach since it ends before at another
-    // one, or an empty text.
+    // Returns the flag of the limit that the run does not reach, because it reaches another limit
+    // first; an empty text without such a limit.
     std::string_view unreached_limit() const;
 
     const spec::BatchRamp& ramp() const { return ramp_; }

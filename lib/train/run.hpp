@@ -16,9 +16,9 @@ void catch_signals();
 
 // Trains until the training is finished or one of the ranks is asked to stop; then all ranks stop
 // after the same iteration. Rank 0 writes the log lines to stdout; other messages go to stderr.
-// `joined` describes how the ranks met (comm::Launch::describe()). `recorder` records the events of
-// this rank. They are printed on SIGUSR2, and after `quiet_s`
-// seconds without an event. Collective.
+// `joined` describes how the ranks met (comm::Launch::describe()). `recorder` records the events
+// of this rank. They are printed on SIGUSR2, and after `quiet_s` seconds without an event.
+// Collective.
 Exit run(const RunConfig& config, comm::Group& world, const std::string& joined,
          comm::FlightRecorder& recorder, double quiet_s);
 

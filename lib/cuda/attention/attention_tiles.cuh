@@ -194,8 +194,8 @@ __device__ void clear(Sums<m_tiles, n_tiles>& sums) {
     }
 }
 
-// Calls body(element, m, n, i) for every accumulator of a lane. Its row is 16 m + g + 8 (i / 2),
-// its column 8 n + 2 q + i % 2, with g = lane / 4 and q = lane % 4.
+// Calls body(element, m, n, i) for every accumulator of a lane. Its row is
+// 16 * m + g + 8 * (i / 2), its column 8 * n + 2 * q + i % 2, with g = lane / 4 and q = lane % 4.
 template <int m_tiles, int n_tiles, typename Body>
 __device__ void for_each(Sums<m_tiles, n_tiles>& sums, Body&& body) {
 #pragma unroll
@@ -209,7 +209,7 @@ __device__ void for_each(Sums<m_tiles, n_tiles>& sums, Body&& body) {
 }
 
 // Multiplies a warp's accumulators by factors[m][half] of their rows, and writes them to rows
-// first + row + (0..16 m_tiles - 1) of `rows`, columns from 8 * first_piece on. They are first
+// first + row + (0..16 * m_tiles - 1) of `rows`, columns from 8 * first_piece on. They are first
 // written to the same rows of `tile`, so that global memory is written in whole pieces. No other
 // warp may still use these rows of the tile. __syncwarp() suffices, because a warp reads back only
 // its own rows.
@@ -250,7 +250,7 @@ __device__ void store_sums(const Sums<m_tiles, n_tiles>& sums, const float (&fac
 
 // ---- dropout ------------------------------------------------------------------------------------
 
-// The dropout mask of a warp's 16 m_tiles rows x 8 n_tiles columns of weights. A Philox block
+// The dropout mask of a warp's 16 * m_tiles rows x 8 * n_tiles columns of weights. A Philox block
 // covers eight adjacent keys of one query: part of a row, or of a column when `rows_are_keys`. Each
 // lane computes m_tiles * n_tiles / 2 blocks, and the lanes exchange the bits by shuffles, so that
 // no block is computed twice (unless blocks are not aligned to the tile, kept_of_eight()).

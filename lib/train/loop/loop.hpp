@@ -106,7 +106,7 @@ class TrainingLoop {
     StepGuard guard_;
     std::optional<IterationRange> rolled_back_;  // iterations that a rollback skips
     RankComparison comparison_;
-    i64 compared_ = 0;  // iterations of this run that comparison_ has
+    i64 compared_ = 0;  // iterations of this run that comparison_ contains
     Saver saver_;
     PhaseEstimates estimates_;
     const Stopwatch& since_start_;

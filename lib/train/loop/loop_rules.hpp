@@ -15,8 +15,8 @@
 
 namespace lm::train {
 
-// The iterations `first` to `last`, both included, and for skipped ones whether the learning rate
-// advances.
+// The iterations `first` to `last`, both included. If they are skipped, rate_advances states
+// whether the learning rate advances.
 struct IterationRange {
     i64 first = 0;
     i64 last = 0;
@@ -102,9 +102,9 @@ enum class Stop {
 bool limit_is_near(const LoopRules& rules, const LoopState& now, double ahead_s);
 // Returns the first reason to stop that holds. The order is: the kill switch, reasons that end the
 // whole training, reasons to run the same command again. A time limit ends the run when another
-// step and the last save do not fit before it. The loop calls it before the first iteration too,
-// where a time limit does not end the run: a series of jobs cannot restart forever without
-// progress.
+// step and the last save do not fit before it. The loop also calls it before the first iteration;
+// a time limit does not end the run then, so that each job of a series makes at least one
+// iteration.
 Stop should_stop(const LoopRules& rules, const LoopState& now);
 // Returns true for a stop after which the process may be killed soon.
 bool must_end_now(Stop stop);

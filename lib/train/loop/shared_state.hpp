@@ -7,8 +7,8 @@
 
 namespace lm::train {
 
-// Returns the same state on all ranks from the `own` state of each: what one rank sees counts, of
-// times the largest. `done`, `run_iterations` and `finished` are the same on all ranks already.
+// Combines the `own` states of all ranks: a flag is set if any rank has set it, a time is the
+// largest of all ranks. `done`, `run_iterations` and `finished` are the same on all ranks already.
 // Collective.
 LoopState shared_state(comm::Group& world, const LoopState& own);
 

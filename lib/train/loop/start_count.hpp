@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts the starts of a run that saved no new step, so that a job array whose tasks crash does not
-// restart without end. The count is in the directory of --save.
+// Counts the starts of a run after which no new step was saved, so that a job array whose tasks
+// crash does not restart without end. The count is in the directory of --save.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 namespace lm::train {
 
 constexpr std::string_view start_count_file = "starts-without-step.json";
-// The start with this number in a row is refused.
+// The start with this number, in a row of starts from the same step, is refused.
 constexpr i64 max_starts_without_step = 3;
 
 // Counts a start from the step at `iteration` (0: none). `configuration` identifies the flags. A

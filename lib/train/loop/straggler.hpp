@@ -26,7 +26,7 @@ struct RankSample {
 // Finds a rank that stays slower than the others.
 class StragglerRule {
   public:
-    static constexpr double ratio = 1.1;      // to the median
+    static constexpr double ratio = 1.1;      // own time of the slowest rank to the median
     static constexpr i64 least_steps = 10;    // in a row, for one rank
     static constexpr double least_s = 0.001;  // own time of a step; below it, noise decides
 
@@ -48,8 +48,8 @@ class StragglerRule {
 class LeakRule {
   public:
     static constexpr double window_s = 600;
-    // Adds a measurement at `time_s`. Returns the hours until `available_bytes` are used up, when
-    // that is below 24 and the memory has grown for the whole window; once.
+    // Adds a measurement at `time_s`. Returns, once, the hours until `available_bytes` are used up,
+    // when these are below 24 and the memory has grown for the whole window.
     std::optional<double> add(double time_s, double resident_bytes, double available_bytes);
 
   private:

@@ -36,7 +36,7 @@ class DistributedSave {
 
     i64 iteration() const { return info_.counters.iteration; }
 
-    // On rank 0, checks that the file system has room for `need`, and creates the temporary
+    // On rank 0, checks that `need` is free in the file system, and creates the temporary
     // directory. Collective.
     void begin(const RoomNeed& need);
     // Writes this rank's pieces. Any thread may call it; it uses no group. An error is kept for

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // --local-save: local steps (ckpt/history/local_steps.hpp) of a run. A local save is synchronous:
 // the loop continues when all hosts have all their files, so that the loss of a host never costs
-// more than
-// --local-save-interval iterations. It writes the files from the state itself, so it needs memory
-// for the blocks of the files only. A failed local save is a warning; it never ends a training.
+// more than --local-save-interval iterations. It writes the files from the state itself, so it
+// needs memory for the blocks of the files only. A failed local save is a warning; it never ends a
+// training.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The room on the file system of --save: bytes and inodes that a save, or all saves of a run, need.
+// The disk space, in bytes and inodes, that one save or all saves of a run need in --save.
 #pragma once
 
 #include <string>
@@ -26,22 +26,22 @@ i64 nodes_per_part(i64 n_ranks, i64 n_nodes);
 // included.
 i64 files_of_checkpoint(i64 n_ranks, i64 n_nodes);
 
-// Returns whether the file system of `directory`, which may not exist yet, has room for `need`.
+// Returns whether `need` is free in the file system of `directory`, which may not exist yet.
 bool has_room(const std::string& directory, const RoomNeed& need);
-// Throws Error(failure) stating both numbers when there is no room.
+// Throws Error(failure) stating the needed and the free space when `need` is not free.
 void check_room(const std::string& directory, const RoomNeed& need);
 
 // Returns the iteration at which the schedule or a flag ends the run, whichever comes first.
 i64 last_iteration(const RunConfig& config);
 
-// Returns the iterations after `start` of the first `most` saves of which each needs room for one
-// more checkpoint on the file system of --save than there was before: all saves without
-// --save-retain, else those before which no other checkpoint was deleted. Ascending.
+// Returns the iterations of the first `most` saves after iteration `start` that need space for one
+// more checkpoint in --save than before: without --save-retain all saves, else the saves before
+// which no other checkpoint was deleted. Ascending.
 std::vector<i64> growing_saves(const SaveRules& rules, i64 start, i64 last, size_t most);
 
-// Throws Error(usage) when --save has no room for the checkpoints that are on disk at the same time
-// in the rest of the run, after iteration `start`, or --local-save has no room for the local steps
-// of this host. `ranks_here`: the ranks on each host. Does nothing without --save.
+// Throws Error(usage) when --save has too little space for the checkpoints that are on disk at the
+// same time in the rest of the run, after iteration `start`, or --local-save for the local steps of
+// this host. `ranks_here`: the ranks on each host. Does nothing without --save or with --benchmark.
 void check_room_for_run(const RunConfig& config, i64 start, i64 ranks_here);
 
 }  // namespace lm::train

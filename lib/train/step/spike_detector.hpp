@@ -25,7 +25,7 @@ class SpikeDetector {
     static constexpr size_t window = 128, least = 32;
 
     // Returns the spike if the step with these finite values is one; else adds them to the recent
-    // range. After 32 spikes in a row their level is the new range.
+    // range. After 32 spikes in a row the next steps form a new range.
     std::optional<Spike> add(double loss, double gradient_norm);
 
   private:
