@@ -43,7 +43,7 @@ class Printout {
     void table(std::string kind, std::vector<Column> columns, std::vector<std::vector<Value>> rows);
     // Adds single figures. JSON has one line for all of them.
     void figures(std::string kind, std::vector<Figure> figures);
-    // Adds single figures of which the last is the sum of the others. Text shows the share of each.
+    // Adds single figures; the last one is the sum of the others. Text shows the share of each.
     void sum(std::string kind, std::vector<Figure> figures);
     // Prints everything to standard output.
     void print(const OutputFlags& flags) const;

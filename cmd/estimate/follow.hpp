@@ -19,7 +19,7 @@ struct FollowOutput {
 // Reads `logs` until one states that the run has ended, and no line follows within an interval. On
 // a terminal the text is drawn again after each interval, else one line is printed. Returns the
 // exit code: 0 when the training is finished or has stopped with its state saved, 1 for any other
-// end. Prints the line that states an end other than the last iteration.
+// end. Prints the log line that states the end, unless the run ended at its last iteration.
 int follow_logs(const std::vector<std::string>& logs, metrics::LogSummary& summary,
                 double interval_s, const FollowOutput& output);
 

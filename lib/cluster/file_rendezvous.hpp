@@ -55,7 +55,7 @@ class FileRendezvous {
     bool leave(const std::string& why) noexcept;
 
   private:
-    // The first failure of the job. Ranks that stop because of it publish it as their own failure.
+    // The first failure of the job. Ranks that it stops publish it as their own failure.
     struct Failure {
         std::string who;  // "rank R on HOST"
         std::string why;

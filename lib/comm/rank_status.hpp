@@ -15,7 +15,7 @@ struct RankStatus {
     bool answered = false;
     i64 n_started = -1;  // number of the group's collectives that it started; -1: no member
     std::string host;    // empty: not known
-    std::string where;   // FlightRecorder::where(); of a silent rank: what another process found
+    std::string where;   // FlightRecorder::where(); of a silent rank: as another process read it
     std::string device;  // empty: not known, or a CPU
 };
 

@@ -21,8 +21,8 @@ namespace lm::cpu {
 
 using device::GemmForm;
 
-// cuda::FusedProduct has the same first members. They are not a common base: a struct with a base
-// has no designated initializers, with which all callers name the members.
+// cuda::FusedProduct has the same first members. There is no common base: all callers use
+// designated initializers, which cannot name the members of a base.
 struct Product {
     GemmForm form = GemmForm::nt;
     i64 m = 0;

@@ -59,7 +59,7 @@ struct View {
     i64 bytes() const { return numel() * size_of(dtype); }
     i64 operator[](int dim) const { return shape[dim]; }
 
-    // Returns the elements as T; it is a bug if the dtype is not that of T. The pointer is valid on
+    // Returns the elements as T. A view of another dtype than T's is a bug. The pointer is valid on
     // the device that the memory belongs to.
     template <typename T>
     T* as() const {

@@ -48,8 +48,8 @@ class Engine {
     virtual i64 length() const = 0;   // tokens in the sequence
     // Removes all tokens from number `length` on.
     virtual void truncate(i64 length) = 0;
-    // Appends tokens, of which there is at least one and which fit into the context. Returns the
-    // logits [vocab_size] of the next token, valid until the next call.
+    // Appends tokens: at least one, and no more than fit into the context. Returns the logits
+    // [vocab_size] of the next token, valid until the next call.
     virtual std::span<const float> append(std::span<const i32> tokens) = 0;
     // Appends tokens, and writes the score of `targets[i]` as the successor of token
     // tokens.size() - targets.size() + i to scores[i]. targets.size() <= tokens.size().

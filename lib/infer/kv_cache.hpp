@@ -22,7 +22,7 @@ class KvCache {
 
     // Stores the keys and values of the n tokens from number `first` on, and computes their
     // attention to the tokens before them and to themselves. qkv: [n, (H+2G)*D] fp32, rotated; out:
-    // [n, H*D] fp32. `context` is that of a CPU device.
+    // [n, H*D] fp32. `context` belongs to a CPU device.
     void attend(device::Context& context, i64 layer, i64 first, const View& qkv, const View& out);
 
   private:

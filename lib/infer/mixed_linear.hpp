@@ -20,7 +20,7 @@ struct MixedLinear {
 // Floats of scratch memory for linear layers with K inputs; 0 for fp32 weights.
 i64 band_floats(DType weights, i64 inputs);
 
-// `context` is that of a CPU device. band: [at least band_floats()] fp32.
+// `context` belongs to a CPU device. band: [at least band_floats()] fp32.
 void mixed_linear(device::Context& context, const MixedLinear& linear, const View& band);
 
 }  // namespace lm::infer

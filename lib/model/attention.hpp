@@ -48,7 +48,7 @@ class Attention {
   private:
     // Normalizes each head of query and key, from act.projected to act.qkv.
     void normalize(const Pass& pass, const AttentionActivations& act) const;
-    // Computes in place the gradient of act.projected from that of act.qkv.
+    // Replaces the gradient of act.qkv by the gradient of act.projected, in place.
     // dqkv: [B, T, (H+2G)*D] compute.
     void normalize_backward(const Pass& pass, const View& dqkv,
                             const AttentionActivations& act) const;

@@ -26,8 +26,8 @@ std::vector<float> alibi_slopes(i64 n_heads);
 void write_position_constants(const spec::ModelConfig& config, i64 first_head,
                               device::Device& device, const Scratch& scratch);
 
-// Limits first keys to an attention window: raises that of query t to at least t - window + 1.
-// starts: B samples of T = seq_length tokens.
+// Applies an attention window: raises the first key of query t to at least t - window + 1. starts:
+// B samples of T = seq_length tokens.
 void limit_to_window(std::span<i32> starts, i64 seq_length, i64 window);
 
 // Writes the inputs of batches that do not have their own: positions 0 to T - 1, and the first keys

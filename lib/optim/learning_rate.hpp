@@ -2,7 +2,7 @@
 // The learning rate as a function of training progress, with the same values as Megatron-LM's
 // OptimizerParamScheduler (and Megatron-DeepSpeed's AnnealingLR for decay by tokens). Progress is
 // the number of samples of the optimizer steps before an iteration. So with a warm-up the first
-// iteration has rate 0, and the rate in a log line is that of the next iteration.
+// iteration has rate 0, and a log line states the rate of the next iteration.
 #pragma once
 
 #include <array>
@@ -79,7 +79,7 @@ struct GrowingWeightDecay {
 struct UpdateRates {
     double lr = 0;
     std::optional<double> decoupled_lr;  // for the word embedding and the output projection
-    std::optional<double> weight_decay;  // replaces that of AdamWConfig
+    std::optional<double> weight_decay;  // replaces AdamWConfig::weight_decay
 };
 
 }  // namespace lm::optim

@@ -56,8 +56,8 @@ class Schedule {
     // `done`.
     i64 batch(const Counters& done) const { return ramp_.batch_at(done.samples); }
     i64 seq_length(const Counters& done) const;
-    // rate() and rates() are those of the next iteration. stepped_samples and stepped_tokens count
-    // the samples and tokens of the optimizer steps so far, without skipped steps.
+    // rate() and rates() return the rates of the next iteration. stepped_samples and stepped_tokens
+    // count the samples and tokens of the optimizer steps so far, without skipped steps.
     double rate(i64 stepped_samples, i64 stepped_tokens) const {
         return rate_.at(stepped_samples, stepped_tokens);
     }
@@ -72,8 +72,8 @@ class Schedule {
     // `iteration` iterations, or end() when the run is shorter.
     const Counters& end() const { return end_; }
     Counters after(i64 iteration) const { return run(iteration); }
-    // Returns --train-samples; without it, the samples that the run consumes. --train-samples may
-    // exceed those by less than a batch.
+    // Returns --train-samples; without it, the samples that the run consumes. The run may consume
+    // fewer samples than --train-samples.
     i64 planned_samples() const { return train_samples_.value_or(end_.samples); }
     i64 total_iterations() const { return end_.iteration; }
     // Returns the flag of the limit that the run does not reach, because it reaches another limit

@@ -24,8 +24,8 @@ std::vector<RatePoint> key_rates(const Schedule& schedule);
 // 0"; no line without a ramp.
 std::vector<std::string> describe_ramp(const Schedule& schedule);
 
-// Returns the number of validations of a whole training, as Megatron computes it in advance: one
-// for each interval that begins. Megatron's order of the validation samples depends on this number.
+// Returns the number of validations that Megatron computes in advance for a whole training:
+// iterations / eval_interval + 1. Megatron's order of the validation samples depends on it.
 i64 megatron_validations(const Schedule& schedule, i64 eval_interval);
 
 }  // namespace lm::optim

@@ -39,7 +39,7 @@ class DataParallel {
 
     // Starts to gather the updated weights. Without overlap_param_gather, also waits for them.
     void start_gather();
-    // Gathers weights of which this rank has set only owned(). Collective.
+    // Gathers the weights when each rank has set only its owned() elements. Collective.
     void gather_owned();
     // Blocks until weights [0, end) are gathered.
     void wait_weights(i64 end);

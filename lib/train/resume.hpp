@@ -51,7 +51,7 @@ Progress load_or_initialize(const RunConfig& config, const io::OrderedJson& data
 Progress load_newest(const RunConfig& config, const io::OrderedJson& data, comm::Group& world,
                      Trainer& trainer);
 
-// Throws Error(usage) when the models differ in what a resume cannot change, naming the first flag.
+// Throws Error(usage) naming the first flag in which the models differ, if no resume can change it.
 void require_same_model(const spec::ModelConfig& saved, const spec::ModelConfig& wanted,
                         const std::string& path);
 

@@ -72,7 +72,7 @@ class TcpWorld final : public Launch {
     void add_group(u64 id, const std::atomic<i64>& n_started);
     void remove_group(u64 id);
     // Asks member `member` of a group (-1: all other members) for its status. `n_asked`: the number
-    // of ranks that are asked. Blocks for 2 s at most.
+    // of ranks that are asked. Blocks for 5 s at most.
     std::vector<RankStatus> ask(u64 group, int member, size_t n_asked);
     // Ends the job with this reason and exit code, unless another rank has failed before.
     void abort(Exit code, const std::string& reason) noexcept;

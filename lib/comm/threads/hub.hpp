@@ -5,7 +5,7 @@
 // and makes the collective ready. Every waiting member then takes pieces, by next_piece, until no
 // piece is left. A single waiting member can do all pieces, so no order of waits can deadlock.
 //
-// Who writes what when: a member writes its `posts`, `inputs` and `splits` under mutex_, before
+// Order of the writes: a member writes its `posts`, `inputs` and `splits` under mutex_, before
 // ready is set; they are constant afterwards. n_pieces and parts are written before ready is set.
 // The thread that took a piece writes its output, and then adds to pieces_done. A collective is
 // reused when all members have called finish().

@@ -68,15 +68,15 @@ struct LoopState {
 // save in the same iteration, so that no damaged state is saved.
 bool should_check_replicas(const LoopRules& rules, const LoopState& now);
 bool should_log(const LoopRules& rules, const LoopState& now);
-// Returns true at the save interval or schedule, and when the run stops.
+// Returns true at the save interval or schedule, with the save switch, and when the run stops.
 bool should_save(const LoopRules& rules, const LoopState& now);
 // Returns true at the interval of local saves, unless the run stops: then it saves to --save.
 bool should_save_locally(const LoopRules& rules, const LoopState& now);
 // Returns true at the evaluation interval, and at the end of the training.
 bool evaluation_due(const LoopRules& rules, const LoopState& now);
 // Returns true when an evaluation is due and may begin. Returns false when the run stops because of
-// a signal or the kill switch, or when the evaluation and the last save do not fit before the time
-// limit.
+// a signal or the kill switch, or before the end of the training when the evaluation and the last
+// save do not fit before the time limit.
 bool should_evaluate(const LoopRules& rules, const LoopState& now);
 // Returns true when the training has ended and a test set exists; the loop then tests after the
 // last validation.

@@ -82,8 +82,8 @@ int with_end_status(const std::string& path, const std::function<int()>& body);
 
 // Writes the end of a run to the status file `path`. Keeps the other fields, which rank 0 wrote
 // during the run. Does nothing when another rank has written its error since `started_s` (unix
-// time): the first error is the cause. Does nothing with Exit::superseded: the file is the newer
-// run's. Does not throw: a failed write is a warning.
+// time): the first error is the cause. Does nothing with Exit::superseded after a newer run has
+// written the file. Does not throw: a failed write is a warning.
 void end_status(const std::string& path, const RunEnd& end, double started_s);
 
 }  // namespace lm::train

@@ -43,8 +43,8 @@ class TrainingLog {
     void started(const optim::Counters& at, i64 n_ranks);
     void resumed(const optim::Counters& at);
     void stopped(i64 iteration, Exit code, const std::string& reason);
-    // Writes the error that ends the run to both files. Opens them if the run has not: an error of
-    // the start is in the logs, too. Does not throw.
+    // Writes the error that ends the run to both files. Opens the files if they are not open yet,
+    // so that an error of the start is in the logs, too. Does not throw.
     void failed(const Error& error) noexcept;
     // The peak FLOP/s of a rank's GPU, relative to which log lines state the MFU.
     void set_peak_flops(double peak_flops) { peak_flops_ = peak_flops; }

@@ -16,7 +16,7 @@ struct LayoutLine {
 };
 
 // Returns the lines of the layout. Layers, heads and rows count from 0, as in tensor names. The
-// bytes are those of the tensor rank with the largest memory plan.
+// bytes are the largest memory plan of a tensor rank.
 std::vector<LayoutLine> describe_layout(const RunConfig& config);
 
 }  // namespace lm::train

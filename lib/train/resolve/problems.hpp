@@ -31,8 +31,8 @@ class Problems {
         check([&] { throw Error(Exit::usage, std::move(text)); });
     }
 
-    // Throws an Error with all problems; does nothing when there are none. The code is that of the
-    // first problem.
+    // Throws an Error with all problems; does nothing when there are none. The exit code is that of
+    // the first problem.
     void throw_found() const { throw_problems(found_, code_); }
     const std::vector<std::string>& limits() const { return limits_; }
 

@@ -32,8 +32,8 @@ std::optional<ckpt::Checkpoint> find_checkpoint(const config::CheckpointFlags& f
 // without the flag, or when there is no checkpoint. Throws Error(usage) without --load.
 std::optional<spec::ModelConfig> saved_model(const config::CheckpointFlags& flags);
 
-// Throws Error(usage) when --save has steps and the run does not resume from one of them: the run
-// would mix its steps with the steps of another run. `start` is the result of find_checkpoint().
+// Throws Error(usage) when --save has steps and the run does not resume from one of them, which
+// would mix two runs, or would repeat the previous start. `start`: the result of find_checkpoint().
 void check_save(const config::CheckpointFlags& flags, const std::optional<ckpt::Checkpoint>& start);
 
 }  // namespace lm::train

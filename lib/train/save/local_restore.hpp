@@ -11,11 +11,11 @@
 namespace lm::train {
 
 // Copies the newest local step that the hosts of this run hold to --save, and publishes it there,
-// if it is newer than every durable step that the run could load. Does nothing without
-// --local-save, or unless --load and --save name the same directory. Claims a generation of --save
-// for each step that it tries. `damaged`: durable steps that cannot be loaded; needed on rank 0.
-// Returns the iteration of the copied step on all ranks, -1 without one. Throws JointError when the
-// system cannot read the durable directory or write to it. Collective.
+// if it is newer than every durable step that the run could load. Does nothing in a benchmark,
+// without --local-save, with --finetune, or unless --load and --save name one directory. Claims a
+// generation of --save for each step that it tries. `damaged`: durable steps that cannot be loaded;
+// needed on rank 0. Returns the iteration of the copied step on all ranks, -1 without one. Throws
+// JointError when the system cannot read the durable directory or write to it. Collective.
 i64 restore_local_step(const RunConfig& config, comm::Group& world,
                        const std::vector<i64>& damaged = {});
 

@@ -25,8 +25,8 @@ class PartnerCopy {
     i64 incoming_bytes() const { return incoming_bytes_; }
 
     // Sends the data files and the index part of this node in `directory` to the partner, and
-    // writes what this node receives into its own `directory`, durably. Returns the first error of
-    // a file on this rank, or nullptr. Collective.
+    // writes the files that this node receives, durably, into its own `directory`. Returns the
+    // first error of a file on this rank, or nullptr. Collective.
     std::exception_ptr exchange(const std::string& directory);
 
   private:

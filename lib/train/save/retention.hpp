@@ -33,9 +33,9 @@ class Retention {
     Retention(const Retention&) = delete;
     Retention& operator=(const Retention&) = delete;
 
-    // Starts to verify `step`, which was saved last, if a rule removes another one. Does nothing
+    // Starts to verify `step`, which was saved last, if a rule applies to another one. Does nothing
     // while an earlier step is verified or others are deleted: the call after the next save then
-    // also deletes what this call would have deleted.
+    // also deletes the steps that this call would have deleted.
     void start(i64 step);
     // Returns whether a thread of this rank is verifying or deleting. Not collective.
     bool is_busy() const { return busy_; }

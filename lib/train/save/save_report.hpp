@@ -17,10 +17,10 @@ namespace lm::train {
 struct SaveFailure {
     Exit code = Exit::failure;
     int rank = 0;      // global rank
-    std::string text;  // names rank, host and device, except those of rank 0
+    std::string text;  // names rank, host and device if the rank is not 0
 };
 
-// A result, or the failure with which the save ends: that of the lowest rank that failed.
+// A result, or the failure with which the save ends: the failure of the lowest failed rank.
 struct SaveReport {
     std::string text = {};
     std::optional<SaveFailure> failure = {};

@@ -20,7 +20,7 @@ class SpikeDetector {
   public:
     // A spike has a z-score of at least this.
     static constexpr double threshold = 6;
-    // The recent range is that of the last `window` steps. The first `least` steps are never
+    // The recent range covers the last `window` steps. The first `least` steps are never
     // spikes.
     static constexpr size_t window = 128, least = 32;
 

@@ -32,7 +32,7 @@ struct StepResult {
     double loss = 0;            // mean over the unmasked tokens of all ranks, before the update
     double gradient_norm = 0;   // global, before clipping
     bool finite = false;        // false: the step must not update the weights
-    double gradient_scale = 1;  // loss scale of this step: the factor of the gradients in memory
+    double gradient_scale = 1;  // factor of the gradients in memory: loss scale (x unmasked tokens)
     double loss_scale = 1;      // loss scale of the next step
 };
 
@@ -76,7 +76,7 @@ class Trainer {
     // scale. Changes no weights and no optimizer state. Passes StepEnded of `batches` on.
     StepResult compute_gradients(BatchSource& batches, i64 n_micro_batches);
     // Clips the gradients of `step`, the last result of compute_gradients(), and makes the
-    // optimizer step. Changes what checkpoint_pieces() returns.
+    // optimizer step. Changes the data of checkpoint_pieces().
     void update(const StepResult& step, const optim::UpdateRates& rates);
 
     // Returns the mean loss of the unmasked tokens of `n_micro_batches` micro-batches of each

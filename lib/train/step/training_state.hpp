@@ -43,13 +43,13 @@ class TrainingState {
     void initialize(device::Context& context);
 
     // Sums the gradients of the word embedding matrix that the first and the last stage share. Each
-    // stage has the gradient of its own use of it. Collective over the embedding group.
+    // stage has the gradient of its own use of the matrix. Collective over the embedding group.
     void sum_tied_embedding();
-    // Adds sums of squares of gradients to step_sums[gradient_sum_squares], [1] fp64, in which each
-    // gradient is counted once over all ranks, and to step_sums[copies_sum_squares].
+    // Adds the squares of the gradients that this rank counts to step_sums[gradient_sum_squares],
+    // [1] fp64, and of the copies that tensor rank 0 counts to step_sums[copies_sum_squares].
     void add_gradient_squares(device::Context& context, const device::View& step_sums);
-    // Returns the sums of squares of these gradients by unit (spec/partition.hpp). Overwrites
-    // step_sums[gradient_sum_squares], [1] fp64.
+    // Returns the sums of squares of the gradients that this rank counts, by unit
+    // (spec/partition.hpp). Overwrites step_sums[gradient_sum_squares], [1] fp64.
     std::vector<double> gradient_squares_by_unit(device::Context& context,
                                                  const device::View& step_sums);
     // Returns the sum of squares of the fp32 weights that this rank counts. Overwrites
@@ -70,8 +70,8 @@ class TrainingState {
     // data-parallel ranks divide. `with_optimizer` false: loads only the weights; the moments and
     // the step count stay 0. Call gather_loaded() after it.
     void load(const ckpt::Checkpoint& checkpoint, bool with_optimizer);
-    // Loads the weights of an fp32 training on the CPU, rounded to `dtype`: those of the checkpoint
-    // if they have this type, else its masters. Call gather_loaded() after it.
+    // Loads the weights of an fp32 training on the CPU, rounded to `dtype`: the checkpoint's
+    // weights if they have this type, else its masters. Call gather_loaded() after it.
     void load_rounded(const ckpt::Checkpoint& checkpoint, DType dtype);
     // Gathers the weights that load() has read on the data-parallel ranks. Collective.
     void gather_loaded() { data_parallel_->gather_owned(); }
