@@ -15,9 +15,9 @@ struct NodeFinding {
     std::string text;  // "memory copy 4.2 GB/s, median 9.8 GB/s"
 };
 
-// Returns the findings in the order of the samples. Speeds, core clocks and free memory are
-// compared with the median of the samples; limits and free huge pages with the most frequent value;
-// time skew, swap, free space of directories, temperature and ECC errors of GPUs with fixed bounds.
+// Returns the findings in the order of the samples. Compares speeds, core clocks and free memory
+// with the median of the samples; limits, free huge pages and GPU counts with the most frequent
+// value; clock skew, swap, free space, temperature (also the median) and ECC errors with bounds.
 // The core clock of a GPU is compared if its GEMM speed was measured: an idle GPU lowers its clock.
 std::vector<NodeFinding> find_outliers(const std::vector<NodeSample>& samples);
 

@@ -13,8 +13,8 @@ namespace lm::train {
 // Takes about 0.2 seconds on a GPU. Allocates memory for the operands, and releases it.
 double product_tflops(device::Device& device, const TrainerConfig& config, i64 tp_rank = 0);
 
-// Returns the speed of each GPU that this process sees, with the products of Llama 7B in
-// bf16. Nothing without a driver. A GPU that cannot be used is a warning and has 0.
+// Returns the speed of each GPU that this process sees, with the products of Llama 7B in bf16.
+// Nothing without a driver. At the first GPU that cannot be used, warns; it and later ones have 0.
 std::vector<double> product_tflops_of_gpus();
 
 }  // namespace lm::train
