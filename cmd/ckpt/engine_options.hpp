@@ -31,8 +31,8 @@ struct RequestLine {
     std::string where;  // "FILE:3"
     std::string text;
 };
-// Visits the lines of `path`, "-" for standard input, that are not empty, each as soon as it is
-// read. Throws Error(usage) when there is none.
+// Calls `visit` for each line of `path` ("-": standard input) that is not empty, as soon as the
+// line is read. Throws Error(usage) when there is no such line.
 void for_each_line(const std::string& path, const std::function<void(const RequestLine&)>& visit);
 
 }  // namespace lm::ckpt_tool

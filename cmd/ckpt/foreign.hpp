@@ -17,8 +17,8 @@ int list_foreign(const std::string& directory, bool json);
 int show_foreign(const std::string& path, bool tensors, bool json);
 int verify_foreign(const std::string& path, bool json, bool quiet);
 
-// Opens a checkpoint of lm-utils or Megatron; with `weights_only` one of Megatron without masters
-// and moments.
+// Opens a checkpoint of lm-utils or Megatron. `weights_only`: opens a checkpoint of Megatron
+// without masters and moments.
 std::unique_ptr<ckpt::TensorSource> open_tensors(const std::string& path, bool weights_only);
 
 }  // namespace lm::ckpt_tool

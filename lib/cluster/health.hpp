@@ -23,8 +23,8 @@ struct HealthVerdict {
     std::string reason;  // "97.3 % of its bytes are used (critical from 95 %)"; empty: ok
 };
 
-// Returns the worse verdict of the bytes and the inodes in use. A share equal to a threshold
-// reaches it.
+// Returns the worse verdict of the bytes and the inodes in use. A share that equals a threshold
+// counts as above it.
 HealthVerdict judge_use(const io::FilesystemUse& use, const HealthThresholds& thresholds);
 
 }  // namespace lm::cluster

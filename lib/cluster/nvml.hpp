@@ -22,8 +22,8 @@ struct GpuSensors {
 
 class Nvml {
   public:
-    // Opens and initializes the library. Returns nullopt when the machine has no driver, or an
-    // older one without a function that is needed.
+    // Opens and initializes the library. Returns nullopt when the machine has no driver, or an old
+    // driver that lacks a function.
     static std::optional<Nvml> open(const std::string& library = "libnvidia-ml.so.1");
     ~Nvml();
     Nvml(Nvml&&) noexcept;

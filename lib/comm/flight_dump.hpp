@@ -70,8 +70,8 @@ std::string state_of_silent_rank(const FlightRecorder& recorder, int rank);
 // host whose processes are stopped; empty: none is.
 std::string stopped_ranks_on_host(const FlightRecorder& recorder);
 
-// Blocks until this rank has written a dump after `n_dumps_before`, and other ranks had a moment
-// for theirs; for 2.5 s at most. Returns at once when dumps have no directory.
+// Blocks until this rank has written more than `n_dumps_before` dumps, for 2 s at most, and then
+// 0.5 s for the dumps of other ranks. Returns at once when dumps have no directory.
 void finish_dump(const FlightRecorder& recorder, i64 n_dumps_before);
 
 }  // namespace lm::comm

@@ -22,8 +22,8 @@ struct WatchdogOptions {
     // files. Called from the watchdog's thread.
     std::function<std::string()> write_dump;
     // Called from the watchdog's thread when the rank has waited for one operation for 30 s longer
-    // than the timeout. Its own timeout has then failed: the thread is stuck inside of the library
-    // that carries the operation.
+    // than the timeout. The operation's own timeout has then failed: the thread is stuck inside of
+    // the library that carries the operation.
     std::function<void(double waited_s)> end_stuck;
 };
 

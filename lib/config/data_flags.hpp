@@ -31,8 +31,8 @@ struct DocumentFlags {
     bool per_token_loss = false;        // gradients weight all unmasked tokens of a step equally
 };
 
-// Reads the files that name datasets into flags.paths. Throws Error(usage) when a flag names them
-// too.
+// Reads the files that name datasets into flags.paths. Throws Error(usage) when a flag also names
+// datasets.
 void read_data_files(DataFlags& flags);
 
 const Fields<data::DataPaths>& data_path_fields();

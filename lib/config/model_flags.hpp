@@ -69,8 +69,8 @@ void add_model_options(cli::Options& options, ModelFlags& flags);
 spec::ModelConfig resolve_model(const ModelFlags& flags,
                                 std::optional<i64> data_vocab = std::nullopt, i64 tensor_ranks = 1);
 
-// Returns --seq-length, else the sequence length of the saved model or the preset, also when
-// resolve_model() would fail.
+// Returns --seq-length, else the sequence length of the saved model or the preset. Accepts flags
+// that resolve_model() rejects.
 std::optional<i64> seq_length_of(const ModelFlags& flags);
 
 }  // namespace lm::config

@@ -34,8 +34,8 @@ const Fields<ParallelFlags>& recompute_fields();
 void add_parallel_options(cli::Options& options, ParallelFlags& flags);
 
 // Returns a text "--flag: problem: remedy" for each flag that is invalid or asks for more ranks,
-// stages or chunks than the model has heads, groups, MLP columns or layers. Parts may differ in
-// size, but none may be empty.
+// stages or chunks than the model has heads, groups, MLP columns or layers. Their shares may differ
+// in size, but none may be empty.
 std::vector<std::string> layout_problems(const ParallelFlags& flags,
                                          const spec::ModelConfig& model);
 

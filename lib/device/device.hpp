@@ -84,7 +84,7 @@ class Device {
     // Allows later fp32 products to round their operands to TF32, on devices that support it.
     virtual void allow_tf32() {}
     // Makes later attention operations use cuDNN, for the shapes and options that cuDNN supports.
-    // `deterministic`: they compute the same bits in every run. Throws Error(failure) without
+    // `deterministic`: these compute the same bits in every run. Throws Error(failure) without
     // cuDNN.
     virtual void use_cudnn(bool deterministic) { (void)deterministic; }
     // Reserves `n` of the device's SMs for communication that overlaps compute: GEMMs that are

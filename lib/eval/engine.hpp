@@ -51,8 +51,8 @@ class Engine {
     // Appends tokens: at least one, and no more than fit into the context. Returns the logits
     // [vocab_size] of the next token, valid until the next call.
     virtual std::span<const float> append(std::span<const i32> tokens) = 0;
-    // Appends tokens, and writes the score of `targets[i]` as the successor of token
-    // tokens.size() - targets.size() + i to scores[i]. targets.size() <= tokens.size().
+    // Appends tokens. Writes to scores[i] the score of targets[i], as the successor of token number
+    // tokens.size() - targets.size() + i. targets.size() <= tokens.size().
     virtual void score(std::span<const i32> tokens, std::span<const i32> targets,
                        std::span<TokenScore> scores) = 0;
 };

@@ -40,8 +40,8 @@ class ScoreData {
     //   {"kind": "question", "index", "choices": [{"tokens", "characters", "log_probability",
     //    "greedy"}], "answer", "answer_normalized", "label", "correct", "correct_normalized"}
     // log_probability is the sum of natural logarithms. "bytes" is absent when the text is unknown.
-    // answer_normalized has the largest log_probability for each character of the choice, without
-    // spaces at its start.
+    // answer_normalized is the choice with the largest log_probability / characters; spaces at the
+    // start do not count as characters.
     virtual io::OrderedJson score(i64 item, Engine& engine,
                                   const ModelTokenizer& tokenizer) const = 0;
 };

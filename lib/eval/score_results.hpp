@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The results of lm-ckpt score in a file that appears when it is complete. Until then they
-// are in FILE.partial, line by line, which a later process can continue. The first line of that
-// file names data, checkpoints and options.
+// Writes the results of lm-ckpt score to FILE, which appears when it is complete. Until then they
+// are the lines of FILE.partial, which a later process can continue. The first line of that file
+// names data, checkpoints and options.
 #pragma once
 
 #include <string>

@@ -31,8 +31,8 @@ struct TokenPair {
 };
 
 // Encodes both texts together. Spaces at the end of the context belong to the continuation, as in
-// _encode_pair() of lm-evaluation-harness. The context of an empty text is `before`; throws
-// Error(usage) naming `object` if that is -1.
+// _encode_pair() of lm-evaluation-harness. `before` replaces an empty context; throws Error(usage)
+// naming `object` if it is -1.
 TokenPair encode_pair(const text::Tokenizer& tokenizer, const std::string& context,
                       const std::string& continuation, i32 before, const std::string& object);
 

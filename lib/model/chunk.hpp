@@ -30,8 +30,8 @@ class ChunkHooks {
     // Waits until the unit's weights have arrived; they are read next. Called once for each unit in
     // a forward(), in order.
     virtual void before_forward(i64 unit) { (void)unit; }
-    // Learns that the unit's gradients are complete on this rank. Called only for the `last`
-    // micro-batch, from the head down to the embedding.
+    // Called when the unit's gradients are complete on this rank: only for the `last` micro-batch,
+    // from the head down to the embedding.
     virtual void after_backward(i64 unit) { (void)unit; }
 };
 

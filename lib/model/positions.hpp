@@ -35,7 +35,7 @@ void limit_to_window(std::span<i32> starts, i64 seq_length, i64 window);
 void write_positions(device::Device& device, const MicroBatchInputs& inputs, i64 window);
 
 // Copies `starts`, the first keys of a batch's queries, limited to an attention window if `window`
-// is above 0. Does nothing for a batch without them.
+// is above 0. Does nothing for a batch without first keys.
 // doc_start: [B, T] int32 or none; starts: B * T or none.
 void copy_starts(device::Device& device, const View& doc_start, std::span<const i32> starts,
                  i64 window);

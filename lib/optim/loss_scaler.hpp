@@ -26,8 +26,8 @@ class LossScaler {
     double scale() const { return state_.scale; }
     bool dynamic() const { return dynamic_; }
     // Call this after each step, also after a skipped one. An overflow decrements the hysteresis;
-    // if the result is not positive, it also halves the scale. After `window` steps without
-    // overflow the scale is doubled and the hysteresis restored.
+    // at 0 or below, the scale is halved, too. After `window` steps without overflow the scale is
+    // doubled and the hysteresis restored.
     void update(bool overflow);
 
     const LossScaleState& state() const { return state_; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures all hosts of a job at once: one rank of each host samples it (cluster/node_sample.hpp),
-// then pairs of hosts measure the network.
+// Measures all hosts of a job at once: one rank of each host samples its host
+// (cluster/node_sample.hpp), then pairs of hosts measure the network.
 #pragma once
 
 #include <string>

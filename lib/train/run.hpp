@@ -9,9 +9,9 @@
 namespace lm::train {
 
 // Installs handlers for the signals that stop the run (SIGTERM, SIGINT, SIGUSR1) and that print the
-// rank's state (SIGUSR2). The handlers only record the request; the loop acts on it after an
-// iteration. A program that trains calls this first, because joining the ranks and opening the data
-// can take minutes.
+// rank's state (SIGUSR2). The handlers only record the request; the loop acts on it after a
+// micro-batch or an iteration. A program that trains calls this first, because joining the ranks
+// and opening the data can take minutes.
 void catch_signals();
 
 // Trains until the training is finished or one of the ranks is asked to stop; then all ranks stop

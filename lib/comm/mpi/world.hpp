@@ -80,7 +80,7 @@ class MpiWorld final : public Launch {
     int size_ = 1;
     double spin_s_ = 0;
     std::string host_;
-    // Host name of the rank size / 2 before this one. Every answer contains it, so that the asking
+    // Host name of rank (own - size / 2) mod size. Every answer contains it, so that the asking
     // rank learns it even when that rank does not answer.
     std::string kept_host_;
     std::unique_ptr<MpiOps> ops_;

@@ -3,10 +3,10 @@
 // with a connection to every rank, also to rank 0. It accepts the ranks, reports the missing ranks
 // at the timeout, computes collectives and forwards messages.
 //
-// No member needs a lock: only the hub's thread uses them, apart from the constructor and the
-// atomic members. The thread never blocks on one rank: it queues output that a connection does not
-// accept. Bytes for many ranks are stored once. A turn of the loop costs time in proportion to its
-// events, not to the number of ranks.
+// No member needs a lock: after construction, only the hub's thread uses the members that are not
+// atomic. The thread never blocks on one rank: it queues output that a connection does not accept.
+// Bytes for many ranks are stored once. A turn of the loop costs time in proportion to its events,
+// not to the number of ranks.
 //
 // The hub drops connections that do not send a valid hello, or belong to another job. A rank that
 // is restarted before all ranks have connected takes its former place.

@@ -6,7 +6,7 @@
 // block_rows rows in all. A thread has the same columns in every row: `steps` steps of W columns.
 // So it sums the parameter gradients of its columns in registers, and the block writes one partial
 // sum per column at the end. A thread loads dy and sum of its next row before it waits in sum_row()
-// for the other threads of its row. With max_steps steps per row the registers are full. Then it
+// for the other threads of its row. With max_steps steps per row the registers are full: the thread
 // loads dy and sum at the start of the row, and computes StepValues twice instead of keeping them.
 #pragma once
 

@@ -19,8 +19,8 @@ namespace lm::train {
 
 class Evaluation {
   public:
-    // All references outlive this object. `must_stop` states, on one rank, that the run has to stop
-    // during an evaluation.
+    // All references outlive this object. `must_stop` returns whether this rank knows a reason to
+    // end an evaluation.
     Evaluation(const RunConfig& config, const data::DataSets& data, comm::Group& world,
                Trainer& trainer, TrainingLog& log, std::function<bool()> must_stop)
         : config_(config),

@@ -100,11 +100,11 @@ enum class Stop {
 // would then end after --exit-duration-in-mins or the end of the job. Returns false before the
 // first iteration.
 bool limit_is_near(const LoopRules& rules, const LoopState& now, double ahead_s);
-// Returns the first reason to stop that holds. The order is: the kill switch, reasons that end the
-// whole training, reasons to run the same command again. A time limit ends the run when another
-// step and the last save do not fit before it. The loop also calls it before the first iteration;
-// a time limit does not end the run then, so that each job of a series makes at least one
-// iteration.
+// Returns the first reason to stop that holds. The order is: the kill switch, reasons that end
+// the whole training, reasons to run the same command again. A time limit ends the run when
+// another step and the last save do not fit before it. The loop also asks before the first
+// iteration; a time limit does not end the run then, so that each job of a series makes at least
+// one iteration.
 Stop should_stop(const LoopRules& rules, const LoopState& now);
 // Returns true for a stop after which the process may be killed soon.
 bool must_end_now(Stop stop);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The evaluation that a stop has ended or prevented. A file in the directory of --save names its
-// iteration, and the run that resumes from it makes the evaluation first. So the logs of a training
-// in several jobs have the same lines as the log of one job.
+// iteration, and the run that resumes after this iteration makes the evaluation first. So the logs
+// of a training in several jobs have the same lines as the log of one job.
 #pragma once
 
 #include <string>

@@ -71,8 +71,8 @@ class RankComparison {
   public:
     // `world` outlives this object.
     explicit RankComparison(comm::Group& world) : world_(world) {}
-    // Compares the ranks after `steps` steps. `seconds`: this rank's phases in them. Returns the
-    // seconds of a step in each phase over all ranks. Collective.
+    // Compares the ranks after `steps` steps. `seconds`: this rank's time in each phase. Returns
+    // the seconds of a step in each phase over all ranks. Collective.
     PhaseSpread add(const PhaseTimes::Seconds& seconds, i64 steps);
     // Prints a table of the slowest ranks of the run on rank 0; does nothing on the other ranks.
     void print_table();

@@ -13,7 +13,7 @@ namespace lm::train {
 class Problems {
   public:
     // `for_other_hosts`: the run is a plan for another cluster, which stays valid with the problems
-    // of check_limit(). They are in limits() then.
+    // of check_limit(). These are in limits() then.
     explicit Problems(bool for_other_hosts = false) : for_other_hosts_(for_other_hosts) {}
 
     // Calls `check`. If it throws an Error, collects the Error and returns false. Rethrows a bug.

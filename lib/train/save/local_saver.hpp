@@ -26,8 +26,8 @@ class LocalSaver {
     // Creates the directory of each host in `local_save`, and removes the left-overs of killed
     // saves and the steps that did not lead to `loaded`, the step that the run starts from. Keeps
     // the steps whose manifest cannot be read, with a warning.
-    // Throws Error(usage) when the directory has steps of a run with another --save. `generation`
-    // is the one of this run in --save; its lineage is needed on rank 0 only. `world` and `files`
+    // Throws Error(usage) when the directory has steps of a run with another --save. `generation`:
+    // this run's generation in --save; its lineage is needed on rank 0 only. `world` and `files`
     // outlive this object. Collective.
     static std::unique_ptr<LocalSaver> open(comm::Group& world, NodeFiles& files,
                                             const ckpt::Generation& generation,

@@ -29,7 +29,7 @@ class NodeFiles {
     // Returns the most files that a checkpoint has, its directory included. The same on all ranks.
     i64 n_files() const;
 
-    // Writes the pieces of this rank, which have the order of plan(). Any thread may call it; it
+    // Writes the pieces of this rank, in the same order as in plan(). Any thread may call it; it
     // uses no group. Returns the digests of the written blocks, for write_index().
     std::string write(const std::string& directory, const std::vector<ckpt::Piece>& pieces) const;
     // Writes the index parts. `own` has the digests of this rank. Afterwards the report on rank 0

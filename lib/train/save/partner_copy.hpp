@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies the files that a node has written to its partner node (ckpt/history/local_steps.hpp), over
-// the communicator. The ranks of the node with the same place as on all other nodes form a lane;
-// each lane carries its share of the blocks, one block at a time, so that a rank needs memory for
-// two blocks.
+// Copies the files that a node has written to its partner node (ckpt/history/local_steps.hpp),
+// over the communicator. The ranks that have the same index on their nodes form a lane; each lane
+// carries its share of the blocks, one block at a time, so that a rank needs memory for two
+// blocks.
 #pragma once
 
 #include <exception>
