@@ -82,7 +82,7 @@ struct FlightRing {
     std::atomic<i64> n_phases, n_groups;
     std::array<Phase, max_phases> phases;
     std::array<GroupState, max_groups>
-        groups;  // the last one has all groups from number max_groups on
+        groups;  // the last one has all groups from number max_groups - 1 on
     State state;
     std::atomic<u64> n_added;
     std::array<Slot, n_events> slots;

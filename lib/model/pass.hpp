@@ -55,7 +55,7 @@ struct Scratch {
 enum StepSum : int {
     loss_sum = 0,
     gradient_sum_squares = 1,  // gradients that this rank counts in the norm
-    copies_sum_squares = 2,    // gradients that tensor rank 0 counts; read only whether finite
+    copies_sum_squares = 2,    // gradients that tensor rank 0 counts; only shows NaN and infinity
     step_sum_count = 3
 };
 

@@ -13,7 +13,7 @@ namespace lm::train {
 io::OrderedJson training_data(const RunConfig& config);
 
 // With --use-checkpoint-opt_param-scheduler, replaces the learning rate schedule and the weight
-// decay by the checkpoint's, as Megatron's OptimizerParamScheduler.load_state_dict() does.
+// decay by the checkpoint's, as Megatron does. Not with --finetune or --no-load-optim.
 void adopt_schedule(RunConfig& config, const ckpt::Checkpoint& checkpoint);
 
 // Compares `config` and `data` (training_data() of this run) with the checkpoint. Throws

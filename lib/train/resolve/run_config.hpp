@@ -25,7 +25,7 @@ namespace lm::train {
 // `saves` and `trainer` have their values.
 struct RunConfig {
     TrainerConfig trainer;   // model, parallelism, optimizer, precision, documents, device
-    config::DataFlags data;  // data.paths has the groups of the files too
+    config::DataFlags data;  // data.paths includes the datasets that files name
     data::DataOrder data_order = data::DataOrder::stateless;
     bool split_given = false;  // --split is on the command line
     optim::Schedule schedule;

@@ -40,7 +40,7 @@ class PartnerCopy {
 
     NodeFiles& files_;
     std::unique_ptr<comm::Group>
-        lane_;  // nullptr: this rank has no lane; members: one of each node
+        lane_;  // nullptr: this rank has no lane; members: one rank of each node
     int n_lanes_ = 0;
     std::vector<int> sources_;  // nodes of which this node keeps copies
     i64 incoming_bytes_ = 0;

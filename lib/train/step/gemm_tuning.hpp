@@ -37,7 +37,7 @@ struct LinearShape {
     bool bias_gradient = false;
     bool accumulated = false;  // weight gradients are also added to existing ones
     device::Activation activation = device::Activation::none;        // applied to the outputs
-    device::Activation input_activation = device::Activation::none;  // the inputs are its outputs
+    device::Activation input_activation = device::Activation::none;  // computed the inputs
     friend bool operator==(const LinearShape&, const LinearShape&) = default;
 };
 
