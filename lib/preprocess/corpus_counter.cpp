@@ -13,8 +13,8 @@ namespace {
 
 constexpr i64 chunk_bytes = i64{1} << 20;
 // Bytes of text in a round. All threads count the pre-tokens of a round, then their counts are
-// merged and the rarest pre-tokens are dropped. So the counts depend on where rounds end, and the
-// size is fixed.
+// merged, and the rarest pre-tokens are dropped if there are too many. So the counts depend on
+// where rounds end, and the size is fixed.
 constexpr i64 round_bytes = i64{64} << 20;
 // A worker frees its buffers after a chunk longer than this.
 constexpr size_t long_text = size_t{2} << 20;

@@ -6,8 +6,8 @@
 namespace lm::sync {
 namespace {
 
-// Returns the steps on the source's current branch, of the source and of the destination together,
-// ascending.
+// Returns the steps that are on the source's current branch and that the source or the destination
+// has, ascending.
 std::vector<i64> steps_of_branch(const ckpt::Lineage& source, const ckpt::Lineage& destination) {
     std::vector<i64> all;
     for (const ckpt::StepEntry& entry : source.steps) {

@@ -219,9 +219,9 @@ Generation claim(const std::string& directory, const std::optional<Tip>& start) 
     own.lineage.push_back(
         {0, own.run_id, start ? std::optional(start->step) : std::optional<StepReference>()});
     const i64 previous = newest_claimed(directory);
-    // Exclusive creation alone is not enough: another run may have created N + 1 and removed file N
-    // between the two lines below, so that creating N succeeds twice. A newer file after the
-    // creation shows that; then the next number is tried.
+    // Exclusive creation alone is not enough: another run may create N + 1 and remove file N after
+    // newest_used() and before create_new(), so that creating N succeeds twice. A newer file after
+    // the creation shows that; then the next number is tried.
     std::string text;
     do {
         own.number = newest_used(directory) + 1;

@@ -27,7 +27,8 @@ struct ChunkDifference {
 void add_element(ChunkDifference& chunk, float a, float b) {
     ++chunk.n_different;
     const double d = std::abs(double{a} - double{b});
-    // A comparison with NaN is false: a NaN difference replaces `max`, and the addition keeps it.
+    // A comparison with NaN is false, so a NaN in `d` replaces `max`. A NaN in `max` stays: d + NaN
+    // is NaN.
     if (!(d <= chunk.max)) chunk.max = std::isnan(chunk.max) ? d + NAN : d;
     const double magnitude = std::max(std::abs(double{a}), std::abs(double{b}));
     if (magnitude > 0) chunk.relative = std::max(chunk.relative, d / magnitude);
