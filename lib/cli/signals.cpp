@@ -21,7 +21,7 @@ namespace {
 
 std::atomic<int> first_stop_signal{0};
 std::atomic<i64> pressed_ms{0};        // time of the first SIGINT or SIGTERM; 0: none
-std::atomic<i64> sigterm_pause_ms{0};  // a second SIGTERM before this time is ignored
+std::atomic<i64> sigterm_pause_ms{0};  // a SIGTERM within this time after pressed_ms is ignored
 std::atomic<bool> dump_wanted{false};
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<i64>::is_always_lock_free &&
               std::atomic<bool>::is_always_lock_free);

@@ -155,8 +155,8 @@ Passes embedding_passes(const ModelConfig& model, const StepBatch& batch, const 
     return passes;
 }
 
-// The product with the output projection. The loss reads the 2-byte logits, and writes and reads
-// them twice as fp32. Backward writes their gradient and reads it for both products.
+// The product with the output projection. The loss reads and writes 12 bytes for each logit: 2-byte
+// logits and fp32 copies. Backward writes their 2-byte gradient and reads it for both products.
 Passes head_passes(const ModelConfig& model, const ParallelConfig& parallel, const StepBatch& batch,
                    const Hardware& gpu) {
     const Sizes s = sizes_of(model, parallel, batch);

@@ -118,7 +118,7 @@ void draw_bars(Svg& svg, const BarChart& chart, const BarLayout& layout) {
 }
 
 // Writes the sums above the bars: horizontally if they fit, else turned by 90 degrees. Writes none
-// if the bars are narrower than a turned text.
+// if turned texts would overlap, too.
 void draw_totals(Svg& svg, const BarChart& chart, const BarLayout& layout) {
     std::vector<std::string> totals;
     for (const std::vector<double>& bar : chart.values) {
