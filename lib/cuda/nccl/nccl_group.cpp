@@ -102,8 +102,8 @@ void NcclGroup::end() {
         const std::lock_guard lock(world_->mutex());
         for (const auto& channel : channels) channel->move_communicators(comms);
     }
-    // A detached thread ends them, and this rank waits for a limited time: a rank that has died
-    // must not block this one.
+    // A detached thread destroys the communicators, and this rank waits for it for a limited time:
+    // a rank that has died must not block this one.
     std::packaged_task<void()> task([comms, device = world_->device().index()] {
         cudaSetDevice(device);
         end_together(comms);

@@ -111,7 +111,7 @@ bool is_own_name(const std::string& name) {
     return name.find(".tmp.") != std::string::npos;
 }
 
-// Returns whether the name is that of weights in the format of another program.
+// Returns whether another program gives its weights or checkpoints a name like `name`.
 bool is_foreign_checkpoint(const std::string& name) {
     for (const std::string_view prefix : {"iter_", "mp_rank_", "config.json", "pytorch_model"}) {
         if (name.starts_with(prefix)) return true;

@@ -77,7 +77,7 @@ std::vector<i64> growing_saves(const SaveRules& rules, i64 start, i64 last, size
     const bool deletes = rules.retain && !rules.retain->keep.empty();
     std::vector<i64> on_disk, growing;
     size_t most_on_disk = 0;
-    // The steps before `start` are those of the same plan.
+    // Assumes that the run has also made the saves before `start` by this plan.
     for (const i64 step : spec::save_iterations(rules.ranges, deletes ? 0 : start, last)) {
         on_disk.push_back(step);
         if (on_disk.size() > most_on_disk) {
