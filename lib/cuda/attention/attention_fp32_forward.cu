@@ -79,9 +79,8 @@ __global__ __launch_bounds__(n_threads, 1) void attention_forward_fp32_kernel(At
         load_tile(k, rows_of(head.k), key, step);
         load_tile(v, rows_of(head.v), key, step);
         wait_for_tiles();
-        // A thread has the scores of rows y + side * i and columns x + side * j of the step. A
-        // row's threads are adjacent lanes of one warp, so that weigh() reduces the row by
-        // shuffles.
+        // Thread (y, x) has the scores of rows y + side * i and columns x + side * j of the step. A
+        // row is computed by adjacent lanes of one warp, so that weigh() reduces it by shuffles.
         float scores[P::m][step_pieces];
         clear(scores);
         add_rows_by_rows(scores, q, k);
