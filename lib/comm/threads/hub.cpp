@@ -14,8 +14,8 @@ namespace {
 
 constexpr i64 blocks_per_piece = 8;
 
-// Numbers of objects that are allocated in advance. A rank that runs ahead needs more of them,
-// perhaps late in a run, where nothing should be allocated.
+// Numbers of objects that are allocated in advance, because nothing should be allocated late in a
+// run. A rank that runs ahead of the others uses more objects at once.
 constexpr int first_collectives = 16;
 constexpr int first_messages = 4;  // for each member
 
