@@ -88,7 +88,7 @@ function(lm_manual program)
         add_custom_command(
             OUTPUT ${page}
             COMMAND ${CMAKE_COMMAND} -D PROGRAM=$<TARGET_FILE:${program}> -D SOURCE=${source}
-                    -D PAGE=${page} -P ${compose}
+                    -D PAGE=${page} -D VERSION=${PROJECT_VERSION} -P ${compose}
             DEPENDS ${program} ${source} ${compose}
             COMMENT "Composing ${program}.1"
             VERBATIM)

@@ -27,6 +27,18 @@ if commit=$(git -C "$(dirname "$0")" rev-parse --short=10 HEAD 2>/dev/null); the
 else
     [[ $version =~ ^[0-9.]+$ ]] || die "version $version, of no checkout"
 fi
+# Every directory of share.
+for directory in "$(dirname "$0")"/../../share/*/; do
+    [ -d "$dir/share/lm-utils/$(basename "$directory")" ] || die "share/$(basename "$directory") is not installed"
+done
+"$dir/bin/lm-estimate" layout --model 7.5b --bf16 --use-distributed-optimizer --global-batch-size 512 --gpus 64 >"$dir/log" 2>&1 ||
+    die "lm-estimate layout: $(cat "$dir/log")"
+# The target `programs`, which demo.sh and docs/install.md build, builds all that is installed.
+ninja -C "$build" -t commands programs >"$dir/commands" || die "$(cat "$dir/commands")"
+while read -r file; do
+    grep -qF -e "$file" "$dir/commands" || [ "$file" = man/lm-operations.7 ] || die "the target programs does not build $file"
+done < <(find "$build" -name cmake_install.cmake -exec sed -nE 's/.* FILES "([^"]*)"\)?$/\1/p' {} + |
+    sed -n "s|^$(realpath "$build")/||p" | sort -u)
 for file in lm-utils/slurm/train.sbatch lm-utils/cron/watchdog doc/lm-utils/LICENSE doc/lm-utils/README.md doc/lm-utils/docs/train.md; do
     [ -s "$dir/share/$file" ] || die "no $file"
 done

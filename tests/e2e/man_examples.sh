@@ -18,7 +18,7 @@ if [ ${#sources[@]} = 0 ]; then
     echo "no pages yet"
     exit 77
 fi
-[ ! -x "$build/bin/lm-train" ] || sources+=(man/lm-operations.7)
+[ ! -x "$build/bin/lm-train" ] || sources+=(man/lm-operations.7.in)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 export PATH=$build/bin:$PATH

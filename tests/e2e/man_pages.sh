@@ -27,6 +27,21 @@ for program in "${programs[@]}"; do
     mandoc -T lint -W warning "$page" || bad=1
     python3 tests/man/check_page.py "$build/bin" "$program" "$page" || bad=1
 done
-mandoc -T lint -W warning man/*.7 || bad=1
+for page in "$build"/man/*.7; do
+    mandoc -T lint -W warning "$page" || bad=1
+done
+# The lines above and below a page, by groff too, which prints "BSD" there by default.
+version=$(sed -n 's/^project(.* VERSION \([0-9.]*\) .*/\1/p' CMakeLists.txt)
+for page in "$build"/man/lm-*.[17]; do
+    name=$(basename "$page")
+    for render in "mandoc -T ascii" "groff -mdoc -T ascii -P -c"; do
+        text=$($render "$page" 2>/dev/null | sed 's/.\x08//g')
+        if ! grep -qiE "^${name%.*}\(${name##*.}\) +(General Commands|Miscellaneous Information) Manual +" <<<"$text" ||
+            ! grep -q "^lm-utils $version  .*  lm-utils $version$" <<<"$text"; then
+            echo "$page, by $render: header or footer: $(sed -n '1p;$p' <<<"$text")"
+            bad=1
+        fi
+    done
+done
 [ $bad = 0 ] || exit 1
 echo "${#programs[@]} pages"
