@@ -70,7 +70,7 @@ void update_latest(const Destination& to, const ckpt::Manifest& copied) {
 }
 
 ckpt::CopyResult copy_files(const ckpt::CopyPlan& plan, const Destination& to, const Args& args) {
-    cli::ProgressLine progress("copy " + io::base_name(to.step), "B", plan.n_bytes(), args.quiet);
+    cli::ProgressLine progress("copy " + io::base_name(to.step), "MiB", plan.n_bytes(), args.quiet);
     ckpt::CopyOptions options{.replace = args.force,
                               .bytes_per_second = {},
                               .progress = [&](i64 done) { progress.update(done); }};

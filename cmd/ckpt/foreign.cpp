@@ -161,7 +161,7 @@ convert::ImportVerification verify_step(const MegatronStep& step, bool quiet) {
     request.replicas = convert::Replicas::rank0;
     std::optional<cli::ProgressLine> progress;
     request.progress = [&](i64 done, i64 total) {
-        if (!progress) progress.emplace("verify", "B", total, quiet);
+        if (!progress) progress.emplace("verify", "MiB", total, quiet);
         progress->update(done);
     };
     try {

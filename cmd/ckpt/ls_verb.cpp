@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // lm-ckpt ls: prints one line for each step of a checkpoint directory and of its abandoned
 // branches, and one for each left-over. Opens only manifests.
+#include <unistd.h>
+
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
@@ -12,6 +15,7 @@
 #include "ckpt/history/lineage.hpp"
 #include "ckpt/history/local_steps.hpp"
 #include "ckpt/history/steps.hpp"
+#include "cli/color.hpp"
 #include "cli/main.hpp"
 #include "foreign.hpp"
 #include "io/checked.hpp"
@@ -91,9 +95,11 @@ void print_json(const Row& row) {
 }
 
 void print_line(std::string_view step, std::string_view size, std::string_view layout,
-                std::string_view created, std::string_view branch, std::string_view state) {
-    cli::write_stdout(fmt::format("{:>10}  {:>10}  {:<14}  {:<20}  {:<9}  {}\n", step, size, layout,
-                                  created, branch, state));
+                std::string_view created, std::string_view branch, std::string_view state,
+                std::optional<cli::Color> color = std::nullopt) {
+    const std::string line = fmt::format("{:>10}  {:>10}  {:<14}  {:<20}  {:<9}  {}", step, size,
+                                         layout, created, branch, state);
+    cli::write_stdout((color ? cli::colored(*color, line, STDOUT_FILENO) : line) + "\n");
 }
 
 void print_text(const Row& row) {
@@ -103,7 +109,9 @@ void print_text(const Row& row) {
         const std::string state =
             local.empty() ? "incomplete: " + row.entry.reason + (row.latest ? " (latest)" : "")
                           : local;
-        return print_line(step, "-", "-", "-", row.branch, state);
+        const std::optional<cli::Color> color =
+            local.empty() ? std::optional(cli::Color::red) : std::nullopt;
+        return print_line(step, "-", "-", "-", row.branch, state, color);
     }
     const ckpt::Manifest& manifest = *row.entry.manifest;
     std::string state =
@@ -114,7 +122,8 @@ void print_text(const Row& row) {
     print_line(step, human_size(manifest.totals().bytes),
                fmt::format("tp{} pp{} dp{}", manifest.parallel.tp, manifest.parallel.pp,
                            manifest.parallel.dp),
-               manifest.created, row.branch, state);
+               manifest.created, row.branch, state,
+               row.latest ? std::optional(cli::Color::green) : std::nullopt);
 }
 
 void print_leftovers(const std::string& directory, bool json) {

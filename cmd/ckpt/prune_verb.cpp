@@ -184,7 +184,7 @@ int run(const Args& args) {
                 report.removed(done);
             },
             [&](i64 done, i64 total) {
-                if (!line) line.emplace("rewrite weights", "B", total, args.quiet);
+                if (!line) line.emplace("rewrite weights", "MiB", total, args.quiet);
                 line->update(done);
             });
         ckpt::finish_removals(directory);

@@ -55,7 +55,7 @@ int run(const Args& args, const std::string& command_line) {
     };
     std::optional<cli::ProgressLine> progress;
     request.progress = [&](i64 done, i64 total) {
-        if (!progress) progress.emplace("repair", "B", total, args.quiet);
+        if (!progress) progress.emplace("repair", "MiB", total, args.quiet);
         progress->update(done);
     };
     const convert::ConversionReport report = format == convert::Format::megatron_lm

@@ -35,7 +35,7 @@ int run(const Args& args) {
     const auto problems = config::layout_problems(args.parallel, from.manifest().model);
     if (!problems.empty()) throw Error(Exit::usage, problems.front());
     io::AtomicDirectory out = convert::make_output(args.out, {args.path}, args.force);
-    cli::ProgressLine progress("reshard", "B", ckpt::tree_bytes(from.path()), args.quiet);
+    cli::ProgressLine progress("reshard", "MiB", ckpt::tree_bytes(from.path()), args.quiet);
     const ckpt::SaveResult result =
         ckpt::reshard(from, args.parallel.tensor, args.parallel.pipeline, out.path(),
                       [&](i64 done) { progress.update(done); });

@@ -42,7 +42,7 @@ class SyncProgress {
             line_.reset();
             what_ = what;
             total_ = total;
-            if (total > 0) line_.emplace(what, "B", total, quiet_);
+            if (total > 0) line_.emplace(what, "MiB", total, quiet_);
         }
         if (line_) line_->update(done);
     }

@@ -33,7 +33,7 @@ int run(const Args& args) {
     const auto source = open_tensors(existing_directory(args.path), args.dtype.empty());
     std::optional<cli::ProgressLine> line;
     const auto progress = [&](i64 done, i64 total) {
-        if (!line) line.emplace("unshard", "B", total, args.quiet);
+        if (!line) line.emplace("unshard", "MiB", total, args.quiet);
         line->update(done);
     };
     convert::UnshardRequest request{.out = args.out,

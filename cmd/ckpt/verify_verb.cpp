@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // lm-ckpt verify: reads every byte of a checkpoint and prints the problems.
+#include <unistd.h>
+
 #include <algorithm>
 #include <memory>
 
@@ -8,6 +10,7 @@
 #include "base/units.hpp"
 #include "ckpt/history/leftovers.hpp"
 #include "ckpt/history/steps.hpp"
+#include "cli/color.hpp"
 #include "cli/main.hpp"
 #include "cli/progress_line.hpp"
 #include "foreign.hpp"
@@ -52,14 +55,17 @@ void report(const std::string& path, const ckpt::Verification& result, bool json
         cli::write_stdout(io::json_line(object));
         return;
     }
-    for (const ckpt::Problem& problem : result.problems) cli::write_stdout(problem.line() + "\n");
+    const auto red = [](const std::string& text) {
+        return cli::colored(cli::Color::red, text, STDOUT_FILENO) + "\n";
+    };
+    for (const ckpt::Problem& problem : result.problems) cli::write_stdout(red(problem.line()));
     if (result.problems.empty()) {
         cli::write_stdout(fmt::format("{}: ok: {} tensors, {} slices, {} of data\n", path,
                                       result.n_tensors, result.n_slices,
                                       human_size(result.n_bytes)));
     } else {
-        cli::write_stdout(fmt::format("{}: bad: {} problem{}\n", path, result.problems.size(),
-                                      result.problems.size() == 1 ? "" : "s"));
+        cli::write_stdout(red(fmt::format("{}: bad: {} problem{}", path, result.problems.size(),
+                                          result.problems.size() == 1 ? "" : "s")));
     }
 }
 
@@ -133,7 +139,8 @@ void warn_of_problems(const ckpt::Verification& result) {
 }
 
 ckpt::Verification verify_step(const std::string& path, bool quiet) {
-    cli::ProgressLine progress("verify " + io::base_name(path), "B", ckpt::tree_bytes(path), quiet);
+    cli::ProgressLine progress("verify " + io::base_name(path), "MiB", ckpt::tree_bytes(path),
+                               quiet);
     return ckpt::verify(path, [&](i64 done) { progress.update(done); });
 }
 

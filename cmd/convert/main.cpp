@@ -208,7 +208,7 @@ void convert_one(const Args& args, const Formats& formats, const std::string& co
     convert::ConversionRequest request = request_of(args, command_line);
     std::optional<cli::ProgressLine> progress;
     request.progress = [&](i64 done, i64 total) {
-        if (!progress) progress.emplace("convert", "B", total, args.quiet);
+        if (!progress) progress.emplace("convert", "MiB", total, args.quiet);
         progress->update(done);
     };
     if (args.check) {

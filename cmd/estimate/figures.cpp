@@ -3,11 +3,14 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "base/units.hpp"
+#include "cli/color.hpp"
 #include "cli/main.hpp"
 #include "io/json.hpp"
 
@@ -53,8 +56,9 @@ io::OrderedJson json_of(const Value& value) {
 using Cells = std::vector<std::string>;
 
 // Returns `lines` with columns two spaces apart. A column is aligned to the left where `left` is
-// true.
-std::string aligned(const std::vector<Cells>& lines, const std::vector<bool>& left) {
+// true. Line `best` is green on a terminal.
+std::string aligned(const std::vector<Cells>& lines, const std::vector<bool>& left,
+                    std::optional<size_t> best = std::nullopt) {
     std::vector<size_t> widths(left.size());
     for (const Cells& cells : lines) {
         for (size_t i = 0; i < cells.size(); ++i) widths[i] = std::max(widths[i], cells[i].size());
@@ -68,6 +72,9 @@ std::string aligned(const std::vector<Cells>& lines, const std::vector<bool>& le
                             : fmt::format("{:>{}}", cells[i], widths[i]);
         }
         line.erase(line.find_last_not_of(' ') + 1);
+        if (best && &cells == &lines[*best]) {
+            line = cli::colored(cli::Color::green, line, STDOUT_FILENO);
+        }
         text += line + "\n";
     }
     return text;
@@ -98,12 +105,13 @@ void add_output_options(cli::Options& options, OutputFlags& flags) {
 }
 
 void Printout::table(std::string kind, std::vector<Column> columns,
-                     std::vector<std::vector<Value>> rows) {
-    parts_.push_back({std::move(kind), Form::table, std::move(columns), std::move(rows)});
+                     std::vector<std::vector<Value>> rows, bool best_first) {
+    parts_.push_back(
+        {std::move(kind), Form::table, std::move(columns), std::move(rows), best_first});
 }
 
 void Printout::add_figures(std::string kind, Form form, std::vector<Figure> figures) {
-    Part part{std::move(kind), form, {}, {{}}};
+    Part part{std::move(kind), form, {}, {{}}, false};
     for (Figure& figure : figures) {
         part.columns.push_back({std::move(figure.key), std::move(figure.label), figure.unit,
                                 std::move(figure.formula)});
@@ -145,7 +153,7 @@ std::string Printout::text_of_part(const Part& part) {
             }
             lines.push_back(std::move(cells));
         }
-        return aligned(lines, left);
+        return aligned(lines, left, part.best_first ? std::optional<size_t>(1) : std::nullopt);
     }
     for (size_t i = 0; i < part.columns.size(); ++i) {
         const Column& column = part.columns[i];

@@ -39,8 +39,10 @@ void add_output_options(cli::Options& options, OutputFlags& flags);
 
 class Printout {
   public:
-    // Adds a table. JSON has one line for each row. `kind` names the table.
-    void table(std::string kind, std::vector<Column> columns, std::vector<std::vector<Value>> rows);
+    // Adds a table. JSON has one line for each row. `kind` names the table. With `best_first` the
+    // first row is green on a terminal.
+    void table(std::string kind, std::vector<Column> columns, std::vector<std::vector<Value>> rows,
+               bool best_first = false);
     // Adds single figures. JSON has one line for all of them.
     void figures(std::string kind, std::vector<Figure> figures);
     // Adds single figures; the last one is the sum of the others. Text shows the share of each.
@@ -55,6 +57,7 @@ class Printout {
         Form form;
         std::vector<Column> columns;
         std::vector<std::vector<Value>> rows;
+        bool best_first = false;
     };
     void add_figures(std::string kind, Form form, std::vector<Figure> figures);
     static std::string text_of_part(const Part& part);

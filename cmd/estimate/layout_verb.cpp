@@ -254,7 +254,8 @@ int run_layout(Flags flags) {
         for (const cost::Layout& layout : found.fitting) {
             rows.push_back(row_of(query, layout, samples, flags.output.json));
         }
-        printout.table("layout", columns(samples.has_value(), flags.output.json), std::move(rows));
+        printout.table("layout", columns(samples.has_value(), flags.output.json), std::move(rows),
+                       true);
     }
     if (!found.rejected.empty()) add_rejected(printout, query, found);
     std::vector<Figure> figures = {

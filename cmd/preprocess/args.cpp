@@ -59,8 +59,8 @@ void declare(cli::Options& options, Args& args) {
     options.values_added(
         "--input", &args.build.inputs, "FILE",
         "JSON Lines: plain, gzip, xz or zstd by content; directories; - for standard input");
-    options.value("--output-prefix", &args.build.output_prefix, "P",
-                  "write P_KEY_document.bin, .idx and .json");
+    options.value("--output-prefix", &args.build.output_prefix, "PREFIX",
+                  "write PREFIX_KEY_document.bin, .idx and .json");
     options.values_added("--json-keys", &args.build.keys, "KEY",
                          "the members that hold text; one output each");
     options.flag("--append-eod", &args.build.append_eod,

@@ -57,7 +57,7 @@ BuildReporter::BuildReporter(const Args& args)
 
 void BuildReporter::begin(i64 total_bytes) {
     cli::install_stop_signals();
-    bar_.emplace("tokenizing", "B", total_bytes, args_.quiet || !terminal_);
+    bar_.emplace("tokenizing", "MB", total_bytes, args_.quiet || !terminal_);
     watch_ = Stopwatch();
 }
 

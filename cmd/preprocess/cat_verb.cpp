@@ -119,7 +119,7 @@ void declare_cat(cli::Options& options) {
     cli::Options& verb =
         options.verb("cat", "print documents as JSON Lines", [args] { return cat(*args); });
     verb.examples({"lm-preprocess cat corpus_text_document --documents 0-2"});
-    verb.positional("P", &args->prefix, "dataset: the files P.bin and P.idx");
+    verb.positional("PREFIX", &args->prefix, "the files PREFIX.bin and PREFIX.idx of a dataset");
     verb.value("--documents", &args->documents, "A-B",
                "documents A to B only, counted from 0, both included");
     verb.flag("--ids", &args->ids, "print ids instead of text");

@@ -132,7 +132,7 @@ void declare_info(cli::Options& options) {
     auto args = std::make_shared<InfoArgs>();
     cli::Options& verb = options.verb("info", "describe a dataset", [args] { return info(*args); });
     verb.examples({"lm-preprocess info corpus_text_document"});
-    verb.positional("P", &args->prefix, "dataset: the files P.bin and P.idx");
+    verb.positional("PREFIX", &args->prefix, "the files PREFIX.bin and PREFIX.idx of a dataset");
     verb.flag("--json", &args->json, "print JSON Lines");
 }
 

@@ -125,7 +125,7 @@ int merge(const MergeArgs& args) {
     if (args.force) note_links(args.output_prefix);
     auto writer = data::IndexedWriter::create(args.output_prefix, type,
                                               args.force ? io::Overwrite::yes : io::Overwrite::no);
-    cli::ProgressLine progress("merging", "B", bytes, args.quiet);
+    cli::ProgressLine progress("merging", "MB", bytes, args.quiet);
     i64 done = 0;
     for (const std::string& input : args.inputs) {
         append(data::IndexedDataset::open(input), writer,
@@ -144,8 +144,9 @@ void declare_merge(cli::Options& options) {
         options.verb("merge", "concatenate datasets", [args] { return merge(*args); });
     verb.examples(
         {"lm-preprocess merge --output-prefix all part1_text_document part2_text_document"});
-    verb.positionals("P", &args->inputs, "prefixes of the datasets, in order");
-    verb.value("--output-prefix", &args->output_prefix, "P", "write P.bin, .idx and .json");
+    verb.positionals("PREFIX", &args->inputs, "datasets to join, in order");
+    verb.value("--output-prefix", &args->output_prefix, "PREFIX",
+               "write PREFIX.bin, .idx and .json");
     verb.flag("--force", &args->force, "replace existing outputs");
     verb.flag("--quiet,-q", &args->quiet, "show no progress");
 }

@@ -150,7 +150,7 @@ int run_train_tokenizer(const TrainArgs& args) {
     check(args);
     const TrainingOptions options = training_options(args);
     std::optional<cli::ProgressLine> bar;
-    bar.emplace("counting", "B", -1, args.quiet);
+    bar.emplace("counting", "MB", -1, args.quiet);
     const TrainingProgress progress{
         [&](i64 bytes, i64 n_distinct) {
             bar->update(bytes, fmt::format("{} distinct pre-tokens", n_distinct));

@@ -24,7 +24,7 @@ struct VerifyArgs {
 int verify(const VerifyArgs& args) {
     check_at_least("--vocab-size", args.rules.vocab_size, 1);
     data::require_dataset(args.prefix);
-    cli::ProgressLine progress("verifying", "B", io::file_size(data::bin_path(args.prefix)),
+    cli::ProgressLine progress("verifying", "MB", io::file_size(data::bin_path(args.prefix)),
                                args.quiet);
     const data::VerifyResult result =
         data::verify_dataset(args.prefix, args.rules, [&](i64 bytes) { progress.update(bytes); });
@@ -58,7 +58,7 @@ void declare_verify(cli::Options& options) {
     cli::Options& verb = options.verb("verify", "check every entry and token of a dataset",
                                       [args] { return verify(*args); });
     verb.examples({"lm-preprocess verify corpus_text_document"});
-    verb.positional("P", &args->prefix, "dataset: the files P.bin and P.idx");
+    verb.positional("PREFIX", &args->prefix, "the files PREFIX.bin and PREFIX.idx of a dataset");
     verb.value("--vocab-size", &args->rules.vocab_size, "N",
                "ids must be below N [vocabulary size in the metadata file]");
     verb.value("--eod-id", &args->rules.eod_id, "ID",

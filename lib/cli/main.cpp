@@ -20,6 +20,7 @@
 #include "base/machine.hpp"
 #include "base/problem_list.hpp"
 #include "base/version.hpp"
+#include "cli/color.hpp"
 #include "cli/completion.hpp"
 #include "cli/help.hpp"
 #include "cli/man.hpp"
@@ -84,7 +85,11 @@ class Reporter {
 
     void log(Severity severity, std::string_view message) const {
         if (severity == Severity::note && (!is_rank0() || notes_hidden)) return;
-        line(fmt::format("{}: {}", name_of(severity), message));
+        const std::string word = fmt::format("{}:", name_of(severity));
+        const bool warns = severity == Severity::warning;
+        print_line(one_line(own_name()) +
+                   (warns ? colored(Color::yellow, word, STDERR_FILENO) : word) +
+                   one_line(fmt::format(" {}", message)));
     }
 
     void error(const Error& failure, const std::string& command, bool in_command_line) const {
@@ -98,7 +103,8 @@ class Reporter {
             !on_all_ranks && launched_.size > 1 && !(is_rank0() && failure.code() == Exit::usage);
         const std::string where = of_rank ? own_place(launched_.rank) + ": " : "";
         for (const std::string_view problem : problems_in(failure.what())) {
-            print_line(one_line(program_ + ": " + where + std::string(problem)));
+            print_line(colored(Color::red, one_line(program_ + ":"), STDERR_FILENO) +
+                       one_line(" " + where + std::string(problem)));
         }
         if (in_command_line || names_argument(failure.what())) {
             print_line("Try '" + command + " --help'.");
@@ -110,13 +116,12 @@ class Reporter {
         if (is_rank0()) print_line(usage_text(options));
     }
 
-    void line(const std::string& text) const {
-        const std::string where = is_rank0() ? "" : own_place(launched_.rank) + ": ";
-        print_line(one_line(program_ + ": " + where + text));
-    }
-
   private:
     bool is_rank0() const { return launched_.rank == 0; }
+    // Returns "lm-train: ", followed by the place of a rank other than 0.
+    std::string own_name() const {
+        return program_ + ": " + (is_rank0() ? "" : own_place(launched_.rank) + ": ");
+    }
 
     std::string program_;
     Launched launched_;

@@ -32,17 +32,25 @@ bool in_foreground() {
     return group < 0 || group == getpgrp();
 }
 
+// Returns the bytes of one `unit`; 0 when amounts in it are not bytes.
+double bytes_of(std::string_view unit) {
+    return unit == "MB" ? 1e6 : unit == "MiB" ? 0x1p20 : 0;
+}
+
 std::string amount(double done, i64 total, std::string_view unit) {
-    const bool bytes = unit == "B";
+    const double bytes = bytes_of(unit);
     const auto text = [bytes](double value) {
-        return bytes ? fmt::format("{:.1f}", value / 1e6) : fmt::format("{:.0f}", value);
+        return bytes > 0 ? fmt::format("{:.1f}", value / bytes) : fmt::format("{:.0f}", value);
     };
     const std::string of_total = total < 0 ? "" : "/" + text(static_cast<double>(total));
-    return fmt::format("{}{} {}", text(done), of_total, bytes ? "MB" : unit);
+    return fmt::format("{}{} {}", text(done), of_total, unit);
 }
 
 std::string rate_text(double rate, std::string_view unit) {
-    if (unit == "B") return fmt::format("{:.{}f} MB/s", rate / 1e6, rate < 999.95e6 ? 1 : 0);
+    if (const double bytes = bytes_of(unit); bytes > 0) {
+        const double per_s = rate / bytes;
+        return fmt::format("{:.{}f} {}/s", per_s, per_s < 999.95 ? 1 : 0, unit);
+    }
     return rate < 100 ? fmt::format("{:.1f} {}/s", rate, unit)
                       : fmt::format("{}/s", human_count(rate) + " " + std::string(unit));
 }

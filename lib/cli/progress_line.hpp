@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Progress on stderr: on a terminal one line, redrawn at most 6 times per second; otherwise one
-// plain line per minute; nothing with --quiet. No colors are used, so NO_COLOR has no effect.
+// plain line per minute; nothing with --quiet.
 #pragma once
 
 #include <memory>
@@ -14,9 +14,9 @@ namespace lm::cli {
 
 class ProgressLine {
   public:
-    // With the `unit` "B" amounts are shown as MB and MB/s, with any other unit as counts. A
-    // negative `total` means that the total is unknown; the time left is then not shown. `clock`
-    // returns seconds; tests replace it.
+    // With the `unit` "MB" or "MiB" amounts are bytes, shown in that unit; with any other unit they
+    // are counts. A negative `total` means that the total is unknown; the time left is then not
+    // shown. `clock` returns seconds; tests replace it.
     ProgressLine(std::string_view what, std::string_view unit, i64 total, bool quiet,
                  double (*clock)() = monotonic_s);
     ~ProgressLine();  // clears the terminal line

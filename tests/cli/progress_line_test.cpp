@@ -24,7 +24,7 @@ double test_clock() {
 // Runs half a minute of work, which reports its progress 100 times a second.
 int work(i64 total, bool quiet, double seconds, bool finish = true) {
     now_s = 100;
-    ProgressLine progress("reading", "B", total, quiet, test_clock);
+    ProgressLine progress("reading", "MB", total, quiet, test_clock);
     const int n_updates = static_cast<int>(seconds * 100);
     for (int i = 1; i <= n_updates; ++i) {
         now_s = 100 + i / 100.0;
@@ -89,7 +89,7 @@ TEST_CASE("a terminal line is cut to the width by whole fields, without colors")
 TEST_CASE("a slow start spoils neither the rate nor the time left") {
     const std::string text = on_terminal(80, [] {
         now_s = 0;
-        ProgressLine progress("reading", "B", 2'000'000'000, false, test_clock);
+        ProgressLine progress("reading", "MB", 2'000'000'000, false, test_clock);
         for (int i = 1; i <= 11; ++i) {  // 1 MB in the first 0.2 s, then 200 MB/s
             now_s = 0.2 * i;
             progress.update(1'000'000 + i64{i - 1} * 40'000'000);
@@ -102,10 +102,21 @@ TEST_CASE("a slow start spoils neither the rate nor the time left") {
     CHECK_THAT(text, ContainsSubstring("8.7 s left") || ContainsSubstring("8.6 s left"));
 }
 
+TEST_CASE("amounts in MiB") {
+    const std::string text = on_terminal(80, [] {
+        now_s = 0;
+        ProgressLine progress("copy", "MiB", 20 << 20, false, test_clock);
+        now_s = 2;
+        progress.update(4 << 20);
+        return 0;
+    });
+    CHECK_THAT(text, ContainsSubstring("copy:  20 % 4.0/20.0 MiB, 2.0 MiB/s, 8.0 s left"));
+}
+
 TEST_CASE("the largest common values of lm-preprocess fit in 80 columns") {
     const std::string text = on_terminal(80, [] {
         now_s = 0;
-        ProgressLine progress("tokenizing", "B", 2'000'000'000'000, false, test_clock);
+        ProgressLine progress("tokenizing", "MB", 2'000'000'000'000, false, test_clock);
         now_s = 100;
         progress.update(200'000'000'000, "320.1k docs/s, 272.1M tokens/s");
         return 0;
