@@ -14,6 +14,7 @@
 #include "cli/progress_line.hpp"
 #include "convert/conversion.hpp"
 #include "io/atomic.hpp"
+#include "io/file.hpp"
 #include "io/json.hpp"
 #include "io/path.hpp"
 #include "paths.hpp"
@@ -100,6 +101,11 @@ std::vector<ckpt::MergeSource> open_window(const Args& args) {
 }
 
 std::vector<ckpt::MergeSource> open_all(const Args& args) {
+    if (!args.checkpoints.empty() && !io::exists(args.checkpoints.back()) && io::exists(args.out)) {
+        usage_error(args.checkpoints.back(),
+                    "does not exist: merge takes OUT, the directory to create, before the "
+                    "checkpoints");
+    }
     std::vector<ckpt::MergeSource> sources = args.window ? open_window(args) : open_listed(args);
     for (const ckpt::MergeSource& source : sources) {
         ckpt::check_same_architecture(sources[0].checkpoint, source.checkpoint);

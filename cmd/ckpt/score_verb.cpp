@@ -11,6 +11,7 @@
 #include "engine_options.hpp"
 #include "eval/score_data.hpp"
 #include "eval/score_results.hpp"
+#include "io/output_place.hpp"
 #include "verbs.hpp"
 
 namespace lm::ckpt_tool {
@@ -132,6 +133,7 @@ int run(const Args& args) {
     const auto data = eval::ScoreData::open(args.paths.back(), args.data);
     std::optional<eval::ScoreResults> results;
     if (!args.output.empty()) {
+        io::require_parent(args.output);
         cli::install_stop_signals();
         results = eval::ScoreResults::open(
             args.output, run_of(args, checkpoints, *data),

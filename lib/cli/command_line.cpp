@@ -78,7 +78,7 @@ class Applier {
             const size_t least = static_cast<size_t>(option.min_values);
             const size_t more = std::min(spare, static_cast<size_t>(option.max_values) - least);
             if (operands.size() - next < least)
-                usage_error(option.name(), "missing operand: {}", option.help);
+                usage_error(option.name(), "is missing: {}", option.help);
             spare -= more;
             const auto begin = operands.begin() + static_cast<std::ptrdiff_t>(next);
             const Values mine(begin, begin + static_cast<std::ptrdiff_t>(least + more));

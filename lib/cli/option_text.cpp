@@ -72,15 +72,16 @@ CompletedValue completed_value(const Option& option) {
     const auto in_metavar = [&](std::string_view word) {
         return option.metavar.find(word) != std::string::npos;
     };
-    if (in_metavar("PREFIX")) return CompletedValue::pairs;
-    const bool is_file = option.metavar == "P" || std::ranges::any_of(files, in_metavar);
-    return is_file ? CompletedValue::files : CompletedValue::none;
+    // The prefix of an output names no dataset yet.
+    const bool is_output = option.name().starts_with("--output");
+    if (in_metavar("PREFIX")) return is_output ? CompletedValue::files : CompletedValue::pairs;
+    return std::ranges::any_of(files, in_metavar) ? CompletedValue::files : CompletedValue::none;
 }
 
 CompletedValue completed_operand(const Options& options) {
     const std::vector<Option> operands = operands_of(options);
     if (operands.size() > 1 && operands[1].metavar == "STEP") return CompletedValue::steps;
-    const bool pairs = !operands.empty() && operands[0].metavar == "P";
+    const bool pairs = !operands.empty() && operands[0].metavar == "PREFIX";
     return pairs ? CompletedValue::pairs : CompletedValue::files;
 }
 

@@ -328,7 +328,7 @@ void Options::Impl::check_no_verb_was_meant(const Values& arguments, const Value
             usage_error(operands[0], "unknown command: did you mean {}?", nearest);
         }
     }
-    if (has_only_verbs()) usage_error("command", "missing as first argument: {}", verbs_text());
+    if (has_only_verbs()) usage_error("command", "is missing: {}", verbs_text());
 }
 
 Options::Parsed Options::parse(const std::vector<std::string>& arguments) {

@@ -322,7 +322,7 @@ constexpr Family foreign[] = {
     {"use --save-interval", "--save-steps,--save_steps="},
     {"use --eval-interval", "--eval-steps,--eval_steps="},
     {"use --log-interval", "--logging-steps,--logging_steps="},
-    {"there is no configuration file: write the options into the job script", "--config="},
+    {"lm-train reads no configuration file: give its values as options", "--config="},
 };
 
 std::vector<std::string_view> split(std::string_view text, char at) {

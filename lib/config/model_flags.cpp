@@ -9,6 +9,7 @@
 #include "base/bounds.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/problem_list.hpp"
 #include "base/shape.hpp"
 #include "config/model_fields.hpp"
 #include "config/presets.hpp"
@@ -159,21 +160,27 @@ void override_shape(ModelConfig& model, const ModelFlags& flags) {
     }
 }
 
-// Checks that a preset, a checkpoint or a flag sets each size that has no default.
+// Checks that a preset, a checkpoint or a flag sets each size that has no default, to 1 or more.
 void require_sizes(const ModelConfig& model, const ModelFlags& flags) {
     std::vector<std::string_view> missing;
-    const auto require = [&](std::string_view flag, i64 value, bool is_given) {
-        if (value == 0 && !is_given) missing.push_back(flag);
+    std::vector<std::string> problems;
+    const auto require = [&](std::string_view flag, i64 value, const std::optional<i64>& given) {
+        if (value == 0 && !given) missing.push_back(flag);
+        if (given && *given < 1)
+            problems.push_back(fmt::format("{}: must be at least 1, got {}", flag, *given));
     };
-    require("--num-layers", model.n_layers, flags.n_layers.has_value());
-    require("--hidden-size", model.hidden, flags.hidden.has_value());
-    require("--num-attention-heads", model.n_heads, flags.n_heads.has_value());
-    require("--seq-length", model.seq_length, flags.seq_length.has_value());
-    if (missing.empty()) return;
-    const std::string_view first = missing.front();
-    missing.erase(missing.begin());
-    usage_error(first, "is missing{}{}: give the sizes of the model, or --model NAME",
-                missing.empty() ? "" : ", as are ", fmt::join(missing, ", "));
+    require("--num-layers", model.n_layers, flags.n_layers);
+    require("--hidden-size", model.hidden, flags.hidden);
+    require("--num-attention-heads", model.n_heads, flags.n_heads);
+    require("--seq-length", model.seq_length, flags.seq_length);
+    if (!missing.empty()) {
+        const std::string_view first = missing.front();
+        missing.erase(missing.begin());
+        problems.push_back(
+            fmt::format("{}: is missing{}{}: give the sizes of the model, or --model NAME", first,
+                        missing.empty() ? "" : ", as are ", fmt::join(missing, ", ")));
+    }
+    throw_problems(problems);
 }
 
 // Prints the flags that a preset sets, the flags that override it, and the values derived from

@@ -13,6 +13,7 @@
 #include "io/atomic.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
+#include "io/output_place.hpp"
 
 namespace lm::convert {
 namespace {
@@ -145,10 +146,7 @@ io::AtomicDirectory make_output(const std::string& out, const std::vector<std::s
     const auto overwrite = force ? io::Overwrite::yes : io::Overwrite::no;
     std::string name = out;
     while (name.size() > 1 && name.ends_with('/')) name.pop_back();
-    const auto parent = std::filesystem::path(name).parent_path();
-    if (!parent.empty() && !io::is_directory(parent)) {
-        usage_error(out, "the directory {} does not exist: create it first", parent.string());
-    }
+    io::require_parent(name);
     for (const std::string& stale : io::stale_temporaries(name)) io::remove_tree(stale);
     if (force && io::is_directory(out)) {
         if (is_run(out)) {

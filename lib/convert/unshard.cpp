@@ -15,6 +15,7 @@
 #include "io/checked.hpp"
 #include "io/json.hpp"
 #include "io/ordered_blocks.hpp"
+#include "io/output_place.hpp"
 #include "io/path.hpp"
 
 namespace lm::convert {
@@ -52,6 +53,7 @@ class Unsharder {
     }
 
     UnshardReport run() {
+        io::require_parent(request_.out);
         refuse_existing();
         std::vector<SizedName> sizes;
         for (const ckpt::TensorInfo& tensor : source_.tensors()) {

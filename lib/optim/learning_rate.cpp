@@ -62,18 +62,20 @@ void LearningRate::check() const {
                         name_of(style));
         }
         if (warmup_tokens >= decay_tokens) {
-            usage_error("--lr-decay-tokens",
-                        "{:.0f} tokens end before the warm-up, which takes {:.0f} tokens",
-                        decay_tokens, warmup_tokens);
+            usage_error("--lr-warmup-tokens",
+                        "the warm-up takes {:.0f} tokens, but the learning rate decays until token "
+                        "{:.0f}: warm up for less, or train or decay for longer",
+                        warmup_tokens, decay_tokens);
         }
         return;
     }
     if (style == DecayStyle::constant) return;
     check_above("--lr-decay-samples", decay_samples, 0);
     if (warmup_samples >= decay_samples) {
-        usage_error("--lr-decay-samples",
-                    "the decay ends at {:.0f} samples, before the end of the warm-up at {:.0f}",
-                    decay_samples, warmup_samples);
+        usage_error("--lr-warmup-samples",
+                    "the warm-up takes {:.0f} samples, but the learning rate decays until sample "
+                    "{:.0f}: warm up for less, or train or decay for longer",
+                    warmup_samples, decay_samples);
     }
     if (style == DecayStyle::wsd && (anneal_samples <= 0 || anneal_samples > decay_samples)) {
         usage_error("--lr-wsd-decay-samples",

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "io/output_place.hpp"
 #include "io/program.hpp"
 
 namespace lm::plot {
@@ -33,6 +34,7 @@ void check_picture_path(std::string_view option, const std::string& path) {
 }
 
 void save_picture(const std::string& path, const std::string& svg, io::Overwrite overwrite) {
+    io::require_parent(path);
     io::AtomicFile file = io::AtomicFile::create(path, overwrite);
     if (!path.ends_with(".png")) {
         file.write(svg);

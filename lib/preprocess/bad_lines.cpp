@@ -28,14 +28,16 @@ i64 count_lines(const std::string& path, i64 end) {
     return n;
 }
 
-// Returns the remedy for the message about a line that stops the run.
-std::string remedy(const data::LineError& error, OnBadLine rule) {
+// Returns the remedy for the message about line number `line` (from 1), which stops the run.
+std::string remedy(i64 line, const data::LineError& error, OnBadLine rule) {
     using Fault = data::LineError::Fault;
     const char* skip = "--on-bad-line skip drops such lines";
     if (error.fault == Fault::encoding) return "";  // the reason contains the remedy
     if (error.fault == Fault::length) return ": cut the text into several, or remove the line";
     if (error.fault == Fault::key)
         return fmt::format(": --json-keys names the member that holds the text, {}", skip);
+    // A file that begins with anything but an object has no lines to keep.
+    if (line == 1 && error.byte == 1) return "";
     if (rule == OnBadLine::replace)
         return ": --on-bad-line replace repairs characters only, skip drops the line";
     if (error.fault == Fault::character)
@@ -89,9 +91,11 @@ void BadLineReporter::report(const data::LineChunk& chunk, const std::string& in
         const bool ends_run = rule_ != OnBadLine::skip || !error.is_skippable();
         if (!ends_run && warnings_.exhausted()) continue;
         const i64 before = lines_before_piece(chunk, input, lines_before) + lines_before;
+        const i64 number = before + line + 1;
         const std::string where =
-            fmt::format("{}:{}:{}", io::input_name(input), before + line + 1, error.byte);
-        if (ends_run) throw data::BadLineError(chunk, where, error.reason + remedy(error, rule_));
+            fmt::format("{}:{}:{}", io::input_name(input), number, error.byte);
+        if (ends_run)
+            throw data::BadLineError(chunk, where, error.reason + remedy(number, error, rule_));
         warnings_.warn_skipped(where, error.reason);
     }
 }

@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "io/file.hpp"
+#include "io/output_place.hpp"
 #include "io/path.hpp"
 
 namespace lm::preprocess {
@@ -49,12 +50,7 @@ TrainingResult train_tokenizer(const TrainingOptions& options, const TrainingPro
 }
 
 void check_tokenizer_directory(const std::string& directory, bool force) {
-    if (!io::exists(directory)) {
-        const std::string parent = io::parent_of(directory);
-        if (!io::exists(parent))
-            usage_error(directory, "the directory {} does not exist: create it first", parent);
-        return;
-    }
+    if (!io::exists(directory)) return io::require_parent(directory);
     if (!force) usage_error(directory, "exists already: use --force to replace it");
     if (!io::is_directory(directory))
         usage_error(directory, "exists and is not a directory: choose another --output");

@@ -231,8 +231,8 @@ void check_writable(const config::CheckpointFlags& checkpoints,
                         io::parent_of(path));
         }
         if (::access(at.c_str(), W_OK) != 0) {
-            usage_error(flag, "{}: {} cannot be written: {}", path, at.string(),
-                        std::system_category().message(errno));
+            run_error(flag, "{}: {} cannot be written: {}", path, at.string(),
+                      std::system_category().message(errno));
         }
     };
     check("--save", checkpoints.save, true);

@@ -48,7 +48,7 @@ Options plain_program(Args& args) {
     Options options("lm-demo", "show what a program without verbs looks like");
     declare_common(options, args);
     options.group("Output");
-    options.value("--output-prefix", &args.prefix, "P", "where the pair is written");
+    options.value("--output-prefix", &args.prefix, "PREFIX", "where the pair is written");
     options.values(
         "--a-name-that-needs-a-line-of-its-own", &args.keys, "KEY",
         "keys of the JSON documents that are read, in this order, from every one of them");
@@ -84,7 +84,7 @@ Options verb_program(Args& args) {
     info.value("--model", &args.prefix, "NAME", "whose shape");
     info.completes({"small", "large"});
     info.values("--data-path", &args.files, "[WEIGHT] PREFIX ...", "other pairs");
-    info.positional("P", &args.prefix, "the prefix of a pair");
+    info.positional("PREFIX", &args.prefix, "the prefix of a pair");
     eta.positional("LOG", &args.prefix, "a log of lm-train");
     return options;
 }

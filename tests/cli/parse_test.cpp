@@ -292,8 +292,8 @@ TEST_CASE("operands: each gets its minimum, the first that accepts more gets the
         options.parse({"a", "b", "c"});
         CHECK(in == Arguments{"a", "b"});
         CHECK(out == "c");
-        CHECK(complaint(options, {"a"}) == "OUT: missing operand: where to");
-        CHECK(complaint(options, {}) == "IN: missing operand: what");
+        CHECK(complaint(options, {"a"}) == "OUT: is missing: where to");
+        CHECK(complaint(options, {}) == "IN: is missing: what");
     }
     SECTION("one, then an optional one") {
         Options options("lm-ckpt latest", "print or set");
@@ -347,7 +347,7 @@ TEST_CASE("verbs have their own options") {
           "prnue: unknown command: did you mean prune?");
     CHECK(complaint(options, {"frobnicate"}) ==
           "frobnicate: unknown command: use one of ls, prune");
-    CHECK(complaint(options, {}) == "command: missing as first argument: use one of ls, prune");
+    CHECK(complaint(options, {}) == "command: is missing: use one of ls, prune");
     CHECK(complaint(options, {"--json", "ls"}) ==
           "--json: options follow the command: write it after the command");
     CHECK(options.parse({"--version"}) == Options::Parsed::version);
@@ -359,7 +359,7 @@ TEST_CASE("a program may have verbs and operands") {
     std::string prefix;
     Options options("lm-preprocess", "tokenize");
     options.values("--input", &input, "FILE", "files");
-    options.verb("info", "print", [] { return 0; }).positional("P", &prefix, "prefix");
+    options.verb("info", "print", [] { return 0; }).positional("PREFIX", &prefix, "prefix");
     CHECK(options.parse({"--input", "info"}) == Options::Parsed::run);
     CHECK(input == Arguments{"info"});
     CHECK(options.chosen_verb() == nullptr);

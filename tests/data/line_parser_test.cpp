@@ -60,10 +60,18 @@ TEST_CASE("lines that json.loads accepts are parsed") {
 
 TEST_CASE("lines that json.loads refuses are errors with their byte") {
     CHECK(text_of("") == "ERROR 1 not valid JSON: the line is empty");
-    CHECK(text_of("[1]") ==
-          "ERROR 1 not valid JSON: expected an object such as {\"text\": \"...\"} on each line, "
-          "not Parquet, CSV or "
-          "an array");
+    CHECK(
+        text_of("[1]") ==
+        "ERROR 1 not valid JSON: an array: expected an object such as {\"text\": \"...\"} on each "
+        "line (jq -c '.[]' FILE writes such lines)");
+    CHECK(
+        text_of("PAR1\x15") ==
+        "ERROR 1 not valid JSON: a Parquet file: expected an object such as {\"text\": \"...\"} on "
+        "each line");
+    CHECK(
+        text_of("id,text") ==
+        "ERROR 1 not valid JSON: expected an object such as {\"text\": \"...\"} on each line, not "
+        "text or CSV");
     CHECK(text_of(R"({"text":"a"} x)") ==
           "ERROR 14 not valid JSON: expected the end of the line after the object");
     CHECK(text_of(R"({"text":"a"}{"text":"b"})").starts_with("ERROR 13 "));
@@ -108,10 +116,10 @@ TEST_CASE("line ends and encodings of other systems") {
     for (const std::string_view line : {"\xFF\xFE\0\0{\0\0\0"sv, "\0\0\xFE\xFF\0\0\0{"sv,
                                         "{\0\0\0\"\0\0\0"sv, "\0\0\0{\0\0\0\""sv})
         CHECK(text_of(std::string(line)).starts_with("ERROR 1 the text is UTF-32: "));
-    CHECK(text_of(std::string(20, '\0')) ==
-          "ERROR 1 not valid JSON: expected an object such as {\"text\": \"...\"} on each line, "
-          "not Parquet, CSV or "
-          "an array");
+    CHECK(
+        text_of(std::string(20, '\0')) ==
+        "ERROR 1 not valid JSON: expected an object such as {\"text\": \"...\"} on each line, not "
+        "text or CSV");
 }
 
 TEST_CASE("broken characters are replaced on request") {

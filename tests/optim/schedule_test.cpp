@@ -314,7 +314,7 @@ TEST_CASE("an error names the flag that is invalid or excluded by another") {
     CHECK_THROWS_WITH(Schedule(r), ContainsSubstring("--lr-warmup-fraction"));
     r = request(10, 1000);
     r.warmup_samples = 1000;
-    CHECK_THROWS_WITH(Schedule(r), ContainsSubstring("before the end of the warm-up"));
+    CHECK_THROWS_WITH(Schedule(r), ContainsSubstring("but the learning rate decays until"));
     r = request(10, 1000);
     r.lr.reset();
     CHECK_THROWS_WITH(Schedule(r), ContainsSubstring("--lr:"));

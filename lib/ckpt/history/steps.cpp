@@ -20,6 +20,13 @@ std::string latest_path(const std::string& directory) {
     return fmt::format("{}/{}", directory, latest_file);
 }
 
+// Returns the problem of a damaged step without the advice that open_first() follows itself.
+std::string_view without_remedy(std::string_view problem) {
+    constexpr std::string_view remedy = ": use another step";
+    if (problem.ends_with(remedy)) problem.remove_suffix(remedy.size());
+    return problem;
+}
+
 // Opens the first complete step of `candidates` that is not in `damaged`. Warns with `reason` when
 // that is not empty; if it is empty, with the problem of the first step that was skipped.
 Checkpoint open_first(const std::string& directory, const std::vector<const StepEntry*>& candidates,
@@ -32,7 +39,8 @@ Checkpoint open_first(const std::string& directory, const std::vector<const Step
         if (entry->manifest) {
             try {
                 Checkpoint checkpoint = Checkpoint::open(entry->path, share);
-                if (!reason.empty()) warn("{}: using {} instead", reason, checkpoint.path());
+                if (!reason.empty())
+                    warn("{}: using {} instead", without_remedy(reason), checkpoint.path());
                 return checkpoint;
             } catch (const DamageError& error) {
                 problem = error.what();

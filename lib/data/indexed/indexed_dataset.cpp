@@ -198,9 +198,11 @@ IndexedDataset IndexedDataset::open(const std::string& prefix) {
         const i64 length = load<i32>(d.lengths_ + 4 * (d.n_sequences_ - 1));
         if (const i64 first = load<i64>(d.pointers_); first != 0)
             run_error(idx, "first pointer is {}, expected 0", first);
-        if (last < 0 || length < 0 || last > bin_size)
-            run_error(idx, "last entry corrupt ({} tokens at byte {}), or {} truncated", length,
-                      last, bin);
+        if (last < 0 || length < 0)
+            run_error(idx, "corrupt: its last entry has {} tokens at byte {}", length, last);
+        if (last > bin_size)
+            run_error(bin, "truncated: it has {} bytes, but {} has an entry at byte {}", bin_size,
+                      idx, last);
         bytes = last + length * d.item_;
     }
     if (bytes != bin_size) {

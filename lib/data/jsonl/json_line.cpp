@@ -22,10 +22,7 @@ class Reader {
         if (line_.starts_with("\xEF\xBB\xBF")) at_ = 3;  // byte order mark (RFC 8259, 8.1)
         skip_spaces();
         if (at_end()) error("the line is empty");
-        if (peek() != '{')
-            error(
-                "expected an object such as {\"text\": \"...\"} on each line, not Parquet, CSV or "
-                "an array");
+        if (peek() != '{') no_object();
         members([&](const std::string* key) {
             const auto found = key ? std::ranges::find(keys, *key) : keys.end();
             if (found == keys.end()) return skip_value(1);
@@ -44,6 +41,13 @@ class Reader {
     [[noreturn]] void error(const std::string& reason,
                             LineError::Fault fault = LineError::Fault::line) const {
         throw LineError{static_cast<i64>(at_) + 1, "not valid JSON: " + reason, fault};
+    }
+    [[noreturn]] void no_object() const {
+        const char* expected = "expected an object such as {\"text\": \"...\"} on each line";
+        if (line_.starts_with("PAR1")) error(fmt::format("a Parquet file: {}", expected));
+        if (peek() == '[')
+            error(fmt::format("an array: {} (jq -c '.[]' FILE writes such lines)", expected));
+        error(fmt::format("{}, not text or CSV", expected));
     }
     i64 check_surrogates(std::span<const JsonValue> values) {
         i64 n = 0;

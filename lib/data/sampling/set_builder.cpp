@@ -109,7 +109,8 @@ std::unique_ptr<SampleSource> SetBuilder::build_one(SplitPart part, const DataPa
     const std::string what = describe(part, path);
     if (range.size() == 0) {
         usage_error(config_.paths.data_path.empty() ? option : "--split",
-                    "{} is empty: it has none of the {} documents", what, dataset->n_sequences());
+                    "{} is empty: it has none of the {} documents{}", what, dataset->n_sequences(),
+                    dataset->n_sequences() > 0 ? ": give it a larger share" : "");
     }
     const TokenRange tokens{dataset, range, config_.vocab_size};
     if (config_.order == DataOrder::stateless) {

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// A check of the place where an output is to appear, before any work is done.
+#pragma once
+
+#include <string>
+
+namespace lm::io {
+
+// Throws Error(usage) unless the directory that will hold the output `path` exists.
+void require_parent(const std::string& path);
+
+}  // namespace lm::io
