@@ -48,7 +48,19 @@ while [ $# -gt 0 ]; do
     shift
 done
 
-say() { printf '\n== %s\n' "$*"; }
+# part TITLE: ends the previous part of the demo with its time, and begins one.
+times=
+title=
+begin=0
+part() {
+    if [ -n "$title" ]; then
+        times+=$(printf '%5d s  %s' $((SECONDS - begin)) "$title")$'\n'
+        printf '(%d s)\n' $((SECONDS - begin))
+    fi
+    title=${1%% (*}
+    begin=$SECONDS
+    printf '\n== %s\n' "$1"
+}
 print_command() {
     local word
     printf '$'
@@ -67,7 +79,7 @@ fail() {
 }
 
 if [ -z "$bin" ]; then
-    say "Building the tools"
+    part "Building the tools (15 to 25 minutes on two cores, only once)"
     cd "$root"
     tools/install-deps
     mkdir -p build
@@ -82,13 +94,13 @@ mkdir -p "$dir"
 cd "$dir"
 rm -rf checkpoints start hf train.log corpus_text_document.*
 if [ -z "$corpus" ]; then
-    say "A corpus: the manual of PostgreSQL, from its Debian package"
+    part "A corpus: the manual of PostgreSQL, from its Debian package (a few seconds)"
     corpus=$dir/corpus.jsonl
     [ -s corpus.jsonl ] || show "$root/tools/make-corpus" corpus.jsonl
 fi
 [ -r "$corpus" ] || fail "cannot read $corpus"
 
-say "Text to tokens"
+part "Text to tokens (seconds)"
 show lm-preprocess --input "$corpus" --output-prefix corpus --append-eod --workers "$(nproc)"
 
 threads=$(nproc)
@@ -100,7 +112,7 @@ recipe=(--lr 2e-3 --min-lr 2e-4 --lr-decay-style cosine --lr-warmup-fraction 0.0
     --adam-beta2 0.95 --clip-grad 1.0)
 common=("${model[@]}" "${data[@]}" "${batch[@]}" "${recipe[@]}" --device cpu --threads "$threads")
 
-say "How fast is this machine?"
+part "How fast is this machine? (half a minute)"
 show lm-train "${common[@]}" --train-iters 8 --log-interval 1 --eval-interval 1000 --eval-iters 0 | tee speed.log
 samples_per_second=$(sed -n 's/.*samples per second: *\([0-9.]*\).*/\1/p' speed.log | sort -n | tail -n 4 | head -n 1)
 # One step at a learning rate of almost 0: the model before its training.
@@ -112,7 +124,7 @@ half=$((iterations / 2))
 run=(lm-train "${common[@]}" --train-iters "$iterations" --log-interval 10 --eval-interval "$half" --eval-iters 10
     --save checkpoints --log-file train.log)
 
-say "Training, $iterations iterations; a SIGUSR1 will stop it half-way, as a batch system would before the time limit"
+part "Training, $iterations iterations (about $(awk -v n="$half" -v r="$samples_per_second" 'BEGIN { printf "%.0f", n * 4 / r }') s until a SIGUSR1 stops it half-way, as a batch system would before the time limit)"
 print_command "${run[@]}"
 "${run[@]}" &
 trainer=$!
@@ -127,17 +139,17 @@ wait $trainer || status=$?
 [ $status = 75 ] || fail "lm-train ended with $status instead of 75 (saved, run again)"
 echo "lm-train ended with 75: saved, run again"
 
-say "The same command with --load resumes"
+part "The same command with --load resumes (the other half)"
 show "${run[@]}" --load checkpoints
 
-say "The checkpoints, and a check of every byte"
+part "The checkpoints, and a check of every byte (seconds)"
 show lm-ckpt ls checkpoints
 show lm-ckpt verify checkpoints
 
-say "Conversion for Hugging Face"
+part "Conversion for Hugging Face (seconds)"
 show lm-convert checkpoints hf --to hf-gpt2 --check
 
-say "What the model writes, before and after the training"
+part "What the model writes, before and after the training (half a minute)"
 documents=$(lm-preprocess info corpus_text_document --json | sed -n 's/.*"documents": *\([0-9]*\).*/\1/p')
 unseen=$((documents * 2 / 100))
 [ "$unseen" -ge 1 ] || unseen=1
@@ -168,9 +180,12 @@ END
 )
 longer=${run[*]}
 longer=${longer/--train-iters $iterations/--train-iters $((2 * iterations))}
+times+=$(printf '%5d s  %s' $((SECONDS - begin)) "$title")
+printf '(%d s)\n' $((SECONDS - begin))
 cat <<END
 
-== Done
+== Done in $SECONDS s
+$times
 Made in $dir:
   corpus_text_document.bin, .idx   the corpus as tokens, in Megatron-LM's format
   checkpoints/                     the state of the training at its last steps

@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""run_pages.py DATA PAGE...: runs the commands of Markdown pages as they are printed, in the order of each page.
+
+DATA is the directory of prepare_pages.sh; each page has its own copy. A command is a line of an indented block that begins with
+a program. A line that ends with a backslash continues on the next one. In a command, "..." stands for the flags of a small
+training, and /store and host: for a directory.
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+PROGRAM = re.compile(r"(?:[A-Z_]+=\S+ )*(lm-[a-z]+(?= |$)|echo |mpirun |srun |sbatch |torchrun |kill |cmake |pip |tar |apt |module "
+                     r"|\. ~|fpath=|set -p|tests/|tools/|\./|ctest )")
+# Commands of other tests, or for other machines. Each is counted.
+ELSEWHERE = [
+    (r"srun |sbatch |torchrun |mpirun -n 64 ", "a cluster: tests/e2e/slurm*.sh, tests/e2e/rendezvous.sh"),
+    (r"--device cuda", "a GPU: tests/gpu.sh, tests/e2e/train_cuda.sh"),
+    (r"tests/gpu.sh|\S*gpu-kit|tar -xzf lm-utils|cmake .*(bundle|gpu_kit)", "tests/e2e/gpu_kit.sh, tests/e2e/bundle.sh"),
+    (r"cmake |\./demo.sh|\./check.sh|\. ~|fpath=|set -p|module ", "tests/e2e/install.sh, tests/e2e/demo.sh, tests/e2e/completion.sh"),
+    (r"tools/deb-packages|apt ", "tests/e2e/packages.sh"),
+    (r"pip |tools/lm_eval|.*--check-python", "tests/live"),
+    (r"kill ", "tests/e2e/train_stops.sh"),
+    (r"lm-train --explain", "tests/e2e/train_hang.sh"),
+]
+TRAINING = ("--num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 32 --micro-batch-size 2 --global-batch-size {batch} "
+            "--train-iters 20 --lr 1e-3 --lr-decay-style constant --eval-iters 0 --threads 1 --device cpu")
+# The answer of these may be "no".
+ANSWERS = re.compile(r"lm-ckpt diff|lm-shmcheck|lm-estimate (batch|layout)")
+
+
+def commands_of(page):
+    """Yields (line number, command) of the indented blocks."""
+    text = re.sub(r"\\\n +", lambda found: " " * len(found.group()), open(page).read())
+    # Joined lines keep the count of the lines before them only roughly, which is enough to find a command.
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith("    ") and PROGRAM.match(line[4:]):
+            yield number, line[4:]
+
+
+def runnable(command):
+    """Returns the command with its placeholders replaced."""
+    batch = 256 if "--world-size 128" in command else 8
+    flags = TRAINING.format(batch=batch) + ("" if "--data-path" in command else " --data-path corpus_text_document")
+    command = re.sub(r" \.\.\.(?= |$)", " " + flags, command)
+    command = re.sub(r"(host:|(?<= ))/store/", "store/", command)
+    return f"timeout --preserve-status -s INT 3 {command}" if "--watch" in command else command
+
+
+def main():
+    data, pages = sys.argv[1], sys.argv[2:]
+    ran, elsewhere, failed = 0, 0, 0
+    for page in pages:
+        with tempfile.TemporaryDirectory() as scratch:
+            place = os.path.join(scratch, "page")
+            shutil.copytree(data, place, symlinks=True)
+            for number, command in commands_of(page):
+                if any(re.match(pattern, command) or "--device cuda" in command for pattern, _ in ELSEWHERE):
+                    elsewhere += 1
+                    continue
+                for output in re.findall(r"--(?:save|output-prefix) (\S+)", command):
+                    if f"--load {output}" not in command:
+                        subprocess.run(f"rm -rf {output} {output}_*", shell=True, cwd=place, check=True)
+                ran += 1
+                done = subprocess.run(["bash", "-euo", "pipefail", "-c", runnable(command)], cwd=place,
+                                      stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=1200)
+                if done.returncode > (1 if ANSWERS.match(command) else 0):
+                    failed += 1
+                    print(f"{page}:{number}: exit code {done.returncode}:\n{command}\n{done.stdout[-1500:]}{done.stderr[-1500:]}",
+                          flush=True)
+    print(f"{ran} commands of {len(pages)} pages ran, {failed} failed, {elsewhere} are in other tests")
+    return 1 if failed or ran == 0 else 0
+
+
+sys.exit(main())
