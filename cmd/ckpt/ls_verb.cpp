@@ -94,10 +94,11 @@ void print_json(const Row& row) {
     cli::write_stdout(io::json_line(object));
 }
 
+// "complete, latest" ends in column 80.
 void print_line(std::string_view step, std::string_view size, std::string_view layout,
                 std::string_view created, std::string_view branch, std::string_view state,
                 std::optional<cli::Color> color = std::nullopt) {
-    const std::string line = fmt::format("{:>10}  {:>10}  {:<14}  {:<20}  {:<9}  {}", step, size,
+    const std::string line = fmt::format("{:>6}  {:>8}  {:<11}  {:<20}  {:<9}  {}", step, size,
                                          layout, created, branch, state);
     cli::write_stdout((color ? cli::colored(*color, line, STDOUT_FILENO) : line) + "\n");
 }

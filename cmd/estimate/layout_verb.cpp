@@ -3,6 +3,7 @@
 // their simulated step times, fastest first, and the flags of the fastest.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -115,7 +116,7 @@ std::vector<Value> row_of(const cost::LayoutQuery& query, const cost::Layout& la
         step_s,
         time.busiest.total() - time.busiest.tensor_s,
         time.busiest.tensor_s,
-        time.bubble_s + time.messages_s,
+        std::max(0.0, time.bubble_s + time.messages_s),  // rounding may give -1e-16
         time.data_s + time.optimizer_s,
         tokens / step_s};
     if (samples) row.emplace_back(step_s * as_double(*samples) / as_double(query.batch));

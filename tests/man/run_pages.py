@@ -29,7 +29,7 @@ ELSEWHERE = [
 TRAINING = ("--num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 32 --micro-batch-size 2 --global-batch-size {batch} "
             "--train-iters 20 --lr 1e-3 --lr-decay-style constant --eval-iters 0 --threads 1 --device cpu")
 # The answer of these may be "no".
-ANSWERS = re.compile(r"lm-ckpt diff|lm-shmcheck|lm-estimate (batch|layout)")
+ANSWERS = re.compile(r"lm-ckpt diff|lm-shmcheck|lm-estimate (batch|layout|memory)")
 
 
 def commands_of(page):
@@ -61,9 +61,10 @@ def main():
                 if any(re.match(pattern, command) or "--device cuda" in command for pattern, _ in ELSEWHERE):
                     elsewhere += 1
                     continue
-                for output in re.findall(r"--(?:save|output-prefix) (\S+)", command):
+                for option, output in re.findall(r"--(save|output-prefix) (\S+)", command):
                     if f"--load {output}" not in command:
-                        subprocess.run(f"rm -rf {output} {output}_*", shell=True, cwd=place, check=True)
+                        earlier = output if option == "save" else f"{output}_*"
+                        subprocess.run(f"rm -rf {earlier}", shell=True, cwd=place, check=True)
                 ran += 1
                 done = subprocess.run(["bash", "-euo", "pipefail", "-c", runnable(command)], cwd=place,
                                       stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=1200)
