@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // lm-preprocess without a verb: JSON Lines to indexed datasets.
+#include <chrono>
+#include <thread>
+
 #include "args.hpp"
 #include "base/error.hpp"
 #include "base/launcher.hpp"
@@ -28,6 +31,13 @@ int preprocess(const Args& args) {
             "again",
             options.output_prefix);
         return static_cast<int>(Exit::run_again);
+    } catch (const Error& error) {
+        // All ranks usually have the same wrong argument. The launcher ends the job when rank 0
+        // exits, so only rank 0 prints it.
+        constexpr std::chrono::seconds rank0_exits(5);
+        if (error.code() == Exit::usage && launch.rank > 0)
+            std::this_thread::sleep_for(rank0_exits);
+        throw;
     }
 }
 

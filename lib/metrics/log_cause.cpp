@@ -57,9 +57,9 @@ std::optional<i64> number_after(std::string_view line,
 // Returns the rank at the start of the line ("3: text" of srun --label, "[rank3]: text" of
 // PyTorch), else the rank that the text names.
 std::optional<i64> rank_of(std::string_view line) {
-    // DeepSpeed prints the command of its last process, whose --local_rank is not the rank of the
+    // A launcher prints the command of its last process, whose --local_rank is not the rank of the
     // failed process.
-    if (has(line, "exits with return code")) return std::nullopt;
+    if (has(line, "exits with return code") || has(line, "CalledProcessError")) return {};
     i64 value = 0;
     const auto [stop, failed] = std::from_chars(line.data(), line.data() + line.size(), value);
     const std::string_view rest(stop, static_cast<size_t>(line.data() + line.size() - stop));
@@ -91,6 +91,9 @@ std::optional<i64> signal_of(std::string_view line) {
                                Name{"exit code 137", 9},
                                Name{"exit code 139", 11},
                                Name{"SIGKILL", 9},
+                               Name{"SIGSEGV", 11},
+                               Name{"SIGABRT", 6},
+                               Name{"SIGBUS", 7},
                                Name{"SIGTERM", 15}};
     for (const Name& name : names) {
         if (has(line, name.text)) return name.number;

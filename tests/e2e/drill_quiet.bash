@@ -56,7 +56,7 @@ next_phase() {
 quiet_status() {
     echo "{\"state\": \"$1\", \"exit_code\": $2, \"reason\": null, \"host\": \"n1\", \"rank\": 0, \"started\": ${quiet_began:-0}, \"time\": $3," \
         "\"due\": $4, \"generation\": $quiet_generation, \"iteration\": $quiet_iteration, \"total_iterations\": 100000," \
-        "\"saved_iteration\": null, \"step_s\": 20}" >quiet/status.json
+        "\"saved_iteration\": null, \"step_s\": 20, \"step_bytes\": 1000, \"growing_saves\": [500, 1000, 50000]}" >quiet/status.json
 }
 quiet_pending() {
     [ ! -e quiet/status.json ] || quiet_status stopped 75 "$1" null

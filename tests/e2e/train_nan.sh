@@ -98,4 +98,17 @@ jq -se '[.[] | select(.kind == "spike")] | length == 1 and .[0].iteration == 40 
 expect 4 '--on-spike stop: the state before this step was saved' env LM_STEP_FAULT=loss:50:40:0:0 lm-train "${args[@]}" \
     --train-iters 44 --on-spike stop --save stop
 [ "$(head -n1 stop/latest)" = global_step39 ] || fail "--on-spike stop: $(ls stop)"
+grep -q 'run the same command with --skip-train-iteration-range 40-40 or' err || fail "the commands: $(cat err)"
+
+# The line of a NaN names the samples of the batch, and the commands that go back and skip it.
+back=("${args[@]}" --train-iters 14 --save commands --load commands --save-interval 5 --async-save off)
+expect 4 'no weight was changed: samples 44 to 47: run lm-ckpt latest commands 10, then run the same command with --skip-train-iteration-range 11-12, or' \
+    env LM_STEP_FAULT=loss:nan:12:0:0 lm-train "${back[@]}"
+eval "$(sed -n 's/.*: run \(lm-ckpt latest [^,]*\), then .*/\1/p' err)" >/dev/null || fail "lm-ckpt latest: exit $?"
+flag=$(sed -n 's/.*\(--skip-train-iteration-range [0-9-]*\),.*/\1/p' err)
+# The fault is still in the data.
+read -ra words <<<"$flag"
+LM_STEP_FAULT=loss:nan:12:0:0 run went_on.log lm-train "${back[@]}" "${words[@]}"
+run never.log lm-train "${args[@]}" --train-iters 14 "${words[@]}"
+diff <(losses never.log | tail -n 2) <(losses went_on.log) || fail "the run after the commands of a NaN: $(cat went_on.log)"
 echo "$n_faults planted faults were named with layer, rank and samples"

@@ -247,10 +247,7 @@ bool TrainingLoop::skip() {
 // Saves the state from before the spike and ends the run.
 void TrainingLoop::stop_at_spike() {
     if (rules_.saves) saver_.save_last(progress_, false);
-    throw JointError(Exit::self_stopped, guard_.reason() +
-                                             ": --on-spike stop: the state before "
-                                             "this step was saved: resume with "
-                                             "--on-spike skip or other data");
+    throw JointError(Exit::self_stopped, guard_.spike_stop_text(progress_.done.iteration + 1));
 }
 
 bool TrainingLoop::present_on_rank0(const std::string& file) const {

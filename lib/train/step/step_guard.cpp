@@ -7,10 +7,12 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/machine.hpp"
+#include "ckpt/history/steps.hpp"
 #include "data/sampling/loader.hpp"
 #include "parallel/together.hpp"
 
@@ -40,6 +42,15 @@ std::string norms_text(const std::vector<double>& norms) {
     const std::vector<double> layers(norms.begin() + 1, norms.end() - 1);
     return fmt::format("embedding {:.3g}, layers {:.3g}, head {:.3g}", norms.front(),
                        fmt::join(layers, " "), norms.back());
+}
+
+// Returns the step that `latest` of --save names; nullopt without one. Does not throw.
+std::optional<i64> newest_step_if_any(const std::string& save) {
+    try {
+        return save.empty() ? std::nullopt : ckpt::latest_step(save);
+    } catch (const std::exception&) {
+        return std::nullopt;
+    }
 }
 
 }  // namespace
@@ -112,14 +123,30 @@ StepGuard::Verdict StepGuard::judge_non_finite(const Step& step, const StepResul
     const Verdict action = act(config_.stopping.reaction_to_nan(), "--on-nan", Verdict::drop);
     if (action == Verdict::stop) {
         // The step has changed no weight, so a resumed run would compute the same result.
-        throw JointError(Exit::self_stopped,
-                         reason_ +
-                             ": resume from an earlier checkpoint with a lower --lr or other "
-                             "data, or skip the batch with --on-nan skip");
+        throw JointError(
+            Exit::self_stopped,
+            fmt::format("{}: samples {} to {}: {}, or a lower --lr; --on-nan skip "
+                        "omits such a batch by itself",
+                        reason_, step.first_sample, step.first_sample + step.batch.global_batch - 1,
+                        remedy(step.iteration)));
     }
     // With skip and roll_back the loss scale is that of a run that never trained on the batch.
     if (action != Verdict::drop) trainer_.restore(scale_before_);
     return action;
+}
+
+// Returns the commands that go back to the newest step and skip the batches up to `iteration`.
+// Collective.
+std::string StepGuard::remedy(i64 iteration) const {
+    std::string text;
+    if (world_.rank() == 0) {
+        const std::string& save = config_.checkpoints.save;
+        const std::optional<i64> step = newest_step_if_any(save);
+        if (step) text = fmt::format("run lm-ckpt latest {} {}, then ", save, *step);
+        text += fmt::format("run the same command with --skip-train-iteration-range {}-{}",
+                            step ? *step + 1 : iteration, iteration);
+    }
+    return parallel::broadcast_text(world_, text, 0);
 }
 
 // Computes the gradients of the same samples again. Each data-parallel rank computes the samples of
@@ -254,6 +281,13 @@ StepGuard::Verdict StepGuard::judge_spike(const Step& step, StepResult& result,
     const Verdict action = act(reaction, "--on-spike", Verdict::update);
     if (action != Verdict::update) trainer_.restore(scale_before_);
     return action;
+}
+
+std::string StepGuard::spike_stop_text(i64 iteration) const {
+    return fmt::format(
+        "{0}: --on-spike stop: the state before this step was saved: run the same command with "
+        "--skip-train-iteration-range {1}-{1} or --on-spike skip",
+        reason_, iteration);
 }
 
 }  // namespace lm::train

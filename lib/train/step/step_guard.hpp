@@ -50,12 +50,15 @@ class StepGuard {
     Verdict judge(const Step& step, StepResult& result);
     // Returns the description of the last suspicious step, for the message of a stop.
     const std::string& reason() const { return reason_; }
+    // Returns the message of --on-spike stop at `iteration`, which has changed no weight.
+    std::string spike_stop_text(i64 iteration) const;
     i64 overflows_in_a_row() const { return overflows_in_a_row_; }
 
   private:
     Verdict judge_non_finite(const Step& step, const StepResult& result);
     Verdict judge_spike(const Step& step, StepResult& result, const Spike& spike);
     void stop_at_overflows(const Step& step, const StepResult& result) const;
+    std::string remedy(i64 iteration) const;
     Verdict act(config::Reaction reaction, std::string_view flag, Verdict go_on);
     StepResult repeat(const Step& step, i64 dp_shift);
     std::string origin(const Step& step, const StepResult& result);
