@@ -5,12 +5,14 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <vector>
 
 #include "fault.hpp"
 #include "fiber.hpp"
+#include "races.hpp"
 
 __thread uint3 threadIdx;
 __thread uint3 blockIdx;
@@ -31,6 +33,9 @@ struct Thread {
     State state = State::ready;
     uint3 index{};
     Where where{};
+    int n_barriers = 0;      // that it has reached in this block
+    char arrival = 0;        // for races.hpp: the work before its last __syncwarp()
+    char* joined = nullptr;  // and what that __syncwarp() joined
     // While in a warp function.
     Resolve resolve = nullptr;
     unsigned mask = 0;
@@ -72,13 +77,31 @@ class Block {
         return problem_;
     }
 
+    // After a fault, which left the running fiber.
+    void recover() const {
+        if (scheduler_.sanitizer != nullptr) races::switch_to(scheduler_.sanitizer);
+    }
+
     std::byte* shared() { return shared_ + guard; }
     int lane() const { return static_cast<int>(current_ % lanes_of_warp); }
 
     void barrier(const Where& where) {
         Thread& me = threads_[current_];
         me.where = where;
+        // Two objects in turn: a thread may be at the next barrier before another has left this
+        // one.
+        char* const order = &barriers_[me.n_barriers++ % 2];
+        races::release(order);
         wait(State::at_barrier);
+        races::acquire(order);
+    }
+
+    // A warp function that also orders memory between its lanes.
+    void ordered_collective(Resolve resolve, unsigned mask, void* data, const Where& where) {
+        Thread& me = threads_[current_];
+        races::release(&me.arrival);
+        collective(resolve, mask, data, where);
+        races::acquire(me.joined);
     }
 
     void collective(Resolve resolve, unsigned mask, void* data, const Where& where) {
@@ -104,6 +127,7 @@ class Block {
             }
         }
         resolve(lanes);
+        join_lanes(lanes, first);
         for (size_t i = 0; i < lanes_of_warp; ++i) {
             if (lanes[i] && first + i != current_) threads_[first + i].state = State::ready;
         }
@@ -119,9 +143,29 @@ class Block {
   private:
     static constexpr size_t guard = 4096;
 
+    // For ordered_collective(): the last lane to arrive joins the work of all lanes before it. Its
+    // own later work is not in `joined`, which each lane acquires.
+    void join_lanes(void* const (&lanes)[lanes_of_warp], size_t first) {
+        char* const joined = &joins_[n_joins_++ % joins_.size()];
+        void* const runner = races::current_fiber();
+        void*& joiner = joiners_[first / lanes_of_warp];
+        if (joiner == nullptr) joiner = races::new_fiber();
+        races::switch_to(joiner);
+        for (size_t i = 0; i < lanes_of_warp; ++i) {
+            if (lanes[i]) races::acquire(&threads_[first + i].arrival);
+        }
+        races::release(joined);
+        races::switch_to(runner);
+        for (size_t i = 0; i < lanes_of_warp; ++i) {
+            if (lanes[i]) threads_[first + i].joined = joined;
+        }
+    }
+
     static void thread_main(void* block) {
         Block& b = *static_cast<Block*>(block);
+        races::acquire(&b.start_);
         (*b.body_)();
+        races::release(&b.end_);
         b.threads_[b.current_].state = State::done;
         Fiber::leave_for_good(b.scheduler_);
     }
@@ -137,13 +181,16 @@ class Block {
         for (size_t i = 0; i < n_threads_; ++i) {
             Thread& thread = threads_[i];
             thread.state = State::ready;
+            thread.n_barriers = 0;
             thread.index = {static_cast<unsigned>(i % block.x),
                             static_cast<unsigned>(i / block.x % block.y),
                             static_cast<unsigned>(i / block.x / block.y)};
             thread.fiber.begin(thread_main, this);
         }
+        races::release(&start_);
         while (problem_.empty() && run_ready(reverse)) {
         }
+        races::acquire(&end_);
         const std::string unfinished = unfinished_copies();
         if (problem_.empty()) problem_ = unfinished;
         if (problem_.empty()) check_shared_guards();
@@ -236,6 +283,12 @@ class Block {
     uint3 block_{};
     Fiber::Context scheduler_{};
     std::string problem_;
+    // The addresses of these stand for events in races.hpp.
+    char start_ = 0, end_ = 0;
+    char barriers_[2] = {};
+    std::array<char, 64> joins_{};
+    size_t n_joins_ = 0;
+    void* joiners_[max_threads / lanes_of_warp] = {};  // a fiber of each warp
 };
 
 Block& this_block() {
@@ -255,6 +308,7 @@ GridResult run_grid(dim3 grid, dim3 block, size_t shared_bytes,
     const bool whole = catching_faults(
         [&] { problem = this_block().run_grid(grid, block, shared_bytes, thread); });
     if (whole) return {problem};
+    this_block().recover();
     return {fmt::format("a kernel accesses {}, which is not device memory (block {}, {}, {})",
                         fault_address(), blockIdx.x, blockIdx.y, blockIdx.z),
             true};
@@ -266,6 +320,11 @@ void block_barrier(const Where& where) {
 
 void warp_collective(Resolve resolve, unsigned mask, void* data, const Where& where) {
     this_block().collective(resolve, mask, data, where);
+}
+
+void warp_barrier(unsigned mask, const Where& where) {
+    Vote vote{true, 0};
+    this_block().ordered_collective(Vote::resolve, mask, &vote, where);
 }
 
 int lane() {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fiber.hpp"
 
+#include "races.hpp"
+
 #include <sys/mman.h>
 
 #include <cstdint>
@@ -61,6 +63,7 @@ emulator_begin:
 extern "C" void emulator_begin();
 
 void Fiber::begin(void (*main)(void*), void* argument) {
+    if (context_.sanitizer == nullptr) context_.sanitizer = races::new_fiber();
     auto* top = reinterpret_cast<uintptr_t*>(static_cast<char*>(stack_) + stack_bytes);
     *--top = 0;  // the stack is aligned to 16 bytes in emulator_begin
     *--top = 0;
@@ -75,14 +78,18 @@ void Fiber::begin(void (*main)(void*), void* argument) {
 }
 
 void Fiber::enter(Context& from) {
+    from.sanitizer = races::current_fiber();
+    races::switch_to(context_.sanitizer);
     emulator_switch(&from.stack, context_.stack);
 }
 
 void Fiber::leave(Context& to) {
+    races::switch_to(to.sanitizer);
     emulator_switch(&context_.stack, to.stack);
 }
 
 void Fiber::leave_for_good(Context& to) {
+    races::switch_to(to.sanitizer);
     void* nowhere = nullptr;
     emulator_switch(&nowhere, to.stack);
     std::abort();
@@ -91,6 +98,7 @@ void Fiber::leave_for_good(Context& to) {
 #else
 
 void Fiber::begin(void (*main)(void*), void* argument) {
+    if (context_.sanitizer == nullptr) context_.sanitizer = races::new_fiber();
     getcontext(&context_.machine);
     context_.machine.uc_stack.ss_sp = stack_;
     context_.machine.uc_stack.ss_size = stack_bytes;
@@ -110,14 +118,18 @@ void Fiber::begin(void (*main)(void*), void* argument) {
 }
 
 void Fiber::enter(Context& from) {
+    from.sanitizer = races::current_fiber();
+    races::switch_to(context_.sanitizer);
     swapcontext(&from.machine, &context_.machine);
 }
 
 void Fiber::leave(Context& to) {
+    races::switch_to(to.sanitizer);
     swapcontext(&context_.machine, &to.machine);
 }
 
 void Fiber::leave_for_good(Context& to) {
+    races::switch_to(to.sanitizer);
     setcontext(&to.machine);
     std::abort();
 }

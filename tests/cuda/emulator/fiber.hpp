@@ -20,6 +20,7 @@ class Fiber {
 #else
         ucontext_t machine;
 #endif
+        void* sanitizer = nullptr;  // ThreadSanitizer's fiber
     };
 
     Fiber();

@@ -8,6 +8,7 @@
 
 #include "block.hpp"
 #include "cuda/kernels/mma.cuh"
+#include "races.hpp"
 
 namespace emulator {
 namespace {
@@ -106,6 +107,8 @@ void copy_async(void* to, const void* from, int bytes, int size, const Where& wh
         (bytes > 0 && reinterpret_cast<uintptr_t>(from) % static_cast<size_t>(size) != 0)) {
         broken("cp.async: misaligned address", where);
     }
+    races::writes(to, size);
+    if (bytes == size) races::reads(from, size);
     std::memset(to, 0xff, static_cast<size_t>(size));
     my_copies().open.push_back({to, from, bytes, size});
 }
@@ -120,6 +123,7 @@ void wait_for_copies(int pending) {
     auto& groups = my_copies().groups;
     for (; groups.size() > static_cast<size_t>(pending); groups.pop_front()) {
         for (const Copy& copy : groups.front()) {
+            races::writes(copy.to, copy.size);
             std::memset(copy.to, 0, static_cast<size_t>(copy.size));
             if (copy.bytes > 0) std::memcpy(copy.to, copy.from, static_cast<size_t>(copy.bytes));
         }

@@ -41,6 +41,7 @@ void block_barrier(const Where& where);
 // must pass the same function and mask.
 using Resolve = void (*)(void* const (&lanes)[32]);
 void warp_collective(Resolve resolve, unsigned mask, void* data, const Where& where);
+void warp_barrier(unsigned mask, const Where& where);
 int lane();
 // Ends the launch with an error.
 [[noreturn]] void broken(const char* what, const Where& where);
@@ -50,7 +51,8 @@ struct Shuffle {
     T value;
     int from;
     const Where* where;
-    static void resolve(void* const (&lanes)[32]) {
+    // Reads and writes other lanes' stacks: not an access of the kernel (races.hpp).
+    __attribute__((no_sanitize("thread"))) static void resolve(void* const (&lanes)[32]) {
         T values[32];
         for (int i = 0; i < 32; ++i) {
             if (!lanes[i]) continue;
@@ -100,7 +102,7 @@ inline void __syncthreads(const emulator::Where& where = emulator::Where::curren
 }
 inline void __syncwarp(unsigned mask = 0xffffffffU,
                        const emulator::Where& where = emulator::Where::current()) {
-    emulator::ballot(mask, true, where);
+    emulator::warp_barrier(mask, where);
 }
 inline unsigned __ballot_sync(unsigned mask, int predicate,
                               const emulator::Where& where = emulator::Where::current()) {
@@ -168,14 +170,11 @@ template <typename T>
 void __stcs(T* to, T value) {
     *to = value;
 }
-// Not atomic: blocks run in sequence. For integers only, because sums of floats depend on the
-// order.
+// For integers only, because sums of floats depend on the order.
 template <typename T>
 T atomicAdd(T* target, T value) {
     static_assert(std::is_integral_v<T>, "results must not depend on the order of threads");
-    const T before = *target;
-    *target = before + value;
-    return before;
+    return __atomic_fetch_add(target, value, __ATOMIC_RELAXED);
 }
 
 inline float rsqrtf(float x) {

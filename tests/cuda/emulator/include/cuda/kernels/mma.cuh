@@ -10,6 +10,7 @@
 
 #include "base/dtype.hpp"
 #include "cuda/kernels/vector.cuh"
+#include "races.hpp"
 
 namespace emulator {
 
@@ -39,12 +40,14 @@ namespace lm::cuda {
 
 inline void load_matrices(u32 (&r)[4], const void* row,
                           const emulator::Where& where = emulator::Where::current()) {
+    emulator::races::reads(row, 16);
     emulator::MatrixLoad load{row, r, &where};
     emulator::warp_collective(emulator::MatrixLoad::resolve, 0xffffffffU, &load, where);
 }
 
 inline void load_matrices_transposed(u32 (&r)[4], const void* row,
                                      const emulator::Where& where = emulator::Where::current()) {
+    emulator::races::reads(row, 16);
     emulator::MatrixLoad load{row, r, &where};
     emulator::warp_collective(emulator::MatrixLoad::resolve_transposed, 0xffffffffU, &load, where);
 }
