@@ -58,6 +58,7 @@ i64 workspace_bytes(const Model& m, spec::GpuAttention attention) {
                              .n_groups = m.groups,
                              .seq_length = m.length,
                              .vocab_size = m.vocab};
+    config.attention_dropout = 0;
     config.resolve();
     const cost::StepShape step{
         .micro_batch = m.batch, .seq_length = m.length, .compute = DType::bf16};
@@ -68,11 +69,12 @@ class Bench {
   public:
     Bench(const Model& m, i64 divisor, spec::GpuAttention attention)
         : world_(comm::self("world")),
-          config_{.cuda = true, .attention = attention},
+          config_{.precision = {DType::bf16}, .cuda = true, .attention = attention},
           device_(train::open_device(config_, *world_)),
           model(divided(m, divisor)),
           workspace_(device_->allocate(workspace_bytes(model, attention), "workspace")),
           context_{*device_, workspace_.view(DType::uint8, {workspace_.bytes()})} {
+        config_.model.attention_dropout = 0;
         train::choose_kernels(config_, *device_, *world_);
         noise_.resize(i64{1} << 22);
         for (size_t i = 0; i < noise_.size(); ++i) {
@@ -305,6 +307,11 @@ void ends(Bench& bench) {
     bench.report("cross_entropy_backward", product(rows, vocab, 4), 0, [&] {
         device::cross_entropy_backward(
             bench.context(), {logits, targets, 0, vocab - 47, row_max, row_sum, weight, 1.0});
+    });
+    const View losses = bench.full({rows});
+    bench.report("cross_entropy", product(rows, vocab, 4), 0, [&] {
+        device::cross_entropy(bench.context(), {logits, targets, vocab - 47, weight, 1.0, row_max,
+                                                row_sum, target_logit, losses});
     });
     bench.reset();
     const View tokens = bench.ints({rows}, 7919, vocab - 47);

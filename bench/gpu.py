@@ -41,9 +41,9 @@ LIMIT_S = 570
 
 # A step: sequences, sequences of a micro-batch, tokens of a sequence; the target MFU in percent.
 MODELS = {
-    "gpt2-124m": dict(arch="gpt2", layers=12, hidden=768, heads=12, seq=1024, batch=64, micro=64, mfu=40),
-    "gpt2-1558m": dict(arch="gpt2", layers=48, hidden=1600, heads=25, seq=1024, batch=32, micro=16, mfu=50),
-    "llama-1b": dict(arch="llama", layers=16, hidden=2048, heads=16, groups=4, ffn=5632, seq=4096, batch=8, micro=4,
+    "gpt2-124m": dict(arch="gpt2", layers=12, hidden=768, heads=12, seq=1024, batch=1024, micro=64, mfu=40),
+    "gpt2-1558m": dict(arch="gpt2", layers=48, hidden=1600, heads=25, seq=1024, batch=256, micro=16, mfu=50),
+    "llama-1b": dict(arch="llama", layers=16, hidden=2048, heads=16, groups=4, ffn=5632, seq=4096, batch=64, micro=4,
                      mfu=50),
 }
 VOCAB = 50304
@@ -142,7 +142,7 @@ def train_command(name, args):
              "--seq-length", m["seq"], "--max-position-embeddings", m["seq"], "--vocab-size", m["vocab"],
              "--micro-batch-size", m["micro"], "--global-batch-size", m["batch"], "--attention-dropout", 0,
              "--hidden-dropout", 0, "--mock-data", "--lr", "1e-4", "--adam-beta2", "0.95", "--weight-decay", "0.1",
-             "--clip-grad", "1.0", "--log-interval", 1, "--train-iters", 12 if args.scale == 1 else 3, "--bf16",
+             "--clip-grad", "1.0", "--log-interval", 1, "--train-iters", 8 if args.scale == 1 else 3, "--bf16",
              "--device", args.device, "--benchmark"]
     if m["arch"] == "llama":
         flags += ["--use-rotary-position-embeddings", "--swiglu", "--normalization", "RMSNorm",
@@ -155,11 +155,12 @@ def train(name, args):
     command = train_command(name, args)
     ways = attentions(args)
     with tempfile.TemporaryDirectory() as choices:
-        for attention, tuned in (("flash", []), ("flash", ["--autotune", choices]), ("cudnn", [])):
+        measured = ["--autotune", choices]
+        for attention, tuned in (("flash", []), ("flash", measured), ("cudnn", []), ("cudnn", measured)):
             if attention not in ways:
                 continue
             try:
-                backend = ["--attention-backend", "fused"] if attention == "cudnn" else []
+                backend = ["--attention-backend", "fused" if attention == "cudnn" else "flash"]
                 out = run_ours(command + tuned + backend, args)
             except RuntimeError as error:
                 yield dict(what="failed", stage=f"train-{name}, {attention}", why=str(error))
@@ -180,7 +181,7 @@ def train_pytorch(name, args):
     m = scaled(name, args.scale)
     flags = ["--arch", m["arch"], "--model", "own", "--precision", "bf16", "--layers", m["layers"], "--hidden",
              m["hidden"], "--heads", m["heads"], "--vocab", m["vocab"], "--seq", m["seq"], "--batch", m["batch"],
-             "--device", args.device, "--warmup", 4 if args.scale == 1 else 1, "--steps", 10 if args.scale == 1 else 2]
+             "--device", args.device, "--warmup", 2 if args.scale == 1 else 1, "--steps", 6 if args.scale == 1 else 2]
     for key in ("groups", "ffn"):
         flags += [f"--{key}", m[key]] if key in m else []
     program = [sys.executable, os.path.join(HERE, "train_pytorch.py"), *map(str, flags)]
@@ -226,8 +227,8 @@ def train_llmc(name, args):
 # Stages, with their limits in seconds.
 STAGES = {"copy": (copy, 60), "ops": (operations, 500)}
 for model in MODELS:
-    STAGES[f"train-{model}"] = (lambda args, model=model: train(model, args), 300)
-    STAGES[f"train-{model}-pytorch"] = (lambda args, model=model: train_pytorch(model, args), 400)
+    STAGES[f"train-{model}"] = (lambda args, model=model: train(model, args), 500)
+    STAGES[f"train-{model}-pytorch"] = (lambda args, model=model: train_pytorch(model, args), 500)
     if MODELS[model]["arch"] == "gpt2":
         STAGES[f"train-{model}-llmc"] = (lambda args, model=model: train_llmc(model, args), 200)
 

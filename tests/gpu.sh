@@ -14,15 +14,16 @@ stages for the next call; a stage whose own limit is longer is refused.
   stage       limit  what it runs
   smoke          90  driver and libraries, a copy, a few kernels, 5 steps in bf16
   ops           400  every operation against the CPU's, in fp32, bf16 and fp16; copies, errors, products
-  fault          60  an illegal access ends with the operation's name
-  memory        120  the driver's memory in use against the plan
+  cudnn         400  attention by cuDNN against the CPU's, then 20 training steps with it against lm-train's kernels, where it
+                     was built
   train         570  50 steps of GPT-2, BLOOM and Llama shapes as on the CPU, the same bits after a resume,
                      checkpoints from one device to the other
+  fault          60  an illegal access ends with the operation's name
+  memory        120  the driver's memory in use against the plan
   nccl          300  the conformance of groups, with as many ranks as there are GPUs
   ranks         500  2 ranks, on one GPU if only one exists: conformance, TP = 2, PP = 2, DP = 2
-  cudnn         400  attention by cuDNN against the CPU's, the fast and the deterministic way, where it was built
-  memcheck      500  compute-sanitizer on a part of the operations (LM_TEST_EVERY): accesses
-  racecheck     500  the same: shared memory
+  racecheck     500  compute-sanitizer on a part of the operations (LM_TEST_EVERY): shared memory
+  memcheck      500  the same: accesses
   synccheck     400  the same: barriers
   initcheck     400  the same: uninitialised memory
 
@@ -31,7 +32,7 @@ failed, but some were omitted.
 END
 }
 
-stages=(smoke ops fault memory train nccl ranks cudnn memcheck racecheck synccheck initcheck)
+stages=(smoke ops cudnn train fault memory nccl ranks racecheck memcheck synccheck initcheck)
 declare -A limit=([smoke]=90 [ops]=400 [cudnn]=400 [fault]=60 [memory]=120 [train]=570 [nccl]=300 [ranks]=500
     [memcheck]=500 [racecheck]=500 [synccheck]=400 [initcheck]=400)
 
@@ -93,8 +94,15 @@ cudnn() {
         echo "skipped: built without cuDNN"
         exit 77
     }
+    LM_TEST_ATTENTION=cudnn "$test_cuda" "[cases]"
     local way
-    for way in cudnn cudnn-deterministic; do LM_TEST_ATTENTION=$way "$test_cuda" "[cases]"; done
+    for way in fused flash; do
+        "$train" "${small[@]}" --attention-dropout 0 --hidden-dropout 0 --train-iters 20 --attention-backend $way >$way.log 2>$way.err
+        sed -nE 's/^ iteration.*\| lm loss: *([^ ]+) \|.*/\1/p' $way.log >$way.losses
+    done
+    if grep 'instead of cuDNN' fused.err; then exit 1; fi
+    paste fused.losses flash.losses | awk '{ d = $1 - $2; if (d < 0) d = -d; if (NF != 2 || d > 0.02 * $2) { print; bad = 1 } }
+        END { print NR " steps, losses by cuDNN as by lm-train"; exit bad || NR != 20 }'
 }
 sanitizer() { bash "$tests/cuda/sanitizer.sh" "$test_cuda" "$1"; }
 

@@ -8,6 +8,7 @@
 #include "io/json.hpp"
 #include "parallel/hosts.hpp"
 #include "parallel/together.hpp"
+#include "train/gpu_environment.hpp"
 #include "train/loop/status_file.hpp"
 #include "train/open_device.hpp"
 #include "train/resolve/dry_run.hpp"
@@ -128,6 +129,7 @@ int main(int argc, char** argv) {
          "    --save checkpoints --load checkpoints --save-interval 1000",
          "mpirun -n 8 lm-train ... --tensor-model-parallel-size 2    8 ranks; or srun --mpi=pmix"});
     return cli::run_main(argc, argv, options, [&] {
+        train::set_gpu_environment(flags.device.deterministic_mode);  // before any thread
         if (flags.logging.quiet) cli::hide_notes();
         if (!dumps.empty()) return explain(dumps);
         const std::string command_line = cli::command_line(argc, argv);

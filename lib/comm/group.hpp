@@ -70,6 +70,7 @@ class Work {
 struct Traffic {
     bool collectives = false;
     bool overlaps_compute = false;  // collectives leave most SMs to concurrent compute kernels
+    i64 max_sms = 0;                // SMs that collectives may occupy; 0: overlaps_compute decides
     std::vector<int> to = {};       // members to which this rank sends messages
     std::vector<int> from = {};
 };
@@ -86,8 +87,10 @@ class Group {
 
     // Reduces x in place over all members; as in all collectives, their views have the same shape
     // and dtype. x: [n] fp32, fp64, int32, int64, bf16 or fp16. Sums of bf16 and fp16 are added in
-    // fp32 and rounded once, except over MPI and NCCL: these round each partial sum to 16 bits. A
-    // NaN in an element of any member gives NaN in the result, also for max. Collective.
+    // fp32 and rounded once, except over MPI and NCCL. MPI rounds each partial sum to 16 bits. So
+    // does NCCL at every hop of its rings and trees: it adds pairs of 16-bit numbers (__hadd2); the
+    // switches of NVLS add in fp32 and round once. A NaN in an element of any member gives NaN in
+    // the result; for max only on hosts: NCCL's maximum of devices drops it. Collective.
     Work start_all_reduce(const View& x, Reduction reduction);
     // Reduces `in` over all members, and writes part r of the result to `out` of member r. in:
     // [size() * n], out: [n], of a dtype of start_all_reduce(): fp32, fp64, ... `out` may be this

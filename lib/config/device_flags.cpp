@@ -14,15 +14,17 @@ const Fields<DeviceFlags>& device_fields() {
          .derived = Derived::combined},
         {.option = "--attention-backend",
          .member = &S::attention_backend,
-         .help = "attention kernels on a GPU: fused: cuDNN where it supports the shapes; any other "
-                 "value: lm-train's flash attention",
+         .help = "attention kernels on a GPU: auto: cuDNN where it is installed and supports the "
+                 "shapes; fused: the same, and cuDNN must be installed; any other value: "
+                 "lm-train's flash attention",
          .choices = {"auto", "flash", "fused", "unfused", "local"},
          .block = Block::training,
          .derived = Derived::combined},
         {.option = "--deterministic-mode",
          .member = &S::deterministic_mode,
-         .help = "give every run the same bits with --attention-backend fused too, at the cost of "
-                 "memory and time",
+         .help = "give every run on the same GPUs the same bits: lm-train's attention kernels, "
+                 "the first algorithm that cuBLASLt proposes (no --autotune), and NCCL without "
+                 "NVLS",
          .block = Block::training,
          .derived = Derived::combined},
         {.option = "--allow-tf32",
@@ -35,7 +37,16 @@ const Fields<DeviceFlags>& device_fields() {
          .metavar = "DIR",
          .help = "before the first step, measure the algorithms of each matrix product on a GPU "
                  "and keep the choices in DIR; choices found in DIR are used without measuring; "
-                 "default: the first algorithm that cuBLASLt proposes",
+                 "off: the first algorithm that cuBLASLt proposes; default: SAVE/autotune, off "
+                 "without --save or with --deterministic-mode",
+         .block = Block::run,
+         .derived = Derived::combined},
+        {.option = "--tensor-comm-sms",
+         .member = &S::tensor_comm_sms,
+         .metavar = "N",
+         .help = "SMs that matrix products leave to the tensor-parallel collectives which overlap "
+                 "with them, and the largest number of NCCL's blocks in these; 0: no limit, and "
+                 "products use all SMs",
          .block = Block::run,
          .derived = Derived::moved},
         {.option = "--threads",
@@ -50,8 +61,9 @@ const Fields<DeviceFlags>& device_fields() {
 }
 
 spec::GpuAttention DeviceFlags::attention() const {
-    if (attention_backend != "fused") return spec::GpuAttention::flash;
-    return deterministic_mode ? spec::GpuAttention::cudnn_deterministic : spec::GpuAttention::cudnn;
+    if (deterministic_mode) return spec::GpuAttention::flash;
+    if (attention_backend == "auto") return spec::GpuAttention::automatic;
+    return attention_backend == "fused" ? spec::GpuAttention::cudnn : spec::GpuAttention::flash;
 }
 
 }  // namespace lm::config

@@ -7,11 +7,13 @@
 
 namespace lm::cost {
 
-// The largest number of channels of a communicator: for links between pipeline stages, and for
-// collectives that overlap with computation. A channel is one thread block, which occupies an SM
-// and has its own buffers. The environment variable NCCL_MAX_CTAS overrides both.
+// The largest number of channels of a communicator: for links between pipeline stages, for
+// data-parallel collectives that overlap with computation, and for tensor parallelism. A channel is
+// one thread block, which occupies an SM and has its own buffers. The environment variable
+// NCCL_MAX_CTAS overrides both.
 constexpr int nccl_link_channels = 2;
 constexpr int nccl_overlap_channels = 16;
+constexpr int nccl_tensor_channels = 16;  // default of --tensor-comm-sms
 
 // Returns an estimate of NCCL's memory from its sources (2.28). The exact value depends on links
 // and topology, which only NCCL knows. Each channel has a connection to and from each neighbour on

@@ -39,19 +39,17 @@ i64 cpu_workspace_bytes(const ModelConfig& config, const ParallelConfig& paralle
 namespace {
 
 // Returns the bytes of the workspace of cuDNN's attention backward (cudnn-frontend,
-// node/scaled_dot_product_flash_attention.h). dQ, dK, dV and dP are the gradients of queries, keys,
-// values and probabilities. The workspace contains an fp32 sum of dQ, or in deterministic mode on
-// Hopper a 16-bit dP for all pairs of query and key; two numbers for each query; dK and dV of each
+// node/scaled_dot_product_flash_attention.h). dQ, dK and dV are the gradients of queries, keys and
+// values. The workspace contains an fp32 sum of dQ; two numbers for each query; dK and dV of each
 // head when heads share keys and values; and 16 MiB for the engine. When an engine needs more, the
 // CUDA backend uses its own kernels instead.
 i64 cudnn_attention_bytes(const ModelConfig& config, const StepShape& step, i64 heads,
                           GpuAttention attention) {
-    if (attention == GpuAttention::flash || size_of(step.compute) != 2) return 0;
+    if (attention == GpuAttention::flash || !is_half(step.compute)) return 0;
+    if (config.attention_dropout > 0) return 0;  // lm-train's kernels
     constexpr i64 room = i64{16} << 20;
     const i64 queries = step.micro_batch * heads * round_up(step.seq_length, 128);
-    const i64 keys = round_up(step.seq_length, 128);
-    const i64 sums = attention == GpuAttention::cudnn ? 4 * queries * config.head_dim  // dQ
-                                                      : 2 * queries * keys;            // dP
+    const i64 sums = 4 * queries * config.head_dim;  // dQ
     const i64 shared = config.n_groups < config.n_heads ? 2 * 2 * queries * config.head_dim : 0;
     return cuda_piece(sums + shared + 2 * 4 * queries + room);
 }

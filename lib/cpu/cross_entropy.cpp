@@ -7,10 +7,12 @@
 #include "cpu/cpu_device.hpp"
 #include "cpu/ops.hpp"
 #include "cpu/storage.hpp"
+#include "device/cross_entropy_parts.hpp"
 
 namespace lm::cpu {
 namespace {
 
+using device::CrossEntropy;
 using device::CrossEntropyBackward;
 using device::CrossEntropyLoss;
 using device::CrossEntropyRescale;
@@ -91,6 +93,12 @@ void cross_entropy_backward(device::Context& context, const CrossEntropyBackward
     with_type(a.logits.dtype, [&]<typename T>(T) { backward_rows<T>(a, 0, a.logits[0]); });
 }
 
+void cross_entropy(device::Context& context, const CrossEntropy& a) {
+    reference::cross_entropy_stats(context, stats_of(a));
+    reference::cross_entropy_loss(context, loss_of(a));
+    reference::cross_entropy_backward(context, backward_of(a));
+}
+
 }  // namespace reference
 
 namespace fast {
@@ -158,6 +166,12 @@ void cross_entropy_backward(device::Context& context, const CrossEntropyBackward
             });
         }
     });
+}
+
+void cross_entropy(device::Context& context, const CrossEntropy& a) {
+    fast::cross_entropy_stats(context, stats_of(a));
+    fast::cross_entropy_loss(context, loss_of(a));
+    fast::cross_entropy_backward(context, backward_of(a));
 }
 
 }  // namespace fast

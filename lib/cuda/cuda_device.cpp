@@ -128,8 +128,8 @@ void CudaDevice::allow_tf32() {
     matmul_->allow_tf32();
 }
 
-void CudaDevice::reserve_sms(int n) {
-    matmul_->reserve_sms(n);
+void CudaDevice::plan_for_reserved(int sms, int more_sms) {
+    matmul_->reserve_sms(sms + more_sms);
 }
 
 void CudaDevice::tune(device::TunedChoices* choices) {

@@ -41,8 +41,7 @@ class CudaDevice final : public device::Device {
     void synchronize() override;
     InUse memory_in_use() override;
     void allow_tf32() override;
-    void use_cudnn(bool deterministic) override;
-    void reserve_sms(int n) override;
+    std::string use_cudnn(bool on) override;
     void tune(device::TunedChoices* choices) override;
     void measure(const std::function<void()>& work, double& seconds) override;
 
@@ -57,7 +56,6 @@ class CudaDevice final : public device::Device {
     CublasMatmul& matmul() { return *matmul_; }
     // Returns nullptr when attention uses the kernels of this plugin.
     const CudnnAttention* cudnn() const { return cudnn_; }
-    bool cudnn_is_deterministic() const { return cudnn_is_deterministic_; }
 
     // enter() stores the operation that is being enqueued, for error messages.
     void enter(const char* operation) { operation_ = operation; }
@@ -71,6 +69,7 @@ class CudaDevice final : public device::Device {
   protected:
     void* allocate_raw(i64 bytes, std::string_view purpose) override;
     void free_raw(void* data, i64 bytes) override;
+    void plan_for_reserved(int sms, int more_sms) override;
 
   private:
     explicit CudaDevice(int index);
@@ -86,7 +85,6 @@ class CudaDevice final : public device::Device {
     OpTimer timer_;
     std::unique_ptr<CublasMatmul> matmul_;
     const CudnnAttention* cudnn_ = nullptr;
-    bool cudnn_is_deterministic_ = false;
     std::map<const std::byte*, i64> allocations_;  // first byte, and size in bytes
     std::function<void()> on_wait_;
 };

@@ -55,20 +55,6 @@ std::string module_version() {
               visible[0] == 0 ? "\"\"" : visible);
 }
 
-// Sets the environment variables that the driver reads once, before its first call.
-//
-// CUDA_DEVICE_MAX_CONNECTIONS=32, the maximum: streams that share one of the driver's work queues
-// block each other. A receive that waits for its message must not block the work that produces the
-// message (deadlock). Job scripts for Megatron-LM set 1; this function overwrites it.
-//
-// CUDA_MODULE_LOADING=EAGER, with several ranks: otherwise the driver loads a kernel at its first
-// launch and then waits for the whole device, which causes the same deadlock. Loading all kernels
-// costs start-up time and memory.
-void set_up_driver(int n_ranks) {
-    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
-    if (n_ranks > 1) setenv("CUDA_MODULE_LOADING", "EAGER", 0);
-}
-
 [[noreturn]] void refused(const std::string& what, cudaError_t status) {
     cudaGetLastError();  // clears the error, which is reported here
     run_error(what, "{} ({}){}", cudaGetErrorString(status), cudaGetErrorName(status),
@@ -77,8 +63,7 @@ void set_up_driver(int n_ranks) {
 
 }  // namespace
 
-int count_devices(int n_ranks) {
-    set_up_driver(n_ranks);
+int count_devices() {
     int count = 0;
     const cudaError_t status = cudaGetDeviceCount(&count);
     if (status != cudaSuccess) cudaGetLastError();

@@ -10,9 +10,7 @@
 namespace lm::cuda {
 
 // Returns the number of GPUs, at least 1. Throws Error(failure) with the reason when there is none.
-// The first call also sets the environment variables that the driver reads; they depend on n_ranks,
-// the world size.
-int count_devices(int n_ranks);
+int count_devices();
 
 // Makes device `index` the current device of this process. Throws Error(failure) when the kernels
 // of this build do not support it, or the driver refuses it.

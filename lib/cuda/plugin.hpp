@@ -12,15 +12,15 @@
 
 namespace lm::cuda {
 
-constexpr int plugin_abi = 6;
+constexpr int plugin_abi = 7;
 constexpr const char* plugin_symbol = "lm_cuda_plugin";
 constexpr const char* plugin_file = "liblm_cuda.so";
 
 struct Plugin {
     int abi;
-    // Returns the number of GPUs that this process, one of `n_ranks`, sees: at least one. Throws
-    // Error(failure) with the reason when there is none: no driver, an old driver, no GPU.
-    int (*count_devices)(int n_ranks);
+    // Returns the number of GPUs that this process sees: at least one. Throws Error(failure) with
+    // the reason when there is none: no driver, an old driver, no GPU.
+    int (*count_devices)();
     // Makes GPU `index` of these the current device of this process. Throws Error(failure) when it
     // cannot be used: it is too old, or another process uses it in exclusive mode.
     void (*claim_device)(int index);

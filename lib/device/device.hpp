@@ -83,13 +83,15 @@ class Device {
     virtual InUse memory_in_use() { return {}; }
     // Allows later fp32 products to round their operands to TF32, on devices that support it.
     virtual void allow_tf32() {}
-    // Makes later attention operations use cuDNN, for the shapes and options that cuDNN supports.
-    // `deterministic`: these compute the same bits in every run. Throws Error(failure) without
+    // Makes later attention operations use cuDNN for the shapes and options that it supports, or
+    // with `on` false the device's own kernels. Returns an empty text, or why the device has no
     // cuDNN.
-    virtual void use_cudnn(bool deterministic) { (void)deterministic; }
+    virtual std::string use_cudnn(bool on) { return on ? "this device has no cuDNN" : ""; }
     // Reserves `n` of the device's SMs for communication that overlaps compute: GEMMs that are
     // enqueued after this call use algorithms for the other SMs. 0 reserves no SM.
-    virtual void reserve_sms(int n) { (void)n; }
+    void reserve_sms(int n) { plan_for_reserved(reserved_ = n, also_reserved_); }
+    // Reserves `n` further SMs, until it is called with 0.
+    void also_reserve_sms(int n) { plan_for_reserved(reserved_, also_reserved_ = n); }
     // Turns autotuning on; nullptr turns it off. An operation whose shape has no entry in `choices`
     // then measures its algorithms and stores the fastest. Measuring overwrites the outputs of the
     // operation, so use this before the first step only.
@@ -99,10 +101,13 @@ class Device {
   protected:
     virtual void* allocate_raw(i64 bytes, std::string_view purpose) = 0;
     virtual void free_raw(void* data, i64 bytes) = 0;
+    virtual void plan_for_reserved(int /*sms*/, int /*more_sms*/) {}
 
   private:
     friend class Buffer;
     i64 allocated_ = 0;
+    int reserved_ = 0;
+    int also_reserved_ = 0;
 };
 
 // The device that an operation runs on, and its scratch memory. Operations never allocate; each

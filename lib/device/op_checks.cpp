@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
+#include "device/cross_entropy_parts.hpp"
 
 namespace lm::device {
 namespace {
@@ -280,6 +281,12 @@ void check(const CrossEntropyBackward& a) {
     const Checker c("cross_entropy_backward", a.logits);
     check_logits(c, a);
     c.stat(a.weight, "weight", {a.logits[0]});
+}
+
+void check(const CrossEntropy& a) {
+    check(stats_of(a));
+    check(loss_of(a));
+    check(backward_of(a));
 }
 
 void check(const AdamW& a) {

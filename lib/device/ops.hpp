@@ -272,6 +272,17 @@ struct CrossEntropyBackward {
     double grad_scale = 1.0;
 };
 
+// Statistics, loss and backward (device/cross_entropy_parts.hpp) of a rank with all columns, in one
+// pass over the logits where the device can keep a row on its chip.
+struct CrossEntropy {
+    View logits{};   // [N, V] bf16|fp16|fp32, in place
+    View targets{};  // [N] int32
+    i64 n_valid = 0;
+    View weight{};  // [N] fp32
+    double grad_scale = 1.0;
+    View row_max{}, row_sum{}, target_logit{}, losses{};  // [N] fp32
+};
+
 // ---- Flat parameters ---------------------------------------------------------------------------
 
 // A contiguous range of the parameters that AdamW updates.
@@ -363,6 +374,7 @@ struct Scale {
     X(cross_entropy_rescale, CrossEntropyRescale)   \
     X(cross_entropy_loss, CrossEntropyLoss)         \
     X(cross_entropy_backward, CrossEntropyBackward) \
+    X(cross_entropy, CrossEntropy)                  \
     X(adamw, AdamW)                                 \
     X(sum_squares, SumSquares)                      \
     X(weighted_sum, WeightedSum)                    \

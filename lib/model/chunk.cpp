@@ -15,6 +15,7 @@ GptChunk::GptChunk(const ChunkSetup& setup, const Params& weights, const Params&
              .tensor = TensorParallel(setup.tensor, setup.parallel.sequence_parallel),
              .selective_recompute =
                  setup.parallel.recompute.granularity == spec::Recompute::Granularity::selective,
+             .tensor_comm_sms = setup.tensor_comm_sms,
              .seed = setup.seed,
              .scratch = activations.scratch},
       recompute_(setup.parallel.recompute),

@@ -39,6 +39,7 @@ struct ChunkSetup {
     spec::ModelConfig config;
     spec::ParallelConfig parallel;
     spec::ModelPart part;
+    i64 tensor_comm_sms = 0;        // ModuleSetup::tensor_comm_sms
     u64 seed = 0;                   // seed of dropout
     comm::Group* tensor = nullptr;  // the tensor ranks, outlives the chunk; nullptr: one rank
     ChunkHooks* hooks = nullptr;    // outlives the chunk; or nullptr

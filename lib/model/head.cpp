@@ -70,6 +70,32 @@ void Head::forward_rows(const Pass& pass, const Rows& rows) const {
                                               .losses = rows.losses});
 }
 
+// Computes the losses, and the gradients of the logits in their memory.
+void Head::gradient_rows(const Pass& pass, const Rows& rows, double grad_scale) const {
+    if (!pass.setup.tensor.several()) {
+        logits(pass, rows.x, rows.logits);
+        device::cross_entropy(pass.context, {.logits = rows.logits,
+                                             .targets = rows.targets,
+                                             .n_valid = pass.setup.share.n_vocab,
+                                             .weight = rows.loss_mask,
+                                             .grad_scale = grad_scale,
+                                             .row_max = rows.row_max,
+                                             .row_sum = rows.row_sum,
+                                             .target_logit = rows.target_logit,
+                                             .losses = rows.losses});
+        return;
+    }
+    forward_rows(pass, rows);
+    device::cross_entropy_backward(pass.context, {.logits = rows.logits,
+                                                  .targets = rows.targets,
+                                                  .vocab_start = pass.setup.share.vocab_start,
+                                                  .n_valid = pass.setup.share.n_vocab,
+                                                  .row_max = rows.row_max,
+                                                  .row_sum = rows.row_sum,
+                                                  .weight = rows.loss_mask,
+                                                  .grad_scale = grad_scale});
+}
+
 void Head::loss(const Pass& pass, const View& x, const HeadActivations& act) const {
     const View all = pass.setup.tensor.gather(x, pass.setup.scratch.gathered);
     for (i64 begin = 0; begin < all[0];) {
@@ -91,16 +117,8 @@ void Head::loss_and_gradient(const Pass& pass, const View& x, const HeadActivati
     bool accumulate = pass.accumulate;
     for (i64 begin = 0; begin < all[0];) {
         const Rows rows = rows_of(pass, all, act, begin);
-        forward_rows(pass, rows);
+        gradient_rows(pass, rows, grad_scale);
         const View& dlogits = rows.logits;  // overwrites the logits
-        device::cross_entropy_backward(pass.context, {.logits = dlogits,
-                                                      .targets = rows.targets,
-                                                      .vocab_start = pass.setup.share.vocab_start,
-                                                      .n_valid = pass.setup.share.n_vocab,
-                                                      .row_max = rows.row_max,
-                                                      .row_sum = rows.row_sum,
-                                                      .weight = rows.loss_mask,
-                                                      .grad_scale = grad_scale});
         device::linear_backward_input(
             pass.context,
             {.dy = dlogits, .w = weight_.weight, .dx = dx.rows(rows.begin, rows.end)});

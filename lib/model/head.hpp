@@ -42,6 +42,7 @@ class Head {
     // tensor ranks.
     Rows rows_of(const Pass& pass, const View& x, const HeadActivations& act, i64 begin) const;
     void forward_rows(const Pass& pass, const Rows& rows) const;
+    void gradient_rows(const Pass& pass, const Rows& rows, double grad_scale) const;
     void add_to_step_loss(const Pass& pass, const HeadActivations& act) const;
 
     HeadParams weight_, grad_;

@@ -2,6 +2,24 @@
 #include "model/parallel_linear.hpp"
 
 namespace lm::model {
+namespace {
+
+// While it exists, products leave SMs to tensor-parallel collectives that overlap with them.
+class TensorCommSms {
+  public:
+    explicit TensorCommSms(const Pass& pass) : device_(pass.context.device) {
+        if (pass.setup.tensor.several())
+            device_.also_reserve_sms(static_cast<int>(pass.setup.tensor_comm_sms));
+    }
+    ~TensorCommSms() { device_.also_reserve_sms(0); }
+    TensorCommSms(const TensorCommSms&) = delete;
+    TensorCommSms& operator=(const TensorCommSms&) = delete;
+
+  private:
+    device::Device& device_;
+};
+
+}  // namespace
 
 void column_linear_forward(const Pass& pass, device::LinearForward args) {
     args.x = pass.setup.tensor.gather(args.x, pass.setup.scratch.gathered);
@@ -11,6 +29,7 @@ void column_linear_forward(const Pass& pass, device::LinearForward args) {
 View column_linear_backward(const Pass& pass, const ColumnLinearGradient& grad) {
     const TensorParallel& tensor = pass.setup.tensor;
     const Scratch& scratch = pass.setup.scratch;
+    const TensorCommSms reserved(pass);
     auto x = tensor.start_gather(grad.x, scratch.gathered);
     device::linear_backward_input(pass.context, {.dy = grad.dy, .w = grad.w, .dx = scratch.dnorm});
     x.work.wait();

@@ -65,7 +65,8 @@ struct ModuleSetup {
     spec::TensorShare share;  // heads, feed-forward columns and vocabulary rows of this tensor rank
     TensorParallel tensor;
     bool selective_recompute = false;
-    u64 seed = 0;  // seed of dropout
+    i64 tensor_comm_sms = 0;  // SMs that products leave to overlapping tensor-parallel collectives
+    u64 seed = 0;             // seed of dropout
     Scratch scratch;
 };
 

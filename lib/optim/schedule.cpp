@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "base/bounds.hpp"
 #include "base/error.hpp"
@@ -99,6 +100,16 @@ Schedule::Schedule(const ScheduleRequest& request)
 
 i64 Schedule::seq_length(const Counters& done) const {
     return curriculum_ ? curriculum_->seq_length(done.iteration + 1) : seq_length_;
+}
+
+std::vector<i64> Schedule::seq_lengths(i64 iterations) const {
+    if (!curriculum_) return {seq_length_};
+    std::set<i64> lengths;
+    for (i64 i = iterations + 1; i <= end_.iteration; ++i) {
+        lengths.insert(curriculum_->seq_length(i));
+        if (curriculum_->finished(i)) break;
+    }
+    return {lengths.begin(), lengths.end()};
 }
 
 Counters Schedule::next(const Counters& done) const {

@@ -90,6 +90,9 @@ class Schedule {
     void set_learning_rate(const LearningRate& rate, const std::optional<RateRange>& decoupled);
     void set_weight_decay(const std::optional<GrowingWeightDecay>& growing);
     const std::optional<Curriculum>& curriculum() const { return curriculum_; }
+    // Returns the sequence lengths of the iterations after the first `iterations`, ascending and
+    // each once.
+    std::vector<i64> seq_lengths(i64 iterations) const;
 
   private:
     Counters run(i64 max_iterations) const;

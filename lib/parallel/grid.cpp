@@ -4,6 +4,7 @@
 #include "base/error.hpp"
 #include "base/shape.hpp"
 #include "comm/self/group.hpp"
+#include "comm/self/silent_group.hpp"
 
 namespace lm::parallel {
 
@@ -26,6 +27,26 @@ Grid single() {
             .pipeline_backward = comm::self("pipeline gradient"),
             .data = comm::self("data"),
             .embedding = comm::self("embedding")};
+}
+
+Grid silent_grid(const spec::ParallelConfig& parallel, i64 rank) {
+    Grid grid = single();
+    grid.parallel = parallel;
+    grid.at = coordinates_of(parallel, rank);
+    const auto silence = [](std::unique_ptr<comm::Group>& group, i64 at, i64 size) {
+        if (size == 1) return;
+        group = std::make_unique<comm::SilentGroup>(group->name(), static_cast<int>(at),
+                                                    static_cast<int>(size));
+    };
+    silence(grid.world, rank, parallel.tp * parallel.pp * parallel.dp);
+    silence(grid.tensor, grid.at.tp, parallel.tp);
+    silence(grid.pipeline, grid.at.pp, parallel.pp);
+    silence(grid.pipeline_backward, grid.at.pp, parallel.pp);
+    silence(grid.data, grid.at.dp, parallel.dp);
+    const bool first = grid.at.pp == 0;
+    const bool at_end = first || grid.at.pp == parallel.pp - 1;
+    silence(grid.embedding, first ? 0 : 1, at_end && parallel.pp > 1 ? 2 : 1);
+    return grid;
 }
 
 namespace {
@@ -67,8 +88,8 @@ Grid make_grid(comm::Group& world, const spec::ParallelConfig& parallel) {
 }
 
 // When each stage has several chunks, the last stage also sends to the first one.
-void connect(Grid& grid, bool overlap, bool tied) {
-    grid.tensor->connect({.collectives = true});
+void connect(Grid& grid, bool overlap, bool tied, i64 tensor_sms) {
+    grid.tensor->connect({.collectives = true, .max_sms = tensor_sms});
     grid.data->connect({.collectives = true, .overlaps_compute = overlap});
     if (tied) grid.embedding->connect({.collectives = true, .overlaps_compute = true});
     const auto last = static_cast<int>(grid.parallel.pp) - 1;

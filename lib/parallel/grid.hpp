@@ -39,14 +39,18 @@ struct Grid {
 // Returns the grid of a run with a single rank.
 Grid single();
 
+// Returns a grid of rank `rank` of the layout whose groups have the layout's sizes and are silent
+// (comm/self/silent_group.hpp). Not collective.
+Grid silent_grid(const spec::ParallelConfig& parallel, i64 rank);
+
 // Splits `world` into the groups of this rank. Throws Error(usage) unless its size is tp * pp * dp.
 // Collective.
 Grid make_grid(comm::Group& world, const spec::ParallelConfig& parallel);
 
 // Connects the groups for the messages that a training run sends between devices. `overlap`:
 // data-parallel collectives overlap with compute. `tied`: the first and the last stage add up the
-// gradients of a word embedding matrix that is also the output projection. Collective over the
-// grid.
-void connect(Grid& grid, bool overlap, bool tied);
+// gradients of a word embedding matrix that is also the output projection. `tensor_sms`: SMs that
+// tensor-parallel collectives may occupy; 0: no limit. Collective over the grid.
+void connect(Grid& grid, bool overlap, bool tied, i64 tensor_sms);
 
 }  // namespace lm::parallel

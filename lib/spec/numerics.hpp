@@ -11,11 +11,12 @@ struct Precision {
 };
 
 // The attention kernels on a GPU: --attention-backend.
+// cuDNN's kernels add gradients in an order that varies from run to run. For a problem that cuDNN
+// does not support, all values use the kernels of lib/cuda.
 enum class GpuAttention {
-    flash,               // the kernels of lib/cuda
-    cudnn,               // cuDNN's kernels, which add gradients in an order that varies
-    cudnn_deterministic  // cuDNN's kernels with the same bits in every run, for more memory and
-                         // time
+    automatic,  // cuDNN where every rank finds it, else flash
+    flash,      // the kernels of lib/cuda
+    cudnn       // cuDNN, which must exist
 };
 
 }  // namespace lm::spec

@@ -77,8 +77,8 @@ i64 place_of(comm::Group& world) {
 }
 
 // Returns the index of the GPU that rank `place` of a host uses.
-int index_of_gpu(i64 place, int n_ranks) {
-    const i64 n_devices = cuda_plugin().count_devices(n_ranks);
+int index_of_gpu(i64 place) {
+    const i64 n_devices = cuda_plugin().count_devices();
     if (n_devices > 1 && place >= n_devices) {
         run_error("cuda", "rank {} of this host finds {} GPUs: start one rank for each GPU", place,
                   n_devices);
@@ -92,9 +92,11 @@ void measure_products(device::Device& device, const TrainerConfig& config, int r
     ChoicesInDirectory choices(config.autotune);
     const parallel::Coordinates at = parallel::coordinates_of(config.parallel, rank);
     device.tune(&choices);
-    std::set<int> held = {cost::nccl_blocks(config.parallel, at.pp, false)};
-    if (config.data_parallel.overlaps()) {
-        held.insert(cost::nccl_blocks(config.parallel, at.pp, true));
+    const int tensor = config.parallel.tp > 1 ? static_cast<int>(config.tensor_comm_sms) : 0;
+    std::set<int> held;
+    for (const bool collectives : {false, config.data_parallel.overlaps()}) {
+        const int others = cost::nccl_blocks(config.parallel, at.pp, collectives);
+        held.insert({others, others + tensor});
     }
     for (const int n : held) {
         device.reserve_sms(n);
@@ -106,6 +108,36 @@ void measure_products(device::Device& device, const TrainerConfig& config, int r
          choices.n_found(), config.autotune, watch.elapsed_s());
 }
 
+// Returns why cuDNN cannot compute the attention of this model; empty: it may.
+std::string cudnn_obstacle(const TrainerConfig& config) {
+    if (!is_half(config.precision.weights)) return "cuDNN needs --bf16 or --fp16";
+    if (config.model.attention_dropout > 0) {
+        return "its dropout mask would differ: set --attention-dropout 0";
+    }
+    return {};
+}
+
+// Makes attention use cuDNN, unless the model or a rank prevents it. Collective.
+void choose_attention(const TrainerConfig& config, device::Device& device, comm::Group& world) {
+    if (config.attention == spec::GpuAttention::flash) return;
+    std::string why = cudnn_obstacle(config);
+    if (why.empty()) {
+        parallel::together(world, [&] {
+            why = device.use_cudnn(true);
+            if (why.empty() || config.attention == spec::GpuAttention::automatic) return;
+            run_error("--attention-backend fused",
+                      "{}: remove --attention-backend fused to use the kernels of lm-train", why);
+        });
+        i64 without = why.empty() ? 0 : 1;
+        world.all_reduce({&without, DType::int64, {1}});
+        if (without == 0) return;
+        (void)device.use_cudnn(false);  // all ranks use the same kernels
+        if (why.empty()) why = fmt::format("{} of {} ranks have none", without, world.size());
+    }
+    if (world.rank() != 0) return;
+    note("attention: using the kernels of lm-train instead of cuDNN: {}", why);
+}
+
 }  // namespace
 
 bool has_driver() {
@@ -115,9 +147,9 @@ bool has_driver() {
     return driver != nullptr;
 }
 
-std::string claim_gpu(i64 place, int n_ranks) {
+std::string claim_gpu(i64 place) {
     try {
-        cuda_plugin().claim_device(index_of_gpu(place, n_ranks));
+        cuda_plugin().claim_device(index_of_gpu(place));
         return {};
     } catch (const Error& error) {
         return error.what();
@@ -128,7 +160,7 @@ bool choose_gpus(const std::string& choice, comm::Group& world) {
     if (choice != "auto") return choice == "cuda";
     const i64 place = place_of(world);
     const bool driver = has_driver();
-    const std::string why = driver ? claim_gpu(place, world.size()) : "no NVIDIA driver";
+    const std::string why = driver ? claim_gpu(place) : "no NVIDIA driver";
     const bool claimed = why.empty();
     i64 n_gpus = claimed ? 1 : 0;
     world.all_reduce({&n_gpus, DType::int64, {1}});
@@ -151,8 +183,7 @@ std::unique_ptr<device::Device> open_device(const TrainerConfig& config, comm::G
     if (!config.cuda) return cpu::make_device(config.n_threads);
     const i64 place = place_of(world);
     std::unique_ptr<device::Device> device;
-    parallel::together(
-        world, [&] { device = cuda_plugin().open_device(index_of_gpu(place, world.size())); });
+    parallel::together(world, [&] { device = cuda_plugin().open_device(index_of_gpu(place)); });
     return device;
 }
 
@@ -160,10 +191,8 @@ void choose_kernels(const TrainerConfig& config, device::Device& device, comm::G
     if (!config.cuda) return;
     parallel::together(world, [&] {
         if (config.allow_tf32) device.allow_tf32();
-        if (config.attention != spec::GpuAttention::flash) {
-            device.use_cudnn(config.attention == spec::GpuAttention::cudnn_deterministic);
-        }
     });
+    choose_attention(config, device, world);
 }
 
 void autotune(const TrainerConfig& config, device::Device& device, comm::Group& world) {
@@ -177,7 +206,8 @@ parallel::Grid connect(const TrainerConfig& config, device::Device& device, comm
     const auto gpus =
         cuda_plugin().join(device, world.split(0, world.rank(), world.name()), timeout_s);
     parallel::Grid grid = parallel::make_grid(*gpus, config.parallel);
-    parallel::connect(grid, config.data_parallel.overlaps(), !config.model.untied_head);
+    parallel::connect(grid, config.data_parallel.overlaps(), !config.model.untied_head,
+                      config.tensor_comm_sms);
     return grid;
 }
 

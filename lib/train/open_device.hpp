@@ -26,9 +26,9 @@ bool has_driver();
 // Throws Error(usage) when only some ranks have one. Collective.
 bool choose_gpus(const std::string& choice, comm::Group& world);
 
-// Makes the GPU of rank `place` of its host, in a job of `n_ranks` ranks, the current device of
-// this process. Returns an empty text, or the reason why the plugin or the GPU cannot be used.
-std::string claim_gpu(i64 place = 0, int n_ranks = 1);
+// Makes the GPU of rank `place` of its host the current device of this process. Returns an empty
+// text, or the reason why the plugin or the GPU cannot be used.
+std::string claim_gpu(i64 place = 0);
 
 // Opens the device of this rank: the CPU, or the GPU whose index is the rank's index on its host.
 // Throws Error(failure). Collective.

@@ -80,7 +80,7 @@ std::vector<double> product_tflops_of_gpus() {
                          .cuda = true};
     config.model.resolve();
     try {
-        const int n_gpus = cuda_plugin().count_devices(1);
+        const int n_gpus = cuda_plugin().count_devices();
         for (int i = 0; i < n_gpus; ++i) speeds.push_back(0);
         for (int i = 0; i < n_gpus; ++i) {
             const std::unique_ptr<device::Device> device = cuda_plugin().open_device(i);

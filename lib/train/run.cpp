@@ -37,6 +37,7 @@
 #include "train/resolve/run_json.hpp"
 #include "train/run_data.hpp"
 #include "train/start_text.hpp"
+#include "train/step/trial_step.hpp"
 
 namespace lm::train {
 namespace {
@@ -212,13 +213,28 @@ void describe_and_check_hosts(const RunConfig& config, device::Device& device,
     warn_of_outliers(world, own_product_tflops(config.trainer, device, world));
 }
 
+// Returns the kinds of steps of the run, which continues after `iterations` iterations.
+TrialSteps trial_steps(const RunConfig& config, i64 iterations) {
+    i64 fewest = config.schedule.ramp().global_batch;
+    for (const spec::RampStep& stage : config.schedule.ramp().stages()) {
+        fewest = std::min(fewest, stage.batch);
+    }
+    return {.seq_lengths = config.schedule.seq_lengths(iterations),
+            .fewest_micro_batches = config.trainer.micro_batches_of(fewest),
+            .batch_options = config.batch_options()};
+}
+
 // Connects the ranks and allocates the trainer of this rank. Collective.
-std::unique_ptr<Trainer> allocate_trainer(const TrainerConfig& config, device::Device& device,
-                                          comm::Group& world, comm::FlightRecorder& recorder,
-                                          double quiet_s) {
+std::unique_ptr<Trainer> allocate_trainer(const TrainerConfig& config, const TrialSteps& trial,
+                                          device::Device& device, comm::Group& world,
+                                          comm::FlightRecorder& recorder, double quiet_s) {
     choose_kernels(config, device, world);
     autotune(config, device, world);
     require_room_together(config, device, world);
+    recorder.enter("trial steps");
+    if (config.cuda) {
+        parallel::together(world, [&] { run_trial_steps(config, device, world.rank(), trial); });
+    }
     recorder.enter("connect");
     parallel::Grid grid = connect(config, device, world, quiet_s);
     std::unique_ptr<Trainer> trainer = Trainer::allocate(config, device, std::move(grid));
@@ -278,8 +294,11 @@ Exit train(const RunParts& run, const std::string& joined) {
         set_own_device(device->name());
     }
     describe_and_check_hosts(config, *device, hosts, world, log);
+    const bool continues = checkpoint && !config.checkpoints.finetune;
+    const i64 iterations_done = continues ? checkpoint->manifest().counters.iteration : 0;
     const std::unique_ptr<Trainer> trainer =
-        allocate_trainer(config.trainer, *device, world, run.recorder, run.quiet_s);
+        allocate_trainer(config.trainer, trial_steps(config, iterations_done), *device, world,
+                         run.recorder, run.quiet_s);
 
     run.recorder.enter("load");
     // load_or_initialize() gets the only copy of `checkpoint`, so that its files are closed before

@@ -219,14 +219,17 @@ TEST_CASE("the workspace of cuDNN attention is counted when it is selected") {
     ModelConfig config = gpt2();
     config.n_heads = config.n_groups = 16;
     config.head_dim = 128;
+    config.attention_dropout = 0;
     const auto bytes = [&](GpuAttention attention) {
         return cuda_workspace_bytes(config, {}, shape, 0, attention);
     };
     const i64 queries = 4 * 16 * 4096;
     CHECK(bytes(GpuAttention::flash) < i64{64} << 20);
     CHECK(bytes(GpuAttention::cudnn) == 4 * queries * 128 + 8 * queries + (16 << 20));
-    CHECK(bytes(GpuAttention::cudnn_deterministic) ==
-          2 * queries * 4096 + 8 * queries + (16 << 20));
+    CHECK(bytes(GpuAttention::automatic) == bytes(GpuAttention::cudnn));
+    config.attention_dropout = 0.1;  // lm-train's kernels
+    CHECK(bytes(GpuAttention::cudnn) == bytes(GpuAttention::flash));
+    config.attention_dropout = 0;
     config.n_groups = 4;  // dK and dV of each head
     CHECK(bytes(GpuAttention::cudnn) == 8 * queries * 128 + 8 * queries + (16 << 20));
 }

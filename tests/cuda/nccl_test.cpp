@@ -43,7 +43,7 @@ std::string why_no_nccl() {
 
 // Returns false and prints the reason when a case of `n_ranks` ranks must be skipped.
 bool can_have(int n_ranks) {
-    const int n_gpus = train::cuda_plugin().count_devices(2);
+    const int n_gpus = train::cuda_plugin().count_devices();
     if (n_gpus < n_ranks) {
         test::skip(
             fmt::format("expected a GPU for each of {} ranks, got {}; stage `ranks` of "

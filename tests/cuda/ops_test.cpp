@@ -20,11 +20,11 @@ bool chosen(const OpCase& op_case) {
     return part == nullptr || op_case.name.find(part) != std::string::npos;
 }
 
-// Opens the GPU. LM_TEST_ATTENTION: cudnn or cudnn-deterministic selects attention by cuDNN.
+// Opens the GPU. LM_TEST_ATTENTION=cudnn selects attention by cuDNN.
 std::unique_ptr<device::Device> open_gpu() {
     auto gpu = train::cuda_plugin().open_device(0);
     const char* const attention = std::getenv("LM_TEST_ATTENTION");
-    if (attention != nullptr) gpu->use_cudnn(std::string_view(attention) == "cudnn-deterministic");
+    if (attention != nullptr) CHECK(gpu->use_cudnn(true) == "");
     return gpu;
 }
 

@@ -53,7 +53,7 @@ expect 2 "stage 'train' may take 570 s" alone "$kit/tests/gpu.sh" --within 100 t
 expect 2 "no stage 'x'" alone "$kit/tests/gpu.sh" x
 
 # Benchmarks, in shapes for an emulator.
-for model in gpt2-124m:30 llama-1b:28; do # and the number of operations
+for model in gpt2-124m:31 llama-1b:29; do # and the number of operations
     run ops.json alone "${emulated[@]}" "$kit/bench/bench_device_ops" ${model%:*} 4096
     [ "$(grep -c '"op": ".*", "ms": ' ops.json)" = ${model#*:} ] || fail "$model: $(cat ops.json)"
 done

@@ -21,7 +21,8 @@ if [ -z "${LM_PLUGIN_DIR:-}" ] && ! "$bin/../tests/cuda/test_cuda" --list-tags >
     exit 77
 fi
 
-data=(--mock-data --vocab-size 211 --seed 11 --threads 1 --eval-iters 0 --log-interval 1)
+# Measured algorithms differ in the last bits, and measuring them takes time: off, except where it is tested below.
+data=(--mock-data --vocab-size 211 --seed 11 --threads 1 --eval-iters 0 --log-interval 1 --autotune off)
 schedule=(--micro-batch-size 1 --global-batch-size 2 --lr 3e-3 --lr-warmup-iters 5 --lr-decay-iters 60)
 shape=(--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 24)
 declare -A flags=(
@@ -137,25 +138,53 @@ same_files measured/global_step3 found/global_step3 || fail "the same choices gi
 for file in choices/*; do echo nonsense >"$file"; done
 expect 3 'product-.*: does not hold the choice for ".*": remove it' lm-train "${data[@]}" "${schedule[@]}" "${shape[@]}" \
     --train-iters 1 --device cuda --bf16 --autotune choices
+# The default is SAVE/autotune; --deterministic-mode measures nothing.
+plain_run=(lm-train --mock-data --vocab-size 211 --threads 1 --eval-iters 0 "${schedule[@]}" "${shape[@]}" --train-iters 1
+    --device cuda --bf16 --save tuned)
+run tuned.log "${plain_run[@]}"
+grep -Eq 'note: autotune: [1-9][0-9]* matrix products measured, 0 found in tuned/autotune' tuned.log.err || fail "$(cat tuned.log.err)"
+run tuned.log "${plain_run[@]}" --load tuned --train-iters 2
+grep -Eq 'note: autotune: 0 matrix products measured, [1-9][0-9]* found in tuned/autotune' tuned.log.err || fail "$(cat tuned.log.err)"
+run tuned.log "${plain_run[@]}" --save repeatable --deterministic-mode
+if grep 'note: autotune' tuned.log.err || [ -e repeatable/autotune ]; then fail "--deterministic-mode measures algorithms"; fi
 train tf32.log gpt2 cuda --train-iters 3 --allow-tf32
 close tf32.log <(grep -E '^ iteration' gpt2-fp32-cpu.log | head -n 3) 2e-2 || fail "TF32: other losses"
 train ignored.log gpt2 cpu --train-iters 1 --allow-tf32 --autotune none
 grep -q 'note: --allow-tf32: ignored: this run computes on the CPU' ignored.log.err || fail "not noted: $(cat ignored.log.err)"
 [ ! -e none ] || fail "--autotune on a CPU makes a directory"
 
-# ---- Attention by cuDNN, here a fake: a checkpoint records it, and a resume with another backend prints a note ----
+# ---- Attention by cuDNN, here a fake: the default for models that it can compute, and off with --deterministic-mode. A
+# checkpoint records the flag, and a resume with another one prints a note. ----
 if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     plain=(--attention-dropout 0 --hidden-dropout 0 --bf16)
-    train flash.log gpt2 cuda --train-iters 10 "${plain[@]}"
-    train fused.log gpt2 cuda --train-iters 10 "${plain[@]}" --attention-backend fused --save fused
-    close fused.log flash.log 0.01 || fail "attention by cuDNN: other losses"
-    if grep 'instead of cuDNN' fused.log.err; then fail "cuDNN is not used"; fi
-    train again.log gpt2 cuda --train-iters 12 "${plain[@]}" --load fused --override-opt_param-scheduler
-    grep -q 'note: --attention-backend: was "fused" when the checkpoint was written, is "flash" now' again.log.err ||
+    # attention LOG PLANS FLAG...: trains, and expects that PLANS plans of cuDNN are used, all of them before the buffers
+    # of the training are allocated, which is after the trial steps.
+    attention() {
+        local log=$1 plans=$2
+        shift 2
+        rm -f plans.*
+        EMULATED_CUDA_LOADING=1 EMULATED_CUDA_LOG=$PWD/plans train "$log" gpt2 cuda "${plain[@]}" "$@"
+        awk -v wanted="$plans" '/^loaded: attention/ { ++n; late = 1 } /^cudaMalloc/ { late = 0 }
+            END { print n + 0 " plans"; exit n != wanted || late }' plans.* || fail "$log: not $plans plans of cuDNN at the start: $*"
+    }
+    attention flash.log 0 --train-iters 10 --attention-backend flash
+    attention fused.log 2 --train-iters 10 --attention-backend fused --save fused
+    attention auto.log 2 --train-iters 10
+    attention repeatable.log 0 --train-iters 10 --deterministic-mode
+    for log in fused auto repeatable; do close $log.log flash.log 0.01 || fail "$log: other losses"; done
+    cmp <(losses repeatable.log) <(losses flash.log) || fail "--deterministic-mode uses other kernels"
+    for log in fused auto; do
+        if grep 'instead of cuDNN' $log.log.err; then fail "cuDNN is not used"; fi
+    done
+    attention again.log 2 --train-iters 12 --load fused --override-opt_param-scheduler
+    grep -q 'note: --attention-backend: was "fused" when the checkpoint was written, is "auto" now' again.log.err ||
         fail "not noted: $(cat again.log.err)"
-    train declined.log gpt2 cuda --train-iters 1 --bf16 --attention-backend fused --deterministic-mode
-    grep -q "using the kernels of lm-train instead of cuDNN: its dropout mask would differ" declined.log.err ||
+    train declined.log gpt2 cuda --train-iters 1 --bf16 --attention-backend fused
+    grep -q "attention: using the kernels of lm-train instead of cuDNN: its dropout mask would differ" declined.log.err ||
         fail "not noted: $(cat declined.log.err)"
+    train repeatable.log gpt2 cuda --train-iters 1 --bf16 --attention-backend fused --deterministic-mode
+    grep -q "attention-backend fused: ignored: --deterministic-mode uses lm-train's kernels" repeatable.log.err ||
+        fail "not noted: $(cat repeatable.log.err)"
 fi
 
 # ---- Messages without a GPU ----
@@ -176,7 +205,9 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     mkdir bare
     cp "$emulated/liblm_cuda.so" bare/
     LM_PLUGIN_DIR=$PWD/bare expect 3 'fused: cannot open the cuDNN plugin: .*: remove --attention-backend fused' \
-        "${try[@]}" cuda --attention-backend fused
+        "${try[@]}" cuda --bf16 --attention-dropout 0 --attention-backend fused
+    LM_PLUGIN_DIR=$PWD/bare expect 0 'note: attention: using the kernels of lm-train instead of cuDNN: cannot open' \
+        "${try[@]}" cuda --bf16 --attention-dropout 0
     expect 0 'note: --attention-backend unfused: ignored: attention is always a fused kernel' "${try[@]}" cuda --attention-backend unfused
     expect 0 'note: --attention-backend: ignored: this run computes on the CPU' "${try[@]}" cpu --attention-backend flash
     # Memory: refused before anything is allocated; a driver that reports more use than the allowance.

@@ -91,15 +91,17 @@ layout interleaved.log 2 "${pp[@]}" --num-layers-per-virtual-pipeline-stage 1
 run half2.log ranks 2 lm-train "${args[@]}" --bf16 "${tp[@]}"
 same_figures half.log half2.log 0.02
 
-# ---- Memory and connections come before the first step: none after the first GEMM ----
+# ---- Memory and connections come before the first step: none after the GEMMs that follow them ----
 if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     EMULATED_CUDA_LOG=$PWD/events layout quiet.log 4 "${pp[@]}" "${zero[@]}"
     EMULATED_CUDA_LOG=$PWD/events layout quiet_tp.log 4 "${tp[@]}" "${pp[@]}"
     EMULATED_CUDA_LOG=$PWD/events layout quiet_sequence.log 4 "${tp[@]}" "${pp[@]}" --sequence-parallel
     [ "$(find . -name 'events.*' | wc -l)" = 12 ] || fail "no events: $(ls)"
     for file in events.*; do
-        awk '/^product/ { begun = 1; next } begun { print FILENAME ": in mid-step: " $0; bad = 1 } END { exit bad || !begun }' \
-            "$file" || fail "a step makes connections or allocates"
+        # The GEMMs of the trial steps come before the connections, those of the steps after them.
+        awk '/^product/ { begun = tried && connected; tried = 1; next } /^NCCL/ { connected = 1 }
+            begun { print FILENAME ": in mid-step: " $0; bad = 1 } END { exit bad || !begun }' "$file" ||
+            fail "a step makes connections or allocates"
         grep -q "^NCCL: connections for a pair's messages" "$file" || fail "no messages in $(cat "$file")"
     done
     # NCCL occupies SMs while GEMMs run (here half of the emulated GPU's four) if stages have links, and
@@ -117,6 +119,26 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     rm events.*
     EMULATED_CUDA_LOG=$PWD/events layout quiet_tp.log 2 "${tp[@]}"
     [ "$(products)" = "product " ] || fail "tensor parallelism: $(products)"
+fi
+
+# ---- Code that a library loads at the first use of an algorithm waits for the GPU, which may hold a receive that waits for
+# a message. Nothing is loaded after the connections: stages that post receives before their first GEMM, other SMs in the
+# last micro-batch, other sequence lengths, evaluations. ----
+if [ -n "${LM_PLUGIN_DIR:-}" ]; then
+    export EMULATED_CUDA_LOADING=1
+    round=("${args[@]}" "${pp[@]}" --num-layers-per-virtual-pipeline-stage 1 --bf16 --distributed-timeout-minutes 0.5 --attention-backend fused
+        --attention-dropout 0 --hidden-dropout 0)
+    grow=(--curriculum-learning-type seqlen --curriculum-min-difficulty 8 --curriculum-total-steps 3)
+    EMULATED_CUDA_LOG=$PWD/loads run log ranks 2 lm-train "${round[@]}"
+    EMULATED_CUDA_LOG=$PWD/loads run log ranks 4 lm-train "${round[@]}" "${zero[@]}" "${grow[@]}" --global-batch-size 8 \
+        --eval-iters 1 --eval-interval 2
+    [ "$(find . -name 'loads.*' | wc -l)" = 6 ] || fail "no events: $(ls)"
+    for file in loads.*; do
+        awk '/^loaded: product/ { loaded = 1 } /^loaded: attention/ { attention = 1 } /^NCCL/ { connected = 1 }
+            /^loaded/ && connected { print FILENAME ": " $0; bad = 1 }
+            END { exit bad || !connected || !loaded || !attention }' "$file" || fail "code is loaded in a step"
+    done
+    unset EMULATED_CUDA_LOADING
 fi
 
 # ---- Many ranks meet at several roots, where NCCL supports it: a communicator of 4 ranks by 2 ids ----

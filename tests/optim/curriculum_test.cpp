@@ -96,6 +96,18 @@ TEST_CASE("the 104B curriculum run ends by its tokens") {
     CHECK(schedule.end().tokens >= 300'000'000'000);
 }
 
+TEST_CASE("the sequence lengths of the iterations that are left") {
+    const Schedule schedule(tr8b());
+    const std::vector<i64> all = schedule.seq_lengths(0);
+    CHECK(all.size() == (2048 - 64) / 8 + 1);
+    CHECK((all.front() == 64 && all[1] == 72 && all.back() == 2048));
+    CHECK(schedule.seq_lengths(35'000).front() == 1992);
+    CHECK(schedule.seq_lengths(40'000) == std::vector<i64>{2048});
+    ScheduleRequest plain = tr8b();
+    plain.curriculum.reset();
+    CHECK(Schedule(plain).seq_lengths(7) == std::vector<i64>{2048});
+}
+
 TEST_CASE("decay by tokens starts where the warm-up ended") {
     const Schedule schedule(tr8b());
     const Counters end_of_warmup = schedule.after(1832);  // 3 750 000 / 2048 = 1831.05

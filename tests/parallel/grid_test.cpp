@@ -92,6 +92,27 @@ TEST_CASE("groups hold the ranks that differ in one coordinate, in order") {
     }
 }
 
+TEST_CASE("a silent grid has the places and sizes of the layout, and moves nothing") {
+    for (const spec::ParallelConfig& parallel : layouts()) {
+        const i64 n_ranks = parallel.tp * parallel.pp * parallel.dp;
+        comm::run_ranks(static_cast<int>(n_ranks), [&](comm::Group& world) {
+            const Grid real = make_grid(world, parallel);
+            const Grid silent = silent_grid(parallel, world.rank());
+            REQUIRE(silent.at == real.at);
+            for (const auto& group : {&Grid::world, &Grid::tensor, &Grid::pipeline,
+                                      &Grid::pipeline_backward, &Grid::data, &Grid::embedding}) {
+                REQUIRE((silent.*group)->rank() == (real.*group)->rank());
+                REQUIRE((silent.*group)->size() == (real.*group)->size());
+            }
+        });
+    }
+    const Grid grid = silent_grid({.tp = 2, .pp = 2}, 1);
+    double x = 3;
+    grid.tensor->all_reduce({&x, DType::fp64, {1}});
+    grid.pipeline->receive({&x, DType::fp64, {1}}, 1);
+    CHECK(x == 3);
+}
+
 TEST_CASE("a layout for another number of ranks is a usage error") {
     comm::run_ranks(2, [](comm::Group& world) {
         try {

@@ -13,6 +13,7 @@
 #include "comm/conformance.hpp"
 #include "comm/launch.hpp"
 #include "comm/on_device.hpp"
+#include "train/gpu_environment.hpp"
 #include "train/open_device.hpp"
 
 using namespace lm;
@@ -83,5 +84,6 @@ int main(int argc, char** argv) {
     table.flag("--rendezvous", &options.rendezvous, "ranks may meet over TCP");
     table.flag("--cuda", &cuda, "operations on device memory, over NCCL");
     table.value("--case", &chosen, "NAME", "run this case alone");
+    train::set_gpu_environment(false);
     return cli::run_main(argc, argv, table, [&] { return run(options, chosen, cuda); });
 }

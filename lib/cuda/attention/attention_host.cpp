@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host part of attention: argument checks, and attention by cuDNN when --attention-backend
-// fused selects it. It is separate from attention.cu, because nvcc does not compile fmt.
+// The host part of attention: argument checks, and attention by cuDNN when the device uses it. It
+// is separate from attention.cu, because nvcc does not compile fmt.
 #include <dlfcn.h>
 
 #include <limits>
@@ -21,8 +21,6 @@ bool cudnn_attention_backward(device::Context& context, const device::AttentionB
 
 namespace {
 
-constexpr const char* flag = "--attention-backend fused";
-
 // Returns the path of the cuDNN plugin: in the same directory as this plugin.
 std::string plugin_path() {
     Dl_info info;
@@ -31,21 +29,20 @@ std::string plugin_path() {
     return self.substr(0, self.rfind('/') + 1) + cudnn_plugin_file;
 }
 
-const CudnnAttention* open_plugin() {
+// Opens the cuDNN plugin. Returns nullptr and the reason in `why` when it cannot be used.
+const CudnnAttention* open_plugin(std::string& why) {
     void* const library = dlopen(plugin_path().c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
-        run_error(flag,
-                  "cannot open the cuDNN plugin: {}: remove {} to use the kernels of lm-train",
-                  dlerror(), flag);
+        why = fmt::format("cannot open the cuDNN plugin: {}", dlerror());
+        return nullptr;
     }
     // The plugins may be of different builds: structs are passed only when the ABI numbers are
     // equal.
     const auto entry = reinterpret_cast<CudnnPluginEntry>(dlsym(library, cudnn_plugin_entry));
-    if (entry == nullptr || entry()->abi != CudnnAttention{}.abi) {
-        run_error(flag, "{} was built from another version: expected ABI {}, got {}: reinstall it",
-                  plugin_path(), CudnnAttention{}.abi, entry == nullptr ? 0 : entry()->abi);
-    }
-    return entry();
+    if (entry != nullptr && entry()->abi == CudnnAttention{}.abi) return entry();
+    why = fmt::format("{} was built from another version: expected ABI {}, got {}: reinstall it",
+                      plugin_path(), CudnnAttention{}.abi, entry == nullptr ? 0 : entry()->abi);
+    return nullptr;
 }
 
 // Returns whether cuDNN can read the view, [...] of any dtype, in steps of 16 bytes.
@@ -57,8 +54,23 @@ bool aligned(const device::View& view) {
 bool declined(const std::string& why) {
     static std::set<std::string> printed;
     if (printed.insert(why).second)
-        note("{}: using the kernels of lm-train instead of cuDNN: {}", flag, why);
+        note("attention: using the kernels of lm-train instead of cuDNN: {}", why);
     return false;
+}
+
+// Returns whether cuDNN has plans for forward and backward that fit in `workspace` bytes. So both
+// are built by the first forward pass, and one micro-batch never mixes two kinds of kernels.
+bool has_plans(const CudnnAttention& cudnn, CudnnProblem problem, i64 workspace) {
+    for (const bool backward : {false, true}) {
+        problem.backward = backward;
+        std::string why;
+        const i64 bytes = cudnn.workspace_bytes(problem, why);
+        if (bytes < 0) return declined(why);
+        // The workspace was planned by a formula (cost/workspace.cpp), which an engine may exceed.
+        if (bytes <= workspace) continue;
+        return declined(fmt::format("expected {} bytes of workspace, got {}", bytes, workspace));
+    }
+    return true;
 }
 
 // Performs attention by cuDNN. Returns false when cuDNN is not selected or cannot do it; the caller
@@ -74,7 +86,6 @@ bool run(device::Context& context, const Args& a, bool backward, CudnnTensors te
             "heads must begin at multiples of 16 bytes, but are {} elements wide", a.head_dim));
     }
     const CudnnProblem problem{.backward = backward,
-                               .deterministic = device_of(context).cudnn_is_deterministic(),
                                .bf16 = a.qkv.dtype == DType::bf16,
                                .batch = a.qkv[0],
                                .length = a.qkv[1],
@@ -84,14 +95,7 @@ bool run(device::Context& context, const Args& a, bool backward, CudnnTensors te
                                .scale = static_cast<float>(a.scale),
                                .alibi = bool{a.alibi_slopes},
                                .documents = bool{a.doc_start}};
-    std::string why;
-    const i64 bytes = cudnn->workspace_bytes(problem, why);  // builds the plan at the first call
-    if (bytes < 0) return declined(why);
-    // The workspace was planned by a formula (cost/workspace.cpp), which an engine may exceed.
-    if (bytes > context.workspace.bytes()) {
-        return declined(fmt::format("expected {} bytes of workspace, got {}", bytes,
-                                    context.workspace.bytes()));
-    }
+    if (!has_plans(*cudnn, problem, context.workspace.bytes())) return false;
     tensors.slopes = a.alibi_slopes.data;
     tensors.starts = a.doc_start.data;
     const std::string failure =
@@ -102,9 +106,10 @@ bool run(device::Context& context, const Args& a, bool backward, CudnnTensors te
 
 }  // namespace
 
-void CudaDevice::use_cudnn(bool deterministic) {
-    cudnn_ = open_plugin();
-    cudnn_is_deterministic_ = deterministic;
+std::string CudaDevice::use_cudnn(bool on) {
+    std::string why;
+    cudnn_ = on ? open_plugin(why) : nullptr;
+    return why;
 }
 
 bool cudnn_attention_forward(device::Context& context, const device::AttentionForward& a) {

@@ -148,8 +148,7 @@ void add_attention(Graph& graph, const CudnnProblem& p) {
     const auto lse_in = graph.tensor(lse_of(p));
     auto attributes = fe::graph::SDPA_backward_attributes()
                           .set_name("attention backward")
-                          .set_attn_scale(p.scale)
-                          .set_deterministic_algorithm(p.deterministic);
+                          .set_attn_scale(p.scale);
     set_mask(attributes, graph, p);
     const auto [dq_made, dk_made, dv_made] =
         graph.sdpa_backward(q_in, k_in, v_in, out_in, dout_in, lse_in, attributes);
@@ -279,7 +278,7 @@ std::string unsupported_on(const CudnnProblem& problem, const std::string& devic
 
 extern "C" __attribute__((visibility("default"))) const lm::cuda::CudnnAttention*
 lm_cudnn_attention() {
-    static const lm::cuda::CudnnAttention attention{3, lm::cuda::workspace_bytes, lm::cuda::run,
+    static const lm::cuda::CudnnAttention attention{4, lm::cuda::workspace_bytes, lm::cuda::run,
                                                     lm::cuda::unsupported_on};
     return &attention;
 }

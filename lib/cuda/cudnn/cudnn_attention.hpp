@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention by cuDNN, in a separate plugin (liblm_cudnn.so), so that only --attention-backend fused
-// needs cuDNN (docs/cuda.md). It supports 16-bit types without dropout: cuDNN's dropout mask would
-// differ from device/dropout.hpp.
+// Attention by cuDNN, in a separate plugin (liblm_cudnn.so), so that lm-train also runs where cuDNN
+// is not installed (docs/cuda.md). It supports 16-bit types without dropout: cuDNN's dropout mask
+// would differ from device/dropout.hpp.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -15,7 +15,6 @@ namespace lm::cuda {
 
 struct CudnnProblem {
     bool backward = false;
-    bool deterministic = false;
     bool bf16 = true;  // else fp16
     i64 batch = 0;     // B
     i64 length = 0;    // T
@@ -41,7 +40,7 @@ struct CudnnTensors {
 
 // The functions of the plugin.
 struct CudnnAttention {
-    int abi = 3;  // increase it with every change of this header
+    int abi = 4;  // increase it with every change of this header
     // Returns the bytes of workspace that cuDNN needs for `problem` on the current device, or -1
     // and the reason in `why` when cuDNN does not support it. The first call for a problem compiles
     // a plan.

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cross-entropy over one rank's columns of the logits. One block processes a row: the statistics
 // take one pass (online softmax, Milakov & Gimelshein 2018), and the gradient takes one pass, which
-// overwrites the logits. No fp32 copy of a row is stored.
+// overwrites the logits. No fp32 copy of a row is stored. A rank with all columns needs both at
+// once: its row stays in shared memory between them, so that the logits are read once.
 #include "cuda/cuda_device.hpp"
 #include "cuda/kernels/block_reduce.cuh"
 #include "cuda/kernels/mma.cuh"
+#include "cuda/kernels/shared.cuh"
 #include "cuda/kernels/vector.cuh"
 #include "cuda/ops.hpp"
+#include "device/cross_entropy_parts.hpp"
 
 namespace lm::cuda {
 namespace {
 
+using device::CrossEntropy;
 using device::CrossEntropyBackward;
 using device::CrossEntropyLoss;
 using device::CrossEntropyRescale;
@@ -67,8 +71,19 @@ struct OnlineSum {
     }
 };
 
-// Block n computes the statistics of row n. Each thread has its own online sum. The block then
-// takes the maximum over the threads, rescales every thread's sum to it, and adds the sums.
+// Returns the statistics of a row from the online sums of the block's threads: takes the maximum
+// over the threads, rescales every thread's sum to it, and adds the sums.
+struct RowStats {
+    float most;
+    float sum;
+};
+__device__ inline RowStats row_stats_of(const OnlineSum& own) {
+    const float most = block_reduce<row_threads, Max>(own.most);
+    const float share = own.sum * exp_below(own.most, offset_of(most));
+    return {most, block_reduce<row_threads, Add>(share)};
+}
+
+// Block n computes the statistics of row n.
 template <typename T>
 __global__ void __launch_bounds__(row_threads)
     stats_kernel(const T* logits, i64 width, const i32* targets, i64 vocab_start, i64 n_valid,
@@ -81,34 +96,25 @@ __global__ void __launch_bounds__(row_threads)
         load(row + at, x);
         own.add(x);
     });
-    const float most = block_reduce<row_threads, Max>(own.most);
-    const float share = own.sum * exp_below(own.most, offset_of(most));
-    const float sum = block_reduce<row_threads, Add>(share);
+    const RowStats stats = row_stats_of(own);
     if (threadIdx.x != 0) return;
     const i64 target = targets[n] - vocab_start;
-    row_max[n] = most;
-    row_sum[n] = sum;
+    row_max[n] = stats.most;
+    row_sum[n] = stats.sum;
     target_logit[n] = target >= 0 && target < n_valid ? to_float(row[target]) : 0.0F;
 }
 
-// Block n computes logits[n] = factor * (softmax - one_hot) in place, with factor = grad_scale *
-// weight[n]. Padding columns become 0. The thread that reads an element also writes it.
+// Writes factor * (softmax - one_hot) of a row of logits `x`, [V], to `row`, [V]. Both have the
+// same alignment to 16 bytes; x may be row, because the thread that reads an element also writes
+// it. Padding columns, from `valid` on, become 0. target: -1 for a target of another rank.
 template <typename T>
-__global__ void __launch_bounds__(row_threads)
-    backward_kernel(T* logits, i64 width, const i32* targets, i64 vocab_start, i64 n_valid,
-                    const float* row_max, const float* row_sum, const float* weight,
-                    float grad_scale) {
-    const i64 n = blockIdx.x;
-    T* const row = logits + n * width;
-    const float offset = offset_of(row_max[n]);
-    const float factor = grad_scale * weight[n];
-    const float share = factor / row_sum[n];
-    const i64 column = targets[n] - vocab_start;
-    const int valid = static_cast<int>(n_valid);
-    const int target = column >= 0 && column < n_valid ? static_cast<int>(column) : -1;
+__device__ void write_gradient(const T* logits, T* row, i64 width, int valid, int target,
+                               const RowStats& stats, float factor) {
+    const float offset = offset_of(stats.most);
+    const float share = factor / stats.sum;
     for_columns(row, width, [&]<int count>(int at) {
         float x[count];
-        load(row + at, x);
+        load(logits + at, x);
         for (int i = 0; i < count; ++i) x[i] = share * exp_below(x[i], offset);
         if (static_cast<u32>(target - at) < count) {
             for (int i = 0; i < count; ++i) x[i] -= at + i == target ? factor : 0.0F;
@@ -118,6 +124,79 @@ __global__ void __launch_bounds__(row_threads)
         }
         store(row + at, x);
     });
+}
+
+// Block n computes logits[n] = factor * (softmax - one_hot) in place, with factor = grad_scale *
+// weight[n].
+template <typename T>
+__global__ void __launch_bounds__(row_threads)
+    backward_kernel(T* logits, i64 width, const i32* targets, i64 vocab_start, i64 n_valid,
+                    const float* row_max, const float* row_sum, const float* weight,
+                    float grad_scale) {
+    const i64 n = blockIdx.x;
+    T* const row = logits + n * width;
+    const i64 column = targets[n] - vocab_start;
+    const int target = column >= 0 && column < n_valid ? static_cast<int>(column) : -1;
+    write_gradient(row, row, width, static_cast<int>(n_valid), target, {row_max[n], row_sum[n]},
+                   grad_scale * weight[n]);
+}
+
+// The bytes of shared memory in which a row of `width` elements has any alignment.
+template <typename T>
+i64 row_bytes(i64 width) {
+    return width * static_cast<i64>(sizeof(T)) + 16;
+}
+
+// The arguments of the kernel that reads the logits once: statistics, losses and gradients.
+template <typename T>
+struct OnePass {
+    T* logits;  // [N, width]
+    i64 width;
+    i64 n_valid;
+    const i32* targets;   // [N]
+    const float* weight;  // [N]
+    float grad_scale;
+    float* row_max;       // [N]
+    float* row_sum;       // [N]
+    float* target_logit;  // [N]
+    float* losses;        // [N]
+};
+
+// Block n computes row n, and keeps it in shared memory (row_bytes()), at the alignment of the row.
+template <typename T>
+__global__ void __launch_bounds__(row_threads) one_pass_kernel(OnePass<T> a) {
+    const i64 n = blockIdx.x;
+    T* const row = a.logits + n * a.width;
+    T* const kept =
+        dynamic_shared<T>() + reinterpret_cast<uintptr_t>(row) / sizeof(T) % per_access<T>;
+    OnlineSum own;
+    for_columns(row, a.n_valid, [&]<int count>(int at) {
+        float x[count];
+        load(row + at, x);
+        own.add(x);
+        store(kept + at, x);
+    });
+    const RowStats stats =
+        row_stats_of(own);  // with barriers, after which all of `kept` is visible
+    const int target =
+        a.targets[n] >= 0 && a.targets[n] < a.n_valid ? static_cast<int>(a.targets[n]) : -1;
+    if (threadIdx.x == 0) {
+        const float hit = target < 0 ? 0.0F : to_float(kept[target]);
+        a.row_max[n] = stats.most;
+        a.row_sum[n] = stats.sum;
+        a.target_logit[n] = hit;
+        a.losses[n] = logf(stats.sum) + (stats.most - hit);
+    }
+    write_gradient<T>(kept, row, a.width, static_cast<int>(a.n_valid), target, stats,
+                      a.grad_scale * a.weight[n]);
+}
+
+// Returns whether an SM holds two blocks with a row each: with one, the loads of a block would wait
+// for the stores of the previous block.
+template <typename T>
+bool fits_twice(const cudaDeviceProp& gpu, i64 width) {
+    const auto reserved = static_cast<i64>(gpu.reservedSharedMemPerBlock);
+    return 2 * (row_bytes<T>(width) + reserved) <= static_cast<i64>(gpu.sharedMemPerMultiprocessor);
 }
 
 __global__ void rescale_kernel(const float* local_max, const float* row_max, float* row_sum,
@@ -167,6 +246,24 @@ void cross_entropy_backward(device::Context& context, const CrossEntropyBackward
                pointer<T>(a.logits), a.logits[1], a.targets.as<i32>(), a.vocab_start, a.n_valid,
                a.row_max.as<float>(), a.row_sum.as<float>(), a.weight.as<float>(),
                static_cast<float>(a.grad_scale));
+    });
+}
+
+void cross_entropy(device::Context& context, const CrossEntropy& a) {
+    with_type(a.logits.dtype, [&]<typename T>(T) {
+        const i64 width = a.logits[1];
+        if (!fits_twice<T>(device_of(context).properties(), width)) {
+            ops::cross_entropy_stats(context, stats_of(a));
+            ops::cross_entropy_loss(context, loss_of(a));
+            ops::cross_entropy_backward(context, backward_of(a));
+            return;
+        }
+        launch(stream_of(context), one_pass_kernel<T>, grid_of(a.logits[0]), dim3(row_threads),
+               row_bytes<T>(width),
+               OnePass<T>{pointer<T>(a.logits), width, a.n_valid, a.targets.as<i32>(),
+                          a.weight.as<float>(), static_cast<float>(a.grad_scale),
+                          a.row_max.as<float>(), a.row_sum.as<float>(), a.target_logit.as<float>(),
+                          a.losses.as<float>()});
     });
 }
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/nccl/nccl_channel.hpp"
 
-#include <algorithm>
+#include <chrono>
 #include <thread>
 #include <utility>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "cuda/nccl/max_keys.hpp"
+#include "base/threads.hpp"
 #include "cuda/nccl/nccl_library.hpp"
 
 namespace lm::cuda {
@@ -19,9 +19,8 @@ using comm::Reduction;
 
 namespace {
 
-// Size in elements of the buffer for the int32 keys of 16-bit floats (max_keys.hpp). Maxima of more
-// elements are computed in several chunks.
-constexpr i64 n_keys = i64{1} << 18;
+// Size in bytes of the largest of the first operations (cost/nccl.cpp, first_operations_bytes).
+constexpr i64 first_bytes = i64{1} << 20;
 
 ncclDataType_t nccl_type(DType dtype) {
     switch (dtype) {
@@ -50,9 +49,9 @@ size_t nccl_count(DType dtype, i64 n) {
     return static_cast<size_t>(dtype == DType::uint16 ? 2 * n : n);
 }
 
-ncclConfig_t config_of(const std::string& name, bool blocking, int max_blocks) {
+ncclConfig_t config_of(const std::string& name, int max_blocks) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = blocking ? 1 : 0;
+    config.blocking = 1;
     config.splitShare = 0;  // communicators that share resources wait for each other
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
     config.commName = name.c_str();
@@ -63,18 +62,23 @@ ncclConfig_t config_of(const std::string& name, bool blocking, int max_blocks) {
     return config;
 }
 
-bool is_float(DType dtype) {
-    return dtype == DType::fp32 || dtype == DType::fp64 || is_half(dtype);
-}
-
 std::byte* at(const void* base, i64 elements, DType dtype) {
     return static_cast<std::byte*>(const_cast<void*>(base)) + elements * size_of(dtype);
 }
 
-bool needs_keys(const Operation& o) {
-    const bool reduces =
-        o.kind == OperationKind::all_reduce || o.kind == OperationKind::reduce_scatter;
-    return reduces && o.reduction == Reduction::max && is_float(o.dtype);
+void check(ncclResult_t result, ncclComm_t comm, const std::string& name, const char* what) {
+    if (result == ncclSuccess || result == ncclInProgress) return;
+    run_error(fmt::format("group '{}'", name), "{}: {}: {}", what, nccl().GetErrorString(result),
+              nccl().GetLastError(comm));
+}
+
+// With NCCL_COMM_BLOCKING=0 in the environment, even calls of blocking communicators return before
+// they are done. Waits until the last call with `comm` is.
+void settle(ncclComm_t comm, const std::string& name) {
+    for (ncclResult_t state = ncclInProgress; state == ncclInProgress; std::this_thread::yield()) {
+        check(nccl().CommGetAsyncError(comm, &state), comm, name, "ncclCommGetAsyncError");
+        check(state, comm, name, "NCCL");
+    }
 }
 
 }  // namespace
@@ -82,11 +86,9 @@ bool needs_keys(const Operation& o) {
 std::shared_ptr<NcclChannel> NcclChannel::open(CudaDevice& device, std::string name,
                                                std::shared_ptr<comm::Group> host, int rank,
                                                int size, int peer, int max_blocks) {
-    // enqueue_maximum() divides keys_ among the ranks: each needs at least one element.
-    LM_CHECK(size <= n_keys, "expected at most {} ranks, got {}", n_keys, size);
     std::shared_ptr<NcclChannel> channel(
         new NcclChannel(device, std::move(name), std::move(host), rank, size, peer, max_blocks));
-    channel->keys_ = device.allocate(n_keys * size_of(DType::int32), "NCCL");
+    channel->first_data_ = device.allocate(first_bytes, "NCCL");
     // The highest priority: other ranks wait for communication, and not for computation.
     int least = 0;
     int greatest = 0;
@@ -106,64 +108,45 @@ NcclChannel::~NcclChannel() {
     if (stream_ != nullptr) cudaStreamDestroy(stream_);
 }
 
-// A duplicate that is still being created belongs to NCCL: destroying joined_ frees it, too.
 void NcclChannel::move_communicators(Communicators& comms) {
-    if (joined_ != nullptr) comms.joining.push_back(std::exchange(joined_, nullptr));
-    if (state_ < State::leaving || comm_ == nullptr) return;
-    comms.formed.push_back(std::exchange(comm_, nullptr));
-}
-
-void NcclChannel::check(ncclResult_t result, ncclComm_t comm, const char* what) {
-    if (result == ncclSuccess || result == ncclInProgress) return;
-    run_error(fmt::format("group '{}'", name_), "{}: {}: {}", what, nccl().GetErrorString(result),
-              nccl().GetLastError(comm));
+    if (comm_ != nullptr) comms.push_back(std::exchange(comm_, nullptr));
 }
 
 // ---- Forming -----------------------------------------------------------------------------------
 
 void NcclChannel::join(std::vector<ncclUniqueId> ids) {
-    ncclConfig_t config = config_of(name_, false, max_blocks_);
-    if (ids.size() == 1) {
-        return check(nccl().CommInitRankConfig(&joined_, size_, ids[0], rank_, &config), joined_,
-                     "ncclCommInitRankConfig");
-    }
-    check(nccl().CommInitRankScalable(&joined_, size_, rank_, static_cast<int>(ids.size()),
-                                      ids.data(), &config),
-          joined_, "ncclCommInitRankScalable");
+    std::packaged_task<ncclComm_t()> task([ids = std::move(ids), name = name_, rank = rank_,
+                                           size = size_, max_blocks = max_blocks_,
+                                           device = device_.index()]() mutable {
+        cudaSetDevice(device);
+        ncclConfig_t config = config_of(name, max_blocks);
+        ncclComm_t comm = nullptr;
+        if (ids.size() == 1) {
+            check(nccl().CommInitRankConfig(&comm, size, ids[0], rank, &config), comm, name,
+                  "ncclCommInitRankConfig");
+        } else {
+            check(nccl().CommInitRankScalable(&comm, size, rank, static_cast<int>(ids.size()),
+                                              ids.data(), &config),
+                  comm, name, "ncclCommInitRankScalable");
+        }
+        settle(comm, name);
+        return comm;
+    });
+    joining_ = task.get_future();
+    start_thread(std::move(task)).detach();
 }
 
-bool NcclChannel::settled(ncclComm_t comm) {
-    ncclResult_t state = ncclSuccess;
-    check(nccl().CommGetAsyncError(comm, &state), comm, "ncclCommGetAsyncError");
-    check(state, comm, "NCCL");
-    return state == ncclSuccess;
-}
-
-// Makes one step of joining -> duplicating -> leaving -> formed when NCCL has finished the previous
-// one, and never blocks. Destroys the nonblocking communicator in `leaving`, when its blocking
-// duplicate exists.
 bool NcclChannel::formed() {
-    if (state_ == State::formed) return true;
-    if (joined_ == nullptr || !settled(joined_)) return false;
-    if (state_ == State::joining) {
-        // Asynchronous: NCCL sets comm_ before CommGetAsyncError(joined_) returns success again.
-        ncclConfig_t config = config_of(name_, true, max_blocks_);
-        state_ = State::duplicating;
-        check(nccl().CommSplit(joined_, 0, rank_, &comm_, &config), joined_, "ncclCommSplit");
-    } else if (state_ == State::duplicating) {
-        state_ = State::leaving;
-        check(nccl().CommFinalize(joined_), joined_, "ncclCommFinalize");
-    } else {
-        check(nccl().CommDestroy(std::exchange(joined_, nullptr)), nullptr, "ncclCommDestroy");
-        state_ = State::formed;
-    }
-    return state_ == State::formed;
+    if (comm_ != nullptr) return true;
+    if (joining_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return false;
+    comm_ = joining_.get();  // throws the error of the helper thread
+    return true;
 }
 
 std::vector<Operation> NcclChannel::first_operations() const {
     std::vector<Operation> operations;
-    void* const all = keys_.data();
-    for (const i64 bytes : {i64{64}, keys_.bytes()}) {
+    void* const all = first_data_.data();
+    for (const i64 bytes : {i64{64}, first_data_.bytes()}) {
         const auto add = [&](OperationKind kind, i64 n, const void* in, void* out) {
             if (n == 0) return;
             operations.push_back(
@@ -184,12 +167,10 @@ std::vector<Operation> NcclChannel::first_operations() const {
 
 // ---- Operations --------------------------------------------------------------------------------
 
-// Checks the result of an NCCL call. With NCCL_COMM_BLOCKING=0 in the environment, even blocking
-// communicators return before the kernel is in the stream; this function then waits until it is.
+// Checks the result of an NCCL call, whose kernel is then in the stream.
 void NcclChannel::finish_call(ncclResult_t result, const char* what) {
-    check(result, comm_, what);
-    if (result != ncclInProgress) return;
-    while (!settled(comm_)) std::this_thread::yield();
+    check(result, comm_, name_, what);
+    if (result == ncclInProgress) settle(comm_, name_);
 }
 
 // Returns an unused record with its two events. An operation's record may be reused when the
@@ -245,9 +226,7 @@ void NcclChannel::release(ChannelOperation& record) {
 // (NcclGroup::wait()).
 ChannelOperation* NcclChannel::start(const Operation& operation, i64 number,
                                      const ChannelOperation* after) {
-    LM_CHECK(state_ == State::formed && comm_ != nullptr,
-             "group '{}': expected a formed communicator, got state {}", name_,
-             static_cast<int>(state_));
+    LM_CHECK(comm_ != nullptr, "group '{}': expected a formed communicator, got none", name_);
     ChannelOperation* const record = acquire();
     record->operation = operation;
     record->number = number;
@@ -262,9 +241,6 @@ ChannelOperation* NcclChannel::start(const Operation& operation, i64 number,
 }
 
 void NcclChannel::enqueue(const Operation& o) {
-    if (needs_keys(o)) {
-        return keys_in_place(o.dtype) ? enqueue_maximum_in_place(o) : enqueue_maximum(o);
-    }
     const ncclRedOp_t op = o.reduction == Reduction::sum ? ncclSum : ncclMax;
     const ncclDataType_t type = nccl_type(o.dtype);
     const size_t n = nccl_count(o.dtype, o.n);
@@ -292,54 +268,12 @@ void NcclChannel::enqueue(const Operation& o) {
     LM_CHECK(false, "expected an operation with data, got {}", o.str());
 }
 
-// ---- Maxima ------------------------------------------------------------------------------------
-
-// Enqueues a maximum of fp32 or fp64. The keys have the size of the elements, and replace them in
-// the input buffer.
-void NcclChannel::enqueue_maximum_in_place(const Operation& o) {
-    const bool all = o.kind == OperationKind::all_reduce;
-    const i64 n_in = all ? o.n : size_ * o.n;
-    const auto n = static_cast<size_t>(o.n);
-    const ncclDataType_t type = nccl_type(key_type(o.dtype));
-    void* const keys = const_cast<void*>(o.in);
-    to_keys(stream_, o.dtype, o.in, keys, n_in);
-    finish_call(all ? nccl().AllReduce(keys, o.out, n, type, ncclMax, comm_, stream_)
-                    : nccl().ReduceScatter(keys, o.out, n, type, ncclMax, comm_, stream_),
-                "maximum");
-    from_keys(stream_, o.dtype, o.out, o.out, o.n);
-    // Restores the input, unless the result is part of it (its content is then undefined).
-    const bool apart = !all && o.out != at(o.in, rank_ * o.n, o.dtype);
-    if (apart) from_keys(stream_, o.dtype, o.in, keys, n_in);
-}
-
-// Enqueues a maximum of bf16 or fp16. The keys are int32 in keys_, at most n_keys elements at a
-// time.
-void NcclChannel::enqueue_maximum(const Operation& o) {
-    const bool all = o.kind == OperationKind::all_reduce;
-    const i64 n_parts = all ? 1 : size_;
-    const ncclDataType_t type = nccl_type(key_type(o.dtype));
-    void* const keys = keys_.data();
-    for (i64 begin = 0, n = 0; begin < o.n; begin += n) {
-        n = std::min(n_keys / n_parts, o.n - begin);
-        for (i64 part = 0; part < n_parts; ++part) {
-            to_keys(stream_, o.dtype, at(o.in, part * o.n + begin, o.dtype),
-                    at(keys, part * n, key_type(o.dtype)), n);
-        }
-        void* const result = all ? keys : at(keys, rank_ * n, DType::int32);
-        const auto count = static_cast<size_t>(n);
-        finish_call(all ? nccl().AllReduce(keys, result, count, type, ncclMax, comm_, stream_)
-                        : nccl().ReduceScatter(keys, result, count, type, ncclMax, comm_, stream_),
-                    "maximum");
-        from_keys(stream_, o.dtype, result, at(o.out, begin, o.dtype), n);
-    }
-}
-
 // ---- Errors and timeouts -----------------------------------------------------------------------
 
 // Once its inputs are ready, an operation waits only for other ranks. From that moment its time
 // counts towards the timeout.
 std::optional<ChannelError> NcclChannel::poll(double timeout_s) {
-    if (state_ != State::formed || comm_ == nullptr) return std::nullopt;
+    if (comm_ == nullptr) return std::nullopt;
     ncclResult_t state = ncclSuccess;
     nccl().CommGetAsyncError(comm_, &state);
     const auto error_of = [this](const std::string& text, double waited_s) {
@@ -387,14 +321,12 @@ void together(const std::vector<ncclComm_t>& comms, ncclResult_t (*end)(ncclComm
 }  // namespace
 
 void end_together(const Communicators& comms) noexcept {
-    together(comms.formed, nccl().CommFinalize, "ncclCommFinalize");
-    together(comms.formed, nccl().CommDestroy, "ncclCommDestroy");
+    together(comms, nccl().CommFinalize, "ncclCommFinalize");
+    together(comms, nccl().CommDestroy, "ncclCommDestroy");
 }
 
 void abort_together(const Communicators& comms) noexcept {
-    if (comms.formed.empty() && comms.joining.empty()) return;
-    together(comms.formed, nccl().CommAbort, "ncclCommAbort");
-    together(comms.joining, nccl().CommAbort, "ncclCommAbort");
+    together(comms, nccl().CommAbort, "ncclCommAbort");
 }
 
 }  // namespace lm::cuda

@@ -2,12 +2,12 @@
 // One NCCL communicator with its stream and its pending operations. NCCL runs the operations of a
 // communicator in sequence, so operations that must not wait for each other need separate channels.
 //
-// A communicator is initialized in nonblocking mode, so that a missing rank can be detected and the
-// initialization aborted. Operations use a blocking duplicate of it, because a nonblocking
-// communicator starts a host thread for every operation, which takes tens of microseconds (NCCL
-// 2.28 to 2.30, group.cc, ncclGroupEndInternal). A call with a blocking one returns when its kernel
-// is in the stream. It does not wait for other ranks when all connections exist; NcclWorld::form()
-// and warm_up() make them.
+// Communicators are blocking, because a nonblocking one starts a host thread for every operation,
+// which takes tens of microseconds (NCCL 2.28 to 2.30, group.cc, ncclGroupEndInternal). A call with
+// a blocking one returns when its kernel is in the stream. It does not wait for other ranks when
+// all connections exist; NcclWorld::form() and warm_up() make them. The call that initializes a
+// communicator does wait for them: a helper thread makes it, so that a missing rank ends in a
+// timeout. Then the helper thread stays in the call until the process ends.
 //
 // All members except the constructor must be called with the mutex of NcclWorld locked.
 #pragma once
@@ -16,6 +16,7 @@
 #include <nccl.h>
 
 #include <deque>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -46,12 +47,8 @@ struct ChannelError {
     double waited_s = 0;
 };
 
-// Communicators to be destroyed. One NCCL group call must not contain both blocking and nonblocking
-// ones (group.cc, ncclAsyncLaunch).
-struct Communicators {
-    std::vector<ncclComm_t> formed;   // blocking
-    std::vector<ncclComm_t> joining;  // nonblocking
-};
+// Communicators to be destroyed.
+using Communicators = std::vector<ncclComm_t>;
 
 class NcclChannel {
   public:
@@ -66,8 +63,8 @@ class NcclChannel {
     NcclChannel(const NcclChannel&) = delete;
     NcclChannel& operator=(const NcclChannel&) = delete;
 
-    // Starts to initialize the communicator. Call formed() until it returns true. Pass more than
-    // one id only with Nccl::CommInitRankScalable.
+    // Starts to initialize the communicator in a helper thread. Call formed() until it returns
+    // true. Pass more than one id only with Nccl::CommInitRankScalable.
     void join(std::vector<ncclUniqueId> ids);
     bool formed();
     // Returns the operations to run first, with which NCCL allocates memory and makes connections:
@@ -105,15 +102,9 @@ class NcclChannel {
           peer_(peer),
           max_blocks_(max_blocks) {}
 
-    enum class State : u8 { joining, duplicating, leaving, formed };
-
     ChannelOperation* acquire();
     void reap();
-    bool settled(ncclComm_t comm);
     void enqueue(const comm::Operation& operation);
-    void enqueue_maximum(const comm::Operation& operation);
-    void enqueue_maximum_in_place(const comm::Operation& operation);
-    void check(ncclResult_t result, ncclComm_t comm, const char* what);
     void finish_call(ncclResult_t result, const char* what);
 
     CudaDevice& device_;
@@ -123,23 +114,21 @@ class NcclChannel {
     int size_;
     int peer_;
     int max_blocks_;
-    State state_ = State::joining;
-    ncclComm_t joined_ = nullptr;  // nonblocking; destroyed when its duplicate exists
-    ncclComm_t comm_ = nullptr;    // the blocking duplicate
-    device::Buffer keys_;  // keys of maxima of 16-bit floats, and data of first_operations()
+    std::future<ncclComm_t> joining_;  // the result of the helper thread
+    ncclComm_t comm_ = nullptr;
+    device::Buffer first_data_;  // memory of first_operations()
     cudaStream_t stream_ = nullptr;
     std::vector<std::unique_ptr<ChannelOperation>> operations_;  // all; their events are reused
     std::vector<ChannelOperation*> unused_;
     std::deque<ChannelOperation*> pending_;  // in stream order
 };
 
-// Destroys formed communicators whose operations have ended, all in one NCCL group call, because
-// their order may differ between ranks. Blocks until the other ranks of this machine call it, too.
+// Destroys communicators whose operations have ended, all in one NCCL group call, because their
+// order may differ between ranks. Blocks until the other ranks of this machine call it, too.
 void end_together(const Communicators& comms) noexcept;
 
-// Aborts communicators, which stops their running kernels. First aborts all formed ones in one NCCL
-// group call: aborting one may wait for the device, where kernels of the others may wait for
-// missing ranks. Then aborts those still being initialized, which have no kernels.
+// Aborts communicators, which stops their running kernels, in one NCCL group call: aborting one may
+// wait for the device, where kernels of the others may wait for missing ranks.
 void abort_together(const Communicators& comms) noexcept;
 
 }  // namespace lm::cuda

@@ -123,7 +123,7 @@ void NcclGroup::end() {
 void NcclGroup::connect(const comm::Traffic& traffic) {
     if (size() == 1) return;
     world_->require_healthy();
-    if (traffic.collectives) form_collectives(traffic.overlaps_compute);
+    if (traffic.collectives) form_collectives(traffic);
     std::vector<std::pair<int, int>> links;
     for (const int to : traffic.to) links.emplace_back(rank(), to);
     for (const int from : traffic.from) links.emplace_back(from, rank());
@@ -133,7 +133,7 @@ void NcclGroup::connect(const comm::Traffic& traffic) {
     for (const auto& [from, to] : links) form_link(from, to);
 }
 
-void NcclGroup::form_collectives(bool overlaps_compute) {
+void NcclGroup::form_collectives(const comm::Traffic& traffic) {
     LM_CHECK(!channel_, "group '{}': connect() was called twice", name());
     // The id of a root travels over the host's group, since no communicator exists yet.
     // Many ranks have several roots, because a single root would serve all ranks in sequence.
@@ -143,8 +143,9 @@ void NcclGroup::form_collectives(bool overlaps_compute) {
         if (rank() == root) ids[i] = new_id(name());
         ids_->broadcast(view_of(ids[i]), root);
     }
-    channel_ = NcclChannel::open(world_->device(), name(), host_, rank(), size(), -1,
-                                 overlaps_compute ? cost::nccl_overlap_channels : 0);
+    int max_blocks = traffic.overlaps_compute ? cost::nccl_overlap_channels : 0;
+    if (traffic.max_sms > 0) max_blocks = static_cast<int>(traffic.max_sms);
+    channel_ = NcclChannel::open(world_->device(), name(), host_, rank(), size(), -1, max_blocks);
     world_->form(channel_, ids);
 }
 

@@ -21,8 +21,8 @@
 // each partial sum to 16 bits (NCCL src/device/reduce_kernel.h, SPECIALIZE_REDUCE of FuncSum:
 // __hadd2). It rounds up to n - 1 times over n ranks; groups of threads and over TCP add in fp32
 // and round once. The order depends on the ranks, the size and the algorithm that NCCL chooses for
-// them: the same machines compute the same bits. NVLS, which adds inside of switches in an
-// unspecified order, is disabled (nccl_join.cpp).
+// them: the same machines compute the same bits. NVLS adds in fp32 inside of switches, in an
+// unspecified order; --deterministic-mode disables it (train/gpu_environment.hpp).
 #pragma once
 
 #include <map>
@@ -72,7 +72,7 @@ class NcclGroup final : public comm::Group {
     bool on_device(const comm::Operation& operation) const;
     i64 start_on_device(const comm::Operation& operation, const ChannelOperation* after);
     void copy(const comm::Operation& operation);
-    void form_collectives(bool overlaps_compute);
+    void form_collectives(const comm::Traffic& traffic);
     void form_link(int from, int to);
     const std::shared_ptr<NcclChannel>& channel_for(const comm::Operation& operation) const;
     void end();

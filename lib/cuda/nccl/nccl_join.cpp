@@ -20,16 +20,6 @@ namespace {
 
 using device::View;
 
-bool is_set(const char* variable) {
-    return std::getenv(variable) != nullptr;
-}
-
-// Disables NVLS (NVLink SHARP) unless the environment selects algorithms. NVLS adds inside of
-// switches, in an order that NCCL does not specify, but two runs must compute the same bits.
-void disable_nvls() {
-    if (!is_set("NCCL_ALGO") && !is_set("NCCL_NVLS_ENABLE")) setenv("NCCL_NVLS_ENABLE", "0", 0);
-}
-
 // Returns an identifier of this machine, computed like NCCL's own (NCCL_HOSTID, else host name and
 // boot id).
 std::string machine() {
@@ -79,7 +69,6 @@ std::unique_ptr<comm::Group> join_nccl(device::Device& any_device, std::unique_p
                                        double timeout_s) {
     auto& device = static_cast<CudaDevice&>(any_device);
     std::shared_ptr<comm::Group> host = std::move(own);
-    disable_nvls();
     if (host->size() > 1) (void)nccl();
     require_distinct_gpus(device, *host);
     const auto world = NcclWorld::start(device, host, timeout_s);

@@ -11,8 +11,7 @@ namespace lm::cuda {
 namespace {
 
 constexpr const char* file = "libnccl.so.2";
-// lm-utils needs the configuration argument of ncclCommSplit (since 2.18). Versions before 2.20 are
-// untested.
+// Versions before 2.20 are untested.
 constexpr int oldest = NCCL_VERSION(2, 20, 0);
 constexpr int scalable = NCCL_VERSION(2, 23, 0);
 

@@ -7,11 +7,11 @@
 
 namespace lm::cuda {
 
-#define LM_NCCL_FUNCTIONS(each)                                                               \
-    each(GetVersion) each(GetErrorString) each(GetLastError) each(GetUniqueId)                \
-        each(CommInitRankConfig) each(CommSplit) each(CommGetAsyncError) each(CommFinalize)   \
-            each(CommDestroy) each(CommAbort) each(GroupStart) each(GroupEnd) each(AllReduce) \
-                each(ReduceScatter) each(AllGather) each(Broadcast) each(Send) each(Recv)
+#define LM_NCCL_FUNCTIONS(each)                                                                 \
+    each(GetVersion) each(GetErrorString) each(GetLastError) each(GetUniqueId)                  \
+        each(CommInitRankConfig) each(CommGetAsyncError) each(CommFinalize) each(CommDestroy)   \
+            each(CommAbort) each(GroupStart) each(GroupEnd) each(AllReduce) each(ReduceScatter) \
+                each(AllGather) each(Broadcast) each(Send) each(Recv)
 
 struct Nccl {
 #define LM_MEMBER(name) decltype(&nccl##name) name = nullptr;

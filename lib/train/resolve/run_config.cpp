@@ -195,6 +195,14 @@ class Resolver {
         }
     }
 
+    // Returns the directory of measured algorithms; empty: none.
+    std::string autotune() const {
+        const std::string& given = flags_.device.autotune;
+        if (!ranks_.have_gpus || flags_.device.deterministic_mode || given == "off") return {};
+        if (!given.empty() || flags_.checkpoints.save.empty()) return given;
+        return flags_.checkpoints.save + "/autotune";
+    }
+
     RunConfig make(std::string command_line) {
         return {.trainer = {.model = *model_,
                             .parallel = parallel_,
@@ -208,10 +216,12 @@ class Resolver {
                             .documents = flags_.documents,
                             .n_threads = static_cast<int>(n_threads()),
                             .cuda = ranks_.have_gpus,
+                            .deterministic = flags_.device.deterministic_mode,
                             .attention = flags_.device.attention(),
                             .allow_tf32 = flags_.device.allow_tf32,
                             .save_buffer = save_buffer_,
-                            .autotune = flags_.device.autotune},
+                            .autotune = autotune(),
+                            .tensor_comm_sms = flags_.device.tensor_comm_sms},
                 .data = flags_.data,
                 .data_order = data_order_,
                 .split_given = flags_.model.options->given("--split"),

@@ -97,10 +97,12 @@ OrderedJson parallel_values(const RunConfig& config) {
             {"recompute_num_layers", full ? OrderedJson(recompute.n_layers) : nullptr}};
 }
 
-void add_attention(OrderedJson& json, spec::GpuAttention attention) {
+void add_kernels(OrderedJson& json, const TrainerConfig& trainer) {
     using enum spec::GpuAttention;
-    json["attention_backend"] = attention == flash ? "flash" : "fused";
-    if (attention != flash) json["deterministic_mode"] = attention == cudnn_deterministic;
+    const bool automatic_kernels = trainer.attention == automatic;
+    json["attention_backend"] =
+        automatic_kernels ? "auto" : (trainer.attention == flash ? "flash" : "fused");
+    json["deterministic_mode"] = trainer.deterministic;
 }
 
 void add_rates(OrderedJson& json, const optim::Schedule& schedule) {
@@ -143,7 +145,7 @@ OrderedJson training_values(const RunConfig& config) {
         {"fp16", weights == DType::fp16},
         {"bf16", weights == DType::bf16}};
     add_rates(json, config.schedule);
-    if (config.trainer.cuda) add_attention(json, config.trainer.attention);
+    if (config.trainer.cuda) add_kernels(json, config.trainer);
     return json;
 }
 
@@ -151,6 +153,7 @@ OrderedJson run_values(const RunConfig& config) {
     return {{"device", config.trainer.cuda ? "cuda" : "cpu"},
             {"allow_tf32", config.trainer.allow_tf32},
             {"autotune", config.trainer.autotune},
+            {"tensor_comm_sms", config.trainer.tensor_comm_sms},
             {"threads", config.trainer.n_threads}};
 }
 

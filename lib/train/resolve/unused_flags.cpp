@@ -54,8 +54,14 @@ void check_curriculum(const Given& given, const config::CurriculumFlags& curricu
 void check_unused_flags(const config::TrainFlags& flags, bool on_gpus) {
     const Given given(flags);
     check_curriculum(given, flags.schedule.curriculum);
-    given.ignore(on_gpus, {"--attention-backend", "--allow-tf32", "--autotune"},
+    given.ignore(on_gpus,
+                 {"--attention-backend", "--allow-tf32", "--autotune", "--tensor-comm-sms"},
                  "this run computes on the CPU");
+    given.ignore(!flags.device.deterministic_mode, {"--autotune"},
+                 "--deterministic-mode uses the first algorithm that cuBLASLt proposes");
+    if (on_gpus && flags.device.deterministic_mode && flags.device.attention_backend == "fused") {
+        note("--attention-backend fused: ignored: --deterministic-mode uses lm-train's kernels");
+    }
     if (on_gpus && (flags.device.attention_backend == "unfused" ||
                     flags.device.attention_backend == "local")) {
         note("--attention-backend {}: ignored: attention is always a fused kernel",

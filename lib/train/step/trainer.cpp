@@ -201,8 +201,7 @@ const data::Batch& Trainer::next_batch(BatchSource& batches, const PipelineActio
     return batch;
 }
 
-// Copies the batch to the device. The stages between the first and the last need neither tokens nor
-// targets.
+// Copies the batch to the device. Stages in the middle need neither tokens nor targets.
 void Trainer::copy_to_device(const data::Batch& batch, const model::MicroBatchInputs& inputs) {
     device_.copy_from_host(inputs.sample_ids, batch.sample_ids.data());
     model::copy_starts(device_, inputs.doc_start, batch.document_starts, config_.model.window);
@@ -332,6 +331,7 @@ void Trainer::build_chunks() {
             .config = config_.model,
             .parallel = config_.parallel,
             .part = spec::model_part(config_.model, config_.parallel, grid_.at.pp, chunk),
+            .tensor_comm_sms = config_.tensor_comm_sms,
             .seed = config_.seed,
             .tensor = grid_.tensor.get(),
             .hooks = &probe_};

@@ -25,13 +25,17 @@ struct TrainerConfig {
     u64 seed = 0;
     config::DocumentFlags documents;  // determine which optional fields a batch has
     int n_threads = 1;
-    bool cuda = false;                                         // the device is a GPU
+    bool cuda = false;           // the device is a GPU
+    bool deterministic = false;  // every run on the same GPUs has the same bits
     spec::GpuAttention attention = spec::GpuAttention::flash;  // attention kernels on a GPU
     bool allow_tf32 = false;
     // The most bytes of host memory for the copy of the rank's part of a checkpoint that an
     // asynchronous save writes to files. 0: saves are synchronous.
     i64 save_buffer = 0;
     std::string autotune;  // directory of measured GEMM algorithms; empty: no measuring
+    // SMs that tensor-parallel collectives may occupy, and that overlapping products leave free; 0:
+    // no limit.
+    i64 tensor_comm_sms = 0;
 
     // Returns the number of micro-batches of a global batch on each data-parallel rank.
     i64 micro_batches_of(i64 global_batch) const {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cublas_lt.hpp"
+#include "events.hpp"
 #include "memory.hpp"
 #include "stream.hpp"
 
@@ -149,6 +150,16 @@ const char* run_time_fault(const Call& c) {
         (!o.has_matrix() || in_memory(o.aux, type, c.p.n * o.aux_ld)) &&
         (c.algorithm.workspace == 0 || emulator::is_device(c.workspace, c.algorithm.workspace));
     return inside ? nullptr : "cuBLASLt: an operand is outside of device memory";
+}
+
+// Returns the name of the code of a product. The library may choose another kernel for every
+// property that its heuristics know.
+std::string code_of(const Call& call, float beta) {
+    const Problem& p = call.p;
+    return fmt::format(
+        "product {} {} {}, types {} {}, {} {}, epilogue {}, order {}, {} SMs, beta {}", p.m, p.n,
+        p.k, static_cast<int>(p.a.type), static_cast<int>(p.d.type), p.operation.trans_a,
+        p.operation.trans_b, p.operation.epilogue, call.algorithm.order, p.operation.sms, beta);
 }
 
 }  // namespace
@@ -363,6 +374,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
     if (!known || !fits || !aligned || a == nullptr || b == nullptr || c != d) {
         return CUBLAS_STATUS_INVALID_VALUE;
     }
+    emulator::load(code_of(call, *static_cast<const float*>(beta)));
     call.alpha = *static_cast<const float*>(alpha);
     call.beta = *static_cast<const float*>(beta);
     call.a = a;

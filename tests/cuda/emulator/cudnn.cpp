@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Replaces liblm_cudnn.so: attention by its definition, for the problems that cuDNN supports. Like
 // cuDNN it requires an aligned workspace and overwrites it.
+#include <fmt/format.h>
+
 #include <cmath>
 #include <vector>
 
 #include "base/dtype.hpp"
 #include "cuda/cudnn/cudnn_attention.hpp"
+#include "events.hpp"
 #include "memory.hpp"
 #include "stream.hpp"
 
@@ -151,6 +154,9 @@ std::string run(const CudnnProblem& problem, const CudnnTensors& tensors, void* 
     if (reinterpret_cast<uintptr_t>(workspace) % workspace_alignment != 0) {
         return "workspace: expected alignment to 256 bytes";
     }
+    emulator::load(fmt::format("attention {} {} {} {} {} {} {} {}", problem.backward, problem.batch,
+                               problem.length, problem.n_heads, problem.n_groups, problem.width,
+                               problem.alibi, problem.documents));
     if (!emulator::is_device(workspace, taken)) return "workspace: too small, or not device memory";
     const cudaError_t status = emulator::enqueue(stream, [=] {
         emulator::fill_device(workspace, 0xff, taken);

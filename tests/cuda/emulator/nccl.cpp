@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Emulated NCCL functions. Uses that NCCL forbids are reported on stderr: host pointers, different
-// sizes on different ranks, a communicator used while an operation on it is in progress, after it
-// was destroyed, or in two streams.
+// sizes on different ranks, a communicator used after it was destroyed, or in two streams.
 #include "nccl.h"
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,24 +30,10 @@ ncclResult_t misuse(ncclResult_t result, const std::string& what) {
     return result;
 }
 
-thread_local bool in_group = false;
-thread_local std::optional<bool> group_is_blocking;  // kind of the group's first communicator
-
-// All communicators of a group call must be blocking, or all nonblocking (NCCL 2.20, group.cc,
-// ncclAsyncLaunch).
-bool joins_group(ncclComm_t comm) {
-    if (!in_group || !lives(comm)) return true;
-    if (!group_is_blocking) group_is_blocking = comm->blocking;
-    return *group_is_blocking == comm->blocking;
-}
-
 // Returns ncclSuccess when the communicator may be used.
 ncclResult_t check(ncclComm_t comm) {
     if (!lives(comm)) return misuse(ncclInvalidArgument, "a communicator that has ended");
     const std::lock_guard lock(comm->mutex);
-    if (comm->state == ncclInProgress) {
-        return misuse(ncclInvalidArgument, "a communicator that is still in progress");
-    }
     return comm->state;
 }
 
@@ -132,69 +115,30 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int n_ranks, ncclUniqueId id, int rank,
                                     ncclConfig_t* config) {
-    if (config->blocking != 0) return misuse(ncclInvalidUsage, "ranks that join blocking");
-    *comm = new_comm(rank, n_ranks, {id.internal}, false);
-    return ncclInProgress;
+    if (config->blocking != 1) return misuse(ncclInvalidUsage, "a nonblocking communicator");
+    *comm = new_comm(rank, n_ranks, {id.internal});
+    return (*comm)->wait_until_joined();
 }
 
 ncclResult_t ncclCommInitRankScalable(ncclComm_t* comm, int n_ranks, int rank, int n_ids,
                                       ncclUniqueId* ids, ncclConfig_t* config) {
-    if (config->blocking != 0) return misuse(ncclInvalidUsage, "ranks that join blocking");
+    if (config->blocking != 1) return misuse(ncclInvalidUsage, "a nonblocking communicator");
     if (n_ids > n_ranks) return misuse(ncclInvalidArgument, "more ids than ranks");
     std::vector<std::string> hubs;
     for (int i = 0; i < n_ids; ++i) hubs.emplace_back(ids[i].internal);
-    *comm = new_comm(rank, n_ranks, hubs, false);
-    return ncclInProgress;
-}
-
-ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* part,
-                           ncclConfig_t* config) {
-    if (const ncclResult_t result = check(comm); result != ncclSuccess) return result;
-    if (comm->blocking) return misuse(ncclInvalidUsage, "a split of a blocking communicator");
-    *part = nullptr;
-    comm->part = {part, nullptr, config->blocking != 0};
-    auto started = std::make_shared<Started>();
-    started->frame = collective(Exchange::split, 0, ncclUint8);
-    started->frame.type = FrameType::post;
-    started->frame.color = color;
-    started->frame.key = key;
-    started->frame.rank = comm->rank;
-    started->frame.number = comm->n_started[0]++;
-    {
-        const std::lock_guard lock(comm->mutex);
-        comm->state = ncclInProgress;
-        comm->under_way[{0, started->frame.number}] = started;
-    }
-    comm->post(*started);
-    return ncclInProgress;
+    *comm = new_comm(rank, n_ranks, hubs);
+    return (*comm)->wait_until_joined();
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
     if (!lives(comm)) return misuse(ncclInvalidArgument, "a communicator that has ended");
     const std::lock_guard lock(comm->mutex);
     *error = comm->state;
-    const auto is_split = [](const auto& entry) {
-        return entry.second->frame.exchange == Exchange::split;
-    };
-    const bool splits = std::ranges::any_of(comm->under_way, is_split);
-    if (comm->state != ncclInProgress || !comm->joined || splits) return ncclSuccess;
-    if (ncclComm_t part = comm->part.comm) {
-        const std::lock_guard part_lock(part->mutex);
-        if (!part->joined) return ncclSuccess;
-        part->state = ncclSuccess;
-        comm->part.comm = nullptr;
-    }
-    comm->state = ncclSuccess;
     return ncclSuccess;
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
-    const ncclResult_t result = check(comm);
-    if (result != ncclSuccess) return result;
-    const std::lock_guard lock(comm->mutex);
-    if (comm->blocking) return ncclSuccess;
-    comm->state = ncclInProgress;
-    return ncclInProgress;
+    return check(comm);
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
@@ -210,9 +154,6 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 
 // Does not delete the communicator: work in streams may still refer to it.
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
-    if (!joins_group(comm)) {
-        return misuse(ncclInvalidArgument, "blocking and nonblocking communicators in one group");
-    }
     if (!emulator::forget(comm)) {
         return misuse(ncclInvalidArgument, "a communicator that has ended");
     }
@@ -222,13 +163,10 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
 
 // lib/cuda uses group calls only to destroy communicators, which the emulator does one by one.
 ncclResult_t ncclGroupStart() {
-    in_group = true;
-    group_is_blocking.reset();
     return ncclSuccess;
 }
 
 ncclResult_t ncclGroupEnd() {
-    in_group = false;
     return ncclSuccess;
 }
 

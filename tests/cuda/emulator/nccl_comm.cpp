@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "events.hpp"
 #include "memory.hpp"
 #include "stream.hpp"
 
@@ -40,13 +41,12 @@ std::string kind_of(uint32_t channel) {
 
 namespace emulator {
 
-ncclComm_t new_comm(int rank, int size, const std::vector<std::string>& hubs, bool blocking) {
+ncclComm_t new_comm(int rank, int size, const std::vector<std::string>& hubs) {
     log(hubs.size() == 1 ? "NCCL: a communicator"
                          : fmt::format("NCCL: a communicator by {} ids", hubs.size()));
     auto* const comm = new ncclComm;
     comm->rank = rank;
     comm->size = size;
-    comm->blocking = blocking;
     {
         const std::lock_guard lock(comms_mutex);
         comms.insert(comm);
@@ -92,6 +92,12 @@ void ncclComm::join(const std::vector<std::string>& hubs) {
     }
     reader = std::thread([this] { read(); });
     runner = std::thread([this] { run_hurried(); });
+}
+
+ncclResult_t ncclComm::wait_until_joined() {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return joined || ended || !error.empty(); });
+    return state;
 }
 
 void ncclComm::leave() {
@@ -159,7 +165,6 @@ ncclResult_t ncclComm::start(std::shared_ptr<Started> started) {
     {
         const std::lock_guard lock(mutex);
         under_way[key] = started;
-        if (!blocking) state = ncclInProgress;  // until ncclCommGetAsyncError()
     }
     const int64_t place = emulator::enqueue_exchange(
         started->stream, [this, started] { return finish(*started); },
@@ -171,7 +176,7 @@ ncclResult_t ncclComm::start(std::shared_ptr<Started> started) {
     const std::lock_guard lock(mutex);
     started->place = place;
     changed.notify_all();
-    return blocking ? ncclSuccess : ncclInProgress;
+    return ncclSuccess;
 }
 
 void ncclComm::read() {
@@ -197,7 +202,6 @@ void ncclComm::read() {
             found->second->result = std::move(bytes);
             found->second->complete = true;
             hurried.erase(key);
-            if (found->second->frame.exchange == Exchange::split) take_part(*found->second);
             under_way.erase(found);
         }
         changed.notify_all();
@@ -220,17 +224,5 @@ void ncclComm::run_hurried() {
         lock.unlock();
         emulator::run_until(next->stream, next->place);
         lock.lock();
-    }
-}
-
-void ncclComm::take_part(const Started& split) {
-    const std::string text(reinterpret_cast<const char*>(split.result.data()), split.result.size());
-    const size_t first = text.find(' ');
-    const size_t second = text.find(' ', first + 1);
-    const std::string hub = text.substr(second + 1);
-    if (!hub.empty()) {
-        part.comm = emulator::new_comm(std::stoi(text), std::stoi(text.substr(first + 1)), {hub},
-                                       part.blocking);
-        *part.target = part.comm;
     }
 }

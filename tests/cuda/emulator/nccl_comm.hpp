@@ -33,7 +33,7 @@ struct Started {
 };
 
 // Destroyed communicators stay in memory, because work in streams may still refer to them.
-ncclComm_t new_comm(int rank, int size, const std::vector<std::string>& hubs, bool blocking);
+ncclComm_t new_comm(int rank, int size, const std::vector<std::string>& hubs);
 bool lives(ncclComm_t comm);
 bool forget(ncclComm_t comm);  // returns false when it was destroyed before
 
@@ -47,10 +47,9 @@ struct ncclComm {
 
     int rank = 0;
     int size = 0;
-    bool blocking = false;
     std::mutex mutex;
     std::condition_variable changed;
-    ncclResult_t state = ncclInProgress;
+    ncclResult_t state = ncclSuccess;
     bool joined = false;
     bool ended = false;
     std::string error;
@@ -61,16 +60,12 @@ struct ncclComm {
     std::set<Key> connected;                 // channel and algorithm
     std::map<Key, std::shared_ptr<Started>> under_way;
     std::set<Key> hurried;  // operations that other members wait for
-    struct {
-        ncclComm_t* target = nullptr;
-        ncclComm_t comm = nullptr;
-        bool blocking = false;
-    } part;  // the result of a split
     std::mutex sending;
     std::thread reader, runner;
 
     // Joins all hubs; the first one carries the data.
     void join(const std::vector<std::string>& hubs);
+    ncclResult_t wait_until_joined();
     void leave();
     bool tell(const Frame& frame, const Bytes& bytes);
     ncclResult_t start(std::shared_ptr<Started> started);
@@ -86,6 +81,4 @@ struct ncclComm {
     void read();
     // Runs the stream up to an operation that other members wait for.
     void run_hurried();
-    // Handles the result of a split: "RANK SIZE HUB".
-    void take_part(const Started& split);
 };

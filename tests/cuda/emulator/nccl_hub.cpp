@@ -54,8 +54,8 @@ sockaddr_un address_of(const std::string& name, socklen_t& length) {
 }
 
 std::string text_of(const Frame& f) {
-    constexpr const char* names[] = {"AllReduce", "ReduceScatter", "AllGather",
-                                     "Broadcast", "CommSplit",     "Send/Recv"};
+    constexpr const char* names[] = {"AllReduce", "ReduceScatter", "AllGather", "Broadcast",
+                                     "Send/Recv"};
     return fmt::format("{}(count {}, type {}, op {}, root {})", names[static_cast<int>(f.exchange)],
                        f.count, f.dtype, f.op, f.root);
 }
@@ -206,7 +206,6 @@ class Hub {
         const auto to_all = [&](const Bytes& bytes) {
             for (int rank = 0; rank < size_; ++rank) send_to(rank, key, FrameType::result, bytes);
         };
-        if (first.exchange == Exchange::split) return split(key, meeting);
         if (first.exchange == Exchange::broadcast) return to_all(meeting.bytes[first.root]);
         if (first.exchange == Exchange::message) {
             const std::vector<int> pair = wanted(key.first);
@@ -228,21 +227,6 @@ class Hub {
         for (int rank = 0; rank < size_; ++rank) {
             const auto begin = sum.begin() + rank * part;
             send_to(rank, key, FrameType::result, {begin, begin + part});
-        }
-    }
-
-    // Sends each member its new rank, the part's size, and the name of the part's hub.
-    void split(const Key& key, const Meeting& meeting) {
-        std::map<int, std::vector<Frame>> parts;
-        for (const auto& [rank, frame] : meeting.posts) parts[frame.color].push_back(frame);
-        for (auto& [color, members] : parts) {
-            std::ranges::stable_sort(members, {}, &Frame::key);
-            const std::string hub = color == NCCL_SPLIT_NOCOLOR ? "" : start_hub();
-            for (size_t i = 0; i < members.size(); ++i) {
-                const std::string text = fmt::format("{} {} {}", i, members.size(), hub);
-                const auto* begin = reinterpret_cast<const std::byte*>(text.data());
-                send_to(members[i].rank, key, FrameType::result, {begin, begin + text.size()});
-            }
         }
     }
 

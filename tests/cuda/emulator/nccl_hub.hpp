@@ -21,14 +21,7 @@ enum class FrameType : uint32_t {
     hurry,    // hub: another member waits for this exchange
     error     // hub: text; the communicator is broken
 };
-enum class Exchange : uint32_t {
-    all_reduce,
-    reduce_scatter,
-    all_gather,
-    broadcast,
-    split,
-    message
-};
+enum class Exchange : uint32_t { all_reduce, reduce_scatter, all_gather, broadcast, message };
 
 // The exchanges of a channel are numbered from 0. Channel 0 has the collectives, every other
 // channel the messages from one member to another.
@@ -41,8 +34,6 @@ struct Frame {
     int32_t size = 0;     // number of members
     int32_t process = 0;  // process id, in a hello
     int32_t root = 0;
-    int32_t color = 0;
-    int32_t key = 0;
     uint32_t channel = 0;
     uint64_t number = 0;
     uint64_t count = 0;

@@ -11,6 +11,7 @@
 #include <mutex>
 
 #include "block.hpp"
+#include "events.hpp"
 #include "memory.hpp"
 #include "stream.hpp"
 
@@ -139,10 +140,10 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
     properties->sharedMemPerBlock = granted_shared_bytes;
     // CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
     const bool small = capability == 86 || capability == 89 || capability == 120;
-    properties->sharedMemPerBlockOptin = static_cast<size_t>(small             ? 99
-                                                             : capability < 90 ? 163
-                                                                               : 227)
-                                         << 10;
+    const size_t of_block = small ? 99 : capability < 90 ? 163 : 227;
+    properties->sharedMemPerBlockOptin = of_block << 10;
+    properties->reservedSharedMemPerBlock = size_t{1} << 10;
+    properties->sharedMemPerMultiprocessor = (of_block + 1) << 10;
     properties->pciBusID = device;
     return noted(cudaSuccess);
 }

@@ -2,7 +2,6 @@
 #include "stream.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -196,17 +195,6 @@ int64_t enqueue_exchange(cudaStream_t stream, Work run, std::function<bool()> re
 
 void run_until(cudaStream_t stream, int64_t number) {
     stream_of(stream)->run_until(number);
-}
-
-void log(const std::string& line) {
-    static const char* const path = std::getenv("EMULATED_CUDA_LOG");
-    if (path == nullptr) return;
-    static std::mutex mutex;
-    const std::lock_guard lock(mutex);
-    static std::FILE* const file = std::fopen(fmt::format("{}.{}", path, getpid()).c_str(), "w");
-    if (file == nullptr) return;
-    fmt::print(file, "{}\n", line);
-    std::fflush(file);
 }
 
 cudaError_t noted(cudaError_t status) {

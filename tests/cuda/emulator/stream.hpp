@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <string>
 
 #include "cuda_runtime.h"
 
@@ -24,11 +23,6 @@ cudaError_t enqueue(cudaStream_t stream, std::function<cudaError_t()> work);
 int64_t enqueue_exchange(cudaStream_t stream, std::function<cudaError_t()> run,
                          std::function<bool()> ready);
 void run_until(cudaStream_t stream, int64_t number);
-
-// Writes a line to the file EMULATED_CUDA_LOG. Logged are events that must not occur within a
-// training step (allocations, NCCL communicators and connections), and products, which show the
-// steps.
-void log(const std::string& line);
 
 // Returns the device's error or else `status`, and stores an error for cudaGetLastError().
 cudaError_t noted(cudaError_t status);

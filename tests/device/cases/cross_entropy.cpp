@@ -140,6 +140,35 @@ OpCase backward_case(const CrossEntropyCase& c, const OpCase& forward) {
     return b;
 }
 
+// All columns on one rank: the statistics, the losses, and the gradient over the logits.
+OpCase whole_case(const CrossEntropyCase& c, OpCase stats, const OpCase& backward) {
+    OpCase whole;
+    whole.name = "cross_entropy " + c.shape();
+    Tensor logits = stats.tensor("logits");
+    logits.role = Role::updated;
+    whole.tensors = {logits,
+                     random_integers("targets", c.n, -3, c.vocab + 3),
+                     stat_in("weight", {c.n}),
+                     out("row_max", {c.n}, Kind::stat),
+                     out("row_sum", {c.n}, Kind::stat),
+                     out("target_logit", {c.n}, Kind::stat),
+                     out("losses", {c.n}, Kind::stat)};
+    whole.call = [c](Context& context, const Views& v) {
+        cross_entropy(context, {v["logits"], v["targets"], c.valid, v["weight"], 0.25, v["row_max"],
+                                v["row_sum"], v["target_logit"], v["losses"]});
+    };
+    whole.formula = [stats, backward](const Values& v) {
+        Values result = stats.formula(v);
+        for (size_t i = 0; i < result["row_sum"].size(); ++i) {
+            result["losses"].push_back(std::log(result["row_sum"][i]) + result["row_max"][i] -
+                                       result["target_logit"][i]);
+        }
+        result["logits"] = backward.formula(v).at("logits");
+        return result;
+    };
+    return whole;
+}
+
 }  // namespace
 
 void add_cross_entropy(OpList& list, i64 n, i64 vocab, i64 valid, i64 start, double scale) {
@@ -148,7 +177,9 @@ void add_cross_entropy(OpList& list, i64 n, i64 vocab, i64 valid, i64 start, dou
     list.push_back(stats);
     list.push_back(rescale_case(c));
     list.push_back(loss_case(c));
-    list.push_back(backward_case(c, stats));
+    const OpCase backward = backward_case(c, stats);
+    list.push_back(backward);
+    if (start == 0) list.push_back(whole_case(c, stats, backward));
 }
 
 }  // namespace lm::test

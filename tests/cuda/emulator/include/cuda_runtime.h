@@ -58,6 +58,8 @@ struct cudaDeviceProp {
     int memoryBusWidth;
     size_t sharedMemPerBlock;
     size_t sharedMemPerBlockOptin;
+    size_t sharedMemPerMultiprocessor;
+    size_t reservedSharedMemPerBlock;
     int pciBusID;
     int pciDeviceID;
     int pciDomainID;

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The emulator's nccl.h: the part of NCCL that lib/cuda uses, with the names, values and behavior
-// of NCCL's API reference. Where NCCL leaves the behavior open (when a nonblocking call returns
-// ncclInProgress, how long a send waits for its receive), the emulator chooses the strictest. Ranks
-// must initialize communicators in nonblocking mode: in blocking mode a missing rank could not be
-// detected.
+// of NCCL's API reference. Where NCCL leaves the behavior open (how long a send waits for its
+// receive), the emulator chooses the strictest. Communicators must be blocking.
 #pragma once
 
 #include <climits>
@@ -71,8 +69,6 @@ ncclResult_t ncclCommInitRankScalable(ncclComm_t* comm, int n_ranks, int rank, i
                                       ncclUniqueId* ids, ncclConfig_t* config);
 #endif
 // `*part` is set when the parent is no longer in progress; it stays null without a color.
-ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* part,
-                           ncclConfig_t* config);
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error);
 ncclResult_t ncclCommFinalize(ncclComm_t comm);
 ncclResult_t ncclCommDestroy(ncclComm_t comm);

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trial steps on a GPU: before the ranks are connected, each rank runs the steps of its place in
+// the layout alone, on groups without other members. The first use of an algorithm of cuBLASLt or
+// of a plan of cuDNN may load code into the GPU, which may wait until the GPU is idle. In a step of
+// a pipeline the GPU may then hold a receive whose message depends on this rank: the job hangs.
+#pragma once
+
+#include <vector>
+
+#include "data/sampling/batch.hpp"
+#include "train/step/trainer.hpp"
+
+namespace lm::train {
+
+// The kinds of steps that a run makes.
+struct TrialSteps {
+    std::vector<i64> seq_lengths;      // sequence lengths of its training steps
+    i64 fewest_micro_batches = 1;      // micro-batches of the smallest step on a data-parallel rank
+    data::BatchOptions batch_options;  // the optional fields of its micro-batches
+};
+
+// Runs every product and every attention plan of the run on rank `rank` once: forward, loss and
+// backward in the first, a middle and the last micro-batch of a step, and an evaluation, for each
+// sequence length. Each is planned for the number of SMs that the step reserves there. Allocates
+// the memory of a trainer and releases it. Not collective.
+void run_trial_steps(const TrainerConfig& config, device::Device& device, i64 rank,
+                     const TrialSteps& steps);
+
+}  // namespace lm::train

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Events that tests look for: the log of EMULATED_CUDA_LOG, and the loading of code.
+#pragma once
+
+#include <string>
+
+namespace emulator {
+
+// Writes a line to the file EMULATED_CUDA_LOG. Logged are events that must not occur within a
+// training step (allocations, NCCL communicators and connections), and products, which show the
+// steps.
+void log(const std::string& line);
+
+// With EMULATED_CUDA_LOADING=1, the first call for each `code` waits until all streams of the
+// current device are empty, as the driver may when a library loads the code of an algorithm.
+void load(const std::string& code);
+
+}  // namespace emulator
