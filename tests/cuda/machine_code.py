@@ -29,11 +29,12 @@ REQUIRED = [
     ("attention_forward", r"attention_forward_kernel", (TENSOR_CORES, MATRIX_LOAD, COPY, WIDE_STORE)),
     ("attention_backward", r"attention_backward_keys_kernel", (TENSOR_CORES, MATRIX_LOAD, COPY, WIDE_STORE)),
     ("attention_backward", r"attention_backward_queries_kernel", (TENSOR_CORES, MATRIX_LOAD, COPY, WIDE_STORE)),
-    ("attention_fp32_forward", r"attention_forward_fp32_kernel", (COPY,)),
-    ("attention_fp32_backward", r"attention_backward_\w+_fp32_kernel", (COPY,)),
+    ("attention_fp32", r"attention_forward_fp32_kernel", (WIDE_LOAD,)),
+    ("attention_fp32", r"attention_backward_\w+_fp32_kernel", (WIDE_LOAD,)),
     ("column_sums", r"column_sums_kernelI\w+Li8", (WIDE_LOAD,)),
     ("cross_entropy", r"stats_kernel", (WIDE_LOAD,)),
     ("cross_entropy", r"backward_kernel", (WIDE_LOAD, WIDE_STORE)),
+    ("cross_entropy", r"one_pass_kernel", (WIDE_LOAD, WIDE_STORE)),
     ("embedding", r"forward_kernel", (WIDE_LOAD, WIDE_STORE)),
     ("embedding", r"sum_kernel", (WIDE_STORE,)),
     ("flat", r"sum_kernelI", (WIDE_LOAD,)),
@@ -47,8 +48,7 @@ REQUIRED = [
     ("rotary", r"rotary_kernelI\w+Li8", (WIDE_LOAD, WIDE_STORE)),
 ]
 # Attention in fp32 must not use tensor cores, which would round its operands.
-FORBIDDEN = [("", r"", LOCAL), ("", r"", FLOAT_ATOMIC), ("attention_fp32_forward", r"", TENSOR_CORES),
-             ("attention_fp32_backward", r"", TENSOR_CORES)]
+FORBIDDEN = [("", r"", LOCAL), ("", r"", FLOAT_ATOMIC), ("attention_fp32", r"", TENSOR_CORES)]
 
 
 def find_cuobjdump(directories):
@@ -89,6 +89,65 @@ def own_memory(cuobjdump, library):
     return [f"{name}: {used}" for name, used in usage if not re.search(r"STACK:0 .*LOCAL:0\b", used)]
 
 
+# The blocks of an SM. Architecture: KiB of shared memory of an SM, and registers.
+SM = {"sm_80": (164, 65536), "sm_90": (228, 65536)}
+RESERVED_BYTES = 1024  # shared memory that each block needs besides its own, which sm_90's code counts itself
+ATTENTION = {"forward": "attention_forward_kernel", "dK and dV": "attention_backward_keys_kernel",
+             "dQ": "attention_backward_queries_kernel"}
+
+
+def documented(path):
+    """[(pattern of the kernel's name, threads, {architecture: registers}, KiB of dynamic shared memory, {architecture: blocks})]
+    of the table of attention's kernels in bench/cuda.md, and of the one-pass cross-entropy of GPT-2."""
+    def both(text):  # "180 (168)": sm_90, and sm_80 in brackets
+        numbers = [int(n) for n in re.findall(r"\d+", text)]
+        return {"sm_90": numbers[0], "sm_80": numbers[-1]}
+
+    rows = [("one_pass_kernelI13__nv_bfloat16", 512, {}, (2 * 50304 + 16) / 1024, {"sm_90": 2})]
+    with open(path) as file:
+        for line in file:
+            if match := re.match(r"\| (forward|dK and dV|dQ), D <= (\d+)(, dropout)?[^|]*\|[^|]*\|([^|]*)\|([^|]*)\|([^|]*)\|", line):
+                kernel, width, dropout, registers, kib, blocks = match.groups()
+                name = rf"{ATTENTION[kernel]}I13__nv_bfloat16Li{width}ELb{1 if dropout else 0}E"
+                rows.append((name, 128, both(registers), float(kib), both(blocks)))
+    return rows
+
+
+def occupancy(cuobjdump, library, path):
+    """Compares registers and blocks of an SM in that file with the compiled kernels. Returns the differences."""
+    text = subprocess.run([cuobjdump, "--dump-resource-usage", library], capture_output=True, text=True, check=True).stdout
+    used, architecture = {}, ""
+    for line in text.splitlines():
+        if match := re.match(r"arch = (sm_\w+)", line):
+            architecture = match[1]
+        elif match := re.match(r"\s*Function (\S+):", line):
+            function = match[1]
+        elif match := re.search(r"REG:(\d+) .*SHARED:(\d+)", line):
+            used[architecture, function] = int(match[1]), int(match[2])
+    problems, n = [], 0
+    for pattern, threads, registers, kib, blocks in documented(path):
+        for architecture, wanted in blocks.items():
+            found = [use for (arch, name), use in used.items() if arch == architecture and re.search(pattern, name)]
+            if architecture not in {arch for arch, _ in used}:
+                continue
+            if len(found) != 1:
+                problems.append(f"{architecture}: {len(found)} kernels {pattern}")
+                continue
+            regs, static = found[0]
+            if architecture != "sm_90":
+                static += RESERVED_BYTES
+            of_sm, all_registers = SM[architecture]
+            held = min(all_registers // (-(-regs // 8) * 8 * threads), int(of_sm * 1024 // (kib * 1024 + static)))
+            n += 1
+            if held != wanted:
+                problems.append(f"{architecture}: {pattern}: an SM holds {held} blocks ({regs} registers, {kib:.1f} KiB), not {wanted}")
+            # Other versions of nvcc use some registers more or less.
+            if architecture == "sm_90" and registers and abs(registers["sm_90"] - regs) > 8:
+                problems.append(f"{architecture}: {pattern}: {regs} registers, not {registers['sm_90']}")
+    print(f"blocks of an SM: {n} kernels as in {os.path.basename(path)}")
+    return problems
+
+
 def is_kernel(function, file, pattern):
     """Returns true when the kernel is of that file: an unnamed namespace is mangled with the name of its file."""
     in_file = rf"_\d+_{file}_cu_" if file else ""
@@ -106,6 +165,7 @@ def main():
         sys.exit(77)
     cuobjdump = find_cuobjdump(directories)
     problems = own_memory(cuobjdump, library)
+    problems += occupancy(cuobjdump, library, os.path.join(os.path.dirname(__file__), "../../bench/cuda.md"))
     kernels = kernels_of(cuobjdump, library)
     by_architecture = defaultdict(dict)
     for (architecture, function), instructions in kernels.items():
