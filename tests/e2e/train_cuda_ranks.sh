@@ -104,8 +104,8 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
             fail "a step makes connections or allocates"
         grep -q "^NCCL: connections for a pair's messages" "$file" || fail "no messages in $(cat "$file")"
     done
-    # NCCL occupies SMs while GEMMs run (here half of the emulated GPU's four) if stages have links, and
-    # while gradients are reduced and weights gathered: not in the micro-batches between, nor with tensor parallelism alone.
+    # NCCL occupies SMs while GEMMs run (here half of the emulated GPU's four) if stages have links, while gradients are
+    # reduced and weights gathered (not in the micro-batches between), and in the backward of column-parallel layers.
     products() { sort events.* | uniq -c | awk -v ORS=' ' '/product/ { $1 = ""; print substr($0, 2) }'; }
     [ "$(products)" = "product for 2 SMs " ] || fail "links: $(products)"
     # A kernel that is loaded at its first call waits for the GPU, which may wait for another rank's message.
@@ -118,7 +118,10 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     [ "$(products)" = "product product for 2 SMs " ] || fail "data parallelism: $(products)"
     rm events.*
     EMULATED_CUDA_LOG=$PWD/events layout quiet_tp.log 2 "${tp[@]}"
-    [ "$(products)" = "product " ] || fail "tensor parallelism: $(products)"
+    [ "$(products)" = "product product for 2 SMs " ] || fail "tensor parallelism: $(products)"
+    rm events.*
+    EMULATED_CUDA_LOG=$PWD/events layout quiet_tp.log 2 "${tp[@]}" --tensor-comm-sms 0
+    [ "$(products)" = "product " ] || fail "--tensor-comm-sms 0: $(products)"
 fi
 
 # ---- Code that a library loads at the first use of an algorithm waits for the GPU, which may hold a receive that waits for
