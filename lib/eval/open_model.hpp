@@ -29,10 +29,10 @@ struct ModelTokenizer {
 };
 
 // Returns the tokenizer that `choice` names. Without a choice: the tokenizer.json, or vocab.json
-// and merges.txt, in one of the model's directories; else GPT-2's or the byte tokenizer if the
-// model states its digest; without a digest, with a note, if it has as many ids as the model. Warns
-// when the model states another digest. Throws Error(usage) when the digest and the number of ids
-// differ.
+// and merges.txt, in one of the model's directories; else GPT-2's or the byte tokenizer, if its
+// digest is the model's or, for a model without a digest, if it has as many ids as the model (with
+// a note). Warns when the digest differs from the model's. Throws Error(usage) when the number of
+// ids differs, too.
 ModelTokenizer find_tokenizer(const OpenedModel& model, const text::TokenizerChoice& choice);
 
 // Throws Error(usage) when no tokenizer was found.

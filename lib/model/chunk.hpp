@@ -104,7 +104,7 @@ class GptChunk {
     };
 
     // Returns the stream before the first layer, [R, C] compute; in a chunk without layers (the
-    // embedding or the head alone), the stream after it.
+    // embedding or the head alone), the chunk's only stream.
     static const View& first_stream(const MicroBatchActivations& act) {
         return act.layers.empty() ? act.final_norm.stream
                                   : act.layers.front().attention_norm.stream;

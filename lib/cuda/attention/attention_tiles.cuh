@@ -112,7 +112,7 @@ __device__ void load_numbers(const QueryNumbers& numbers, const float* lse, cons
 
 // ---- products -----------------------------------------------------------------------------------
 
-// Adds a b^T to the accumulators: sums[m][n] += rows row + 16 m + (0..15) of a times rows 8 n +
+// Adds a b^T to the accumulators: sums[m][n] += rows row + 16 * m + (0..15) of a times rows 8 * n +
 // (0..7) of b. Both tiles are stored with the summed dimension along the row, as mma's row.col form
 // expects. One ldmatrix loads a 16 x 16 block of a, or two 8-row blocks of b with their 16 columns.
 template <typename T, int width, int m_tiles, int n_tiles>

@@ -191,10 +191,10 @@ __device__ void write_parts(float* parts, i64 width, const float (&dweight)[step
     }
 }
 
-// Block b processes rows [b block_rows, (b + 1) block_rows), blockDim.y at a time. All threads run
-// the same number of iterations, also without a row (`on` false), because sum_row() has a barrier.
-// dsum may alias dsum_in or sum: a thread loads its elements of a row before it stores them, and
-// the elements that it loads ahead are of another row.
+// Block b processes rows b * block_rows to (b + 1) * block_rows - 1, blockDim.y at a time. All
+// threads run the same number of iterations, also without a row (`on` false), because sum_row() has
+// a barrier. dsum may alias dsum_in or sum: a thread loads its elements of a row before it stores
+// them, and the elements that it loads ahead are of another row.
 template <typename T, int steps, bool with_dropout>
 __global__ void __launch_bounds__(register_threads, resident_blocks(steps, with_dropout))
     backward_in_registers(const Backward<T> a, float* parts, i64 block_rows) {

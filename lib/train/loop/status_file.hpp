@@ -25,10 +25,10 @@ struct StatusSettings {
     double timeout_s = 600;  // an operation between ranks fails after this time
 };
 
-// The saves of the rest of the run, for a forecast of the disk.
+// The saves of the rest of the run, from which a reader of the file forecasts the disk space.
 struct ComingSaves {
-    // Iterations of the saves that need more room than there was before, at most the first 200
-    // (growing_saves() of train/save/save_room.hpp).
+    // Iterations of the saves that need space for one more checkpoint than before, at most the
+    // first 200 (growing_saves() of train/save/save_room.hpp).
     std::vector<i64> growing;
     i64 step_bytes = 0;  // bytes of a checkpoint
 };

@@ -35,8 +35,8 @@ void check_room(const std::string& directory, const RoomNeed& need);
 i64 last_iteration(const RunConfig& config);
 
 // Returns the iterations of the first `most` saves after iteration `start` that need space for one
-// more checkpoint in --save than before: without --save-retain all saves, else the saves before
-// which no other checkpoint was deleted. Ascending.
+// more checkpoint in --save than before: without --save-retain all saves, else the saves that bring
+// more checkpoints into --save than any earlier save. Ascending.
 std::vector<i64> growing_saves(const SaveRules& rules, i64 start, i64 last, size_t most);
 
 // Throws Error(usage) when --save has too little space for the checkpoints that are on disk at the

@@ -52,9 +52,9 @@ class Trainer {
     void warm_up();
     // Sets fresh weights from the seed.
     void initialize();
-    // Loads a checkpoint of any layout. `with_optimizer` false: only the weights. The weights are
-    // complete after gather_loaded(), which is collective. load() is not, so that a rank that finds
-    // damage can report it to the others.
+    // Loads a checkpoint of any layout. `with_optimizer` false: only weights and masters. The
+    // weights are complete after gather_loaded(), which is collective. load() is not, so that a
+    // rank that finds damage can report it to the others.
     void load(const ckpt::Checkpoint& checkpoint, bool with_optimizer);
     // Loads the weights for a forward pass in fp32 on the CPU, rounded to `dtype`.
     void load_rounded(const ckpt::Checkpoint& checkpoint, DType dtype) {

@@ -66,9 +66,9 @@ class TrainingState {
     // Returns this rank's part of a checkpoint. The parts of all ranks together contain each
     // element once. The pieces refer to the buffers and are valid until the next step.
     std::vector<ckpt::Piece> checkpoint_pieces();
-    // Loads a checkpoint of any layout: of the weights only this rank's part, which the
-    // data-parallel ranks divide. `with_optimizer` false: loads weights and masters only; the
-    // moments and the step count stay 0. Call gather_loaded() after it.
+    // Loads a checkpoint of any layout. Reads only a share of this rank's weights: the replicas
+    // divide the reading, and gather_loaded(), called next, exchanges the shares. `with_optimizer`
+    // false: loads weights and masters only; the moments and the step count stay 0.
     void load(const ckpt::Checkpoint& checkpoint, bool with_optimizer);
     // Loads the weights of an fp32 training on the CPU, rounded to `dtype`: the checkpoint's
     // weights if they have this type, else its masters. Call gather_loaded() after it.
