@@ -122,6 +122,12 @@ queue '20_5|RUNNING|None|0:02'
 check 1 'ALERT burning: 3 starts without progress' watchdog
 status running null 95 "$in_future" 5
 check 0 'running: iteration 95' watchdog
+# After a rollback to an earlier step, new steps are progress, although the best iteration is far away.
+for saved in 20 30 40 50 60; do
+    status running null $((saved + 2)) "$in_future" $saved
+    sed -i "s/\"saved_iteration\": 10/\"saved_iteration\": $saved/" status.json
+    check 0 "running: iteration $((saved + 2))" watchdog
+done
 queue '21|PENDING|Priority|0:00'
 status stopped 75 96 null 5
 check 0 'scheduled' watchdog
@@ -269,4 +275,36 @@ echo 'QUOTA_COMMAND="echo work 190 100"' >>site.conf
 check 1 'ALERT quota: work: 190 %' fs-watch
 echo 'FS_PATHS=/nonexistent' >>site.conf
 check 3 'df: ' fs-watch
+# ---- cron.sbatch: a controller that does not answer, and a job that Slurm holds ------------------
+mkdir chain empty
+cat >chain/squeue <<'END'
+#!/bin/sh
+[ -e "$(dirname "$0")/queue" ] || exit 1
+case "$*" in *lm-cron-empty*) cat "$(dirname "$0")/queue" ;; esac
+END
+cat >chain/sbatch <<'END'
+#!/bin/sh
+cd "$(dirname "$0")"
+[ -e failed ] || { touch failed; exit 1; } # the first submission fails
+echo "$*" >>submitted
+END
+printf '#!/bin/sh\necho "$*" >>"%s/chain/cancelled"\n' "$work" >chain/scancel
+printf '#!/bin/sh\n: >"%s/chain/queue"\n' "$work" >chain/sleep # the controller answers again
+chmod +x chain/*
+chain() { PATH=$work/chain:$PATH CRON_SCRIPT=cron.sbatch SLURM_JOB_ID=1 CRON_CHAINS="60:other" bash "$kit/cron.sbatch" 600 empty >out 2>&1; }
+chain || fail "cron.sbatch: exit $?: $(cat out)"
+grep -q 'lm-cron-empty: squeue failed' out || fail "no squeue: $(cat out)"
+grep -Eq 'lm-cron-(empty|other): the next job was not submitted' out || fail "no sbatch: $(cat out)"
+for name in empty other; do
+    [ "$(grep -c -- "--job-name=lm-cron-$name --begin=.* cron.sbatch" chain/submitted)" -ge 1 ] || fail "$name: $(cat chain/submitted)"
+done
+rm chain/submitted
+echo '77 launch failed requeued held' >chain/queue
+chain
+[ "$(cat chain/cancelled)" = 77 ] || fail "a held job: $(cat out)"
+grep -q 'job-name=lm-cron-empty' chain/submitted || fail "a held job: no other one: $(cat out)"
+rm chain/submitted
+echo '78 BeginTime' >chain/queue
+chain
+! grep -q lm-cron-empty chain/submitted || fail "a second job of a chain: $(cat chain/submitted)"
 echo "watchdog, alert, pulse, backup and fs-watch in cron's environment"
