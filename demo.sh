@@ -186,6 +186,7 @@ cat <<END
 
 == Done in $SECONDS s
 $times
+
 Made in $dir:
   corpus_text_document.bin, .idx   the corpus as tokens, in Megatron-LM's format
   checkpoints/                     the state of the training at its last steps

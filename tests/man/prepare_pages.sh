@@ -22,6 +22,7 @@ with open("train.log", "w") as out:
                   "grad norm: 1.000 | number of skipped iterations:   0 | number of nan iterations:   0 |\n")
 END
 mkdir corpus scratch store
+for i in {1..300}; do printf 'Line %d of a book.\n\n' "$i"; done >book.txt
 split -n l/4 --additional-suffix=.jsonl corpus.jsonl corpus/part
 for name in corpus news books; do
     lm-preprocess --input corpus.jsonl --output-prefix $name --append-eod --quiet

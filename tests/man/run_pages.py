@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 
-PROGRAM = re.compile(r"(?:[A-Z_]+=\S+ )*(lm-[a-z]+(?= |$)|echo |mpirun |srun |sbatch |torchrun |kill |cmake |pip |tar |apt |module "
+PROGRAM = re.compile(r"(?:[A-Z_]+=\S+ )*(lm-[a-z]+(?= |$)|echo |for |mpirun |srun |sbatch |torchrun |kill |cmake |pip |tar |apt |module "
                      r"|\. ~|fpath=|set -p|tests/|tools/|\./|ctest )")
 # Commands of other tests, or for other machines. Each is counted.
 ELSEWHERE = [
@@ -28,6 +28,7 @@ ELSEWHERE = [
 ]
 TRAINING = ("--num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 32 --micro-batch-size 2 --global-batch-size {batch} "
             "--train-iters 20 --lr 1e-3 --lr-decay-style constant --eval-iters 0 --threads 1 --device cpu")
+ENDLESS = re.compile("--watch|--follow")
 # The answer of these may be "no".
 ANSWERS = re.compile(r"lm-ckpt diff|lm-shmcheck|lm-estimate (batch|layout|memory)")
 
@@ -43,11 +44,24 @@ def commands_of(page):
 
 def runnable(command):
     """Returns the command with its placeholders replaced."""
-    batch = 256 if "--world-size 128" in command else 8
+    batch = 256 if "--world-size 128" in command else 16
     flags = TRAINING.format(batch=batch) + ("" if "--data-path" in command else " --data-path corpus_text_document")
+    if "--load checkpoints" in command:
+        flags += " --override-opt_param-scheduler"
     command = re.sub(r" \.\.\.(?= |$)", " " + flags, command)
     command = re.sub(r"(host:|(?<= ))/store/", "store/", command)
-    return f"timeout --preserve-status -s INT 3 {command}" if "--watch" in command else command
+    return f"timeout -s INT 3 {command} || [ $? = 124 ]" if ENDLESS.search(command) else command
+
+
+def set_aside(place, command):
+    """Moves the outputs of earlier commands out of the way of a new run. Returns the names to restore after it."""
+    for prefix in re.findall(r"--output-prefix (\S+)", command):
+        subprocess.run(f"rm -rf {prefix}_*", shell=True, cwd=place, check=True)
+    saved = [name for name in re.findall(r"--save (\S+)", command) if f"--load {name}" not in command]
+    saved = [name for name in saved if os.path.exists(os.path.join(place, name))]
+    for name in saved:
+        os.rename(os.path.join(place, name), os.path.join(place, name + ".aside"))
+    return saved
 
 
 def main():
@@ -61,13 +75,12 @@ def main():
                 if any(re.match(pattern, command) or "--device cuda" in command for pattern, _ in ELSEWHERE):
                     elsewhere += 1
                     continue
-                for option, output in re.findall(r"--(save|output-prefix) (\S+)", command):
-                    if f"--load {output}" not in command:
-                        earlier = output if option == "save" else f"{output}_*"
-                        subprocess.run(f"rm -rf {earlier}", shell=True, cwd=place, check=True)
+                replaced = set_aside(place, command)
                 ran += 1
                 done = subprocess.run(["bash", "-euo", "pipefail", "-c", runnable(command)], cwd=place,
                                       stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=1200)
+                for name in replaced:
+                    subprocess.run(f"rm -rf {name} && mv {name}.aside {name}", shell=True, cwd=place, check=True)
                 if done.returncode > (1 if ANSWERS.match(command) else 0):
                     failed += 1
                     print(f"{page}:{number}: exit code {done.returncode}:\n{command}\n{done.stdout[-1500:]}{done.stderr[-1500:]}",

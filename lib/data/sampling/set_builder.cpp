@@ -110,7 +110,10 @@ std::unique_ptr<SampleSource> SetBuilder::build_one(SplitPart part, const DataPa
     if (range.size() == 0) {
         usage_error(config_.paths.data_path.empty() ? option : "--split",
                     "{} is empty: it has none of the {} documents{}", what, dataset->n_sequences(),
-                    dataset->n_sequences() > 0 ? ": give it a larger share" : "");
+                    dataset->n_sequences() == 0 ? ""
+                    : part == SplitPart::valid
+                        ? ": use more documents or another --split, or --eval-iters 0"
+                        : ": use more documents or another --split");
     }
     const TokenRange tokens{dataset, range, config_.vocab_size};
     if (config_.order == DataOrder::stateless) {
