@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // lm-estimate checkpoint: the bytes of one checkpoint, and of all checkpoints of a schedule.
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -7,8 +8,10 @@
 #include "base/bounds.hpp"
 #include "base/error.hpp"
 #include "base/shape.hpp"
+#include "ckpt/format/step_files.hpp"
 #include "cost/formulas.hpp"
 #include "figures.hpp"
+#include "plan_warnings.hpp"
 #include "run_flags.hpp"
 #include "spec/save_schedule.hpp"
 #include "verbs.hpp"
@@ -18,6 +21,7 @@ namespace {
 
 struct Flags {
     config::TrainFlags train;
+    i64 nodes = 1;
     OutputFlags output;
 };
 
@@ -31,10 +35,24 @@ std::vector<spec::SaveRange> ranges_of(const config::CheckpointFlags& flags) {
     return {{*flags.save_interval, 0}};
 }
 
-void add_total(Printout& printout, const config::TrainFlags& flags, const spec::ModelConfig& model,
-               const cost::CheckpointSize& size) {
+// Warns when the file system of --save has no room for all checkpoints; for two when --save-retain
+// deletes old ones.
+void check_room(const Flags& flags, const config::TrainFlags& train,
+                const cost::CheckpointSize& size, i64 n_saves) {
+    if (train.checkpoints.save.empty()) return;
+    const bool deletes = !train.checkpoints.save_retain.empty();
+    const i64 n_ranks = std::max(flags.nodes, train.action.world_size.value_or(1));
+    warn_of_room(train.checkpoints.save,
+                 {.n = deletes ? std::min<i64>(2, n_saves) : n_saves,
+                  .bytes = size.total(),
+                  .files = ckpt::files_of_checkpoint(n_ranks, flags.nodes)});
+}
+
+// Returns the number of checkpoints.
+i64 add_total(Printout& printout, const config::TrainFlags& flags, const spec::ModelConfig& model,
+              const cost::CheckpointSize& size) {
     const std::vector<spec::SaveRange> ranges = ranges_of(flags.checkpoints);
-    if (ranges.empty()) return;
+    if (ranges.empty()) return 1;
     const BatchSchedule schedule = resolve_schedule(flags, model.seq_length);
     const i64 iterations = count_iterations(schedule.ramp, schedule.samples);
     const i64 saves = spec::count_saves(ranges, iterations);
@@ -47,6 +65,7 @@ void add_total(Printout& printout, const config::TrainFlags& flags, const spec::
           "checkpoints x weights"},
          {"total", "in all", Unit::bytes, checked_mul(saves, size.total()),
           "number of checkpoints x checkpoint, when none is pruned"}});
+    return saves;
 }
 
 int run(const Flags& flags) {
@@ -65,7 +84,8 @@ int run(const Flags& flags) {
                       {"total", "checkpoint", Unit::bytes, size.total(),
                        "the sum: 14 bytes x parameters in 16 bits (BigScience measured 2.3 TB for "
                        "176B), without file headers of about 100 bytes for each tensor"}});
-    add_total(printout, train, model, size);
+    check_at_least("--nodes", flags.nodes, 1);
+    check_room(flags, train, size, add_total(printout, train, model, size));
     printout.print(flags.output);
     return 0;
 }
@@ -81,10 +101,13 @@ void add_checkpoint_verb(cli::Options& program) {
     options.examples({"lm-estimate checkpoint --model bloom-176b --bf16",
                       "lm-estimate checkpoint --model gpt2-124m --global-batch-size 512 "
                       "--train-tokens 10B --save-interval 1000"});
-    add_run_options(options, flags->train,
-                    {"Model", "--global-batch-size", "--rampup-batch-size", "--train-samples",
-                     "--train-iters", "--train-tokens", "--fp16", "--bf16", "--deepspeed_config",
-                     "--save-interval", "--save-schedule"});
+    options.value("--nodes", &flags->nodes, "N",
+                  "nodes that write the files, for the check of --save");
+    add_run_options(
+        options, flags->train,
+        {"Model", "--global-batch-size", "--rampup-batch-size", "--train-samples", "--train-iters",
+         "--train-tokens", "--fp16", "--bf16", "--deepspeed_config", "--save-interval",
+         "--save-schedule", "--save", "--save-retain", "--world-size"});
     add_output_options(options, flags->output);
 }
 

@@ -128,6 +128,10 @@ void Printout::sum(std::string kind, std::vector<Figure> figures) {
     add_figures(std::move(kind), Form::sum, std::move(figures));
 }
 
+void Printout::append(Printout more) {
+    for (Part& part : more.parts_) parts_.push_back(std::move(part));
+}
+
 namespace {
 
 // Returns a value that is a number.

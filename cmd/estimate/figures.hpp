@@ -47,6 +47,8 @@ class Printout {
     void figures(std::string kind, std::vector<Figure> figures);
     // Adds single figures; the last one is the sum of the others. Text shows the share of each.
     void sum(std::string kind, std::vector<Figure> figures);
+    // Adds the tables and figures of `more`.
+    void append(Printout more);
     // Prints everything to standard output.
     void print(const OutputFlags& flags) const;
 

@@ -6,6 +6,7 @@
 #include "base/log.hpp"
 #include "cost/formulas.hpp"
 #include "figures.hpp"
+#include "plan_warnings.hpp"
 #include "run_flags.hpp"
 #include "verbs.hpp"
 
@@ -93,6 +94,7 @@ int run(const Flags& flags) {
     const spec::ParallelConfig parallel =
         resolve_parallel(flags.train.parallel, flags.train.model, model);
     warn_of_odd_shapes(model);
+    warn_of_model(model, parallel);
     Printout printout;
     add_parts(printout, count_parameters(model));
     add_formulas(printout, model, padded_vocab(model, parallel));

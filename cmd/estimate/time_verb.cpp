@@ -13,8 +13,11 @@
 #include "config/rank_counts.hpp"
 #include "cost/formulas.hpp"
 #include "cost/training_time.hpp"
+#include "energy_report.hpp"
 #include "figures.hpp"
+#include "goodput_report.hpp"
 #include "gpu_options.hpp"
+#include "plan_warnings.hpp"
 #include "run_flags.hpp"
 #include "step_picture.hpp"
 #include "step_report.hpp"
@@ -35,6 +38,8 @@ struct Flags {
     cli::Duration save_time;
     std::optional<double> hours_per_day;
     cli::Duration queue_gap;
+    FailureFlags failures;
+    EnergyFlags energy;
     OutputFlags output;
     PictureFlags picture;
     bool simulates() const { return !hardware.gpu.empty() || !hardware.hardware_file.empty(); }
@@ -50,7 +55,7 @@ Figure days(const char* key, const char* label, double seconds, const char* form
 
 void add_calendar(std::vector<Figure>& figures, const Flags& flags, double running) {
     double calendar = running;
-    if (flags.job_minutes) {
+    if (flags.job_minutes && !flags.failures.given()) {
         const double jobs = std::ceil(running / (*flags.job_minutes * 60));
         figures.push_back({"jobs", "jobs", Unit::count, static_cast<i64>(jobs),
                            "running time / --exit-duration-in-mins, rounded up"});
@@ -63,6 +68,22 @@ void add_calendar(std::vector<Figure>& figures, const Flags& flags, double runni
     }
     figures.push_back(
         days("calendar", "calendar time", calendar, "running and waiting, x 24 / --hours-per-day"));
+}
+
+// Adds the times with failures and returns the running time and the time with the queue.
+GoodputReport add_goodput(Printout& printout, const Flags& flags, const cost::TrainingTime& time) {
+    std::optional<double> job_s;
+    if (flags.job_minutes) job_s = *flags.job_minutes * 60;
+    GoodputReport report =
+        report_goodput(flags.failures, {.n_gpus = *flags.gpus,
+                                        .work_s = time.steps_s + time.evaluations_s,
+                                        .step_s = time.full_iteration_s,
+                                        .save_interval = flags.save_interval,
+                                        .save_s = flags.save_time.seconds,
+                                        .job_s = job_s,
+                                        .queue_s = flags.queue_gap.seconds});
+    printout.figures("goodput", std::move(report.figures));
+    return report;
 }
 
 void add_steps(std::vector<Figure>& figures, const Flags& flags, const cost::TrainingPlan& plan,
@@ -173,9 +194,19 @@ StepQuery step_query(const Flags& flags, const cost::TrainingPlan& plan) {
     return query;
 }
 
-// Adds the figures of the whole training.
-void add_training(std::vector<Figure>& figures, const Flags& flags, const cost::TrainingPlan& plan,
-                  i64 samples) {
+void warn_of_evaluations(const cost::TrainingTime& time) {
+    constexpr double usual = 0.05;
+    const double share = time.evaluations_s / time.running_s();
+    if (share <= usual) return;
+    warn(
+        "--eval-interval: evaluations take {:.1f} % of the time, more than the usual {:.0f} %: "
+        "evaluate less often or with fewer --eval-iters",
+        100 * share, 100 * usual);
+}
+
+// Adds the figures of the whole training, with failures, energy and cost.
+void add_training(Printout& printout, std::vector<Figure> figures, const Flags& flags,
+                  const cost::TrainingPlan& plan, i64 samples) {
     const std::vector<spec::RampStep> steps = ramp_steps(plan.ramp, samples);
     if (steps.empty()) {
         usage_error("--train-samples", "{} is less than the first batch of {}", samples,
@@ -187,6 +218,7 @@ void add_training(std::vector<Figure>& figures, const Flags& flags, const cost::
         figures.push_back(days("evaluations", "evaluations", seconds.evaluations_s,
                                "iterations / --eval-interval x --eval-iters x --eval-sets x the "
                                "forward part of an iteration (1/3, 1/4 with recomputation)"));
+        warn_of_evaluations(seconds);
     }
     if (flags.save_interval) {
         figures.push_back(
@@ -194,16 +226,38 @@ void add_training(std::vector<Figure>& figures, const Flags& flags, const cost::
     }
     figures.push_back(
         days("running", "running time", seconds.running_s(), "steps, evaluations and saves"));
-    if (flags.hours_per_day || flags.job_minutes) {
-        add_calendar(figures, flags, seconds.running_s());
-    }
+    GoodputReport report{.running_s = seconds.running_s(), .total_s = seconds.running_s()};
+    Printout after;
+    if (flags.failures.given()) report = add_goodput(after, flags, seconds);
+    if (flags.hours_per_day || flags.job_minutes) add_calendar(figures, flags, report.total_s);
+    printout.figures("time", std::move(figures));
+    printout.append(std::move(after));
+    std::optional<double> watts;
+    if (flags.simulates()) watts = resolve_hardware(flags.hardware).watts;
+    printout.figures("energy",
+                     energy_figures(flags.energy, {*flags.gpus, report.running_s, watts}));
+}
+
+// Refuses flags of the whole training when its length is not given.
+void check_length(const Flags& flags) {
+    if (flags.has_length()) return;
+    const char* flag = nullptr;
+    if (flags.failures.given()) flag = "--mttf";
+    if (!flags.energy.price.empty()) flag = "--price";
+    if (flags.energy.carbon) flag = "--carbon";
+    if (flag != nullptr)
+        usage_error(flag,
+                    "needs the length of the training: give --train-tokens, --train-samples or "
+                    "--train-iters");
 }
 
 int run_time(Flags flags) {
     check(flags.picture, flags.output);
+    check(flags.energy);
     if (!flags.picture.path.empty() && !flags.simulates())
         usage_error("--plot", "needs --gpu or --hardware");
     flags.train = resolve_flags(flags.train);
+    check_length(flags);
     flags.micro_batch = resolve_micro_batch(flags.train);
     // Evaluations count only when --eval-interval is given: lm-train's default is not used.
     const bool evaluates = flags.train.model.options->given("--eval-interval");
@@ -212,6 +266,7 @@ int run_time(Flags flags) {
     flags.job_minutes = flags.train.stopping.exit_duration_min;
     if (!flags.gpus) flags.gpus = flags.train.action.world_size;
     auto [plan, samples] = resolve_plan(flags);
+    warn_of_model(plan.model, plan.parallel);
     Printout printout;
     std::vector<Figure> figures;
     std::vector<Figure> parts;
@@ -225,8 +280,11 @@ int run_time(Flags flags) {
             draw(flags.picture, step_picture(events, parts, query.parallel.pp));
         plan.simulated_s = [query](i64 batch) { return simulate(query, batch).total(); };
     }
-    if (samples > 0) add_training(figures, flags, plan, samples);
-    printout.figures("time", std::move(figures));
+    if (samples > 0) {
+        add_training(printout, std::move(figures), flags, plan, samples);
+    } else {
+        printout.figures("time", std::move(figures));
+    }
     if (flags.output.explain && !parts.empty()) printout.sum("part", std::move(parts));
     if (!flags.picture.replaces_figures()) printout.print(flags.output);
     return 0;
@@ -240,6 +298,8 @@ void add_overhead_options(cli::Options& options, Flags& flags) {
     options.value("--hours-per-day", &flags.hours_per_day, "H",
                   "hours of a day in which the machine is available");
     options.value("--queue-gap", &flags.queue_gap, "TIME", "waiting time between two jobs");
+    add_failure_options(options, flags.failures);
+    add_energy_options(options, flags.energy);
 }
 
 }  // namespace
@@ -257,7 +317,11 @@ void add_time_verb(cli::Options& program) {
          "--recompute-method uniform \\\n"
          "    --micro-batch-size 2 --global-batch-size 2048 --gpus 384 --gpu a100 --explain",
          "lm-estimate time --model gpt3-13b --global-batch-size 1024 --train-tokens 300B --gpus "
-         "256 --tflops 100"});
+         "256 --tflops 100",
+         "lm-estimate time --model llama-70b --global-batch-size 1024 --train-tokens 2T --gpus "
+         "1024 --tflops 400 \\\n"
+         "    --mttf 7.9h --save-time 40s --restart-time 15m --watts 1275 --price 2.50 --carbon "
+         "50"});
     options.group("Speed");
     options.value("--gpus", &flags->gpus, "N", "GPUs of the whole run; also --world-size");
     options.value(

@@ -2,6 +2,7 @@
 // The size and the free space of a file system.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "base/types.hpp"
@@ -23,8 +24,17 @@ struct FilesystemUse {
     }
 };
 
-// Returns the use of the file system that contains `path`. Throws Error(failure) when `path` cannot
-// be examined.
+// The room that a quota leaves; nullopt: no limit.
+struct QuotaRoom {
+    std::optional<i64> bytes, inodes;
+};
+
+// Returns `use` with at most `room` available.
+FilesystemUse limited(FilesystemUse use, const QuotaRoom& room);
+
+// Returns the use of the file system that contains `path`. `available` and `inodes_available` obey
+// the quotas of the user and the group, where the kernel knows them (not on Lustre or NFS). Throws
+// Error(failure) when `path` cannot be examined.
 FilesystemUse filesystem_use(const std::string& path);
 
 // Returns `path`, or the nearest directory above it that exists.

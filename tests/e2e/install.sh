@@ -42,6 +42,12 @@ done < <(find "$build" -name cmake_install.cmake -exec sed -nE 's/.* FILES "([^"
 for file in lm-utils/slurm/train.sbatch lm-utils/cron/watchdog doc/lm-utils/LICENSE doc/lm-utils/README.md doc/lm-utils/docs/train.md; do
     [ -s "$dir/share/$file" ] || die "no $file"
 done
+# lm-estimate finds the descriptions of the hardware and the failure rates in the installation.
+for gpu in a100 a100-40g a100-efa h100 h200 v100 cpu; do
+    env -u LM_SHARE_DIR "$dir/bin/lm-estimate" time --model gpt2-124m --global-batch-size 8 --gpus 8 --gpu $gpu --train-iters 9 \
+        --failures rsc-8 --save-time 1s >"$dir/time" 2>&1 || die "--gpu $gpu: $(cat "$dir/time")"
+    [ -s "$dir/share/lm-utils/hardware/$gpu.txt" ] || die "no $gpu.txt"
+done
 # No installed file contains a path of the build tree.
 source=$(cd "$(dirname "$0")/../.." && pwd)
 while read -r file; do

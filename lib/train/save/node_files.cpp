@@ -58,7 +58,7 @@ std::unique_ptr<NodeFiles> NodeFiles::plan(comm::Group& world, std::unique_ptr<c
 }
 
 i64 NodeFiles::n_files() const {
-    return files_of_checkpoint(world_.size(), n_nodes_);
+    return ckpt::files_of_checkpoint(world_.size(), n_nodes_);
 }
 
 i64 NodeFiles::node_bytes() const {
@@ -75,7 +75,7 @@ void NodeFiles::split_leaders() {
     number_ = numbers[0];
     n_nodes_ = numbers[1];
     if (!leads()) return;
-    const auto block = static_cast<int>(number_ / nodes_per_part(world_.size(), n_nodes_));
+    const auto block = static_cast<int>(number_ / ckpt::nodes_per_part(world_.size(), n_nodes_));
     block_ = leaders->split(block, leaders->rank(), "nodes of an index part");
     block_writers_ =
         leaders->split(block_->rank() == 0 ? 0 : -1, leaders->rank(), "writers of index parts");

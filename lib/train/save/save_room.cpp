@@ -53,16 +53,6 @@ void check_local_room(const std::string& local_save, i64 checkpoint_bytes, i64 n
 
 }  // namespace
 
-i64 nodes_per_part(i64 n_ranks, i64 n_nodes) {
-    return std::max<i64>(1, ranks_per_part * n_nodes / n_ranks);
-}
-
-i64 files_of_checkpoint(i64 n_ranks, i64 n_nodes) {
-    constexpr i64 directory_and_manifest = 2;
-    const i64 n_parts = ceil_div(n_nodes, nodes_per_part(n_ranks, n_nodes));
-    return 2 * n_nodes + n_parts + directory_and_manifest;
-}
-
 bool has_room(const std::string& directory, const RoomNeed& need) {
     return shortage(directory, need, "").empty();
 }
@@ -101,7 +91,7 @@ void check_room_for_run(const RunConfig& config, i64 start, i64 ranks_here) {
     const spec::ParallelConfig& parallel = config.trainer.parallel;
     const i64 n_ranks = parallel.tp * parallel.pp * parallel.dp;
     const i64 n_nodes = ceil_div(n_ranks, ranks_here);
-    const RoomNeed need{n * each, n * files_of_checkpoint(n_ranks, n_nodes)};
+    const RoomNeed need{n * each, n * ckpt::files_of_checkpoint(n_ranks, n_nodes)};
     const std::string text = shortage(
         flags.save, need, n == 1 ? "a checkpoint needs" : fmt::format("{} checkpoints need", n));
     if (!text.empty()) {

@@ -6,25 +6,15 @@
 #include <vector>
 
 #include "base/types.hpp"
+#include "ckpt/format/step_files.hpp"
 #include "train/resolve/run_config.hpp"
 
 namespace lm::train {
-
-// The number of ranks whose files are in one index part of a checkpoint; a node with more ranks has
-// one part. So a checkpoint has few index parts, and no rank holds the index of all ranks in
-// memory.
-constexpr int ranks_per_part = 64;
 
 struct RoomNeed {
     i64 bytes = 0;
     i64 files = 0;
 };
-
-// Returns the number of nodes whose files are in one index part.
-i64 nodes_per_part(i64 n_ranks, i64 n_nodes);
-// Returns the most files that a checkpoint of `n_ranks` ranks on `n_nodes` nodes has, its directory
-// included.
-i64 files_of_checkpoint(i64 n_ranks, i64 n_nodes);
 
 // Returns whether `need` is free in the file system of `directory`, which may not exist yet.
 bool has_room(const std::string& directory, const RoomNeed& need);

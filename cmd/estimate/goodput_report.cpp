@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "goodput_report.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/as_double.hpp"
+#include "base/bounds.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "base/units.hpp"
+#include "base/version.hpp"
+#include "io/file.hpp"
+
+namespace lm::estimate {
+namespace {
+
+Figure seconds(const char* key, const char* label, double value, std::string formula) {
+    return {key, label, Unit::seconds, value, std::move(formula)};
+}
+
+cost::FailureRate published_rate(const std::string& name) {
+    const std::string path = share_file("failures.txt");
+    std::vector<std::string> names;
+    for (const cost::FailureRate& rate : cost::parse_failure_rates(path, io::read_file(path))) {
+        if (rate.name == name) return rate;
+        names.push_back(rate.name);
+    }
+    usage_error("--failures", "'{}' is not one of {}", name, fmt::join(names, ", "));
+}
+
+// The times between failures, and their source for --explain.
+struct Failures {
+    cost::FailureTimes times;
+    std::string source;
+};
+
+Failures resolve_failures(const FailureFlags& flags, double n_gpus) {
+    const int n_sources =
+        (flags.mttf.seconds > 0) + !flags.published.empty() + !flags.times_file.empty();
+    if (n_sources > 1) usage_error("--mttf", "give one of --mttf, --failures and --failure-times");
+    check_from_to("--failure-shape", flags.shape, 0.2, 10);
+    if (!flags.times_file.empty()) {
+        if (flags.shape != 1)
+            usage_error("--failure-shape", "has no effect with --failure-times: give one of them");
+        if (!io::exists(flags.times_file))
+            usage_error("--failure-times", "{} does not exist", flags.times_file);
+        const std::string text = io::read_file(flags.times_file);
+        return {cost::parse_failure_times(flags.times_file, text),
+                "the mean of " + flags.times_file};
+    }
+    if (flags.published.empty()) {
+        return {{.mean_s = flags.mttf.seconds, .shape = flags.shape, .measured_s = {}}, "--mttf"};
+    }
+    const cost::FailureRate rate = published_rate(flags.published);
+    return {{.mean_s = rate.mean_s(n_gpus), .shape = flags.shape, .measured_s = {}},
+            fmt::format("{} x {:.0f} / --gpus; {}", human_duration(rate.mean_s(rate.gpus)),
+                        rate.gpus, rate.source)};
+}
+
+// Refuses a training that fails so often that it hardly advances.
+void check_advances(const cost::GoodputPlan& plan) {
+    const double needed_s = plan.restart_s + plan.save_s;
+    if (plan.job_s && *plan.job_s <= needed_s) {
+        usage_error("--exit-duration-in-mins",
+                    "a job of {} is not longer than --restart-time and --save-time, {}",
+                    human_duration(*plan.job_s), human_duration(needed_s));
+    }
+    constexpr double most = 100;
+    const double interval_s = cost::daly_interval_s(plan.save_s, plan.failures.mean_s);
+    const double total_s = cost::expected_goodput(plan, interval_s).running_s();
+    if (total_s < most * plan.work_s) return;
+    usage_error("--mttf",
+                "with a failure each {} the training takes more than {} times its time: reduce "
+                "--restart-time {} or --save-time {}",
+                human_duration(plan.failures.mean_s), most, human_duration(plan.restart_s),
+                human_duration(plan.save_s));
+}
+
+i64 iterations_of(double interval_s, double step_s) {
+    return std::max<i64>(1, std::llround(interval_s / step_s));
+}
+
+// Warns when saves at `given_s` lose more of the time than the best interval does, by a per cent.
+void compare_intervals(const cost::GoodputPlan& plan, const RunWithoutFailures& run, double best_s,
+                       double total_s, i64 n_runs) {
+    constexpr double much = 0.01;
+    const double best_total_s = cost::simulate_goodput(plan, best_s, n_runs).mean.total_s();
+    if (total_s - best_total_s < much * best_total_s) return;
+    warn(
+        "--save-interval: saves each {} iterations take {} more than saves each {}, the best "
+        "interval",
+        *run.save_interval, human_duration(total_s - best_total_s),
+        iterations_of(best_s, run.step_s));
+}
+
+void add_interval_figures(std::vector<Figure>& figures, const cost::GoodputPlan& plan,
+                          double best_s, double step_s) {
+    const double m = plan.failures.mean_s;
+    figures.push_back(
+        seconds("young", "best interval by Young", cost::young_interval_s(plan.save_s, m),
+                "sqrt(2 C M), C = --save-time, M = time between failures; CACM 17(9), 1974"));
+    figures.push_back(
+        seconds("daly", "best interval by Daly", cost::daly_interval_s(plan.save_s, m),
+                "sqrt(2 C M) (1 + sqrt(C / 2M) / 3 + C / 18M) - C; FGCS 22, 2006, equation 37"));
+    figures.push_back(
+        seconds("best_interval", "best interval by simulation", best_s,
+                "the shortest mean of simulated runs, over intervals from Daly's / 8 to x 8"));
+    figures.push_back({"best_interval_iterations", "  in iterations", Unit::count,
+                       iterations_of(best_s, step_s),
+                       "for --save-interval; interval / time of an iteration"});
+}
+
+void add_time_figures(std::vector<Figure>& figures, const cost::GoodputRuns& runs,
+                      double expected_s) {
+    const cost::Goodput& mean = runs.mean;
+    figures.push_back(
+        {"failures", "failures", Unit::plain, mean.failures, "mean of the simulated runs"});
+    figures.push_back(seconds("work", "steps and evaluations", mean.work_s, ""));
+    figures.push_back(seconds("saving", "saving", mean.saving_s,
+                              "after each interval of work, and before the limit of a job"));
+    figures.push_back(seconds("repeated", "work computed twice", mean.repeated_s,
+                              "since the last save, at each failure"));
+    figures.push_back(seconds("restarting", "restarting", mean.restarting_s,
+                              "--restart-time for each failure and each next job"));
+    figures.push_back(seconds("lost", "lost time", mean.running_s() - mean.work_s,
+                              "saving, computed twice and restarting"));
+    figures.push_back({"goodput", "goodput", Unit::share, mean.work_s / mean.running_s(),
+                       "steps and evaluations / running time"});
+    figures.push_back(seconds("running", "running time with failures", mean.running_s(), ""));
+    if (mean.job_stops > 0) {
+        figures.push_back({"job_stops", "jobs that reach their limit", Unit::plain, mean.job_stops,
+                           "of --exit-duration-in-mins"});
+        figures.push_back(
+            seconds("queue", "waiting in the queue", mean.queue_s, "--queue-gap for each of them"));
+    }
+    figures.push_back(seconds("total", "time with failures", mean.total_s(),
+                              fmt::format("mean of {} simulated runs; standard error {}",
+                                          runs.n_runs, human_duration(runs.error_s))));
+    figures.push_back(seconds("p10", "  one run of ten is shorter than", runs.p10_s, ""));
+    figures.push_back(seconds("p90", "  one run of ten is longer than", runs.p90_s, ""));
+    figures.push_back(
+        seconds("closed_form", "the same in closed form", expected_s,
+                "M exp(R / M) (exp((t + C) / M) - 1) work / t at interval t, R = --restart-time, "
+                "and the stops of jobs; Daly 2006, equation 20; for failures at a constant rate"));
+}
+
+}  // namespace
+
+void add_failure_options(cli::Options& options, FailureFlags& flags) {
+    options.group("Failures");
+    options.value("--mttf", &flags.mttf, "TIME",
+                  "mean time between failures of the whole run; prints the best save interval and "
+                  "the time with failures");
+    options.value("--failures", &flags.published, "NAME",
+                  "published failure rate, scaled to --gpus, instead of --mttf: llama3-405b, "
+                  "rsc-1024, rsc-8, opt-175b or bloom-176b (share/lm-utils/failures.txt)");
+    options.value("--failure-times", &flags.times_file, "FILE",
+                  "measured times between failures, one on each line, instead of --mttf");
+    options.value("--failure-shape", &flags.shape, "K",
+                  "shape of the Weibull distribution of the times between failures; below 1 "
+                  "failures come in clusters");
+    options.value("--restart-time", &flags.restart_time, "TIME",
+                  "time from a failure, or the start of a job, until the training computes again");
+}
+
+GoodputReport report_goodput(const FailureFlags& flags, const RunWithoutFailures& run) {
+    if (run.save_s <= 0)
+        usage_error("--mttf", "needs --save-time, the time that the training stops for one save");
+    const Failures failures = resolve_failures(flags, as_double(run.n_gpus));
+    const cost::GoodputPlan plan{.work_s = run.work_s,
+                                 .save_s = run.save_s,
+                                 .restart_s = flags.restart_time.seconds,
+                                 .job_s = run.job_s,
+                                 .queue_s = run.queue_s,
+                                 .failures = failures.times};
+    check_advances(plan);
+    const double best_s = cost::best_interval_s(plan);
+    const double interval_s =
+        run.save_interval ? as_double(*run.save_interval) * run.step_s : best_s;
+    // About a million failures in all runs together.
+    const double expected = run.work_s / plan.failures.mean_s;
+    const i64 n_runs = std::clamp(static_cast<i64>(1e6 / (expected + 1)), i64{20}, i64{10'000});
+    const cost::GoodputRuns runs = cost::simulate_goodput(plan, interval_s, n_runs);
+    if (run.save_interval) compare_intervals(plan, run, best_s, runs.mean.total_s(), n_runs);
+    GoodputReport report{.running_s = runs.mean.running_s(), .total_s = runs.mean.total_s()};
+    report.figures.push_back(
+        seconds("mttf", "time between failures", plan.failures.mean_s, failures.source));
+    add_interval_figures(report.figures, plan, best_s, run.step_s);
+    report.figures.push_back(seconds(
+        "interval", "interval of the following figures", interval_s,
+        run.save_interval ? "--save-interval x time of an iteration" : "the best interval"));
+    add_time_figures(report.figures, runs, cost::expected_goodput(plan, interval_s).total_s());
+    return report;
+}
+
+}  // namespace lm::estimate

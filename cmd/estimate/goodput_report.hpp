@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// lm-estimate time with failures: the best save interval, the lost time, and the days of a training
+// that fails and resumes.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cost/goodput.hpp"
+#include "figures.hpp"
+
+namespace lm::estimate {
+
+struct FailureFlags {
+    cli::Duration mttf;
+    std::string published;   // a name in share/failures.txt
+    std::string times_file;  // measured times between failures
+    double shape = 1;
+    cli::Duration restart_time;
+    bool given() const { return mttf.seconds > 0 || !published.empty() || !times_file.empty(); }
+};
+void add_failure_options(cli::Options& options, FailureFlags& flags);
+
+// The training without failures.
+struct RunWithoutFailures {
+    i64 n_gpus = 0;
+    double work_s = 0;                 // steps and evaluations
+    double step_s = 0;                 // an iteration of the full batch
+    std::optional<i64> save_interval;  // iterations; nullopt: the best interval
+    double save_s = 0;
+    std::optional<double> job_s;  // limit of a job
+    double queue_s = 0;
+};
+
+struct GoodputReport {
+    std::vector<Figure> figures;
+    double running_s = 0;  // without waiting in the queue
+    double total_s = 0;
+};
+
+// Simulates the training with failures. Warns when --save-interval loses much more time than the
+// best one. Throws Error(usage).
+GoodputReport report_goodput(const FailureFlags& flags, const RunWithoutFailures& run);
+
+}  // namespace lm::estimate

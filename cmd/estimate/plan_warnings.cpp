@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan_warnings.hpp"
+
+#include <cmath>
+
+#include "base/as_double.hpp"
+#include "base/log.hpp"
+#include "base/shape.hpp"
+#include "base/units.hpp"
+#include "io/filesystem_use.hpp"
+
+namespace lm::estimate {
+namespace {
+
+// The models of arXiv 2104.04473 and BigScience have 100 to 200; a factor of 2 is odd.
+void warn_of_ratio(const spec::ModelConfig& model) {
+    constexpr double least = 50, most = 400;
+    const double ratio = as_double(model.hidden) / as_double(model.n_layers);
+    if (ratio >= least && ratio <= most) return;
+    warn("--hidden-size {} / --num-layers {} = {:.0f}: the usual ratio is 100 to 200", model.hidden,
+         model.n_layers, ratio);
+}
+
+// sqrt(2 / (5 h)) (Nguyen and Salazar, arXiv 1910.05895), BigScience's choice.
+void warn_of_init(const spec::ModelConfig& model) {
+    constexpr double factor = 2;
+    const double usual = std::sqrt(0.4 / as_double(model.hidden));
+    const double ratio = model.init_std / usual;
+    if (ratio < factor && ratio > 1 / factor) return;
+    warn(
+        "--init-method-std {:.3g} is {:.2g} x sqrt(0.4 / hidden size) = {:.3g}: large models were "
+        "initialized close to this value",
+        model.init_std, ratio, usual);
+}
+
+void warn_of_padding(const spec::ModelConfig& model, const spec::ParallelConfig& parallel) {
+    constexpr double most = 0.01;
+    const i64 padded = padded_vocab(model, parallel);
+    const double share = as_double(padded - model.vocab_size) / as_double(model.vocab_size);
+    if (share <= most) return;
+    warn(
+        "--vocab-size {} is padded by {:.1f} % to {}: choose another "
+        "--make-vocab-size-divisible-by or a vocabulary near a multiple",
+        model.vocab_size, 100 * share, padded);
+}
+
+}  // namespace
+
+void warn_of_model(const spec::ModelConfig& model, const spec::ParallelConfig& parallel) {
+    warn_of_ratio(model);
+    warn_of_init(model);
+    warn_of_padding(model, parallel);
+}
+
+void warn_of_room(const std::string& directory, const CheckpointNeed& need) {
+    const io::FilesystemUse use = io::filesystem_use(io::nearest_existing(directory));
+    const std::string what =
+        need.n == 1 ? "a checkpoint needs" : fmt::format("{} checkpoints need", need.n);
+    const i64 bytes = checked_mul(need.n, need.bytes);
+    if (use.available < bytes) {
+        warn(
+            "--save: {}: {} are free, but {} {}: save less often, give --save-retain, or another "
+            "file system",
+            directory, human_size(use.available), what, human_size(bytes));
+    }
+    const i64 files = checked_mul(need.n, need.files);
+    if (use.inodes > 0 && use.inodes_available < files) {
+        warn("--save: {}: {} inodes are free, but {} {}: save less often or give --save-retain",
+             directory, use.inodes_available, what, files);
+    }
+}
+
+}  // namespace lm::estimate

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cost/goodput.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "base/as_double.hpp"
+
+namespace lm::cost {
+namespace {
+
+// One run in virtual time.
+class SimulatedRun {
+  public:
+    SimulatedRun(const GoodputPlan& plan, double interval_s, u64 run)
+        : plan_(plan), interval_s_(interval_s), run_(run) {
+        draw_failure();
+    }
+
+    Goodput finish() {
+        times_.work_s = plan_.work_s;
+        while (!compute()) {
+            while (!restart()) {
+            }
+        }
+        return times_;
+    }
+
+  private:
+    void draw_failure() { to_failure_s_ = draw_failure_s(plan_.failures, run_, n_drawn_++); }
+
+    // Passes `seconds` of running time, in which nothing fails.
+    void run_for(double seconds) {
+        to_failure_s_ -= seconds;
+        in_job_s_ += seconds;
+    }
+
+    void fail() {
+        in_job_s_ += to_failure_s_;
+        times_.failures += 1;
+        draw_failure();
+    }
+
+    double job_left_s() const { return plan_.job_s ? *plan_.job_s - in_job_s_ : 1e300; }
+
+    void start_next_job() {
+        times_.queue_s += plan_.queue_s;
+        times_.job_stops += 1;
+        in_job_s_ = 0;
+    }
+
+    // Starts the program. Returns false when it fails or its job ends before it computes.
+    bool restart() {
+        const double seconds = std::min({plan_.restart_s, to_failure_s_, job_left_s()});
+        times_.restarting_s += seconds;
+        if (seconds == to_failure_s_) {
+            fail();
+            return false;
+        }
+        run_for(seconds);
+        if (seconds == plan_.restart_s) return true;
+        start_next_job();
+        return false;
+    }
+
+    // Computes until the end of the training (returns true), a failure, or the limit of the job.
+    bool compute() {
+        const double left_s = plan_.work_s - saved_s_;
+        const double saves = std::ceil(left_s / interval_s_);
+        const double end_s = left_s + saves * plan_.save_s;
+        // A job ends with a save, of the work since the last one.
+        const double to_stop_s = std::max(0.0, job_left_s() - plan_.save_s);
+        if (end_s <= std::min(to_failure_s_, to_stop_s)) {
+            times_.saving_s += saves * plan_.save_s;
+            return true;
+        }
+        const double cycle_s = interval_s_ + plan_.save_s;
+        if (to_failure_s_ < to_stop_s + plan_.save_s) {
+            const double cycles = std::min(saves - 1, std::floor(to_failure_s_ / cycle_s));
+            saved_s_ += cycles * interval_s_;
+            times_.saving_s += cycles * plan_.save_s;
+            times_.repeated_s += to_failure_s_ - cycles * cycle_s;
+            fail();
+            return false;
+        }
+        const double cycles = std::min(saves - 1, std::floor(to_stop_s / cycle_s));
+        const double rest_s = to_stop_s - cycles * cycle_s;
+        const double work_s =
+            std::min(rest_s, std::min(interval_s_, left_s - cycles * interval_s_));
+        saved_s_ += cycles * interval_s_ + work_s;
+        times_.saving_s += (cycles + 1) * plan_.save_s + rest_s - work_s;
+        run_for(to_stop_s + plan_.save_s);
+        start_next_job();
+        return false;
+    }
+
+    const GoodputPlan& plan_;
+    const double interval_s_;
+    const u64 run_;
+    u64 n_drawn_ = 0;
+    double saved_s_ = 0;       // work in the last complete save
+    double to_failure_s_ = 0;  // running time until the next failure
+    double in_job_s_ = 0;      // since the job began
+    Goodput times_;
+};
+
+Goodput& operator+=(Goodput& sum, const Goodput& more) {
+    sum.work_s += more.work_s;
+    sum.saving_s += more.saving_s;
+    sum.repeated_s += more.repeated_s;
+    sum.restarting_s += more.restarting_s;
+    sum.queue_s += more.queue_s;
+    sum.failures += more.failures;
+    sum.job_stops += more.job_stops;
+    return sum;
+}
+
+Goodput divided(Goodput sum, double n) {
+    return {sum.work_s / n,  sum.saving_s / n, sum.repeated_s / n, sum.restarting_s / n,
+            sum.queue_s / n, sum.failures / n, sum.job_stops / n};
+}
+
+}  // namespace
+
+double young_interval_s(double save_s, double mttf_s) {
+    return std::sqrt(2 * save_s * mttf_s);
+}
+
+double daly_interval_s(double save_s, double mttf_s) {
+    if (save_s >= 2 * mttf_s) return mttf_s;
+    const double ratio = save_s / (2 * mttf_s);
+    return young_interval_s(save_s, mttf_s) * (1 + std::sqrt(ratio) / 3 + ratio / 9) - save_s;
+}
+
+Goodput expected_goodput(const GoodputPlan& plan, double interval_s) {
+    const double m = plan.failures.mean_s;
+    const double interval = std::min(interval_s, plan.work_s);
+    const double cycles = plan.work_s / interval;
+    Goodput times{.work_s = plan.work_s, .saving_s = cycles * plan.save_s};
+    const double without_jobs_s =
+        m * std::exp(plan.restart_s / m) * std::expm1((interval + plan.save_s) / m) * cycles;
+    // Time in the restarts of one failure or job, with failures in them.
+    const double start_s = m * std::expm1(plan.restart_s / m);
+    if (plan.job_s && without_jobs_s > *plan.job_s) {
+        const double of_a_job_s = *plan.job_s - plan.save_s - start_s;
+        times.job_stops = std::floor(without_jobs_s / of_a_job_s);
+    }
+    times.queue_s = times.job_stops * plan.queue_s;
+    // A failure comes in each M of running time; the share exp(-R / M) of the starts succeeds.
+    const double of_stops_s = times.job_stops * (plan.save_s + start_s);
+    times.saving_s += times.job_stops * plan.save_s;
+    times.failures = (without_jobs_s + of_stops_s) / m;
+    times.restarting_s =
+        without_jobs_s * -std::expm1(-plan.restart_s / m) + times.job_stops * start_s;
+    times.repeated_s =
+        without_jobs_s + of_stops_s - times.work_s - times.saving_s - times.restarting_s;
+    return times;
+}
+
+GoodputRuns simulate_goodput(const GoodputPlan& plan, double interval_s, i64 n_runs) {
+    std::vector<double> totals;
+    Goodput sum;
+    for (i64 run = 0; run < n_runs; ++run) {
+        const Goodput times = SimulatedRun(plan, interval_s, static_cast<u64>(run)).finish();
+        sum += times;
+        totals.push_back(times.total_s());
+    }
+    const double n = as_double(n_runs);
+    GoodputRuns runs{.mean = divided(sum, n), .n_runs = n_runs};
+    double squares = 0;
+    for (const double total : totals) squares += std::pow(total - runs.mean.total_s(), 2);
+    runs.error_s = std::sqrt(squares / std::max(1.0, n - 1) / n);
+    std::ranges::sort(totals);
+    runs.p10_s = totals[static_cast<size_t>(0.1 * (n - 1))];
+    runs.p90_s = totals[static_cast<size_t>(std::ceil(0.9 * (n - 1)))];
+    return runs;
+}
+
+double best_interval_s(const GoodputPlan& plan) {
+    // The rate at which time is lost does not depend on the length of the training.
+    constexpr double longest = 2000;  // times the mean time between failures
+    constexpr i64 n_runs = 100;
+    constexpr int n_steps = 24;          // intervals that are tried, on each side of Daly's
+    constexpr double ratio = 1.0905077;  // 2^(1/8), between neighbours
+    GoodputPlan part = plan;
+    part.work_s = std::min(plan.work_s, longest * plan.failures.mean_s);
+    const double start = daly_interval_s(plan.save_s, plan.failures.mean_s);
+    double best_s = start;
+    double least_s = 1e300;
+    // A mean over neighbours, because single means have noise.
+    std::vector<double> totals;
+    for (int i = -n_steps - 2; i <= n_steps + 2; ++i) {
+        const double interval = std::min(part.work_s, start * std::pow(ratio, i));
+        totals.push_back(simulate_goodput(part, interval, n_runs).mean.total_s());
+    }
+    for (size_t i = 2; i + 2 < totals.size(); ++i) {
+        const double mean =
+            (totals[i - 2] + totals[i - 1] + totals[i] + totals[i + 1] + totals[i + 2]) / 5;
+        if (mean >= least_s) continue;
+        least_s = mean;
+        best_s = start * std::pow(ratio, as_double(static_cast<i64>(i)) - n_steps - 2);
+    }
+    return std::min(best_s, plan.work_s);
+}
+
+}  // namespace lm::cost

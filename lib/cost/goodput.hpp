@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// The time of a training with failures, saves, restarts, limits of jobs and waiting in a queue: in
+// closed form and by Monte-Carlo; the best interval between saves.
+#pragma once
+
+#include <optional>
+
+#include "cost/failures.hpp"
+
+namespace lm::cost {
+
+// A failure ends the work since the last complete save. The program starts again within the same
+// batch job. A job that reaches its limit saves first; then the next job waits and starts.
+struct GoodputPlan {
+    double work_s = 0;  // steps and evaluations of the whole training
+    double save_s = 0;  // the training stops for this time at each save
+    // From a failure, or the start of a job, until the program computes again.
+    double restart_s = 0;
+    std::optional<double> job_s;  // limit of a job; nullopt: none
+    double queue_s = 0;           // waiting between two jobs
+    FailureTimes failures;
+};
+
+// Where the time goes, in seconds.
+struct Goodput {
+    double work_s = 0;
+    double saving_s = 0;
+    double repeated_s = 0;  // work that a failure lost
+    double restarting_s = 0;
+    double queue_s = 0;
+    double failures = 0;
+    double job_stops = 0;  // times that a job reached its limit
+    double running_s() const { return work_s + saving_s + repeated_s + restarting_s; }
+    double total_s() const { return running_s() + queue_s; }
+};
+
+// sqrt(2 C M), with C = save_s, M = mttf_s (Young, "A first order approximation to the optimum
+// checkpoint interval", CACM 17(9), 1974).
+double young_interval_s(double save_s, double mttf_s);
+// sqrt(2 C M) (1 + 1/3 sqrt(C / 2M) + C / 18M) - C, or M when C >= 2M (Daly, "A higher order
+// estimate of the optimum checkpoint interval for restart dumps", FGCS 22, 2006, equation 37).
+double daly_interval_s(double save_s, double mttf_s);
+
+// Returns the expected times with a save after each `interval_s` of work and failures at a constant
+// rate: M exp(R / M) (exp((interval + C) / M) - 1) work / interval (Daly 2006, equation 20), and
+// the stops of jobs.
+Goodput expected_goodput(const GoodputPlan& plan, double interval_s);
+
+struct GoodputRuns {
+    Goodput mean;
+    double error_s = 0;           // standard error of mean.total_s()
+    double p10_s = 0, p90_s = 0;  // one run in ten is shorter or longer
+    i64 n_runs = 0;
+};
+
+// Simulates runs with the distribution of plan.failures, in virtual time. The result depends only
+// on the arguments.
+GoodputRuns simulate_goodput(const GoodputPlan& plan, double interval_s, i64 n_runs);
+
+// Returns the interval with the shortest mean of simulated runs, within a few per cent: the mean
+// changes little around it.
+double best_interval_s(const GoodputPlan& plan);
+
+}  // namespace lm::cost

@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# lm-estimate time with failures, energy and cost, and the warnings of odd plans, each with its figure.
+# shellcheck source=tests/e2e/common.bash
+. "$(dirname "$0")/common.bash"
+
+run=(--num-layers 80 --hidden-size 8192 --num-attention-heads 64 --seq-length 4096 --vocab-size 32000 --init-method-std 0.007
+    --global-batch-size 1024 --train-iters 100_000 --gpus 1024 --tflops 400)
+fail_flags=(--mttf 7.9h --save-time 40s --restart-time 15m)
+lm-estimate time "${run[@]}" "${fail_flags[@]}" --json >a.json 2>err || fail "$(cat err)"
+[ ! -s err ] || fail "warnings of a usual plan: $(cat err)"
+# value FILE KIND KEY
+value() { jq -r "select(.kind == \"$2\") | $3" "$1"; }
+near() { awk -v a="$1" -v b="$2" -v e="$3" 'BEGIN { d = a / b - 1; exit !(d < e && d > -e) }' || fail "$1, not $2"; }
+
+# The simulated runs and the closed form agree within 2 %; the parts add up.
+near "$(value a.json goodput .total)" "$(value a.json goodput .closed_form)" 0.02
+near "$(value a.json goodput '.work + .saving + .repeated + .restarting')" "$(value a.json goodput .running)" 1e-9
+near "$(value a.json goodput .young)" "$(awk 'BEGIN { print sqrt(2 * 40 * 7.9 * 3600) }')" 1e-5
+near "$(value a.json goodput .best_interval)" "$(value a.json goodput .daly)" 0.35
+near "$(value a.json goodput .work)" "$(value a.json time .steps)" 1e-9
+lm-estimate time "${run[@]}" "${fail_flags[@]}" --json >b.json
+cmp a.json b.json || fail "two calls differ"
+# A published rate is scaled to the GPUs: 54 days / 419 x 16384 / 1024.
+lm-estimate time "${run[@]}" --failures llama3-405b --save-time 40s --json >b.json
+near "$(value b.json goodput .mttf)" "$(awk 'BEGIN { printf "%.12g", 54 * 86400 / 419 * 16 }')" 1e-9
+# Measured times.
+printf '7h\n9h # a node\n' >times.txt
+lm-estimate time "${run[@]}" --failure-times times.txt --save-time 40s --json >b.json
+near "$(value b.json goodput .mttf)" 28800 1e-9
+# Limits of jobs: the queue is part of the time, but not of the energy.
+jobs=(--exit-duration-in-mins 1200 --queue-gap 2h)
+lm-estimate time "${run[@]}" "${fail_flags[@]}" "${jobs[@]}" --hours-per-day 20 --watts 1000 --json >b.json
+near "$(value b.json goodput .total)" "$(value b.json goodput .closed_form)" 0.02
+near "$(value b.json goodput .queue)" "$(value b.json goodput '.job_stops * 7200')" 1e-9
+near "$(value b.json time .calendar)" "$(value b.json goodput '.total * 1.2')" 1e-9
+near "$(value b.json energy .gpu_hours)" "$(value b.json goodput '.running * 1024 / 3600')" 1e-9
+near "$(value b.json energy .energy_kwh)" "$(value b.json energy .gpu_hours)" 1e-9
+
+# Energy and cost by hand: 1024 GPUs x 1.5 kW x hours x PUE 1.2.
+lm-estimate time "${run[@]}" --watts 1500 --pue 1.2 --price 2.50 --carbon 50 --json >b.json
+kwh=$(awk -v s="$(value b.json time .running)" 'BEGIN { printf "%.9g", 1024 * 1.5 * s / 3600 * 1.2 }')
+near "$(value b.json energy .energy_kwh)" "$kwh" 1e-6
+near "$(value b.json energy .cost)" "$(awk -v s="$(value b.json time .running)" 'BEGIN { print 1024 * s / 3600 * 2.5 }')" 1e-4
+near "$(value b.json energy .co2_kg)" "$(awk -v k="$kwh" 'BEGIN { print k * 0.05 }')" 1e-4
+lm-estimate time "${run[@]}" --watts 1500 --pue 1.2 --price 0.15/kWh --json >b.json
+near "$(value b.json energy .cost)" "$(awk -v k="$kwh" 'BEGIN { print k * 0.15 }')" 1e-4
+# The power of described hardware.
+lm-estimate time "${run[@]:0:16}" --gpus 1024 --tensor-model-parallel-size 8 --pipeline-model-parallel-size 8 --gpu a100 --json >b.json 2>/dev/null
+near "$(value b.json energy .energy_kwh)" "$(value b.json energy '.gpu_hours * 0.812')" 1e-9
+
+# Warnings.
+warns() { # PATTERN ARGUMENTS...
+    local pattern=$1
+    shift
+    lm-estimate "$@" >out 2>err || true
+    grep -Eq "warning: .*$pattern" err || fail "$*: no '$pattern' in: $(cat err)"
+}
+warns 'saves each 20000 iterations take .* more than saves each [0-9]+, the best' time "${run[@]}" "${fail_flags[@]}" --save-interval 20000
+lm-estimate time "${run[@]}" "${fail_flags[@]}" --save-interval "$(value a.json goodput .best_interval_iterations)" >out 2>err
+[ ! -s err ] || fail "the best interval: $(cat err)"
+warns 'evaluations take 25.0 % of the time' time "${run[@]}" --eval-interval 100 --eval-iters 100
+lm-estimate time "${run[@]}" --eval-interval 1000 --eval-iters 100 >out 2>err
+[ ! -s err ] || fail "evaluations of 3 %: $(cat err)"
+model=(--hidden-size 4096 --num-attention-heads 32 --seq-length 2048)
+warns '--hidden-size 4096 / --num-layers 8 = 512: ' params --num-layers 8 "${model[@]}"
+warns '--hidden-size 4096 / --num-layers 100 = 41: ' params --num-layers 100 "${model[@]}"
+warns '--init-method-std 0.02 is 2 x sqrt.0.4 / hidden size. = 0.00988' params --num-layers 32 "${model[@]}"
+warns '--vocab-size 50257 is padded by 1.9 % to 51200' params --num-layers 32 "${model[@]}" --tensor-model-parallel-size 8
+lm-estimate params --num-layers 32 "${model[@]}" --init-method-std 0.01 >out 2>err
+[ ! -s err ] || fail "a usual model: $(cat err)"
+warns '--save: .*: .* are free, but 5000 checkpoints need 105 TiB' checkpoint --model 1.7b --bf16 --save here --train-iters 5_000_000 \
+    --global-batch-size 8 --save-interval 1000
+
+# One line for each wrong input.
+expect 2 '--mttf: needs --save-time' lm-estimate time "${run[@]}" --mttf 3h
+expect 2 '--mttf: needs the length of the training' lm-estimate time "${run[@]:0:14}" --gpus 1 --tflops 1 --mttf 3h
+expect 2 '--mttf: give one of --mttf, --failures and --failure-times' lm-estimate time "${run[@]}" "${fail_flags[@]}" --failures rsc-8
+expect 2 "--failures: 'rsc-9' is not one of llama3-405b, rsc-1024" lm-estimate time "${run[@]}" --failures rsc-9 --save-time 1s
+expect 2 '--mttf: with a failure each 1 min 00 s the training takes more than 100 times its time' \
+    lm-estimate time "${run[@]}" --mttf 1m --save-time 40s --restart-time 15m
+expect 2 '--exit-duration-in-mins: a job of 10 min 00 s is not longer than' lm-estimate time "${run[@]}" "${fail_flags[@]}" --exit-duration-in-mins 10
+expect 2 '--failure-shape: must be from 0.2 to 10' lm-estimate time "${run[@]}" "${fail_flags[@]}" --failure-shape 0
+echo x >times.txt
+expect 2 'times.txt:1: ' lm-estimate time "${run[@]}" --failure-times times.txt --save-time 1s
+expect 2 '--carbon: needs --watts' lm-estimate time "${run[@]}" --carbon 50
+expect 2 '--price: ' lm-estimate time "${run[@]}" --price 2/day
+expect 2 '--watts: must be above 0' lm-estimate time "${run[@]}" --watts 0
