@@ -12,12 +12,13 @@
 #include "base/units.hpp"
 #include "cause.hpp"
 #include "config/schedule_flags.hpp"
+#include "eta_report.hpp"
 #include "figures.hpp"
 #include "follow.hpp"
 #include "io/file.hpp"
+#include "io/file_time.hpp"
 #include "io/inputs.hpp"
 #include "io/lines.hpp"
-#include "metrics/emissions.hpp"
 #include "metrics/log_order.hpp"
 #include "metrics/log_summary.hpp"
 #include "metrics/remaining.hpp"
@@ -33,7 +34,8 @@ struct Flags {
     std::optional<double> hours_per_day;
     i64 window = 100;
     cli::Duration gap{600};
-    std::string max_age;  // "auto", a time, or empty
+    std::string max_age;  // "auto", "5x", a time, or empty
+    std::optional<i64> nodes, log_nodes;
     bool why = false;
     bool follow = false;
     cli::Duration interval{10};
@@ -105,20 +107,58 @@ void add_finish(Figures& figures, const char* key, const char* label, double sec
                        "now + that time"});
 }
 
+// Returns the seconds of --max-age: a time, "auto", or "5x", times the time between two lines.
+double max_age_s(const std::string& text, double between_lines_s) {
+    constexpr double usual = 10;
+    if (text == "auto") return usual * between_lines_s;
+    if (!text.ends_with('x')) return parse_duration("--max-age", text);
+    const double times = parse_number("--max-age", text.substr(0, text.size() - 1));
+    check_above("--max-age", times, 0);
+    return times * between_lines_s;
+}
+
+// Returns the seconds since the last iteration; without time stamps in the log, since the newest
+// change of its files.
+double age_of(const Flags& flags, const metrics::LogSummary& log) {
+    if (const auto age = metrics::age_s(log, unix_time_s())) return *age;
+    double newest_s = 0;
+    for (const std::string& path : flags.logs) {
+        if (path == "-")
+            run_error("--max-age", "standard input has no time stamps: use a log of --log-json");
+        newest_s = std::max(newest_s, io::modified_s(path));
+    }
+    return std::max(0.0, unix_time_s() - newest_s);
+}
+
 // Returns whether the last iteration is older than --max-age. The log of a complete training is
 // never too old.
 bool is_too_old(const Flags& flags, const metrics::LogSummary& log, const metrics::Left& left) {
     if (flags.max_age.empty() || left.iterations == 0) return false;
-    const std::optional<double> age = metrics::age_s(log, unix_time_s());
-    if (!age) {
-        run_error("--max-age", "the log has no time stamps: use a log of --log-json");
-    }
-    const double max_s = flags.max_age == "auto" ? metrics::longest_silence_s(log)
-                                                 : parse_duration("--max-age", flags.max_age);
-    if (*age <= max_s) return false;
-    warn("the last line is {} old, more than {} (--max-age)", human_duration(*age),
+    const double age = age_of(flags, log);
+    const double max_s = max_age_s(flags.max_age, metrics::between_lines_s(log));
+    if (age <= max_s) return false;
+    warn("the last line is {} old, more than {} (--max-age)", human_duration(age),
          human_duration(max_s));
     return true;
+}
+
+// Adds the rest of the training on another number of nodes.
+void add_nodes(Figures& figures, const Flags& flags, const metrics::LogSummary& log,
+               const metrics::Left& left) {
+    if (!flags.nodes) return;
+    const i64 before = flags.log_nodes.value_or(log.n_nodes());
+    if (before == 0)
+        usage_error("--nodes", "the log does not name its nodes: add --log-nodes, their number");
+    const double ratio = as_double(before) / as_double(*flags.nodes);
+    const double seconds = metrics::seconds_left(log, left, ratio);
+    add_count(figures, "nodes", "nodes of the log", before, "its last start, or --log-nodes");
+    add_seconds(figures, "left_with_nodes", "time left with --nodes", seconds,
+                "a + b x batch of a replica, which is inverse to the nodes; without data on other "
+                "batch sizes, time left x nodes of the log / --nodes");
+    if (seconds > 0) add_finish(figures, "finish_with_nodes", "finish with --nodes", seconds);
+    if (!flags.hours_per_day) return;
+    add_seconds(figures, "calendar_with_nodes", "calendar time with --nodes",
+                seconds * 24 / *flags.hours_per_day, "x 24 / --hours-per-day");
 }
 
 void add_left(Figures& figures, const Flags& flags, const metrics::LogSummary& log, double left_s) {
@@ -138,103 +178,6 @@ void add_left(Figures& figures, const Flags& flags, const metrics::LogSummary& l
     const double calendar = left_s * 24 / *flags.hours_per_day;
     add_seconds(figures, "calendar", "calendar time", calendar, "time left x 24 / --hours-per-day");
     add_finish(figures, "finish_calendar", "finish by calendar", calendar);
-}
-
-void add_log(Printout& printout, const metrics::LogSummary& log) {
-    Figures figures;
-    if (const auto age = metrics::age_s(log, unix_time_s())) {
-        add_seconds(figures, "age", "age of the last line", *age,
-                    "now - its time stamp; the finish assumes that the training still runs");
-    }
-    add_count(figures, "lines", "lines", log.n_lines());
-    add_count(figures, "logged", "of iterations", log.n_logged());
-    add_count(figures, "damaged", "damaged", log.n_invalid(),
-              "lines of iterations that are truncated or have other output in them, skipped");
-    add_count(figures, "duplicates", "duplicates", log.n_repeated(),
-              "the same iteration logged by another rank, skipped");
-    add_count(figures, "computed", "iterations computed", log.sums().iterations,
-              "including those between logged ones, and repeated ones");
-    add_seconds(figures, "computing", "time computing", log.sums().step_s,
-                "the sum of the elapsed times per iteration");
-    add_count(figures, "restarts", "restarts", log.n_restarts(),
-              "a program starts (messages of Megatron and lm-train); in a log without them, the "
-              "iteration decreases");
-    add_count(figures, "repeated", "repeated iterations", log.repeated_iterations(),
-              "computed again after a restart");
-    add_seconds(figures, "repeated_s", "time repeated", log.repeated_s(),
-                "repeated iterations x the time of the previous one");
-    if (log.wall_s()) {
-        add_seconds(
-            figures, "wall", "wall time", *log.wall_s(),
-            "from the first time stamp to the last; a line without one adds its step times");
-        add_seconds(figures, "missing", "time missing", log.missing_s(),
-                    "wall time without computed iterations");
-        if (const auto share = metrics::availability(log)) {
-            figures.push_back({"available", "share computing", Unit::share, *share,
-                               "1 - (missing + repeated) / wall time"});
-        }
-    }
-    printout.figures("log", std::move(figures));
-}
-
-void add_stops(Printout& printout, const metrics::LogSummary& log, size_t most) {
-    const std::deque<metrics::LogStop>& stops = log.stops();
-    if (stops.empty()) return;
-    const bool timed = log.wall_s().has_value();
-    std::vector<Column> columns = {
-        {"last_iteration", "stopped after", Unit::count,
-         "the last iteration logged before the stop"},
-        {"resumed_after", "resumed after", Unit::count,
-         "iteration of the checkpoint that the log names; else the first logged iteration minus "
-         "the interval between lines"},
-        {"repeated", "repeated", Unit::count, "the iterations between both"},
-        {"repeated_s", "time repeated", Unit::seconds, ""},
-        {"restarted", "restart", Unit::plain, "no: time is missing within a run"}};
-    if (timed) {
-        columns.push_back({"missing", "time missing", Unit::seconds,
-                           "without an iteration; within a run when longer than --gap"});
-        columns.push_back({"time", "until", Unit::plain, "the next line with an iteration"});
-    }
-    std::vector<std::vector<Value>> rows;
-    for (size_t i = stops.size() - std::min(most, stops.size()); i < stops.size(); ++i) {
-        const metrics::LogStop& stop = stops[i];
-        std::vector<Value>& row = rows.emplace_back();
-        row = {stop.last_iteration, stop.resumed_after, stop.repeated(), stop.repeated_s,
-               stop.restarted};
-        if (!timed) continue;
-        row.emplace_back(stop.missing_s.value_or(0));
-        std::string until;
-        if (stop.unix_time_s) until = iso_time(static_cast<i64>(*stop.unix_time_s));
-        row.emplace_back(std::move(until));
-    }
-    if (static_cast<i64>(rows.size()) < log.n_stops()) {
-        note("the last {1} of {0} stops are listed", log.n_stops(), rows.size());
-    }
-    printout.table("stop", std::move(columns), std::move(rows));
-}
-
-// Adds up the energy files of all hosts and starts.
-void add_energy(Printout& printout, const std::string& directory, const metrics::LogSums& sums) {
-    const metrics::EmissionsSum sum = metrics::sum_emissions(directory);
-    if (sum.n_files == 0) run_error(directory, "has no file emissions*.csv");
-    Figures figures;
-    add_count(figures, "files", "files", sum.n_files, "emissions*.csv of --codecarbon-dir");
-    add_count(figures, "runs", "runs", sum.n_runs, "a host in one start");
-    add_seconds(figures, "host_time", "time of all hosts", sum.duration_s,
-                "column duration, added up; of each run the last row");
-    const auto add = [&](const char* key, const char* label, double value, const char* how) {
-        figures.push_back({key, label, Unit::plain, value, how});
-    };
-    add("energy_kwh", "energy (kWh)", sum.energy_kwh, "column energy_consumed, added up");
-    add("cpu_kwh", "processors (kWh)", sum.cpu_kwh, "column cpu_energy, added up");
-    add("gpu_kwh", "GPUs (kWh)", sum.gpu_kwh, "column gpu_energy, added up");
-    add("ram_kwh", "memory (kWh)", sum.ram_kwh, "column ram_energy, added up");
-    add("co2_kg", "CO2 (kg)", sum.emissions_kg, "column emissions, added up");
-    if (sums.tokens > 0) {
-        add("kwh_per_billion_tokens", "kWh for 1e9 tokens", sum.energy_kwh / sums.tokens * 1e9,
-            "energy / tokens of all iterations of the log");
-    }
-    printout.figures("energy", std::move(figures));
 }
 
 // Returns the name of the log for messages.
@@ -268,9 +211,10 @@ void read(const Flags& flags, metrics::LogSummary& log) {
 void check(const Flags& flags) {
     check_at_least("--window", flags.window, 1);
     check_above_to("--hours-per-day", flags.hours_per_day, 0, 24);
-    if (!flags.max_age.empty() && flags.max_age != "auto") {
-        parse_duration("--max-age", flags.max_age);
-    }
+    if (!flags.max_age.empty()) max_age_s(flags.max_age, 1);
+    check_at_least("--nodes", flags.nodes, 1);
+    check_at_least("--log-nodes", flags.log_nodes, 1);
+    if (flags.log_nodes && !flags.nodes) usage_error("--log-nodes", "needs --nodes");
     if (!flags.follow) return;
     check_above("--interval", flags.interval.seconds, 0);
     if (flags.output.json) usage_error("--follow", "prints text: --json is not possible");
@@ -307,12 +251,14 @@ void print_all(const Flags& flags, const metrics::LogSummary& log, const metrics
               "mean of the last --window lines with the current batch size, without the first line "
               "of a run");
     add_left(figures, flags, log, seconds_left(log, left));
+    add_nodes(figures, flags, log, left);
     Printout printout;
     printout.figures("eta", std::move(figures));
     Figures average;
     add_rates(average, log.sums(), "average ", "mean of all iterations of the log");
     printout.figures("average", std::move(average));
     add_log(printout, log);
+    add_time_use(printout, log);
     constexpr size_t max_shown = 20;
     const std::string& energy = flags.train.logging.codecarbon_dir;
     if (!energy.empty()) add_energy(printout, energy, log.sums());
@@ -378,8 +324,11 @@ void add_eta_verb(cli::Options& program) {
                   "shortest missing time between two lines of a run that is listed");
     options.value(
         "--max-age", &flags->max_age, "TIME",
-        "exit with 1 when the last line is older than TIME; auto: than ten times the time "
-        "between two lines");
+        "exit with 1 when the last line is older than TIME, as for a stuck training; 5x: than five "
+        "times the time between two lines; auto: 10x");
+    options.value("--nodes", &flags->nodes, "N", "also the time left on N nodes");
+    options.value("--log-nodes", &flags->log_nodes, "N",
+                  "nodes of the log, for --nodes; default: those that the log names");
     options.flag("--why", &flags->why,
                  "print the line that states why the job of these logs ended, instead of its "
                  "progress; exit with 1 when there is none");

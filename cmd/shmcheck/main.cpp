@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <ctime>
-#include <iostream>
 #include <optional>
 #include <string>
 #include <thread>
@@ -16,9 +15,9 @@
 #include "base/machine.hpp"
 #include "base/units.hpp"
 #include "cli/signals.hpp"
-#include "cluster/host_summary.hpp"
 #include "node.hpp"
 #include "render.hpp"
+#include "summary.hpp"
 
 namespace lm::shmcheck {
 namespace {
@@ -40,6 +39,7 @@ struct Flags {
     bool remove = false;
     bool limits = false;
     bool summary = false;
+    std::string hosts_expected;
     bool json = false;
     bool node = false;
     std::vector<std::string> paths;  // directories that --node examines
@@ -88,16 +88,27 @@ void sleep_until_stopped(double seconds) {
     }
 }
 
-// Prints a sample every flags.watch seconds until a signal stops it. Returns the worst health.
+// Returns the values of a sample whose change is of interest.
+std::string state_of(Sample sample) {
+    sample.time.clear();
+    sample.highest_used = 0;
+    return sample_json(sample, {});
+}
+
+// Takes a sample every flags.watch seconds until a signal stops it. Prints the first one, and those
+// that differ from the previous one. Returns the worst health.
 Health watch(const Flags& flags, const Thresholds& thresholds) {
     cli::install_stop_signals();
     Health worst = Health::ok;
     i64 highest = 0;
-    for (bool first = true; cli::stop_requested() == cli::StopRequest::none; first = false) {
+    std::string before;
+    while (cli::stop_requested() == cli::StopRequest::none) {
         Sample sample = take_sample(thresholds);
         highest = std::max(highest, sample.memory.use.used);
         sample.highest_used = highest;
-        print_sample(sample, flags, first);
+        const std::string state = state_of(sample);
+        if (state != before) print_sample(sample, flags, before.empty());
+        before = state;
         worst = std::max(worst, sample.health);
         sleep_until_stopped(flags.watch->seconds);
     }
@@ -150,19 +161,14 @@ void check_flags(const Flags& flags) {
         usage_error("--watch", "{} s is less than 0.1 s", flags.watch->seconds);
     }
     if (flags.summary && (flags.has_sample_options() || flags.json)) {
-        usage_error("--summary", "cannot be combined with other options than --stale");
+        usage_error("--summary",
+                    "cannot be combined with other options than --stale and --hosts-expected");
     }
+    if (!flags.hosts_expected.empty() && !flags.summary)
+        usage_error("--hosts-expected", "needs --summary");
     if (flags.watch && (flags.remove || flags.stress || flags.limits)) {
         usage_error("--watch", "cannot be combined with --remove, --stress or --limits");
     }
-}
-
-// Summarizes the samples of other hosts from standard input. Does not sample this host.
-int summarize(bool fail_on_dead) {
-    const cluster::HostSummary summary = cluster::summarize_hosts(std::cin);
-    cli::write_stdout(summary.text);
-    const bool healthy = summary.healthy && !(fail_on_dead && summary.has_dead);
-    return static_cast<int>(healthy ? Exit::done : Exit::answer_is_no);
 }
 
 // Returns whether this process prints. When a launcher started several processes on a host, only
@@ -173,7 +179,7 @@ bool is_first_on_host() {
 
 int run(const Flags& flags) {
     check_flags(flags);
-    if (flags.summary) return summarize(flags.stale);
+    if (flags.summary) return summarize(flags.hosts_expected, flags.stale);
     if (flags.node) return check_nodes(flags.paths, flags.json);
     const Thresholds thresholds{parse_percent("--warn", flags.warn),
                                 parse_percent("--crit", flags.crit)};
@@ -206,7 +212,8 @@ void declare(cli::Options& options, Flags& flags) {
                   "warn when this share of the bytes or inodes is used");
     options.value("--crit", &flags.crit, "PERCENT", "report critical when this share is used");
     options.group("Actions");
-    options.value("--watch", &flags.watch, "TIME", "repeat every TIME until interrupted");
+    options.value("--watch", &flags.watch, "TIME",
+                  "look every TIME until interrupted; print when something has changed");
     options.flag("--stale", &flags.stale,
                  "list only segments that no process has open; exit with 1 if one exists");
     options.flag("--remove", &flags.remove,
@@ -225,7 +232,11 @@ void declare(cli::Options& options, Flags& flags) {
     options.flag("--json", &flags.json, "print JSON Lines");
     options.flag("--summary", &flags.summary,
                  "read the --json lines of many hosts from standard input; print one line for each "
-                 "finding");
+                 "finding, also while the input pauses");
+    options.value(
+        "--hosts-expected", &flags.hosts_expected, "N|LIST",
+        "with --summary: the number of hosts, or their list as $SLURM_JOB_NODELIST; missing "
+        "hosts are named; exit with 1 if there are any");
     options.exits_with(Exit::answer_is_no,
                        "a threshold was exceeded, --stale found segments or could not remove one, "
                        "--stress failed, or --node found outliers");

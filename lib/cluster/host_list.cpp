@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <charconv>
 #include <cstdlib>
 #include <map>
 #include <set>
@@ -33,6 +34,48 @@ Numbered split(const std::string& name) {
     const std::string digits = name.substr(at);
     return {name.substr(0, at), digits.size(), digits[0] == '0',
             std::strtoll(digits.c_str(), nullptr, 10)};
+}
+
+constexpr size_t most_hosts = 1'000'000;
+
+std::optional<i64> whole_number(std::string_view text) {
+    i64 value = 0;
+    const char* end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, value);
+    if (text.empty() || error != std::errc{} || stop != end || value < 0) return std::nullopt;
+    return value;
+}
+
+// Appends the hosts of `item`, a name with any number of lists of ranges in brackets, each with
+// `prefix` before it. Returns false when it is not valid.
+bool expand_item(const std::string& prefix, std::string_view item,
+                 std::vector<std::string>& hosts) {
+    const size_t open = item.find('[');
+    if (open == item.npos) {
+        if (item.find(']') != item.npos || prefix.size() + item.size() == 0) return false;
+        hosts.push_back(prefix + std::string(item));
+        return hosts.size() <= most_hosts;
+    }
+    const size_t close = item.find(']', open);
+    if (close == item.npos) return false;
+    std::string_view ranges = item.substr(open + 1, close - open - 1);
+    const std::string before = prefix + std::string(item.substr(0, open));
+    while (true) {
+        const size_t comma = ranges.find(',');
+        const std::string_view range = ranges.substr(0, comma);
+        const std::string_view first_digits = range.substr(0, range.find('-'));
+        const std::optional<i64> first = whole_number(first_digits);
+        const std::optional<i64> last = first_digits.size() == range.size()
+                                            ? first
+                                            : whole_number(range.substr(first_digits.size() + 1));
+        if (!first || !last) return false;
+        for (i64 n = *first; n <= *last; ++n) {
+            const std::string name = fmt::format("{}{:0{}}", before, n, first_digits.size());
+            if (!expand_item(name, item.substr(close + 1), hosts)) return false;
+        }
+        if (comma == ranges.npos) return true;
+        ranges.remove_prefix(comma + 1);
+    }
 }
 
 }  // namespace
@@ -79,6 +122,21 @@ std::string host_list(const std::vector<std::string>& hosts, size_t max_runs) {
     std::string text = fmt::format("{}", fmt::join(parts, ","));
     if (n_omitted > 0) text += fmt::format(" and {} more", n_omitted);
     return text;
+}
+
+std::optional<std::vector<std::string>> expand_hosts(std::string_view list) {
+    std::vector<std::string> hosts;
+    size_t begin = 0;
+    bool inside = false;
+    for (size_t at = 0; at <= list.size(); ++at) {
+        const char c = at < list.size() ? list[at] : ',';
+        if (c == '[') inside = true;
+        if (c == ']') inside = false;
+        if (c != ',' || (inside && at < list.size())) continue;
+        if (!expand_item("", list.substr(begin, at - begin), hosts)) return std::nullopt;
+        begin = at + 1;
+    }
+    return hosts;
 }
 
 }  // namespace lm::cluster

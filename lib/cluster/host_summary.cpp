@@ -17,42 +17,9 @@ namespace {
 
 constexpr const char* source = "standard input";
 
-struct Host {
-    std::string health;
-    std::string reason;
-    i64 size = 0;
-    i64 dead_segments = 0;
-    i64 dead_bytes = 0;
-};
-
+using Host = HostLines::Host;
 using Hosts = std::map<std::string, Host>;
-// The findings of lm-shmcheck --node --json, by host.
 using Nodes = std::map<std::string, std::vector<std::string>>;
-
-Hosts read_hosts(std::istream& lines, Nodes& nodes) {
-    Hosts hosts;
-    std::string line;
-    for (i64 number = 1; std::getline(lines, line); ++number) {
-        if (line.empty()) continue;
-        const std::string place = fmt::format("{}: line {}", source, number);
-        const io::Json json = io::parse_json(line, place);
-        const auto kind = io::json_get<std::string>(json, "kind", place);
-        if (kind == "node") {
-            nodes[io::json_get<std::string>(json, "host", place)] =
-                io::json_get<std::vector<std::string>>(json, "findings", place);
-        }
-        if (kind != "host") continue;
-        hosts[io::json_get<std::string>(json, "host", place)] = {
-            .health = io::json_get<std::string>(json, "health", place),
-            .reason = io::json_get<std::string>(json, "reason", place),
-            .size = io::json_get<i64>(json, "size", place),
-            .dead_segments = io::json_get<i64>(json, "dead_segments", place),
-            .dead_bytes = io::json_get<i64>(json, "dead_bytes", place)};
-    }
-    if (hosts.empty() && nodes.empty())
-        run_error(source, "contains no host: pipe the output of lm-shmcheck --json into it");
-    return hosts;
-}
 
 std::string hosts_text(size_t n) {
     return fmt::format("{} host{}", n, n == 1 ? "" : "s");
@@ -140,18 +107,49 @@ std::string hosts_summary(const Hosts& hosts) {
            dead_text(hosts) + sizes_text(hosts);
 }
 
+// Returns the expected hosts that sent no line.
+std::string missing_text(const ExpectedHosts& expected, const Hosts& hosts, const Nodes& nodes) {
+    std::vector<std::string> missing;
+    for (const std::string& name : expected.names) {
+        if (!hosts.contains(name) && !nodes.contains(name)) missing.push_back(name);
+    }
+    if (!missing.empty())
+        return fmt::format("missing: {}: {}\n", hosts_text(missing.size()), host_list(missing));
+    const i64 found = static_cast<i64>(hosts.empty() ? nodes.size() : hosts.size());
+    if (found >= expected.n) return "";
+    return fmt::format("missing: {} of {}\n", expected.n - found,
+                       hosts_text(static_cast<size_t>(expected.n)));
+}
+
 }  // namespace
 
-HostSummary summarize_hosts(std::istream& json_lines) {
-    Nodes nodes;
-    const Hosts hosts = read_hosts(json_lines, nodes);
+void HostLines::add(std::string_view line) {
+    ++n_lines_;
+    if (line.empty()) return;
+    const std::string place = fmt::format("{}: line {}", source, n_lines_);
+    const io::Json json = io::parse_json(line, place);
+    const auto kind = io::json_get<std::string>(json, "kind", place);
+    if (kind == "node") {
+        nodes_[io::json_get<std::string>(json, "host", place)] =
+            io::json_get<std::vector<std::string>>(json, "findings", place);
+    }
+    if (kind != "host") return;
+    hosts_[io::json_get<std::string>(json, "host", place)] = {
+        .health = io::json_get<std::string>(json, "health", place),
+        .reason = io::json_get<std::string>(json, "reason", place),
+        .size = io::json_get<i64>(json, "size", place),
+        .dead_segments = io::json_get<i64>(json, "dead_segments", place),
+        .dead_bytes = io::json_get<i64>(json, "dead_bytes", place)};
+}
+
+HostSummary HostLines::summary(const ExpectedHosts& expected) const {
     HostSummary summary;
-    if (!hosts.empty()) summary.text = hosts_summary(hosts);
-    const std::string dead = dead_text(hosts);
-    summary.text += nodes_text(nodes);
-    summary.healthy = n_with(hosts, "ok") == static_cast<i64>(hosts.size()) &&
-                      std::ranges::all_of(nodes, [](const auto& n) { return n.second.empty(); });
-    summary.has_dead = !dead.empty();
+    if (!hosts_.empty()) summary.text = hosts_summary(hosts_);
+    const std::string missing = missing_text(expected, hosts_, nodes_);
+    summary.text += missing + nodes_text(nodes_);
+    summary.healthy = missing.empty() && n_with(hosts_, "ok") == static_cast<i64>(hosts_.size()) &&
+                      std::ranges::all_of(nodes_, [](const auto& n) { return n.second.empty(); });
+    summary.has_dead = !dead_text(hosts_).empty();
     return summary;
 }
 

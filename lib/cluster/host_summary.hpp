@@ -1,22 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
-// Summarizes the lines that lm-shmcheck --json prints on many hosts: one line for each finding,
-// with the hosts that share it, instead of one line for each host.
+// Summarizes the JSON lines that lm-shmcheck printed on many hosts.
 #pragma once
 
-#include <istream>
+#include <map>
 #include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/types.hpp"
 
 namespace lm::cluster {
 
+// The hosts from which lines are expected.
+struct ExpectedHosts {
+    i64 n = 0;                       // 0: not known
+    std::vector<std::string> names;  // may be empty when only the number is known
+};
+
 struct HostSummary {
     std::string text;
-    bool healthy = true;    // no host exceeds a threshold
+    bool healthy = true;    // no host exceeds a threshold, and none is missing
     bool has_dead = false;  // some host has dead segments
 };
 
-// Summarizes JSON lines of the kinds "host" (lm-shmcheck) and "node" (lm-shmcheck --node); skips
-// other kinds. The last line of each host counts. Throws Error(failure) naming a line that is not
-// JSON of lm-shmcheck, or when no line is of a host.
-HostSummary summarize_hosts(std::istream& json_lines);
+// Collects lines in any order. The last line of each host counts.
+class HostLines {
+  public:
+    // Throws Error(failure) naming the number of a line that lm-shmcheck did not print.
+    void add(std::string_view line);
+    bool empty() const { return hosts_.empty() && nodes_.empty(); }
+    // Returns one line for each finding: hosts that share a finding are in one line, in the form of
+    // Slurm's node lists.
+    HostSummary summary(const ExpectedHosts& expected) const;
+
+    struct Host {
+        std::string health;
+        std::string reason;
+        i64 size = 0;
+        i64 dead_segments = 0;
+        i64 dead_bytes = 0;
+    };
+
+  private:
+    i64 n_lines_ = 0;
+    std::map<std::string, Host> hosts_;
+    // The findings of lm-shmcheck --node --json, by host.
+    std::map<std::string, std::vector<std::string>> nodes_;
+};
 
 }  // namespace lm::cluster

@@ -164,6 +164,9 @@ std::optional<MapsLine> parse_maps_line(std::string_view line) {
         !parse_number_prefix(line, result.file.inode, 10) || result.file.inode == 0) {
         return std::nullopt;
     }
+    // No file has larger addresses or offsets, and their sum would overflow.
+    constexpr u64 most = u64{1} << 62;
+    if (end < begin || end - begin >= most || offset >= most) return std::nullopt;
     line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
     result.bytes = static_cast<i64>(end - begin);
     result.file_offset = static_cast<i64>(offset);

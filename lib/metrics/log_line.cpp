@@ -5,11 +5,11 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
-#include <concepts>
 #include <cstring>
 #include <functional>
 
-#include "io/json.hpp"
+#include "metrics/log_json_line.hpp"
+#include "metrics/printed_seconds.hpp"
 
 namespace lm::metrics {
 namespace {
@@ -17,8 +17,6 @@ namespace {
 using namespace std::string_view_literals;
 
 constexpr auto npos = std::string_view::npos;
-// A larger count is two counts that were printed without a space between them.
-constexpr i64 largest_count = 1'000'000'000'000'000;
 
 // memmem() is many times faster than string_view::find. That matters because most lines of a log do
 // not contain the text.
@@ -135,6 +133,11 @@ struct Fields {
         if (name == "elapsed time per iteration (s)"sv) return seconds(value, 1);
         if (name == "elapsed time per iteration (ms)"sv) return seconds(value, 1000);
         if (name == "samples per second"sv) samples_per_s = number<double>(value);
+        if (name == "lm loss"sv) out.loss = number<double>(value);
+        if (name == "grad norm"sv) out.grad_norm = number<double>(value);
+        if (name == "learning rate"sv) out.learning_rate = number<double>(value);
+        if (name == "number of skipped iterations"sv) out.skipped = few(value);
+        if (name == "number of nan iterations"sv) out.nan = few(value);
         if (name == "TFLOPs"sv || name == "throughput per GPU (TFLOP/s/GPU)"sv) tera(value);
         return true;
     }
@@ -143,6 +146,9 @@ struct Fields {
     static bool whole(std::string_view value, std::optional<i64>& to) {
         to = number<i64>(value);
         return to && *to >= 0 && *to <= largest_count;
+    }
+    static i64 few(std::string_view value) {
+        return std::clamp<i64>(number<i64>(value).value_or(0), 0, largest_count);
     }
     bool seconds(std::string_view value, double per_second) {
         step_s = number<double>(value);
@@ -237,62 +243,6 @@ bool read_megatron(std::string_view line, LogLine& out) {
 
 // ---- Other lines -------------------------------------------------------------------------------
 
-template <typename T>
-void read_number(const io::Json& json, const char* key, std::optional<T>& to) {
-    const auto at = json.find(key);
-    const bool fits = std::integral<T> ? at != json.end() && at->is_number_integer()
-                                       : at != json.end() && at->is_number();
-    constexpr auto most = static_cast<T>(largest_count);
-    if (fits && at->get<T>() >= 0 && at->get<T>() <= most) to = at->get<T>();
-}
-
-// Parses an event of --log-json: a start, a resume, a save, a stop, ...
-void read_json_event(std::string_view line, LogLine& out) {
-    const io::Json json = io::Json::parse(line, nullptr, false);
-    if (!json.is_object()) return;
-    read_number(json, "time", out.unix_time_s);
-    const auto at = json.find("kind");
-    if (at == json.end() || !at->is_string()) return;
-    const auto& kind = at->get_ref<const std::string&>();
-    std::optional<i64> iteration;
-    read_number(json, "iteration", iteration);
-    if (kind == "start") {
-        out.kind = LogLine::Kind::start;
-    } else if (kind == "resume" && iteration) {
-        out.loaded_iteration = *iteration;
-        out.kind = LogLine::Kind::loaded;
-    } else if (out.unix_time_s) {
-        out.kind = LogLine::Kind::clock;
-    }
-}
-
-// Parses a logged iteration of --log-json.
-void read_json_step(std::string_view line, LogLine& out) {
-    const io::Json json = io::Json::parse(line, nullptr, false);
-    std::optional<i64> iteration, total;
-    std::optional<double> step_s;
-    if (json.is_object()) {
-        read_number(json, "iteration", iteration);
-        read_number(json, "total_iterations", total);
-        read_number(json, "step_s", step_s);
-    }
-    if (!iteration || !total || !step_s || !std::isfinite(*step_s) || *step_s < 0) {
-        ++out.n_invalid;
-        return;
-    }
-    LoggedIteration& to = out.iteration;
-    to.iteration = *iteration;
-    to.total_iterations = *total;
-    to.step_s = *step_s;
-    read_number(json, "consumed_samples", to.consumed_samples);
-    read_number(json, "consumed_tokens", to.consumed_tokens);
-    read_number(json, "global_batch_size", to.global_batch);
-    read_number(json, "flops_per_s", to.flops_per_s);
-    read_number(json, "time", to.unix_time_s);
-    to.digest = std::hash<std::string_view>{}(line);
-    out.kind = LogLine::Kind::iteration;
-}
-
 // Parses Megatron's "will use batch size rampup starting from global batch size A to global batch
 // size B with batch size increments C over D samples."
 bool read_ramp(std::string_view line, LogLine& out) {
@@ -342,6 +292,45 @@ bool read_loaded(std::string_view line, LogLine& out) {
     return true;
 }
 
+// Returns the time stamp at the start of a line: that of --log-file, or in brackets before the
+// text.
+std::optional<double> time_before(std::string_view line, size_t text) {
+    const auto time = time_of_log_file(line);
+    return time ? time : time_stamp_in(line.substr(0, text));
+}
+
+// Parses "NAME loss at iteration N | lm loss value: ..." of an evaluation.
+bool read_validation(std::string_view line, LogLine& out) {
+    const size_t at = find(line, " loss at ");
+    if (at == npos || find(line, "| lm loss value: ") == npos) return false;
+    out.unix_time_s = time_before(line, at);
+    if (out.unix_time_s) out.kind = LogLine::Kind::validation;
+    return true;
+}
+
+// Parses "time (ms) | save-checkpoint: 57514.53" of Megatron, and "DIR/global_stepN: saved, 2.3 TiB
+// in 40.0 s, loop blocked 1.2 s" of lm-train.
+bool read_saved(std::string_view line, LogLine& out) {
+    constexpr std::string_view timer = "save-checkpoint: ", blocked = ", loop blocked ";
+    const size_t note = find(line, ": saved, ");
+    size_t at = npos;
+    if (note != npos) {
+        at = find(line, blocked, note);
+        const size_t in = find(line, " in ", note);
+        if (at == npos && in == npos) return false;
+        out.busy_s = printed_seconds(line.substr(at != npos ? at + blocked.size() : in + 4));
+        out.unix_time_s = time_of_log_file(line);
+    } else if (line.find("time (ms) |") != npos && (at = find(line, timer)) != npos) {
+        const std::string_view value = line.substr(at + timer.size());
+        const auto ms = number<double>(value.substr(0, value.find_first_not_of("0123456789.")));
+        if (ms) out.busy_s = *ms / 1000;
+    } else {
+        return false;
+    }
+    out.kind = LogLine::Kind::saved;
+    return true;
+}
+
 // Parses the line "> program      lm-train VERSION" of a start, and other lines of --log-file.
 bool read_ours(std::string_view line, LogLine& out) {
     out.unix_time_s = time_of_log_file(line);
@@ -361,7 +350,9 @@ bool read_clock(std::string_view line, LogLine& out) {
     out.unix_time_s = time_stamp_in(line.substr(at, 64));
     if (!out.unix_time_s) return false;
     const bool starts = find(line, "[after megatron is initialized") != npos;
-    out.kind = starts ? LogLine::Kind::start : LogLine::Kind::clock;
+    const bool stops =
+        find(line, "[exiting program") != npos || find(line, "[after training is done") != npos;
+    out.kind = starts ? LogLine::Kind::start : stops ? LogLine::Kind::stop : LogLine::Kind::clock;
     return true;
 }
 
@@ -379,17 +370,15 @@ std::optional<double> time_stamp_in(std::string_view text) {
 LogLine read_log_line(std::string_view line) {
     LogLine out;
     if (line.starts_with('{')) {
-        if (find(line, R"("kind":"step")") != npos) {
-            read_json_step(line, out);
-        } else if (find(line, R"("kind":")") != npos) {
-            read_json_event(line, out);
-        }
+        if (find(line, R"("kind":")") != npos) read_json_line(line, out);
         return out;
     }
     if (find(line, "iteration") != npos) {
         if (read_megatron(line, out) || read_loaded(line, out)) return out;
     }
-    if (read_clock(line, out) || read_ramp(line, out) || read_ours(line, out)) return out;
+    if (read_clock(line, out) || read_ramp(line, out) || read_validation(line, out)) return out;
+    if (read_saved(line, out)) return out;
+    read_ours(line, out);
     return out;
 }
 

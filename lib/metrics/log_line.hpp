@@ -17,7 +17,9 @@ struct LoggedIteration {
     i64 total_iterations = 0;
     double step_s = 0;  // per iteration, mean since the previous logged iteration
     std::optional<i64> consumed_samples, consumed_tokens, global_batch;
-    std::optional<double> flops_per_s;  // per device
+    std::optional<double> flops_per_s;                     // per device
+    std::optional<double> loss, grad_norm, learning_rate;  // may be not finite
+    i64 skipped = 0, nan = 0;           // iterations since the previous logged one
     std::optional<double> unix_time_s;  // stamps without a zone count as UTC
     size_t digest = 0;                  // hash of the line from "iteration" to its end
 };
@@ -31,16 +33,22 @@ struct LogLine {
     enum class Kind {
         other,
         iteration,
-        start,   // a training program has started
-        loaded,  // a checkpoint was loaded
-        clock,   // only a time stamp, also of an event of --log-json
-        ramp     // the batch ramp
+        start,       // a training program has started
+        loaded,      // a checkpoint was loaded
+        stop,        // a training program ends
+        validation,  // an evaluation has ended
+        saved,       // a save has ended
+        clock,       // only a time stamp, also of an event of --log-json
+        ramp         // the batch ramp
     };
     Kind kind = Kind::other;
     LoggedIteration iteration;  // valid for Kind::iteration
     i64 loaded_iteration = 0;   // valid for Kind::loaded
     LoggedRamp ramp;            // valid for Kind::ramp
-    // Set for Kind::clock; for Kind::start and Kind::loaded if the line has a time stamp.
+    // Kind::validation and Kind::saved: the time that the training waited, if the line states it.
+    std::optional<double> busy_s;
+    i64 n_nodes = 0;  // valid for Kind::start: nodes of the job; 0: not stated
+    // Set for Kind::clock; for the other kinds without an iteration if the line has a time stamp.
     std::optional<double> unix_time_s;
     // Number of iteration lines within this line that have no valid value for a needed field,
     // because they are cut or mixed with other output.

@@ -58,14 +58,34 @@ void LogSummary::add(std::string_view text) {
         case LogLine::Kind::ramp:
             ramp_ = line.ramp;
             return;
+        case LogLine::Kind::stop:
+        case LogLine::Kind::validation:
+        case LogLine::Kind::saved:
+            break;
         case LogLine::Kind::start:
             started_ = has_starts_ = true;
             ++n_starts_;
+            if (line.n_nodes > 0) n_nodes_ = line.n_nodes;
             break;
         case LogLine::Kind::clock:
             break;
     }
-    if (line.unix_time_s) follow_clock(*line.unix_time_s);
+    add_event(line);
+}
+
+// Adds the time before an event to the account. The time before a start was spent waiting, also
+// when the log has no line of the end of the program before it.
+void LogSummary::add_event(const LogLine& line) {
+    using Phase = TimeAccount::Phase;
+    const bool starts = line.kind == LogLine::Kind::start ||
+                        (line.kind == LogLine::Kind::loaded && phase_ == Phase::running && last_);
+    const double gap_s = line.unix_time_s ? follow_clock(*line.unix_time_s) : 0;
+    account_.add_gap(starts ? Phase::stopped : phase_, gap_s);
+    if (starts || !last_) phase_ = Phase::starting;
+    if (line.kind == LogLine::Kind::stop) phase_ = Phase::stopped;
+    if (line.kind == LogLine::Kind::validation)
+        account_.add_evaluation(line.busy_s.value_or(gap_s));
+    if (line.kind == LogLine::Kind::saved) account_.add_save(line.busy_s.value_or(0));
 }
 
 void LogSummary::finish() {
@@ -96,14 +116,14 @@ void LogSummary::add(const LoggedIteration& line) {
     }
 }
 
-void LogSummary::follow_clock(double now) {
+double LogSummary::follow_clock(double now) {
     if (!first_clock_) first_clock_ = now;
     // The clocks of several hosts differ a little: an earlier time does not set the clock back.
-    if (clock_) {
-        stamped_ = true;
-        missing_now_s_ += std::max(0.0, now - *clock_);
-    }
+    const double passed_s = clock_ ? std::max(0.0, now - *clock_) : 0;
+    stamped_ |= clock_.has_value();
+    missing_now_s_ += passed_s;
     clock_ = std::max(now, clock_.value_or(now));
+    return passed_s;
 }
 
 // Returns whether `line` repeats an iteration that another rank logged: the last one, or a line
@@ -134,8 +154,13 @@ void LogSummary::add_iteration(LoggedIteration line) {
         // The time stamp is made after the steps of its line, so the time of these steps is not
         // missing.
         const bool first = !clock_;
-        follow_clock(*line.unix_time_s);
-        if (!first) missing_now_s_ -= step_s;
+        const double passed_s = follow_clock(*line.unix_time_s);
+        if (!first) {
+            missing_now_s_ -= step_s;
+            const bool unseen_restart = first_of_run && phase_ == TimeAccount::Phase::running;
+            account_.add_gap(unseen_restart ? TimeAccount::Phase::starting : phase_,
+                             passed_s - step_s);
+        }
     } else if (clock_) {
         *clock_ += step_s;
     }
@@ -143,6 +168,8 @@ void LogSummary::add_iteration(LoggedIteration line) {
     if (first_of_run && last_ && !has_starts_) ++n_restarts_;
     if (last_) find_stop(first_of_run, before);
     missing_s_ += missing_now_s_;
+    phase_ = TimeAccount::Phase::running;
+    account_.add_steps(before + 1, line.iteration, line.step_s, line.skipped, line.nan);
     add_sums(line, line.iteration - before, first_of_run);
     last_ = line;
     started_ = false;
@@ -158,7 +185,9 @@ void LogSummary::find_stop(bool first_of_run, i64 before) {
                  .last_iteration = last_->iteration,
                  .resumed_after = before,
                  .unix_time_s = clock_};
-    stop.repeated_s = as_double(stop.repeated()) * last_->step_s;
+    if (first_of_run) {
+        stop.repeated_s = account_.discard_after(before, stop.repeated(), last_->step_s);
+    }
     if (stamped_) stop.missing_s = std::max(0.0, missing_now_s_);
     if (!first_of_run && missing_now_s_ < settings_.least_gap_s) return;
     if (first_of_run) {

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "metrics/log_line.hpp"
+#include "metrics/time_account.hpp"
 
 namespace lm::metrics {
 
@@ -96,6 +97,10 @@ class LogSummary {
     std::optional<double> last_time_s() const { return clock_; }
     // Returns the number of iterations from one log line to the next.
     i64 interval() const { return interval_; }
+    // Returns where the time went.
+    TimeUse time_use() const { return account_.use(); }
+    // Returns the nodes of the newest job that the log names; 0: it names none.
+    i64 n_nodes() const { return n_nodes_; }
     // Returns the part of wall_s() in which no iteration was computed.
     double missing_s() const { return std::max(0.0, missing_s_ + missing_now_s_); }
 
@@ -108,7 +113,9 @@ class LogSummary {
     bool is_repeated(const LoggedIteration& line) const;
     void add_iteration(LoggedIteration line);
     void add_sums(const LoggedIteration& line, i64 n, bool first_of_run);
-    void follow_clock(double now);
+    // Returns the time since the last stamp or iteration.
+    double follow_clock(double now);
+    void add_event(const LogLine& line);
     void find_stop(bool first_of_run, i64 before);
     void keep(const LogStop& stop);
 
@@ -133,6 +140,9 @@ class LogSummary {
     // clock_: the last time stamp plus the time of the steps since then. first_clock_: the first
     // time stamp.
     std::optional<double> clock_, first_clock_;
+    TimeAccount account_;
+    TimeAccount::Phase phase_ = TimeAccount::Phase::running;
+    i64 n_nodes_ = 0;
     bool stamped_ = false;     // more than one stamp was seen
     bool has_starts_ = false;  // the log states each start
     std::deque<LogStop> stops_;

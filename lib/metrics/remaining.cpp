@@ -119,15 +119,19 @@ Left remaining_of(const LogSummary& log, const RunLength& schedule, const std::s
     return left;
 }
 
-double seconds_left(const LogSummary& log, const Left& left) {
+double seconds_left(const LogSummary& log, const Left& left, double share) {
     const LogSums recent = log.recent();
     const double same = as_double(left.iterations) * recent.mean_step_s();
     const double batch = recent.mean_batch();
-    if (left.iterations == 0 || !left.samples || batch <= 0) return same;
+    if (left.iterations == 0 || !left.samples || batch <= 0) return same * share;
     const double ratio = as_double(*left.samples) / as_double(left.iterations) / batch;
     const std::optional<double> fixed = log.fit().fixed_share(batch);
     constexpr double alike = 1e-2;
-    if (!fixed && std::abs(ratio - 1) > alike) {
+    if (!fixed && share != 1) {
+        note(
+            "--nodes: the log has only one batch size: the time is assumed to be inverse to the "
+            "nodes, which overestimates the gain of more nodes");
+    } else if (!fixed && std::abs(ratio - 1) > alike) {
         note(
             "the mean batch is {:.0f} samples in the log and {:.0f} in the remaining iterations: "
             "the "
@@ -135,7 +139,7 @@ double seconds_left(const LogSummary& log, const Left& left) {
             "the batch grows",
             batch, ratio * batch);
     }
-    return same * (fixed.value_or(0) + (1 - fixed.value_or(0)) * ratio);
+    return same * (fixed.value_or(0) + (1 - fixed.value_or(0)) * ratio * share);
 }
 
 std::optional<double> availability(const LogSummary& log) {
@@ -149,9 +153,8 @@ std::optional<double> age_s(const LogSummary& log, double now) {
     return std::max(0.0, now - *log.last_time_s());
 }
 
-double longest_silence_s(const LogSummary& log) {
-    constexpr double intervals = 10;
-    return intervals * as_double(log.interval()) * log.recent().mean_step_s();
+double between_lines_s(const LogSummary& log) {
+    return as_double(log.interval()) * log.recent().mean_step_s();
 }
 
 }  // namespace lm::metrics

@@ -33,7 +33,8 @@ Left remaining_of(const LogSummary& log, const RunLength& length, const std::str
 // Returns the seconds that `left` takes. A line a + b x batch, fitted to the iterations of the log,
 // gives the time of iterations with another batch size than the current one. When the log has only
 // one batch size, the time is assumed to be proportional to the samples, and a note states this.
-double seconds_left(const LogSummary& log, const Left& left);
+// `share`: the batch of a replica on other nodes / its batch in the log.
+double seconds_left(const LogSummary& log, const Left& left, double share = 1);
 
 // Returns the share of the wall time in which iterations were computed for the first time; nullopt
 // when the log has fewer than two time stamps.
@@ -43,7 +44,7 @@ std::optional<double> availability(const LogSummary& log);
 // time stamps.
 std::optional<double> age_s(const LogSummary& log, double now);
 
-// Returns ten times the time between two lines: a running training is not silent for longer.
-double longest_silence_s(const LogSummary& log);
+// Returns the time between two lines of the log.
+double between_lines_s(const LogSummary& log);
 
 }  // namespace lm::metrics

@@ -2,6 +2,7 @@
 // The summary of the hosts' JSON lines: hosts that share a finding are in one line.
 #include <sstream>
 
+#include "cluster/host_list.hpp"
 #include "cluster/host_summary.hpp"
 #include "support/catch.hpp"
 
@@ -17,8 +18,10 @@ std::string host_line(const std::string& host, const std::string& health, const 
 }
 
 HostSummary summary_of(const std::string& lines) {
+    HostLines hosts;
     std::istringstream stream(lines);
-    return summarize_hosts(stream);
+    for (std::string line; std::getline(stream, line);) hosts.add(line);
+    return hosts.summary({});
 }
 
 }  // namespace
@@ -53,5 +56,28 @@ TEST_CASE("the summary names a line that is not of lm-shmcheck, and refuses no h
     CHECK_THROWS_WITH(summary_of(host_line("n1", "ok", "", 0) + "nonsense\n"),
                       ContainsSubstring("standard input: line 2: "));
     CHECK_THROWS_WITH(summary_of("{\"kind\":\"host\"}\n"), ContainsSubstring("line 1: "));
-    CHECK_THROWS_WITH(summary_of("\n"), ContainsSubstring("contains no host"));
+}
+
+TEST_CASE("expected hosts that sent no line are missing") {
+    HostLines hosts;
+    CHECK(hosts.empty());
+    hosts.add(host_line("n001", "ok", "", 0));
+    hosts.add(host_line("n003", "ok", "", 0));
+    CHECK(hosts.summary({.n = 2, .names = {}}).healthy);
+    HostSummary summary = hosts.summary({.n = 5, .names = {}});
+    CHECK_FALSE(summary.healthy);
+    CHECK(summary.text == "2 hosts: 2 ok, 0 warning, 0 critical\nmissing: 3 of 5 hosts\n");
+    summary = hosts.summary({.n = 5, .names = *expand_hosts("n[001-005]")});
+    CHECK(summary.text ==
+          "2 hosts: 2 ok, 0 warning, 0 critical\nmissing: 3 hosts: n[002,004-005]\n");
+}
+
+TEST_CASE("lists of hosts are expanded") {
+    using Names = std::vector<std::string>;
+    CHECK(*expand_hosts("login") == Names{"login"});
+    CHECK(*expand_hosts("n[09-11,7],x") == Names{"n09", "n10", "n11", "n7", "x"});
+    CHECK(*expand_hosts("r[1-2]n[1-2]") == Names{"r1n1", "r1n2", "r2n1", "r2n2"});
+    for (const char* wrong : {"", "a,", "n[", "n[1", "n]", "n[x]", "n[1-]", "n[1-2000000]"}) {
+        CHECK_FALSE(expand_hosts(wrong));
+    }
 }

@@ -177,6 +177,42 @@ expect 0 '' lm-estimate eta fresh.json --max-age 10m
 expect 1 'more than 4' lm-estimate eta fresh.json --max-age 4m
 expect 0 '' lm-estimate eta fresh.json --max-age 4m --train-iters 3
 expect 2 'max-age' lm-estimate eta fresh.json --max-age soon
+# 100 times the 2 s between two lines; a log without time stamps has the age of its file.
+expect 1 'more than 3 min 20 s' lm-estimate eta fresh.json --max-age 100x
+expect 0 '' lm-estimate eta fresh.json --max-age 200x
+expect 2 '--max-age: must be above 0' lm-estimate eta fresh.json --max-age 0x
+expect 0 '' lm-estimate eta tr1.log --max-age 5m
+touch -d '20 minutes ago' tr1.log
+expect 1 'the last line is 20 min .*old, more than 5 min' lm-estimate eta tr1.log --max-age 5m
+code=0
+lm-estimate eta - --max-age 5m <tr1.log >out 2>err || code=$?
+{ [ $code = 3 ] && grep -q 'standard input has no time stamps' err; } || fail "exit $code: $(cat err)"
+
+# Where the time went: the hour without a node, 50 iterations twice, 1250 iterations with NaN.
+run made.json lm-estimate eta made.log --json
+near "$(field made.json time_use restarting)" 3600 || fail "$(cat made.json)"
+# The first line's ten iterations, of 1.32 s, were before its time stamp.
+near "$(field made.json time_use total)" "$(jq 'select(.kind == "log") | .wall + 13.2' made.json)" || fail "$(cat made.json)"
+[ "$(field made.json log nan)" = 120 ] || fail "$(cat made.json)"
+run made.txt lm-estimate eta made.log
+grep -Eq '^restarts +1 h 00 min +[0-9]+\.[0-9] %$' made.txt || fail "$(cat made.txt)"
+# Other nodes: 13B had 32 nodes and 24.5 samples a second; 82 days of 20 hours are left, 41 on 64 nodes, 20 on 128.
+awk 'BEGIN { print "iteration 1000/ 142602 | consumed samples: 1024000 | elapsed time per iteration (s): 41.796 | global batch size: 1024 |" }' >s2.log
+for nodes in 32 64 128; do
+    run nodes.json lm-estimate eta s2.log --train-samples 146_024_000 --nodes $nodes --log-nodes 32 --hours-per-day 20 --json
+    near "$(field nodes.json eta calendar_with_nodes)" "$(awk -v n=$nodes 'BEGIN { printf "%.12g", 141601 * 41.796 * 1.2 * 32 / n }')" || fail "$(cat nodes.json)"
+done
+awk -v s="$(field nodes.json eta calendar)" 'BEGIN { exit !(s / 86400 > 82.1 && s / 86400 < 82.3) }' || fail "$(cat nodes.json)"
+# The fit over the ramp: 1 s and 20 ms a sample; a replica of half the batch takes 1 s and 10 ms.
+run nodes.json lm-estimate eta made.log --log-nodes 1 --nodes 2 --json
+near "$(field nodes.json eta left_with_nodes)" "$(awk -v l="$(cat left.txt)" -v i="$(field nodes.json eta iterations_left)" 'BEGIN { printf "%.6f", i + (l - i) / 2 }')" ||
+    fail "$(cat nodes.json)"
+sed 's/"kind":"step"/&,"nodes":0/; 1i {"kind":"start","time":1,"nodes":"n[1-4]"}' fresh.json >named.json
+run nodes.json lm-estimate eta named.json --nodes 2 --json
+[ "$(field nodes.json eta nodes)" = 4 ] || fail "$(cat nodes.json)"
+near "$(field nodes.json eta left_with_nodes)" 24 || fail "$(cat nodes.json)"
+expect 2 '--nodes: the log does not name its nodes: add --log-nodes' lm-estimate eta tr1.log --nodes 2
+expect 2 '--log-nodes: needs --nodes' lm-estimate eta tr1.log --log-nodes 2
 
 # --why: the root among the logs of a job, not its effects.
 { echo ' iteration 1/ 9 | elapsed time per iteration (ms): 10.0 |' && echo 'lm-train: rank 1 on n2: lost the connection to rank 0 at n1'; } >rank1.log

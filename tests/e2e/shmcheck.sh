@@ -51,6 +51,27 @@ if [ "${LM_PRIVATE_SHM-}" != yes ]; then
     host a ok "" 1 1 1 >"$many"
     summary 0 '^1 host: 1 ok'
     summary 1 '^dead segments: 1 host, 1 of 1 B: a$' --stale
+    # Hosts that are expected and send nothing are missing, also while the input waits for them.
+    summary 0 '^1 host: 1 ok' --hosts-expected 1
+    summary 1 '^missing: 2 of 3 hosts$' --hosts-expected 3
+    summary 1 '^missing: 3 hosts: b,n\[08-09\]$' --hosts-expected 'n[08-09],a,b'
+    summary 2 "^lm-shmcheck: --hosts-expected: 'n\[' is neither a number nor a list of hosts" --hosts-expected 'n['
+    gives 2 '^lm-shmcheck: --hosts-expected: needs --summary' --hosts-expected 3
+    streamed=$(mktemp)
+    trap 'rm -f "$many" "$streamed"' EXIT
+    # The second host answers only after the summary of the first one was printed.
+    # shellcheck disable=SC2094
+    {
+        host a ok "" 1 0 0
+        for ((i = 0; i < 600; i++)); do
+            ! grep -q '^missing: 1 host: b$' "$streamed" || break
+            sleep 0.1
+        done
+        host b ok "" 1 0 0
+    } | "$shmcheck" --summary --hosts-expected a,b >"$streamed" || die "streamed: exit $?: $(cat "$streamed")"
+    [ "$(tr '\n' ';' <"$streamed")" = '1 host: 1 ok, 0 warning, 0 critical;missing: 1 host: b;;2 hosts: 2 ok, 0 warning, 0 critical;' ] ||
+        die "streamed: $(cat "$streamed")"
+    rm -f "$streamed"
     echo nonsense >"$many"
     summary 3 '^lm-shmcheck: standard input: line 1: '
     : >"$many"
@@ -112,7 +133,7 @@ for i in $(seq 44); do : >"/dev/shm/empty$i"; done
 gives 1 '% of its inodes are used \(warning' --warn 80%
 rm /dev/shm/empty*
 
-# --watch prints a line for each sample, with the highest use of all; an interrupt ends it.
+# --watch prints a line when something has changed, with the highest use of all; an interrupt ends it.
 watched=$(mktemp)
 trap 'rm -f "$watched"' EXIT
 "$shmcheck" --watch 200ms >"$watched" &
@@ -126,6 +147,7 @@ shows() {
     die "--watch: no line '$1': $(tail -n 5 "$watched")"
 }
 shows ' 0 B +0$'
+sleep 1 # five looks without a change
 head -c 4194304 /dev/zero >/dev/shm/burst
 shows '4\.00 MiB  1, 1 dead '
 rm /dev/shm/burst
@@ -135,5 +157,7 @@ code=0
 wait $watcher || code=$?
 [ $code = 0 ] || die "--watch: exit $code"
 grep -q '^TIME' "$watched" || die "--watch without heading"
+same=$(sed 's/^[^ ]* *//' "$watched" | uniq -d)
+[ -z "$same" ] || die "--watch: a line without a change: $same"
 
 umount /dev/shm

@@ -143,7 +143,7 @@ TEST_CASE("starts, checkpoints and ramps") {
     CHECK(*start.unix_time_s == 1628384451);
     const LogLine clock = read_log_line(
         "[exiting program after 1190.0357275923093 minutes] datetime: 2021-08-08 01:00:51");
-    CHECK(clock.kind == Kind::clock);
+    CHECK(clock.kind == Kind::stop);
     CHECK(*clock.unix_time_s == 1628384451);
     const LogLine megatron = read_log_line(
         "  successfully loaded checkpoint from /ckpt/at iteration 5 [ t 1/1, p 1/1 ] at iteration "
@@ -171,9 +171,14 @@ TEST_CASE("events of --log-json and lines of --log-file") {
     const LogLine resume = read_log_line(R"({"kind":"resume","time":5.5,"iteration":3})");
     CHECK(resume.kind == Kind::loaded);
     CHECK(resume.loaded_iteration == 3);
-    for (const char* kind : {"save", "stop", "error", "validation"}) {
-        const LogLine line = read_log_line(fmt::format(R"({{"kind":"{}","time":7}})", kind));
-        CHECK(line.kind == Kind::clock);
+    const std::pair<const char*, Kind> events[] = {{"save", Kind::saved},
+                                                   {"stop", Kind::stop},
+                                                   {"error", Kind::stop},
+                                                   {"validation", Kind::validation},
+                                                   {"phases", Kind::clock}};
+    for (const auto& [name, kind] : events) {
+        const LogLine line = read_log_line(fmt::format(R"({{"kind":"{}","time":7}})", name));
+        CHECK(line.kind == kind);
         CHECK(*line.unix_time_s == 7);
     }
     CHECK(read_log_line(R"({"kind":"stop","ti)").kind == Kind::other);
@@ -226,4 +231,40 @@ TEST_CASE("the lines of lm-train are parsed") {
         CHECK(*line.iteration.flops_per_s == Approx(1.5e12));
     }
     CHECK(*read_log_line(to_json(record)).iteration.unix_time_s == 1714731630.25);
+}
+
+TEST_CASE("events of evaluations, saves and ends") {
+    LogLine line = read_log_line(
+        R"({"kind":"validation","time":5,"iteration":9,"lm_loss":2.5,"elapsed_s":1.5})");
+    CHECK(line.kind == Kind::validation);
+    CHECK(*line.busy_s == 1.5);
+    line = read_log_line(R"({"kind":"save","time":5,"iteration":9,"elapsed_s":8,"blocked_s":2})");
+    CHECK(line.kind == Kind::saved);
+    CHECK(*line.busy_s == 2);
+    line =
+        read_log_line("2026-01-01T00:00:40Z validation loss at iteration 8 | lm loss value: 2 |");
+    CHECK(line.kind == Kind::validation);
+    CHECK(line.unix_time_s);
+    CHECK(!line.busy_s);
+    line = read_log_line("lm-train: note: x/global_step5: saved, 2.3 TiB in 1 min 40 s");
+    CHECK(line.kind == Kind::saved);
+    CHECK(*line.busy_s == 100);
+    line = read_log_line(
+        "2026-01-01T00:00:40Z lm-train: note: x/global_step5: saved, 1 B in 40.0 s, loop blocked "
+        "250 ms");
+    CHECK(*line.busy_s == 0.25);
+    CHECK(line.unix_time_s);
+    line = read_log_line("time (ms) | save-checkpoint: 57514.53");
+    CHECK(*line.busy_s == Approx(57.51453));
+    line = read_log_line("[exiting program after 1190 minutes] datetime: 2021-08-08 01:00:51 ");
+    CHECK(line.kind == Kind::stop);
+    line = read_log_line(
+        " iteration 5/ 9 | elapsed time per iteration (s): 2.00 | learning rate: 5.969E-05 | lm "
+        "loss: 2.5E+00 | grad norm: 0.174 | number of skipped iterations:   3 | number of nan "
+        "iterations:   1 |");
+    CHECK(*line.iteration.loss == 2.5);
+    CHECK(*line.iteration.grad_norm == 0.174);
+    CHECK(*line.iteration.learning_rate == 5.969e-5);
+    CHECK(line.iteration.skipped == 3);
+    CHECK(line.iteration.nan == 1);
 }

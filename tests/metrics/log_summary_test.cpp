@@ -100,6 +100,61 @@ TEST_CASE("a restart repeats the iterations since the checkpoint") {
     CHECK(log.stops().front().last_iteration == 150);
 }
 
+TEST_CASE("the time of a generated log, whose truth is known, is accounted exactly") {
+    LogSummary log = new_log();
+    double now = 1e9;
+    const auto event = [&](const char* kind, double seconds, const char* fields) {
+        now += seconds;
+        log.add(fmt::format(R"({{"kind":"{}","time":{},"generation":1{}}})", kind, now, fields));
+    };
+    const auto steps = [&](i64 last, double step_s, i64 skipped = 0, i64 nan = 0) {
+        now += 10 * step_s;
+        log.add(fmt::format(
+            R"({{"kind":"step","time":{},"iteration":{},"total_iterations":500,"step_s":{},)"
+            R"("consumed_samples":{},"global_batch_size":8,"skipped_iterations":{},)"
+            R"("nan_iterations":{}}})",
+            now, last, step_s, last * 8, skipped, nan));
+    };
+    event("start", 0, R"(,"nodes":"n[01-04,7],x")");
+    now += 50;  // loading
+    for (i64 last = 10; last <= 100; last += 10) steps(last, 2 + 0.01 * static_cast<double>(last));
+    event("validation", 30, R"(,"iteration":100,"elapsed_s":30)");
+    event("save", 12, R"(,"iteration":100,"elapsed_s":12)");
+    steps(110, 2, 3);
+    steps(120, 2, 1, 2);  // two nan iterations, one of them skipped
+    // An asynchronous save blocks for 4 s and is complete in the middle of the next steps.
+    now += 4;
+    event("save", 7, R"(,"iteration":120,"elapsed_s":11,"blocked_s":4)");
+    now -= 7;
+    steps(130, 2);
+    steps(140, 3, 10);
+    // A node fails after 5 s of unlogged work; the next job waits an hour.
+    event("error", 5, "");
+    event("start", 3600, "");
+    event("resume", 20, R"(,"iteration":125)");
+    now += 40 - 5 * 4;
+    steps(130, 4);  // five iterations that follow 125: 20 s
+    event("clock", 8, "");
+    const TimeUse use = log.time_use();
+    // Discarded: 126 to 130 of 2 s each, and 131 to 140 of 3 s each, all skipped.
+    CHECK(use.repeated_s == Approx(5 * 2 + 10 * 3));
+    CHECK(use.repeated == 15);
+    double first = 0;
+    for (i64 last = 10; last <= 100; last += 10) first += 20 + 0.1 * static_cast<double>(last);
+    CHECK(use.useful_s == Approx(first + 2 * 7 + 2 * 8 + 2 * 5 + 4 * 5));
+    CHECK(use.skipped_s == Approx(2 * 3));
+    CHECK(use.nan_s == Approx(2 * 2));
+    CHECK(use.skipped == 3);
+    CHECK(use.nan == 2);
+    CHECK(use.evaluation_s == Approx(30));
+    CHECK(use.saving_s == Approx(12 + 4));
+    CHECK(use.restarting_s == Approx(50 + 60));
+    CHECK(use.waiting_s == Approx(3600));
+    CHECK(use.total_s() == Approx(*log.wall_s()));
+    CHECK(log.n_nodes() == 6);
+    CHECK(log.repeated_s() == Approx(use.repeated_s));
+}
+
 TEST_CASE("each start that an event states is a restart, also one without an iteration") {
     LogSummary log = new_log();
     const auto event = [&log](const char* kind, i64 time, i64 iteration) {

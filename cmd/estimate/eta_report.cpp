@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "eta_report.hpp"
+
+#include <algorithm>
+
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "base/units.hpp"
+#include "metrics/emissions.hpp"
+#include "metrics/remaining.hpp"
+
+namespace lm::estimate {
+namespace {
+
+using Figures = std::vector<Figure>;
+
+void add_count(Figures& figures, const char* key, const char* label, i64 value,
+               const char* formula = "") {
+    figures.push_back({key, label, Unit::count, value, formula});
+}
+
+void add_seconds(Figures& figures, const char* key, const char* label, double value,
+                 const char* formula) {
+    figures.push_back({key, label, Unit::seconds, value, formula});
+}
+
+}  // namespace
+
+void add_log(Printout& printout, const metrics::LogSummary& log) {
+    Figures figures;
+    if (const auto age = metrics::age_s(log, unix_time_s())) {
+        add_seconds(figures, "age", "age of the last line", *age,
+                    "now - its time stamp; the finish assumes that the training still runs");
+    }
+    add_count(figures, "lines", "lines", log.n_lines());
+    add_count(figures, "logged", "of iterations", log.n_logged());
+    add_count(figures, "damaged", "damaged", log.n_invalid(),
+              "lines of iterations that are truncated or have other output in them, skipped");
+    add_count(figures, "duplicates", "duplicates", log.n_repeated(),
+              "the same iteration logged by another rank, skipped");
+    add_count(figures, "computed", "iterations computed", log.sums().iterations,
+              "including those between logged ones, and repeated ones");
+    add_seconds(figures, "computing", "time computing", log.sums().step_s,
+                "the sum of the elapsed times per iteration");
+    const metrics::TimeUse use = log.time_use();
+    add_count(figures, "skipped", "iterations skipped", use.skipped,
+              "without an optimizer step, and not computed again");
+    add_count(figures, "nan", "iterations with NaN", use.nan,
+              "with a loss or gradient that is not finite, and not computed again");
+    add_count(figures, "restarts", "restarts", log.n_restarts(),
+              "a program starts (messages of Megatron and lm-train); in a log without them, the "
+              "iteration decreases");
+    add_count(figures, "repeated", "repeated iterations", log.repeated_iterations(),
+              "computed again after a restart");
+    add_seconds(figures, "repeated_s", "time repeated", log.repeated_s(),
+                "the first times of the repeated iterations");
+    if (log.wall_s()) {
+        add_seconds(
+            figures, "wall", "wall time", *log.wall_s(),
+            "from the first time stamp to the last; a line without one adds its step times");
+        add_seconds(figures, "missing", "time missing", log.missing_s(),
+                    "wall time without computed iterations");
+        if (const auto share = metrics::availability(log)) {
+            figures.push_back({"available", "share computing", Unit::share, *share,
+                               "1 - (missing + repeated) / wall time"});
+        }
+    }
+    printout.figures("log", std::move(figures));
+}
+
+void add_time_use(Printout& printout, const metrics::LogSummary& log) {
+    const metrics::TimeUse use = log.time_use();
+    if (!(use.total_s() > 0)) return;
+    Figures figures;
+    add_seconds(figures, "useful", "useful steps", use.useful_s,
+                "the elapsed times of the iterations of the log that count");
+    add_seconds(figures, "repeated", "steps computed twice", use.repeated_s,
+                "discarded by a restart or a rollback");
+    add_seconds(figures, "skipped", "skipped steps", use.skipped_s,
+                "number of skipped iterations x time of an iteration");
+    add_seconds(figures, "nan", "steps with NaN", use.nan_s,
+                "number of nan iterations x time of an iteration");
+    if (log.wall_s()) {
+        add_seconds(figures, "evaluation", "evaluations", use.evaluation_s,
+                    "elapsed_s of --log-json; else the time until the line of an evaluation");
+        add_seconds(figures, "saving", "saves", use.saving_s, "the time for which the loop waited");
+        add_seconds(figures, "restarting", "restarts", use.restarting_s,
+                    "from the start of a program to its first iteration");
+        add_seconds(figures, "waiting", "waiting for a job", use.waiting_s,
+                    "from the last line of a program to the start of the next one");
+        add_seconds(figures, "other", "other", use.other_s,
+                    "between two lines of a running program");
+    }
+    add_seconds(figures, "total", "in all", use.total_s(), "the sum");
+    printout.sum("time_use", std::move(figures));
+}
+
+void add_stops(Printout& printout, const metrics::LogSummary& log, size_t most) {
+    const std::deque<metrics::LogStop>& stops = log.stops();
+    if (stops.empty()) return;
+    const bool timed = log.wall_s().has_value();
+    std::vector<Column> columns = {
+        {"last_iteration", "stopped after", Unit::count,
+         "the last iteration logged before the stop"},
+        {"resumed_after", "resumed after", Unit::count,
+         "iteration of the checkpoint that the log names; else the first logged iteration minus "
+         "the interval between lines"},
+        {"repeated", "repeated", Unit::count, "the iterations between both"},
+        {"repeated_s", "time repeated", Unit::seconds, ""},
+        {"restarted", "restart", Unit::plain, "no: time is missing within a run"}};
+    if (timed) {
+        columns.push_back({"missing", "time missing", Unit::seconds,
+                           "without an iteration; within a run when longer than --gap"});
+        columns.push_back({"time", "until", Unit::plain, "the next line with an iteration"});
+    }
+    std::vector<std::vector<Value>> rows;
+    for (size_t i = stops.size() - std::min(most, stops.size()); i < stops.size(); ++i) {
+        const metrics::LogStop& stop = stops[i];
+        std::vector<Value>& row = rows.emplace_back();
+        row = {stop.last_iteration, stop.resumed_after, stop.repeated(), stop.repeated_s,
+               stop.restarted};
+        if (!timed) continue;
+        row.emplace_back(stop.missing_s.value_or(0));
+        std::string until;
+        if (stop.unix_time_s) until = iso_time(static_cast<i64>(*stop.unix_time_s));
+        row.emplace_back(std::move(until));
+    }
+    if (static_cast<i64>(rows.size()) < log.n_stops()) {
+        note("the last {1} of {0} stops are listed", log.n_stops(), rows.size());
+    }
+    printout.table("stop", std::move(columns), std::move(rows));
+}
+
+void add_energy(Printout& printout, const std::string& directory, const metrics::LogSums& sums) {
+    const metrics::EmissionsSum sum = metrics::sum_emissions(directory);
+    if (sum.n_files == 0) run_error(directory, "has no file emissions*.csv");
+    Figures figures;
+    add_count(figures, "files", "files", sum.n_files, "emissions*.csv of --codecarbon-dir");
+    add_count(figures, "runs", "runs", sum.n_runs, "a host in one start");
+    add_seconds(figures, "host_time", "time of all hosts", sum.duration_s,
+                "column duration, added up; of each run the last row");
+    const auto add = [&](const char* key, const char* label, double value, const char* how) {
+        figures.push_back({key, label, Unit::plain, value, how});
+    };
+    add("energy_kwh", "energy (kWh)", sum.energy_kwh, "column energy_consumed, added up");
+    add("cpu_kwh", "processors (kWh)", sum.cpu_kwh, "column cpu_energy, added up");
+    add("gpu_kwh", "GPUs (kWh)", sum.gpu_kwh, "column gpu_energy, added up");
+    add("ram_kwh", "memory (kWh)", sum.ram_kwh, "column ram_energy, added up");
+    add("co2_kg", "CO2 (kg)", sum.emissions_kg, "column emissions, added up");
+    if (sums.tokens > 0) {
+        add("kwh_per_billion_tokens", "kWh for 1e9 tokens", sum.energy_kwh / sums.tokens * 1e9,
+            "energy / tokens of all iterations of the log");
+    }
+    printout.figures("energy", std::move(figures));
+}
+
+}  // namespace lm::estimate

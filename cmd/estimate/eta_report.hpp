@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// lm-estimate eta: the figures of the past of a training: its log, its stops, where its time went,
+// its energy.
+#pragma once
+
+#include <string>
+
+#include "figures.hpp"
+#include "metrics/log_summary.hpp"
+
+namespace lm::estimate {
+
+void add_log(Printout& printout, const metrics::LogSummary& log);
+// Adds the hours and shares of useful steps, steps computed twice, evaluations, saves, restarts,
+// waiting, ...
+void add_time_use(Printout& printout, const metrics::LogSummary& log);
+// Adds the newest `most` stops.
+void add_stops(Printout& printout, const metrics::LogSummary& log, size_t most);
+// Adds up the energy files of all hosts and starts.
+void add_energy(Printout& printout, const std::string& directory, const metrics::LogSums& sums);
+
+}  // namespace lm::estimate

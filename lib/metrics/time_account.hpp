@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the time of a logged training went: steps that count, steps computed twice, skipped steps,
+// evaluations, saves, restarts, and waiting between jobs.
+#pragma once
+
+#include <deque>
+
+#include "base/types.hpp"
+
+namespace lm::metrics {
+
+// Seconds, and iterations of the first four. The sum of the seconds is the time from the first
+// iteration, or the event before it, to the last time stamp; in a log without time stamps it is the
+// time of the steps.
+struct TimeUse {
+    double useful_s = 0;
+    double repeated_s = 0;  // computed again after a restart or a rollback: the discarded time
+    double skipped_s = 0;   // iterations without an optimizer step
+    double nan_s = 0;       // iterations with a loss or gradient that is not finite
+    double evaluation_s = 0;
+    double saving_s = 0;
+    double restarting_s = 0;  // from the start of a program to its first iteration
+    double waiting_s = 0;     // from the end of a program to the start of the next one
+    double other_s = 0;       // time of a running program that its log does not explain
+    i64 repeated = 0, skipped = 0, nan = 0;
+    double total_s() const {
+        return useful_s + repeated_s + skipped_s + nan_s + evaluation_s + saving_s + restarting_s +
+               waiting_s + other_s;
+    }
+};
+
+class TimeAccount {
+  public:
+    // The state of the training between two logged iterations.
+    enum class Phase { running, stopped, starting };
+
+    // Iterations `first` to `last` took `step_s` each; `skipped` and `nan` of them are lost. An
+    // iteration that is both counts as nan.
+    void add_steps(i64 first, i64 last, double step_s, i64 skipped, i64 nan);
+    // Discards the iterations after `last`. Returns the seconds that they took. `step_s` is assumed
+    // for iterations older than the newest 100,000 lines.
+    double discard_after(i64 last, i64 n, double step_s);
+    // Time without iterations. Negative when a step began before an event within it.
+    void add_gap(Phase phase, double seconds);
+    // The time that an evaluation or a save took, as the log states it.
+    void add_evaluation(double seconds) { evaluation_s_ += seconds; }
+    void add_save(double seconds) { save_s_ += seconds; }
+
+    TimeUse use() const;
+
+  private:
+    struct Steps {
+        i64 first = 0, last = 0;
+        double step_s = 0;
+        i64 skipped = 0, nan = 0;
+    };
+    void subtract(const Steps& steps, double share);
+
+    std::deque<Steps> steps_;
+    TimeUse use_;  // without the gaps of a running program
+    double running_gap_s_ = 0, evaluation_s_ = 0, save_s_ = 0;
+};
+
+}  // namespace lm::metrics
