@@ -12,6 +12,7 @@
 #include "base/units.hpp"
 #include "cause.hpp"
 #include "config/schedule_flags.hpp"
+#include "eta_picture.hpp"
 #include "eta_report.hpp"
 #include "figures.hpp"
 #include "follow.hpp"
@@ -39,6 +40,9 @@ struct Flags {
     bool why = false;
     bool follow = false;
     cli::Duration interval{10};
+    PictureFlags picture;
+    std::string plot_over;  // the x axis of the picture
+    std::vector<std::string> overlay;
     OutputFlags output;
 };
 
@@ -185,14 +189,14 @@ std::string name_of(const std::vector<std::string>& logs) {
     return logs.size() == 1 ? io::input_name(logs[0]) : "the logs";
 }
 
-void read(const Flags& flags, metrics::LogSummary& log) {
-    for (const std::string& path : metrics::in_time_order(flags.logs)) {
+void read(const std::vector<std::string>& logs, metrics::LogSummary& log) {
+    for (const std::string& path : metrics::in_time_order(logs)) {
         if (path != "-" && !io::exists(path)) usage_error(path, "does not exist: give a log");
         const std::unique_ptr<io::InputStream> stream = io::open_stream(path);
         io::for_each_line(*stream, [&log](std::string_view line) { log.add(line); });
     }
     log.finish();
-    const std::string name = name_of(flags.logs);
+    const std::string name = name_of(logs);
     if (log.empty()) {
         run_error(name,
                   "no line of an iteration among {} lines{}: a log of lm-train, Megatron-LM or "
@@ -215,7 +219,11 @@ void check(const Flags& flags) {
     check_at_least("--nodes", flags.nodes, 1);
     check_at_least("--log-nodes", flags.log_nodes, 1);
     if (flags.log_nodes && !flags.nodes) usage_error("--log-nodes", "needs --nodes");
+    check(flags.picture, flags.output);
+    if (flags.picture.path.empty() && (!flags.overlay.empty() || !flags.plot_over.empty()))
+        usage_error("--plot", "is missing: --overlay and --plot-over are options of the picture");
     if (!flags.follow) return;
+    if (!flags.picture.path.empty()) usage_error("--follow", "draws no picture of --plot");
     check_above("--interval", flags.interval.seconds, 0);
     if (flags.output.json) usage_error("--follow", "prints text: --json is not possible");
     for (const std::string& path : flags.logs) {
@@ -292,13 +300,38 @@ int follow(const Flags& flags) {
     return follow_logs(flags.logs, log, flags.interval.seconds, output);
 }
 
+// Reads the logs into `log`, and those of --overlay, and draws all of them.
+void plot_logs(const Flags& flags, metrics::LogSummary& log) {
+    std::vector<RunCurves> runs;
+    const auto read_run = [&runs](const std::vector<std::string>& logs, metrics::LogSummary& run) {
+        RunCurves curves(name_of(logs));
+        run.observe([&curves](const metrics::LoggedIteration& line, i64 before, bool first) {
+            curves.add(line, before, first);
+        });
+        read(logs, run);
+        run.observe({});
+        runs.push_back(std::move(curves));
+    };
+    read_run(flags.logs, log);
+    for (const std::string& path : flags.overlay) {
+        metrics::LogSummary other({});
+        read_run({path}, other);
+    }
+    draw(flags.picture, eta_picture(runs, flags.plot_over));
+}
+
 int run_eta(Flags flags) {
     if (flags.why) return print_cause(flags.logs, flags.output);
     flags.train = resolve_flags(flags.train);
     check(flags);
     if (flags.follow) return follow(flags);
     metrics::LogSummary log({.window = flags.window, .least_gap_s = flags.gap.seconds});
-    read(flags, log);
+    if (flags.picture.path.empty()) {
+        read(flags.logs, log);
+    } else {
+        plot_logs(flags, log);
+        if (flags.picture.replaces_figures()) return 0;
+    }
     const metrics::Left left = remaining_of(log, length_of(flags.train), name_of(flags.logs));
     print_all(flags, log, left);
     return static_cast<int>(is_too_old(flags, log, left) ? Exit::answer_is_no : Exit::done);
@@ -342,6 +375,12 @@ void add_eta_verb(cli::Options& program) {
         options, flags->train,
         {"--train-samples", "--train-iters", "--train-tokens", "--global-batch-size",
          "--rampup-batch-size", "--seq-length", "--deepspeed_config", "--codecarbon-dir"});
+    add_picture_options(options, flags->picture,
+                        "loss, gradient norm, learning rate and samples per second");
+    options.choice("--plot-over", &flags->plot_over, {"iterations", "samples", "tokens"},
+                   "horizontal axis of --plot; default: iterations, tokens with --overlay");
+    options.values("--overlay", &flags->overlay, "LOG",
+                   "logs of other runs, drawn over that of LOG, a color for each");
     add_output_options(options, flags->output);
 }
 

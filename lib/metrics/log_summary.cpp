@@ -171,6 +171,7 @@ void LogSummary::add_iteration(LoggedIteration line) {
     phase_ = TimeAccount::Phase::running;
     account_.add_steps(before + 1, line.iteration, line.step_s, line.skipped, line.nan);
     add_sums(line, line.iteration - before, first_of_run);
+    if (observer_) observer_(line, before, first_of_run);
     last_ = line;
     started_ = false;
     n_starts_ = 0;

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "metrics/log_line.hpp"
 #include "metrics/time_account.hpp"
@@ -57,6 +59,13 @@ class LogSummary {
         double least_gap_s = 600;  // shorter gaps are not stops
     };
     explicit LogSummary(const Settings& settings) : settings_(settings) {}
+
+    // Calls `function` for each iteration that is not a duplicate, in the order of the log.
+    // `before`: the last iteration before those of the line. `first_of_run`: the program started,
+    // or the training went back to an older checkpoint; iterations after `before` are discarded.
+    using Observer =
+        std::function<void(const LoggedIteration& line, i64 before, bool first_of_run)>;
+    void observe(Observer function) { observer_ = std::move(function); }
 
     void add(std::string_view line);
     // Call after the last line, before any getter.
@@ -120,6 +129,7 @@ class LogSummary {
     void keep(const LogStop& stop);
 
     Settings settings_;
+    Observer observer_;
     i64 n_lines_ = 0, n_logged_ = 0, n_invalid_ = 0, n_repeated_ = 0;
     // Holds the first line until the second one shows how many iterations a line stands for.
     std::optional<LoggedIteration> first_;

@@ -61,7 +61,7 @@ run log lm-estimate memory "${model[@]}" --plot limit.svg --force
 svg limit.svg limit 0 0
 expect 2 '--plot: x.jpg ends neither with .svg nor with .png' lm-estimate memory "${model[@]}" --plot x.jpg
 expect 2 '--plot: - and --json both need standard output' lm-estimate memory "${model[@]}" --plot - --json
-expect 3 'none/x.svg' lm-estimate memory "${model[@]}" --plot none/x.svg
+expect 2 'none/x.svg: the directory none does not exist' lm-estimate memory "${model[@]}" --plot none/x.svg
 expect 0 '' lm-estimate memory "${model[@]}" --plot -
 mv out piped.svg
 svg piped.svg bar 5 6
@@ -83,6 +83,47 @@ run log lm-estimate layout "${step[@]}" --bf16 --global-batch-size 16 --gpus 1 -
     --recompute-method uniform
 svg one.svg dot 1 1
 expect 2 '--plot: needs --gpu or --hardware' lm-estimate time "${step[@]:0:10}" --gpus 1 --tflops 50 --plot x.svg
+
+# A training: four panels; restarts and skipped steps are marked, discarded steps drawn faintly; other runs over tokens.
+# training LINES BATCH: a log whose loss falls; with a restart after LINES / 2 lines, and an iteration with NaN.
+training() {
+    awk -v n="$1" -v b="$2" 'function line(i, skip) {
+            printf " iteration %8d/%8d | consumed samples: %12d | consumed tokens: %12d | elapsed time per iteration (s): %.3f |", i, n, i * b, i * b * 2048, 2 + i % 7 / 50
+            printf " learning rate: %.3E | global batch size: %5d |", 6e-5 * (i < n / 10 ? i * 10 / n : 1), b
+            if (!skip) printf " lm loss: %.6E | grad norm: %.3f |", 2 + 9 / (1 + 20 * i / n) + i % 5 / 20, 0.2 + 5 / (1 + 50 * i / n)
+            printf " number of skipped iterations: %3d | number of nan iterations:   0 |\n", skip
+        }
+        BEGIN {
+            for (i = 1; i <= n / 2; i++) line(i, i == 7)
+            if (n > 100) { at = int(n * 0.45); print "  successfully loaded checkpoint from x at iteration " at; i = at + 1 }
+            for (; i <= n; i++) line(i, 0)
+        }'
+}
+training 1000 8 >run.log
+training 500 16 >other.log
+run log lm-estimate eta run.log --plot run.svg
+svg run.svg curve 4 12 discarded 4 4 restart 4 4 skipped 4 4 title 4 4
+svg run.svg no-data 0 0
+run log lm-estimate eta run.log --plot over.svg --overlay other.log
+svg over.svg legend 3 4 curve 8 24 restart 8 8
+grep -q '>Tokens<' over.svg || fail "not over tokens"
+run log lm-estimate eta run.log --plot samples.svg --plot-over samples
+grep -q '>Samples<' samples.svg || fail "not over samples"
+head -n 1 run.log >point.log
+run log lm-estimate eta point.log --plot point.svg
+svg point.svg curve 4 4
+echo ' iteration 5/ 10 | elapsed time per iteration (ms): 10.0 | learning rate: 1.000E-05 | lm loss: nan |' >bare.log
+run log lm-estimate eta bare.log --plot bare.svg
+svg bare.svg no-data 3 3 curve 1 1
+training 1000000 8 >million.log
+run log lm-estimate eta million.log --plot million.svg
+svg million.svg curve 4 40
+[ "$(stat -c %s million.svg)" -lt 2000000 ] || fail "$(stat -c %s million.svg) bytes for a million lines"
+rm million.log
+expect 2 '--plot: is missing' lm-estimate eta run.log --overlay other.log
+expect 2 '--plot-over: bare.log: the log does not show tokens' lm-estimate eta bare.log --plot x.svg --plot-over tokens
+expect 2 '--follow: draws no picture of --plot' lm-estimate eta run.log --follow --plot x.svg
+nothing_under x.svg
 
 # PNG: programs that fail or write another format are passed over; without any the remedy is one line.
 mkdir programs
