@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations on flat ranges: sums in fp64, fill, cast, scale.
+// Operations on flat ranges: sums in fp64, fingerprints, fill, cast, scale.
 #include <algorithm>
+#include <atomic>
+#include <cstring>
 
+#include "base/element_hash.hpp"
 #include "cost/cpu_scratch.hpp"
 #include "cpu/cpu_device.hpp"
 #include "cpu/ops.hpp"
@@ -13,6 +16,7 @@ namespace {
 using device::Cast;
 using device::CountZeros;
 using device::Fill;
+using device::Fingerprint;
 using device::Scale;
 using device::SumSquares;
 using device::WeightedSum;
@@ -37,9 +41,34 @@ double dot(const T* x, const T* weight, i64 n) {
     return sum;
 }
 
+// Returns the sum of the hashes of x[begin] to x[end - 1], whose bits have the type Bits. x: bytes
+// of any alignment.
+template <typename Bits>
+u64 sum_of_hashes(const std::byte* x, i64 begin, i64 end, i64 first_index) {
+    u64 sum = 0;
+    for (i64 i = begin; i < end; ++i) {
+        Bits bits = 0;
+        std::memcpy(&bits, x + static_cast<size_t>(i) * sizeof bits, sizeof bits);
+        sum += element_hash(static_cast<u64>(first_index + i), bits);
+    }
+    return sum;
+}
+
+// Returns the sum of the hashes of a.x[begin] to a.x[end - 1].
+u64 sum_of_hashes(const Fingerprint& a, i64 begin, i64 end) {
+    const auto* const x = static_cast<const std::byte*>(a.x.data);
+    return size_of(a.x.dtype) == 2 ? sum_of_hashes<u16>(x, begin, end, a.first_index)
+                                   : sum_of_hashes<u32>(x, begin, end, a.first_index);
+}
+
 }  // namespace
 
 namespace reference {
+
+void fingerprint(device::Context& context, const Fingerprint& a) {
+    (void)context;
+    *static_cast<u64*>(a.out.data) += sum_of_hashes(a, 0, a.x.numel());
+}
 
 void sum_squares(device::Context& context, const SumSquares& a) {
     (void)context;
@@ -119,6 +148,13 @@ void for_all_pieces(device::Context& context, i64 n, const Body& body) {
 }
 
 }  // namespace
+
+void fingerprint(device::Context& context, const Fingerprint& a) {
+    std::atomic<u64> sum = 0;  // modulo 2^64, so that the order of the parts has no effect
+    pool_of(context).run_ranges(
+        a.x.numel(), grain, [&](i64 begin, i64 end, int) { sum += sum_of_hashes(a, begin, end); });
+    *static_cast<u64*>(a.out.data) += sum;
+}
 
 void sum_squares(device::Context& context, const SumSquares& a) {
     if (a.x.dtype != DType::fp32) no_such_type(a.x.dtype);

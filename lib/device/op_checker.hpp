@@ -20,6 +20,9 @@ class Checker {
                 "expected a compute type (fp32, bf16, fp16 or fp64), got {}", name_of(type_));
     }
 
+    // For an operation on bits, without a compute type.
+    explicit Checker(std::string_view op) : op_(op), type_(DType::fp32) {}
+
     // Throws a bug "OP: TEXT" when the condition is false. The text is formatted only then.
     template <typename... Values>
     void require(bool condition, fmt::format_string<Values...> format, Values&&... values) const {

@@ -325,6 +325,14 @@ void check(const CountZeros& a) {
     check_sum(Checker("count_zeros", a.x), a.x, a.out);
 }
 
+void check(const Fingerprint& a) {
+    const Checker c("fingerprint");
+    c.rank(a.x, "x", 1);
+    c.require(size_of(a.x.dtype) == 2 || size_of(a.x.dtype) == 4,
+              "x: expected a dtype of 2 or 4 bytes, got {}", name_of(a.x.dtype));
+    c.is(a.out, "out", DType::int64, {1});
+}
+
 void check(const Fill& a) {
     const Checker c("fill", a.x);
 }

@@ -334,6 +334,14 @@ struct CountZeros {
     bool accumulate = false;
 };
 
+// out += sum over n of element_hash(first_index + n, bits of x[n]), modulo 2^64
+// (base/element_hash.hpp). The sums of a tensor's parts add up to the sum of the tensor.
+struct Fingerprint {
+    View x{};             // [N] any dtype of 2 or 4 bytes
+    i64 first_index = 0;  // index of x[0] in its tensor
+    View out{};           // [1] int64
+};
+
 // x = value, element by element.
 struct Fill {
     View x{};  // [...] bf16|fp16|fp32
@@ -379,6 +387,7 @@ struct Scale {
     X(sum_squares, SumSquares)                      \
     X(weighted_sum, WeightedSum)                    \
     X(count_zeros, CountZeros)                      \
+    X(fingerprint, Fingerprint)                     \
     X(fill, Fill)                                   \
     X(cast, Cast)                                   \
     X(scale, Scale)

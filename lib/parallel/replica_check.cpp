@@ -4,108 +4,38 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cstring>
 #include <functional>
 #include <map>
 #include <set>
 
 #include "base/error.hpp"
-#include "base/threads.hpp"
+#include "device/ops.hpp"
 #include "parallel/hosts.hpp"
 #include "parallel/together.hpp"
 
 namespace lm::parallel {
 namespace {
 
-using device::View;
-
-// One number for each kind of state and each tensor of a rank: the sum, modulo 2^64, of hash(index
-// in the tensor, bits) over the elements that the rank holds. The sums of a tensor's parts add up
-// to the sum of the tensor, so tensors that are split over data ranks can be compared as well.
+// One number for each kind of state and each tensor of a rank: the sum of the hashes of the
+// elements that the rank holds (device::Fingerprint). The sums of a tensor's parts add up to the
+// sum of the tensor, so tensors that are split over data ranks can be compared as well.
 using Fingerprints = std::vector<u64>;  // [kind][tensor]
 
-// Returns the hash of one element. Both factors are odd, and each step can be inverted, so elements
-// with other bits at one index always have another hash.
-inline u64 element_hash(u64 index, u64 bits) {
-    u64 x = (index * 0x9E3779B97F4A7C15ULL) ^ (bits * 0xC2B2AE3D27D4EB4FULL);
-    x = (x ^ (x >> 32)) * 0xBF58476D1CE4E5B9ULL;
-    return x ^ (x >> 29);
+// Adds the fingerprint of the part of `tensor` that `state` holds to `out`, [1] int64.
+void add_fingerprint(device::Context& context, const HeldState& state,
+                     const spec::LocalTensor& tensor, const device::View& out) {
+    i64 at = 0;  // index in state.data of the first element of `range`
+    for (const Range& range : state.held) {
+        const Range both{std::max(range.begin, tensor.offset), std::min(range.end, tensor.end())};
+        if (both.begin < both.end) {
+            const i64 first = at + both.begin - range.begin;
+            device::fingerprint(context, {.x = state.data.rows(first, first + both.size()),
+                                          .first_index = both.begin - tensor.offset,
+                                          .out = out});
+        }
+        at += range.size();
+    }
 }
-
-template <typename Bits>
-u64 sum_of_hashes(const std::byte* data, i64 n, i64 first_index) {
-    u64 sum = 0;
-    for (i64 i = 0; i < n; ++i) {
-        Bits bits = 0;
-        std::memcpy(&bits, data + static_cast<size_t>(i) * sizeof bits, sizeof bits);
-        sum += element_hash(static_cast<u64>(first_index + i), bits);
-    }
-    return sum;
-}
-
-// Computes fingerprints on the host. The data of a GPU are copied in pieces of 16 MiB.
-class Hasher {
-  public:
-    Hasher(device::Device& device, int n_threads) : device_(device), pool_(n_threads) {}
-
-    // Returns the fingerprint of the part of a tensor that `state` holds.
-    u64 fingerprint(const HeldState& state, const spec::LocalTensor& tensor) {
-        u64 sum = 0;
-        i64 at = 0;  // index in state.data of the first element of `range`
-        for (const Range& range : state.held) {
-            const Range both{std::max(range.begin, tensor.offset),
-                             std::min(range.end, tensor.end())};
-            if (both.begin < both.end) {
-                const i64 first = at + both.begin - range.begin;
-                sum += of(state.data.rows(first, first + both.size()), both.begin - tensor.offset);
-            }
-            at += range.size();
-        }
-        return sum;
-    }
-
-  private:
-    // Returns the sum of hashes of `data`, [n] of any dtype of 2 or 4 bytes, whose first element
-    // has the index first_index in its tensor.
-    u64 of(const View& data, i64 first_index) {
-        LM_CHECK(size_of(data.dtype) == 2 || size_of(data.dtype) == 4,
-                 "expected a dtype of 2 or 4 bytes, got {}", size_of(data.dtype));
-        if (device_.is_host()) {
-            return of_bytes(static_cast<const std::byte*>(data.data), data, first_index);
-        }
-        constexpr i64 piece = i64{1} << 22;
-        host_.resize(4 * piece);
-        u64 sum = 0;
-        for (i64 begin = 0; begin < data.numel(); begin += piece) {
-            const View part = data.rows(begin, std::min(begin + piece, data.numel()));
-            device_.copy_to_host(host_.data(), part);
-            sum += of_bytes(host_.data(), part, first_index + begin);
-        }
-        return sum;
-    }
-
-    // As of(), with the elements of `data`, [n] of any dtype of 2 or 4 bytes, at `bytes` on the
-    // host.
-    u64 of_bytes(const std::byte* bytes, const View& data, i64 first_index) {
-        const bool half = size_of(data.dtype) == 2;
-        const auto hashes = [&](i64 begin, i64 end) {
-            const std::byte* const from = bytes + begin * static_cast<i64>(size_of(data.dtype));
-            return half ? sum_of_hashes<u16>(from, end - begin, first_index + begin)
-                        : sum_of_hashes<u32>(from, end - begin, first_index + begin);
-        };
-        constexpr i64 grain = 1 << 17;
-        if (data.numel() <= grain) return hashes(0, data.numel());
-        std::atomic<u64> sum = 0;
-        pool_.run_ranges(data.numel(), grain,
-                         [&](i64 begin, i64 end, int) { sum += hashes(begin, end); });
-        return sum;
-    }
-
-    device::Device& device_;
-    ThreadPool pool_;
-    std::vector<std::byte> host_;
-};
 
 // Returns the fingerprints of all members of the group, in their order. Collective.
 std::vector<Fingerprints> gather(comm::Group& group, const Fingerprints& own) {
@@ -196,19 +126,38 @@ bool has_copies(const Grid& grid, const model::ParamMap& map, const HeldState& k
            (grid.embedding->size() > 1 && map.spec_of(tensor).tied_head);
 }
 
+// Returns the fingerprints of this rank's state; 0 for state without a copy on another rank. The
+// device computes them in its workspace, as many at a time as fit there.
+Fingerprints fingerprints_of(const model::ParamMap& map, const Grid& grid, device::Context& context,
+                             const std::vector<HeldState>& state) {
+    const auto& tensors = map.layout().tensors;
+    const auto n_all = static_cast<i64>(state.size() * tensors.size());
+    const i64 most = context.workspace.numel() / static_cast<i64>(sizeof(u64));
+    LM_CHECK(most > 0, "expected a workspace of at least 8 bytes, got {}",
+             context.workspace.numel());
+    Fingerprints all(static_cast<size_t>(n_all), 0);
+    for (i64 begin = 0; begin < n_all; begin += most) {
+        const i64 end = std::min(begin + most, n_all);
+        const device::View sums{context.workspace.data, DType::int64, {end - begin}};
+        context.device.copy_from_host(sums, &all[static_cast<size_t>(begin)]);
+        for (i64 place = begin; place < end; ++place) {
+            const auto n = static_cast<i64>(tensors.size());
+            const HeldState& kind = state[static_cast<size_t>(place / n)];
+            const spec::LocalTensor& tensor = tensors[static_cast<size_t>(place % n)];
+            if (!has_copies(grid, map, kind, tensor)) continue;
+            add_fingerprint(context, kind, tensor, sums.rows(place - begin, place - begin + 1));
+        }
+        context.device.copy_to_host(&all[static_cast<size_t>(begin)], sums);
+    }
+    return all;
+}
+
 }  // namespace
 
-void check_replicas(const model::ParamMap& map, Grid& grid, device::Device& device, int n_threads,
+void check_replicas(const model::ParamMap& map, Grid& grid, device::Context& context,
                     const std::vector<HeldState>& state) {
     const auto& tensors = map.layout().tensors;
-    Hasher hasher(device, n_threads);
-    Fingerprints own;
-    for (const HeldState& kind : state) {
-        for (const spec::LocalTensor& tensor : tensors) {
-            own.push_back(has_copies(grid, map, kind, tensor) ? hasher.fingerprint(kind, tensor)
-                                                              : 0);
-        }
-    }
+    Fingerprints own = fingerprints_of(map, grid, context, state);
     Comparison comparison(map, state, grid.world->size());
     const auto rank_along = [&grid](i64 Coordinates::*axis) {
         return [&grid, axis](int member) {

@@ -24,8 +24,9 @@ struct HeldState {
 
 // Throws JointError(self_stopped) on all ranks when copies differ. The message names the first such
 // tensor, its kind, and the ranks that differ from most others, with their hosts. All ranks must
-// pass the same kinds. State without a copy on another rank is not read. Collective over the grid.
-void check_replicas(const model::ParamMap& map, Grid& grid, device::Device& device, int n_threads,
+// pass the same kinds. The device hashes the state; state without a copy on another rank is not
+// read. Overwrites the workspace of `context`. Collective over the grid.
+void check_replicas(const model::ParamMap& map, Grid& grid, device::Context& context,
                     const std::vector<HeldState>& state);
 
 }  // namespace lm::parallel

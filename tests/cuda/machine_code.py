@@ -38,6 +38,7 @@ REQUIRED = [
     ("embedding", r"forward_kernel", (WIDE_LOAD, WIDE_STORE)),
     ("embedding", r"sum_kernel", (WIDE_STORE,)),
     ("flat", r"sum_kernelI", (WIDE_LOAD,)),
+    ("flat", r"fingerprint_kernelI", (WIDE_LOAD,)),
     ("flat", r"(cast|scale)_kernel", (WIDE_LOAD, WIDE_STORE)),
     ("flat", r"fill_kernel", (WIDE_STORE,)),
     ("gated", r"(forward|backward)I\w+Li8", (WIDE_LOAD, WIDE_STORE)),

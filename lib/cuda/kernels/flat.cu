@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations on flat ranges: sums in fp64, fill, cast, scale. All are bound by memory bandwidth:
-// each thread processes `width` elements at a time in a grid-stride loop.
+// Operations on flat ranges: sums in fp64, fingerprints, fill, cast, scale. All are bound by memory
+// bandwidth: each thread processes `width` elements at a time in a grid-stride loop.
+#include "base/element_hash.hpp"
 #include "cost/cuda_scratch.hpp"
 #include "cuda/cuda_device.hpp"
 #include "cuda/kernels/block_reduce.cuh"
@@ -13,6 +14,7 @@ namespace {
 using device::Cast;
 using device::CountZeros;
 using device::Fill;
+using device::Fingerprint;
 using device::Scale;
 using device::SumSquares;
 using device::WeightedSum;
@@ -85,6 +87,43 @@ void reduce(device::Context& context, const device::View& view, const device::Vi
            static_cast<int>(blocks.x), out.as<double>(), accumulate);
 }
 
+// ---- Fingerprints ------------------------------------------------------------------------------
+
+// The type that atomicAdd() takes, of the size of u64.
+using Sum64 = unsigned long long;
+
+// The bits of `n` elements, read in one access.
+template <typename Bits, int n>
+struct alignas(n * sizeof(Bits)) BitsPack {
+    Bits values[n];
+};
+
+// out += the sum of the hashes of x, [n] elements with bits of the type Bits. The sum is modulo
+// 2^64, so the order of the blocks has no effect. `vectors`: x is aligned to 16 bytes.
+template <typename Bits>
+__global__ void fingerprint_kernel(const Bits* x, i64 n, bool vectors, i64 first_index,
+                                   Sum64* out) {
+    constexpr int per_turn = 16 / static_cast<int>(sizeof(Bits));
+    Sum64 sum = 0;
+    for_grid_turns<per_turn>(n, vectors, [&]<int count>(i64 at) {
+        const auto pack = *reinterpret_cast<const BitsPack<Bits, count>*>(x + at);
+#pragma unroll
+        for (int i = 0; i < count; ++i) {
+            sum += element_hash(static_cast<u64>(first_index + at + i), pack.values[i]);
+        }
+    });
+    sum = block_reduce<threads, Add>(sum);
+    if (threadIdx.x == 0) atomicAdd(out, sum);
+}
+
+template <typename Bits>
+void start_fingerprint(device::Context& context, const Fingerprint& a) {
+    const auto* const x = pointer<const Bits>(a.x);
+    const i64 n = a.x.numel();
+    launch(stream_of(context), fingerprint_kernel<Bits>, blocks_of(n), dim3(threads), 0, x, n,
+           aligned(x), a.first_index, pointer<Sum64>(a.out));
+}
+
 // ---- Element by element ------------------------------------------------------------------------
 
 template <typename T>
@@ -129,6 +168,11 @@ void weighted_sum(device::Context& context, const WeightedSum& a) {
 
 void count_zeros(device::Context& context, const CountZeros& a) {
     reduce<Zero>(context, a.x, {}, a.out, a.accumulate);
+}
+
+void fingerprint(device::Context& context, const Fingerprint& a) {
+    if (size_of(a.x.dtype) == 2) return start_fingerprint<u16>(context, a);
+    start_fingerprint<u32>(context, a);
 }
 
 void fill(device::Context& context, const Fill& a) {

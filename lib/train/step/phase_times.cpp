@@ -6,8 +6,9 @@
 namespace lm::train {
 
 std::string_view name_of(StepPhase phase) {
-    constexpr std::array<std::string_view, n_phases> names = {
-        "data", "forward", "backward", "transfer", "reduction", "optimizer", "other"};
+    constexpr std::array<std::string_view, n_phases> names = {"data",     "forward",   "backward",
+                                                              "transfer", "reduction", "optimizer",
+                                                              "save",     "check",     "other"};
     return names[static_cast<size_t>(phase)];
 }
 

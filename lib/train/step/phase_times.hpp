@@ -18,7 +18,9 @@ enum class StepPhase : int {
     transfer,
     reduction,
     optimizer,
-    other,
+    save,
+    check,  // checks of numbers, replicas, and the ranks' speed and memory
+    other,  // evaluations, logs, the agreement on a stop
     count
 };
 inline constexpr size_t n_phases = static_cast<size_t>(StepPhase::count);

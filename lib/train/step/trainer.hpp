@@ -91,7 +91,11 @@ class Trainer {
     // Returns this rank's part of a checkpoint: TrainingState::checkpoint_pieces(). Collective.
     std::vector<ckpt::Piece> checkpoint_pieces() { return state_.checkpoint_pieces(); }
     // Throws JointError(self_stopped) when replicas of the same state differ. Collective.
-    void check_replicas() { state_.check_replicas(); }
+    void check_replicas() {
+        const PhaseScope phase(phases_, StepPhase::check);
+        Context context = this->context();
+        state_.check_replicas(context);
+    }
 
     // Returns the mean loss of this rank's samples in the last step or evaluation; 0 on stages
     // without the loss.
@@ -169,7 +173,8 @@ class Trainer {
     void write_positions();
     void build_transfers();
 
-    device::Context context() { return {device_, workspace_, times_}; }
+    using Context = device::Context;
+    Context context() { return {device_, workspace_, times_}; }
     // Writes the phase to the flight recorder and counts its time until the scope ends.
     [[nodiscard]] PhaseScope enter(StepPhase phase, const char* recorded, i64 micro_batch = -1) {
         if (recorder_) recorder_->enter(recorded, micro_batch);

@@ -304,7 +304,7 @@ void TrainingState::load_rounded(const ckpt::Checkpoint& checkpoint, DType dtype
     }
 }
 
-void TrainingState::check_replicas() {
+void TrainingState::check_replicas(device::Context& context) {
     const device::View& weights = gathered_weights();
     const std::vector<Range>& updated = data_parallel_->updated();
     const bool whole = !data_parallel_->sharded();
@@ -312,7 +312,7 @@ void TrainingState::check_replicas() {
                                            {"exp_avg", exp_avg_, updated, whole},
                                            {"exp_avg_sq", exp_avg_sq_, updated, whole}};
     if (masters_) state.push_back({"master", masters_, updated, whole});
-    parallel::check_replicas(map_, grid_, device_, n_threads_, state);
+    parallel::check_replicas(map_, grid_, context, state);
 }
 
 }  // namespace lm::train

@@ -78,7 +78,7 @@ class TrainingState {
 
     // Throws JointError(self_stopped) naming the tensor and the ranks when replicas of the same
     // state differ. Collective over the grid.
-    void check_replicas();
+    void check_replicas(device::Context& context);
 
   private:
     void build_data_parallel(const TrainerConfig& config);

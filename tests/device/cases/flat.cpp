@@ -116,6 +116,50 @@ void add_sums(OpList& list, i64 n, bool accumulate) {
     }
 }
 
+namespace {
+
+// The sum of the hashes as the comment of device::Fingerprint states it, without
+// lm::element_hash().
+u64 hashes(const vector<double>& words, i64 first_index, bool halves) {
+    u64 sum = 0;
+    u64 index = static_cast<u64>(first_index);
+    const auto add = [&](u64 bits) {
+        u64 x = index++ * 11400714819323198485ULL ^ bits * 14029467366897019727ULL;
+        x = (x ^ x >> 32) * 13787848793156543929ULL;
+        sum += x ^ x >> 29;
+    };
+    for (const double word : words) {
+        const auto bits = static_cast<u32>(static_cast<i32>(word));
+        if (!halves) add(bits);
+        if (halves) add(bits & 0xffff);
+        if (halves) add(bits >> 16);
+    }
+    return sum;
+}
+
+}  // namespace
+
+void add_fingerprint(OpList& list, i64 n) {
+    for (const bool halves : {false, true}) {
+        const i64 first = halves ? 5 : (i64{1} << 40) + 3;
+        OpCase c{fmt::format("fingerprint n={} {}", n, halves ? "16 bits" : "32 bits"),
+                 {random_integers("x", n, -(i64{1} << 31), (i64{1} << 31) - 1),
+                  updated("out", {1}, Kind::i64)},
+                 [=](Context& context, const Views& v) {
+                     View x = v["x"];
+                     if (halves) x = {x.data, DType::bf16, {2 * x.numel()}};
+                     fingerprint(context, {x, first, v["out"]});
+                 }};
+        c.bound = 1e-15;
+        c.formula = [=](const Values& v) {
+            const auto before = static_cast<i64>(v.at("out")[0]);
+            const u64 sum = static_cast<u64>(before) + hashes(v.at("x"), first, halves);
+            return Values{{"out", {static_cast<double>(static_cast<i64>(sum))}}};
+        };
+        list.push_back(c);
+    }
+}
+
 void add_simple(OpList& list, i64 n) {
     OpCase filled{
         fmt::format("fill n={}", n), {out("x", {n})}, [](Context& context, const Views& v) {

@@ -156,6 +156,7 @@ void add_variants(OpList& list) {
         add_head_norm(list, {2, 33, 2, 2, 80, norm, true});
         add_head_norm(list, {1, 3, 2, 1, 256, norm});
     }
+    for (const i64 n : {1, 67, 70001}) add_fingerprint(list, n);
 }
 
 // Random values depend on the position in the list, so new cases are added to add_variants().

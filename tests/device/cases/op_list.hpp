@@ -60,6 +60,7 @@ void add_attention(OpList& list, const AttentionCase& c);
 void add_cross_entropy(OpList& list, i64 n, i64 vocab, i64 valid, i64 start, double scale);
 void add_adamw(OpList& list, i64 n, i64 n_parts, bool weight, i64 step);
 void add_sums(OpList& list, i64 n, bool accumulate);
+void add_fingerprint(OpList& list, i64 n);
 void add_simple(OpList& list, i64 n);
 
 }  // namespace lm::test
