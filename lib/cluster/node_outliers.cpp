@@ -20,7 +20,7 @@ constexpr double least_memory = 0.8;   // share of the median
 constexpr double least_network = 0.5;  // share of the median
 constexpr double max_swap = 0.05;      // share of the memory
 constexpr double max_inodes = 0.95;
-constexpr double slow_file_s = 5;  // reported when it is also five times the median
+constexpr double slow_file_s = 1;  // reported when it is also five times the median
 constexpr i64 least_space = i64{1} << 30;
 constexpr i64 max_gpu_celsius = 90;  // data-center GPUs slow down from about 90 (H100: 87 to 95)
 constexpr i64 max_gpu_warmer = 20;   // degrees above the median GPU of the job
@@ -32,6 +32,12 @@ double median(std::vector<double> values) {
     if (values.empty()) return 0;
     std::ranges::sort(values);
     return values[values.size() / 2];
+}
+
+// Returns the lower median, so that the slower one of two hosts is compared with the other one.
+double lower_median(std::vector<double> times) {
+    std::ranges::sort(times);
+    return times.empty() ? 0 : times[(times.size() - 1) / 2];
 }
 
 // Collects the findings by host.
@@ -118,12 +124,16 @@ void check_host(const NodeSample& sample, size_t host, Findings& findings) {
 
 void check_file_times(const std::vector<NodeSample>& samples, Findings& findings) {
     for (size_t place = 0; place < samples.front().directories.size(); ++place) {
-        const double usual = findings.median_of([place](const NodeSample& sample) {
-            return place < sample.directories.size() ? sample.directories[place].seconds : 0;
-        });
+        std::vector<double> times;
+        for (const NodeSample& sample : samples) {
+            if (place < sample.directories.size())
+                times.push_back(sample.directories[place].seconds);
+        }
+        const double usual = lower_median(std::move(times));
         for (size_t i = 0; i < samples.size(); ++i) {
             if (place >= samples[i].directories.size()) continue;
             const DirectorySample& directory = samples[i].directories[place];
+            if (!directory.problem.empty()) continue;
             if (directory.seconds < slow_file_s || directory.seconds < 5 * usual) continue;
             findings.add(i, fmt::format("{}: {:.1f} s for a file of 1 MiB, median {:.2f} s",
                                         directory.path, directory.seconds, usual));

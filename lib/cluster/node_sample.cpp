@@ -6,12 +6,17 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <cstring>
+#include <memory>
+#include <mutex>
 #include <sstream>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/machine.hpp"
+#include "base/threads.hpp"
 #include "cluster/limits.hpp"
 #include "cluster/shared_memory.hpp"
 #include "io/atomic.hpp"
@@ -21,7 +26,8 @@
 namespace lm::cluster {
 namespace {
 
-constexpr double measure_s = 0.1;  // for the matrix product, and again for the memory copy
+constexpr double measure_s = 0.1;        // for the matrix product, and again for the memory copy
+constexpr double directory_limit_s = 3;  // a longer time is a problem
 
 // Returns the value of "NAME: VALUE kB" in /proc/meminfo, without the unit; 0: no such line.
 i64 meminfo(const std::string& name) {
@@ -99,7 +105,7 @@ void try_file(const std::string& directory) {
     if (!same) run_error(path, "the bytes read differ from those written: examine the storage");
 }
 
-DirectorySample sample_directory(const std::string& path) {
+DirectorySample measure_directory(const std::string& path) {
     DirectorySample sample{.path = path};
     const Stopwatch watch;
     try {
@@ -107,11 +113,53 @@ DirectorySample sample_directory(const std::string& path) {
         sample.available = use.available;
         sample.inode_use = use.inode_use();
         try_file(path);
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {
         sample.problem = error.what();
     }
     sample.seconds = watch.elapsed_s();
     return sample;
+}
+
+// A directory whose file system may answer late, or never.
+struct Answer {
+    std::mutex mutex;
+    std::condition_variable arrived;
+    std::optional<DirectorySample> sample;
+};
+
+// Returns the answer; after `deadline` a sample whose problem is the missing answer.
+DirectorySample answer_until(Answer& answer, const std::string& path,
+                             std::chrono::steady_clock::time_point deadline) {
+    std::unique_lock lock(answer.mutex);
+    if (answer.arrived.wait_until(lock, deadline, [&] { return answer.sample.has_value(); })) {
+        return *answer.sample;
+    }
+    return {.path = path,
+            .problem = fmt::format("{}: no answer within {:.0f} s: examine the storage", path,
+                                   directory_limit_s),
+            .seconds = directory_limit_s};
+}
+
+// Measures the directories at the same time. A call that a dead file system blocks cannot be ended,
+// so each directory has a thread of its own, which may outlive this function.
+std::vector<DirectorySample> measure_directories(const std::vector<std::string>& paths) {
+    const auto deadline = std::chrono::steady_clock::now() +
+                          std::chrono::milliseconds(static_cast<i64>(1e3 * directory_limit_s));
+    std::vector<std::shared_ptr<Answer>> answers;
+    for (const std::string& path : paths) {
+        answers.push_back(std::make_shared<Answer>());
+        start_thread([path, answer = answers.back()] {
+            DirectorySample sample = measure_directory(path);
+            const std::lock_guard lock(answer->mutex);
+            answer->sample = std::move(sample);
+            answer->arrived.notify_one();
+        }).detach();
+    }
+    std::vector<DirectorySample> samples;
+    for (size_t i = 0; i < paths.size(); ++i) {
+        samples.push_back(answer_until(*answers[i], paths[i], deadline));
+    }
+    return samples;
 }
 
 std::vector<GpuSample> sample_gpus(const std::string& library) {
@@ -179,9 +227,7 @@ NodeSample sample_node(const std::vector<std::string>& directories, const std::s
     sample.gflops = measure_product();
     sample.cpu_mhz = fastest_core_mhz();  // while the processor is still busy
     sample.copy_gbps = measure_copy();
-    for (const std::string& path : directories) {
-        sample.directories.push_back(sample_directory(path));
-    }
+    sample.directories = measure_directories(directories);
     sample.gpus = sample_gpus(nvml);
     return sample;
 }

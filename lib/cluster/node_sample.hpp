@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measurements of this host that are compared with those of the other hosts of a job: memory,
-// limits, directories, processor, GPUs. Takes about half a second.
+// limits, directories, processor, GPUs. Takes about half a second, with slow directories up to 3.5.
 #pragma once
 
 #include <optional>

@@ -254,10 +254,9 @@ struct CrossEntropyRescale {
 
 // loss = log(row_sum) + row_max - target_logit, per row, unweighted.
 struct CrossEntropyLoss {
-    View row_max{};       // [N] fp32
-    View row_sum{};       // [N] fp32
-    View target_logit{};  // [N] fp32
-    View losses{};        // [N] fp32
+    View row_max{}, row_sum{};  // [N] fp32
+    View target_logit{};        // [N] fp32
+    View losses{};              // [N] fp32
 };
 
 // Replaces logits by weight * grad_scale * (softmax - one_hot(target)), padding columns by 0.
@@ -303,8 +302,7 @@ struct AdamW {
     View master{};  // [s] fp32; if weight is none: [n] fp32 weights, indexed by param_begin
     View weight{};  // [n] bf16|fp16|fp32, written from master; optional
     View grad{};    // [n] fp32
-    View m{};       // [s] fp32: first moments
-    View v{};       // [s] fp32: second moments
+    View m{}, v{};  // [s] fp32: first and second moments
     std::span<const AdamWPart> parts{};
     double lr = 0;
     spec::AdamWConfig config{};  // clip_grad has no effect: grad_scale includes the clipping
@@ -321,9 +319,8 @@ struct SumSquares {
 
 // out = sum over n of x[n] * weight[n], summed in fp64 by a fixed tree (losses).
 struct WeightedSum {
-    View x{};       // [N] fp32
-    View weight{};  // [N] fp32
-    View out{};     // [1] fp64
+    View x{}, weight{};  // [N] fp32
+    View out{};          // [1] fp64
     bool accumulate = false;
 };
 
@@ -334,8 +331,7 @@ struct CountZeros {
     bool accumulate = false;
 };
 
-// out += sum over n of element_hash(first_index + n, bits of x[n]), modulo 2^64
-// (base/element_hash.hpp). The sums of a tensor's parts add up to the sum of the tensor.
+// out += sum over n of element_hash(first_index + n, bits of x[n]), modulo 2^64.
 struct Fingerprint {
     View x{};             // [N] any dtype of 2 or 4 bytes
     i64 first_index = 0;  // index of x[0] in its tensor
@@ -350,8 +346,7 @@ struct Fill {
 
 // y = x, converted to y's type.
 struct Cast {
-    View x{};  // [...] bf16|fp16|fp32
-    View y{};  // shape of x [...], bf16|fp16|fp32
+    View x{}, y{};  // [...] bf16|fp16|fp32, of one shape
 };
 
 // x *= factor.
@@ -360,8 +355,7 @@ struct Scale {
     double factor = 1;
 };
 
-// Every operation by name: X(name, Args). The table, the checked calls and the op tests use this
-// list.
+// Every operation, X(name, Args): for the table, the checked calls and the op tests.
 #define LM_OPS(X)                                   \
     X(embedding_forward, EmbeddingForward)          \
     X(embedding_backward, EmbeddingBackward)        \
@@ -392,8 +386,7 @@ struct Scale {
     X(cast, Cast)                                   \
     X(scale, Scale)
 
-// The members are references, not pointers, so that a backend without one of the operations does
-// not compile.
+// The members are references, so that a backend without one of the operations does not compile.
 struct OpTable {
 #define LM_OP_MEMBER(name, Args) void (&name)(Context&, const Args&);
     LM_OPS(LM_OP_MEMBER)

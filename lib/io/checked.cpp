@@ -157,7 +157,7 @@ namespace {
 // Reads until `bytes` is full or the file ends; returns the number of bytes. Returns -1 when the
 // kernel refuses the first read with EINVAL.
 i64 read_all(int fd, const std::string& path, std::span<std::byte> bytes, i64 offset) {
-    if (fault::read_fails()) system_error(path, "read", fault::error_number());
+    if (fault::read_fails(path)) system_error(path, "read", fault::error_number());
     size_t done = 0;
     while (done < bytes.size()) {
         const std::span<std::byte> rest = bytes.subspan(done);
@@ -312,7 +312,7 @@ void exchange_directories(const std::string& fresh, const std::string& old) {
 
 bool exists(const std::string& path) {
     struct stat status {};
-    if (fault::read_fails()) system_error(path, "get the status", fault::error_number());
+    if (fault::read_fails(path)) system_error(path, "get the status", fault::error_number());
     if (::lstat(path.c_str(), &status) == 0) return true;
     if (errno != ENOENT && errno != ENOTDIR) system_error(path, "get the status", errno);
     return false;

@@ -117,13 +117,19 @@ Action next(std::string_view operation, std::string_view path, const Detail& det
     return action;
 }
 
-bool read_fails() {
+bool read_fails(std::string_view path) {
     std::call_once(environment_read, read_environment);
     if (!active.load(std::memory_order_relaxed)) return false;
+    if (path.starts_with("/proc/") || path.starts_with("/sys/")) return false;
     delay();
     State& s = state();
     const std::lock_guard lock(s.mutex);
     return s.fault.action == Action::fail_read && ++s.n_operations == s.fault.at;
+}
+
+void delay_mapped_read() {
+    std::call_once(environment_read, read_environment);
+    if (active.load(std::memory_order_relaxed)) delay();
 }
 
 int error_number() {

@@ -39,8 +39,10 @@ struct Detail {
 };
 Action next(std::string_view operation, std::string_view path, const Detail& detail);
 
-// Counts a read and returns whether it should fail.
-bool read_fails();
+// Counts a read and returns whether it should fail. Files of the kernel are on no disk: false.
+bool read_fails(std::string_view path);
+// Waits as a read does under "slow:MS". Call it before mapped memory is read, which cannot fail.
+void delay_mapped_read();
 // Returns the errno of the armed fault.
 int error_number();
 

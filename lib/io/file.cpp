@@ -28,7 +28,7 @@ struct stat status_of(const Fd& fd, const std::string& path) {
 // Reads until `bytes` is full or the file ends; returns the number of bytes. A negative `offset`
 // means the current position.
 size_t read_some(const Fd& fd, const std::string& path, std::span<std::byte> bytes, i64 offset) {
-    if (fault::read_fails()) system_error(path, "read", fault::error_number());
+    if (fault::read_fails(path)) system_error(path, "read", fault::error_number());
     size_t done = 0;
     while (done < bytes.size()) {
         const std::span<std::byte> rest = bytes.subspan(done);
@@ -61,7 +61,7 @@ int Fd::release() {
 }
 
 Fd open_read(const std::string& path) {
-    if (fault::read_fails()) system_error(path, "open", fault::error_number());
+    if (fault::read_fails(path)) system_error(path, "open", fault::error_number());
     Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     if (!fd.valid()) system_error(path, "open", errno);
     if (S_ISDIR(status_of(fd, path).st_mode)) run_error(path, "is a directory, expected a file");

@@ -15,7 +15,12 @@
 namespace lm::train {
 namespace {
 
-constexpr i64 message_bytes = i64{8} << 20;
+// Short messages make the connection and predict the time of long ones, which hide the latency. A
+// pair whose network is too slow for long messages keeps the result of the short ones, so that a
+// round takes at most about 0.1 s.
+constexpr i64 short_bytes = i64{256} << 10;
+constexpr i64 long_bytes = i64{8} << 20;
+constexpr double longest_exchange_s = 0.05;
 
 // Returns the clock of this host minus the median of all hosts, in seconds. Each round reads the
 // clocks right after a barrier. The round with the smallest difference counts, because a host may
@@ -35,26 +40,47 @@ double clock_skew_s(comm::Group& hosts) {
     return *std::ranges::min_element(skews, {}, [](double skew) { return std::abs(skew); });
 }
 
+// Exchanges `n_bytes` with `partner`, both ways at a time. Returns the seconds.
+double exchange(comm::Group& hosts, int partner, std::byte* in, std::byte* out, i64 n_bytes) {
+    const Stopwatch watch;
+    comm::Work received = hosts.start_receive({in, DType::uint8, {n_bytes}}, partner);
+    comm::Work sent = hosts.start_send({out, DType::uint8, {n_bytes}}, partner);
+    received.wait();
+    sent.wait();
+    return watch.elapsed_s();
+}
+
+// Returns the longer of this host's and the partner's time, the same on both.
+double longer_of_both(comm::Group& hosts, int partner, double own_s) {
+    double theirs_s = 0;
+    exchange(hosts, partner, reinterpret_cast<std::byte*>(&theirs_s),
+             reinterpret_cast<std::byte*>(&own_s), sizeof own_s);
+    return std::max(own_s, theirs_s);
+}
+
+double gbps(i64 n_bytes, double seconds) {
+    return 2e-9 * static_cast<double>(n_bytes) / seconds;
+}
+
 // Returns the best bandwidth of this host in 1e9 bytes/s, both directions added. In round r, host i
 // exchanges messages with host i XOR 2^r, so that ceil(log2(n)) rounds measure each host with
 // several others, and one slow partner does not hide a fast network. Collective.
 double network_gbps(comm::Group& hosts) {
-    std::vector<std::byte> in(message_bytes), out(message_bytes);
+    std::vector<std::byte> in(long_bytes), out(long_bytes);
     double best = 0;
     for (int distance = 1; distance < hosts.size(); distance *= 2) {
         const int partner = hosts.rank() ^ distance;
         hosts.barrier();
         if (partner >= hosts.size()) continue;
-        for (int round = 0; round < 3; ++round) {  // the first one makes the connection
-            const Stopwatch watch;
-            comm::Work received =
-                hosts.start_receive({in.data(), DType::uint8, {message_bytes}}, partner);
-            comm::Work sent =
-                hosts.start_send({out.data(), DType::uint8, {message_bytes}}, partner);
-            received.wait();
-            sent.wait();
-            const double gbps = 2e-9 * static_cast<double>(message_bytes) / watch.elapsed_s();
-            if (round > 0) best = std::max(best, gbps);
+        exchange(hosts, partner, in.data(), out.data(), short_bytes);  // makes the connection
+        const double own_s = exchange(hosts, partner, in.data(), out.data(), short_bytes);
+        best = std::max(best, gbps(short_bytes, own_s));
+        const double long_s = longer_of_both(hosts, partner, own_s) *
+                              static_cast<double>(long_bytes) / static_cast<double>(short_bytes);
+        if (long_s > longest_exchange_s) continue;
+        for (int round = 0; round < 2; ++round) {
+            best = std::max(best, gbps(long_bytes, exchange(hosts, partner, in.data(), out.data(),
+                                                            long_bytes)));
         }
     }
     return best;
@@ -118,9 +144,10 @@ std::vector<cluster::NodeSample> sample_nodes(comm::Group& world,
     return samples;
 }
 
-void warn_of_outliers(comm::Group& world, const std::vector<double>& own_tflops) {
+void warn_of_outliers(comm::Group& world, const std::vector<std::string>& directories,
+                      const std::vector<double>& own_tflops) {
     const std::vector<cluster::NodeFinding> findings =
-        cluster::find_outliers(sample_nodes(world, {}, own_tflops));
+        cluster::find_outliers(sample_nodes(world, directories, own_tflops));
     for (const cluster::NodeFinding& finding : findings) {
         warn("node check: {}: {}: check that host, or exclude it", finding.host, finding.text);
     }

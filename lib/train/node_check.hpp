@@ -18,8 +18,9 @@ std::vector<cluster::NodeSample> sample_nodes(comm::Group& world,
                                               const std::vector<std::string>& directories,
                                               const std::vector<double>& own_tflops);
 
-// Warns of hosts that differ from the others of the job, on rank 0. Takes about a second.
-// `own_tflops` as above. Collective.
-void warn_of_outliers(comm::Group& world, const std::vector<double>& own_tflops);
+// Warns of hosts that differ from the others of the job, on rank 0. Takes about a second, at
+// most 5. Arguments as above. Collective.
+void warn_of_outliers(comm::Group& world, const std::vector<std::string>& directories,
+                      const std::vector<double>& own_tflops);
 
 }  // namespace lm::train

@@ -20,7 +20,9 @@
 #include "comm/flight_dump.hpp"
 #include "comm/watchdog.hpp"
 #include "cost/peak_flops.hpp"
+#include "io/file.hpp"
 #include "io/json.hpp"
+#include "io/path.hpp"
 #include "parallel/hosts.hpp"
 #include "parallel/together.hpp"
 #include "train/loop/host_memory.hpp"
@@ -197,6 +199,17 @@ std::vector<double> own_product_tflops(const TrainerConfig& config, device::Devi
     }
 }
 
+// Returns the directories of the saves, or the ones in which they will be made.
+std::vector<std::string> directories_to_check(const config::CheckpointFlags& flags) {
+    std::vector<std::string> found;
+    for (std::string path : {flags.save, flags.local_save}) {
+        if (path.empty()) continue;
+        while (!io::is_directory(path) && path != io::parent_of(path)) path = io::parent_of(path);
+        if (std::ranges::find(found, path) == found.end()) found.push_back(path);
+    }
+    return found;
+}
+
 // Prints the devices, and warns of hosts that differ from the others. Collective.
 void describe_and_check_hosts(const RunConfig& config, device::Device& device,
                               const std::vector<std::string>& hosts, comm::Group& world,
@@ -210,7 +223,8 @@ void describe_and_check_hosts(const RunConfig& config, device::Device& device,
     const bool on_one_host =
         std::ranges::count(hosts, hosts.front()) == static_cast<std::ptrdiff_t>(hosts.size());
     if (!config.rank_checks.node_check || on_one_host) return;
-    warn_of_outliers(world, own_product_tflops(config.trainer, device, world));
+    warn_of_outliers(world, directories_to_check(config.checkpoints),
+                     own_product_tflops(config.trainer, device, world));
 }
 
 // Returns the kinds of steps of the run, which continues after `iterations` iterations.
@@ -287,6 +301,9 @@ Exit train(const RunParts& run, const std::string& joined) {
     check_host_memory_together(config, world);
     count_start_together(config, checkpoint, world);
     const std::optional<JobEnd> end = find_job_end(config, world);
+    const bool follows_end = is_rank0 && config.saves.before_limit_s;
+    const JobEndWatch job_end(end ? end->unix_s : 0,
+                              follows_end ? ask_scontrol() : JobEndWatch::Ask());
 
     const std::unique_ptr<device::Device> device = open_device(config.trainer, world);
     if (config.trainer.cuda) {
@@ -327,10 +344,10 @@ Exit train(const RunParts& run, const std::string& joined) {
                        .status = run.status,
                        .energy = energy.get(),
                        .since_start = run.since_start,
-                       .job_end = end,
+                       .job_end = job_end,
                        .dump_requested = run.dump_requested,
-                       .evaluation_pending = consume_pending_evaluation(
-                           world, config.checkpoints.save, progress.done.iteration)},
+                       .evaluation_pending = evaluation_is_pending(world, config.checkpoints.save,
+                                                                   progress.done.iteration)},
                       progress);
     loop.prepare_saves();
     log.started(progress.done, world.size());

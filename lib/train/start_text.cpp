@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/start_text.hpp"
 
+#include <dnnl.h>
 #include <fmt/format.h>
 #include <gnu/libc-version.h>
 
@@ -44,9 +45,10 @@ std::string describe_start(const std::string& joined, const std::vector<std::str
     std::string text = fmt::format(" > {:<12} lm-train {}\n", "program", version());
     text += fmt::format(" > {:<12} {}: {}\n", "started by", launcher_name(), joined);
     text += fmt::format(" > {:<12} {}: {}\n", "hosts", names.size(), cluster::host_list(names));
-    return text + fmt::format(" > {:<12} glibc {}, fmt {}.{}.{}\n", "libraries",
-                              gnu_get_libc_version(), FMT_VERSION / 10000, FMT_VERSION / 100 % 100,
-                              FMT_VERSION % 100);
+    const dnnl_version_t& dnnl = *dnnl_version();
+    return text + fmt::format(" > {:<12} glibc {}, oneDNN {}.{}.{}, fmt {}.{}.{}\n", "libraries",
+                              gnu_get_libc_version(), dnnl.major, dnnl.minor, dnnl.patch,
+                              FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100);
 }
 
 std::string describe_cuda(const std::string& libraries) {

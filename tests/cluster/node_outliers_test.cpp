@@ -2,7 +2,12 @@
 // The node check: outliers among the samples of hosts, and the JSON of a sample.
 
 #include "cluster/node_outliers.hpp"
+
+#include <chrono>
+#include <thread>
+
 #include "cluster/host_list.hpp"
+#include "io/fault.hpp"
 #include "io/json.hpp"
 #include "support/catch.hpp"
 #include "support/temp_dir.hpp"
@@ -85,6 +90,21 @@ TEST_CASE("clock, swap and directories of a host are checked against fixed bound
     samples = equal_nodes(3);
     samples[2].directories[0].seconds = 7;
     CHECK(only_finding(samples) == "n3: /scratch: 7.0 s for a file of 1 MiB, median 0.02 s");
+    samples = equal_nodes(2);
+    samples[0].directories[0].seconds = 1.1;
+    CHECK(only_finding(samples) == "n1: /scratch: 1.1 s for a file of 1 MiB, median 0.02 s");
+    samples[1].directories[0].seconds = 0.9;  // a slow file system, not a slow host
+    CHECK(find_outliers(samples).empty());
+}
+
+TEST_CASE("a directory that does not answer is a problem, after three seconds") {
+    const test::TempDir scratch;
+    io::fault::arm(io::fault::Action::slow, 4000);
+    const NodeSample sample = sample_node({scratch / "", scratch / ""});
+    io::fault::arm(io::fault::Action::none, 0);
+    REQUIRE(sample.directories.size() == 2);
+    CHECK_THAT(sample.directories[1].problem, ContainsSubstring("no answer within 3 s"));
+    std::this_thread::sleep_for(std::chrono::seconds(2));  // the threads use the directory still
 }
 
 TEST_CASE("a GPU that is hot, slow or has ECC errors is named with its host") {

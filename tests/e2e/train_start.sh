@@ -20,7 +20,7 @@ hosts() {
 }
 hosts --log-file log
 for line in '> program      lm-train [0-9.]*' '> started by   mpirun: 3 ranks, Open MPI' '> hosts        3: a,b,c$' \
-    '> libraries    glibc [0-9.]*' '> model        [0-9]* parameters' '> devices      cpu (1 thread.*) on each rank$' \
+    '> libraries    glibc [0-9.]*, oneDNN [0-9.]*, fmt [0-9.]*' '> model        [0-9]* parameters' '> devices      cpu (1 thread.*) on each rank$' \
     'warning: node check: b: limit of open files 333, [0-9]* on most hosts: '; do
     grep -q "$line" err || fail "no '$line': $(cat err)"
     grep -q "Z .*$line" log || fail "no '$line' in --log-file: $(cat log)"

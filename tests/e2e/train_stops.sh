@@ -38,6 +38,31 @@ run whole.log lm-train "${args[@]}" --train-iters 4 --eval-interval 2 --eval-ite
 diff <(values whole.log | sed 1,2d) <(values resumed.log) || fail "the resumed run has other lines"
 [ ! -e long/pending-evaluation.json ] || fail "the evaluation is pending still"
 
+# The evaluation after the last iteration: ended by the time limit, by a signal, and by kill -9. The training is finished,
+# but only the resumed run has the line of that evaluation, and ends with 0.
+for how in limit TERM KILL; do
+    last=("${args[@]}" --train-iters 4 --eval-interval 4 --save "last-$how" --load "last-$how")
+    case $how in
+        limit) expect 75 '--exit-duration-in-mins 0.03: stopped after iteration 4 of 4' lm-train "${last[@]}" --eval-iters 1_000_000 --exit-duration-in-mins 0.03 ;;
+        *)
+            lm-train "${last[@]}" --eval-iters 1_000_000 >last.log 2>last.err &
+            pid=$!
+            until [ -e last-$how/pending-evaluation.json ] && grep -q 'global_step4: saved' last.err; do
+                kill -0 $pid || fail "$how: no evaluation: $(cat last.err)"
+                sleep 0.02
+            done
+            kill -$how $pid
+            got=0
+            wait $pid || got=$?
+            [ "$how-$got" = TERM-75 ] || [ "$how-$got" = KILL-137 ] || fail "$how: exit $got: $(cat last.err)"
+            ;;
+    esac
+    expect 0 '' lm-train "${last[@]}" --eval-iters 3
+    diff <(values whole.log | tail -n 1) <(values out) || fail "$how: the last evaluation is not repeated: $(cat out err)"
+    expect 0 'the training is finished already' lm-train "${last[@]}" --eval-iters 3
+    ! grep -q 'validation loss' out || fail "$how: a second evaluation"
+done
+
 # A signal ends a step between two micro-batches; the resumed run repeats the step.
 step=("${args[@]}" --global-batch-size 30000 --train-iters 3 --eval-iters 0)
 run steps.log lm-train "${step[@]}"

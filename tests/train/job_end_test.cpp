@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/loop/job_end.hpp"
 
+#include <atomic>
+#include <chrono>
 #include <ctime>
 #include <map>
+#include <thread>
 
 #include "support/catch.hpp"
 
@@ -35,4 +38,26 @@ TEST_CASE("the end of a Slurm job comes from its environment, else from scontrol
     CHECK(job_end(get, scontrol)->source == "SLURM_JOB_END_TIME");
     environment["SLURM_JOB_END_TIME"] = "soon";
     CHECK(job_end(get, scontrol)->source == "scontrol");
+}
+
+TEST_CASE("the end of the job is followed while it runs") {
+    // The batch system answers twice, does not answer, and then states another end.
+    std::atomic<int> n_asked = 0;
+    const auto ask = [&]() -> std::optional<double> {
+        const int n = n_asked++;
+        if (n == 2) return {};
+        return n < 2 ? 1e9 : 2e9;
+    };
+    {
+        const JobEndWatch watch(1e9 + 1, ask, 0.001);
+        for (int i = 0; i < 10'000 && n_asked < 5; ++i) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        REQUIRE(n_asked >= 5);
+        CHECK(watch.unix_s() == 2e9);
+    }
+    const int n = n_asked;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    CHECK(n_asked == n);  // the thread has ended
+    CHECK(JobEndWatch(0, {}).unix_s() == 0);
 }

@@ -165,8 +165,9 @@ TEST_CASE("a time limit leaves time for the next step and the save") {
 
 TEST_CASE("the end of the batch job is a time limit") {
     LoopRules r = rules();
-    r.job_limit_unix_s = 1e9;
+    r.before_job_end_s = 60;
     LoopState now = after(37);
+    now.job_end_unix_s = 1e9 + 60;
     now.unix_s = 1e9 - 21;
     now.save_s = 15;
     now.step_s = 5;
@@ -176,6 +177,26 @@ TEST_CASE("the end of the batch job is a time limit") {
     CHECK(exit_code(Stop::job_limit) == Exit::run_again);
     now.run_iterations = 0;
     CHECK(should_stop(r, now) == Stop::no);
+}
+
+TEST_CASE("an evaluation ends at the kill switch, a signal and a time limit") {
+    LoopRules r = rules();
+    r.exit_duration_s = 100;
+    LoopState now = after(100);
+    now.elapsed_s = 80;
+    now.save_s = 15;
+    CHECK(should_end_evaluation(r, now) == Stop::no);
+    now.elapsed_s = 85;
+    CHECK(should_end_evaluation(r, now) == Stop::duration);
+    // Also after the last iteration, if a resumed run can make it.
+    now.finished = true;
+    CHECK(should_end_evaluation(r, now) == Stop::duration);
+    r.saves = false;
+    CHECK(should_end_evaluation(r, now) == Stop::no);
+    now.stop_signal = true;
+    CHECK(should_end_evaluation(r, now) == Stop::signal);
+    now.kill_switch = true;
+    CHECK(should_end_evaluation(r, now) == Stop::kill_switch);
 }
 
 TEST_CASE("a run that stops because its time is over does not evaluate") {

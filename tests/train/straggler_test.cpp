@@ -52,3 +52,26 @@ TEST_CASE("memory that would be exhausted within a day is reported once") {
         CHECK_FALSE(full.add(60.0 * minute, 1e9 + 1e8 * std::min(minute, 8), 1e9));
     }
 }
+
+TEST_CASE("memory that grows in leaps or is partly freed again is reported, a single leap is not") {
+    // Each second sample has 30 MB that the next step frees; 100 kB/s stay.
+    LeakRule noisy;
+    std::optional<double> hours;
+    for (int s = 0; s < 1200 && !hours; s += 10) {
+        hours = noisy.add(s, 1e9 + 1e5 * s + (s % 20 == 0 ? 3e7 : 0), 1e9);
+    }
+    REQUIRE(hours);
+    CHECK(*hours == Approx(1e9 / 1e5 / 3600).epsilon(0.05));
+    // A leap at each save, every 8 minutes: between two of them nothing grows.
+    LeakRule saves;
+    hours.reset();
+    int minute = 0;
+    for (; minute < 180 && !hours; ++minute) {
+        hours = saves.add(60.0 * minute, 1e9 + 1e8 * (minute / 8), 1e10);
+    }
+    REQUIRE(hours);
+    CHECK(minute > 60);
+    CHECK(*hours == Approx(1e10 / 1e8 * 8 / 60).epsilon(0.1));
+    LeakRule once;
+    for (int m = 0; m < 1000; ++m) CHECK_FALSE(once.add(60.0 * m, m < 300 ? 1e9 : 9e9, 1e9));
+}

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/error.hpp"
+#include "io/fault.hpp"
 
 namespace lm::data {
 namespace {
@@ -288,6 +289,7 @@ i64 IndexedDataset::sequence_at(i64 position_in_stream) const {
 template <typename T>
 void IndexedDataset::read_as(i64 begin, std::span<T> out) const {
     const std::byte* from = raw(begin, begin + static_cast<i64>(out.size())).data();
+    io::fault::delay_mapped_read();
     switch (type_) {
         case TokenType::u8:
             return convert<lm::u8>(from, out, bin_.path());

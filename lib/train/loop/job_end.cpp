@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/loop/job_end.hpp"
 
-#include <array>
 #include <charconv>
-#include <cstdio>
+#include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <ctime>
-#include <memory>
+#include <utility>
 
 #include "base/clock.hpp"
+#include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/threads.hpp"
 #include "base/units.hpp"
+#include "io/program.hpp"
 #include "parallel/together.hpp"
 
 namespace lm::train {
@@ -27,13 +30,21 @@ std::optional<double> parse_seconds(std::string_view text) {
 // than 5 s.
 std::string run_scontrol(const std::string& id) {
     const std::string command = "timeout 5 scontrol --oneliner show job " + id + " 2>/dev/null";
-    // NOLINTNEXTLINE(cert-env33-c): `id` has digits only
-    const std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(command.c_str(), "r"), ::pclose);
-    std::string text;
-    std::array<char, 4096> part{};
-    while (pipe && std::fgets(part.data(), part.size(), pipe.get()) != nullptr) text += part.data();
-    return text;
+    try {
+        return io::run_program({"sh", "-c", command}).output;
+    } catch (const Error&) {
+        return {};
+    }
 }
+
+// Returns SLURM_JOB_ID; empty outside of a Slurm job.
+std::string job_id(const std::function<const char*(const char*)>& get) {
+    const char* const id = get("SLURM_JOB_ID");
+    return id != nullptr && parse_seconds(id) ? id : "";
+}
+
+// Ends that differ by less than this are the same.
+constexpr double same_end_s = 2;
 
 }  // namespace
 
@@ -54,8 +65,8 @@ std::optional<JobEnd> job_end(const std::function<const char*(const char*)>& get
     if (const char* const text = get("SLURM_JOB_END_TIME")) {
         if (const auto end = parse_seconds(text)) return JobEnd{*end, "SLURM_JOB_END_TIME"};
     }
-    const char* const id = get("SLURM_JOB_ID");
-    if (id == nullptr || !parse_seconds(id)) return {};
+    const std::string id = job_id(get);
+    if (id.empty()) return {};
     if (const auto end = parse_end_time(scontrol(id))) return JobEnd{*end, "scontrol"};
     return {};
 }
@@ -76,6 +87,43 @@ std::optional<JobEnd> job_end_together(comm::Group& world) {
     end.source = parallel::broadcast_text(world, end.source);
     if (end.unix_s == 0) return {};
     return end;
+}
+
+// ---- changes of the end -----------------------------------------------------------------------
+
+JobEndWatch::JobEndWatch(double unix_s, Ask ask, double every_s)
+    : unix_s_(unix_s), ask_(std::move(ask)), every_s_(every_s) {
+    if (ask_) thread_ = start_thread([this] { follow(); });
+}
+
+JobEndWatch::~JobEndWatch() {
+    if (!thread_.joinable()) return;
+    {
+        const std::lock_guard lock(mutex_);
+        ended_ = true;
+    }
+    end_.notify_one();
+    thread_.join();
+}
+
+void JobEndWatch::follow() {
+    std::unique_lock lock(mutex_);
+    while (!ended_) {
+        lock.unlock();
+        const std::optional<double> end = ask_();
+        lock.lock();
+        if (end && !ended_ && std::abs(*end - unix_s_) > same_end_s) {
+            unix_s_ = *end;
+            note("scontrol: the end of the job is now {}", iso_time(static_cast<i64>(*end)));
+        }
+        end_.wait_for(lock, std::chrono::duration<double>(every_s_), [this] { return ended_; });
+    }
+}
+
+JobEndWatch::Ask ask_scontrol() {
+    const std::string id = job_id([](const char* name) { return std::getenv(name); });
+    if (id.empty()) return {};
+    return [id] { return parse_end_time(run_scontrol(id)); };
 }
 
 }  // namespace lm::train

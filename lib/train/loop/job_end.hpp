@@ -2,10 +2,14 @@
 // The time at which the batch system ends this job.
 #pragma once
 
+#include <atomic>
+#include <condition_variable>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 
 #include "comm/group.hpp"
 
@@ -28,5 +32,38 @@ std::optional<double> parse_end_time(std::string_view text);
 // Returns the end of this job as rank 0 finds it, on all ranks. An end in the past is ignored, with
 // a note. Collective.
 std::optional<JobEnd> job_end_together(comm::Group& world);
+
+// Follows the end of the job while it runs, since `scontrol update JobId=... TimeLimit=...` moves
+// it: asks at once and then at each interval, in a thread, and notes a new end.
+class JobEndWatch {
+  public:
+    // Returns the end that the batch system states, or nullopt when it does not answer.
+    using Ask = std::function<std::optional<double>()>;
+    static constexpr double interval_s = 60;
+
+    // `unix_s`: the end that is known at the start; 0: none. Without `ask` nothing is followed.
+    JobEndWatch(double unix_s, Ask ask, double every_s = interval_s);
+    ~JobEndWatch();
+    JobEndWatch(const JobEndWatch&) = delete;
+    JobEndWatch& operator=(const JobEndWatch&) = delete;
+
+    // Returns the newest end; 0: none.
+    double unix_s() const { return unix_s_; }
+
+  private:
+    void follow();
+
+    std::atomic<double> unix_s_;
+    Ask ask_;
+    double every_s_;
+    std::mutex mutex_;
+    std::condition_variable end_;
+    bool ended_ = false;
+    std::thread thread_;
+};
+
+// Returns a function that asks scontrol for the end of this Slurm job; an empty function outside of
+// a job.
+JobEndWatch::Ask ask_scontrol();
 
 }  // namespace lm::train

@@ -19,13 +19,6 @@
 #include "train/resolve/gpu_memory.hpp"
 
 namespace lm::train {
-namespace {
-
-bool stop_signal_received() {
-    return cli::stop_requested() != cli::StopRequest::none;
-}
-
-}  // namespace
 
 TrainingLoop::TrainingLoop(const LoopParts& parts, const Progress& start)
     : config_(parts.config),
@@ -39,7 +32,8 @@ TrainingLoop::TrainingLoop(const LoopParts& parts, const Progress& start)
       status_(parts.status),
       energy_(parts.energy),
       dump_requested_(parts.dump_requested),
-      rules_(rules_of(parts.config, parts.data, parts.job_end)),
+      job_end_(parts.job_end),
+      rules_(rules_of(parts.config, parts.data)),
       progress_(start),
       evaluation_pending_(parts.evaluation_pending),
       n_timed_(timed_iterations(parts.config, start.done)),
@@ -48,6 +42,8 @@ TrainingLoop::TrainingLoop(const LoopParts& parts, const Progress& start)
       step_stop_(parts.config, parts.world),
       observed_(batches_,
                 [this] {
+                    // Ranks wait here for slower ones: that is not their work with the data.
+                    const PhaseScope phase(trainer_.phases(), StepPhase::other);
                     step_stop_.check();
                     pace_.begin_micro_batch();
                 }),
@@ -84,12 +80,14 @@ Exit TrainingLoop::run() {
 }
 
 Exit TrainingLoop::run_to_stop() {
-    if (config_.schedule.finished(progress_.done)) {
+    const bool finished = config_.schedule.finished(progress_.done);
+    if (finished && !evaluation_pending_) {
         note("the training is finished already, after iteration {}", progress_.done.iteration);
         return stopping("the training is finished already", Exit::done);
     }
     Stop stop = should_stop(rules_, loop_state());
-    if (stop == Stop::no && evaluation_pending_ && !evaluate(rules_.evaluates, false)) {
+    if (evaluation_pending_ && !must_end_now(stop) &&
+        !evaluate(rules_.evaluates, finished && rules_.tests)) {
         stop = stop_in_evaluation();
     }
     while (stop == Stop::no) {
@@ -108,8 +106,7 @@ Exit TrainingLoop::run_to_stop() {
         recorder_.enter("log");
         if (dump_requested_.exchange(false)) dump();
         const LoopState now = loop_state();
-        saver_.commit_if_written(now.writing, now.retaining);
-        if (saver_.save_s()) estimates_.add_save(*saver_.save_s());
+        commit_if_written(now);
         stop = should_stop(rules_, now);
         if (should_log(rules_, now)) {
             log_.log(progress_.done, next_rates().lr);
@@ -118,11 +115,10 @@ Exit TrainingLoop::run_to_stop() {
         report_status(should_log(rules_, now));
         if (should_check_replicas(rules_, now)) check_replicas();
         if (should_save(rules_, now)) save(stop);
-        if (should_save_locally(rules_, now)) saver_.save_locally(progress_);
+        if (should_save_locally(rules_, now)) save_locally();
         const bool validates = should_evaluate(rules_, now);
         evaluation_pending_ = !validates && evaluation_due(rules_, now);
-        if (evaluate(validates, should_test(rules_, now)) || stop != Stop::no) continue;
-        stop = stop_in_evaluation();
+        if (!evaluate(validates, should_test(rules_, now))) stop = stop_in_evaluation();
     }
     return leave(stop);
 }
@@ -178,12 +174,22 @@ StepGuard::Verdict TrainingLoop::step(const TrainingLog::BatchSize& batch, StepR
     } catch (const StepEnded&) {
         return StepGuard::Verdict::ended;
     }
-    const StepGuard::Verdict verdict =
-        guard_.judge({iteration, progress_.done.samples, batch}, result);
+    const StepGuard::Verdict verdict = judge({iteration, progress_.done.samples, batch}, result);
     if (verdict != StepGuard::Verdict::update) return verdict;
-    saver_.wait_for_originals();  // a save in flight may still read the state that changes now
+    wait_for_originals();
     trainer_.update(result, next_rates());
     return verdict;
+}
+
+StepGuard::Verdict TrainingLoop::judge(const StepGuard::Step& step, StepResult& result) {
+    const PhaseScope phase(trainer_.phases(), StepPhase::check);
+    return guard_.judge(step, result);
+}
+
+// A save in flight may still read the state that the optimizer step changes.
+void TrainingLoop::wait_for_originals() {
+    const PhaseScope phase(trainer_.phases(), StepPhase::save);
+    saver_.wait_for_originals();
 }
 
 // Loads the newest step of --save or --local-save, and begins a branch there. The run then skips
@@ -244,28 +250,6 @@ bool TrainingLoop::skip() {
     return true;
 }
 
-// Saves the state from before the spike and ends the run.
-void TrainingLoop::stop_at_spike() {
-    if (rules_.saves) saver_.save_last(progress_, false);
-    throw JointError(Exit::self_stopped, guard_.spike_stop_text(progress_.done.iteration + 1));
-}
-
-bool TrainingLoop::present_on_rank0(const std::string& file) const {
-    return is_rank0() && !file.empty() && io::exists(file);
-}
-
-// Returns whether this rank knows a reason to end an evaluation: a signal, and on rank 0 the kill
-// switch and a time limit.
-bool TrainingLoop::must_stop() const {
-    if (stop_signal_received() || present_on_rank0(config_.stopping.kill_switch)) return true;
-    if (!is_rank0() || config_.schedule.finished(progress_.done)) return false;
-    const LoopState now{.run_iterations = 1,
-                        .elapsed_s = since_start_.elapsed_s(),
-                        .unix_s = unix_time_s(),
-                        .save_s = rules_.saves ? estimates_.save_s() : 0.0};
-    return limit_is_near(rules_, now, 0);
-}
-
 // Returns the same state on all ranks: signals to any rank, saves that any rank is writing, and the
 // files and the time that rank 0 sees. Collective.
 LoopState TrainingLoop::loop_state() {
@@ -277,6 +261,7 @@ LoopState TrainingLoop::loop_state() {
                               .evaluation_s = estimates_.evaluation_s(),
                               .save_s = rules_.saves ? estimates_.save_s() : 0.0,
                               .step_s = estimates_.step_s(),
+                              .job_end_unix_s = is_rank0() ? job_end_.unix_s() : 0.0,
                               .finished = config_.schedule.finished(progress_.done),
                               .stop_signal = stop_signal_received(),
                               .kill_switch = present_on_rank0(config_.stopping.kill_switch),
@@ -306,6 +291,7 @@ void TrainingLoop::dump() const {
 void TrainingLoop::compare_ranks() {
     const i64 steps = run_iterations_ - std::exchange(compared_, run_iterations_);
     if (steps == 0) return;
+    const PhaseScope phase(trainer_.phases(), StepPhase::check);
     log_.phases(progress_.done.iteration, comparison_.add(trainer_.phases().consume(), steps));
 }
 
@@ -319,27 +305,33 @@ bool TrainingLoop::evaluate(bool validates, bool tests) {
     if (!validates && !tests) return true;
     // An upper bound: a forward pass takes about a third of an iteration.
     status_.busy("validating", static_cast<double>(config_.validation.iters) * step_s_);
+    const bool marks = rules_.saves && is_rank0();
+    if (marks) mark_pending_evaluation(config_.checkpoints.save, progress_.done.iteration);
     const Stopwatch watch;
     if (validates && !evaluation_.validate(progress_.done)) return false;
     if (validates) {
         estimates_.add_evaluation(watch.elapsed_s());
         evaluation_.note_share(watch.elapsed_s(), since_start_.elapsed_s());
     }
-    return !tests || evaluation_.test(progress_.done);
+    if (tests && !evaluation_.test(progress_.done)) return false;
+    if (marks) end_pending_evaluation(config_.checkpoints.save);
+    evaluation_pending_ = false;
+    return true;
 }
 
-// Saves after an evaluation that a stop has ended, which a resumed run repeats. Returns the reason.
-Stop TrainingLoop::stop_in_evaluation() {
-    evaluation_pending_ = true;
-    LoopState now = loop_state();
-    now.run_iterations = std::max<i64>(now.run_iterations, 1);
-    const Stop reason = now.stop_signal ? Stop::signal : should_stop(rules_, now);
-    const Stop stop = must_end_now(reason) ? reason : Stop::signal;
-    if (rules_.saves) save(stop);
-    return stop;
+void TrainingLoop::commit_if_written(const LoopState& now) {
+    const PhaseScope phase(trainer_.phases(), StepPhase::save);
+    saver_.commit_if_written(now.writing, now.retaining);
+    if (saver_.save_s()) estimates_.add_save(*saver_.save_s());
+}
+
+void TrainingLoop::save_locally() {
+    const PhaseScope phase(trainer_.phases(), StepPhase::save);
+    saver_.save_locally(progress_);
 }
 
 void TrainingLoop::save(Stop stop) {
+    const PhaseScope phase(trainer_.phases(), StepPhase::save);
     status_.busy("saving", std::max(step_s_, estimates_.save_s()));
     if (stop == Stop::no) {
         saver_.save(progress_);
@@ -350,48 +342,6 @@ void TrainingLoop::save(Stop stop) {
     if (!is_rank0() || config_.stopping.save_switch.empty()) return;
     std::error_code ignored;
     std::filesystem::remove(config_.stopping.save_switch, ignored);
-}
-
-// Records the last save and why the run stops in the status file and the log. Returns `code`.
-Exit TrainingLoop::stopping(const std::string& why, Exit code) {
-    if (saver_.saved_iteration() >= 0) status_.saved(saver_.saved_iteration());
-    status_.stopping(why);
-    log_.stopped(progress_.done.iteration, code, why);
-    return code;
-}
-
-// Reports why the run ends. Returns the exit code.
-Exit TrainingLoop::leave(Stop stop) {
-    pace_.finish();
-    const i64 iteration = progress_.done.iteration;
-    const i64 total = config_.schedule.total_iterations();
-    if (evaluation_pending_ && rules_.saves && is_rank0()) {
-        mark_pending_evaluation(config_.checkpoints.save, iteration);
-    }
-    if (run_iterations_ > 0 && guard_.overflows_in_a_row() == run_iterations_) {
-        note("all {} iterations skipped: fp16 gradient overflow: no weight was changed{}",
-             run_iterations_, config_.trainer.loss_scale.fixed ? ": use a lower --loss-scale" : "");
-    }
-    comparison_.print_table();
-    if (config_.action.benchmark && is_rank0()) log_.benchmark(trainer_, config_, device_);
-    if (stop != Stop::signal) {
-        const std::string why = stop_note(stop, config_.stopping, iteration, total);
-        if (!why.empty()) note("{}", why);
-        return stopping(why, exit_code(stop));
-    }
-    const char* const own = cli::stop_signal_name();
-    const std::string name = own != nullptr ? own : "a signal to another rank";
-    // Exit code 75 states that the training state was saved.
-    if (!rules_.saves) {
-        throw JointError(
-            Exit::failure,
-            fmt::format(
-                "{}: stopped after iteration {}: nothing was saved, since --save is not given",
-                name, iteration));
-    }
-    const std::string why = fmt::format("{}: {}", name, stopped_text(iteration, total));
-    note("{}", why);
-    return stopping(why, exit_code(stop));
 }
 
 }  // namespace lm::train

@@ -42,11 +42,11 @@ struct LoopParts {
     data::Loader& loader;
     TrainingLog& log;
     StatusFile& status;
-    EnergyLog* energy;                     // nullptr: this rank measures no energy
-    const Stopwatch& since_start;          // runs since the start of run()
-    const std::optional<JobEnd>& job_end;  // job_end_together()
-    std::atomic<bool>& dump_requested;     // set by SIGUSR2
-    bool evaluation_pending;               // consume_pending_evaluation()
+    EnergyLog* energy;                  // nullptr: this rank measures no energy
+    const Stopwatch& since_start;       // runs since the start of run()
+    const JobEndWatch& job_end;         // knows the end on rank 0 only
+    std::atomic<bool>& dump_requested;  // set by SIGUSR2
+    bool evaluation_pending;            // evaluation_is_pending()
 };
 
 class TrainingLoop {
@@ -64,6 +64,8 @@ class TrainingLoop {
     Exit run_to_stop();
     StepGuard::Verdict iterate();
     StepGuard::Verdict step(const TrainingLog::BatchSize& batch, StepResult& result);
+    StepGuard::Verdict judge(const StepGuard::Step& step, StepResult& result);
+    void wait_for_originals();
     void roll_back();
     [[noreturn]] void stop_at_spike();
     bool skip();
@@ -75,9 +77,12 @@ class TrainingLoop {
     void dump() const;
     void compare_ranks();
     void check_replicas();
+    void commit_if_written(const LoopState& now);
+    void save_locally();
     void save(Stop stop);
     bool evaluate(bool validates, bool tests);
     Stop stop_in_evaluation();
+    static bool stop_signal_received();
     bool must_stop() const;
     bool present_on_rank0(const std::string& file) const;
     Exit stopping(const std::string& why, Exit code);
@@ -94,6 +99,7 @@ class TrainingLoop {
     StatusFile& status_;
     EnergyLog* energy_;
     std::atomic<bool>& dump_requested_;
+    const JobEndWatch& job_end_;
     LoopRules rules_;
     Progress progress_;
     bool evaluation_pending_;  // a stop has ended or prevented the evaluation after progress_.done

@@ -95,7 +95,7 @@ bool should_evaluate(const LoopRules& rules, const LoopState& now) {
     const Stop stop = should_stop(rules, now);
     if (stop == Stop::signal || stop == Stop::kill_switch) return false;
     return evaluation_due(rules, now) &&
-           (now.finished || !limit_is_near(rules, now, now.evaluation_s));
+           (now.finished || near_limit(rules, now, now.evaluation_s) == Stop::no);
 }
 
 bool should_test(const LoopRules& rules, const LoopState& now) {
@@ -112,18 +112,26 @@ Stop should_stop(const LoopRules& rules, const LoopState& now) {
     if (now.stop_signal) return Stop::signal;
     if (rules.exit_interval && now.run_iterations >= *rules.exit_interval)
         return Stop::exit_interval;
-    const double ahead_s = now.step_s + (evaluation_due(rules, now) ? now.evaluation_s : 0);
-    if (!limit_is_near(rules, now, ahead_s)) return Stop::no;
-    LoopRules duration = rules;
-    duration.job_limit_unix_s.reset();
-    return limit_is_near(duration, now, ahead_s) ? Stop::duration : Stop::job_limit;
+    return near_limit(rules, now, now.step_s + (evaluation_due(rules, now) ? now.evaluation_s : 0));
 }
 
-bool limit_is_near(const LoopRules& rules, const LoopState& now, double ahead_s) {
-    if (now.run_iterations == 0) return false;
+Stop should_end_evaluation(const LoopRules& rules, const LoopState& now) {
+    if (now.kill_switch) return Stop::kill_switch;
+    if (now.stop_signal) return Stop::signal;
+    // After the last iteration, only a resumed run can make an evaluation that a limit has ended.
+    if (now.finished && !rules.saves) return Stop::no;
+    return near_limit(rules, now, 0);
+}
+
+Stop near_limit(const LoopRules& rules, const LoopState& now, double ahead_s) {
+    if (now.run_iterations == 0) return Stop::no;
     const double needed_s = ahead_s + now.save_s;
-    return (rules.exit_duration_s && now.elapsed_s + needed_s >= *rules.exit_duration_s) ||
-           (rules.job_limit_unix_s && now.unix_s + needed_s >= *rules.job_limit_unix_s);
+    if (rules.exit_duration_s && now.elapsed_s + needed_s >= *rules.exit_duration_s)
+        return Stop::duration;
+    const bool job_ends = rules.before_job_end_s && now.job_end_unix_s > 0;
+    if (job_ends && now.unix_s + needed_s >= now.job_end_unix_s - *rules.before_job_end_s)
+        return Stop::job_limit;
+    return Stop::no;
 }
 
 bool must_end_now(Stop stop) {

@@ -42,7 +42,7 @@ struct LoopRules {
     std::optional<i64> exit_iteration;  // iteration of the whole training
     std::optional<i64> exit_samples;    // consumed by the whole training
     std::optional<double> exit_duration_s;
-    std::optional<double> job_limit_unix_s;  // end of the job minus --exit-before-limit
+    std::optional<double> before_job_end_s;  // --exit-before-limit; nullopt: off
     std::optional<i64> check_replicas;       // iterations between two checks
     std::vector<IterationRange> skip;        // iterations whose batch is consumed without training
 };
@@ -56,7 +56,8 @@ struct LoopState {
     // Expected times: of an evaluation, of the last save, and of another step. The last save
     // counts twice while an earlier one is being written.
     double evaluation_s = 0, save_s = 0, step_s = 0;
-    bool finished = false;  // the schedule has ended
+    double job_end_unix_s = 0;  // the end of the batch job that rank 0 knows; 0: none
+    bool finished = false;      // the schedule has ended
     bool stop_signal = false;
     bool kill_switch = false;  // the file --kill-switch-path exists
     bool save_switch = false;  // the file --save-switch-path exists
@@ -96,10 +97,13 @@ enum class Stop {
     kill_switch
 };
 
-// Returns true when the run must not work for another `ahead_s` seconds, because the last save
-// would then end after --exit-duration-in-mins or the end of the job. Returns false before the
-// first iteration.
-bool limit_is_near(const LoopRules& rules, const LoopState& now, double ahead_s);
+// Returns Stop::duration or Stop::job_limit when the run must not work for another `ahead_s`
+// seconds, because the last save would then end after --exit-duration-in-mins or the end of the
+// job; else Stop::no. Returns Stop::no before the first iteration.
+Stop near_limit(const LoopRules& rules, const LoopState& now, double ahead_s);
+// Returns the reason to end an evaluation in progress: the kill switch, a signal or a time limit;
+// else Stop::no.
+Stop should_end_evaluation(const LoopRules& rules, const LoopState& now);
 // Returns the first reason to stop that holds. The order is: the kill switch, reasons that end
 // the whole training, reasons to run the same command again. A time limit ends the run when
 // another step and the last save do not fit before it. The loop also asks before the first

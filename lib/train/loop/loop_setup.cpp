@@ -8,8 +8,7 @@
 
 namespace lm::train {
 
-LoopRules rules_of(const RunConfig& config, const data::DataSets& data,
-                   const std::optional<JobEnd>& job_end) {
+LoopRules rules_of(const RunConfig& config, const data::DataSets& data) {
     const config::StoppingFlags& stopping = config.stopping;
     const bool benchmark = config.action.benchmark;
     const bool evaluates = config.validation.iters > 0 && !benchmark;
@@ -30,9 +29,7 @@ LoopRules rules_of(const RunConfig& config, const data::DataSets& data,
         rules.check_replicas = config.rank_checks.check_replicas;
     }
     if (stopping.exit_duration_min) rules.exit_duration_s = *stopping.exit_duration_min * 60.0;
-    if (job_end && config.saves.before_limit_s) {
-        rules.job_limit_unix_s = job_end->unix_s - *config.saves.before_limit_s;
-    }
+    rules.before_job_end_s = config.saves.before_limit_s;
     return rules;
 }
 

@@ -2,18 +2,15 @@
 // The rules and numbers of a training loop, from the configuration of its run.
 #pragma once
 
-#include <optional>
-
 #include "data/sampling/datasets.hpp"
-#include "train/loop/job_end.hpp"
 #include "train/loop/loop_rules.hpp"
 #include "train/loop/status_file.hpp"
 #include "train/resolve/run_config.hpp"
 
 namespace lm::train {
 
-LoopRules rules_of(const RunConfig& config, const data::DataSets& data,
-                   const std::optional<JobEnd>& job_end);
+// Returns the rules without the end of the job, which is known later (LoopState::job_end_unix_s).
+LoopRules rules_of(const RunConfig& config, const data::DataSets& data);
 // Returns the expected time of a save before one was measured: 50 MB/s for each rank.
 double first_save_s(const RunConfig& config);
 // Returns the saves after iteration `start` for the status file.

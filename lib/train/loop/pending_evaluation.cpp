@@ -16,13 +16,11 @@ std::string path_in(const std::string& directory) {
     return fmt::format("{}/{}", directory, pending_evaluation_file);
 }
 
-// Returns the iteration that the file names and removes the file; -1: there is none.
-i64 consume(const std::string& path) {
+// Returns the iteration that the file names; -1: there is none.
+i64 iteration_in(const std::string& path) {
     try {
         if (!io::exists(path)) return -1;
-        const i64 iteration = io::Json::parse(io::read_file(path)).at("iteration").get<i64>();
-        std::filesystem::remove(path);
-        return iteration;
+        return io::Json::parse(io::read_file(path)).at("iteration").get<i64>();
     } catch (const std::exception& error) {
         warn("{}: the pending evaluation is skipped: {}", path, error.what());
         return -1;
@@ -31,8 +29,8 @@ i64 consume(const std::string& path) {
 
 }  // namespace
 
-bool consume_pending_evaluation(comm::Group& world, const std::string& directory, i64 iteration) {
-    i64 pending = world.rank() == 0 && !directory.empty() ? consume(path_in(directory)) : -1;
+bool evaluation_is_pending(comm::Group& world, const std::string& directory, i64 iteration) {
+    i64 pending = world.rank() == 0 && !directory.empty() ? iteration_in(path_in(directory)) : -1;
     world.broadcast({&pending, DType::int64, {1}}, 0);
     return pending == iteration && iteration > 0;
 }
@@ -43,10 +41,15 @@ void mark_pending_evaluation(const std::string& directory, i64 iteration) {
         io::write_file(path_in(directory), json.dump() + "\n", io::Overwrite::yes);
     } catch (const std::exception& error) {
         warn(
-            "{}: {}: the validation after iteration {}, which the stop interrupted, will not be in "
-            "the log",
+            "{}: {}: when a stop or a failure interrupts the validation after iteration {}, the "
+            "resumed run does not repeat it",
             path_in(directory), error.what(), iteration);
     }
+}
+
+void end_pending_evaluation(const std::string& directory) {
+    std::error_code ignored;
+    std::filesystem::remove(path_in(directory), ignored);
 }
 
 }  // namespace lm::train

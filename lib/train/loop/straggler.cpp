@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/loop/straggler.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
-#include <cstdio>
+#include <cmath>
 #include <fstream>
 #include <numeric>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/units.hpp"
+#include "cluster/limits.hpp"
 #include "parallel/hosts.hpp"
 
 namespace lm::train {
@@ -23,13 +26,12 @@ double median(std::vector<double> values) {
     return *middle;
 }
 
-// Returns the number of bytes after `key` in a file of lines "Key: N kB"; 0 without the key.
-double kilobytes_of(const char* path, const std::string& key) {
-    std::ifstream file(path);
-    for (std::string line; std::getline(file, line);) {
-        if (line.starts_with(key)) return 1024 * std::strtod(line.c_str() + key.size(), nullptr);
-    }
-    return 0;
+// Returns the resident memory of this process in bytes; 0 when it cannot be read (proc(5), statm).
+double resident_bytes() {
+    std::ifstream file("/proc/self/statm");
+    double pages = 0;
+    file >> pages >> pages;
+    return file ? pages * static_cast<double>(::sysconf(_SC_PAGESIZE)) : 0;
 }
 
 std::vector<double> own_times(const std::vector<RankSample>& ranks) {
@@ -87,8 +89,9 @@ PhaseSpread spread_of(const std::vector<RankSample>& ranks, i64 steps) {
 }
 
 RankSample memory_sample() {
-    return {.resident_bytes = kilobytes_of("/proc/self/status", "VmRSS:"),
-            .available_bytes = kilobytes_of("/proc/meminfo", "MemAvailable:")};
+    const std::optional<cluster::MemoryRoom> room = cluster::memory_room();
+    return {.resident_bytes = resident_bytes(),
+            .available_bytes = room ? static_cast<double>(room->bytes) : 0};
 }
 
 std::optional<StragglerRule::Straggler> StragglerRule::add(const std::vector<double>& own_s,
@@ -112,18 +115,38 @@ std::optional<StragglerRule::Straggler> StragglerRule::add(const std::vector<dou
     return Straggler{rank, *slowest / reference};
 }
 
-std::optional<double> LeakRule::add(double time_s, double resident_bytes, double available_bytes) {
-    // Memory that does not grow ends the series: buffers that fill up stop growing.
-    if (!points_.empty() && resident_bytes <= points_.back().bytes) points_.clear();
-    points_.push_back({time_s, resident_bytes});
-    while (points_.size() > 2 && time_s - points_[1].time_s >= window_s) points_.pop_front();
-    const Point& first = points_.front();
-    if (reported_ || points_.size() < 3 || time_s - first.time_s < window_s) return {};
-    const double bytes_per_s = (resident_bytes - first.bytes) / (time_s - first.time_s);
-    const double hours = available_bytes / bytes_per_s / 3600;
-    if (hours >= 24) return {};
+// Returns the growth of the memory, if it has grown from each part that is over to the next.
+std::optional<double> LeakRule::bytes_per_s(const Parts& parts) {
+    for (size_t i = 0; i + 1 < n_parts; ++i) {
+        if (parts[i].number < 0 || parts[i + 1].number != parts[i].number + 1 ||
+            parts[i + 1].least_bytes <= parts[i].least_bytes)
+            return {};
+    }
+    const Part& first = parts[0];
+    const Part& last = parts[n_parts - 1];
+    return (last.least_bytes - first.least_bytes) / (last.time_s - first.time_s);
+}
+
+std::optional<double> LeakRule::add(double time_s, double used_bytes, double available_bytes) {
+    std::optional<double> soonest;
+    for (size_t i = 0; i < windows_.size(); ++i) {
+        Parts& parts = windows_[i];
+        const auto number = static_cast<i64>(std::floor(time_s / windows_s[i] * parts_per_window));
+        Part& last = parts.back();
+        if (last.number == number) {
+            if (used_bytes < last.least_bytes) last = {number, time_s, used_bytes};
+            continue;
+        }
+        std::rotate(parts.begin(), parts.begin() + 1, parts.end());
+        parts.back() = {number, time_s, used_bytes};
+        const std::optional<double> growth = bytes_per_s(parts);
+        if (!growth) continue;
+        const double hours = available_bytes / *growth / 3600;
+        soonest = std::min(soonest.value_or(hours), hours);
+    }
+    if (reported_ || !soonest || *soonest >= 24) return {};
     reported_ = true;
-    return hours;
+    return soonest;
 }
 
 PhaseSpread RankComparison::add(const PhaseTimes::Seconds& seconds, i64 steps) {
@@ -131,25 +154,10 @@ PhaseSpread RankComparison::add(const PhaseTimes::Seconds& seconds, i64 steps) {
     own.seconds = seconds;
     const std::vector<RankSample> ranks = gather(world_, own);
     if (hosts_.empty()) hosts_ = parallel::hosts_of(world_);
-    total_.resize(ranks.size());
-    leaks_.resize(ranks.size());
+    add_times(ranks);
+    warn_of_leaks(ranks);
     steps_ += steps;
     const PhaseSpread spread = spread_of(ranks, steps);
-    const double now_s = monotonic_s();
-    for (size_t r = 0; r < ranks.size(); ++r) {
-        for (size_t phase = 0; phase < n_phases; ++phase) {
-            total_[r].seconds[phase] += ranks[r].seconds[phase];
-        }
-        total_[r].resident_bytes = ranks[r].resident_bytes;
-        const auto hours = leaks_[r].add(now_s, ranks[r].resident_bytes, ranks[r].available_bytes);
-        if (hours && world_.rank() == 0) {
-            warn(
-                "rank {} on {}: its memory grows and would be exhausted in {:.1f} hours: {} now, "
-                "{} available: save and restart before then",
-                r, hosts_[r], *hours, human_size(static_cast<i64>(ranks[r].resident_bytes)),
-                human_size(static_cast<i64>(ranks[r].available_bytes)));
-        }
-    }
     if (world_.size() == 1) return spread;
     const auto straggler = straggler_.add(own_times(ranks), steps);
     if (straggler && world_.rank() == 0) {
@@ -162,6 +170,47 @@ PhaseSpread RankComparison::add(const PhaseTimes::Seconds& seconds, i64 steps) {
     return spread;
 }
 
+// Adds the samples to the table of the run.
+void RankComparison::add_times(const std::vector<RankSample>& ranks) {
+    total_.resize(ranks.size());
+    for (size_t r = 0; r < ranks.size(); ++r) {
+        for (size_t phase = 0; phase < n_phases; ++phase) {
+            total_[r].seconds[phase] += ranks[r].seconds[phase];
+        }
+        total_[r].resident_bytes = ranks[r].resident_bytes;
+    }
+    if (!first_resident_.empty()) return;
+    for (const RankSample& rank : ranks) first_resident_.push_back(rank.resident_bytes);
+}
+
+// Warns of ranks, and of hosts none of whose ranks explains it, whose memory grows.
+void RankComparison::warn_of_leaks(const std::vector<RankSample>& ranks) {
+    const double now_s = monotonic_s();
+    leaks_.resize(ranks.size());
+    for (size_t r = 0; r < ranks.size(); ++r) {
+        const auto hours = leaks_[r].add(now_s, ranks[r].resident_bytes, ranks[r].available_bytes);
+        if (!hours) continue;
+        leaking_hosts_.insert(hosts_[r]);
+        if (world_.rank() != 0) continue;
+        warn(
+            "rank {} on {}: its memory grows and would be exhausted in {:.1f} hours: {} now, "
+            "{} available: save and restart before then",
+            r, hosts_[r], *hours, human_size(static_cast<i64>(ranks[r].resident_bytes)),
+            human_size(static_cast<i64>(ranks[r].available_bytes)));
+    }
+    std::set<std::string> seen;
+    for (size_t r = 0; r < ranks.size(); ++r) {
+        if (!seen.insert(hosts_[r]).second) continue;
+        const double left = ranks[r].available_bytes;
+        const auto hours = host_leaks_[hosts_[r]].add(now_s, -left, left);
+        if (!hours || !leaking_hosts_.insert(hosts_[r]).second || world_.rank() != 0) continue;
+        warn(
+            "{}: its available memory shrinks and would be exhausted in {:.1f} hours: {} left: "
+            "look there for the process, or the files in /dev/shm, that grow",
+            hosts_[r], *hours, human_size(static_cast<i64>(left)));
+    }
+}
+
 void RankComparison::print_table() {
     if (world_.size() == 1 || world_.rank() != 0 || steps_ < least_for_table) return;
     const std::vector<double> own_s = own_times(total_);
@@ -171,7 +220,9 @@ void RankComparison::print_table() {
     std::stable_sort(order.begin(), order.end(),
                      [&](size_t a, size_t b) { return own_s[a] > own_s[b]; });
     order.resize(std::min<size_t>(order.size(), 5));
-    note("the slowest ranks, in ms of each step (ratio: own work to the median)");
+    note(
+        "the slowest ranks, in ms of each step (ratio: own work to the median), and their memory "
+        "and its growth");
     const auto steps = static_cast<double>(steps_);
     for (const size_t rank : order) {
         std::string line = fmt::format("rank {:>5} {:<16} ratio {:.2f} |", rank, hosts_[rank],
@@ -180,7 +231,10 @@ void RankComparison::print_table() {
             line += fmt::format(" {} {:.1f}", name_of(static_cast<StepPhase>(phase)),
                                 1e3 * total_[rank].seconds[phase] / steps);
         }
-        note("{} | memory {}", line, human_size(static_cast<i64>(total_[rank].resident_bytes)));
+        const double growth = total_[rank].resident_bytes - first_resident_[rank];
+        note("{} | memory {}, {}{}", line,
+             human_size(static_cast<i64>(total_[rank].resident_bytes)), growth < 0 ? "-" : "+",
+             human_size(static_cast<i64>(std::abs(growth))));
     }
 }
 

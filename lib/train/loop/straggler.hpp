@@ -3,8 +3,10 @@
 // memory.
 #pragma once
 
-#include <deque>
+#include <array>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,7 +19,7 @@ namespace lm::train {
 struct RankSample {
     PhaseTimes::Seconds seconds{};
     double resident_bytes = 0;   // memory of the process
-    double available_bytes = 0;  // memory of its host
+    double available_bytes = 0;  // memory that its host or its control group has left
     // Returns the time of the rank's own work: without transfers and reductions, in which a rank
     // waits for slower ones.
     double own_s() const;
@@ -44,19 +46,30 @@ class StragglerRule {
     bool reported_ = false;
 };
 
-// Finds memory that would be exhausted within 24 hours.
+// Finds memory that grows and would be exhausted within 24 hours. Divides each of three windows of
+// time into parts, and compares the least memory of the parts: so memory that is used and freed
+// again does not hide the growth, and memory that grows in leaps, such as once at each save, is
+// found by a longer window.
 class LeakRule {
   public:
-    static constexpr double window_s = 600;
-    // Adds a measurement at `time_s`. Returns, once, the hours until `available_bytes` are used up,
-    // when these are below 24 and the memory has grown for the whole window.
-    std::optional<double> add(double time_s, double resident_bytes, double available_bytes);
+    static constexpr std::array<double, 3> windows_s = {600, 3600, 6 * 3600};
+    static constexpr double parts_per_window = 6;
+    static constexpr size_t n_parts =
+        7;  // so that a whole window is between the first and the last
+    // Adds a measurement at `time_s`. Returns the hours until `available_bytes` are used up, when
+    // that is below 24 and the memory has grown from each part of a window to the next; once.
+    std::optional<double> add(double time_s, double used_bytes, double available_bytes);
 
   private:
-    struct Point {
-        double time_s = 0, bytes = 0;
+    struct Part {
+        i64 number = -1;  // time / length of a part
+        double time_s = 0, least_bytes = 0;
     };
-    std::deque<Point> points_;
+    using Parts = std::array<Part, n_parts + 1>;  // the last one is not over yet
+
+    static std::optional<double> bytes_per_s(const Parts& parts);
+
+    std::array<Parts, windows_s.size()> windows_;
     bool reported_ = false;
 };
 
@@ -78,11 +91,17 @@ class RankComparison {
     void print_table();
 
   private:
+    void add_times(const std::vector<RankSample>& ranks);
+    void warn_of_leaks(const std::vector<RankSample>& ranks);
+
     comm::Group& world_;
-    std::vector<std::string> hosts_;
+    std::vector<std::string> hosts_;  // by rank
     StragglerRule straggler_;
-    std::vector<LeakRule> leaks_;
-    std::vector<RankSample> total_;  // the phases of all intervals, and the last memory
+    std::vector<LeakRule> leaks_;                 // by rank
+    std::map<std::string, LeakRule> host_leaks_;  // by host; its available memory
+    std::set<std::string> leaking_hosts_;         // whose leak was reported
+    std::vector<RankSample> total_;       // the phases of all intervals, and the last memory
+    std::vector<double> first_resident_;  // memory of the ranks at the first comparison
     i64 steps_ = 0;
 };
 

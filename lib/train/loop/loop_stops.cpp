@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the training loop stops: the reasons that this rank sees, and the end of the run.
+#include <algorithm>
+
+#include "base/clock.hpp"
+#include "base/log.hpp"
+#include "cli/signals.hpp"
+#include "io/file.hpp"
+#include "train/loop/loop.hpp"
+#include "train/loop/pending_evaluation.hpp"
+
+namespace lm::train {
+
+bool TrainingLoop::stop_signal_received() {
+    return cli::stop_requested() != cli::StopRequest::none;
+}
+
+bool TrainingLoop::present_on_rank0(const std::string& file) const {
+    return is_rank0() && !file.empty() && io::exists(file);
+}
+
+// Returns whether this rank knows a reason to end an evaluation: a signal, and on rank 0 the kill
+// switch and a time limit.
+bool TrainingLoop::must_stop() const {
+    return should_end_evaluation(
+               rules_, {.run_iterations = 1,
+                        .elapsed_s = is_rank0() ? since_start_.elapsed_s() : 0.0,
+                        .unix_s = is_rank0() ? unix_time_s() : 0.0,
+                        .save_s = rules_.saves ? estimates_.save_s() : 0.0,
+                        .job_end_unix_s = is_rank0() ? job_end_.unix_s() : 0.0,
+                        .finished = config_.schedule.finished(progress_.done),
+                        .stop_signal = stop_signal_received(),
+                        .kill_switch = present_on_rank0(config_.stopping.kill_switch)}) != Stop::no;
+}
+
+// Saves after an evaluation that a stop has ended; the resumed run repeats it. Returns the reason.
+Stop TrainingLoop::stop_in_evaluation() {
+    evaluation_pending_ = true;
+    LoopState now = loop_state();
+    now.run_iterations = std::max<i64>(now.run_iterations, 1);
+    const Stop reason = should_end_evaluation(rules_, now);
+    // Another rank may have ended the evaluation because of a reason that has passed.
+    const Stop stop = reason != Stop::no ? reason : Stop::signal;
+    if (rules_.saves) save(stop);
+    return stop;
+}
+
+// Saves the state from before the spike and ends the run.
+void TrainingLoop::stop_at_spike() {
+    if (rules_.saves) saver_.save_last(progress_, false);
+    throw JointError(Exit::self_stopped, guard_.spike_stop_text(progress_.done.iteration + 1));
+}
+
+// Records the last save and why the run stops in the status file and the log. Returns `code`.
+Exit TrainingLoop::stopping(const std::string& why, Exit code) {
+    if (saver_.saved_iteration() >= 0) status_.saved(saver_.saved_iteration());
+    status_.stopping(why);
+    log_.stopped(progress_.done.iteration, code, why);
+    return code;
+}
+
+// Reports why the run ends. Returns the exit code.
+Exit TrainingLoop::leave(Stop stop) {
+    pace_.finish();
+    const i64 iteration = progress_.done.iteration;
+    const i64 total = config_.schedule.total_iterations();
+    if (evaluation_pending_ && rules_.saves && is_rank0()) {
+        mark_pending_evaluation(config_.checkpoints.save, iteration);
+    }
+    if (run_iterations_ > 0 && guard_.overflows_in_a_row() == run_iterations_) {
+        note("all {} iterations skipped: fp16 gradient overflow: no weight was changed{}",
+             run_iterations_, config_.trainer.loss_scale.fixed ? ": use a lower --loss-scale" : "");
+    }
+    comparison_.print_table();
+    if (config_.action.benchmark && is_rank0()) log_.benchmark(trainer_, config_, device_);
+    if (stop != Stop::signal) {
+        const std::string why = stop_note(stop, config_.stopping, iteration, total);
+        if (!why.empty()) note("{}", why);
+        return stopping(why, exit_code(stop));
+    }
+    const char* const own = cli::stop_signal_name();
+    const std::string name = own != nullptr ? own : "a signal to another rank";
+    // Exit code 75 states that the training state was saved.
+    if (!rules_.saves) {
+        throw JointError(
+            Exit::failure,
+            fmt::format(
+                "{}: stopped after iteration {}: nothing was saved, since --save is not given",
+                name, iteration));
+    }
+    const std::string why = fmt::format("{}: {}", name, stopped_text(iteration, total));
+    note("{}", why);
+    return stopping(why, exit_code(stop));
+}
+
+}  // namespace lm::train
