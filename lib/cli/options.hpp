@@ -120,12 +120,12 @@ class Options {
     void refused(std::string_view names, int n_values, std::string reason,
                  std::string neutral_value = "");
 
-    // Hides the options declared so far from entry `first` of the table on, except the listed ones.
-    // Hidden options are still parsed, without a note, so that a command line of another program is
-    // accepted.
+    // Hides the options that are declared so far, except those before entry `first` of the table
+    // and the listed ones. Hidden options are still parsed, without a note, so that a command line
+    // of another program is accepted.
     void show_only(const std::vector<std::string>& groups_and_names, size_t first = 0);
-    // Makes --help describe only the listed ones of the options declared so far from entry `first`
-    // of the table on, and name the others. --help-all describes all.
+    // For the options declared so far, from entry `first` of the table on: --help describes only
+    // the listed ones and names the others. --help-all describes all.
     void describe_only(const std::vector<std::string>& names, size_t first = 0);
 
     // Declares a verb (lm-ckpt ls) and returns its options. run_main() calls `run` of the chosen

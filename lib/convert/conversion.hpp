@@ -103,9 +103,9 @@ struct ConversionReport {
 };
 
 // Creates the output directory of a conversion from `ins`, and removes the temporary directories of
-// killed conversions to it. Throws Error(usage) in three cases: `out` exists and `force` is false;
-// `out` is or contains one of `ins`; `out` exists and is not the directory of a model, since
-// --force replaces nothing else.
+// killed conversions to it. Throws Error(usage) when `out` has no parent directory, or exists and
+// `force` is false. --force replaces only a model: an `out` that is another file, a run or one of
+// `ins`, or contains one, is Error(usage), too.
 io::AtomicDirectory make_output(const std::string& out, const std::vector<std::string>& ins,
                                 bool force);
 

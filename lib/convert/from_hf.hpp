@@ -17,10 +17,10 @@ struct OpenedHf {
 // naming the tensor that is missing or unknown.
 OpenedHf open_hf(const std::string& path);
 
-// Converts request.in (directory, or one .safetensors file next to its config.json) to the
-// directory request.out, which appears whole or not at all. The checkpoint has weights only, as
-// step 0. Throws Error(usage) for a model that lm-utils does not support, Error(failure) naming the
-// tensor when one is missing, unknown or of another shape.
+// Converts request.in (directory, or one weight file next to its config.json) to the directory
+// request.out, which appears whole or not at all. The checkpoint has weights only, as step 0.
+// Throws Error(usage) for a model that lm-utils does not support, Error(failure) naming the tensor
+// when one is missing, unknown or of another shape.
 ConversionReport from_hf(const ConversionRequest& request);
 
 }  // namespace lm::convert

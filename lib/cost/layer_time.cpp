@@ -45,11 +45,12 @@ double products_s(const Sizes& s, const Hardware& gpu, DType dtype) {
            product(s.gates * s.ffn, s.hidden) + product(s.hidden, s.ffn);
 }
 
-// Attention of a forward pass has two products of 2 T^2 D operations a head. A fused kernel skips
-// the masked half of the operations; its backward pass has five such products, of which one
-// recomputes the scores. An unfused backward has four. Unfused, softmax and dropout read and write
-// the scores: 13 bytes a score forward (scores written, softmax, dropout and its mask,
-// probabilities read), 17 backward.
+// In a forward pass, the attention of a head has two products of 2 T^2 D operations. A fused kernel
+// skips the masked half of the operations. Its backward pass has five such products, of which one
+// recomputes the scores. An unfused backward pass has four. Without a fused kernel, softmax and
+// dropout also read and write the scores. With 2-byte elements these are 13 bytes for each score in
+// a forward pass: 2 to write the scores, 4 for softmax, 5 for dropout and its mask, 2 to read the
+// probabilities. A backward pass reads and writes 17.
 Passes attention_passes(const ModelConfig& model, const Sizes& s, const StepBatch& batch,
                         const Hardware& gpu, bool fused) {
     const double rate = gpu.flops(batch.dtype) * gpu.attention_fraction;
@@ -68,13 +69,17 @@ Passes attention_passes(const ModelConfig& model, const Sizes& s, const StepBatc
     return passes;
 }
 
-// Bytes that the other operations of a layer read and write, for 2-byte elements. Forward, of
-// [rows, hidden]: two norms (2 + 2 each), two sums of bias, dropout and residual (2 + 2 + 2, and a
-// mask byte); these are on every tensor rank, without sequence parallelism. Then the bias and
-// transposition of query, key and value (2 + 2), and the activation function with its bias (2 for
-// each input, 2 for its output). Backward, likewise: norms (10 each), dropout (5 each), sums of
-// gradients (6 each); 4 and 2 for the bias of query, key and value; the activation function's
-// inputs, output gradient and input gradients, and 2 for the bias of each input.
+// Bytes that the other operations of a layer read and write for each element of 2 bytes.
+// Forward:
+//   hidden: 22 = two norms of 4, two sums of bias, dropout and residual of 7 (one is a mask byte)
+//   query, key and value: 4 for the bias and the transposition
+//   activation function with its bias: 2 for each input, 2 for the output
+// Backward:
+//   hidden: 42 = two norms of 10, two dropouts of 5, two sums of gradients of 6
+//   query, key and value: 6 = 4 for the transposition, 2 for the gradient of the bias
+//   activation function: 2 for each input, 2 for the gradient of the output, and for each input 2
+//   for its gradient and 2 for the gradient of its bias
+// Without sequence parallelism, every tensor rank does the whole work on `hidden`.
 Passes stream_passes(const ParallelConfig& parallel, const Sizes& s, const Hardware& gpu) {
     const double share = parallel.sequence_parallel ? s.tp : 1;
     const double forward = 22 * s.hidden / share + 4 * s.qkv + (2 * s.gates + 2) * s.ffn;

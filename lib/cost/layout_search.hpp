@@ -54,10 +54,10 @@ struct LayoutSearch {
 };
 
 // Tries every combination. TP divides the GPUs of a node, the heads, the groups, the MLP width and
-// the padding of the vocabulary. PP is at most the number of layers, which stages divide as
-// lm-train does. The micro-batch size is at most max_micro_batch and divides the batch of a
-// replica. Chunks of a stage divide the layers, and PP the micro-batches. A value that `query`
-// gives is the only one tried.
+// the padding of the vocabulary. PP is at most the number of layers; layers are divided over stages
+// as in lm-train. The micro-batch size is at most max_micro_batch and divides the batch of a
+// replica. With interleaving, PP x chunks divides the layers, and PP the micro-batches. A value
+// that `query` gives is the only one tried.
 LayoutSearch search_layouts(const LayoutQuery& query);
 
 }  // namespace lm::cost

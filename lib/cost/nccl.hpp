@@ -10,7 +10,7 @@ namespace lm::cost {
 // The largest number of channels of a communicator: for links between pipeline stages, for
 // data-parallel collectives that overlap with computation, and for tensor parallelism. A channel is
 // one thread block, which occupies an SM and has its own buffers. The environment variable
-// NCCL_MAX_CTAS overrides both.
+// NCCL_MAX_CTAS overrides all three.
 constexpr int nccl_link_channels = 2;
 constexpr int nccl_overlap_channels = 16;
 constexpr int nccl_tensor_channels = 16;  // default of --tensor-comm-sms

@@ -12,7 +12,7 @@ namespace lm::cost {
 struct StepTime {
     PassTime busiest;
     double messages_s = 0;   // messages between stages that the busiest stage waits for
-    double bubble_s = 0;     // idle while the pipeline fills and drains, and for slower stages
+    double bubble_s = 0;     // idle: the pipeline fills or drains, or a slower stage is waited for
     double data_s = 0;       // data-parallel communication outside of computation
     double optimizer_s = 0;  // AdamW
     double total() const { return busiest.total() + messages_s + bubble_s + data_s + optimizer_s; }

@@ -60,9 +60,9 @@ struct EmissionsSum {
     double emissions_kg = 0;
 };
 
-// Adds up all files emissions*.csv of a directory, those of CodeCarbon, too. When several rows have
-// one run id, the last one counts, because each row has the totals of its run so far. Throws
-// Error(failure) naming a file that is not an emissions file.
+// Adds up all files emissions*.csv of a directory, those of CodeCarbon, too. When several rows of a
+// file have one run id, the last one counts, because each row has the totals of its run so far.
+// Throws Error(failure) naming a file that is not an emissions file.
 EmissionsSum sum_emissions(const std::string& directory);
 
 }  // namespace lm::metrics

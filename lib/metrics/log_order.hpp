@@ -9,7 +9,7 @@
 namespace lm::metrics {
 
 // Returns the first time stamp of a log (log_line.hpp), in Unix seconds; nullopt without one. Reads
-// the log up to this line.
+// no line after it.
 std::optional<double> first_time_s(const std::string& path);
 
 // Returns the logs in the order of their first time stamps. Keeps the given order when a log is

@@ -19,8 +19,8 @@ namespace lm::metrics {
 struct LogStop {
     bool restarted = false;  // false: a gap in time, or a rollback, within a run
     i64 last_iteration = 0;  // last logged iteration before the stop
-    i64 resumed_after = 0;   // iteration of the loaded checkpoint; if the log does not state it,
-                             // the first iteration logged afterwards minus the log interval
+    i64 resumed_after = 0;   // iteration of the loaded checkpoint, if the log states it; else
+                             // last_iteration, or an estimate when the iterations went back
     double repeated_s = 0;   // time of iterations that were computed twice
     std::optional<double> missing_s;    // time in which no iteration was computed
     std::optional<double> unix_time_s;  // end of the stop

@@ -26,8 +26,8 @@ struct Left {
 // Returns the rest of the training. It ends at the first of --train-samples, --train-iters and
 // --train-tokens, or without them at the total iterations of the log. The batch ramp is that of
 // `length`, else of the log; without a ramp the batch size does not change. `name` is the name of
-// the log in messages. Throws Error(usage) when the log does not show the samples, tokens or
-// iterations that a flag limits.
+// the log in messages. Throws Error(usage) for --train-samples with --train-iters, and when the log
+// lacks the counts that a flag limits.
 Left remaining_of(const LogSummary& log, const RunLength& length, const std::string& name);
 
 // Returns the seconds that `left` takes. A line a + b x batch, fitted to the iterations of the log,

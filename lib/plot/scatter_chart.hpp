@@ -24,7 +24,7 @@ struct ScatterChart {
 };
 
 // Returns the chart as SVG. Elements: circles "dot", texts "dot-label" and "legend", a line
-// "limit". Each label is next to its dot; a label without enough free space is omitted.
+// "limit". Labels are next to their dots. One without space is omitted; the first may cover dots.
 std::string svg_of(const ScatterChart& chart);
 
 }  // namespace lm::plot

@@ -33,8 +33,8 @@ struct InputPlan {
     i64 bytes_per_rank() const;                               // -1: unknown
 };
 
-// Examines the inputs and divides them. Throws Error(usage) for inputs that cannot be divided as
-// the options request, or that --resume could not read again.
+// Examines the inputs and divides them. An input such as a pipe can be read once, by one process:
+// with --shard or --resume it is Error(usage), with several ranks Error(failure).
 InputPlan make_input_plan(const BuildOptions& options, int n_ranks, int n_workers);
 
 // Returns how many parts of a rank are encoded at a time: at most one per worker, and fewer when

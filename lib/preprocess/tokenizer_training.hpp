@@ -37,8 +37,8 @@ struct TrainingProgress {
 // Trains a tokenizer. Throws Error(failure) when the corpus has no text.
 TrainingResult train_tokenizer(const TrainingOptions& options, const TrainingProgress& progress);
 
-// Throws Error(usage) when `directory` exists, unless `force` is set and the directory contains
-// only the files of a tokenizer.
+// Throws Error(usage) when its parent does not exist, and when `directory` exists, unless `force`
+// is set and it contains only the files of a tokenizer.
 void check_tokenizer_directory(const std::string& directory, bool force);
 
 // Writes vocab.json, merges.txt, tokenizer.json and tokenizer_config.json to `directory`. The

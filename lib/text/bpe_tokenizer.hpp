@@ -27,7 +27,7 @@ struct BpeTokenizerParts {
     std::vector<AddedToken> added;  // their content is literal text, not spelled in the byte map
     SpecialInText special = SpecialInText::parse;
     Normalizer normalizer;
-    bool prefix_space = false;        // prepends a space to each text between added tokens
+    bool prefix_space = false;        // each text for BPE gets a space in front, unless it has one
     std::vector<i32> prefix, suffix;  // ids before and after every text
 };
 

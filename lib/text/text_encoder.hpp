@@ -18,7 +18,7 @@ struct TextSteps {
     AddedTokenMatcher raw;  // finds tokens in the raw text
     Normalizer normalizer;
     AddedTokenMatcher normalized;     // finds tokens in the normalized text
-    bool prefix_space = false;        // prepends a space to each text that BPE encodes
+    bool prefix_space = false;        // each text for BPE gets a space in front, unless it has one
     std::vector<i32> prefix, suffix;  // ids before and after every text
 
     bool is_trivial() const {  // true if BPE gets the text unchanged

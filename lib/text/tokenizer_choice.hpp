@@ -27,7 +27,7 @@ struct TokenizerChoice {
 std::optional<TokenizerChoice> choice_in(const std::string& directory);
 
 // Returns the chosen tokenizer; if no option is set, GPT-2's from the installed vocabulary. Throws
-// Error(usage) for options that exclude each other, and Error(failure) for invalid files.
+// Error(usage) for invalid options and missing files, and Error(failure) for invalid files.
 std::shared_ptr<const Tokenizer> load_tokenizer(const TokenizerChoice& choice);
 
 // Returns the padded vocabulary size as Megatron computes it: `vocab_size` rounded up to a multiple

@@ -70,7 +70,7 @@ SaveResult save(const Generation& generation, const SaveInfo& info,
 // reports it, and the committer calls discard_save(), which removes the temporary directory.
 std::string temporary_path(const Generation& generation, i64 iteration);
 std::string begin_save(const Generation& generation, i64 iteration);
-// Returns the shares of `pieces`, one for each data file of writer or group of writers `writer`.
+// Returns the shares of `pieces`, one for each data file of the writer or group number `writer`.
 std::vector<DataShare> plan_shares(const std::vector<TensorInfo>& tensors, i64 writer,
                                    const std::vector<Piece>& pieces);
 IndexPart write_pieces(const std::string& temporary, const SaveInfo& info, i64 writer,

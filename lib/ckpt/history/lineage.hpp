@@ -51,9 +51,9 @@ struct Lineage {
     std::string unknown;  // system error that makes the current branch unknown; or empty
 
     bool current(const StepEntry& step) const;  // whether the step is on the current branch
-    // Returns the steps that a resume may load, in the order in which it tries them: the tip, then
-    // its ancestors, newest first. The tip may have no manifest. Throws Error(failure) when the
-    // current branch is unknown.
+    // Returns the steps that a resume tries to load, newest first: the tip, which may have no
+    // manifest, its ancestors, and earlier steps that cannot be read, which may be ancestors.
+    // Throws Error(failure) when the current branch is unknown.
     std::vector<const StepEntry*> candidates() const;
 };
 

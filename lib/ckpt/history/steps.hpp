@@ -33,8 +33,8 @@ i64 step_from_name(std::string_view name);  // -1 when `name` is not the name of
 // system reports an error.
 Checkpoint open(const std::string& path);
 
-// Opens like open(), or returns nullopt when `path` does not exist or has no steps (a run that has
-// not saved yet). `share`: the part that is checked (checkpoint.hpp); the manifest always is.
+// Opens like open(), or returns nullopt when `path` does not exist or has neither steps nor
+// `latest` (a new run). `share`: the part that is checked (checkpoint.hpp); the manifest always is.
 std::optional<Checkpoint> open_if_any(const std::string& path, const Share& share = {});
 
 // Opens the next step of `directory` in the order of open(), with a warning stating `reason`.

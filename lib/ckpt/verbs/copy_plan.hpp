@@ -21,8 +21,8 @@ struct CopyPlan {
 };
 
 // Returns the plan of a copy. With `weights_only` the copy has no masters and moments, and its
-// index and manifest do not list them. Throws Error(failure) when one data file holds both weights
-// and optimizer state: files are copied whole.
+// index and manifest do not list them. This fails with Error(failure) when a data file holds both
+// weights and optimizer state: files are copied whole.
 CopyPlan plan_copy(const Checkpoint& checkpoint, bool weights_only);
 
 // Returns whether the step at `path` equals the step that the plan would create. Compares the

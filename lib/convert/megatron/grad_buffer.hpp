@@ -19,8 +19,8 @@ struct BufferParameter {
     bool alone = false;  // it has a bucket of its own: tied word embeddings of several stages
 };
 
-// Returns the sizes of the buckets. A bucket ends when it has `full` elements; 0: there is one
-// bucket. `parameters` are in the order of the modules.
+// Returns the sizes of the buckets. A bucket ends at `full` or more elements (0: no limit). An
+// `alone` parameter has its own bucket. `parameters` are in the order of the modules.
 std::vector<i64> bucket_sizes(const std::vector<BufferParameter>& parameters, i64 full);
 // Returns the position of each of `parameters` in buckets of the given sizes; nullopt: the
 // parameters do not fill them.

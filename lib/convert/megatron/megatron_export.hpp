@@ -28,7 +28,7 @@ struct MegatronTensor {
 };
 
 // Returns the names of the tensors that an export to Megatron-LM has. Throws Error(usage) when
-// `wanted` are names of megatron-core, which does not have the model.
+// `wanted` are names of megatron-core and it does not have the model.
 MegatronNames megatron_names_of(const spec::ModelConfig& config,
                                 std::optional<MegatronNames> wanted);
 

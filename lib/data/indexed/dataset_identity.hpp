@@ -17,7 +17,7 @@ struct DatasetIdentity {
     std::string digest;   // digest of the .bin in the metadata file; empty without this file
 };
 
-// Reads PREFIX.bin, .idx and .json. Throws Error(failure) when one of them cannot be read.
+// Reads PREFIX.bin, .idx and, if it exists, .json. Throws Error(failure) when a read fails.
 DatasetIdentity identity_of(const std::string& prefix);
 
 // Returns whether both are equal. Ignores `digest` when it is empty in one of them.

@@ -59,7 +59,7 @@ PathGroup parse_group(std::string_view option, std::string_view text);
 
 // Reads the groups of a --...-weighted-split-paths-path file. Each group is between double quotes;
 // a file without quotes is one group. Throws Error(failure) when the file cannot be read,
-// Error(usage) when it is empty.
+// Error(usage) when it is empty or a quote is not closed.
 std::vector<std::string> read_group_file(std::string_view option, const std::string& path);
 
 // Reads the words of a blend from a file (--data-args-path). Throws Error(failure) when the file

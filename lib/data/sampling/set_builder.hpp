@@ -14,8 +14,8 @@ class SetBuilder {
     // `config` must outlive the builder.
     explicit SetBuilder(const DataConfig& config);
 
-    // Builds the blend of the group's datasets. Each dataset contributes its `part` of --split, or
-    // the fraction that its path states. Throws as open_data() does.
+    // Builds the blend of the group's datasets. Each dataset contributes its `part` of --split
+    // (with --data-path), the fraction that its path states, or all. Throws as open_data() does.
     std::unique_ptr<SampleSource> build(SplitPart part, const PathGroup& group, i64 n_samples);
     // Returns whether every dataset of the group has at least one sample for this part.
     bool has_samples(SplitPart part, const PathGroup& group);

@@ -11,7 +11,7 @@ namespace lm::text {
 
 struct PretokenizerSettings {
     PretokenizerRule rule;
-    bool prefix_space;  // prepends a space to the text
+    bool prefix_space;  // the text gets a space in front, unless it has one
 };
 PretokenizerSettings read_pretokenizer(const io::Json& json, const std::string& path);
 
