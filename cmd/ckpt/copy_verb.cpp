@@ -48,12 +48,15 @@ Destination destination_of(std::string to, i64 iteration) {
     const std::string name = ckpt::step_name(iteration);
     if (ckpt::step_from_name(io::base_name(to)) >= 0) {
         if (io::base_name(to) != name)
-            usage_error(to, "is the name of another step: SRC is {}", name);
+            usage_error(to, "has the name of another step than SRC, {}: give its parent directory",
+                        name);
         return {io::parent_of(to), to, true};
     }
     if (io::exists(to) && !io::is_directory(to))
         usage_error(to, "is not a directory: choose another name");
-    if (ckpt::is_step(to)) usage_error(to, "is one step: give its parent directory");
+    if (ckpt::is_step(to))
+        usage_error(to,
+                    "is a single step, expected a directory of steps: give its parent directory");
     return {to, to + "/" + name, false};
 }
 
@@ -128,9 +131,9 @@ void copy_step(const std::string& from, const std::string& destination, const Ar
     }
     if (same) usage_error(to.step, "is the step to copy: choose another DST");
     if (io::exists(to.step) && !args.force) {
-        usage_error(to.step,
-                    "exists already and is another step or an incomplete one: use --force to "
-                    "replace it");
+        usage_error(
+            to.step,
+            "exists already, but is incomplete or differs from SRC: use --force to replace it");
     }
     ckpt::require_space(plan, to.step);
     io::make_directories(to.directory);

@@ -42,8 +42,8 @@ std::unique_ptr<eval::Engine> load_engine(const ckpt::TensorSource& tensors,
         const double seconds =
             static_cast<double>(residency.bytes_read) / std::max(residency.bytes_per_s, 1.0);
         note(
-            "{}: the weights need {}, of which {} fit ({}): {} of {} layers, {}, are read from the "
-            "files for each token, about {} a token",
+            "{}: the weights need {}, but only {} fit ({}): {} of {} layers ({}) are read from the "
+            "files again for each token, which takes about {}",
             tensors.path(), human_size(residency.bytes), human_size(residency.limit),
             residency.whose, residency.n_layers_read, tensors.model().n_layers,
             human_size(residency.bytes_read), human_duration(seconds));

@@ -165,8 +165,8 @@ class Generation {
         prompt_s_ += result.prompt_s;
         tokens_s_ += result.tokens_s;
         if (result.finish == eval::Finish::context && !args_.quiet) {
-            note("{}: the text ends at the model's context, {} tokens", prompt.request.object,
-                 engine_->context());
+            note("{}: stopped at the longest context of the model, {} tokens",
+                 prompt.request.object, engine_->context());
         }
     }
 

@@ -40,7 +40,8 @@ ckpt::PruneRules parse_rules(const RuleFlags& flags) {
     }
     if (flags.full_steps && *flags.full_steps < 1) {
         usage_error("--weights-only-older-than",
-                    "must be at least 1, since a run loads the newest step, got {}",
+                    "must be at least 1, got {}: a run resumes from the newest step and needs its "
+                    "optimizer state",
                     *flags.full_steps);
     }
     rules.full_steps = flags.full_steps;

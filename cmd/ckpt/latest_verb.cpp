@@ -42,8 +42,8 @@ std::vector<std::string> cut_logs(const Args& args, const std::string& directory
     std::vector<std::string> cut;
     for (const ckpt::RunLog& log : logs) {
         if (!cut_log(log, point, aside)) continue;
-        note("{}: cut after iteration {}{}", log.path, step,
-             args.remove_later ? "" : fmt::format(": the whole file is {}/{}", aside, log.name));
+        note("{}: truncated after iteration {}{}", log.path, step,
+             args.remove_later ? "" : fmt::format(": the original is {}/{}", aside, log.name));
         cut.push_back(log.path);
     }
     return cut;
@@ -98,7 +98,9 @@ int print(const Args& args, const std::string& directory) {
 
 int run(const Args& args) {
     const std::string directory = existing_directory(args.directory);
-    if (ckpt::is_step(directory)) usage_error(directory, "is one step: give its parent directory");
+    if (ckpt::is_step(directory))
+        usage_error(directory,
+                    "is a single step, expected a directory of steps: give its parent directory");
     if (args.step) return set(args, directory);
     if (args.remove_later || args.no_verify || !args.logs.empty())
         usage_error("latest", "--remove-later, --no-verify and --logs need a STEP");

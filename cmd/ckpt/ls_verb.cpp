@@ -147,7 +147,9 @@ int run(const Args& args) {
     const std::string directory = existing_directory(args.directory);
     if (is_foreign(directory)) return list_foreign(directory, args.json);
     if (ckpt::is_step(directory)) {
-        usage_error(directory, "is one step: give its parent directory, or use lm-ckpt show");
+        usage_error(directory,
+                    "is a single step, expected a directory of steps: give its parent directory, "
+                    "or use lm-ckpt show");
     }
     const ckpt::Lineage lineage = ckpt::read_lineage(directory);
     const std::vector<Row> rows = rows_of(directory, lineage);

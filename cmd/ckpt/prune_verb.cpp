@@ -72,7 +72,7 @@ void check_rules(const std::string& directory, const ckpt::KeepPolicy& policy,
     }
     const auto is_multiple = [&](i64 step) { return step % policy.every == 0; };
     if (policy.every > 0 && std::ranges::none_of(complete, is_multiple)) {
-        warn("--keep-every {}: keeps no step: none of the complete steps in {} is a multiple",
+        warn("--keep-every {}: keeps no step: no complete step in {} is a multiple of this number",
              policy.every, directory);
     }
 }
@@ -138,8 +138,8 @@ void verify_kept(const std::string& path, const Args& args, const Report& report
     if (!result.problems.empty()) {
         warn_of_problems(result);
         run_error(path,
-                  "is the step to keep, and is corrupt: nothing was removed: move it away and "
-                  "prune again, so that an older step is kept");
+                  "is corrupt, and the next run would load it: nothing was removed. Rename the "
+                  "step, then prune again: an older step is kept");
     }
     report.verified(io::base_name(path), result.n_bytes, watch.elapsed_s());
 }
@@ -160,7 +160,9 @@ ckpt::PruneRules rules_of(const Args& args) {
 
 int run(const Args& args) {
     const std::string directory = existing_directory(args.directory);
-    if (ckpt::is_step(directory)) usage_error(directory, "is one step: give its parent directory");
+    if (ckpt::is_step(directory))
+        usage_error(directory,
+                    "is a single step, expected a directory of steps: give its parent directory");
     const ckpt::PruneRules rules = rules_of(args);
     const ckpt::Lineage lineage = ckpt::read_lineage(directory);
     const std::vector<i64> complete = complete_steps(lineage);

@@ -37,10 +37,10 @@ int run(const Args& args, const std::string& command_line) {
     request.replicas = args.from == "mean" ? convert::Replicas::mean : convert::Replicas::rank0;
     const convert::Format format = convert::detect_format(request.in);
     if (format == convert::Format::native) {
-        usage_error(request.in,
-                    "needs no repair: it stores each replicated tensor once, and a resume gives "
-                    "that copy to all ranks: lm-train --check-replicas N finds copies that differ "
-                    "in a running training");
+        usage_error(
+            request.in,
+            "needs no repair: it stores each replicated tensor once, and all ranks load this copy. "
+            "To find copies that differ in a running training, use lm-train --check-replicas N");
     }
     if (!convert::is_megatron(format)) {
         usage_error(request.in, "expected a checkpoint of Megatron, got the format {}",

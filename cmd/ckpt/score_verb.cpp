@@ -99,7 +99,7 @@ class ScoreRun {
     void stop_if_requested() const {
         if (!results_ || cli::stop_requested() == cli::StopRequest::none) return;
         fail(Exit::run_again, cli::stop_signal_name(),
-             "stopped, the results so far are in {}.partial: run it again with --resume",
+             "stopped: {}.partial has the results so far: run the same command again with --resume",
              args_.output);
     }
 

@@ -74,7 +74,9 @@ std::string line_of(const sync::SyncReport& report, const Args& args, double sec
 int run(const Args& args) {
     if (args.bwlimit) check_at_least("--bwlimit", args.bwlimit->value, 1);
     const std::string source = existing_directory(args.source);
-    if (ckpt::is_step(source)) usage_error(source, "is one step: give its parent directory");
+    if (ckpt::is_step(source))
+        usage_error(source,
+                    "is a single step, expected a directory of steps: give its parent directory");
     ckpt::logs_matching(args.logs);  // before the first copy: throws when a pattern has no match
     const Stopwatch watch;
     SyncProgress progress(args.quiet);

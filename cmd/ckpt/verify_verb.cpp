@@ -99,7 +99,7 @@ std::vector<i64> verify_all(const std::string& directory, const std::vector<i64>
         try {
             const ckpt::Verification result = verify_step(path, args.quiet);
             if (!io::exists(path)) {
-                note("{}: was deleted meanwhile", path);
+                note("{}: was deleted during the check: skipped", path);
                 continue;
             }
             report(path, result, args.json);

@@ -15,7 +15,8 @@ i64 compare_export(const std::string& native, const std::string& exported, const
                [&](const ckpt::TensorDifference& difference) {
                    ++n_tensors;
                    if (difference.equal()) return;
-                   fail(Exit::answer_is_no, "--check", "{}: {} ({}) differs from that of {}", out,
+                   fail(Exit::answer_is_no, "--check",
+                        "{}: tensor {} ({}) differs from the same tensor of {}", out,
                         difference.tensor, name_of(difference.kind), native);
                });
     return n_tensors;

@@ -119,16 +119,17 @@ void check_usage(const Args& args, convert::Format from, convert::Format to) {
     }
     if (args.check && convert::is_megatron(to) && !args.dtype.empty()) {
         usage_error("--check",
-                    "compares the bits that {} stores, which --dtype changes: omit one of them",
+                    "compares the tensors of {} bit by bit, but --dtype changes their bits: omit "
+                    "one of the two",
                     name_of(to));
     }
     if (!args.check_python.empty() && convert::is_megatron(to)) {
-        usage_error("--check-python", "does not load {} that was exported: give --check alone",
+        usage_error("--check-python", "cannot load the exported format {}: give --check alone",
                     name_of(to));
     }
     if (!args.check_python.empty() && from == convert::Format::megatron_deepspeed) {
         usage_error("--check-python",
-                    "no published package computes the model of {}: give --check alone",
+                    "no Python package computes the logits of the format {}: give --check alone",
                     name_of(from));
     }
     if (!args.check_python.empty() && convert::is_hugging_face(from) &&
@@ -157,7 +158,8 @@ int prove(const Args& args, const cli::Options& options) {
 convert::Format default_target(const Args& args, convert::Format from) {
     if (from != convert::Format::native) return convert::Format::native;
     const convert::Format to = convert::choose_hf_format(args.in);
-    if (!args.quiet && !args.json) note("--to: {}, which can hold this model", name_of(to));
+    if (!args.quiet && !args.json)
+        note("--to is not given: using {}, which can represent this model", name_of(to));
     return to;
 }
 

@@ -27,8 +27,8 @@ void Report::compared(const check::Comparison& result) {
                        {"tokens", result.tokens}});
     if (!notes()) return;
     note(
-        "--check: logits differ by at most {:.2e}{}, their root mean square is {:.2e}; perplexity "
-        "{:.4f} and {:.4f} of {}",
+        "--check: logits differ by at most {:.2e}{} (root mean square of the logits: {:.2e}); "
+        "perplexity {:.4f} and {:.4f}, measured on {}",
         result.largest, result.theirs.empty() ? "" : fmt::format(" from {}", result.theirs),
         result.rms, result.our_perplexity, result.their_perplexity, result.tokens);
 }
@@ -36,20 +36,21 @@ void Report::compared(const check::Comparison& result) {
 void Report::imported(const check::ImportCheck& result) {
     checks_.push_back(
         {{"kind", "perplexity"}, {"perplexity", result.perplexity}, {"tokens", result.tokens}});
-    if (notes()) note("--check: perplexity {:.4f} of {}", result.perplexity, result.tokens);
+    if (notes())
+        note("--check: perplexity {:.4f}, measured on {}", result.perplexity, result.tokens);
 }
 
 void Report::read_again(i64 n_tensors) {
     checks_.push_back({{"kind", "bits"}, {"tensors", n_tensors}});
-    if (notes()) note("--check: {} tensors, read again, are equal, bit for bit", n_tensors);
+    if (notes()) note("--check: {} tensors were read again and are bitwise equal", n_tensors);
 }
 
 void Report::converted(const Formats& formats, const convert::ConversionReport& result,
                        const Drift& drift) {
     if (drift.n > 0) {
         warn(
-            "{}: {} tensors that several ranks store differ between them by up to {:.2e} "
-            "(first: {}): those of rank 0 are used: see lm-ckpt repair",
+            "{}: {} tensors are stored by several ranks, and the copies differ by up to {:.2e} "
+            "(first: {}): the copies of rank 0 are used: see lm-ckpt repair",
             in_, drift.n, drift.largest, drift.first);
     }
     const bool no_tokenizer = convert::is_hugging_face(formats.to) && !result.has_tokenizer;
@@ -70,7 +71,7 @@ void Report::converted(const Formats& formats, const convert::ConversionReport& 
     if (!notes()) return;
     if (no_tokenizer) {
         note(
-            "{}: written without tokenizer files, since the vocabulary is not that of GPT-2: give "
+            "{}: written without tokenizer files, because the vocabulary is not GPT-2's: give "
             "--tokenizer",
             out_);
     }

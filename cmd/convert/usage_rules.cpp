@@ -20,7 +20,7 @@ std::string last_part(std::string path) {
 void refuse(const cli::Options& options, std::string_view option, std::string_view where,
             std::string_view got) {
     if (!options.given(option)) return;
-    usage_error(option, "is valid only {}, got {}: omit it", where, got);
+    usage_error(option, "is valid only {}, got {}: omit the option", where, got);
 }
 
 }  // namespace
@@ -78,12 +78,16 @@ std::vector<std::string> outputs_in(const std::string& output_dir,
     for (const std::string& input : inputs) {
         const std::string name = last_part(input);
         if (name.empty() || name == "." || name == "..") {
-            usage_error(input, "has no name for a directory in {}: give IN with its name",
-                        output_dir);
+            usage_error(
+                input,
+                "expected a path that ends with a name, such as runs/model: the output in {} "
+                "gets this name",
+                output_dir);
         }
         const auto [other, added] = input_of.emplace(name, input);
         if (!added) {
-            usage_error(input, "has the same name as {}: convert it in a call with another {}",
+            usage_error(input,
+                        "has the same name as {}: convert this input in a call with another {}",
                         other->second, "--output-dir");
         }
         outputs.push_back(output_dir + (output_dir.ends_with('/') ? "" : "/") + name);

@@ -29,13 +29,16 @@ int print_cause(const std::vector<std::string>& logs, const OutputFlags& output)
     }
     if (!found) {
         warn(
-            "no line among {} states why the job ended: it runs, or it was killed: give the logs "
-            "of Slurm or of the launcher, too",
+            "none of {} lines states why the job ended: the job is still running, or it was "
+            "killed: add the logs of Slurm or of the launcher to the arguments",
             n_lines);
         return static_cast<int>(Exit::answer_is_no);
     }
     const bool known = found->rule->kind != metrics::unknown_cause;
-    if (!known) warn("no line states why the job ended; this is the last one about a failure");
+    if (!known)
+        warn(
+            "no line states why the job ended: the printed line is the last one that reports a "
+            "failure");
     std::vector<Figure> figures;
     figures.push_back({"cause", "cause", Unit::plain, std::string(found->rule->kind),
                        "message of " + std::string(found->rule->source)});

@@ -199,15 +199,15 @@ void read(const std::vector<std::string>& logs, metrics::LogSummary& log) {
     const std::string name = name_of(logs);
     if (log.empty()) {
         run_error(name,
-                  "no line of an iteration among {} lines{}: a log of lm-train, Megatron-LM or "
-                  "Megatron-DeepSpeed has \" iteration N/ TOTAL | ... | elapsed time per "
-                  "iteration\", a file of --log-json has \"kind\":\"step\"",
+                  "expected lines of iterations, got none in {} lines{}: a log of lm-train, "
+                  "Megatron-LM or Megatron-DeepSpeed has \" iteration N/ TOTAL | ... | elapsed "
+                  "time per iteration\", a file of --log-json has \"kind\":\"step\"",
                   log.n_lines(),
                   log.n_invalid() > 0 ? fmt::format(" ({} are truncated or mixed)", log.n_invalid())
                                       : "");
     }
     if (log.n_invalid() > 0) {
-        warn("{}: {} lines of iterations are truncated or mixed with others: skipped", name,
+        warn("{}: {} lines of iterations are truncated or mixed with other output: skipped", name,
              log.n_invalid());
     }
 }
@@ -225,10 +225,11 @@ void check(const Flags& flags) {
     if (!flags.follow) return;
     if (!flags.picture.path.empty()) usage_error("--follow", "draws no picture of --plot");
     check_above("--interval", flags.interval.seconds, 0);
-    if (flags.output.json) usage_error("--follow", "prints text: --json is not possible");
+    if (flags.output.json) usage_error("--follow", "prints text only: omit --json");
     for (const std::string& path : flags.logs) {
         for (const std::string_view ending : {".gz", ".xz", ".zst", ".bz2"}) {
-            if (path.ends_with(ending)) usage_error("--follow", "{} is compressed", path);
+            if (path.ends_with(ending))
+                usage_error("--follow", "{} is compressed: give an uncompressed log", path);
         }
         if (path == "-") usage_error("--follow", "needs files, not standard input");
     }

@@ -238,11 +238,11 @@ int run_layout(Flags flags) {
     const std::optional<i64> samples = training_samples(flags, query.model.seq_length);
     cost::LayoutSearch found = search_layouts(query);
     if (found.n_tried == 0) {
-        usage_error(
-            "--gpus",
-            "no valid TP x PP x DP layout for {} GPUs: TP must divide heads, groups and MLP "
-            "width within a node, PP the {} layers, DP the batch of {}",
-            query.n_gpus, query.model.n_layers, query.batch);
+        usage_error("--gpus",
+                    "no valid TP x PP x DP layout for {} GPUs: TP must fit in a node and divide "
+                    "the heads, the key-value groups and the MLP width; PP must divide the {} "
+                    "layers; DP must divide the batch of {}",
+                    query.n_gpus, query.model.n_layers, query.batch);
     }
     if (!flags.picture.path.empty()) {
         draw(flags.picture, layout_picture(found, query.memory_bytes, 5));

@@ -126,8 +126,8 @@ std::pair<cost::TrainingPlan, i64> resolve_plan(const Flags& flags) {
         usage_error("--tflops", "cannot be given with --gpu or --hardware");
     if (!flags.simulates() && !flags.tflops) {
         usage_error("--gpu",
-                    "is missing: give it, or --hardware, or --tflops, TFLOP/s of one GPU, from a "
-                    "log or lm-train --benchmark");
+                    "is missing: give --gpu, --hardware or --tflops (TFLOP/s of one GPU, from a "
+                    "log or from lm-train --benchmark)");
     }
     if (flags.tflops) check_above("--tflops", *flags.tflops, 0);
     check_at_least("--gpus", *flags.gpus, 1);
@@ -139,7 +139,9 @@ std::pair<cost::TrainingPlan, i64> resolve_plan(const Flags& flags) {
         usage_error("--queue-gap", "needs --exit-duration-in-mins, the duration of a job");
     }
     if (flags.save_interval && flags.save_time.seconds <= 0) {
-        note("--save-interval: saves take no time without --save-time, the time of one save");
+        note(
+            "--save-interval: the time of saves is not counted: give --save-time, the duration of "
+            "one save");
     }
     cost::TrainingPlan plan{.micro_batch = flags.micro_batch,
                             .flops_per_s = as_double(*flags.gpus) * flags.tflops.value_or(0) * 1e12,
@@ -159,8 +161,10 @@ std::pair<cost::TrainingPlan, i64> resolve_plan(const Flags& flags) {
     }
     const i64 model_ranks = plan.parallel.tp * plan.parallel.pp;
     if (*flags.gpus % model_ranks != 0) {
-        usage_error("--gpus", "{} is not a multiple of the {} ranks of one model", *flags.gpus,
-                    model_ranks);
+        usage_error(
+            "--gpus",
+            "{} is not a multiple of the {} ranks that hold the model once (tensor x pipeline)",
+            *flags.gpus, model_ranks);
     }
     plan.data_parallel = plan.parallel.dp = *flags.gpus / model_ranks;
     return {plan, samples};

@@ -32,11 +32,12 @@ void declare_megatron(cli::Options& options) {
 void check_names_files(const std::string& prefix) {
     if (prefix == "-") {
         usage_error("--output-prefix",
-                    "standard output cannot hold several files: give the start of their names");
+                    "standard output cannot hold several files: give a prefix for the paths of the "
+                    "output files");
     }
     const std::string name = prefix.substr(prefix.find_last_of('/') + 1);
     if (name.empty() || name == "." || name == "..")
-        usage_error("--output-prefix", "'{}' is a directory: add the start of the file names",
+        usage_error("--output-prefix", "'{}' is a directory: add a prefix for the file names",
                     prefix);
     const std::string directory = io::parent_of(prefix);
     if (!io::is_directory(directory)) {
@@ -103,7 +104,8 @@ void check(const Args& args) {
     for (const std::string& input : build.inputs)
         if (input.empty()) usage_error("--input", "'' is not a path: is a variable unset?");
     if (build.output_prefix.empty())
-        usage_error("--output-prefix", "is missing: the outputs need a name");
+        usage_error("--output-prefix",
+                    "is missing: give a prefix for the paths of the output files");
     check_names_files(build.output_prefix);
     for (size_t i = 0; i < build.keys.size(); ++i) {
         if (build.keys[i].empty() || build.keys[i].find('/') != std::string::npos) {

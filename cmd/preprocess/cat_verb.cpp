@@ -31,7 +31,7 @@ Range parse_documents(const std::string& text, i64 n) {
         i64 value = 0;
         const auto [at, error] = std::from_chars(part.data(), part.data() + part.size(), value);
         if (error != std::errc() || at != part.data() + part.size() || value < 0) {
-            usage_error("--documents", "'{}' is not A-B, A- or A", text);
+            usage_error("--documents", "expected A-B, A- or A, got '{}'", text);
         }
         return value;
     };
@@ -58,7 +58,8 @@ std::shared_ptr<const text::Tokenizer> tokenizer_for(
     const bool other = metadata && metadata->tokenizer.digest != tokenizer->digest();
     const bool named = choice.type || choice.vocab_file || choice.model;
     if (other && !named) {
-        usage_error(args.prefix, "was made by a {}: give it with {}, or print --ids",
+        usage_error(args.prefix,
+                    "was encoded with {}: give this tokenizer with {}, or print ids with --ids",
                     metadata->tokenizer.type,
                     metadata->tokenizer.type == "HFTokenizer" ? "--tokenizer-model"
                                                               : "--vocab-file and --merge-file");

@@ -108,7 +108,7 @@ int encode(const CodecArgs& args) {
         usage_error("--binary", "writes no binary data to a terminal: redirect the output");
     const auto tokenizer = text::load_tokenizer(args.tokenizer);
     if (args.append_eod && !tokenizer->eod())
-        usage_error("--append-eod", "this tokenizer has no end-of-document token");
+        usage_error("--append-eod", "this tokenizer has no end-of-document token: omit the flag");
     const auto encoder = tokenizer->make_encoder();
     text::IdBuffer buffer(true);
     for_each_text(args.whole, [&](std::string_view text, i64 line) {

@@ -29,7 +29,7 @@ void check_documents(const data::IndexedDataset& dataset) {
     for (i64 d = 0; d < dataset.n_documents(); ++d) {
         if (dataset.document(d + 1) < dataset.document(d))
             run_error(data::idx_path(dataset.prefix()),
-                      "document index not monotonic at {}: run lm-preprocess verify", d + 1);
+                      "document index not monotonic at entry {}: run lm-preprocess verify", d + 1);
     }
 }
 

@@ -44,8 +44,8 @@ std::optional<data::DatasetMetadata> merged_facts(const std::vector<std::string>
         const auto dataset = data::IndexedDataset::open(input);
         if (input == inputs.front()) *type = dataset.token_type();
         if (dataset.token_type() != *type) {
-            run_error(input, "has dtype {}, but {} has {}", name_of(dataset.token_type()),
-                      inputs.front(), name_of(*type));
+            run_error(input, "has dtype {}, but {} has {}: merge only datasets of one dtype",
+                      name_of(dataset.token_type()), inputs.front(), name_of(*type));
         }
         *bytes += dataset.n_tokens() * size_of(*type);
         const auto metadata = data::read_metadata(dataset);
@@ -92,7 +92,7 @@ void append(const data::IndexedDataset& input, data::IndexedWriter& writer,
             const i64 next = input.document(++d);
             if (next < sequence)
                 run_error(data::idx_path(input.prefix()),
-                          "document index not monotonic at {}: run lm-preprocess verify", d);
+                          "document index not monotonic at entry {}: run lm-preprocess verify", d);
             documents.push_back(static_cast<i32>(next - sequence));
             for (; sequence < next; ++sequence) {
                 if (input.position(sequence) != end) {
@@ -112,7 +112,7 @@ void append(const data::IndexedDataset& input, data::IndexedWriter& writer,
 
 int merge(const MergeArgs& args) {
     if (args.output_prefix.empty())
-        usage_error("--output-prefix", "is missing: the output needs a name");
+        usage_error("--output-prefix", "is missing: give the PREFIX of the output");
     check_names_files(args.output_prefix);
     for (const std::string& input : args.inputs) {
         if (is_same_dataset(input, args.output_prefix))

@@ -67,7 +67,8 @@ void check(const TrainArgs& args) {
     const std::vector<std::string>& special = args.training.design.special;
     if (corpus.inputs.empty())
         usage_error("--input", "is missing: name JSON Lines files, directories or -");
-    if (args.output.empty()) usage_error("--output", "is missing: the tokenizer needs a directory");
+    if (args.output.empty())
+        usage_error("--output", "is missing: give a directory for the tokenizer");
     if (!args.vocab_size) usage_error("--vocab-size", "is missing");
     const i64 least = 256 + static_cast<i64>(special.size());
     if (*args.vocab_size < least || *args.vocab_size > max_tokens) {
@@ -125,8 +126,8 @@ void print_statistics(const TrainingResult& result, double bytes_per_token) {
 void report(const TrainArgs& args, const TrainingResult& result) {
     if (result.dropped_count > 0) {
         note(
-            "--max-pieces: there are more than {} distinct pre-tokens, so those that occur {} "
-            "times or less may be missing",
+            "--max-pieces: there are more than {} distinct pre-tokens: pre-tokens that occur {} "
+            "times or less may not be counted",
             args.training.corpus.max_pretokens, result.dropped_count);
     }
     const auto n_tokens = static_cast<i64>(result.bpe.tokens.size());

@@ -49,10 +49,9 @@ bool is_set(const Environment& get, const char* name) {
 
 std::string required_text(const Environment& get, const char* name) {
     if (!is_set(get, name))
-        usage_error(
-            name,
-            "is not set, but the ranks need it to connect: set it, or start them with torchrun "
-            "or srun");
+        usage_error(name,
+                    "is not set, but the ranks need it to connect: set it, or start the ranks with "
+                    "torchrun or srun");
     return std::string(text_of(get, name));
 }
 

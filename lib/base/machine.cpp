@@ -20,7 +20,8 @@ Vectors max_allowed() {
     if (value == nullptr || *value == '\0') return Vectors::avx512;
     if (value == std::string_view("avx2")) return Vectors::avx2;
     if (value == std::string_view("portable")) return Vectors::none;
-    usage_error("LM_PROCESSOR", "expected avx2 or portable, got '{}': correct or unset it", value);
+    usage_error("LM_PROCESSOR",
+                "expected avx2 or portable, got '{}': correct or unset the variable", value);
 }
 
 std::mutex device_mutex;

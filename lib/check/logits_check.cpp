@@ -81,7 +81,7 @@ Comparison difference(const std::vector<float>& ours, const std::vector<double>&
     for (size_t i = 0; i < ours.size(); ++i) {
         const double difference = std::abs(double{ours[i]} - theirs[i]);
         if (!std::isfinite(difference)) {
-            fail(Exit::answer_is_no, "--check", "a logit is not finite");
+            fail(Exit::answer_is_no, "--check", "a logit of one of the two models is not finite");
         }
         result.largest = std::max(result.largest, difference);
         squares += theirs[i] * theirs[i];
@@ -149,9 +149,9 @@ Comparison compare(OurLogits& ours, const std::vector<double>& theirs, const std
     result.their_perplexity = perplexity(std::span(theirs), ours.tokens.ids);
     if (!within_rounding(result, dtype)) {
         fail(Exit::answer_is_no, "--check",
-             "the logits differ by {:.3e} from those of {}, their root mean square is {:.3e}; "
-             "perplexity {:.4f} and {:.4f} of {}: these are different models, or the conversion is "
-             "wrong",
+             "the logits differ by up to {:.3e} from those of {} (root mean square of the logits: "
+             "{:.3e}); perplexity {:.4f} and {:.4f}, measured on {}: these are different models, "
+             "or the conversion is wrong",
              result.largest, whose, result.rms, result.our_perplexity, result.their_perplexity,
              result.tokens);
     }

@@ -342,7 +342,7 @@ Options::Parsed Options::parse(const std::vector<std::string>& arguments) {
     }
     impl_->check_first_word(arguments);
     if (impl_->has_only_verbs() && first.starts_with('-') && first != "--" && !is_built_in(first)) {
-        usage_error(first, "options follow the command: write it after the command");
+        usage_error(first, "options follow the command: write the option after the command");
     }
     return apply_command_line(
         impl_->table, impl_->apply, arguments,

@@ -102,7 +102,9 @@ void try_file(const std::string& directory) {
     io::write_file(path, content, io::Overwrite::yes);
     const bool same = io::read_file(path) == content;
     io::remove_tree(path);
-    if (!same) run_error(path, "the bytes read differ from those written: examine the storage");
+    if (!same)
+        run_error(path,
+                  "the file was written, but other bytes were read back: examine the storage");
 }
 
 DirectorySample measure_directory(const std::string& path) {

@@ -40,8 +40,8 @@ const MpiPlugin& open_plugin(const std::string& launcher) {
     void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
         run_error("MPI",
-                  "started by {}, but the MPI plugin cannot be opened: {}: build it with -D "
-                  "LM_MPI=ON and install it in the directory of liblm_train.so",
+                  "{} started the ranks, but the MPI plugin cannot be opened: {}: build the plugin "
+                  "with -D LM_MPI=ON and install it in the directory of liblm_train.so",
                   launcher, dlerror());
     }
     using Entry = const MpiPlugin* (*)();

@@ -231,7 +231,9 @@ class Reader {
             }
             if (std::ranges::find(ignored_keys, key) == ignored_keys.end()) {
                 refuse_misspelled(key, {top_level.begin(), top_level.end()});
-                wrong(key, "is not supported: remove it and give the flag instead");
+                wrong(key,
+                      "is not supported: remove the key, and give the flag of lm-train instead "
+                      "(lm-train --help-all lists all flags)");
             }
             ignore(key);
         }

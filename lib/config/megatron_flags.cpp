@@ -308,7 +308,7 @@ constexpr Family foreign[] = {
     {"use --global-batch-size: the number of micro-batches follows from it",
      "--gradient-accumulation-steps,--gradient_accumulation_steps="},
     {"use --train-iters", "--max-steps,--max_steps= --max-iters,--max_iters="},
-    {"use --train-samples or --train-tokens: the data is repeated as often as they need",
+    {"use --train-samples or --train-tokens: the data is repeated as often as needed",
      "--epochs= --num-epochs,--num_epochs= --num-train-epochs,--num_train_epochs="},
     {"use --lr-warmup-iters", "--warmup-steps,--warmup_steps= --warmup-iters,--warmup_iters="},
     {"use --lr-warmup-fraction", "--warmup-ratio,--warmup_ratio="},

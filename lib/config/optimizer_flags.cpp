@@ -96,9 +96,9 @@ const Fields<spec::LossScaleConfig>& loss_scale_fields() {
 spec::Precision resolve_precision(const PrecisionFlags& flags) {
     if (flags.fp16 && flags.bf16) usage_error("--bf16", "contradicts --fp16: give one of the two");
     if (flags.fp32_residual && (flags.fp16 || flags.bf16)) {
-        usage_error("--fp32-residual-connection",
-                    "the residual stream has the type of the weights: omit it, or train in "
-                    "fp32");
+        usage_error(
+            "--fp32-residual-connection",
+            "the residual stream has the type of the weights: omit this flag, or train in fp32");
     }
     if (flags.fp16) return {DType::fp16};
     if (flags.bf16) return {DType::bf16};

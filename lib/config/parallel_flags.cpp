@@ -63,8 +63,7 @@ PipelineBalance balance_of(const ParallelFlags& flags) {
 
 Recompute old_recompute(const ParallelFlags& flags) {
     if (!flags.recompute_granularity.empty() || flags.recompute_activations) {
-        usage_error("--checkpoint-activations",
-                    "contradicts {}, of which it is the old name: give one of the two",
+        usage_error("--checkpoint-activations", "is the old name of {}: give only one of the two",
                     granularity_flag);
     }
     return {Recompute::Granularity::full, Recompute::Method::uniform,
@@ -268,8 +267,10 @@ std::optional<std::string> ends_problem(const ParallelFlags& flags,
     const i64 n_others = flags.pipeline - (first > 0) - (last > 0);
     const i64 left = model.n_layers - first - last;
     if (left >= n_others && (n_others > 0 || left == 0)) return std::nullopt;
-    return problem(flag, "{} of --num-layers {} are left for the {} other stages", left,
-                   model.n_layers, n_others);
+    return problem(flag,
+                   "{} of {} layers (--num-layers) remain for the {} other stages: each stage "
+                   "needs at least one layer, and each layer a stage",
+                   left, model.n_layers, n_others);
 }
 
 std::optional<std::string> chunks_problem(const ParallelFlags& flags,

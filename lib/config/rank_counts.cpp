@@ -97,12 +97,11 @@ std::vector<std::string> batch_problems(const spec::BatchRamp& ramp, i64 micro_b
         batches += fmt::format("{}{}", k == 0 ? "" : ", ", stages[k].batch);
     }
     problems.push_back(
-        fmt::format("--rampup-batch-size: {} of its {} batches are not a multiple of {}: {}{}, "
-                    "from iteration {} "
-                    "to iteration {}: {}",
-                    stages.size(), n_stages, units, batches, stages.size() > 8 ? ", ..." : "",
+        fmt::format("--rampup-batch-size: {} of its {} batch sizes ({}{}, from iteration {} to "
+                    "iteration {}) are not a multiple of {}: {}",
+                    stages.size(), n_stages, batches, stages.size() > 8 ? ", ..." : "",
                     stages.front().first_iteration, last.first_iteration + last.n_iterations - 1,
-                    remedy_text(ramp, micro_batch, ranks)));
+                    units, remedy_text(ramp, micro_batch, ranks)));
     return problems;
 }
 

@@ -263,7 +263,7 @@ spec::BatchRamp stepped_ramp(const ScheduleFlags& flags, i64 seq_length) {
     std::istringstream entries(text);
     for (std::string entry; entries >> entry;) {
         const size_t colon = entry.find(':');
-        if (colon == entry.npos) usage_error(steps_flag, "'{}' is not TOKENS:BATCH", entry);
+        if (colon == entry.npos) usage_error(steps_flag, "expected TOKENS:BATCH, got '{}'", entry);
         ramp.steps.push_back({parse_count(steps_flag, entry.substr(0, colon)) / seq_length,
                               parse_count(steps_flag, entry.substr(colon + 1))});
     }
@@ -291,13 +291,14 @@ spec::BatchRamp batch_ramp(const ScheduleFlags& flags, i64 seq_length) {
     const std::vector<i64>& numbers = flags.rampup;
     if (!numbers.empty()) {
         if (numbers.size() != 3) {
-            usage_error(flag, "takes START INCREMENT SAMPLES, not {} values", numbers.size());
+            usage_error(flag, "expected the 3 values START INCREMENT SAMPLES, got {}",
+                        numbers.size());
         }
         if (numbers[0] < 1) {
             usage_error(flag, "the first batch size must be at least 1, got {}", numbers[0]);
         }
         if (numbers[2] < 1)
-            usage_error(flag, "the ramp must take at least 1 sample, got {}", numbers[2]);
+            usage_error(flag, "the ramp must last for at least 1 sample, got {}", numbers[2]);
         if (numbers[0] != ramp.global_batch) {
             ramp.start = numbers[0];
             ramp.increment = numbers[1];

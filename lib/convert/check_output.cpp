@@ -13,7 +13,8 @@ namespace lm::convert {
 
 void check_output(const std::string& path, Format format) {
     if (is_hugging_face(format) && !io::exists(hf_config_path(path))) {
-        usage_error(path, "exists without config.json: remove it, and it is written again");
+        usage_error(path,
+                    "exists without config.json: remove the directory, and run lm-convert again");
     }
     const Format found = detect_format(path);
     if (found != format) {

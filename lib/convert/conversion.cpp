@@ -85,8 +85,8 @@ namespace {
                              path.front() != '~';
     if (may_be_name && !io::exists(path.substr(0, slash))) {
         usage_error(path,
-                    "does not exist, nor does the directory {}: give an existing path; a model of "
-                    "the Hugging Face hub must be downloaded first",
+                    "does not exist (the directory {} does not exist): give an existing path; a "
+                    "model of the Hugging Face hub must be downloaded first",
                     path.substr(0, slash));
     }
     usage_error(path, "does not exist: give a checkpoint or a Hugging Face model");
@@ -113,7 +113,7 @@ Format detect_format(const std::string& path) {
             return hugging_face_format(hf_config_path(path));
         usage_error(
             path,
-            "is neither a directory nor a .safetensors or .bin file: give a checkpoint or a model");
+            "expected a directory, or a file .safetensors or .bin: give a checkpoint or a model");
     }
     if (is_megatron_deepspeed(path)) return Format::megatron_deepspeed;
     if (is_megatron_lm(path)) return Format::megatron_lm;
@@ -125,9 +125,9 @@ Format detect_format(const std::string& path) {
         has("pytorch_model.bin") || has("pytorch_model.bin.index.json")) {
         return hugging_face_format(hf_config_path(path));
     }
-    usage_error(path,
-                "is neither a checkpoint (of lm-utils or Megatron) nor a Hugging Face model "
-                "directory");
+    usage_error(
+        path,
+        "expected a checkpoint of lm-utils or Megatron, or the directory of a Hugging Face model");
 }
 
 namespace {
@@ -155,9 +155,9 @@ io::AtomicDirectory make_output(const std::string& out, const std::vector<std::s
                         "name");
         }
         if (!is_model(out)) {
-            usage_error(
-                out,
-                "is a directory without a model: --force does not replace it: choose another name");
+            usage_error(out,
+                        "is a directory without a model, which --force does not replace: choose "
+                        "another name");
         }
         std::error_code error;
         const auto out_path = std::filesystem::canonical(out, error);

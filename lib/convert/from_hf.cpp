@@ -18,9 +18,9 @@ namespace {
 
 HfModel read_model(const std::string& path) {
     if (!io::exists(path)) {
-        usage_error(
-            path,
-            "does not exist: copy the model's config.json there: it states the number of heads");
+        usage_error(path,
+                    "does not exist: copy the model's config.json, which states the number of "
+                    "heads, to this path");
     }
     return hf_model(io::read_json(path), path);
 }
@@ -108,7 +108,7 @@ OpenedHf open_hf(const std::string& path) {
     for (const MappedTensor& map : hf_tensors(*model.architecture, opened.import.tensors())) {
         const SourceTensor* tensor = named.find(map.name);
         if (!tensor) {
-            run_error(path, "tensor {} is missing: incomplete: copy all files of the model",
+            run_error(path, "tensor {} is missing: copy all files of the model",
                       named.in_file(map.name));
         }
         used.insert(tensor->name);

@@ -97,7 +97,9 @@ HfTensors HfTensors::open(const std::string& path) {
             return tensors;
         }
     }
-    usage_error(path, "has neither {} nor {}, nor an index of one: give the directory of a model",
+    usage_error(path,
+                "contains no weights (expected {}, {} or the index file of one of them): give the "
+                "directory of a model",
                 single_files[0], single_files[1]);
 }
 
@@ -127,7 +129,10 @@ void HfTensors::add_index(const std::string& directory, const std::string& index
         for (const std::string& name : names) {
             const SourceTensor* found = find(name);
             if (!found || found->path() != path) {
-                run_error(path, "corrupt: tensor {} of the index is missing", name);
+                run_error(path,
+                          "corrupt or incomplete: the index names tensor {}, which this file does "
+                          "not have",
+                          name);
             }
         }
     }

@@ -56,7 +56,7 @@ void check_hf_config(const std::string& hf, const spec::ModelConfig& expected) {
     const HfModel found = read_model(path);
     if (const auto unfit = misfit(*found.architecture, expected)) {
         fail(Exit::answer_is_no, path,
-             "model_type is '{}', which cannot have {} {} of the checkpoint",
+             "the checkpoint has {2} ({1}), which model_type '{0}' cannot have",
              found.architecture->model_type, unfit->flag, unfit->has);
     }
     const std::string text = differences(found, expected);

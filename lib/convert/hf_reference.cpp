@@ -74,9 +74,7 @@ class Reference {
 
     Matrix matrix(const std::string& name) const {
         const SourceTensor* found = find(name);
-        if (!found)
-            run_error(model_, "tensor {} is missing: incomplete: copy all files of the model",
-                      name);
+        if (!found) run_error(model_, "tensor {} is missing: copy all files of the model", name);
         const SourceMatrix from = found->matrix();
         std::vector<float> values(static_cast<size_t>(from.rows * from.cols));
         SourceReader().read(from, DType::fp32, reinterpret_cast<std::byte*>(values.data()),

@@ -195,10 +195,8 @@ void NativeImport::check_complete(const std::string& in) const {
                     n += block.from.rows * block.from.cols;
             }
             if (n == tensor.shape.numel()) continue;
-            run_error(in,
-                      "tensor {} ({}): expected {} elements, got {}: incomplete: copy all files of "
-                      "the model",
-                      tensor.name, name_of(kind), tensor.shape.numel(), n);
+            run_error(in, "tensor {} ({}) has {} of {} elements: copy all files of the model",
+                      tensor.name, name_of(kind), n, tensor.shape.numel());
         }
     }
 }

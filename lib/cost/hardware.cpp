@@ -52,14 +52,15 @@ void add_line(Values& values, const std::string& place, std::string_view line) {
     const std::string_view name = text.substr(0, space);
     const auto* key = std::ranges::find(keys, name, &Key::name);
     if (key == keys.end())
-        usage_error(place, "unknown key '{}': expected one of those of share/hardware", name);
+        usage_error(place, "unknown key '{}': use the keys of the files in share/hardware", name);
     const double value =
         parse_number(fmt::format("{}: {}", place, name), trimmed(text.substr(space)));
     if (value < key->least || value > key->most) {
         usage_error(place, "{} {} is out of range: must be from {} to {} in base units", name,
                     value, key->least, key->most);
     }
-    if (source.empty()) usage_error(place, "{} has no source: write it after '#'", name);
+    if (source.empty())
+        usage_error(place, "{} has no source: write the source of the value after '#'", name);
     if (!values.emplace(key->name, value).second) usage_error(place, "duplicate key '{}'", name);
 }
 

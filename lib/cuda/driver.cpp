@@ -43,7 +43,8 @@ std::string module_version() {
                                   ? fmt::format(", or build with CUDA {}", version_text(version))
                                   : "";
     run_error("cuda",
-              "the NVIDIA driver{} is for CUDA {}, too old for CUDA {}: update it to {} or later{}",
+              "the NVIDIA driver{} is for CUDA {}, too old for CUDA {}: update the driver to {} or "
+              "later{}",
               module_version(), version_text(version), version_text(CUDART_VERSION), oldest_driver,
               older);
 }
@@ -51,8 +52,10 @@ std::string module_version() {
 [[noreturn]] void no_device() {
     const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
     if (visible == nullptr) run_error("cuda", "the driver finds no GPU: use --device cpu");
-    run_error("cuda", "no GPU with CUDA_VISIBLE_DEVICES={}: set it to one that nvidia-smi lists",
-              visible[0] == 0 ? "\"\"" : visible);
+    run_error(
+        "cuda",
+        "no GPU with CUDA_VISIBLE_DEVICES={}: set the variable to a GPU that nvidia-smi lists",
+        visible[0] == 0 ? "\"\"" : visible);
 }
 
 [[noreturn]] void refused(const std::string& what, cudaError_t status) {

@@ -23,7 +23,8 @@ const EnginePlugin& open_plugin() {
     const std::string path = library_path();
     void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
-        run_error(library_file, "cannot be opened: {}: install it in the directory of liblm.so",
+        run_error(library_file,
+                  "cannot be opened: {}: install the library in the directory of liblm.so",
                   dlerror());
     }
     using Entry = const EnginePlugin* (*)();

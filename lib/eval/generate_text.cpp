@@ -11,12 +11,12 @@ void check_prompt(const GenerateRequest& request, const spec::ModelConfig& model
     check_ids(request.prompt, model.vocab_size, request.object);
     if (std::ssize(request.prompt) > model.max_positions) {
         usage_error(request.object,
-                    "has {} tokens, but the model's context is {} tokens: shorten it",
+                    "has {} tokens, but the model's context is {} tokens: shorten the prompt",
                     request.prompt.size(), model.max_positions);
     }
     if (request.prompt.empty() && tokenizer.end_of_document < 0) {
         usage_error(request.object,
-                    "is empty, and the model's end of document is not known: give a prompt");
+                    "is empty, and the end-of-document id of the model is unknown: give a prompt");
     }
 }
 

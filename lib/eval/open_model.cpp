@@ -22,7 +22,7 @@ std::shared_ptr<const text::Tokenizer> installed(const OpenedModel& model) {
         auto tokenizer = text::load_tokenizer({.type = type});
         if (!digest.empty() && tokenizer->digest() == digest) return tokenizer;
         if (digest.empty() && tokenizer->vocab_size() == model.tensors->model().vocab_size) {
-            note("{}: states no tokenizer: {} has as many ids, {}, and is used",
+            note("{}: states no tokenizer: using {}, because it has {} ids like the model",
                  model.tensors->path(), type, tokenizer->vocab_size());
             return tokenizer;
         }
@@ -37,8 +37,9 @@ void check_tokenizer(const OpenedModel& model, const text::Tokenizer& tokenizer)
     const i64 trained = model.tensors->model().vocab_size;
     if (tokenizer.vocab_size() != trained) {
         usage_error(model.tensors->path(),
-                    "was trained with {} ids, but the given {} has {}: give its tokenizer", trained,
-                    tokenizer.type(), tokenizer.vocab_size());
+                    "was trained with a tokenizer of {} ids, but the given {} has {}: give the "
+                    "tokenizer of the checkpoint",
+                    trained, tokenizer.type(), tokenizer.vocab_size());
     }
     warn(
         "{}: was trained with another tokenizer file than the given one ({} with {} ids): check "
@@ -100,8 +101,10 @@ void require_tokenizer(const OpenedModel& model, const ModelTokenizer& tokenizer
 void check_ids(std::span<const i32> ids, i64 vocab_size, const std::string& object) {
     for (const i32 id : ids) {
         if (id >= 0 && id < vocab_size) continue;
-        usage_error(object, "has the id {}, but the ids of the model are 0 to {}", id,
-                    vocab_size - 1);
+        usage_error(object,
+                    "has the id {}, but the ids of the model are 0 to {}: use ids of the tokenizer "
+                    "of the model",
+                    id, vocab_size - 1);
     }
 }
 

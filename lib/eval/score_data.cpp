@@ -245,7 +245,8 @@ std::unique_ptr<ScoreData> ScoreData::open(const std::string& path,
     }
     if (!io::exists(path)) {
         usage_error(path,
-                    "does not exist, nor does {}: give JSON Lines, or the PREFIX of a dataset",
+                    "does not exist, and {} does not exist: give a JSON Lines file, or the PREFIX "
+                    "of a dataset",
                     data::bin_path(prefix));
     }
     return std::make_unique<LineItems>(path, io::read_file(path), options);

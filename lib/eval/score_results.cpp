@@ -39,14 +39,15 @@ ScoreResults ScoreResults::open(const std::string& path, const io::OrderedJson& 
     }
     const std::string partial = path + unfinished_suffix;
     ScoreResults results(path, io::AppendFile::open(partial), force);
-    if (!results.file_.lock()) usage_error(partial, "another process writes it: wait for its end");
+    if (!results.file_.lock())
+        usage_error(partial, "another process writes this file: wait until it has ended");
     i64 n_bytes = 0;
     std::vector<io::OrderedJson> lines;
     if (unfinished == Unfinished::resume) lines = whole_lines(io::read_file(partial), n_bytes);
     if (!lines.empty() && lines.front() != run) {
         usage_error(partial,
-                    "belongs to other data, checkpoints or options: delete it, or give another "
-                    "--output");
+                    "is from a run with other data, checkpoints or options: delete the file, or "
+                    "give another --output");
     }
     results.file_.truncate(n_bytes);
     if (lines.empty()) {

@@ -32,15 +32,14 @@ struct Reading {
 
 Reading reading_of(const TokenPair& pair, i64 context, const std::string& object) {
     if (pair.continuation.empty()) {
-        run_error(
-            object,
-            "the continuation has no token of its own: it is empty, or the tokenizer joins it "
-            "with the end of the context: begin it at a space");
+        run_error(object,
+                  "the continuation has no token of its own, because it is empty or the tokenizer "
+                  "joins it with the end of the context: begin the continuation with a space");
     }
     if (std::ssize(pair.continuation) > context) {
         usage_error(object,
                     "has a continuation of {} tokens, but the model's context is {} tokens: "
-                    "shorten it",
+                    "shorten the continuation",
                     pair.continuation.size(), context);
     }
     Reading reading{pair.context, pair.continuation};
@@ -95,8 +94,8 @@ TokenPair encode_pair(const text::Tokenizer& tokenizer, const std::string& conte
     if (trimmed.empty()) {
         if (before < 0) {
             usage_error(object,
-                        "has an empty context, and the model's end of document is not known: give "
-                        "a context");
+                        "has an empty context, and the end-of-document id of the model is unknown: "
+                        "give a context");
         }
         pair.context = {before};
         return pair;

@@ -56,7 +56,7 @@ size_t ByteSource::read_some(std::span<std::byte> out) {
 void ByteSource::wait_readable() const {
     pollfd either[] = {{fd_.get(), POLLIN, 0}, {interrupt_, POLLIN, 0}};
     while (::poll(either, std::size(either), -1) < 0) {
-        if (errno != EINTR) system_error(name_, "wait for", errno);
+        if (errno != EINTR) system_error(name_, "wait for data", errno);
     }
     if (either[1].revents != 0) throw Interrupted();
 }

@@ -216,9 +216,9 @@ void copy_to(int fd, const std::string& path, i64 offset, int source,
         });
         if (got > 0) continue;
         if (got == 0)
-            run_error(
-                source_path,
-                "became shorter while it was being copied: stop its writer and copy it again");
+            run_error(source_path,
+                      "became shorter during the copy: stop the program that writes this file, and "
+                      "copy it again");
         if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG || errno == EIO)
             system_error(path, "write", errno);
         break;  // copy_file_range() does not support these file systems: copy below
@@ -229,9 +229,9 @@ void copy_to(int fd, const std::string& path, i64 offset, int source,
         const ssize_t got = retried([&] { return ::pread(source, block.data(), want, from); });
         if (got < 0) system_error(source_path, "read", errno);
         if (got == 0)
-            run_error(
-                source_path,
-                "became shorter while it was being copied: stop its writer and copy it again");
+            run_error(source_path,
+                      "became shorter during the copy: stop the program that writes this file, and "
+                      "copy it again");
         write_at(fd, path, std::span(block).first(static_cast<size_t>(got)), to);
         from += got;
         to += got;

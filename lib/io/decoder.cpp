@@ -264,8 +264,7 @@ class XzStream final : public SourceStream {
             case LZMA_MEMLIMIT_ERROR:
                 run_error(source_.name(),
                           "decompression needs {} of memory, more than the limit of {}: compress "
-                          "it with a smaller "
-                          "dictionary",
+                          "the file with a smaller dictionary",
                           human_size(static_cast<i64>(lzma_memusage(&lzma_))),
                           human_size(static_cast<i64>(xz_memory_limit)));
             default:

@@ -141,7 +141,8 @@ MappedFile MappedFile::open(const std::string& path) {
     const Fd fd = open_read(path);
     const struct stat status = status_of(fd, path);
     if (!S_ISREG(status.st_mode))
-        run_error(path, "is not a regular file and cannot be mapped: copy it to one");
+        run_error(path,
+                  "is not a regular file and cannot be mapped: copy the data to a regular file");
     MappedFile file;
     file.path_ = path;
     if (status.st_size == 0) return file;

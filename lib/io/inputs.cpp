@@ -69,12 +69,12 @@ class Directory {
         collect(path_);
         for (const auto& [ending, skipped] : skipped_) {
             note(
-                "{}: skipped{}, since neither its name nor its content is JSON Lines: to read it, "
-                "name it in --input",
+                "{}: skipped{}: not JSON Lines by name or content: to read such a file, name it in "
+                "--input",
                 skipped.first, skipped.others(ending.empty() ? "such names" : "*" + ending));
         }
         if (own_.n > 0) {
-            note("{}: skipped{}: belongs to a dataset or a tokenizer", own_.first,
+            note("{}: skipped{}: a file of a dataset or a tokenizer", own_.first,
                  own_.others("such files"));
         }
         if (files_.empty()) {
@@ -129,7 +129,7 @@ class Directory {
                 note("{}: skipped: neither a file nor a directory", path);
             } else if (::lstat(path.c_str(), &status) == 0 && S_ISLNK(status.st_mode)) {
                 note(
-                    "{}: skipped, since it is a link to a directory: to read it, name it in "
+                    "{}: skipped: a link to a directory: to read the directory, name the link in "
                     "--input",
                     path);
             } else if (name.ends_with(".unfinished")) {

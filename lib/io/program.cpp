@@ -22,7 +22,8 @@ ProgramResult run_program(const std::vector<std::string>& words, Stdout to) {
     for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
     arguments.push_back(nullptr);
     int ends[2] = {};
-    if (::pipe2(ends, O_CLOEXEC) != 0) system_error(words[0], "create a pipe for", errno);
+    if (::pipe2(ends, O_CLOEXEC) != 0)
+        system_error(words[0], "create a pipe to read its output", errno);
     const Fd read_end(ends[0]);
     Fd write_end(ends[1]);
     posix_spawn_file_actions_t actions;

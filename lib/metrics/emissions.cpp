@@ -163,7 +163,7 @@ void EmissionsFile::write(const EmissionsRow& row) {
         io::write_file(path_, earlier_ + to_csv(row) + "\n", io::Overwrite::yes);
         failed_ = false;
     } catch (const Error& error) {
-        if (!failed_) warn("{}: the energy of this run is not recorded there", error.what());
+        if (!failed_) warn("{}: the energy of this run is not recorded in this file", error.what());
         failed_ = true;
     }
 }

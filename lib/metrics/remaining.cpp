@@ -34,8 +34,8 @@ void compare(const LoggedIteration& last, const spec::BatchRamp& ramp, const std
     const i64 expected = ramp.batch_at(before);
     if (expected == *last.global_batch) return;
     warn(
-        "{}: iteration {} has a batch of {}, but the schedule has {}: check that this is the "
-        "log of the training",
+        "{}: iteration {} has a batch of {} samples, but the batch schedule has {}: give "
+        "--global-batch-size and --rampup-batch-size of the run that wrote this log",
         name, last.iteration, *last.global_batch, expected);
 }
 
@@ -70,7 +70,8 @@ Left left_by_tokens(const LogSummary& log, const spec::BatchRamp& ramp, i64 cons
     const std::optional<double> per_sample =
         seq_length ? std::optional(as_double(*seq_length)) : log.tokens_per_sample();
     if (!per_sample || !(*per_sample > 0))
-        usage_error(flag, "this log does not contain the tokens of a sample: add --seq-length");
+        usage_error(flag,
+                    "this log does not state the number of tokens of a sample: add --seq-length");
     const double done = log.last().consumed_tokens ? as_double(*log.last().consumed_tokens)
                                                    : as_double(consumed) * *per_sample;
     const double needed = std::ceil(std::max(0.0, as_double(tokens) - done) / *per_sample);
@@ -95,15 +96,21 @@ Left remaining_of(const LogSummary& log, const RunLength& schedule, const std::s
     if (!schedule.train_samples && !schedule.train_tokens) {
         const i64 total = schedule.train_iters.value_or(last.total_iterations);
         if (total < 1)
-            usage_error("--train-iters", "is missing: {} does not show the total iterations", name);
+            usage_error("--train-iters",
+                        "is missing, and {} does not state the total number of iterations", name);
         // Old logs do not state the consumed samples. Their trainings had no ramp, so the remaining
         // iterations do not depend on this number.
         return left_by_iterations(ramp, last.consumed_samples.value_or(0), total - last.iteration);
     }
     const char* flag = schedule.train_samples ? "--train-samples" : "--train-tokens";
-    if (!last.consumed_samples) usage_error(flag, "{} does not show consumed samples", name);
+    if (!last.consumed_samples)
+        usage_error(
+            flag,
+            "{} does not state the consumed samples, which this flag needs: give --train-iters",
+            name);
     if (!ramp)
-        usage_error("--global-batch-size", "is missing: {} does not show the batch size", name);
+        usage_error("--global-batch-size", "is missing, and {} does not state the batch size",
+                    name);
     const i64 consumed = *last.consumed_samples;
     Left left{std::numeric_limits<i64>::max(), std::nullopt};
     const auto at_most = [&left](const Left& other) {

@@ -216,8 +216,10 @@ void Schedule::set_learning_rate(const LearningRate& rate,
     if (!decoupled) return;
     check_at_least("--decoupled-min-lr", decoupled->min, 0);
     if (!(decoupled->max >= decoupled->min)) {
-        usage_error("--decoupled-lr", "{} is below the lowest rate {}", decoupled->max,
-                    decoupled->min);
+        usage_error(
+            "--decoupled-lr",
+            "{} is below its lowest rate {}: give a larger value, or a smaller --decoupled-min-lr",
+            decoupled->max, decoupled->min);
     }
 }
 

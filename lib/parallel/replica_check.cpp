@@ -97,8 +97,8 @@ class Comparison {
         for (const int rank : ranks_) names.insert(hosts[static_cast<size_t>(rank)]);
         throw Error(
             Exit::self_stopped,
-            fmt::format("{}: see {} ({}): the state became corrupt after the last check: "
-                        "resume from an earlier checkpoint, without that machine",
+            fmt::format("{}: suspect {} ({}): the state became corrupt after the last check: "
+                        "resume from an earlier checkpoint, without the hosts in parentheses",
                         message_, comm::ranks_text(ranks_, n_ranks_), fmt::join(names, ", ")));
     }
 
@@ -107,7 +107,7 @@ class Comparison {
                 const RankOf& rank_of, const std::vector<int>& out, size_t n_members) {
         if (!message_.empty()) return;
         for (const int member : out) ranks_.push_back(static_cast<int>(rank_of(member)));
-        message_ = fmt::format("tensor {} ({}): its copies on {} {} ranks differ",
+        message_ = fmt::format("tensor {} ({}): the copies on {} {} ranks differ",
                                map_.spec_of(tensor).name, state_[kind].kind, n_members, group);
     }
 

@@ -30,7 +30,7 @@ std::string png_of(const std::string& svg) {
 
 void check_picture_path(std::string_view option, const std::string& path) {
     if (path == "-" || path.ends_with(".svg") || path.ends_with(".png")) return;
-    usage_error(option, "{} ends neither with .svg nor with .png", path);
+    usage_error(option, "expected a name that ends with .svg or .png, got {}", path);
 }
 
 void save_picture(const std::string& path, const std::string& svg, io::Overwrite overwrite) {

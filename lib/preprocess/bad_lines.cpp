@@ -39,9 +39,10 @@ std::string remedy(i64 line, const data::LineError& error, OnBadLine rule) {
     // A file that begins with anything but an object has no lines to keep.
     if (line == 1 && error.byte == 1) return "";
     if (rule == OnBadLine::replace)
-        return ": --on-bad-line replace repairs characters only, skip drops the line";
+        return ": --on-bad-line replace repairs characters only, --on-bad-line skip drops the line";
     if (error.fault == Fault::character)
-        return ": --on-bad-line replace puts U+FFFD there, skip drops the line";
+        return ": --on-bad-line replace puts U+FFFD in its place, --on-bad-line skip drops the "
+               "line";
     return fmt::format(": {}", skip);
 }
 

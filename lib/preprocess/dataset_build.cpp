@@ -56,7 +56,8 @@ class DatasetBuild {
     void load_tokenizer() {
         tokenizer_ = text::load_tokenizer(options_.tokenizer);
         if (options_.append_eod && !tokenizer_->eod())
-            usage_error("--append-eod", "this tokenizer has no end-of-document token");
+            usage_error("--append-eod",
+                        "this tokenizer has no end-of-document token: omit the flag");
         type_ = data::token_type_for(tokenizer_->vocab_size());
         rules_ = {options_.keys, parse_on_bad_line(options_.on_bad_line), options_.append_eod,
                   options_.keep_empty, type_ == data::TokenType::i32};
@@ -105,7 +106,7 @@ class DatasetBuild {
     std::string difference_of_output(size_t key) {
         const auto dataset = data::IndexedDataset::open(work_.output_prefix(key));
         const auto existing = data::read_metadata(dataset);
-        if (!existing) return "it has no metadata file that states its run";
+        if (!existing) return "it has no metadata file that states the options of its run";
         if (existing->tokenizer.digest != tokenizer_->digest())
             return "it was made with another tokenizer";
         const i64 padded = metadata_.tokenizer.padded_vocab_size;

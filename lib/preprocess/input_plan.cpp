@@ -15,7 +15,7 @@ i64 parse_number(std::string_view text, const std::string& all) {
     i64 value = -1;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error != std::errc() || end != text.data() + text.size() || value < 0)
-        usage_error("--shard", "'{}' is not i/n, such as 0/8", all);
+        usage_error("--shard", "expected i/n, such as 0/8, got '{}'", all);
     return value;
 }
 
@@ -32,16 +32,26 @@ i64 parts_for(const InputPlan& plan, int n_workers) {
 void check_single_reader(const data::InputFile& file, const InputPlan& plan, bool resume) {
     const std::string name = io::input_name(file.path);
     if (plan.shard.count > 1)
-        usage_error("--shard", "{} is not a file that several runs can read", name);
-    if (plan.n_ranks > 1) run_error(name, "is not a file that {} ranks can read", plan.n_ranks);
-    if (resume) usage_error("--resume", "{} cannot be read a second time", name);
+        usage_error("--shard",
+                    "several runs cannot read {}, which is not a regular file: give regular files, "
+                    "or omit the flag",
+                    name);
+    if (plan.n_ranks > 1)
+        run_error(name,
+                  "is not a regular file, so {} ranks cannot read it: give regular files, or start "
+                  "1 rank",
+                  plan.n_ranks);
+    if (resume)
+        usage_error("--resume",
+                    "{} is not a regular file and cannot be read a second time: give regular files",
+                    name);
 }
 
 }  // namespace
 
 Shard parse_shard(const std::string& text) {
     const size_t slash = text.find('/');
-    if (slash == text.npos) usage_error("--shard", "'{}' is not i/n, such as 0/8", text);
+    if (slash == text.npos) usage_error("--shard", "expected i/n, such as 0/8, got '{}'", text);
     const std::string_view view = text;
     const Shard shard{parse_number(view.substr(0, slash), text),
                       parse_number(view.substr(slash + 1), text)};

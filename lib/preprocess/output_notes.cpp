@@ -21,7 +21,7 @@ std::array<std::string, 3> files_of(const std::string& prefix) {
 void note_leftovers(const std::string& prefix) {
     for (const std::string& path : files_of(prefix)) {
         for (const std::string& stale : io::stale_temporaries(path))
-            note("{}: left by a run that was killed; it may be removed", stale);
+            note("{}: left by a run that was killed: the file can be removed", stale);
     }
 }
 
@@ -29,8 +29,10 @@ void note_links(const std::string& prefix) {
     std::error_code none;
     for (const std::string& path : files_of(prefix)) {
         if (!std::filesystem::is_symlink(path, none)) continue;
-        note("{}: a file replaces this symbolic link, its target {} does not change", path,
-             std::filesystem::read_symlink(path, none).string());
+        note(
+            "{}: the output replaces this symbolic link; the target of the link, {}, does not "
+            "change",
+            path, std::filesystem::read_symlink(path, none).string());
     }
 }
 

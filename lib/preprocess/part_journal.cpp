@@ -37,7 +37,8 @@ std::optional<PartRecord> PartRecord::parse(std::string_view line, const std::st
 
 PartJournal PartJournal::open(const std::string& path) {
     io::AppendFile file = io::AppendFile::open(path);
-    if (!file.lock()) usage_error(path, "another process works on this part: wait until it ends");
+    if (!file.lock())
+        usage_error(path, "another process works on this part: wait until the process has ended");
     return PartJournal(std::move(file));
 }
 

@@ -83,8 +83,8 @@ void check_inputs(const std::vector<EarlierRun::Input>& earlier, const io::Order
                 i + 1, earlier[i].path, name);
         }
         usage_error(name,
-                    "has changed since the run that {} describes: restore it, or give --force "
-                    "without --resume to start again",
+                    "has changed since the run that {} describes: restore the file, or give "
+                    "--force without --resume to start again",
                     path);
     }
     if (earlier.size() != current.size()) {
@@ -127,7 +127,7 @@ io::Json origin_of(const io::OrderedJson& description) {
 }
 
 std::string difference_of_origins(const io::Json& existing, const io::Json& current) {
-    if (!existing.is_object()) return "its metadata file does not state its run";
+    if (!existing.is_object()) return "its metadata file does not state the options of its run";
     for (const auto& [key, value] : current.items()) {
         const io::Json was = existing.value(key, io::Json());
         if (was == value) continue;
@@ -135,7 +135,8 @@ std::string difference_of_origins(const io::Json& existing, const io::Json& curr
             return fmt::format("it was made with {} {}, not {}", key, was.dump(), value.dump());
         const auto number = value["number"].get<i64>();
         const i64 before = io::json_get<i64>(was, "number", "origin");
-        if (number == before) return "it was made from other inputs, or they have changed since";
+        if (number == before)
+            return "it was made from other inputs, or the inputs have changed since";
         return fmt::format("it was made from {} inputs, not {}", before, number);
     }
     return "";

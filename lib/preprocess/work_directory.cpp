@@ -123,7 +123,8 @@ WorkDirectory::Found WorkDirectory::claim(bool resume, bool force) {
     if (!lock_->lock() || !is_current(*lock_)) {
         lock_.reset();
         usage_error(path_,
-                    "another run is writing here: wait for it, or choose another --output-prefix");
+                    "another run is writing here: wait until that run has ended, or choose another "
+                    "--output-prefix");
     }
     if (!io::exists(run_file())) {
         clear();

@@ -15,17 +15,18 @@ namespace {
 void check_steps(const std::vector<BatchFrom>& steps) {
     constexpr std::string_view flag = "--step-batch-size-schedule";
     if (steps.front().samples != 0)
-        usage_error(flag, "starts at {} samples, not at 0", steps.front().samples);
+        usage_error(flag, "must start at 0 samples, got {}", steps.front().samples);
     for (size_t k = 0; k < steps.size(); ++k) {
         if (steps[k].batch < 1)
             usage_error(flag, "the batch size must be at least 1, got {}", steps[k].batch);
         if (k == 0) continue;
         const BatchFrom& before = steps[k - 1];
         if (steps[k].samples <= before.samples)
-            usage_error(flag, "{} samples are not more than the {} before", steps[k].samples,
-                        before.samples);
+            usage_error(flag, "the numbers of samples must increase, got {1} and then {0}",
+                        steps[k].samples, before.samples);
         if (steps[k].batch < before.batch)
-            usage_error(flag, "the batch decreases from {} to {}", before.batch, steps[k].batch);
+            usage_error(flag, "the batch must not decrease, got {} and then {}", before.batch,
+                        steps[k].batch);
     }
 }
 
@@ -42,10 +43,10 @@ void BatchRamp::check() const {
     if (!steps.empty()) return check_steps(steps);
     if (start == 0) return;
     if (start < 1 || increment < 1) usage_error(flag, "start and increment must be at least 1");
-    if (samples > i64{1} << 60) usage_error(flag, "{} samples are too many", samples);
+    if (samples > i64{1} << 60)
+        usage_error(flag, "must last for at most 2^60 samples, got {}", samples);
     if (start >= global_batch) {
-        usage_error(flag, "starts at {}, which is not below --global-batch-size {}", start,
-                    global_batch);
+        usage_error(flag, "must start below --global-batch-size {1}, got {0}", start, global_batch);
     }
     if ((global_batch - start) % increment != 0) {
         usage_error(flag,

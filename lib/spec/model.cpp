@@ -40,8 +40,7 @@ void check_rotary(const ModelConfig& c) {
         usage_error("--rotary-percent", "{} is not in (0, 1]", c.rotary_percent);
     }
     if (c.rotary_percent == 1 && c.head_dim % 2 != 0) {
-        usage_error("--kv-channels", "rotary positions need an even head size, but it is {}",
-                    c.head_dim);
+        usage_error("--kv-channels", "rotary positions need an even head size, got {}", c.head_dim);
     }
     if (c.rotary_dim() < 2 || c.rotary_dim() % 2 != 0) {
         usage_error("--rotary-percent",
@@ -81,7 +80,7 @@ void ModelConfig::resolve() {
     check_at_least("--ffn-hidden-size", ffn_hidden, 1);
     check_at_least("--kv-channels", head_dim, 1);
     if (qk_norm && head_dim > 256) {
-        usage_error("--kv-channels", "--qk-layernorm supports heads of at most 256, but it is {}",
+        usage_error("--kv-channels", "--qk-layernorm supports a head size of at most 256, got {}",
                     head_dim);
     }
     if (position == PositionEmbedding::rope) check_rotary(*this);

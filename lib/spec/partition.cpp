@@ -152,8 +152,8 @@ i64 first_layer(const ModelConfig& config, const ParallelConfig& parallel, i64 p
                                (i + 2 == cuts.size() && counts_head(parallel));
         if (cuts[i] < cuts[i + 1] || end_alone) continue;
         usage_error("--pipeline-model-parallel-size",
-                    "part {} of {} has none of the {} layers: use fewer stages or another "
-                    "--pp-partition-method",
+                    "chunk {} of {} (stages x chunks of a stage) has none of the {} layers: use "
+                    "fewer stages or another --pp-partition-method",
                     i, parallel.n_parts(), config.n_layers);
     }
     return cuts[static_cast<size_t>(part)];

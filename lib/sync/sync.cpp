@@ -104,7 +104,7 @@ class Sync {
         } catch (const Error& error) {
             const std::string& path = step.entry->path;
             if (!io::exists(path + "/" + std::string(ckpt::manifest_file))) {
-                note("{}: was deleted meanwhile: not copied", path);
+                note("{}: was deleted during the sync: not copied", path);
                 return;
             }
             report_.failed.emplace_back(error.what());
@@ -248,10 +248,11 @@ std::optional<SyncReport> sync(const SyncRequest& request) {
     auto lock = io::AppendFile::open(state + "/.sync-lock");
     if (!lock.lock()) return std::nullopt;
     if (request.rules.full_steps && !target->can_drop_state()) {
-        usage_error("--weights-only-older-than",
-                    "expected a local directory as DEST, got {}: a step at a remote destination is "
-                    "not rewritten: run lm-ckpt prune DIR --weights-only-older-than K there",
-                    request.destination);
+        usage_error(
+            "--weights-only-older-than",
+            "expected a local directory as DEST, got {}: lm-ckpt sync does not rewrite steps at a "
+            "remote destination: run lm-ckpt prune DIR --weights-only-older-than K on that host",
+            request.destination);
     }
     return sync_to(*target, request, state + "/manifests");
 }

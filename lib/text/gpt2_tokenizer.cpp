@@ -128,8 +128,8 @@ BpeFiles read_gpt2_files(const std::string& vocab_path, const std::string& merge
         n = 1;
     } else {
         warn(
-            "{}: the first line is not '#version...': it is read as a merge, but Megatron ignores "
-            "it",
+            "{}: the first line is not '#version...': lm-utils reads the line as a merge, but "
+            "Megatron ignores it",
             merges_path);
     }
     MergeReader reader(index, files.tokens.size(), vocab_path);
@@ -145,8 +145,8 @@ BpeFiles read_gpt2_files(const std::string& vocab_path, const std::string& merge
     }
     if (!text.empty() && !text.ends_with('\n')) {
         warn(
-            "{}: no newline at the end: possibly truncated; the last line is used, Megatron drops "
-            "it",
+            "{}: no newline at the end, so the file may be truncated: lm-utils uses the last line, "
+            "but Megatron drops it",
             merges_path);
     }
     files.merges = reader.finish();

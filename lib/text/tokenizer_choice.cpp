@@ -16,7 +16,7 @@ SpecialInText special_of(const TokenizerChoice& choice, SpecialInText fallback) 
     if (!choice.special) return fallback;
     if (*choice.special == "plain") return SpecialInText::plain;
     if (*choice.special == "parse") return SpecialInText::parse;
-    usage_error("--special-in-text", "'{}' is neither plain nor parse", *choice.special);
+    usage_error("--special-in-text", "expected plain or parse, got '{}'", *choice.special);
 }
 
 // Returns whether `type` is one of the names that versions of Megatron use for a tokenizer of

@@ -149,7 +149,7 @@ void warn_of_outliers(comm::Group& world, const std::vector<std::string>& direct
     const std::vector<cluster::NodeFinding> findings =
         cluster::find_outliers(sample_nodes(world, directories, own_tflops));
     for (const cluster::NodeFinding& finding : findings) {
-        warn("node check: {}: {}: check that host, or exclude it", finding.host, finding.text);
+        warn("node check: {}: {}: check or exclude this host", finding.host, finding.text);
     }
 }
 

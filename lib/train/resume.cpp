@@ -314,8 +314,8 @@ void require_same_model(const spec::ModelConfig& saved, const spec::ModelConfig&
                         const std::string& path) {
     if (saved.max_positions != wanted.max_positions && wanted.max_positions == wanted.seq_length) {
         usage_error("--seq-length",
-                    "{} needs as many positions (--max-position-embeddings), but {} was trained "
-                    "with {}",
+                    "{0} sets --max-position-embeddings to {0}, but {1} was trained with {2}: give "
+                    "--max-position-embeddings {2} and a --seq-length of at most {2}",
                     wanted.seq_length, path, saved.max_positions);
     }
     const io::OrderedJson before = ckpt::to_json(saved, true), now = ckpt::to_json(wanted, true);
@@ -325,8 +325,9 @@ void require_same_model(const spec::ModelConfig& saved, const spec::ModelConfig&
         const config::ResumeRule rule = config::resume_rule(config::Block::model, key);
         const bool rope = wanted.position == spec::PositionEmbedding::rope;
         if (rule.on_resume != refused && !(rule.on_resume == refused_rope && rope)) continue;
-        usage_error(rule.flag, "is {}, but {} was trained with {}", text_of(rule, value), path,
-                    text_of(rule, before[key]));
+        usage_error(rule.flag,
+                    "is {}, but {} was trained with {}: give the value of the checkpoint",
+                    text_of(rule, value), path, text_of(rule, before[key]));
     }
 }
 

@@ -87,9 +87,9 @@ void report_device(const RunConfig& config, Trainer& trainer, device::Device& de
     if (peak) log.set_peak_flops(*peak);
     if (world.rank() == 0) {
         note("device: {}{}", device.name(),
-             peak ? fmt::format(": MFU of its {:.0f} TFLOP/s in {}", *peak / 1e12,
-                                name_of(config.trainer.precision.weights))
-                  : ": no MFU: its peak is not known");
+             peak ? fmt::format(": MFU is relative to its peak of {:.0f} TFLOP/s in {}",
+                                *peak / 1e12, name_of(config.trainer.precision.weights))
+                  : ": no MFU: the peak of this device is unknown");
     }
     compare_with_driver(gpu_memory(config.trainer, trainer.grid().at, device), device.name());
 }
@@ -123,7 +123,7 @@ void prepare_recorder(const RunConfig& config, comm::Group& world, comm::FlightR
 [[noreturn]] void end_stuck_rank(const comm::Group& world, const comm::FlightRecorder& recorder,
                                  double waited_s) {
     const std::string stopped = comm::stopped_ranks_on_host(recorder);
-    warn("rank {}: timed out after {:.0f} s inside of a call of MPI; {}; this rank: {}",
+    warn("rank {}: timed out after {:.0f} s inside an MPI call; {}; state of this rank: {}",
          world.rank(), waited_s, stopped.empty() ? "no rank of this host is stopped" : stopped,
          recorder.where());
     std::_Exit(static_cast<int>(Exit::failure));
@@ -172,9 +172,11 @@ std::optional<JobEnd> find_job_end(const RunConfig& config, comm::Group& world) 
     if (!config.saves.before_limit_s) return {};
     const std::optional<JobEnd> end = job_end_together(world);
     if (end && world.rank() == 0) {
-        note("{}: the job ends in {}: the run saves and stops before it (--exit-before-limit {})",
-             end->source, human_duration(end->unix_s - unix_time_s()),
-             config.stopping.exit_before_limit);
+        note(
+            "{}: the job ends in {}: the run saves and stops before that time (--exit-before-limit "
+            "{})",
+            end->source, human_duration(end->unix_s - unix_time_s()),
+            config.stopping.exit_before_limit);
     }
     return end;
 }

@@ -43,8 +43,8 @@ void compare_with_data(const text::Tokenizer& named, const std::string& prefix) 
     if (!metadata || metadata->tokenizer.digest == named.digest()) return;
     if (metadata->eod_id && named.eod() && *metadata->eod_id != *named.eod()) {
         usage_error(data::metadata_path(prefix),
-                    "the data's tokenizer is {} with end of document {}, but the given one has end "
-                    "of document {}: give the data's tokenizer or none",
+                    "the tokenizer of the data is {} with end-of-document id {}, but the given "
+                    "tokenizer has {}: give the tokenizer of the data, or no tokenizer",
                     metadata->tokenizer.type, *metadata->eod_id, *named.eod());
     }
     warn(
@@ -59,7 +59,7 @@ void compare_with_data(const text::Tokenizer& named, const std::string& prefix) 
 void check_mock(const config::DataFlags& flags) {
     if (flags.paths.empty() && !flags.mock_data) {
         usage_error("--data-path",
-                    "is missing: the PREFIX of tokens that lm-preprocess wrote, or --mock-data");
+                    "is missing: give the PREFIX of a dataset of lm-preprocess, or --mock-data");
     }
     if (!flags.paths.empty() && flags.mock_data)
         usage_error("--mock-data", "contradicts --data-path: give one of the two");

@@ -132,7 +132,7 @@ TEST_CASE("the meeting point of torchrun is MASTER_ADDR and MASTER_PORT") {
     variables.values.erase("MASTER_ADDR");
     CHECK_THROWS_WITH(meeting_point(launched, variables.get()),
                       "MASTER_ADDR: is not set, but the ranks need it to connect: set it, or start "
-                      "them with torchrun or srun");
+                      "the ranks with torchrun or srun");
 }
 
 TEST_CASE("the meeting point of srun is the first host of the step and the port of the job") {

@@ -194,7 +194,7 @@ TEST_CASE("copy: a corrupt source, an existing destination, two copies at a time
         auto lock = io::AppendFile::open(copy_temporary(to) + "/lock");
         REQUIRE(lock.lock());
         CHECK_THAT(test::error_of([&] { copy_all(step, to, true); }),
-                   ContainsSubstring("another copy to this place is running"));
+                   ContainsSubstring("another lm-ckpt process is copying to this directory"));
     }
     CHECK(copy_all(step, to, true).n_kept > 0);
     CHECK(good(to));

@@ -349,7 +349,7 @@ TEST_CASE("verbs have their own options") {
           "frobnicate: unknown command: use one of ls, prune");
     CHECK(complaint(options, {}) == "command: is missing: use one of ls, prune");
     CHECK(complaint(options, {"--json", "ls"}) ==
-          "--json: options follow the command: write it after the command");
+          "--json: options follow the command: write the option after the command");
     CHECK(options.parse({"--version"}) == Options::Parsed::version);
     CHECK(options.chosen_verb() == nullptr);
 }

@@ -207,7 +207,8 @@ TEST_CASE("a job with more ranks than rank 0 may open files is refused at once")
         const std::string why = error_of([] {
             TcpHub({.rank = 0, .size = 10'000, .host = "127.0.0.1", .token = "j"}, 20).start();
         });
-        const bool clear = why.find("may open 1024 files: raise the hard limit") != why.npos;
+        const bool clear =
+            why.find("the limit of open files is 1024: raise the hard limit") != why.npos;
         TcpHub hub({.rank = 0, .size = 300, .host = "127.0.0.1"}, 20);
         hub.start();
         rlimit raised{};

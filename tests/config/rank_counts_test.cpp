@@ -41,16 +41,16 @@ TEST_CASE("every batch of a ramp is checked beforehand, with the values that fit
     // 64 nodes of 4 GPUs.
     CHECK(
         batch_problems(tr1, 1, replicas_of(256, 2, 4)) ==
-        Texts{"--rampup-batch-size: 32 of its 64 batches are not a multiple of micro batch 1 x 32 "
-              "data-parallel ranks = 32: 16, 48, 80, 112, 144, 176, 208, 240, ..., from "
-              "iteration 1 to iteration 23456: use 16 data-parallel ranks (128 ranks in all)"});
+        Texts{"--rampup-batch-size: 32 of its 64 batch sizes (16, 48, 80, 112, 144, 176, 208, 240, "
+              "..., from iteration 1 to iteration 23456) are not a multiple of micro batch 1 x 32 "
+              "data-parallel ranks = 32: use 16 data-parallel ranks (128 ranks in all)"});
     // 96 nodes: 1024 has no factor 3.
     const Texts nodes96 = batch_problems(tr1, 1, replicas_of(384, 2, 4));
     REQUIRE(nodes96.size() == 2);
     CHECK(nodes96[0] ==
           "--global-batch-size: 1024 is not a multiple of micro batch 1 x 48 "
           "data-parallel ranks = 48: use 1008 or 1056");
-    CHECK_THAT(nodes96[1], ContainsSubstring("42 of its 64 batches"));
+    CHECK_THAT(nodes96[1], ContainsSubstring("42 of its 64 batch sizes"));
     const Texts micro4 = batch_problems(tr11, 4, replicas_of(384, 4, 12));
     REQUIRE(micro4.size() == 1);
     CHECK_THAT(
@@ -58,7 +58,7 @@ TEST_CASE("every batch of a ramp is checked beforehand, with the values that fit
         ContainsSubstring("208, 240, 272") && ContainsSubstring("from iteration 440 to ") &&
             EndsWith("use 4 data-parallel ranks (192 ranks in all), or --micro-batch-size 2"));
     CHECK_THAT(batch_problems(BatchRamp{7, 1, 100, 8}, 2, {1, 1}).at(0),
-               EndsWith("1 of its 2 batches are not a multiple of micro batch 2 x 1 "
-                        "data-parallel ranks = 2: 7, from iteration 1 to iteration 15: "
-                        "use --micro-batch-size 1"));
+               EndsWith("1 of its 2 batch sizes (7, from iteration 1 to iteration 15) are not a "
+                        "multiple of micro batch 2 x 1 data-parallel ranks = 2: use "
+                        "--micro-batch-size 1"));
 }

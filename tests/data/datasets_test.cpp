@@ -226,7 +226,7 @@ TEST_CASE("data paths and weighted groups are parsed as Megatron and BigScience 
     CHECK(blend.paths[0].weight == 0.3);
     CHECK(blend.paths[1].prefix == "b");
     CHECK_THROWS_WITH(parse_blend("--data-path", {"1", "a", "b", "c"}),
-                      ContainsSubstring("--data-path: takes prefixes only"));
+                      ContainsSubstring("--data-path: expected prefixes only"));
     CHECK_THROWS_WITH(parse_blend("--data-path", {"0", "a", "1", "b"}),
                       ContainsSubstring("weight 0 of a"));
     const auto group = parse_group("--x", "train: 0.4 0:0.950 /d/a, 0.6 0.25:0.75 /d/b");

@@ -208,11 +208,11 @@ TEST_CASE("verify reports a metadata file with other file sizes") {
     CHECK(faults_with(14, 102) ==
           std::vector{metadata_path(prefix) +
                       ": states 14 bytes of tokens, but the dataset has 12: "
-                      "belongs to other files"});
+                      "it is the metadata file of another dataset: replace or remove it"});
     CHECK(faults_with(12, 101) ==
           std::vector{metadata_path(prefix) +
                       ": states 101 bytes of index, but the dataset has 102: "
-                      "belongs to other files"});
+                      "it is the metadata file of another dataset: replace or remove it"});
 }
 
 TEST_CASE("verify reports each fault of the index once, and no valid entry") {

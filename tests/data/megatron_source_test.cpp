@@ -249,7 +249,7 @@ TEST_CASE("an index is built once and mapped afterwards") {
     for (const u32 seed : {1234U, 1235U}) get(seed);
     shared_index(cache, other, 7, plan, 1234, 1);
     REQUIRE(messages.size() == 1);
-    CHECK_THAT(messages[0], ContainsSubstring("belongs to other samples: remove it"));
+    CHECK_THAT(messages[0], ContainsSubstring("was built for other samples: remove the file"));
     CHECK(equal(shared_index({dir / "p.bin"}, range, 7, plan, 1234, 1), own));
     set_log_sink({});
 }

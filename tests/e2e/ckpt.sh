@@ -98,7 +98,7 @@ mkdir r
 lm-train "${args[@]}" --save r --save-interval 3 --log-interval 1 --log-file r/train.log --log-json steps.jsonl \
     --tensorboard-dir r/tensorboard >/dev/null 2>&1
 expect 2 'nothing.jsonl: matches no file' lm-ckpt latest r 6 --logs nothing.jsonl
-expect 0 'steps.jsonl: cut after iteration 6' lm-ckpt latest r 6 --logs 'steps*'
+expect 0 'steps.jsonl: truncated after iteration 6' lm-ckpt latest r 6 --logs 'steps*'
 [ "$(jq -s '[.[] | .iteration // empty] | max' steps.jsonl)" = 6 ] || fail "steps.jsonl: $(cat steps.jsonl)"
 [ "$(jq -s '[.[] | .iteration // empty] | max' r/abandoned-g2/steps.jsonl)" = 12 ] || fail "$(ls r/abandoned-g2)"
 ! grep -q 'iteration *7/' r/train.log || fail "train.log: $(cat r/train.log)"
@@ -147,7 +147,7 @@ all_stay --keep
 expect 0 '^lm-ckpt: warning: --keep-every 7: keeps no step' lm-ckpt prune c --keep-every 7 --dry-run
 # The step that a run would load is verified before other steps are removed.
 flip c/global_step12/weights-00000.safetensors
-expect 3 '^lm-ckpt: c/global_step12: is the step to keep, and is corrupt: nothing was removed' lm-ckpt prune c --keep-last 1
+expect 3 '^lm-ckpt: c/global_step12: is corrupt, and the next run would load it: nothing was removed' lm-ckpt prune c --keep-last 1
 grep -q 'warning: c/global_step12/weights-00000.safetensors: tensor .* checksum mismatch' err || fail "prune: $(cat err)"
 all_stay "a corrupt step"
 expect 0 '' lm-ckpt prune c --keep-last 1 --no-verify
@@ -198,5 +198,5 @@ expect 2 'c: needs no repair: it stores each replicated tensor once, .*--check-r
 expect 2 'nowhere: does not exist' lm-ckpt ls nowhere
 expect 2 'has no checkpoint' lm-ckpt show "$(mkdir empty && echo empty)"
 expect 2 'has no checkpoint' lm-ckpt ls empty
-expect 2 'is one step' lm-ckpt ls c/global_step3
+expect 2 'is a single step' lm-ckpt ls c/global_step3
 echo "lm-ckpt: all as promised"

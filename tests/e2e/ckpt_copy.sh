@@ -42,7 +42,7 @@ expect 0 '' lm-ckpt diff c w --weights-only
 expect 2 'the checkpoint has weights only' lm-train "${args[@]}" --bf16 --load w
 expect 0 '' lm-train "${args[@]}" --bf16 --load w --finetune
 # A different step of the same name exists.
-expect 2 '^lm-ckpt: w/global_step6: exists already and is another step .*--force' lm-ckpt copy c w
+expect 2 '^lm-ckpt: w/global_step6: exists already, but is incomplete or differs from SRC.*--force' lm-ckpt copy c w
 expect 0 '' lm-ckpt copy c w/global_step6 --force
 diff -r c/global_step6 w/global_step6 || fail "copy --force: not the same"
 [ "$(ls w)" = "$(printf 'global_step6\nlatest')" ] || fail "left behind: $(ls w)"
@@ -73,7 +73,7 @@ expect 3 'd/global_step6/optim-00000.safetensors: tensor .* checksum mismatch: c
 
 # Usage errors.
 expect 2 'nowhere: does not exist' lm-ckpt copy nowhere x
-expect 2 'x/global_step7: is the name of another step: SRC is global_step6' lm-ckpt copy c x/global_step7
+expect 2 'x/global_step7: has the name of another step than SRC, global_step6: give its parent directory' lm-ckpt copy c x/global_step7
 expect 2 '--bwlimit: must be at least 1, got 0' lm-ckpt copy c x --bwlimit 0
 expect 0 '' lm-ckpt copy c c
 expect 2 'is the step to copy' lm-ckpt copy c/global_step6 c/global_step6 --weights-only

@@ -31,7 +31,7 @@ for model in c cut "megatron --tokenizer-type ByteTokenizer"; do
         cmp -s out greedy || fail "$model $flags: $(cat out)"
     done
 done
-grep -q 'weights need .* of which 1.00 KiB fit (--memory): 2 of 2 layers, .* are read from the files for each token' err ||
+grep -q 'weights need .* but only 1.00 KiB fit (--memory): 2 of 2 layers (.*) are read from the files again for each token' err ||
     fail "no note on layers: $(cat err)"
 
 # Sampling: the seed decides, not the threads.
@@ -57,7 +57,7 @@ expect 0 '' lm-ckpt generate c --prompts prompts.jsonl --max-new-tokens 40 -q
 [ "$(jq -c '[.prompt, .prompt_tokens, (.ids | length), .finish]' out | paste -sd ' ')" = \
     '["the cat",7,5,"length"] [null,7,40,"length"] ["the cat",7,'"$(jq -s '.[2].ids | length' out)"',"stop"]' ] || fail "$(cat out)"
 [ "$(jq -r 'select(.prompt == null).text' out)" = "$(cat greedy)" ] || fail "ids: $(cat out)"
-expect 0 'ends at the model.s context, 64 tokens' lm-ckpt generate c --prompt "the cat" --ignore-eod --json
+expect 0 'stopped at the longest context of the model, 64 tokens' lm-ckpt generate c --prompt "the cat" --ignore-eod --json
 [ "$(jq -c '[.finish, (.ids | length)]' out)" = '["context",58]' ] || fail "context: $(cat out)"
 
 expect 0 '' lm-ckpt generate c --prompt "$(printf '%065d' 0)" --max-new-tokens 4 --cut-prompts --json -q
@@ -78,7 +78,7 @@ wait $talker
 # Bad input: one line, before the weights are loaded.
 expect 2 'prompt: is missing' lm-ckpt generate c
 expect 2 'prompt: contradicts --prompts' lm-ckpt generate c --prompt a --prompts prompts.jsonl
-expect 2 'prompt: has 65 tokens, but the model.s context is 64 tokens: shorten it' \
+expect 2 'prompt: has 65 tokens, but the model.s context is 64 tokens: shorten the prompt' \
     lm-ckpt generate c --prompt "$(printf '%065d' 0)"
 expect 2 'prompt: is not valid UTF-8 at byte 2' lm-ckpt generate c --prompt $'a\xff'
 expect 2 'temperature: must be at least 0' lm-ckpt generate c --prompt a --temperature=-1
@@ -96,7 +96,7 @@ expect 3 "bad.jsonl:1: 'max_new_tokens' must be at least 0, got -1" lm-ckpt gene
 echo '{"prompt": "a", "stop": [1]}' >bad.jsonl
 expect 3 "bad.jsonl:1: 'stop'.0. is not a string: got 1" lm-ckpt generate c --prompts bad.jsonl
 expect 2 'prompt: a stop text is empty' lm-ckpt generate c --prompt a --stop ''
-expect 2 'was trained with 257 ids, but the given GPT2BPETokenizer has 50257: give its tokenizer' \
+expect 2 'was trained with a tokenizer of 257 ids, but the given GPT2BPETokenizer has 50257: give the tokenizer of the checkpoint' \
     lm-ckpt generate c --prompt a --tokenizer-type GPT2BPETokenizer
 lm-train --mock-data --num-layers 1 --hidden-size 32 --num-attention-heads 2 --seq-length 24 --vocab-size 300 \
     --micro-batch-size 2 --global-batch-size 2 --train-iters 1 --lr 1e-3 --threads 1 --eval-iters 0 --save mock \

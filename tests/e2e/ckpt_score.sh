@@ -72,14 +72,14 @@ for signal in KILL TERM; do
     wait $scorer || code=$?
     case $signal-$code in
         *-0 | KILL-137) ;;
-        TERM-75) grep -q 'SIGTERM: stopped, the results so far are in r.jsonl.partial: run it again with --resume' err ||
+        TERM-75) grep -q 'SIGTERM: stopped: r.jsonl.partial has the results so far: run the same command again with --resume' err ||
             fail "stopped: $(cat err)" ;;
         *) fail "SIG$signal: exit $code: $(cat err)" ;;
     esac
     [ $code != 0 ] || { rm r.jsonl; break; }
 done
 [ ! -e r.jsonl.partial ] || printf '{"kind": "doc' >>r.jsonl.partial # a line that was cut
-[ ! -e r.jsonl.partial ] || expect 2 'r.jsonl.partial: belongs to other data, checkpoints or options' \
+[ ! -e r.jsonl.partial ] || expect 2 'r.jsonl.partial: is from a run with other data, checkpoints or options' \
     lm-ckpt score c data_text_document --output r.jsonl --resume
 expect 0 '' lm-ckpt score c/global_step20 c data_text_document --output r.jsonl --resume -q
 cmp -s r.jsonl whole.jsonl || fail "a resumed run gives another file"
@@ -89,7 +89,7 @@ expect 3 '' env LM_IO_FAULT=short:2 lm-ckpt score c data_text_document --output 
 
 # Bad input: one line.
 expect 2 'DATA: is missing' lm-ckpt score c
-expect 2 'nope: does not exist, nor does nope.bin' lm-ckpt score c nope
+expect 2 'nope: does not exist, and nope.bin does not exist' lm-ckpt score c nope
 expect 2 'resume: needs --output' lm-ckpt score c corpus.jsonl --resume
 expect 2 'totals: contradicts --output' lm-ckpt score c corpus.jsonl --totals --output x
 bad() {

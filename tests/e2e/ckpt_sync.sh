@@ -104,7 +104,7 @@ for k in 3 9 15; do
 done
 expect 0 '' lm-ckpt sync c killed
 expect 0 '' lm-ckpt verify killed --quiet
-expect 2 'is one step' lm-ckpt sync c/global_step8 x
+expect 2 'is a single step' lm-ckpt sync c/global_step8 x
 # A destination that cannot be reached has a line, too.
 touch down
 expect 3 'near:.*failed with exit code 255' lm-ckpt sync c "near:$work/far3" --retries 0

@@ -18,7 +18,7 @@ expect 0 'without tokenizer files' lm-convert c hf --to hf-gpt2
 expect 0 '' lm-convert hf back --to native --quiet
 expect 0 '' lm-ckpt diff c back --weights-only
 expect 0 '' lm-ckpt verify back --quiet
-expect 0 'check: logits differ by at most .* of 24 tokens of English text' lm-convert c checked --to hf-gpt2 --check
+expect 0 'check: logits differ by at most .* measured on 24 tokens of English text' lm-convert c checked --to hf-gpt2 --check
 expect 0 'check: logits differ by at most' lm-convert hf/model.safetensors checked2 --to native --check
 expect 0 '' lm-convert c shards --to hf-gpt2 --max-shard-size 30kB --quiet
 [ "$(find shards -name 'model-*.safetensors' | wc -l)" -gt 2 ] || fail "shards: $(ls shards)"
@@ -72,7 +72,7 @@ mkdir home; echo x >home/thesis
 expect 2 'without a model' lm-convert c home --to hf-gpt2 --force
 [ -f home/thesis ] || fail "--force removed a directory that is no model"
 expect 2 'c: has the format native already' lm-convert c x --to native
-expect 0 'to: hf-gpt2, which can hold this model' lm-convert c default
+expect 0 'to is not given: using hf-gpt2, which can represent this model' lm-convert c default
 expect 0 '' lm-convert default default-back --quiet
 expect 0 '' lm-ckpt diff c default-back --weights-only
 expect 2 'num-query-groups|position-embedding-type: .* use --to hf-gpt2' lm-convert c x --to hf-llama
@@ -89,7 +89,7 @@ expect 0 '' lm-ckpt unshard many/global_step4 ours.safetensors --quiet
 expect 0 '' lm-ckpt unshard foreign/iter_0000004 theirs.safetensors --quiet
 cmp <(tail -c 8000 ours.safetensors) <(tail -c 8000 theirs.safetensors) || fail "unshard of a Megatron directory"
 prints 'iter_0000004: ok' lm-ckpt verify foreign
-expect 0 'check: perplexity .* of 24 tokens of English text' lm-convert foreign foreign-back --check
+expect 0 'check: perplexity .* measured on 24 tokens of English text' lm-convert foreign foreign-back --check
 truncate -s -100 foreign/iter_0000002/mp_rank_00_001/model_optim_rng.pt
 prints '2 .* incomplete: .*iter_0000002/.* [(]latest[)]' lm-ckpt ls foreign
 prints '4 .* complete' lm-ckpt ls foreign
@@ -118,14 +118,14 @@ lm-train "${model[@]}" "${args[@]}" --bf16 --lr 1e-2 --init-method-std 0.2 --att
     --save rounded >/dev/null 2>&1
 for flags in "" "--dtype bf16" "--dtype fp16" "--dtype fp32"; do
     # shellcheck disable=SC2086
-    expect 0 'check: logits differ by at most [0-9.]+e-0[6-9],' lm-convert rounded rounded-hf --check $flags
+    expect 0 'check: logits differ by at most [0-9.]+e-0[6-9] \(' lm-convert rounded rounded-hf --check $flags
     sed -i 's/gelu_new/gelu/' rounded-hf/config.json
     expect 1 'activation_function is "gelu", expected "gelu_new"' lm-convert rounded-hf --check --against rounded
     rm -r rounded-hf
 done
 # Another program may have written the weights, without the masters, in fp32.
 lm-convert rounded rounded-hf --quiet && lm-convert rounded-hf as-fp32 --quiet && lm-convert as-fp32 fp32-hf --to hf-gpt2 --quiet
-expect 0 'check: logits differ by at most [0-9.]+e-0[6-9],' lm-convert fp32-hf --check --against rounded
+expect 0 'check: logits differ by at most [0-9.]+e-0[6-9] \(' lm-convert fp32-hf --check --against rounded
 
 # Options that a conversion does not use are refused by name, and nothing is written.
 for option in "--transformer-impl local" "--make-vocab-size-divisible-by 8" "--tensor-model-parallel-size 2" "--pipeline-model-parallel-size 1" "--vocab-size 257"; do
@@ -141,10 +141,10 @@ for option in "--format bin" "--max-shard-size 1MB" "--tokenizer hf"; do
     expect 2 "${option% *}: is valid only .* got --to megatron-lm" lm-convert c x --to megatron-lm $option
 done
 for target in megatron-lm megatron-deepspeed; do
-    expect 0 'check: [0-9]+ tensors, read again, are equal, bit for bit' lm-convert c read-again --to "$target" --check \
+    expect 0 'check: [0-9]+ tensors were read again and are bitwise equal' lm-convert c read-again --to "$target" --check \
         --pipeline-model-parallel-size 2
     rm -r read-again
-    expect 2 'check: compares the bits that .* stores, which --dtype changes' lm-convert c x --to "$target" --check --dtype bf16
+    expect 2 'check: compares the tensors of .* bit by bit, but --dtype changes their bits' lm-convert c x --to "$target" --check --dtype bf16
 done
 expect 2 'vocab-size: is valid only when IN is a checkpoint of Megatron' lm-convert c x --to megatron-lm --vocab-size 257
 expect 2 'dtype: is valid only when IN is not of Megatron' lm-convert foreign x --dtype fp32
@@ -154,7 +154,7 @@ for option in "--to hf-gpt2" "--dtype bf16" "--output-dir x" --force; do
 done
 mkdir -p one two; cp -r c one/run; cp -r c two/run
 expect 2 'two/run/: has the same name as one/run: ' lm-convert one/run two/run/ --output-dir x
-expect 2 'has no name for a directory' lm-convert one/.. --output-dir x
+expect 2 'expected a path that ends with a name' lm-convert one/.. --output-dir x
 expect 2 'nowhere: does not exist' lm-convert c nowhere --output-dir x
 expect 2 '^lm-convert: IN: is empty: ' lm-convert '' x
 expect 2 '^lm-convert: OUT: is empty: ' lm-convert c ''
@@ -166,7 +166,7 @@ expect 2 'nowhere: does not exist' lm-convert nowhere x --to hf-gpt2
 mkdir bert; echo '{"model_type": "bert"}' >bert/config.json
 expect 2 "bert/config.json: expected model_type 'gpt2', .*, got 'bert'" lm-convert bert x --to native
 cp -r hf bare; rm bare/model.safetensors
-expect 2 'bare: has neither model.safetensors nor' lm-convert bare x --to native
+expect 2 'bare: contains no weights .expected model.safetensors, .*give the directory of a model' lm-convert bare x --to native
 cp -r hf cut; truncate -s -10 cut/model.safetensors
 expect 3 'cut/model.safetensors: expected .* truncated' lm-convert cut x --to native
 LM_IO_FAULT=fail:7 expect 3 'cannot' lm-convert c x --to hf-gpt2

@@ -29,9 +29,9 @@ expect 0 'check: perplexity' lm-convert gpt2-dp-reshardable checked --check
 
 # --vocab-size drops padding, never tokens, and adds no rows.
 for form in torch torch-dist; do
-    expect 2 'vocab-size: must be at least 29, the vocabulary of .*, got 28: 1 tokens would be lost' \
+    expect 2 'vocab-size: must be at least 29, the size of the vocabulary in .*, got 28: 1 tokens would be lost' \
         lm-convert "plain-$form" x --vocab-size 28
-    expect 2 'vocab-size: must be at most 32, the rows of .*, got 33' lm-convert "plain-$form" x --vocab-size 33
+    expect 2 'vocab-size: must be at most 32, the number of rows of .*, got 33' lm-convert "plain-$form" x --vocab-size 33
 done
 nothing_under x
 
@@ -83,7 +83,7 @@ rm -r flipped
 # Incomplete and corrupt checkpoints.
 cp -r llama-torch-dist broken
 rm broken/iter_0000002/__0_0.distcp
-expect 3 '__0_0.distcp: does not exist: .metadata names it' lm-convert broken x
+expect 3 '__0_0.distcp: does not exist, but .metadata names this file' lm-convert broken x
 cp llama-torch-dist/iter_0000002/__1_0.distcp broken/iter_0000002/__0_0.distcp
 expect 3 'broken/iter_0000002/' lm-convert broken x
 cp llama-torch-dist/iter_0000002/__0_0.distcp broken/iter_0000002/
@@ -95,5 +95,5 @@ rm -r broken
 # The state of another model under the name of this one: the masters do not belong to the weights.
 cp -r gpt2-distributed other
 cp gpt2-distributed/iter_0000002/mp_rank_00_000/distrib_optim.pt other/iter_0000002/mp_rank_01_000/
-expect 3 'does not belong to the weights of' lm-convert other x
+expect 3 'fp32 masters of .* do not round to its weights' lm-convert other x
 nothing_under x

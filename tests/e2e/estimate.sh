@@ -77,7 +77,7 @@ fails 2 '^lm-estimate: --model: .gpt5. is not one of gpt2-124m, ' params --model
 fails 2 'did you mean --num-layers' params --num-layer 2
 fails 2 '^lm-estimate: --tensor-model-parallel-size: 5 ranks exceed' \
     memory "${tiny[@]}" --num-attention-heads 4 --tensor-model-parallel-size 5
-fails 2 '^lm-estimate: --gpu: is missing: give it, or --hardware, or --tflops, TFLOP/s of one GPU' time "${tiny[@]}" --num-attention-heads 4 --gpus 1
+fails 2 '^lm-estimate: --gpu: is missing: give --gpu, --hardware or --tflops \(TFLOP/s of one GPU' time "${tiny[@]}" --num-attention-heads 4 --gpus 1
 fails 2 '^lm-estimate: --train-samples: give one of' batch --global-batch-size 8
 fails 2 '^lm-estimate: forecast: unknown command: use one of params,' forecast --model 104b
 fails 2 '^lm-estimate: --micro-batch-size: must be at least 1, got 0' \

@@ -37,7 +37,7 @@ run tr1.json lm-estimate eta tr1.log "${ramp[@]}" --train-samples 300M --json
 run tr1.json lm-estimate eta tr1.log "${ramp[@]}" --train-samples 150M --json
 [ "$(field tr1.json eta iterations_left)" = 0 ] || fail "more than all: $(cat tr1.json)"
 run odd.txt lm-estimate eta tr1.log --global-batch-size 2048 --train-samples 300M
-grep -q 'has a batch of 1024, but the schedule has 2048' odd.txt.err || fail "$(cat odd.txt.err)"
+grep -q 'has a batch of 1024 samples, but the batch schedule has 2048' odd.txt.err || fail "$(cat odd.txt.err)"
 
 # A ramp to 256 by 16 over 200000 samples; a step takes 1 s and 20 ms a sample; at iteration 700 the node is down for an
 # hour and the run resumes from iteration 650; rank 6 prints, too; lines are truncated and mixed.
@@ -74,7 +74,7 @@ near "$(field made.json eta left)" "$(cat left.txt)" || fail "$(cat left.txt) s 
 [ "$(field made.json log damaged)" = 8 ] || fail "$(cat made.json)"
 [ "$(field made.json log duplicates)" = 13 ] || fail "$(cat made.json)"
 [ "$(field made.json log computed)" = 1250 ] || fail "$(cat made.json)"
-grep -q 'made.log: 8 lines of iterations are truncated or mixed with others: skipped' made.json.err || fail "$(cat made.json.err)"
+grep -q 'made.log: 8 lines of iterations are truncated or mixed with other output: skipped' made.json.err || fail "$(cat made.json.err)"
 # The same with flags for values that the log does not contain.
 grep -v rampup made.log >unsaid.log
 run unsaid.json lm-estimate eta unsaid.log --rampup-batch-size 16 16 200_000 --global-batch-size 256 --json
@@ -158,8 +158,8 @@ run why.json lm-estimate eta --why steps.json --json
 : >empty.log
 printf 'time (ms)\n iteration 5/ 10 | consumed' >none.log
 echo ' iteration 5/ 10 | elapsed time per iteration (ms): 10.0 | learning rate: 1.000E-05 | lm loss: 2.0 |' >old.log
-expect 3 '^lm-estimate: empty.log: no line of an iteration among 0 lines: a log of lm-train, ' lm-estimate eta empty.log
-expect 3 '^lm-estimate: none.log: no line of an iteration among 2 lines \(1 are truncated or mixed\)' lm-estimate eta none.log
+expect 3 '^lm-estimate: empty.log: expected lines of iterations, got none in 0 lines: a log of lm-train, ' lm-estimate eta empty.log
+expect 3 '^lm-estimate: none.log: expected lines of iterations, got none in 2 lines \(1 are truncated or mixed\)' lm-estimate eta none.log
 # The age of the last line: a log without time stamps has none, a complete training is not too old.
 fresh() { # SECONDS_AGO: a log of 3 of 9 iterations
     for i in 1 2 3; do
@@ -221,10 +221,10 @@ run why.json lm-estimate eta --why rank1.log slurm.out --json
 [ "$(jq -c '[.cause, .rank, .signal, .log, .line_number]' why.json)" = '["killed",0,9,"slurm.out",1]' ] || fail "$(cat why.json)"
 prints '^slurm.out:1: srun: error: n1: task 0: Killed$' lm-estimate eta --why rank1.log slurm.out
 prints '^cause +stopped$' lm-estimate eta --why train.log
-expect 1 'no line among 3 states why the job ended' lm-estimate eta --why fresh.json
+expect 1 'none of 3 lines states why the job ended' lm-estimate eta --why fresh.json
 expect 2 '^lm-estimate: missing.log: ' lm-estimate eta missing.log
 expect 2 'LOG' lm-estimate eta
-expect 2 '--train-samples: old.log does not show consumed samples' lm-estimate eta old.log --train-samples 100
+expect 2 '--train-samples: old.log does not state the consumed samples' lm-estimate eta old.log --train-samples 100
 expect 2 '--train-iters: contradicts --train-samples' lm-estimate eta bloom.log --train-samples 100 --train-iters 5
 expect 2 '--hours-per-day: must be above 0 and at most 24, got 25' lm-estimate eta bloom.log --hours-per-day 25
 expect 2 '--rampup-batch-size: needs --global-batch-size' lm-estimate eta bloom.log --rampup-batch-size 16 16 100

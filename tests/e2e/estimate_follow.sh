@@ -47,7 +47,7 @@ script -qec 'lm-estimate eta --follow --interval 10ms log' /dev/null </dev/null 
 [ "$(grep -c $'\033\[H\033\[2J' terminal)" = 2 ] || fail "not drawn twice: $(cat -v terminal)"
 grep -q '^iterations left' terminal || fail "$(cat -v terminal)"
 expect 2 '--follow: needs files, not standard input' lm-estimate eta --follow -
-expect 2 '--follow: log.gz is compressed' lm-estimate eta --follow log.gz
+expect 2 '--follow: log.gz is compressed: give an uncompressed log' lm-estimate eta --follow log.gz
 expect 2 '--interval: must be above 0' lm-estimate eta --follow --interval 0 log
 expect 3 '' lm-estimate eta --follow /
 

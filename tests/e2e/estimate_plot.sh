@@ -59,7 +59,7 @@ expect 2 'limit.svg: exists already: use --force' lm-estimate memory "${model[@]
 [ "$(cat limit.svg)" = "$before" ] || fail "limit.svg was replaced"
 run log lm-estimate memory "${model[@]}" --plot limit.svg --force
 svg limit.svg limit 0 0
-expect 2 '--plot: x.jpg ends neither with .svg nor with .png' lm-estimate memory "${model[@]}" --plot x.jpg
+expect 2 '--plot: expected a name that ends with .svg or .png, got x.jpg' lm-estimate memory "${model[@]}" --plot x.jpg
 expect 2 '--plot: - and --json both need standard output' lm-estimate memory "${model[@]}" --plot - --json
 expect 2 'none/x.svg: the directory none does not exist' lm-estimate memory "${model[@]}" --plot none/x.svg
 expect 0 '' lm-estimate memory "${model[@]}" --plot -

@@ -76,7 +76,7 @@ touch stand_in/lib/liblm_cudnn.so
 cat >stand_in/bin/lm-train <<'END'
 #!/bin/sh
 case "$*" in *"--attention-backend fused"*) echo "lm-train: --attention-backend fused: using the kernels of lm-train instead of cuDNN: why" >&2 ;; esac
-printf 'benchmark: 1000.0 tokens/s\nGPU: 1.0 TFLOP/s (model), MFU 20.0 %% of its 5 TFLOP/s\n'
+printf 'benchmark: 1000.0 tokens/s\nGPU: 1.0 TFLOP/s (model), MFU 20.0 %% of the peak of 5 TFLOP/s\n'
 END
 cat >stand_in/train_gpt2cu <<'END'
 #!/bin/sh

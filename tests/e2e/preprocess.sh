@@ -86,7 +86,7 @@ expect 2 'one_text_document: exists and is complete, but it was made with --appe
     lm-preprocess --input a.jsonl --output-prefix one --resume
 touch -r a.jsonl before
 touch -d '+1 hour' a.jsonl
-expect 2 'one_text_document: exists and is complete, but it was made from other inputs, or they have changed since' \
+expect 2 'one_text_document: exists and is complete, but it was made from other inputs, or the inputs have changed since' \
     lm-preprocess --input a.jsonl --output-prefix one --append-eod --resume
 touch -r before a.jsonl
 expect 0 'complete already' lm-preprocess --input a.jsonl --output-prefix one --append-eod --resume
@@ -272,9 +272,9 @@ n = int.from_bytes(idx[18:26], "little")
 at = 34 + 12 * n + 8 * 7  # the entry of document 7
 open("x.idx", "wb").write(idx[:at] + (3).to_bytes(8, "little") + idx[at + 8:])
 PY
-expect 3 'x.idx: document index not monotonic at 7: run lm-preprocess verify' "$lm" info x
-expect 1 '' "$lm" verify x; grep -q 'x.idx: document index not monotonic at 7' out || fail "$(cat out)"
-expect 3 'x.idx: document index not monotonic at 7' "$lm" cat x
+expect 3 'x.idx: document index not monotonic at entry 7: run lm-preprocess verify' "$lm" info x
+expect 1 '' "$lm" verify x; grep -q 'x.idx: document index not monotonic at entry 7' out || fail "$(cat out)"
+expect 3 'x.idx: document index not monotonic at entry 7' "$lm" cat x
 # cat checks every entry that it reads, and reads no others.
 python3 - <<'PY'
 import subprocess
@@ -305,7 +305,7 @@ for at, size, value, printed, fault in [
     assert cat(at, size, value, "--documents", "100-102") == (0, 3, ""), value
 PY
 cp one_text_document.idx x.idx; printf '\001' | dd of=x.bin bs=1 seek=100 conv=notrunc status=none
-expect 1 '' "$lm" verify x; grep -q 'x.bin: its bytes have changed' out || fail "$(cat out)"
+expect 1 '' "$lm" verify x; grep -q 'x.bin: the bytes of the file have changed' out || fail "$(cat out)"
 
 # A user's directory with the name of the work directory: nothing in it changes.
 for precious in sub/data notes.txt part-00000.gz ranks/data lock/data; do
@@ -334,13 +334,13 @@ expect 0 'warning: guest.unfinished: not removed: it contains notes.txt' "$lm" -
 # Links that --force replaces; leftovers of the verbs that write.
 mkdir disk
 mv own_text_document.bin disk && ln -s disk/own_text_document.bin .
-expect 0 'note: own_text_document.bin: a file replaces this symbolic link, its target disk/own_text_document.bin does not change' \
+expect 0 'note: own_text_document.bin: the output replaces this symbolic link; the target of the link, disk/own_text_document.bin, does not change' \
     "$lm" --input a.jsonl --output-prefix own --force
 [ ! -L own_text_document.bin ] || fail "still a link"
 got=0
 LM_IO_FAULT=kill:6 "$lm" merge --output-prefix left --quiet one_text_document 2> /dev/null || got=$?
 [ $got = 137 ] || fail "kill: exit $got"
-expect 0 'note: left.idx.tmp.*: left by a run that was killed; it may be removed' "$lm" merge --output-prefix left one_text_document
+expect 0 'note: left.idx.tmp.*: left by a run that was killed: the file can be removed' "$lm" merge --output-prefix left one_text_document
 got=0
 LM_IO_FAULT=kill:5 "$lm" train-tokenizer --input a.jsonl --vocab-size 300 --output tok --quiet 2> /dev/null || got=$?
 [ $got = 137 ] || fail "kill: exit $got"
@@ -387,12 +387,12 @@ nothing_under limited
 expect 2 'nosuch: no such dataset' "$lm" verify nosuch
 # Arguments that are not a name, a tokenizer or a readable file.
 mkdir somewhere
-expect 2 "'somewhere/' is a directory: add the start" "$lm" --input a.jsonl --output-prefix somewhere/
+expect 2 "'somewhere/' is a directory: add a prefix" "$lm" --input a.jsonl --output-prefix somewhere/
 expect 2 "is one of the inputs" "$lm" merge ./one_text_document --output-prefix one_text_document --force
 expect 2 'gpt2: does not exist: give a local file' "$lm" --input a.jsonl --output-prefix bad --tokenizer-model gpt2
 ln -s nowhere somewhere/gone
 expect 3 'somewhere/gone: is a link to a file that does not exist' "$lm" --input somewhere --output-prefix bad
-expect 2 'give it with --tokenizer-model, or print --ids' "$lm" cat hf_text_document
+expect 2 'give this tokenizer with --tokenizer-model, or print ids with --ids' "$lm" cat hf_text_document
 "$lm" cat hf_text_document --tokenizer-model tokenizer.json --documents 0 > /dev/null
 if [ "$(id -u)" = 0 ] && command -v setpriv > /dev/null; then
     chmod 755 . && chmod 000 x.bin
@@ -414,8 +414,8 @@ LM_IO_FAULT=kill:14 "$lm" --input a.jsonl --output-prefix killed --quiet 2> /dev
 [ $got = 137 ] || fail "kill: exit $got"
 for round in 1 2; do
     "$lm" --input . --output-prefix out$round --append-eod --quiet 2> ../err
-    grep -q 'note: ./README.md: skipped, since neither its name nor its content is JSON Lines: to read it' ../err || fail "$(cat ../err)"
-    grep -Eq 'note: ./killed.unfinished: skipped(, with 3 more such files)?: belongs to a dataset or a tokenizer' ../err || fail "$(cat ../err)"
+    grep -q 'note: ./README.md: skipped: not JSON Lines by name or content: to read such a file' ../err || fail "$(cat ../err)"
+    grep -Eq 'note: ./killed.unfinished: skipped(, with 3 more such files)?: a file of a dataset or a tokenizer' ../err || fail "$(cat ../err)"
     [ "$(wc -l < ../err)" = 2 ] || fail "$(cat ../err)"
 done
 cmp out1_text_document.bin out2_text_document.bin

@@ -142,13 +142,13 @@ PY
 # A line that ends the run: the message has the remedies.
 bad_line() { expect 3 "$1" "$lm" --input bad_line.jsonl --output-prefix bad_line "${@:2}"; }
 printf '{"text":"a\xff"}\n' > bad_line.jsonl
-bad_line 'not valid UTF-8: --on-bad-line replace puts U.FFFD there, skip drops the line'
+bad_line 'not valid UTF-8: --on-bad-line replace puts U.FFFD in its place, --on-bad-line skip drops the line'
 echo '{"title":"a"}' > bad_line.jsonl
 bad_line "there is no key 'text': --json-keys names the member that holds the text, --on-bad-line skip"
 bad_line "there is no key 'text': --json-keys names" --on-bad-line replace
 printf '{"text":' > bad_line.jsonl
 bad_line 'not valid JSON: .*: --on-bad-line skip drops such lines'
-bad_line 'not valid JSON: .*: --on-bad-line replace repairs characters only, skip drops the line' --on-bad-line replace
+bad_line 'not valid JSON: .*: --on-bad-line replace repairs characters only, --on-bad-line skip drops the line' --on-bad-line replace
 for encoding in UTF-16 UTF-16LE UTF-16BE UTF-32 UTF-32LE UTF-32BE; do
     echo '{"text":"a"}' | iconv -f UTF-8 -t $encoding > bad_line.jsonl
     bad_line "bad_line.jsonl:1:1: the text is ${encoding%?E}: convert it to UTF-8 .iconv -f ${encoding%?E} -t UTF-8.$"

@@ -64,8 +64,8 @@ done
 [ $k -gt 8 ] || fail "only $k operations of merge"
 "$lm" verify m > /dev/null
 expect 2 'the 3 shards are numbered from 0 to 2' "$lm" --input a.jsonl --output-prefix bad --shard 3/3
-expect 2 "is not i/n" "$lm" --input a.jsonl --output-prefix bad --shard 3
-expect 2 'standard input is not a file' "$lm" --input - --output-prefix bad --shard 0/2
+expect 2 "expected i/n, such as 0/8, got '3'" "$lm" --input a.jsonl --output-prefix bad --shard 3
+expect 2 'several runs cannot read standard input, which is not a regular file' "$lm" --input - --output-prefix bad --shard 0/2
 # Line numbers count from the start of the file for any shard.
 { head -n 8000 a.jsonl; echo '{"text":5}'; } > late.jsonl
 expect 3 "late.jsonl:8001:9: 'text' is a number" "$lm" --input late.jsonl --output-prefix bad --shard 3/4
@@ -249,13 +249,13 @@ other() { # PATTERN ARGUMENTS...
     [ ! -e k.unfinished ] || fail "a refused --resume leaves k.unfinished"
 }
 other 'it was made from 1 inputs, not 2' --input large.jsonl b.jsonl
-other 'it was made from other inputs, or they have changed since' --input a.jsonl
+other 'it was made from other inputs, or the inputs have changed since' --input a.jsonl
 other 'it was made with --shard "0/1", not "1/2"' --input large.jsonl --shard 1/2
 other 'it was made with --keep-empty false, not true' --input large.jsonl --keep-empty
 other 'it was made with --on-bad-line "fail", not "skip"' --input large.jsonl --on-bad-line skip
 other 'its metadata file states a padded vocabulary of 50304, not 51200' --input large.jsonl --pad-vocab-size-to 51200
 touch -d '2020-01-02' large.jsonl
-other 'it was made from other inputs, or they have changed since' --input large.jsonl
+other 'it was made from other inputs, or the inputs have changed since' --input large.jsonl
 touch -d '2020-01-01' large.jsonl
 expect 0 'complete already' "$lm" --input large.jsonl --output-prefix k --append-eod --resume --workers 1
 python3 - <<'PY'
@@ -264,9 +264,9 @@ side = json.load(open("k_text_document.json"))
 del side["origin"]
 json.dump(side, open("k_text_document.json", "w"))
 PY
-other 'its metadata file does not state its run' --input large.jsonl
+other 'its metadata file does not state the options of its run' --input large.jsonl
 rm k_text_document.json
-other 'it has no metadata file that states its run' --input large.jsonl
+other 'it has no metadata file that states the options of its run' --input large.jsonl
 rm -f k_text_document.*
 # A stop signal with --resume keeps the work, and the exit code reports it.
 "$lm" --input large.jsonl --output-prefix k --append-eod --workers 1 --resume --quiet 2> err &

@@ -138,7 +138,7 @@ refused() { # refused NAME RANKS MORE...: expects the lines of stdin in the plan
     done
 }
 refused tr1-13B 256 <<'END'
---rampup-batch-size: 32 of its 64 batches are not a multiple of micro batch 1 x 32 data-parallel ranks = 32: 16, 48, 80, 112, 144, 176, 208, 240, ..., from iteration 1 to iteration 23456: use 16 data-parallel ranks (128 ranks in all)
+--rampup-batch-size: 32 of its 64 batch sizes (16, 48, 80, 112, 144, 176, 208, 240, ..., from iteration 1 to iteration 23456) are not a multiple of micro batch 1 x 32 data-parallel ranks = 32: use 16 data-parallel ranks (128 ranks in all)
 END
 refused tr1-13B 390 --micro-batch-size 3 --tensor-model-parallel-size 33 --save "$work/corpus.jsonl" --eval-interval 0 <<'END'
 tr1-13B.json: train_micro_batch_size_per_gpu: is 1, but --micro-batch-size is 3: give the same value

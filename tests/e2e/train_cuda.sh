@@ -136,7 +136,7 @@ grep -Eq 'note: autotune: [1-9][0-9]* matrix products measured, 0 found in choic
 grep -Eq 'note: autotune: 0 matrix products measured, [1-9][0-9]* found in choices' found.log.err || fail "$(cat found.log.err)"
 same_files measured/global_step3 found/global_step3 || fail "the same choices give other bits"
 for file in choices/*; do echo nonsense >"$file"; done
-expect 3 'product-.*: does not hold the choice for ".*": remove it' lm-train "${data[@]}" "${schedule[@]}" "${shape[@]}" \
+expect 3 'product-.*: does not contain the choice for ".*": remove the file' lm-train "${data[@]}" "${schedule[@]}" "${shape[@]}" \
     --train-iters 1 --device cuda --bf16 --autotune choices
 # The default is SAVE/autotune; --deterministic-mode measures nothing.
 plain_run=(lm-train --mock-data --vocab-size 211 --threads 1 --eval-iters 0 "${schedule[@]}" "${shape[@]}" --train-iters 1
@@ -193,7 +193,7 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     EMULATED_CUDA_ERROR=100 expect 3 '^lm-train: cuda: the driver finds no GPU: use --device cpu$' "${try[@]}" cuda
     EMULATED_CUDA_ERROR=100 CUDA_VISIBLE_DEVICES=9 expect 3 'no GPU with CUDA_VISIBLE_DEVICES=9' "${try[@]}" cuda
     EMULATED_CUDA_ERROR=34 expect 3 "is the toolkit's stub, not a driver" "${try[@]}" cuda
-    EMULATED_CUDA_ERROR=35 EMULATED_CUDA_DRIVER=12040 expect 3 'is for CUDA 12.4, too old for CUDA 13.0: update it to 580 or later, or build with CUDA 12.4' "${try[@]}" cuda
+    EMULATED_CUDA_ERROR=35 EMULATED_CUDA_DRIVER=12040 expect 3 'is for CUDA 12.4, too old for CUDA 13.0: update the driver to 580 or later, or build with CUDA 12.4' "${try[@]}" cuda
     EMULATED_CUDA_ERROR=35 EMULATED_CUDA_DRIVER=0 expect 3 'no NVIDIA driver' "${try[@]}" cuda
     EMULATED_CUDA_ERROR=46 expect 3 'cudaErrorDevicesUnavailable.*see nvidia-smi' "${try[@]}" cuda
     EMULATED_CUDA_CAPABILITY=75 expect 3 'compute capability 7.5; the kernels need 8.0' "${try[@]}" cuda
@@ -212,8 +212,8 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     expect 0 'note: --attention-backend: ignored: this run computes on the CPU' "${try[@]}" cpu --attention-backend flash
     # Memory: refused before anything is allocated; a driver that reports more use than the allowance.
     EMULATED_CUDA_MEMORY=1 expect 3 'cuda:0 .*: 1.0[0-9]* MiB of its 1.0[0-9]* MiB are free, but the run needs weights .*: use a smaller' "${try[@]}" cuda
-    EMULATED_CUDA_TAKEN=3072 expect 0 'warning: cuda:0 .*: 3\.[0-9]* GiB are in use before the first step, 1\.[0-9]* GiB more than the 2\.[0-9]* GiB of buffers, NCCL by estimate and an allowance of 2' "${try[@]}" cuda
-    EMULATED_CUDA_MEMORY=1024 expect 0 'warning: cuda:0 .*: buffers .*, NCCL 0 B by estimate and an allowance of 2[.0]* GiB sum to 2\.[0-9]* GiB, but the GPU has 1[.0]* GiB: the training may run out' "${try[@]}" cuda
+    EMULATED_CUDA_TAKEN=3072 expect 0 'warning: cuda:0 .*: 3\.[0-9]* GiB are in use before the first step, 1\.[0-9]* GiB more than the planned 2\.[0-9]* GiB \(buffers, an estimate for NCCL, and an allowance of 2' "${try[@]}" cuda
+    EMULATED_CUDA_MEMORY=1024 expect 0 'warning: cuda:0 .*: the plan needs 2\.[0-9]* GiB \(buffers .*, an estimate of 0 B for NCCL, and an allowance of 2[.0]* GiB for libraries\), but the GPU has 1[.0]* GiB: the training may run out' "${try[@]}" cuda
     expect 0 'note: memory: .* by the driver, .* by the plan, difference \+0\.[0-9] %: buffers ' "${try[@]}" cuda
     if grep 'warning: cuda:0' err; then fail "a warning without a reason"; fi
     EMULATED_CUDA_ERROR=100 expect 0 'note: computing on the CPU: cuda: the driver finds no GPU' "${try[@]}" auto

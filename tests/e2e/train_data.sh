@@ -122,7 +122,7 @@ run ends.log lm-train "${args[@]}" --save ends --save-interval 8 --eval-iters 0 
 [ "$(find ends -name 'global_step*' | wc -l)" = 2 ] || fail "ends: $(ls ends)"
 
 # Data of another tokenizer than the given one.
-expect 2 'data_text_document.json: the data.s tokenizer is ByteTokenizer with end of document 256, but the given one has' \
+expect 2 'data_text_document.json: the tokenizer of the data is ByteTokenizer with end-of-document id 256, but the given tokenizer has' \
     lm-train "${args[@]}" --tokenizer-type GPT2BPETokenizer
 jq '.eod_id = null' data_text_document.json >side && mv data_text_document.json kept.json && mv side data_text_document.json
 run other.log lm-train "${args[@]}" --tokenizer-type GPT2BPETokenizer --dry-run

@@ -158,9 +158,9 @@ for side in with without; do
 done
 # A tokenizer of the same size: its digest reveals it.
 jq '.tokenizer.digest = "xxh3:00000000000000000000000000000000"' data_text_document.json >moved/data_text_document.json
-expect 2 '--load: its tokenizer is .*or --override-tokenizer' go_on --data-path moved/data_text_document
-expect 2 '--load: its tokenizer is' lm-train "${args[@]}" --load ck --finetune --data-path moved/data_text_document
-expect 0 'note: .*its tokenizer has the digest .*: taken as the same' go_on --data-path moved/data_text_document --override-tokenizer
+expect 2 '--load: the checkpoint has the tokenizer .*or --override-tokenizer' go_on --data-path moved/data_text_document
+expect 2 '--load: the checkpoint has the tokenizer' lm-train "${args[@]}" --load ck --finetune --data-path moved/data_text_document
+expect 0 'note: .*the checkpoint has the tokenizer .*: used as the same tokenizer' go_on --data-path moved/data_text_document --override-tokenizer
 
 # A stored checkpoint of the frozen format resumes in another layout.
 cp -r "$here/../golden/checkpoint/run" stored
@@ -179,7 +179,7 @@ values() { sed -nE 's/.*iteration +([0-9]+)\/.*(lm loss: [^ ]+).*/\1 \2/p' "$1";
 run all.log lm-train "${model[@]}" "${rest[@]}"
 run args1.log lm-train "${model[@]}" "${rest[@]}" --save args --exit-iteration 8
 run args2.log lm-train --use-checkpoint-args "${rest[@]}" --load args
-grep -q 'note: --use-checkpoint-args: the model is that of args/global_step8' args2.log.err || fail "$(cat args2.log.err)"
+grep -q 'note: --use-checkpoint-args: using the model configuration of args/global_step8' args2.log.err || fail "$(cat args2.log.err)"
 diff <(values all.log) <(cat <(values args1.log) <(values args2.log)) || fail "--use-checkpoint-args: other losses"
 expect 0 '' lm-train --use-checkpoint-args "${rest[@]}" --load args --hidden-size 24 --num-layers 2 --dry-run
 expect 2 'num-layers' lm-train --use-checkpoint-args "${rest[@]}" --load args --num-layers 3

@@ -22,8 +22,8 @@ expect 2 '--world-size: must be from 1 to ' lm-train "${args[@]}" --world-size 9
 
 # Weights of 2.6 TiB: no test host has that much memory.
 large=(--model bloom-176b --mock-data --micro-batch-size 8 --device cpu --lr 1e-4 --train-iters 5)
-expect 2 '--micro-batch-size: 8 needs .* on this host \(1 rank;.* are left \(' lm-train "${large[@]}" --dry-run
-expect 2 '--micro-batch-size: 8 needs .* on this host \(1 rank;.* are left \(' lm-train "${large[@]}"
+expect 2 '--micro-batch-size: 8 needs .* on this host \(1 rank;.* are available \(' lm-train "${large[@]}" --dry-run
+expect 2 '--micro-batch-size: 8 needs .* on this host \(1 rank;.* are available \(' lm-train "${large[@]}"
 expect 0 'note: --micro-batch-size: 8 needs .*a training would stop here' lm-train "${large[@]}" --dry-run \
     --world-size 8 --global-batch-size 64
 

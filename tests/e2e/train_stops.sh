@@ -20,7 +20,7 @@ expect 75 'SLURM_JOB_END_TIME: the job ends in' env SLURM_JOB_END_TIME=$((now + 
 grep -q -- '--exit-before-limit 60s: the job ends soon: stopped after iteration' err || fail "job limit: $(cat err)"
 [ "$(date +%s)" -le $((now + 62)) ] || fail "the run ended after the job"
 [ -e job/latest ] || fail "nothing was saved"
-expect 0 'SLURM_JOB_END_TIME: ignored: the job would have ended' env SLURM_JOB_END_TIME=$((now - 9)) \
+expect 0 'SLURM_JOB_END_TIME: ignored: it states that the job ended' env SLURM_JOB_END_TIME=$((now - 9)) \
     lm-train "${args[@]}" --train-iters 3 --eval-iters 0 --save past
 expect 0 '' env SLURM_JOB_END_TIME=$((now + 5)) \
     lm-train "${args[@]}" --train-iters 3 --eval-iters 0 --save off --exit-before-limit off

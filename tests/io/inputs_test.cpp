@@ -63,14 +63,13 @@ TEST_CASE("entries of a directory that are not JSON Lines are skipped with a not
     for (const std::string& name : taken) wanted.push_back(dir / ("d/" + name));
     CHECK(io::expand_inputs(std::span(&argument, 1)) == wanted);
     const std::string reason =
-        ", since neither its name nor its content is JSON Lines: to read it, name it in --input";
-    CHECK(notes ==
-          std::vector<std::string>{
-              dir / "d/SHA256SUMS: skipped" + reason,
-              dir / "d/README.md: skipped, with 1 more *.md" + reason,
-              dir / "d/b.txt: skipped" + reason,
-              dir / "d/merged.json.tmp.host.1: skipped, with 5 more such files: belongs to "
-                    "a dataset or a tokenizer"});
+        ": not JSON Lines by name or content: to read such a file, name it in --input";
+    CHECK(notes == std::vector<std::string>{
+                       dir / "d/SHA256SUMS: skipped" + reason,
+                       dir / "d/README.md: skipped, with 1 more *.md" + reason,
+                       dir / "d/b.txt: skipped" + reason,
+                       dir / "d/merged.json.tmp.host.1: skipped, with 5 more such files: a file "
+                             "of a dataset or a tokenizer"});
 
     // A named file is read, whatever its name and content are.
     const std::string named = dir / "d/README.md";

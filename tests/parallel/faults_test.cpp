@@ -103,9 +103,9 @@ void flip_copies(int n) {
         };
         training.after_step = flip;
         const std::string error = error_of(training, Exit::self_stopped);
-        CHECK_THAT(error,
-                   ContainsSubstring(fmt::format("tensor {} ({})", tensor, name)) &&
-                       ContainsSubstring(fmt::format("see rank {} of 3 ({})", rank, host_name())));
+        CHECK_THAT(error, ContainsSubstring(fmt::format("tensor {} ({})", tensor, name)) &&
+                              ContainsSubstring(
+                                  fmt::format("suspect rank {} of 3 ({})", rank, host_name())));
     }
 }
 

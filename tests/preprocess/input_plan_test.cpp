@@ -48,7 +48,7 @@ TEST_CASE("--shard i/n is parsed, anything else is refused by name") {
     CHECK(parse_shard("3/8").index == 3);
     CHECK(parse_shard("3/8").count == 8);
     for (const char* text : {"", "3", "/8", "3/", "a/8", "-1/8", "3/8/9", "3 /8"})
-        CHECK(shard_error(text).find("is not i/n") != std::string::npos);
+        CHECK(shard_error(text).find("expected i/n, such as 0/8, got") != std::string::npos);
     CHECK(shard_error("0/0") == "--shard: '0/0': expected at least 1 shard");
     CHECK(shard_error("8/8") == "--shard: '8/8': the 8 shards are numbered from 0 to 7");
 }
@@ -131,10 +131,16 @@ TEST_CASE("an input that is read once can neither be divided nor resumed") {
     const auto refused = [&](int n_ranks) {
         return test::caught([&] { make_input_plan(options, n_ranks, 1); });
     };
-    CHECK(refused(2).message == "/dev/null: is not a file that 2 ranks can read");
+    CHECK(refused(2).message ==
+          "/dev/null: is not a regular file, so 2 ranks cannot read it: give regular files, or "
+          "start 1 rank");
     options.resume = true;
-    CHECK(refused(1).message == "--resume: /dev/null cannot be read a second time");
+    CHECK(refused(1).message ==
+          "--resume: /dev/null is not a regular file and cannot be read a second time: give "
+          "regular files");
     options.shard = "0/2";
-    CHECK(refused(1).message == "--shard: /dev/null is not a file that several runs can read");
+    CHECK(refused(1).message ==
+          "--shard: several runs cannot read /dev/null, which is not a regular file: give regular "
+          "files, or omit the flag");
     CHECK(refused(1).code == Exit::usage);
 }

@@ -91,7 +91,7 @@ TEST_CASE("the origin of an output distinguishes another run from the same run")
     Fixture f;
     const io::Json origin = origin_of(f.describe());
     CHECK(difference_of_origins(origin, origin).empty());
-    CHECK(difference_of_origins(io::Json(), origin).find("does not state its run") !=
+    CHECK(difference_of_origins(io::Json(), origin).find("does not state the options of its run") !=
           std::string::npos);
     f.options.keep_empty = true;
     CHECK(difference_of_origins(origin, origin_of(f.describe())) ==

@@ -29,8 +29,9 @@ TEST_CASE("a measured choice is kept by who comes first") {
     for (const auto& entry : std::filesystem::directory_iterator(path)) {
         std::ofstream(entry.path()) << "something else\n";
     }
-    CHECK_THROWS_WITH(first.find("a product"),
-                      ContainsSubstring("does not hold the choice for \"a product\": remove it"));
+    CHECK_THROWS_WITH(
+        first.find("a product"),
+        ContainsSubstring("does not contain the choice for \"a product\": remove the file"));
 }
 
 TEST_CASE("a choice by measurement takes medians, and a gain that is more than noise") {

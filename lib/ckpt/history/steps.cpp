@@ -162,7 +162,7 @@ Checkpoint open(const std::string& path) {
     if (checkpoint) return *checkpoint;
     if (!io::exists(path)) usage_error(path, "does not exist: give a checkpoint directory");
     usage_error(
-        path, "has no checkpoint: give a directory with global_step* directories, or one of these");
+        path, "has no checkpoint: give a global_step* directory, or a directory that contains one");
 }
 
 }  // namespace lm::ckpt

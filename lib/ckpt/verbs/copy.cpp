@@ -31,7 +31,9 @@ class Copier {
         io::checked::make_directory(temporary_);
         auto lock = io::AppendFile::open(in(std::string(lock_name)));
         if (!lock.lock())
-            run_error(temporary_, "another copy to this place is running: wait for it");
+            run_error(
+                temporary_,
+                "another lm-ckpt process is copying to this directory: wait until it has ended");
         refuse_existing();  // again: another copy may have finished before the lock was acquired
         const CopyResult result = copy_files(plan_.source, plan_.files, temporary_, options_);
         // The manifest is the last document: a directory with a manifest has all its files.
@@ -52,7 +54,7 @@ class Copier {
     void refuse_existing() const {
         if (options_.replace || !io::exists(path_)) return;
         run_error(path_,
-                  "exists already and is another step or an incomplete one: use --force to "
+                  "exists already, but is incomplete or differs from the source: use --force to "
                   "replace it");
     }
 
@@ -70,8 +72,7 @@ class Copier {
         if (options_.replace && io::exists(path_)) {
             io::checked::exchange_directories(temporary_, path_);
         } else if (!io::checked::rename_new(temporary_, path_)) {
-            run_error(path_,
-                      "was created by another program while it was being copied: left unchanged");
+            run_error(path_, "was created by another program during the copy: left unchanged");
         }
         io::checked::fsync_parent_of(path_);
         io::remove_tree(temporary_);  // has the old step after an exchange

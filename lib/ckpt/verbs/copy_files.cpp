@@ -121,9 +121,9 @@ class FileCopier {
         };
         if (resumes && is_valid_in(in(file.name))) return count(result_.n_kept, file.header_bytes);
         if (!is_valid_in(source_.path_of(file))) {
-            damaged(source_.path_of(file),
-                    "its header: checksum mismatch: corrupt: copy another step (see lm-ckpt "
-                    "verify)");
+            damaged(
+                source_.path_of(file),
+                "checksum mismatch in the header: corrupt: copy another step (see lm-ckpt verify)");
         }
         out.write(header, 0);
         count(result_.n_copied, file.header_bytes);

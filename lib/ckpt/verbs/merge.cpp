@@ -180,13 +180,16 @@ void check_same_architecture(const Checkpoint& a, const Checkpoint& b) {
         if (std::ranges::find(fields_that_may_differ, key) != fields_that_may_differ.end())
             continue;
         if (value == model_b.at(key)) continue;
-        usage_error(b.path(), "{} is {}, in {} it is {}: the architectures differ", key,
-                    model_b.at(key).dump(), a.path(), value.dump());
+        usage_error(b.path(), "{} is {}, but {} has {}: merge only checkpoints of one architecture",
+                    key, model_b.at(key).dump(), a.path(), value.dump());
     }
     const std::string& tokenizer_a = a.manifest().tokenizer.digest;
     const std::string& tokenizer_b = b.manifest().tokenizer.digest;
     if (tokenizer_a.empty() || tokenizer_b.empty() || tokenizer_a == tokenizer_b) return;
-    usage_error(b.path(), "was trained with another tokenizer than {}", a.path());
+    usage_error(
+        b.path(),
+        "was trained with another tokenizer than {}: merge only checkpoints of one tokenizer",
+        a.path());
 }
 
 SaveResult merge(const std::vector<MergeSource>& sources, const MergeOptions& options,

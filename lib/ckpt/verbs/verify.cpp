@@ -110,7 +110,7 @@ class Verifier {
         result_.n_tensors = static_cast<i64>(manifest.tensors.size());
         if (table.size() != manifest.tensors.size()) {
             problem({.file = checkpoint_.path(),
-                     .text = fmt::format("{} tensors, its configuration needs {}",
+                     .text = fmt::format("has {} tensors, but its configuration needs {}",
                                          manifest.tensors.size(), table.size())});
         }
         for (const spec::TensorSpec& tensor : table) {
@@ -120,7 +120,7 @@ class Verifier {
             } else if (info->shape != tensor.shape) {
                 problem({.file = checkpoint_.path(),
                          .tensor = tensor.name,
-                         .text = fmt::format("has shape {}, its configuration needs {}",
+                         .text = fmt::format("has shape {}, but the configuration needs {}",
                                              info->shape.str(), tensor.shape.str())});
             }
         }

@@ -132,8 +132,8 @@ void allow_connections(i64 n) {
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
     if (limit.rlim_max < wanted) {
         run_error("rank 0",
-                  "keeps {} connections, but may open {} files: raise the hard limit (ulimit -Hn, "
-                  "LimitNOFILE= of slurmd) to {} or more",
+                  "needs {} connections, but the limit of open files is {}: raise the hard limit "
+                  "(ulimit -Hn, LimitNOFILE= of slurmd) to {} or more",
                   n, limit.rlim_max, wanted);
     }
     // The limit is not higher than needed, because a child process may close every descriptor below

@@ -116,7 +116,10 @@ class ZeroReader {
         if (value == nullptr) run_error(file.path(), "{} is missing", name);
         SourceTensor tensor = file.tensor(*value, name);
         if (tensor.shape.size() != 1 || (tensor.shape[0] > 1 && tensor.strides[0] != 1)) {
-            run_error(file.path(), "{}: expected a tensor of one dimension without gaps", name);
+            run_error(
+                file.path(),
+                "{}: expected a contiguous tensor of 1 dimension, got shape {} with strides {}",
+                name, io::Json(tensor.shape).dump(), io::Json(tensor.strides).dump());
         }
         return tensor;
     }
@@ -182,7 +185,9 @@ class ZeroReader {
         std::vector<i64> shape;
         for (const PickleValue* dim : size.items) {
             if (!dim->is(Kind::integer) || dim->integer < 0 || dim->integer > (i64{1} << 40)) {
-                run_error(model_.path(), "param_shapes: expected sizes");
+                run_error(
+                    model_.path(),
+                    "param_shapes: expected whole numbers of at least 0 as the sizes of a tensor");
             }
             shape.push_back(dim->integer);
         }
@@ -217,8 +222,8 @@ class ZeroReader {
             storage->dtype = from.storage->dtype;
             if (fragment.start < 0 || fragment.n < 0 ||
                 fragment.n > from.shape[0] - fragment.start) {
-                run_error(from.path(), "{}: corrupt: a fragment of it exceeds the rank's partition",
-                          name);
+                run_error(from.path(),
+                          "corrupt: a fragment of {} exceeds the partition of the rank", name);
             }
             Extent extent = from.storage->extents[0];
             extent.offset += (from.start + fragment.start) * size_of(storage->dtype);

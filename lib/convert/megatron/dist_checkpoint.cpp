@@ -59,12 +59,15 @@ DistRecord record_of(const PickleValue& value, const std::string& directory,
     const PickleValue* transforms = value.find("transform_descriptors");
     if (transforms != nullptr && !transforms->is(Kind::none) && !transforms->items.empty()) {
         usage_error(path,
-                    "has transformed (compressed) records: save it without extensions of the "
-                    "storage writer");
+                    "has transformed (compressed) records: save the checkpoint without extensions "
+                    "of the storage writer");
     }
     DistRecord record{directory + "/" + file->text, whole_number(value, "offset", path),
                       whole_number(value, "length", path)};
-    if (!io::exists(record.path)) run_error(record.path, "does not exist: .metadata names it");
+    if (!io::exists(record.path))
+        run_error(
+            record.path,
+            "does not exist, but .metadata names this file: copy all files of the checkpoint");
     const i64 size = io::file_size(record.path);
     if (record.n_bytes > size || record.offset > size - record.n_bytes) {
         run_error(record.path, "truncated: expected {} bytes at {}, got a file of {} bytes",

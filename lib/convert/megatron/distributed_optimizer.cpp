@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/error.hpp"
+#include "io/json.hpp"
 
 namespace lm::convert {
 namespace {
@@ -74,8 +75,9 @@ Storage storage_of(const PickleValue* value, const TorchFile& file, const char* 
     Storage storage = *tensor.storage;
     if (tensor.shape.size() != 1 || tensor.start != 0 || tensor.shape[0] > storage.numel()) {
         run_error(file.path(),
-                  "distributed optimizer: {}: expected a tensor of one dimension without gaps",
-                  name);
+                  "distributed optimizer: {}: expected a tensor of 1 dimension at offset 0 of its "
+                  "storage, got shape {} at offset {} of a storage of {} elements",
+                  name, io::Json(tensor.shape).dump(), tensor.start, storage.numel());
     }
     storage.extents.at(0).n = tensor.shape[0];
     return storage;
@@ -136,10 +138,10 @@ class ShardedBuckets {
         i64 n = 0;
         for (const auto& [begin, chunk] : chunks) {
             if (begin != n) {
-                run_error(
-                    checkpoint_.path(),
-                    "{}: corrupt: its chunks have a gap or an overlap: expected element {}, got {}",
-                    key, n, begin);
+                run_error(checkpoint_.path(),
+                          "{}: corrupt: its chunks have a gap or an overlap: expected a chunk that "
+                          "begins at element {}, got {}",
+                          key, n, begin);
             }
             Extent extent = chunk.storage->extents.at(0);
             storage.dtype = chunk.storage->dtype;
@@ -187,10 +189,9 @@ bool add_gathered_state(MegatronImport& import, const PickleValue& root, const T
                         i64 stage) {
     const PickleValue* coalesced = root.find("buckets_coalesced");
     if (coalesced == nullptr || !coalesced->boolean) {
-        usage_error(
-            file.path(),
-            "distributed optimizer: written by an old version of Megatron-LM: load and save "
-            "it with core 0.6 or later");
+        usage_error(file.path(),
+                    "distributed optimizer: written by an old version of Megatron-LM: load and "
+                    "save the checkpoint with core 0.6 or later");
     }
     for (size_t chunk = 0; chunk < chunks.size(); ++chunk) {
         const PickleValue& tensors = only_type(at_key(root, static_cast<i64>(chunk)), file.path());

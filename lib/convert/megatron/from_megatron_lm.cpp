@@ -62,8 +62,8 @@ class Importer {
         if (distributed_) {
             if (const std::string other = import.tensor_with_other_masters(); !other.empty()) {
                 run_error(step_,
-                          "the state of the distributed optimizer does not belong to the "
-                          "weights of {}",
+                          "the fp32 masters of {} do not round to its weights: the optimizer state "
+                          "is from another checkpoint",
                           other);
             }
         }
@@ -76,7 +76,8 @@ class Importer {
             const std::string file = step_ + "/" + name + "/" + model_file;
             if (name.starts_with("mp_rank_") && io::exists(file)) return file;
         }
-        run_error(step_, "has no mp_rank_* directory with a model file: incomplete");
+        run_error(step_,
+                  "no mp_rank_* directory has a model file: copy all files of the checkpoint");
     }
 
     // Returns the path of a rank's file. Megatron adds the stage's number only when there are
@@ -87,7 +88,10 @@ class Importer {
             fmt::format("{}/mp_rank_{:02}_{:03}/{}", step_, tp, pp, model_file);
         if (io::exists(staged)) return staged;
         if (pp_ == 1 && io::exists(plain)) return plain;
-        run_error(staged, "does not exist: args has {} tensor ranks and {} stages", tp_, pp_);
+        run_error(staged,
+                  "does not exist, but args states {} tensor ranks and {} stages: copy all files "
+                  "of the checkpoint",
+                  tp_, pp_);
     }
 
     void add_rank(MegatronImport& import, i64 tp, i64 pp) {
@@ -156,8 +160,10 @@ class Importer {
     i64 layer_number(const MegatronImport& import, const Place& place, i64 local) const {
         const i64 n_layers = import.config().n_layers;
         if (n_layers % (pp_ * place.n_chunks) != 0) {
-            usage_error(step_, "{} layers are not divided equally over {} chunks", n_layers,
-                        pp_ * place.n_chunks);
+            usage_error(step_,
+                        "{} layers cannot be divided equally over {} pipeline chunks: only equal "
+                        "chunks can be imported",
+                        n_layers, pp_ * place.n_chunks);
         }
         const i64 in_chunk = n_layers / (pp_ * place.n_chunks);
         return place.chunk * (n_layers / place.n_chunks) + place.pp * in_chunk + local;

@@ -57,9 +57,9 @@ class Importer {
         if (!add_sharded_buffers(import_, checkpoint_, vocab_rows_)) {
             if (const std::string other = import_.tensor_with_other_masters(); !other.empty()) {
                 run_error(checkpoint_.path(),
-                          "the optimizer state does not belong to the weights of {}: megatron-core "
-                          "misplaces the state of the form fully_reshardable when its buckets are "
-                          "padded: save the form dp_reshardable",
+                          "the fp32 masters of {} do not round to its weights: megatron-core "
+                          "writes padded buckets of the form fully_reshardable at wrong offsets: "
+                          "save the checkpoint in the form dp_reshardable",
                           other);
             }
         }
@@ -167,8 +167,9 @@ class Importer {
         for (size_t dim = 0; dim < box.size(); ++dim) {
             const i64 n = tensor.shape[first + dim];
             if (n == 0 || box[dim] % n != 0) {
-                run_error(checkpoint_.path(), "{}: {} boxes do not divide {} elements", key, n,
-                          box[dim]);
+                run_error(checkpoint_.path(),
+                          "{0}: {2} elements of a dimension cannot be divided over {1} boxes", key,
+                          n, box[dim]);
             }
             box[dim] /= n;
         }
@@ -195,10 +196,10 @@ class Importer {
         for (const auto& [begin, chunk] : chunks) {
             Extent extent = chunk.storage->extents.at(0);
             if (begin != n) {
-                run_error(
-                    checkpoint_.path(),
-                    "{}: corrupt: its chunks have a gap or an overlap: expected element {}, got {}",
-                    key, n, begin);
+                run_error(checkpoint_.path(),
+                          "{}: corrupt: its chunks have a gap or an overlap: expected a chunk that "
+                          "begins at element {}, got {}",
+                          key, n, begin);
             }
             storage->dtype = chunk.storage->dtype;
             extent.offset += chunk.start * size_of(storage->dtype);

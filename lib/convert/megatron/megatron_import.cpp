@@ -82,8 +82,8 @@ void MegatronImport::require_rows(i64 vocab_rows, const SourceTensor& tensor) co
     const i64 wanted = head_.model.config.vocab_size;
     if (wanted <= vocab_rows) return;
     if (request_.vocab_size > 0) {
-        usage_error("--vocab-size", "must be at most {}, the rows of {} in {}, got {}", vocab_rows,
-                    tensor.name, tensor.path(), wanted);
+        usage_error("--vocab-size", "must be at most {}, the number of rows of {} in {}, got {}",
+                    vocab_rows, tensor.name, tensor.path(), wanted);
     }
     run_error(tensor.path(), "tensor {}: expected at least {} rows by args, got {}", tensor.name,
               wanted, vocab_rows);

@@ -44,7 +44,7 @@ std::string interpret_tensor(PickleValue& call, bool has_dtype) {
     const auto& args = call.items;
     if (args.size() < (has_dtype ? 7U : 4U) || !args[0]->is(Kind::storage) ||
         !args[1]->is(Kind::integer)) {
-        return "a tensor has arguments of another kind";
+        return "the arguments of a tensor have unexpected types";
     }
     PickledTensor tensor = args[0]->tensor.at(0);
     if (has_dtype) {
@@ -165,9 +165,9 @@ std::string interpret_call(PickleValue& call) {
         call.tensor = call.items[0]->tensor;
         call.items.clear();
     } else if (name == "collections OrderedDict" || is_builtin("dict")) {
-        if (!fill_dict(call, 0)) return "a dict has arguments of another kind";
+        if (!fill_dict(call, 0)) return "the arguments of a dict have unexpected types";
     } else if (name == "collections defaultdict") {
-        if (!fill_dict(call, 1)) return "a dict has arguments of another kind";
+        if (!fill_dict(call, 1)) return "the arguments of a dict have unexpected types";
     } else if (name == "torch Size" || is_builtin("tuple")) {
         fill_sequence(call, Kind::tuple);
     } else if (is_builtin("list")) {
@@ -191,7 +191,8 @@ std::string interpret_storage(const PickleValue& id, PickleValue& storage) {
                        items[1]->is(Kind::global) && items[2]->is(Kind::text) &&
                        items[3]->is(Kind::text) && items[4]->is(Kind::integer);
     if (!known) return "a persistent id is not a storage";
-    if (items.size() == 6 && !items[5]->is(Kind::none)) return "a storage is a view of another";
+    if (items.size() == 6 && !items[5]->is(Kind::none))
+        return "a storage is a view of another storage";
     PickledTensor tensor;
     tensor.storage_key = items[2]->text;
     tensor.storage_numel = items[4]->integer;

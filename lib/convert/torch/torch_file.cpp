@@ -58,7 +58,9 @@ TorchFile TorchFile::open(const std::string& path, i64 begin, i64 end) {
     } else if (begin == 0 && starts_with(path, begin, end, old_magic)) {
         file.open_old(end);
     } else {
-        run_error(path, "is not a file of torch.save: expected a ZIP archive or its older format");
+        run_error(path,
+                  "is not a file of torch.save: expected a ZIP archive, or the older format of "
+                  "torch.save");
     }
     file.check_storages();
     return file;
@@ -71,7 +73,7 @@ void TorchFile::open_zip(i64 begin, i64 end) {
     const std::string folder = first.substr(0, first.find('/') + 1);
     const auto required = [&](const char* name) -> const ZipEntry& {
         const ZipEntry* entry = archive.find(folder + name);
-        if (!entry) run_error(path_, "corrupt: it has no entry {}{}", folder, name);
+        if (!entry) run_error(path_, "corrupt: the archive has no entry {}{}", folder, name);
         return *entry;
     };
     const std::string version = text_of(path_, required("version"));
@@ -132,7 +134,7 @@ void TorchFile::open_old(i64 size) {
     for (const PickleValue* key : keys.root->items) {
         const auto known = element_bytes.find(key->text);
         if (known == element_bytes.end())
-            run_error(path_, "corrupt: its list of storages has one that no tensor uses");
+            run_error(path_, "corrupt: the list of storages names a storage that no tensor uses");
         if (size - offset < 8) run_error(path_, "truncated: storage {} is missing", key->text);
         u64 n = 0;
         std::memcpy(&n, read_bytes(path_, offset, 8).data(), 8);

@@ -115,14 +115,15 @@ class DirectoryReader {
                 return from + at;
             }
         }
-        refuse("no end of the directory: truncated, or not a ZIP archive");
+        refuse("no end record of the directory: truncated, or not a ZIP archive");
     }
 
     Directory find_directory() const {
         const i64 end = find_end();
         const auto record = read(end, end_bytes);
         const Fields fields(record);
-        if (fields.u16_at(4) != 0 || fields.u16_at(6) != 0) refuse("it has several disks");
+        if (fields.u16_at(4) != 0 || fields.u16_at(6) != 0)
+            refuse("the archive is split into several files");
         Directory directory{0, fields.u32_at(12), fields.u16_at(10)};
         u64 offset = fields.u32_at(16);
         u64 size = fields.u32_at(12);
@@ -131,7 +132,8 @@ class DirectoryReader {
         if (const auto end64 = find_end64(end)) {
             const auto record64 = read(*end64, end64_bytes);
             const Fields fields64(record64);
-            if (fields64.u32_at(0) != end64_signature) refuse("no zip64 end of the directory");
+            if (fields64.u32_at(0) != end64_signature)
+                refuse("no zip64 end record of the directory");
             n = fields64.u64_at(32);
             size = fields64.u64_at(40);
             offset = fields64.u64_at(48);
@@ -143,7 +145,7 @@ class DirectoryReader {
         if (size > static_cast<u64>(limit - directory.offset)) refuse("the directory is too long");
         directory.size = static_cast<i64>(size);
         if (directory.size > max_directory_bytes || n > static_cast<u64>(max_entries)) {
-            refuse("it has {} entries in {} bytes: too many", n, size);
+            refuse("the archive has {} entries in {} bytes: too many", n, size);
         }
         directory.n_entries = static_cast<i64>(n);
         return directory;

@@ -154,8 +154,9 @@ CublasMatmul::Plan tuned_plan(CublasMatmul& matmul, device::TunedChoices& choice
     CublasMatmul::Plan plan;
     if (read_plan(matmul, text, product, key, plan)) return plan;
     run_error("autotune",
-              "the stored algorithm for \"{}\" is invalid for this cuBLASLt: {}: delete it", name,
-              text);
+              "the stored algorithm for \"{}\" is invalid for this cuBLASLt: {}: delete its file "
+              "in the directory of --autotune",
+              name, text);
 }
 
 }  // namespace lm::cuda

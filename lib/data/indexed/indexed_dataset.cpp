@@ -260,7 +260,8 @@ i64 IndexedDataset::document(i64 index) const {
 IndexedDataset::FlatRange IndexedDataset::document_extent(i64 index) const {
     const i64 first = document(index);
     const i64 behind = document(index + 1);
-    if (behind < first) run_error(idx_.path(), "document index not monotonic at {}", index + 1);
+    if (behind < first)
+        run_error(idx_.path(), "document index not monotonic at entry {}", index + 1);
     i64 end = position(first);
     const i64 begin = end;
     for (i64 s = first; s < behind; ++s) {

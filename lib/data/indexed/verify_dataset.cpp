@@ -103,7 +103,8 @@ class Verifier {
         for (i64 d = 0; d <= dataset.n_documents(); ++d) {
             guarded([&] {
                 const i64 at = dataset.document(d);
-                if (at < before) fault(idx_path(prefix_), "document index not monotonic at {}", d);
+                if (at < before)
+                    fault(idx_path(prefix_), "document index not monotonic at entry {}", d);
                 before = at;
             });
         }
@@ -166,12 +167,14 @@ class Verifier {
                   result_.largest_id);
         }
         if (metadata_->bin.digest != bin_digest_)
-            fault(bin_path(prefix_), "its bytes have changed since {} was written", path);
+            fault(bin_path(prefix_), "the bytes of the file have changed since {} was written",
+                  path);
         const auto idx = io::MappedFile::open(idx_path(dataset.prefix()));
         BlockDigester idx_digest;
         idx_digest.update(idx.bytes());
         if (metadata_->idx.digest != idx_digest.finish()) {
-            fault(idx_path(prefix_), "its bytes have changed since {} was written", path);
+            fault(idx_path(prefix_), "the bytes of the file have changed since {} was written",
+                  path);
         }
     }
 

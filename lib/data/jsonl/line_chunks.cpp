@@ -43,7 +43,7 @@ void refuse_changed(const InputFile& input, int fd) {
 
 io::Fd make_interrupt() {
     io::Fd fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (!fd.valid()) io::system_error("an eventfd", "create", errno);
+    if (!fd.valid()) io::system_error("eventfd", "create", errno);
     return fd;
 }
 

@@ -66,7 +66,7 @@ void fill_batch(const SampleSource& source, const BatchOptions& options, i64 fir
     for (i64 r = 0; r < batch.n_rows; ++r) {
         const i64 sample = first_sample + r;
         if (sample >= source.size()) {
-            usage_error("--data-path", "sample {} is beyond the {} samples that were planned",
+            usage_error("--data-path", "sample {} does not exist: this run planned {} samples",
                         sample, source.size());
         }
         source.fill(sample, row);

@@ -49,13 +49,13 @@ DataPath parse_group_entry(std::string_view option, std::string_view entry) {
     const std::vector<std::string_view> words = words_of(entry);
     const size_t colon = words.size() == 3 ? words[1].find(':') : std::string_view::npos;
     if (colon == std::string_view::npos) {
-        usage_error(option, "'{}' is not WEIGHT BEGIN:END PREFIX", trimmed(entry));
+        usage_error(option, "expected WEIGHT BEGIN:END PREFIX, got '{}'", trimmed(entry));
     }
     const auto weight = as_number(words[0]);
     const auto begin = as_number(words[1].substr(0, colon));
     const auto end = as_number(words[1].substr(colon + 1));
     if (!weight || !begin || !end) {
-        usage_error(option, "'{}' is not WEIGHT BEGIN:END PREFIX", trimmed(entry));
+        usage_error(option, "expected WEIGHT BEGIN:END PREFIX, got '{}'", trimmed(entry));
     }
     if (*begin < 0 || *end > 1 || *begin >= *end) {
         usage_error(option, "{} of {} is not a range within [0, 1]", words[1], words[2]);
@@ -91,7 +91,7 @@ PathGroup parse_blend(std::string_view option, const std::vector<std::string>& w
         return group;
     }
     if (n_numbers != words.size() / 2) {
-        usage_error(option, "takes prefixes only, or a weight before every prefix");
+        usage_error(option, "expected prefixes only, or a weight before every prefix");
     }
     group.weighted = true;
     for (size_t k = 0; k < words.size(); k += 2) {
@@ -107,7 +107,7 @@ PathGroup parse_group(std::string_view option, std::string_view text) {
     PathGroup group{.option = std::string(option)};
     group.name = trimmed(text.substr(0, colon));
     if (colon == text.npos || group.name.empty() || group.name.find(' ') != std::string::npos) {
-        usage_error(option, "'{}' does not begin with 'NAME:'", text);
+        usage_error(option, "expected 'NAME:' at the beginning, got '{}'", text);
     }
     group.weighted = true;
     std::string_view rest = text.substr(colon + 1);

@@ -81,7 +81,7 @@ std::vector<NamedSource> open_part(SetBuilder& builder, const DataConfig& config
 
 DataOrder parse_data_order(std::string_view text) {
     if (const auto order = value_in(data_orders, text)) return *order;
-    usage_error("--data-order", "'{}' is none of stateless, megatron, megatron-deepspeed", text);
+    usage_error("--data-order", "'{}' is not one of stateless, megatron, megatron-deepspeed", text);
 }
 
 std::string_view name_of(DataOrder order) {
@@ -96,10 +96,12 @@ DataSets open_data(const DataConfig& config) {
     if (train.empty()) {
         if (config.paths.data_path.empty()) {
             usage_error("--train-data-path",
-                        "names no training data: give it, --train-weighted-split-paths or "
+                        "no training data: give --train-data-path, --train-weighted-split-paths or "
                         "--data-path");
         }
-        usage_error("--split", "'{}' assigns no data to the training set: give it a first part",
+        usage_error("--split",
+                    "'{}' assigns no data to the training set: give a first number above 0, such "
+                    "as 969,30,1",
                     config.split);
     }
     if (train.size() > 1) {
@@ -149,8 +151,10 @@ std::optional<DataFacts> data_facts(const std::vector<std::string>& prefixes) {
             continue;
         }
         if (facts->tokenizer.digest != metadata->tokenizer.digest) {
-            usage_error("--data-path", "{} and {} were made with different tokenizers", *first,
-                        prefix);
+            usage_error("--data-path",
+                        "{} and {} were made with different tokenizers: encode both with the "
+                        "tokenizer of the model",
+                        *first, prefix);
         }
         facts->appended_eod = facts->appended_eod && metadata->appended_eod;
     }

@@ -65,7 +65,7 @@ MegatronIndex map_index(const std::string& path, const Header& wanted) {
     const auto file = std::make_shared<const io::MappedFile>(io::MappedFile::open(path));
     const bool right = static_cast<i64>(file->bytes().size()) == wanted.size() &&
                        std::memcmp(file->bytes().data(), &wanted, sizeof wanted) == 0;
-    if (!right) run_error(path, "is corrupt or belongs to other samples: remove it");
+    if (!right) run_error(path, "is corrupt or was built for other samples: remove the file");
     return {array_at<i32>(*file, wanted.documents_at(), wanted.n_documents),
             array_at<i64>(*file, wanted.position_at(), wanted.n_samples + 1),
             array_at<i32>(*file, wanted.offset_at(), wanted.n_samples + 1),

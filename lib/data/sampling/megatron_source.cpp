@@ -40,7 +40,8 @@ std::vector<TokenSpan> MegatronSource::spans(i64 sample) const {
         const i64 sequence = d < index_.documents.size() ? index_.documents[d] : -1;
         if (sequence < range_.sequences.begin || sequence >= range_.sequences.end) {
             run_error(range_.dataset->prefix(),
-                      "its sample index is corrupt: remove the file below --data-cache-path");
+                      "the sample index of this dataset is corrupt: remove its file in the "
+                      "directory of --data-cache-path");
         }
         const i64 count = std::min(left, range_.dataset->length(sequence) - offset);
         if (count > 0) spans.push_back({range_.dataset.get(), sequence, offset, count});

@@ -51,8 +51,8 @@ void append_spans(const IndexedDataset& dataset, i64 position, i64 count,
         const i64 take = std::min(count, dataset.length(sequence) - offset);
         if (take <= 0) {
             run_error(idx_path(dataset.prefix()),
-                      "sequence {} has {} tokens, but its pointer gives it more than {}: run "
-                      "lm-preprocess verify {}",
+                      "corrupt: sequence {} has {} tokens, but its pointer and the next one are "
+                      "more than {} tokens apart: run lm-preprocess verify {}",
                       sequence, dataset.length(sequence), offset, dataset.prefix());
         }
         spans.push_back({&dataset, sequence, offset, take});

@@ -16,15 +16,17 @@ namespace {
 
 std::string describe(SplitPart part, const DataPath& path) {
     if (!path.fraction) return fmt::format("the {} split of {}", name_of(part), path.prefix);
-    return fmt::format("the part {:g}:{:g} of {}", path.fraction->begin, path.fraction->end,
+    return fmt::format("the range {:g}:{:g} of {}", path.fraction->begin, path.fraction->end,
                        path.prefix);
 }
 
 void check_size(const SampleSource& source, const std::string& what, std::string_view option,
                 i64 n_samples) {
     if (source.size() >= n_samples) return;
-    usage_error(option, "{} has {} samples in this order, {} are needed", what, source.size(),
-                n_samples);
+    usage_error(option,
+                "{} has {} samples in this order, but the run needs {}: give more data, or train "
+                "for fewer samples",
+                what, source.size(), n_samples);
 }
 
 i64 ceiling(double x) {
@@ -192,7 +194,7 @@ std::unique_ptr<SampleSource> SetBuilder::build_megatron(SplitPart part, const P
     const std::vector<i64> taken = blend->counts(std::min(n_samples, sizes.blend));
     for (size_t d = 0; d < taken.size(); ++d) {
         if (taken[d] <= have[d]) continue;
-        usage_error(group.option, "the blend needs {} samples of {}, which was built for {}",
+        usage_error(group.option, "the blend needs {} samples of {}, whose sample index has {}",
                     taken[d], group.paths[d].prefix, have[d]);
     }
     return blend;

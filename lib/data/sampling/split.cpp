@@ -58,13 +58,14 @@ Split parse_split(std::string_view text) {
         while (!word.empty() && word.front() == ' ') word.remove_prefix(1);
         while (!word.empty() && word.back() == ' ') word.remove_suffix(1);
         if (part >= 3) {
-            usage_error(option, "'{}' has more than three parts (train,valid,test)", text);
+            usage_error(option, "'{}' has more than three numbers (train,valid,test)", text);
         }
         split.weights[part] = parse_number(option, word);
-        if (split.weights[part] < 0) usage_error(option, "'{}' has a negative part", text);
+        if (split.weights[part] < 0) usage_error(option, "'{}' has a negative number", text);
     }
     if (split.weights[0] + split.weights[1] + split.weights[2] <= 0) {
-        usage_error(option, "'{}' assigns no data to any part", text);
+        usage_error(option, "'{}' assigns no data to any set: give at least one number above 0",
+                    text);
     }
     return split;
 }

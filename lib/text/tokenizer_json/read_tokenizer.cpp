@@ -159,7 +159,9 @@ class Reader {
         token.lstrip = part.flag("lstrip");
         token.rstrip = part.flag("rstrip");
         if (token.content.empty())
-            run_error(path_, "added_tokens: the token {} has an empty content: remove it", id);
+            run_error(path_,
+                      "added_tokens: the token with id {} has an empty content: remove this token",
+                      id);
         const auto [known, is_new] = added_.emplace(token.content, parts_.added.size());
         if (is_new) check_id(token.content, id);
         token.id = static_cast<i32>(id);
@@ -172,7 +174,7 @@ class Reader {
     // differ.
     void check_again(const AddedToken& token, const AddedToken& before) const {
         if (token != before)
-            run_error(path_, "added token '{}' has a duplicate with other flags or another id",
+            run_error(path_, "added token '{}' is listed twice, with different flags or ids",
                       token.content);
     }
 
@@ -226,7 +228,7 @@ class Reader {
         if (named.eos) {
             if (const auto id = added_id(*named.eos)) return id;
             run_error(named.eos_path,
-                      "eos_token '{}' is not an added token of {}: set it to one of them",
+                      "eos_token '{}' is not an added token of {}: set eos_token to an added token",
                       *named.eos, path_);
         }
         for (const std::string_view name : end_of_document_names) {

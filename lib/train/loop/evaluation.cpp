@@ -38,8 +38,8 @@ void Evaluation::note_share(double elapsed_s, double run_s) {
     if (noted_ || world_.rank() != 0 || run_s < 60 || share < 0.05) return;
     noted_ = true;
     note(
-        "evaluations take {:.0f} % of the time: a larger --eval-interval or a smaller --eval-iters "
-        "takes less",
+        "evaluations take {:.0f} % of the time: to reduce it, give a larger --eval-interval or a "
+        "smaller --eval-iters",
         100 * share);
 }
 

@@ -61,16 +61,17 @@ void check_host_memory(const RunConfig& config, i64 ranks_here) {
     const auto room = cluster::memory_room();
     if (!room || need.host <= room->bytes) return;
     if (config.trainer.cuda || need.host - need.rank.save_buffer * ranks_here <= room->bytes) {
-        usage_error("--async-save-buffer",
-                    "{} for each of {} ranks are part of the {} that the training needs on this "
-                    "host, but {} are left ({}): give a smaller size, or --async-save off",
-                    human_size(need.rank.save_buffer), ranks_here, human_size(need.host),
-                    human_size(room->bytes), room->whose);
+        usage_error(
+            "--async-save-buffer",
+            "the training needs {2} on this host, of which {0} for each of {1} ranks buffer a "
+            "save, but {3} are available ({4}): give a smaller size, or --async-save off",
+            human_size(need.rank.save_buffer), ranks_here, human_size(need.host),
+            human_size(room->bytes), room->whose);
     }
     usage_error("--micro-batch-size",
                 "{} needs {} on this host ({} rank{}; of a rank: weights, gradients and optimizer "
-                "{}, activations {}, workspace {}), but {} are left ({}): use a smaller value, "
-                "--recompute-granularity full, a smaller model, or more hosts",
+                "{}, activations {}, workspace {}), but {} are available ({}): use a smaller "
+                "value, --recompute-granularity full, a smaller model, or more hosts",
                 config.trainer.micro_batch, human_size(need.host), ranks_here,
                 ranks_here == 1 ? "" : "s",
                 human_size(need.rank.weights + need.rank.masters + need.rank.gradients +

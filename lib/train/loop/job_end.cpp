@@ -79,7 +79,7 @@ std::optional<JobEnd> job_end_together(comm::Group& world) {
         if (found && found->unix_s > unix_time_s()) {
             end = *found;
         } else if (found) {
-            note("{}: ignored: the job would have ended {} ago", found->source,
+            note("{}: ignored: it states that the job ended {} ago", found->source,
                  human_duration(unix_time_s() - found->unix_s));
         }
     }

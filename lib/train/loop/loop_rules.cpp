@@ -24,7 +24,7 @@ bool due(const std::vector<spec::SaveRange>& schedule, i64 iteration) {
 
 IterationRange parse_range(std::string_view option, std::string_view text) {
     const size_t dash = text.find('-');
-    if (dash == text.npos) usage_error(option, "'{}' is not a range A-B", text);
+    if (dash == text.npos) usage_error(option, "expected a range A-B, got '{}'", text);
     const IterationRange range{parse_count(option, text.substr(0, dash)),
                                parse_count(option, text.substr(dash + 1))};
     if (range.first < 1 || range.last < range.first) {

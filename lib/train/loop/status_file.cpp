@@ -212,7 +212,7 @@ void end_status(const std::string& path, const RunEnd& end, double started_s) {
         fields["due_utc"] = nullptr;
         io::write_file(path, io::json_text(fields), io::Overwrite::yes);
     } catch (const std::exception& error) {
-        warn("{}: the status file does not have the end of this run", error.what());
+        warn("{}: the status file does not state the end of this run", error.what());
     }
 }
 

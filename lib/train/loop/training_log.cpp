@@ -165,7 +165,7 @@ void TrainingLog::print(const std::string& lines) {
         }
     } catch (const Error& error) {
         stdout_works_ = false;
-        warn("{}: no further log lines are written there", error.what());
+        warn("{}: no further log lines are written to this file", error.what());
     }
     write_to_file(lines);
 }
@@ -336,11 +336,11 @@ void TrainingLog::print_utilisation(const RunConfig& config, const std::string& 
                     model_rate / 1e12, log_rate / 1e12);
     const DType dtype = config.trainer.precision.weights;
     if (const auto peak = cost::peak_flops(device, dtype)) {
-        text += fmt::format(", MFU {:.1f} % of its {:.0f} TFLOP/s in {}", 100 * model_rate / *peak,
-                            *peak / 1e12, name_of(dtype));
+        text += fmt::format(", MFU {:.1f} % of the peak of {:.0f} TFLOP/s in {}",
+                            100 * model_rate / *peak, *peak / 1e12, name_of(dtype));
     } else {
-        text += cost::is_slice(device) ? ", no MFU: the peak of a MIG slice is not known"
-                                       : ", no MFU: its peak is not known";
+        text += cost::is_slice(device) ? ", no MFU: the peak of a MIG slice is unknown"
+                                       : ", no MFU: the peak of this device is unknown";
     }
     cli::write_stdout(text + (n_gpus > 1 ? fmt::format(", on each of {} GPUs\n", n_gpus) : "\n"));
 }

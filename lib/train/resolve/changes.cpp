@@ -28,14 +28,14 @@ class Changes {
         if (saved.digest.empty() || now.digest.empty() || saved.digest == now.digest) return;
         if (!config_.checkpoints.override_tokenizer) {
             usage_error(checkpoint_.path(),
-                        "--load: its tokenizer is {}, but that of this run's data is {}: give data "
-                        "of the checkpoint's tokenizer, or --override-tokenizer if both are the "
-                        "same tokenizer in different files",
+                        "--load: the checkpoint has the tokenizer {}, but the data of this run has "
+                        "{}: give data of the checkpoint's tokenizer, or --override-tokenizer if "
+                        "both are the same tokenizer in different files",
                         saved.digest, now.digest);
         }
         note(
-            "{}: its tokenizer has the digest {}, that of this run's data has {}: taken as the "
-            "same (--override-tokenizer)",
+            "{}: the checkpoint has the tokenizer {}, and the data of this run has {}: used as the "
+            "same tokenizer (--override-tokenizer)",
             checkpoint_.path(), saved.digest, now.digest);
     }
 
@@ -87,11 +87,11 @@ class Changes {
 
     [[noreturn]] void refuse_data(std::string_view what, const std::string& was,
                                   const std::string& is) const {
-        usage_error(what,
-                    "{} was trained on other samples (was {}, is {}): after its {} samples the "
-                    "order would differ: give the old value, or --override-data to train on the "
-                    "new samples",
-                    checkpoint_.path(), was, is, manifest_.counters.consumed_samples);
+        usage_error(
+            what,
+            "is {2}, but {0} was trained with {1}: after {3} samples, this run would read other "
+            "samples: give {1}, or --override-data to train on the other samples",
+            checkpoint_.path(), was, is, manifest_.counters.consumed_samples);
     }
 
     void check_dataset(const io::Json& saved, const io::Json& now) const {
@@ -105,8 +105,8 @@ class Changes {
         }
         if (data::same_dataset(identity_from(saved), identity_from(now))) return;
         usage_error(prefix,
-                    "is not the dataset that {} was trained on ({}, {} bytes; now {}): give that "
-                    "dataset, or --override-data to train on this one",
+                    "is not the dataset that {} was trained on ({}, {} bytes; this dataset has {} "
+                    "bytes): give that dataset, or --override-data to train on this one",
                     checkpoint_.path(),
                     io::json_get<std::string>(saved, "prefix", checkpoint_.path()),
                     identity_from(saved).bin_bytes, identity_from(now).bin_bytes);
@@ -151,7 +151,7 @@ void adopt_schedule(RunConfig& config, const ckpt::Checkpoint& checkpoint) {
     const io::Json state = io::parse_json(checkpoint.manifest().state, path);
     const auto saved = state.find(name_of(config::Block::training));
     if (saved == state.end() || !saved->contains("lr")) {
-        note("{}: has no learning rate schedule: that of the flags is used", path);
+        note("{}: has no learning rate schedule: using the schedule of the flags", path);
         return;
     }
     const auto number = [&](const char* key) { return io::json_get<double>(*saved, key, path); };

@@ -51,9 +51,8 @@ void require_room(const TrainerConfig& config, const parallel::Coordinates& at,
     const i64 all = std::max(memory.planned(), memory.allowed());
     if (all <= memory.total) return;
     warn(
-        "{}: buffers {}, NCCL {} by estimate and an allowance of {} sum to {}, but the GPU has {}: "
-        "the "
-        "training may run out of memory",
+        "{0}: the plan needs {4} (buffers {1}, an estimate of {2} for NCCL, and an allowance of "
+        "{3} for libraries), but the GPU has {5}: the training may run out of memory",
         device.name(), human_size(memory.buffers), human_size(memory.nccl),
         human_size(all - memory.buffers - memory.nccl), human_size(all), human_size(memory.total));
 }
@@ -61,9 +60,9 @@ void require_room(const TrainerConfig& config, const parallel::Coordinates& at,
 void compare_with_driver(const GpuMemory& memory, const std::string& device) {
     if (memory.in_use <= memory.allowed()) return;
     warn(
-        "{}: {} are in use before the first step, {} more than the {} of buffers, NCCL by estimate "
-        "and an allowance of {}: another process uses the GPU (see nvidia-smi), or libraries use "
-        "more than the allowance",
+        "{}: {} are in use before the first step, {} more than the planned {} (buffers, an "
+        "estimate for NCCL, and an allowance of {} for libraries): another process uses the GPU "
+        "(see nvidia-smi), or the libraries use more than the allowance",
         device, human_size(memory.in_use), human_size(memory.in_use - memory.allowed()),
         human_size(memory.allowed()), human_size(cost::cuda_allowance_bytes));
 }

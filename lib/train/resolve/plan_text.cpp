@@ -193,7 +193,7 @@ void add_memory(std::string& plan, const RunConfig& config) {
          human_size(memory.total()), ranks > 1 ? " on the fullest rank" : "",
          human_size(memory.weights), masters, human_size(memory.gradients),
          human_size(memory.optimizer), human_size(memory.activations), human_size(memory.workspace),
-         nccl > 0 ? fmt::format("; NCCL about {} besides", human_size(nccl)) : "", saves);
+         nccl > 0 ? fmt::format("; plus about {} for NCCL", human_size(nccl)) : "", saves);
 }
 
 void add_checkpoints(std::string& plan, const RunConfig& config) {

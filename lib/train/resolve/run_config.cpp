@@ -71,7 +71,7 @@ class Resolver {
             const std::optional<i64>& micro_batch = flags_.schedule.micro_batch;
             if (!micro_batch)
                 usage_error("--micro-batch-size",
-                            "is missing: the samples that a rank computes at once");
+                            "is missing: give the number of samples that a rank computes at once");
             check_at_least("--micro-batch-size", *micro_batch, 1);
         });
         problems_.check([&] { check_from_to("--threads", n_threads(), 1, 1024); });

@@ -189,7 +189,7 @@ std::optional<spec::ModelConfig> saved_model(const config::CheckpointFlags& flag
         note("{}: {} has no checkpoint: the flags describe the model", flag, flags.load);
         return std::nullopt;
     }
-    note("{}: the model is that of {}", flag, checkpoint->path());
+    note("{}: using the model configuration of {}", flag, checkpoint->path());
     return checkpoint->manifest().model;
 }
 

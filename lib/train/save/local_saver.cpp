@@ -38,13 +38,14 @@ void claim_local_directory(const std::string& directory, const std::string& save
         if (owner == own) return;
         if (!ckpt::steps_in(directory).empty()) {
             usage_error(directory,
-                        "--local-save: has steps of a run with --save {}: give another directory, "
-                        "or remove this one",
+                        "--local-save: contains steps of a run with --save {}: give another "
+                        "directory, or remove this directory",
                         owner);
         }
     } else if (!ckpt::steps_in(directory).empty()) {
         usage_error(directory,
-                    "--local-save: has steps that are not local ones: give another directory");
+                    "--local-save: contains steps that were not written by --local-save: give "
+                    "another directory");
     }
     io::write_file(path, own, io::Overwrite::yes);
 }
@@ -73,7 +74,9 @@ std::unique_ptr<LocalSaver> LocalSaver::open(comm::Group& world, NodeFiles& file
     });
     saver->partner_ = PartnerCopy::connect(world, files);
     if (files.n_nodes() == 1 && world.rank() == 0) {
-        note("--local-save: there is one host: its local steps have no copy at a partner");
+        note(
+            "--local-save: the run has one host, so its local steps have no copy on a partner "
+            "host");
     }
     return saver;
 }
@@ -193,7 +196,10 @@ void LocalSaver::make_room() const {
         if (step < iteration_) continue;
         // Its manifest cannot be read, or the run rolled back after it.
         const std::string path = directory_ + "/" + ckpt::step_name(step);
-        note("{}: is not a past step of this run, and its room is needed: removed", path);
+        note(
+            "{}: removed to free space: not older than step {} that is being saved (the run was "
+            "rolled back, or the manifest cannot be read)",
+            path, iteration_);
         io::remove_tree(path);
     }
     remove_older(iteration_, 1);

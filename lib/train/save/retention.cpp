@@ -67,7 +67,7 @@ ckpt::PruneRules parse_retain(const std::string& text) {
         const size_t equals = item.find('=');
         if (equals == item.npos) {
             // The item is another value of the previous rule: "7" of "keep=5,7".
-            if (name.empty()) usage_error(flag, "'{}' is not RULE=VALUE", item);
+            if (name.empty()) usage_error(flag, "expected RULE=VALUE, got '{}'", item);
             value += "," + item;
             continue;
         }
@@ -144,7 +144,7 @@ std::string Retention::manifest_to_verify(i64 step) const {
         return io::read_file(fmt::format("{}/{}/{}", generation_.directory, ckpt::step_name(step),
                                          ckpt::manifest_file));
     } catch (const Error& error) {
-        warn("{}: no checkpoint is deleted before the next save: {}", flag, error.what());
+        warn("{}: {}: no checkpoint is deleted before the next save", flag, error.what());
         return {};
     }
 }
@@ -173,7 +173,7 @@ void Retention::conclude() {
         train::conclude(world_, report_);
     } catch (const JointError& error) {
         if (world_.rank() == 0)
-            warn("{}: no checkpoint is deleted before the next save: {}", flag, error.what());
+            warn("{}: {}: no checkpoint is deleted before the next save", flag, error.what());
         return;
     }
     if (world_.rank() == 0) run([this, step = applied_to_] { remove_others(step); });

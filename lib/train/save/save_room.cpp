@@ -48,7 +48,7 @@ void check_local_room(const std::string& local_save, i64 checkpoint_bytes, i64 n
     const RoomNeed need{2 * copies * ceil_div(checkpoint_bytes, n_nodes), 0};
     const std::string text = shortage(local_save, need, "two local steps need");
     if (text.empty()) return;
-    usage_error(local_save, "--local-save: {}: give storage with more room", text);
+    usage_error(local_save, "--local-save: {}: give storage with more free space", text);
 }
 
 }  // namespace

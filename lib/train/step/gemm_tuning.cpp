@@ -27,7 +27,7 @@ std::string ChoicesInDirectory::find(const std::string& key) {
     if (!io::exists(path)) return {};
     const std::string text = io::read_file(path);
     if (!text.starts_with(key + "\n") || !text.ends_with('\n') || text.size() < key.size() + 3) {
-        run_error(path, "does not hold the choice for \"{}\": remove it", key);
+        run_error(path, "does not contain the choice for \"{}\": remove the file", key);
     }
     ++n_found_;
     return text.substr(key.size() + 1, text.size() - key.size() - 2);

@@ -28,7 +28,7 @@ StepFault parse_step_fault(const std::string& text) {
         words.pop_back();
     }
     if (words.size() != 5) {
-        usage_error(name, "'{}' is not KIND:VALUE:ITERATION:RANK:LAYER[:once]", text);
+        usage_error(name, "expected KIND:VALUE:ITERATION:RANK:LAYER[:once], got '{}'", text);
     }
     using enum StepFault::Kind;
     if (words[0] != "activation" && words[0] != "gradient" && words[0] != "loss") {
