@@ -177,9 +177,13 @@ void add_cross_entropy(OpList& list, i64 n, i64 vocab, i64 valid, i64 start, dou
     list.push_back(stats);
     list.push_back(rescale_case(c));
     list.push_back(loss_case(c));
-    const OpCase backward = backward_case(c, stats);
-    list.push_back(backward);
-    if (start == 0) list.push_back(whole_case(c, stats, backward));
+    list.push_back(backward_case(c, stats));
+}
+
+void add_whole_cross_entropy(OpList& list, i64 n, i64 vocab, i64 valid, double scale) {
+    const CrossEntropyCase c{n, vocab, valid, 0, scale};
+    const OpCase stats = stats_case(c);
+    list.push_back(whole_case(c, stats, backward_case(c, stats)));
 }
 
 }  // namespace lm::test

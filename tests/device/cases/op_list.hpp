@@ -58,6 +58,7 @@ void add_attention(OpList& list, const AttentionCase& c);
 
 // The logits are columns [start, start + vocab) of all; the first `valid` of them are tokens.
 void add_cross_entropy(OpList& list, i64 n, i64 vocab, i64 valid, i64 start, double scale);
+void add_whole_cross_entropy(OpList& list, i64 n, i64 vocab, i64 valid, double scale);
 void add_adamw(OpList& list, i64 n, i64 n_parts, bool weight, i64 step);
 void add_sums(OpList& list, i64 n, bool accumulate);
 void add_fingerprint(OpList& list, i64 n);
