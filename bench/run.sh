@@ -6,6 +6,7 @@
 # several files with colons between; the demo's), PYTHON (.venv/bin/python: Debian's PyTorch, whose fp32 products are as slow
 # as the installed BLAS; for a fair comparison give one with `pip install torch transformers`). Tokenize skips packages that
 # PYTHON lacks; all of them: python3 -m venv peers && peers/bin/pip install gigatoken tiktoken tokenizers.
+# FIGURES: a file to which each figure of the tables is appended as a JSON line (bench/figures.py).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:-all}
@@ -25,13 +26,17 @@ train_ours() {
     sed -n 's/^benchmark: *\([0-9.]*\) tokens.*/{"tool": "lm-train", "tokens_per_s": \1}/p' "$work/ours.log"
 }
 
+record() { # CAPTION UNIT KEY: appends the lines of JSON on stdin to $FIGURES and copies them to stdout
+    if [ -n "${FIGURES:-}" ]; then bench/figures.py "$FIGURES" "$@"; else cat; fi
+}
+
 table() { # CAPTION COLUMN KEY: the lines of JSON on stdin as a table, best of each tool
     echo
     echo "$1 ($(date -u +%F), $(nproc) x $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1), $(git describe --always --dirty)):"
     echo
     echo "| tool | $2 |"
     echo "|---|---|"
-    jq -rs --arg key "$3" 'group_by(.tool) | map(max_by(.[$key])) | sort_by(.[$key]) | .[] | "| \(.tool) | \(.[$key]) |"'
+    record "$@" | jq -rs --arg key "$3" 'group_by(.tool) | map(max_by(.[$key])) | sort_by(.[$key]) | .[] | "| \(.tool) | \(.[$key]) |"'
 }
 
 if [ "$what" = all ] || [ "$what" = train ]; then

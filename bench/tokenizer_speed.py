@@ -7,7 +7,7 @@ tokenizer_speed.py LM_PREPROCESS TABLES ROUNDS CORPUS.jsonl...; TABLES has GPT-2
 
 The whole of lm-preprocess is timed, from JSON Lines to .bin and .idx, start-up included. For the peers only the encoding is timed: of text
 in memory, or, for gigatoken's fastest way, of one text file with a separator between documents. A peer that this Python lacks is
-skipped, with a line on stderr.
+skipped, with a line on stderr. FIGURES in the environment names a file to which the rates are appended as JSON lines (figures.py).
 """
 import collections
 import importlib.metadata
@@ -19,6 +19,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+import figures as records
 
 PEERS = {"gigatoken": "gigatoken", "tiktoken": "tiktoken", "tokenizers": "Hugging Face tokenizers"}
 NEEDS = {"gigatoken": ("gigatoken", "tokenizers"), "tiktoken": ("tiktoken",), "tokenizers": ("tokenizers",)}
@@ -148,6 +150,8 @@ def print_table(corpus, best, rounds, n_tokens):
     print("| | wall, s | user, s | system, s | MB/s of wall time | MB/s of user and system time |\n|---|---|---|---|---|---|")
     for name, (wall, user, system) in best.items():
         print(f"| {name} | {wall:.2f} | {user:.2f} | {system:.2f} | {n_bytes / 1e6 / wall:.1f} | {n_bytes / 1e6 / (user + system):.1f} |")
+        if os.environ.get("FIGURES"):
+            records.append(os.environ["FIGURES"], f"{os.path.basename(corpus)}: {name}", round(n_bytes / 1e6 / wall, 1), "MB/s")
 
 
 def main():
