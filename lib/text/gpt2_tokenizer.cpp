@@ -28,8 +28,9 @@ std::vector<std::string> read_vocab(const std::string& path) {
         entries.reserve(vocabulary.size());
         for (const auto field : vocabulary)
             entries.emplace_back(field.key, field.value.get_int64());
-    } catch (const simdjson::simdjson_error&) {
-        run_error(path, "not a vocabulary: expected a JSON object of token: id");
+    } catch (const simdjson::simdjson_error& e) {
+        run_error(path, "truncated, or not a vocabulary: expected a JSON object of token: id ({})",
+                  e.what());
     }
     std::vector<std::string> tokens(entries.size());
     std::vector<bool> seen(entries.size());

@@ -133,8 +133,8 @@ TEST_CASE("merge: values that cannot be averaged are refused") {
         return test::error_of([&] { check_same_architecture(a, b); }, Exit::usage);
     };
     CHECK_THAT(differs([](auto& model) { model.vocab_size = 102; }),
-               ContainsSubstring("c/global_step1: vocab_size is 102, in ") &&
-                   ContainsSubstring("a/global_step1 it is 101"));
+               ContainsSubstring("c/global_step1: vocab_size is 102, but ") &&
+                   ContainsSubstring("a/global_step1 has 101"));
     CHECK_THAT(differs([](auto& model) { model.activation = spec::Activation::gelu_erf; }),
                ContainsSubstring("activation is "));
     CHECK(differs([](auto& model) { model.hidden_dropout = 0.5; }) == "no error");

@@ -351,7 +351,7 @@ TEST_CASE("formats are detected") {
     CHECK(detect_format(scratch / "native") == Format::native);
     CHECK(detect_format(scratch / "native/global_step0") == Format::native);
     CHECK_THAT(test::error_of([&] { detect_format(scratch.path()); }, Exit::usage),
-               ContainsSubstring("neither"));
+               ContainsSubstring("expected a checkpoint of lm-utils or Megatron"));
 }
 
 TEST_CASE("shards are the same as those of huggingface_hub") {

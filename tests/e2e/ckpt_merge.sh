@@ -49,7 +49,7 @@ expect 0 '' lm-convert mean mean-hf --to hf-gpt2 --check
 
 # Usage errors; nothing of OUT remains.
 lm-train "${args[@]}" --ffn-hidden-size 64 --save c --save-interval 6 >/dev/null 2>&1
-expect 2 '^lm-ckpt: c/global_step6: ffn_hidden_size is 64, in a/global_step6 it is 128' lm-ckpt merge gone a c
+expect 2 '^lm-ckpt: c/global_step6: ffn_hidden_size is 64, but a/global_step6 has 128' lm-ckpt merge gone a c
 expect 2 'expected at least two checkpoints' lm-ckpt merge gone a
 expect 2 'weights: expected 2 numbers, one for each checkpoint, got 1' lm-ckpt merge gone a b --weights 1
 expect 2 'weights: expected numbers of at least 0, got -1' lm-ckpt merge gone a b --weights 2,-1

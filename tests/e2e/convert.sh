@@ -58,7 +58,7 @@ expect 0 'several/global_step2: exists already: skipped' lm-convert many/global_
 [ "$(ls several)" = $'global_step2\nglobal_step4' ] || fail "after a kill: $(ls several)"
 truncate -s -8 several/global_step4/model.safetensors
 mv several/global_step4/config.json config.json
-expect 2 'several/global_step4: exists without config.json: remove it' lm-convert many/global_step* --output-dir several/
+expect 2 'several/global_step4: exists without config.json: remove the directory' lm-convert many/global_step* --output-dir several/
 mv config.json several/global_step4
 expect 3 'several/global_step4/model.safetensors: expected .* truncated' lm-convert many/global_step* --output-dir several
 expect 2 'several/global_step2: exists with the format hf-gpt2, expected megatron-lm' \
