@@ -81,7 +81,9 @@ int summarize(const std::string& hosts_expected, bool fail_on_dead) {
         waiting = event == LineInput::Event::pause;
         const bool ended = event == LineInput::Event::end;
         if (ended && hosts.empty())
-            run_error(source, "contains no host: pipe the output of lm-shmcheck --json into it");
+            run_error(source,
+                      "contains no host: pipe the output of lm-shmcheck --json into lm-shmcheck "
+                      "--summary");
         if (event == LineInput::Event::lines || hosts.empty()) continue;
         const cluster::HostSummary summary = hosts.summary(expected);
         if (summary.text != printed) {
