@@ -159,7 +159,7 @@ expect 2 'nowhere: does not exist' lm-convert c nowhere --output-dir x
 expect 2 '^lm-convert: IN: is empty: ' lm-convert '' x
 expect 2 '^lm-convert: OUT: is empty: ' lm-convert c ''
 expect 2 'output-dir: is empty' lm-convert c --output-dir ''
-expect 2 'big/model: does not exist, .* Hugging Face hub must be downloaded first' lm-convert big/model x
+expect 2 'big/model: does not exist .* Hugging Face hub must be downloaded first' lm-convert big/model x
 expect 2 'x/sub: the directory x does not exist: create it first' lm-convert c x/sub --to hf-gpt2
 nothing_under x
 expect 2 'nowhere: does not exist' lm-convert nowhere x --to hf-gpt2
