@@ -48,8 +48,8 @@ Destination destination_of(std::string to, i64 iteration) {
     const std::string name = ckpt::step_name(iteration);
     if (ckpt::step_from_name(io::base_name(to)) >= 0) {
         if (io::base_name(to) != name)
-            usage_error(to, "has the name of another step than SRC, {}: give its parent directory",
-                        name);
+            usage_error(to, "names another step, but SRC is {}: give the directory of the copy, {}",
+                        name, io::parent_of(to));
         return {io::parent_of(to), to, true};
     }
     if (io::exists(to) && !io::is_directory(to))

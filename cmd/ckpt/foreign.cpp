@@ -154,7 +154,7 @@ int show_foreign(const std::string& path, bool tensors, bool json) {
 
 namespace {
 
-// Verifies one step. A step that cannot be opened or read is its only problem.
+// Verifies one step. When it cannot be opened or read, this error is the only entry of `problems`.
 convert::ImportVerification verify_step(const MegatronStep& step, bool quiet) {
     convert::ConversionRequest request;
     request.in = step.path;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-ckpt: lists, shows, verifies, compares, prunes, copies, rewrites and averages checkpoints, and
-// computes their models.
+// lm-ckpt: lists, shows, verifies, compares, prunes, copies, rewrites, averages and repairs
+// checkpoints; generates and scores text with their models.
 #include "cli/main.hpp"
 #include "verbs.hpp"
 

@@ -73,8 +73,8 @@ void check_advances(const cost::GoodputPlan& plan) {
     const double total_s = cost::expected_goodput(plan, interval_s).running_s();
     if (total_s < most * plan.work_s) return;
     usage_error("--mttf",
-                "with a failure each {} the training takes more than {} times its time: reduce "
-                "--restart-time {} or --save-time {}",
+                "with a failure every {}, the training takes more than {} times its time without "
+                "failures: reduce --restart-time {} or --save-time {}",
                 human_duration(plan.failures.mean_s), most, human_duration(plan.restart_s),
                 human_duration(plan.save_s));
 }
@@ -90,8 +90,8 @@ void compare_intervals(const cost::GoodputPlan& plan, const RunWithoutFailures& 
     const double best_total_s = cost::simulate_goodput(plan, best_s, n_runs).mean.total_s();
     if (total_s - best_total_s < much * best_total_s) return;
     warn(
-        "--save-interval: saves each {} iterations take {} more than saves each {}, the best "
-        "interval",
+        "--save-interval: with a save every {} iterations, the run takes {} more than with a save "
+        "every {}, the best interval",
         *run.save_interval, human_duration(total_s - best_total_s),
         iterations_of(best_s, run.step_s));
 }

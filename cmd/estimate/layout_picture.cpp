@@ -16,7 +16,8 @@ std::string name_of(const cost::Layout& layout) {
     return fmt::format("TP{} PP{} B{}", layout.parallel.tp, layout.parallel.pp, layout.micro_batch);
 }
 
-// Returns a bar of the step time for each of the fastest layouts.
+// Returns a line for each of the `n` fastest layouts: its name, step time and memory, and a bar
+// of its speed relative to the fastest layout.
 std::string text_of(const std::vector<cost::Layout>& fitting, size_t n) {
     constexpr double columns = 40;
     std::string text;

@@ -44,7 +44,7 @@ struct Flags {
     bool node = false;
     std::vector<std::string> paths;  // directories that --node examines
 
-    // Returns whether there is an option that only a sample of this host uses.
+    // Returns whether an option is set that neither --node nor --summary uses.
     bool has_sample_options() const {
         return watch || stress || remove || limits || warn != default_warn ||
                crit != default_crit || min_size.value > 0;

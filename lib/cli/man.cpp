@@ -229,8 +229,8 @@ std::optional<std::string> own_meaning(const Options& options, Exit code) {
     return std::nullopt;
 }
 
-// Returns the meaning of a code for the program and its verbs. The meaning of a verb starts with
-// the verb's name.
+// Returns the text of an exit code in the man page: the program's own meaning, then that of each
+// verb after the verb's name, or else the general meaning; nullopt for a code that is not returned.
 std::optional<std::string> meaning_of(const Options& options, const ExitMeaning& entry) {
     std::string text;
     bool returned = entry.always;

@@ -49,7 +49,7 @@ struct LayoutSearch {
     std::vector<Layout> fitting;
     std::vector<Layout> rejected;    // at most 3 that would be faster but do not fit, fastest first
     i64 n_tried = 0;                 // layouts that satisfy the divisibility rules
-    std::vector<Layout> too_large;   // all that were found not to fit, with their quick times
+    std::vector<Layout> too_large;   // layouts that do not fit; their times are quick_step_time()s
     std::optional<Layout> smallest;  // if none fits: the layout that needs least memory
 };
 

@@ -18,7 +18,7 @@ struct StepTime {
     double total() const { return busiest.total() + messages_s + bubble_s + data_s + optimizer_s; }
 };
 
-// The layout and batch of a step. The program and the GPUs are given separately.
+// The model, layout and batch of a step. Its GPUs are a Hardware, its trainer a TrainingProgram.
 struct SimulatedStep {
     const spec::ModelConfig& model;
     const spec::ParallelConfig& parallel;

@@ -16,8 +16,8 @@ struct ProgramResult {
 };
 
 // Runs `words[0]`, searched in PATH, with the other words as arguments. Its stdin is empty; its
-// stderr is that of this process. Throws Error(failure) when it cannot be started for another
-// reason than a missing program.
+// stderr is that of this process. A program that does not exist gives code 127. Throws
+// Error(failure) when the program cannot be started for any other reason.
 ProgramResult run_program(const std::vector<std::string>& words, Stdout to = Stdout::returned);
 
 // Runs a program that transfers to `target` and returns its output. Throws Error(failure) naming

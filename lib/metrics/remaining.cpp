@@ -105,8 +105,7 @@ Left remaining_of(const LogSummary& log, const RunLength& schedule, const std::s
     const char* flag = schedule.train_samples ? "--train-samples" : "--train-tokens";
     if (!last.consumed_samples)
         usage_error(
-            flag,
-            "{} does not state the consumed samples, which this flag needs: give --train-iters",
+            flag, "needs the consumed samples, which {} does not state: give --train-iters instead",
             name);
     if (!ramp)
         usage_error("--global-batch-size", "is missing, and {} does not state the batch size",

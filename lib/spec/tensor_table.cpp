@@ -86,8 +86,8 @@ class TableBuilder {
         i64 granule;
     };
 
-    // Adds column-parallel projections that one matrix product computes. They are divided by rows
-    // of the weight. All weights are adjacent in memory, then all biases.
+    // Adds column-parallel projections, which one matrix product computes together. The tensor
+    // ranks shard the rows of each weight. All weights are adjacent in memory, then all biases.
     void column_parallel(const std::string& prefix, const std::string& block,
                          std::initializer_list<Projection> projections, i64 layer, bool bias) {
         for (const Projection& p : projections) {

@@ -56,7 +56,7 @@ warns() { # PATTERN ARGUMENTS...
     lm-estimate "$@" >out 2>err || true
     grep -Eq "warning: .*$pattern" err || fail "$*: no '$pattern' in: $(cat err)"
 }
-warns 'saves each 20000 iterations take .* more than saves each [0-9]+, the best' time "${run[@]}" "${fail_flags[@]}" --save-interval 20000
+warns 'with a save every 20000 iterations, the run takes .* more than with a save every [0-9]+, the best' time "${run[@]}" "${fail_flags[@]}" --save-interval 20000
 lm-estimate time "${run[@]}" "${fail_flags[@]}" --save-interval "$(value a.json goodput .best_interval_iterations)" >out 2>err
 [ ! -s err ] || fail "the best interval: $(cat err)"
 warns 'evaluations take 25.0 % of the time' time "${run[@]}" --eval-interval 100 --eval-iters 100
@@ -77,12 +77,12 @@ expect 2 '--mttf: needs --save-time' lm-estimate time "${run[@]}" --mttf 3h
 expect 2 '--mttf: needs the length of the training' lm-estimate time "${run[@]:0:14}" --gpus 1 --tflops 1 --mttf 3h
 expect 2 '--mttf: give one of --mttf, --failures and --failure-times' lm-estimate time "${run[@]}" "${fail_flags[@]}" --failures rsc-8
 expect 2 "--failures: 'rsc-9' is not one of llama3-405b, rsc-1024" lm-estimate time "${run[@]}" --failures rsc-9 --save-time 1s
-expect 2 '--mttf: with a failure each 1 min 00 s the training takes more than 100 times its time' \
+expect 2 '--mttf: with a failure every 1 min 00 s, the training takes more than 100 times its time' \
     lm-estimate time "${run[@]}" --mttf 1m --save-time 40s --restart-time 15m
 expect 2 '--exit-duration-in-mins: a job of 10 min 00 s is not longer than' lm-estimate time "${run[@]}" "${fail_flags[@]}" --exit-duration-in-mins 10
 expect 2 '--failure-shape: must be from 0.2 to 10' lm-estimate time "${run[@]}" "${fail_flags[@]}" --failure-shape 0
 echo x >times.txt
 expect 2 'times.txt:1: ' lm-estimate time "${run[@]}" --failure-times times.txt --save-time 1s
-expect 2 '--carbon: needs --watts' lm-estimate time "${run[@]}" --carbon 50
+expect 2 '--carbon: needs the power of a GPU: give --gpu, or --watts' lm-estimate time "${run[@]}" --carbon 50
 expect 2 '--price: ' lm-estimate time "${run[@]}" --price 2/day
 expect 2 '--watts: must be above 0' lm-estimate time "${run[@]}" --watts 0

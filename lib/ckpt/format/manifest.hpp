@@ -50,7 +50,7 @@ struct Writer {
     std::string job;
 };
 
-// The state of one kind in a step.
+// The sum of all slices of one kind (weights, masters, a moment) in a step.
 struct KindTotal {
     SliceKind kind;
     DType dtype = DType::fp32;

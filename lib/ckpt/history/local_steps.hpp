@@ -62,8 +62,8 @@ std::vector<LocalStep> local_steps_in(const std::string& directory, int holder);
 std::string text_of(const LocalStep& step);
 LocalStep parse_local_step(std::string_view text);
 
-// Returns the line of the newest start in the durable `directory`, from the newest claim or from
-// `latest`, as a tip without a limit on its iteration; nullopt when there is neither.
+// Returns the lineage of the newest start in the durable `directory`: of the newest claim, or of
+// `latest` when its generation is later; nullopt without both. All iterations are before the tip.
 std::optional<Tip> newest_tip(const std::string& directory);
 // Returns whether the step is on the line: one of its starts wrote it, and the next start of the
 // line did not resume from an earlier step.

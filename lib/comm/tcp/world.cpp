@@ -206,9 +206,9 @@ void TcpWorld::lose_hub() {
                      meeting_.host));
 }
 
-// Returns whether this rank reports the failure: one line is enough for thousands of ranks. Usually
-// rank 0 reports it. When the connection to rank 0 is lost, ranks 1, 8, 64, ... report that; most
-// of these are on other hosts.
+// Returns whether this rank reports the failure: a few lines are enough for thousands of ranks.
+// Usually rank 0 alone reports it. When the connection to rank 0 is lost, the host of rank 0 may be
+// down, so ranks 1, 8, 64, ... report the loss: most of them run on other hosts than rank 0.
 bool TcpWorld::reports_failure() const {
     if (!hub_lost_) return rank() == 0;
     int power = 1;

@@ -16,8 +16,8 @@ constexpr int tile_vectors = 2;
 constexpr int width = 4;
 constexpr int tile_vectors = 2;
 #endif
-// Rows of c that a product keeps in registers: 6 x tile_vectors accumulators, tile_vectors of b and
-// one of a fit into 16 (AVX2) or 32 (AVX-512) registers.
+// Rows of c that a product keeps in registers. It needs 6 * tile_vectors registers for c,
+// tile_vectors for b and 1 for a: 15 of 16 with AVX2, 29 of 32 with AVX-512 (tile_vectors = 4).
 constexpr int tile_rows = 6;
 
 typedef float Vec __attribute__((vector_size(width * 4)));

@@ -108,8 +108,10 @@ EpochPlan plan_epochs(i64 n_tokens, i64 seq_length, i64 n_samples, double last_e
 MegatronIndex MegatronIndex::build(const TokenRange& range, i64 seq_length, const EpochPlan& plan,
                                    u32 seed, int n_threads) {
     if (range.sequences.end > std::numeric_limits<i32>::max()) {
-        usage_error("--data-order", "{} has {} documents, Megatron's order has at most 2^31",
-                    range.dataset->prefix(), range.dataset->n_sequences());
+        usage_error("--data-order",
+                    "{}: document {} is used, but Megatron's orders have at most 2^31 - 1: use "
+                    "--data-order stateless",
+                    range.dataset->prefix(), range.sequences.end - 1);
     }
     NumpyRandom random(seed);
     const auto arrays = std::make_shared<Arrays>();

@@ -44,10 +44,10 @@ u32 digits_end(const Reader& chars, u32 begin, int most) {
     return end;
 }
 
-// Returns the end of the match of \s*[\r\n]+|\s+(?!\S)|\s+ at a run of whitespace. If the run has a
-// line end, this is the position after the last one. Otherwise it is the end of the run. If another
-// character follows a run of several characters, the match does not include the last character of
-// the run.
+// Returns the end of the match of \s*[\r\n]+|\s+(?!\S)|\s+ at a run of whitespace. If the run has
+// line ends, the match ends after the last of them. Otherwise it ends with the run, with one
+// exception: if the run has several characters and text follows the run, the match ends one
+// character earlier.
 template <typename Reader>
 u32 space_run_end(const Reader& chars, u32 begin) {
     u32 end = begin;

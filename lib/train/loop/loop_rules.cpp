@@ -28,9 +28,7 @@ IterationRange parse_range(std::string_view option, std::string_view text) {
     const IterationRange range{parse_count(option, text.substr(0, dash)),
                                parse_count(option, text.substr(dash + 1))};
     if (range.first < 1 || range.last < range.first) {
-        usage_error(option,
-                    "'{}' is not a range of iterations: they count from 1, and A must not exceed B",
-                    text);
+        usage_error(option, "'{}' is not a range A-B of iterations: expected 1 <= A <= B", text);
     }
     return range;
 }

@@ -39,7 +39,8 @@ Stop TrainingLoop::stop_in_evaluation() {
     LoopState now = loop_state();
     now.run_iterations = std::max<i64>(now.run_iterations, 1);
     const Stop reason = should_end_evaluation(rules_, now);
-    // Another rank may have ended the evaluation because of a reason that has passed.
+    // The reason that ended the evaluation may not exist any more, for example when the kill switch
+    // was removed. The run then stops as after a signal.
     const Stop stop = reason != Stop::no ? reason : Stop::signal;
     if (rules_.saves) save(stop);
     return stop;

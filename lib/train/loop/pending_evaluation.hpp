@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The evaluation that a stop or a failure has ended or prevented. While an evaluation runs, and
-// after a stop, a file in the directory of --save names its iteration, and the run that resumes
-// from it makes the evaluation first. So the logs of a training in several jobs have the same lines
-// as the log of one job.
+// The evaluation that a stop or a failure has interrupted or prevented. Rank 0 writes its iteration
+// to a file in the directory of --save when the evaluation begins, and when a run stops before it.
+// A run that resumes from this iteration first runs the evaluation. So the logs of a training in
+// several jobs have the same lines as the log of one job.
 #pragma once
 
 #include <string>

@@ -91,7 +91,7 @@ void LocalSaver::prepare_directory(const std::optional<ckpt::Tip>& loaded) const
         try {
             if (is_ancestor(path, loaded)) continue;
         } catch (const Error& error) {
-            warn("{}: kept until later local steps replace it", error.what());
+            warn("{}: {}: the step is kept until later local steps replace it", path, error.what());
             continue;
         }
         note("{}: is not an ancestor of the step that this run starts from: removed", path);

@@ -23,7 +23,7 @@ void run_trial_steps(const TrainerConfig& config, device::Device& device, i64 ra
     const auto trainer =
         Trainer::allocate(config, device, parallel::silent_grid(config.parallel, rank));
     const std::set<i64> counts = trial_counts(config, steps.fewest_micro_batches);
-    // Last the model's length, with which evaluations run.
+    // The model's own length comes last, because the evaluation below runs with it.
     std::vector<i64> lengths = steps.seq_lengths;
     std::erase(lengths, config.model.seq_length);
     lengths.push_back(config.model.seq_length);
