@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Every command of README.md and docs succeeds as it is printed, in the order of its page, with small data. (Those of
 # docs/operations.md, which need Slurm, are tested by slurm_docs.sh.)
-# labels: long
+# labels: proof
 # timeout: 1800
 root=$(realpath "$(dirname "$0")/../..")
 # shellcheck source=tests/e2e/common.bash
