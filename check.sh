@@ -6,10 +6,10 @@ set -euo pipefail
 usage() {
     cat <<'END'
 Usage: ./check.sh [--all] [--long] [--fuzz] [--preset NAME] [--jobs N]
-  (nothing)  build and run the quick suite: about 20 minutes on 2 cores, dependencies included
+  (nothing)  build and run the quick suite: about 25 minutes on 2 cores, dependencies included
   --all      also compare with the live libraries (PyTorch, transformers, tokenizers), run the long
              tests, and run the unit tests under the address and undefined-behaviour sanitizers:
-             about 40 minutes
+             about 50 minutes
   --long     also run the proofs (ctest label proof), which may take hours
   --fuzz     also run the fuzzers, 2,000 runs of each
   --preset NAME  build preset [release]; dev has debug information

@@ -93,7 +93,7 @@ TEST_CASE("fast versions agree with the reference in double precision", "[ops]")
     }
 }
 
-TEST_CASE("results have the same bits for 1, 2 and 3 threads", "[ops]") {
+TEST_CASE("results have the same bits for 1, 2 and 3 threads", "[ops][bits]") {
     const DType type = GENERATE(DType::fp32, DType::bf16, DType::fp16);
     const auto reference = cpu::make_device(1, cpu::Kernels::reference);
     const auto one = cpu::make_device(1);

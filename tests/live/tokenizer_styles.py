@@ -4,8 +4,8 @@
 here: real text, random strings over a nasty alphabet, all code points, normal forms; and train-tokenizer against that trainer.
 
 Environment: LM_LIVE_CORPUS, JSON Lines files (with colons between) to compare in full; LM_LIVE_STRINGS, how many random
-strings a style (default 8000); LM_LIVE_CODE_POINTS=all, also every CJK character, Hangul syllable and private code point
-(else one in 13 of them); LM_LIVE_STYLES, names of some pretokenizers, with commas between.
+strings a style (default 4000); LM_LIVE_CODE_POINTS=all, also every CJK character, Hangul syllable and private code point
+(else one in 29 of them) and more text; LM_LIVE_STYLES, names of some pretokenizers, with commas between.
 """
 import json
 import lzma
@@ -50,7 +50,7 @@ PATTERNS = {
 STYLES = ["gpt2", "llama3", "qwen2", "qwen3.5", "o200k", "tekken", "bloom", "starcoder", "digits", "deepseek-v3", "deepseek-coder", "falcon",
           "llama3-removed", "o200k-removed", "cl100k", "cl100k-one-digit"]
 EVERY = os.environ.get("LM_LIVE_CODE_POINTS") == "all"
-SLICE = 1_000_000  # bytes of each corpus, unless LM_LIVE_CORPUS names others
+SLICE = 1_000_000 if EVERY else 400_000  # bytes of each corpus, unless LM_LIVE_CORPUS names others
 FORMS = {"nfc": normalizers.NFC, "nfd": normalizers.NFD, "nfkc": normalizers.NFKC, "nfkd": normalizers.NFKD}
 
 
@@ -138,7 +138,7 @@ def code_points(newest=knows_unicode_16()):
         plain = category == "Co" or 0x3400 <= cp < 0xA000 or 0xAC00 <= cp < 0xD7A4 or cp > 0x20000
         # Numbers of Unicode 17, which Digits (with Rust's tables) has already.
         future = 0x11DE0 <= cp < 0x11DEA or 0x16FF4 <= cp < 0x16FF7
-        if category != "Cs" and not future and (newest or category != "Cn") and (not plain or EVERY or cp % 13 == 0):
+        if category != "Cs" and not future and (newest or category != "Cn") and (not plain or EVERY or cp % 29 == 0):
             yield cp
 
 
@@ -364,7 +364,7 @@ def check_training(folder, style, texts, referee):
 
 
 def main():
-    strings = list(nasty_strings(int(os.environ.get("LM_LIVE_STRINGS", 8000))))
+    strings = list(nasty_strings(int(os.environ.get("LM_LIVE_STRINGS", 4000))))
     code_points = list(code_point_strings())
     real = list(corpora())
     sample = [text for _, texts in real for text in texts[:300]]
