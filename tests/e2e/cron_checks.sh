@@ -266,7 +266,13 @@ planned '[2,4,6,8,10,12]' $((free * 3 / 10))
 check 0 'the next 3 saves that need room fit' fs-watch
 mv step4 run/global_step4 && mv step2 run/global_step2
 check 0 'room for [0-9]{4,} more steps; the next 3 saves that need room fit' fs-watch
-echo "FS_PERCENT=-1" >>site.conf
+# The quota has less room than the disk: 5 steps of 10 kB, in units of 1000 bytes; a quota without a unit does not count.
+planned '[2,4,6,8,10,12,14,16,18,20,22]' 10000
+mv run/global_step4 step4 && mv run/global_step2 step2
+echo 'QUOTA_COMMAND="echo work 30 80 1000; echo files 1 2"' >>site.conf
+check 0 "room for 5 more steps: full in 0.5 days, on $(date -d '+12 hours' +%F), at the save after iteration 18" fs-watch
+mv step4 run/global_step4 && mv step2 run/global_step2
+echo "FS_PERCENT=-1 QUOTA_COMMAND=" >>site.conf
 check 1 'ALERT bytes: ' fs-watch
 # shellcheck disable=SC2016
 echo 'FS_PERCENT=100 QUOTA_COMMAND="echo work 90 100; echo store 1 0"' >>site.conf
