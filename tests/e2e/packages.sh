@@ -9,6 +9,8 @@ build=$(realpath "$1")
 root=$(realpath "$(dirname "$0")/../..")
 # shellcheck source=tests/e2e/common.bash
 . "$(dirname "$0")/common.bash"
+# shellcheck source=tests/e2e/debian.bash
+. "$(dirname "$0")/debian.bash"
 for tool in debootstrap lintian autopkgtest dpkg-buildpackage; do
     command -v $tool >/dev/null || {
         echo "skipped: $tool is not installed: apt install debhelper lintian autopkgtest debootstrap"
@@ -27,18 +29,7 @@ for package in lm-utils lm-utils-mpi; do
 done
 lintian --allow-root --fail-on error,warning "$work"/debs/*.changes >lintian.log 2>&1 || fail "lintian: $(cat lintian.log)"
 
-# mirror: where this machine's packages come from.
-# shellcheck disable=SC2016
-mirror=$(apt-get indextargets --format '$(SITE)' "Created-By: Packages" | grep -m1 "debian$") || fail "apt has no Debian archive"
-# root_of SUITE DIR [ARGUMENT...]: a bare root directory.
-root_of() {
-    local suite=$1 directory=$2
-    shift 2
-    debootstrap --variant=minbase "$@" "$suite" "$directory" "$mirror" >"$suite.log" 2>&1 || fail "debootstrap: $(tail -n 5 "$suite.log")"
-}
-root_of bookworm bookworm --include=ca-certificates
-rm bookworm/etc/apt/sources.list # debootstrap's; twice the same source is a warning, which autopkgtest takes for an error
-cp -r /etc/apt/sources.list* /etc/apt/apt.conf.d bookworm/etc/apt/
+bare_debian_like_this bookworm
 mkdir checked
 git -C "$root" archive HEAD | tar -x -C checked
 # inside ROOT COMMAND...: runs it with /proc in ROOT, where the loader looks for the path of a program.
@@ -48,7 +39,7 @@ inside "$work/bookworm" autopkgtest --output-dir "$work/autopkgtest" "$work"/deb
     >autopkgtest.log 2>&1 || fail "autopkgtest: $(tail -n 40 autopkgtest.log)"
 grep -q 'train-ranks  *PASS' autopkgtest.log || fail "$(tail -n 20 autopkgtest.log)"
 
-root_of bullseye bullseye
+bare_debian bullseye bullseye
 "$root/tools/bundle.py" "$build" >made
 archive=$(sed -E 's/: [0-9]+ MiB, needs glibc [0-9.]+$//' made)
 tar -xzf "$archive" -C bullseye/opt
