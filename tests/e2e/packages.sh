@@ -10,7 +10,7 @@ root=$(realpath "$(dirname "$0")/../..")
 # shellcheck source=tests/e2e/common.bash
 . "$(dirname "$0")/common.bash"
 # shellcheck source=tests/e2e/debian.bash
-. "$(dirname "$0")/debian.bash"
+. "$root/tests/e2e/debian.bash"
 for tool in debootstrap lintian autopkgtest dpkg-buildpackage; do
     command -v $tool >/dev/null || {
         echo "skipped: $tool is not installed: apt install debhelper lintian autopkgtest debootstrap"
