@@ -32,7 +32,7 @@ declare -A flags=(
         --untie-embeddings-and-output-weights --group-query-attention --num-query-groups 2 --attention-dropout 0
         --hidden-dropout 0"
 )
-steps=20 stop=8
+steps=8 stop=3
 # Several tiles of attention's kernels, heads of 64 and of 128, rows of some warps: too slow on an emulated GPU.
 if [ -z "${LM_PLUGIN_DIR:-}" ]; then
     data+=(--threads "$(nproc)")
@@ -73,8 +73,8 @@ for model in gpt2 bloom llama; do
         [ "$(losses $model-$precision-cuda.log | wc -l)" = $steps ] || fail "$model in $precision: not $steps steps"
     done
 done
-train fp16-cpu.log llama cpu --train-iters 10 --fp16 --initial-loss-scale 1024
-train fp16-cuda.log llama cuda --train-iters 10 --fp16 --initial-loss-scale 1024
+train fp16-cpu.log llama cpu --train-iters 5 --fp16 --initial-loss-scale 1024
+train fp16-cuda.log llama cuda --train-iters 5 --fp16 --initial-loss-scale 1024
 close fp16-cuda.log fp16-cpu.log 0.01 || fail "llama in fp16: other losses"
 
 # ---- The same bits: for any order of the work, and after a resume ----
@@ -167,16 +167,16 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
         awk -v wanted="$plans" '/^loaded: attention/ { ++n; late = 1 } /^cudaMalloc/ { late = 0 }
             END { print n + 0 " plans"; exit n != wanted || late }' plans.* || fail "$log: not $plans plans of cuDNN at the start: $*"
     }
-    attention flash.log 0 --train-iters 10 --attention-backend flash
-    attention fused.log 2 --train-iters 10 --attention-backend fused --save fused
-    attention auto.log 2 --train-iters 10
-    attention repeatable.log 0 --train-iters 10 --deterministic-mode
+    attention flash.log 0 --train-iters 4 --attention-backend flash
+    attention fused.log 2 --train-iters 4 --attention-backend fused --save fused
+    attention auto.log 2 --train-iters 4
+    attention repeatable.log 0 --train-iters 4 --deterministic-mode
     for log in fused auto repeatable; do close $log.log flash.log 0.01 || fail "$log: other losses"; done
     cmp <(losses repeatable.log) <(losses flash.log) || fail "--deterministic-mode uses other kernels"
     for log in fused auto; do
         if grep 'instead of cuDNN' $log.log.err; then fail "cuDNN is not used"; fi
     done
-    attention again.log 2 --train-iters 12 --load fused --override-opt_param-scheduler
+    attention again.log 2 --train-iters 5 --load fused --override-opt_param-scheduler
     grep -q 'note: --attention-backend: was "fused" when the checkpoint was written, is "auto" now' again.log.err ||
         fail "not noted: $(cat again.log.err)"
     train declined.log gpt2 cuda --train-iters 1 --bf16 --attention-backend fused

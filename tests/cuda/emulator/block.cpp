@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <vector>
@@ -111,11 +112,19 @@ class Block {
         me.mask = mask;
         me.data = data;
         me.where = where;
-        void* lanes[lanes_of_warp] = {};
         const size_t first = current_ / lanes_of_warp * lanes_of_warp;
+        const int last = lanes_of_warp - 1 - std::countl_zero(mask);
+        if (first + static_cast<size_t>(last) >= n_threads_) {
+            broken("a mask names a lane that does not exist", where);
+        }
+        int& n_waiting = n_waiting_[current_ / lanes_of_warp];
+        if (n_waiting + 1 < std::popcount(mask)) {
+            ++n_waiting;
+            return wait(State::in_warp);
+        }
+        void* lanes[lanes_of_warp] = {};
         for (size_t i = 0; i < lanes_of_warp; ++i) {
             if ((mask >> i & 1U) == 0) continue;
-            if (first + i >= n_threads_) broken("a mask names a lane that does not exist", where);
             const Thread& other = threads_[first + i];
             if (first + i == current_) {
                 lanes[i] = data;
@@ -123,13 +132,16 @@ class Block {
                        other.resolve == resolve) {
                 lanes[i] = other.data;
             } else {
+                ++n_waiting;
                 return wait(State::in_warp);
             }
         }
         resolve(lanes);
         join_lanes(lanes, first);
         for (size_t i = 0; i < lanes_of_warp; ++i) {
-            if (lanes[i] && first + i != current_) threads_[first + i].state = State::ready;
+            if (!lanes[i] || first + i == current_) continue;
+            threads_[first + i].state = State::ready;
+            --n_waiting;
         }
     }
 
@@ -187,6 +199,7 @@ class Block {
                             static_cast<unsigned>(i / block.x / block.y)};
             thread.fiber.begin(thread_main, this);
         }
+        std::fill(std::begin(n_waiting_), std::end(n_waiting_), 0);
         races::release(&start_);
         while (problem_.empty() && run_ready(reverse)) {
         }
@@ -263,15 +276,12 @@ class Block {
     }
 
     void check_shared_guards() {
-        for (size_t i = 0; i < guard; ++i) {
-            if (shared_[i] == std::byte{0xff} &&
-                shared_[guard + shared_bytes_ + i] == std::byte{0xff}) {
-                continue;
-            }
-            problem_ = fmt::format(
-                "a kernel writes outside of its {} bytes of dynamic shared memory", shared_bytes_);
-            return;
-        }
+        const auto intact = [](const std::byte* bytes) {
+            return bytes[0] == std::byte{0xff} && std::memcmp(bytes, bytes + 1, guard - 1) == 0;
+        };
+        if (intact(shared_) && intact(shared_ + guard + shared_bytes_)) return;
+        problem_ = fmt::format("a kernel writes outside of its {} bytes of dynamic shared memory",
+                               shared_bytes_);
     }
 
     std::vector<Thread> threads_;
@@ -280,6 +290,7 @@ class Block {
     size_t n_threads_ = 0;
     size_t shared_bytes_ = 0;
     size_t current_ = 0;
+    int n_waiting_[max_threads / lanes_of_warp] = {};  // lanes of each warp in warp functions
     uint3 block_{};
     Fiber::Context scheduler_{};
     std::string problem_;

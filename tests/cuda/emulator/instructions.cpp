@@ -56,15 +56,16 @@ struct Copies {
     std::deque<std::vector<Copy>> groups;  // oldest first
 };
 
-// The copies of each thread of the running block.
+// The copies of each thread of the running block; empty when the block has made none.
 std::vector<Copies>& all_copies() {
-    static thread_local std::vector<Copies> copies(1024);
+    static thread_local std::vector<Copies> copies;
     return copies;
 }
 
 Copies& my_copies() {
-    return all_copies()[threadIdx.x +
-                        blockDim.x * (threadIdx.y + size_t{blockDim.y} * threadIdx.z)];
+    std::vector<Copies>& all = all_copies();
+    if (all.empty()) all.resize(size_t{blockDim.x} * blockDim.y * blockDim.z);
+    return all[threadIdx.x + blockDim.x * (threadIdx.y + size_t{blockDim.y} * threadIdx.z)];
 }
 
 }  // namespace
@@ -132,11 +133,11 @@ void wait_for_copies(int pending) {
 
 std::string unfinished_copies() {
     bool unfinished = false;
-    for (Copies& copies : all_copies()) {
+    for (const Copies& copies : all_copies()) {
         unfinished = unfinished || !copies.open.empty();
         for (const auto& group : copies.groups) unfinished = unfinished || !group.empty();
-        copies = {};
     }
+    all_copies().clear();
     return unfinished ? "a thread returns from its kernel with pending asynchronous copies" : "";
 }
 
