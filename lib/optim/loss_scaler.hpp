@@ -5,6 +5,8 @@
 // step.
 #pragma once
 
+#include <algorithm>
+
 #include "base/types.hpp"
 #include "spec/optimizer_config.hpp"
 
@@ -25,6 +27,9 @@ class LossScaler {
 
     double scale() const { return state_.scale; }
     bool dynamic() const { return dynamic_; }
+    // Returns the lowest scale to which overflows can lead; with a fixed scale 1, or the fixed
+    // scale where that is lower.
+    double lowest() const { return dynamic_ ? config_.min : std::min(1.0, state_.scale); }
     // Call this after each step, also after a skipped one. An overflow decrements the hysteresis;
     // at 0 or below, the scale is halved, too. After `window` steps without overflow the scale is
     // doubled and the hysteresis restored.
@@ -33,6 +38,8 @@ class LossScaler {
     const LossScaleState& state() const { return state_; }
     // Sets the state of a dynamic scale. A fixed scale keeps the value that the flags set.
     void restore(const LossScaleState& state);
+    // Sets the state, also of a fixed scale: to repeat a step with another scale.
+    void replace(const LossScaleState& state) { state_ = state; }
 
   private:
     spec::LossScaleConfig config_;

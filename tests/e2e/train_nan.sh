@@ -22,8 +22,6 @@ RANDOM=${LM_FAULT_SEED:-17}
 for ((i = 0; i < n_faults; i++)); do
     kind=${kinds[i % 3]} value=${values[i / 3 % 2]} precision=${precisions[i / 6 % 3]}
     [ "$n_faults" -gt 6 ] || precision=${precisions[i % 3]}
-    # The loss scale handles an Inf or NaN of a fp16 gradient: so it has no event.
-    if [ "$kind" = gradient ] && [[ $precision = --fp16* ]]; then precision=--bf16; fi
     iteration=$((RANDOM % 6 + 1)) layer=$((RANDOM % 3)) ranks=$((RANDOM % 2 + 1))
     rank=$((RANDOM % ranks))
     launch=()
@@ -40,6 +38,23 @@ for ((i = 0; i < n_faults; i++)); do
         fail "$kind $value $precision at $iteration, rank $rank of $ranks, layer $layer: $(cat err)"
     [ "$(grep -c ' iteration .* samples per second' out)" = $((iteration - 1)) ] || fail "noticed late: $(cat out)"
 done
+
+# fp16: an overflow of the gradients has no event. A gradient that no loss scale makes finite has one, also at the initial scale,
+# which is too high for every step.
+fp16=("${args[@]}" --train-iters 40 --fp16)
+run overflows.log lm-train "${fp16[@]}" --log-json overflows.json
+n_skipped=$(jq -s 'map(select(.kind == "step") | .skipped_iterations) | add' overflows.json)
+[ "$n_skipped" -ge 10 ] || fail "$n_skipped overflows from a scale of 2^32"
+jq -se 'all(.kind != "nan")' overflows.json >/dev/null || fail "an overflow is an event: $(grep '"nan"' overflows.json)"
+expect 4 "iteration 3: loss .* not both finite: first in the gradient of layers.1.* on rank 0 .*, also with a loss scale of 1: no weight" env \
+    LM_STEP_FAULT=gradient:inf:3:0:1 lm-train "${fp16[@]}"
+# A transient one is distinguished from an overflow: the repeated step is finite at the same scale.
+LM_STEP_FAULT=gradient:nan:30:0:1:once run skip.log lm-train "${fp16[@]}" --on-nan skip --log-json skip.json
+grep -q 'iteration 30: .*so the fault was transient, gradient norms: embedding [0-9.]*, layers [0-9.]* nan [0-9.]*, head' skip.log.err ||
+    fail "transient: $(cat skip.log.err)"
+run never.log lm-train "${fp16[@]}" --skip-train-iteration-range 30-30
+diff <(losses never.log) <(losses skip.log) || fail "a skipped batch changes later losses"
+grep -q 'nan iterations: *1 ' skip.log || fail "not counted: $(cat skip.log)"
 
 # The gradient of a norm, which both tensor ranks have: the norm of the step counts that of rank 0.
 for rank in 0 1; do

@@ -45,6 +45,7 @@ struct Run {
     train::TrainingLog log;
     StepGuard guard;
     i64 iteration = 0;
+    train::StepResult made;  // the result of the last make_step()
 
     explicit Run(const std::string& more)
         : config(config_of(more)),
@@ -58,6 +59,15 @@ struct Run {
     Verdict judge(train::StepResult result) {
         guard.begin(++iteration);
         return guard.judge(step(), result);
+    }
+    // Makes the next step up to its verdict, with `fault` in it.
+    Verdict make_step(const std::optional<train::StepFault>& fault = {}) {
+        trainer->probe().plant(fault);
+        guard.begin(++iteration);
+        data::Loader loader(*data.train, config.batch_options(), step().first_sample, 1, 0);
+        train::LoaderBatches batches(loader);
+        made = trainer->compute_gradients(batches, 2);
+        return guard.judge(step(), made);
     }
     StepGuard::Step step() const { return {iteration, 2 * (iteration - 1), {2, 16}}; }
 };
@@ -105,16 +115,11 @@ TEST_CASE("--on-nan stop ends the run, and a fault that is not repeated is trans
 
 TEST_CASE("a planted value is found with its layer and samples") {
     Run run("--on-nan skip");
-    run.trainer->probe().plant(train::StepFault{.kind = train::StepFault::Kind::activation,
-                                                .value = not_a_number,
-                                                .iteration = 1,
-                                                .layer = 1});
-    run.guard.begin(++run.iteration);
-    data::Loader loader(*run.data.train, run.config.batch_options(), 0, 1, 0);
-    train::LoaderBatches batches(loader);
-    train::StepResult result = run.trainer->compute_gradients(batches, 2);
-    CHECK_FALSE(result.finite);
-    CHECK(run.guard.judge(run.step(), result) == Verdict::skip);
+    CHECK(run.make_step(train::StepFault{.kind = train::StepFault::Kind::activation,
+                                         .value = not_a_number,
+                                         .iteration = 1,
+                                         .layer = 1}) == Verdict::skip);
+    CHECK_FALSE(run.made.finite);
     CHECK_THAT(run.guard.reason(), ContainsSubstring("the attention of layer 1 on rank 0"));
     CHECK_THAT(run.guard.reason(), ContainsSubstring("micro-batch 0 of samples 0"));
 }
@@ -157,19 +162,62 @@ TEST_CASE("--error-injection-rate plants faults in random iterations of the last
 }
 
 TEST_CASE("an overflow that the loss scale handles keeps the weights") {
-    Run run("--fp16");
-    const train::StepResult overflow{.loss = 4, .gradient_norm = infinity};
+    Run run("--fp16 --on-nan stop --loss-scale 1e12");
+    const double scale = run.trainer->loss_scaler().scale();
     for (int i = 1; i < train::max_overflows_in_a_row; ++i) {
-        REQUIRE(run.judge(overflow) == Verdict::drop);
+        REQUIRE(run.make_step() == Verdict::drop);
+        REQUIRE(run.made.overflow);
+        REQUIRE(run.trainer->loss_scaler().scale() == scale);
     }
     SECTION("and a finite step ends the series") {
         CHECK(run.judge(good()) == Verdict::update);
         CHECK(run.guard.overflows_in_a_row() == 0);
-        CHECK(run.judge(overflow) == Verdict::drop);
+        CHECK(run.make_step() == Verdict::drop);
     }
     SECTION("but a long series ends the run") {
-        CHECK_THROWS_AS(run.judge(overflow), JointError);
+        CHECK_THROWS_AS(run.make_step(), JointError);
     }
+}
+
+TEST_CASE("a dynamic loss scale has the values of Megatron's rule after repetitions") {
+    Run run("--fp16 --on-nan stop --initial-loss-scale 1099511627776");
+    optim::LossScaler expected = run.trainer->loss_scaler();
+    for (int i = 0; i < 30; ++i) {
+        expected.update(run.make_step() == Verdict::drop);
+        REQUIRE(run.trainer->loss_scaler().state() == expected.state());
+    }
+    CHECK(run.made.finite);
+    CHECK(expected.scale() < 1e12);
+}
+
+// 0 * Inf is NaN, so an overflow in a backward pass may look as a fault, and a fault as an
+// overflow.
+TEST_CASE("a fp16 gradient that no loss scale makes finite does not count as an overflow") {
+    const std::string scale =
+        GENERATE(std::string("--initial-loss-scale 1024"), std::string("--loss-scale 1024"));
+    const double value = GENERATE(not_a_number, infinity);
+    Run run("--fp16 --on-nan skip " + scale);
+    train::StepFault fault{
+        .kind = train::StepFault::Kind::gradient, .value = value, .iteration = 2, .layer = 1};
+    REQUIRE(run.make_step() == Verdict::update);
+    const optim::LossScaleState before = run.trainer->loss_scaler().state();
+    SECTION("persistent") {
+        CHECK(run.make_step(fault) == Verdict::skip);
+        CHECK_THAT(run.guard.reason(), ContainsSubstring("first in the gradient of layers.1."));
+        CHECK_THAT(run.guard.reason(), ContainsSubstring("micro-batch 1 of samples 3"));
+        CHECK_THAT(run.guard.reason(), ContainsSubstring("also with a loss scale of 1:"));
+    }
+    SECTION("transient") {
+        fault.once = true;
+        CHECK(run.make_step(fault) == Verdict::skip);
+        CHECK_THAT(run.guard.reason(), ContainsSubstring("so the fault was transient"));
+        CHECK_THAT(run.guard.reason(),
+                   ContainsSubstring(std::isnan(value) ? " nan, head" : " inf, head"));
+    }
+    CHECK_FALSE(run.made.overflow);
+    CHECK(run.trainer->loss_scaler().state() == before);
+    CHECK(run.guard.overflows_in_a_row() == 0);
+    CHECK(run.make_step() == Verdict::update);
 }
 
 TEST_CASE("a spike gets the reaction of --on-spike") {

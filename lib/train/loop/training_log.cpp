@@ -116,13 +116,11 @@ void TrainingLog::add(const optim::Counters& done, double rate, const BatchSize&
     const spec::ParallelConfig& parallel = config_.trainer.parallel;
     const i64 tokens = batch.global_batch * batch.seq_length;
     const auto n_ranks = static_cast<double>(parallel.tp * parallel.pp * parallel.dp);
-    const bool fp16_overflow = config_.trainer.precision.weights == DType::fp16 &&
-                               std::isfinite(result.loss);  // only gradients overflow
     using Granularity = spec::Recompute::Granularity;
     interval_.add(
         {.loss = result.loss,
          .stepped = result.finite,
-         .finite = result.finite || fp16_overflow,
+         .finite = result.finite || result.overflow,
          .samples = batch.global_batch,
          .tokens = tokens,
          .elapsed_s = elapsed_s,

@@ -66,17 +66,49 @@ void StepGuard::begin(i64 iteration) {
 StepGuard::Verdict StepGuard::judge(const Step& step, StepResult& result) {
     const bool fp16 = config_.trainer.precision.weights == DType::fp16;
     if (!std::isfinite(result.loss) || (!fp16 && !result.finite)) {
-        return judge_non_finite(step, result);
+        return judge_non_finite(step, result, origin(step, result, scale_before_.scale));
     }
-    overflows_in_a_row_ = result.finite ? 0 : overflows_in_a_row_ + 1;
-    if (!result.finite) {
-        if (overflows_in_a_row_ >= max_overflows_in_a_row) stop_at_overflows(step, result);
-        return Verdict::drop;
-    }
+    if (!result.finite) return judge_overflow(step, result);
+    overflows_in_a_row_ = 0;
     const auto spike = spikes_.add(result.loss, result.gradient_norm);
     if (spike) return judge_spike(step, result, *spike);
     in_spike_ = false;
     return Verdict::update;
+}
+
+// ---- fp16 -------------------------------------------------------------------------------------
+
+// Judges a finite loss with gradients that are not finite. In a backward pass an overflow to Inf
+// becomes NaN too (Inf - Inf, 0 * Inf), so the values do not show whether the scale is the cause.
+StepGuard::Verdict StepGuard::judge_overflow(const Step& step, StepResult& result) {
+    const optim::LossScaleState scale_after = trainer_.loss_scaler().state();
+    const std::string found = other_cause(step, result);
+    trainer_.replace(scale_after);
+    if (!found.empty()) return judge_non_finite(step, result, found);
+    result.overflow = true;
+    if (++overflows_in_a_row_ >= max_overflows_in_a_row) stop_at_overflows(step, result);
+    return Verdict::drop;
+}
+
+// Returns "" when the loss scale is the cause, so that lower scales end it; otherwise a text for
+// the message. The scale is not the cause when the step has the values with the lowest scale, too.
+// It is not when the same step with a slightly larger scale is finite: then the fault was
+// transient. That repetition is omitted in a series of overflows. `result` is the step's.
+std::string StepGuard::other_cause(const Step& step, const StepResult& result) {
+    // A GPU without --deterministic-mode rounds a repeated step differently. The margin is far
+    // above that difference, and below the factor 2 by which the scale changes.
+    constexpr double margin = 17.0 / 16;
+    std::vector<double> norms = trainer_.gradient_norms(result);
+    std::ranges::transform(norms, norms.begin(), without_sign);
+    const double lowest = trainer_.loss_scaler().lowest();
+    const StepResult with_lowest = repeat(step, 0, lowest);
+    if (!with_lowest.finite) {
+        return origin(step, with_lowest, lowest) +
+               fmt::format(", also with a loss scale of {}", lowest);
+    }
+    if (overflows_in_a_row_ > 0 || !repeat(step, 0, margin * scale_before_.scale).finite) return {};
+    return fmt::format("a repeated step is finite, so the fault was transient, gradient norms: {}",
+                       norms_text(norms));
 }
 
 void StepGuard::stop_at_overflows(const Step& step, const StepResult& result) const {
@@ -88,6 +120,8 @@ void StepGuard::stop_at_overflows(const Step& step, const StepResult& result) co
                     step.iteration, overflows_in_a_row_, result.loss_scale,
                     config_.trainer.loss_scale.fixed ? "a lower --loss-scale, " : ""));
 }
+
+// ---- values that are not finite ---------------------------------------------------------------
 
 // Warns of the reaction `flag`, and returns the verdict. `go_on` is the verdict to continue.
 StepGuard::Verdict StepGuard::act(config::Reaction reaction, std::string_view flag, Verdict go_on) {
@@ -107,10 +141,9 @@ StepGuard::Verdict StepGuard::act(config::Reaction reaction, std::string_view fl
     return go_on;
 }
 
-// ---- values that are not finite ---------------------------------------------------------------
-
-StepGuard::Verdict StepGuard::judge_non_finite(const Step& step, const StepResult& result) {
-    const std::string found = origin(step, result);
+// `found`: the place or the cause of the values.
+StepGuard::Verdict StepGuard::judge_non_finite(const Step& step, const StepResult& result,
+                                               const std::string& found) {
     reason_ = fmt::format(
         "iteration {}: loss {} and gradient norm {} are not both finite: {}: no weight was changed",
         step.iteration, without_sign(result.loss), without_sign(result.gradient_norm), found);
@@ -149,27 +182,30 @@ std::string StepGuard::remedy(i64 iteration) const {
     return parallel::broadcast_text(world_, text, 0);
 }
 
-// Computes the gradients of the same samples again. Each data-parallel rank computes the samples of
-// the rank that is `dp_shift` places after it, cyclically.
-StepResult StepGuard::repeat(const Step& step, i64 dp_shift) {
+// Computes the gradients of the same samples again, with a loss scale of `loss_scale`. Each
+// data-parallel rank computes the samples of the rank that is `dp_shift` places after it,
+// cyclically.
+StepResult StepGuard::repeat(const Step& step, i64 dp_shift, double loss_scale) {
     const i64 dp = config_.trainer.parallel.dp;
     data::Loader loader(*data_.train, config_.batch_options(), step.first_sample, dp,
                         (trainer_.grid().at.dp + dp_shift) % dp);
     LoaderBatches batches(loader);
     batches.set_seq_length(step.batch.seq_length);
-    trainer_.restore(scale_before_);
+    optim::LossScaleState scale = scale_before_;
+    scale.scale = loss_scale;
+    trainer_.replace(scale);
     return trainer_.compute_gradients(batches,
                                       config_.trainer.micro_batches_of(step.batch.global_batch));
 }
 
-// Repeats the step to find the place of the first value that is not finite. Returns a text for the
-// message.
-std::string StepGuard::origin(const Step& step, const StepResult& result) {
+// Repeats the step of `result`, which had a loss scale of `loss_scale`, to find the place of the
+// first value that is not finite. Returns a text for the message.
+std::string StepGuard::origin(const Step& step, const StepResult& result, double loss_scale) {
     const optim::LossScaleState scale_after = trainer_.loss_scaler().state();
     const std::vector<double> losses = local_losses();
     const std::string in_gradients = first_of_all(trainer_.probe().scan_gradients());
     trainer_.probe().start_search();
-    const StepResult again = repeat(step, 0);
+    const StepResult again = repeat(step, 0, loss_scale);
     const std::string first = first_of_all(trainer_.probe().end_search());
     std::string text = first;
     if (text.empty()) {
@@ -184,9 +220,9 @@ std::string StepGuard::origin(const Step& step, const StepResult& result) {
         text += same(again.loss, result.loss) && same(again.gradient_norm, result.gradient_norm)
                     ? ", the same in a repeated step (persistent)"
                     : ", other values in a repeated step";
-        text += compare_ranks(step, local_losses());
+        text += compare_ranks(step, local_losses(), loss_scale);
     }
-    trainer_.restore(scale_after);
+    trainer_.replace(scale_after);
     return text;
 }
 
@@ -201,10 +237,11 @@ std::vector<double> StepGuard::local_losses() {
 // Repeats the step with the samples of each data-parallel rank on the previous one. Returns a text
 // that states whether both ranks compute the same losses; an empty text without data parallelism.
 // `losses`: local_losses() of the last repetition. Collective.
-std::string StepGuard::compare_ranks(const Step& step, const std::vector<double>& losses) {
+std::string StepGuard::compare_ranks(const Step& step, const std::vector<double>& losses,
+                                     double loss_scale) {
     const spec::ParallelConfig& parallel = config_.trainer.parallel;
     if (parallel.dp == 1) return {};
-    repeat(step, 1);
+    repeat(step, 1, loss_scale);
     const std::vector<double> shifted = local_losses();
     std::vector<std::string> differing;
     for (i64 rank = 0; rank < world_.size(); ++rank) {
@@ -260,7 +297,8 @@ StepGuard::Verdict StepGuard::judge_spike(const Step& step, StepResult& result,
                 {"policy", config_.stopping.on_spike}});
     if (config_.stopping.rerun_suspect) {
         const optim::LossScaleState scale_after = trainer_.loss_scaler().state();
-        const StepResult again = repeat(step, 0);
+        const double scale = scale_before_.scale;
+        const StepResult again = repeat(step, 0, scale);
         const bool persistent =
             same(again.loss, result.loss) && same(again.gradient_norm, result.gradient_norm);
         reason_ += persistent ? ": the same in a repeated step (persistent)"
@@ -268,11 +306,11 @@ StepGuard::Verdict StepGuard::judge_spike(const Step& step, StepResult& result,
                                     ": transient: a repeated step has loss {:.4g} and "
                                     "gradient norm {:.4g}",
                                     again.loss, again.gradient_norm);
-        reason_ += compare_ranks(step, local_losses());
+        reason_ += compare_ranks(step, local_losses(), scale);
         // compare_ranks() has overwritten the gradients by those of other samples. The update uses
         // the gradients and the norm of a repetition, so that a transient fault does not reach it.
-        result = config_.trainer.parallel.dp > 1 ? repeat(step, 0) : again;
-        trainer_.restore(scale_after);
+        result = config_.trainer.parallel.dp > 1 ? repeat(step, 0, scale) : again;
+        trainer_.replace(scale_after);
     }
     const config::Reaction reaction = config_.stopping.reaction_to_spike();
     if (reaction == config::Reaction::go_on && in_spike_ && !config_.stopping.rerun_suspect)

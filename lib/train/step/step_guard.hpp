@@ -44,9 +44,10 @@ class StepGuard {
     };
     // Call it before compute_gradients().
     void begin(i64 iteration);
-    // Judges the result of compute_gradients(). A repetition of the step replaces `result` if the
-    // trainer has its gradients afterwards. Throws JointError(self_stopped) for a value that is not
-    // finite with --on-nan stop, and after 150 fp16 overflows in a row. Collective.
+    // Judges the result of compute_gradients(), and sets its `overflow`. A repetition of the step
+    // replaces `result` if the trainer has its gradients afterwards. Throws
+    // JointError(self_stopped) for a value that is not finite with --on-nan stop, and after 150
+    // fp16 overflows in a row. Collective.
     Verdict judge(const Step& step, StepResult& result);
     // Returns the description of the last suspicious step, for the message of a stop.
     const std::string& reason() const { return reason_; }
@@ -55,14 +56,17 @@ class StepGuard {
     i64 overflows_in_a_row() const { return overflows_in_a_row_; }
 
   private:
-    Verdict judge_non_finite(const Step& step, const StepResult& result);
+    Verdict judge_overflow(const Step& step, StepResult& result);
+    std::string other_cause(const Step& step, const StepResult& result);
+    Verdict judge_non_finite(const Step& step, const StepResult& result, const std::string& found);
     Verdict judge_spike(const Step& step, StepResult& result, const Spike& spike);
     void stop_at_overflows(const Step& step, const StepResult& result) const;
     std::string remedy(i64 iteration) const;
     Verdict act(config::Reaction reaction, std::string_view flag, Verdict go_on);
-    StepResult repeat(const Step& step, i64 dp_shift);
-    std::string origin(const Step& step, const StepResult& result);
-    std::string compare_ranks(const Step& step, const std::vector<double>& losses);
+    StepResult repeat(const Step& step, i64 dp_shift, double loss_scale);
+    std::string origin(const Step& step, const StepResult& result, double loss_scale);
+    std::string compare_ranks(const Step& step, const std::vector<double>& losses,
+                              double loss_scale);
     std::vector<double> local_losses();
     std::string first_of_all(const std::optional<NonFinite>& own);
 

@@ -32,6 +32,7 @@ struct StepResult {
     double loss = 0;            // mean over the unmasked tokens of all ranks, before the update
     double gradient_norm = 0;   // global, before clipping
     bool finite = false;        // false: the step must not update the weights
+    bool overflow = false;      // not finite only because of the loss scale; set by StepGuard
     double gradient_scale = 1;  // factor of the gradients in memory: loss scale (x unmasked tokens)
     double loss_scale = 1;      // loss scale of the next step
 };
@@ -63,6 +64,8 @@ class Trainer {
     void gather_loaded() { state_.gather_loaded(); }
     // Restores the dynamic loss scale of a checkpoint. Does nothing with a fixed scale.
     void restore(const optim::LossScaleState& state) { scaler_.restore(state); }
+    // Sets the loss scale of the next step, also a fixed one.
+    void replace(const optim::LossScaleState& state) { scaler_.replace(state); }
 
     // Sets the sequence length of later batches, at most the model's. Memory stays allocated for
     // the model's sequence length.
