@@ -49,12 +49,15 @@ struct Loader::State {
     }
 
     // The caller uses the slot of micro-batch n_taken - 1; the thread may fill all others.
-    bool has_room() const { return n_filled - n_taken < static_cast<i64>(slots.size()) - 1; }
+    i64 n_ahead() const { return static_cast<i64>(slots.size()) - 1; }
+    i64 room() const { return n_ahead() - (n_filled - n_taken); }
+    // The thread sleeps until half of the slots are free: waking it costs the caller more than the rest of next().
+    bool worth_waking() const { return 2 * room() >= n_ahead(); }
 
     void work() {
         std::unique_lock lock(mutex);
         while (true) {
-            changed.wait(lock, [&] { return stop || has_room(); });
+            if (room() == 0) changed.wait(lock, [&] { return stop || worth_waking(); });
             if (stop) return;
             const i64 mine = n_seeks;
             Slot& into = slot(n_filled);
@@ -114,7 +117,7 @@ const Batch& Loader::next() {
     // n_taken does not change, so every further call throws the error again, until seek().
     if (slot.error) std::rethrow_exception(slot.error);
     ++s.n_taken;
-    s.changed.notify_all();
+    if (s.worth_waking()) s.changed.notify_all();
     return slot.batch;
 }
 

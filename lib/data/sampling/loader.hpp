@@ -17,7 +17,7 @@ class Loader {
     // samples, where B is options.micro_batch. `source` must outlive the loader. A thread fills
     // `n_ahead` batches in advance; with 0 there is no thread.
     Loader(const SampleSource& source, const BatchOptions& options, i64 first_sample,
-           i64 dp_size = 1, i64 dp_rank = 0, int n_ahead = 2);
+           i64 dp_size = 1, i64 dp_rank = 0, int n_ahead = 8);
     ~Loader();
     Loader(const Loader&) = delete;
     Loader& operator=(const Loader&) = delete;
