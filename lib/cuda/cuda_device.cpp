@@ -14,8 +14,8 @@
 namespace lm::cuda {
 namespace {
 
-// The function that the operation table has for `operation`. Stores the operation's name for error
-// messages, enqueues it, and throws when a launch failed.
+// The operation table has this function for `operation`. It stores the operation's name for error
+// messages, enqueues the operation, and throws when a launch has failed.
 template <typename Args, void (*operation)(device::Context&, const Args&)>
 void run_named(device::Context& context, const Args& args, const char* name) {
     CudaDevice& device = device_of(context);
@@ -60,7 +60,8 @@ std::unique_ptr<CudaDevice> CudaDevice::open(int index) {
     return device;
 }
 
-// Ignores errors: they were reported before, and the process may be exiting because of one.
+// Ignores errors: they were reported before, and one of them may be the reason why the process
+// exits.
 CudaDevice::~CudaDevice() {
     if (stream_ == nullptr) return;  // open() has failed
     cudaStreamSynchronize(stream_);
@@ -95,8 +96,8 @@ void CudaDevice::synchronize() {
     after_wait(cudaStreamSynchronize(stream_));
 }
 
-// Calls on_wait_ first, because its message states why the work was aborted; `status` is only a
-// consequence.
+// Calls on_wait_ before it checks `status`: after an abort, the error of on_wait_ states the cause,
+// and `status` is only a consequence.
 void CudaDevice::after_wait(cudaError_t status) {
     if (on_wait_) on_wait_();
     check(status);
@@ -140,7 +141,7 @@ void* CudaDevice::allocate_raw(i64 bytes, std::string_view purpose) {
     void* data = nullptr;
     const cudaError_t status = cudaMalloc(&data, static_cast<size_t>(bytes));
     if (status == cudaErrorMemoryAllocation) {
-        cudaGetLastError();  // clears the error, which is reported here and not by the next launch
+        cudaGetLastError();  // clears the error, so that the next launch does not report it again
         size_t free = 0;
         size_t total = 0;
         cudaMemGetInfo(&free, &total);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One GPU: memory, one compute stream that runs all copies and operations in order, and the table
-// of operations. Only copy_to_host() and synchronize() block until the GPU is done. These, and any
-// later call, report the errors of pending work.
+// of operations. Only copy_to_host() and synchronize() block until the GPU has finished. An error
+// of pending work is reported by them or by any other later call.
 //
 // Kernel files (.cu) include this header, so it must not include base/error.hpp: nvcc does not
 // compile fmt.
@@ -48,8 +48,8 @@ class CudaDevice final : public device::Device {
     int index() const { return index_; }
     // Returns true when `data` is in memory that this device allocated.
     bool holds(const void* data) const;
-    // Registers `check`, which is called whenever the host has waited for the GPU. It must throw
-    // when the work did not finish because it was aborted (NcclWorld).
+    // Registers `check`, which is called whenever the host has waited for the GPU. `check` must
+    // throw when the GPU's work has not finished because it was aborted (NcclWorld).
     void on_wait(std::function<void()> check) { on_wait_ = std::move(check); }
     cudaStream_t stream() const { return stream_; }
     const cudaDeviceProp& properties() const { return properties_; }
@@ -60,8 +60,8 @@ class CudaDevice final : public device::Device {
     // enter() stores the operation that is being enqueued, for error messages.
     void enter(const char* operation) { operation_ = operation; }
     const char* operation() const { return operation_; }
-    // Throws Error(failure) "cuda:0: OPERATION: CUDA's message (its name)" unless status is
-    // success.
+    // Throws Error(failure) "cuda:0: OPERATION: MESSAGE (NAME)", with the message and the name that
+    // CUDA has for `status`, unless `status` is success.
     void check(cudaError_t status) const {
         if (status != cudaSuccess) throw_error(status);
     }
@@ -96,11 +96,11 @@ inline cudaStream_t stream_of(device::Context& context) {
     return device_of(context).stream();
 }
 
-// Throws a bug that states the address.
+// Throws a bug whose message states the address `begin`.
 [[noreturn]] void misaligned_workspace(const void* begin);
 
-// Returns the beginning of a workspace [bytes] uint8. Throws a bug unless it is aligned to
-// cuda_alignment, as cuBLASLt and cuDNN require.
+// Returns the beginning of a workspace [bytes] uint8. Throws a bug unless the workspace is aligned
+// to cuda_alignment, as cuBLASLt and cuDNN require.
 inline std::byte* begin_of(const device::View& workspace) {
     if (reinterpret_cast<uintptr_t>(workspace.data) % cost::cuda_alignment != 0) {
         misaligned_workspace(workspace.data);

@@ -18,12 +18,12 @@ std::string version_text(int version) {
     return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
-// The oldest driver that works with every toolkit of this major version (NVIDIA, "CUDA
+// The oldest driver that works with every toolkit of this major version of CUDA (NVIDIA, "CUDA
 // Compatibility", minor version compatibility).
 constexpr int oldest_driver = CUDART_VERSION >= 13000 ? 580 : 525;
 
-// Returns the version of the kernel module, such as " 550.54.15", or "". The file's first line is
-// "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue ...".
+// Returns the version of NVIDIA's kernel module, such as " 550.54.15"; "" without the module. The
+// first line of the file is "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue ...".
 std::string module_version() {
     std::ifstream file("/proc/driver/nvidia/version");
     for (std::string word; file >> word;) {
@@ -59,7 +59,7 @@ std::string module_version() {
 }
 
 [[noreturn]] void refused(const std::string& what, cudaError_t status) {
-    cudaGetLastError();  // clears the error, which is reported here
+    cudaGetLastError();  // clears the error, because the caller reports it
     run_error(what, "{} ({}){}", cudaGetErrorString(status), cudaGetErrorName(status),
               advice_on(status));
 }
@@ -82,7 +82,8 @@ int count_devices() {
 }
 
 // If another process uses the device in exclusive mode, the driver refuses to create a context.
-// cudaSetDevice() creates the context (since CUDA 12.0), so the calls before it still succeed.
+// Since CUDA 12.0 cudaSetDevice() creates the context, so the calls before cudaSetDevice() still
+// succeed.
 void claim_device(int index) {
     const std::string name = fmt::format("cuda:{}", index);
     cudaDeviceProp properties;

@@ -13,13 +13,13 @@ namespace lm::cuda {
 int count_devices();
 
 // Makes device `index` the current device of this process. Throws Error(failure) when the kernels
-// of this build do not support it, or the driver refuses it.
+// of this build do not support the device, or when the driver refuses it.
 void claim_device(int index);
 
-// Returns the versions of the libraries, as Plugin::libraries() states.
+// Returns the versions of CUDA's libraries, in the form that Plugin::libraries() states.
 std::string libraries_text(int n_ranks);
 
-// Returns ": remedy" for the errors that have one, else "".
+// Returns ": REMEDY" for an error with a known remedy, otherwise "".
 std::string advice_on(cudaError_t status);
 
 }  // namespace lm::cuda

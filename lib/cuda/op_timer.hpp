@@ -14,9 +14,11 @@ class OpTimer {
     void close() noexcept;
 
     cudaError_t begin(cudaStream_t stream);
-    // Ends the measurement that begin() started; collect() adds its time to `seconds`.
+    // Ends the measurement that begin() started. collect() later adds the measured time to
+    // `seconds`.
     cudaError_t end(cudaStream_t stream, double& seconds);
-    // Adds the times of all measurements. The host must have waited for the stream.
+    // Adds the time of each pending measurement to the `seconds` of its end(). The host must have
+    // waited for the stream.
     cudaError_t collect();
 
   private:
@@ -25,7 +27,7 @@ class OpTimer {
         cudaEvent_t end = nullptr;
         double* seconds = nullptr;
     };
-    std::vector<Span> spans_;  // the first n_open_ are pending; the rest is for reuse
+    std::vector<Span> spans_;  // the first n_open_ are pending; the others can be reused
     size_t n_open_ = 0;
 };
 

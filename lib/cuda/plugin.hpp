@@ -21,10 +21,10 @@ struct Plugin {
     // Returns the number of GPUs that this process sees: at least one. Throws Error(failure) with
     // the reason when there is none: no driver, an old driver, no GPU.
     int (*count_devices)();
-    // Makes GPU `index` of these the current device of this process. Throws Error(failure) when it
-    // cannot be used: it is too old, or another process uses it in exclusive mode.
+    // Makes GPU `index` of the visible GPUs the current device of this process. Throws
+    // Error(failure) when this GPU is too old, or when another process uses it in exclusive mode.
     void (*claim_device)(int index);
-    // Opens GPU `index`. Throws Error(failure).
+    // Opens GPU `index`. Throws Error(failure) when it cannot be opened.
     std::unique_ptr<device::Device> (*open_device)(int index);
     // Returns a group of the ranks of `host` that carries memory of each rank's `device` by NCCL
     // and host memory by `host`. Throws Error(usage) when two ranks have the same GPU. The device
@@ -32,7 +32,7 @@ struct Plugin {
     std::unique_ptr<comm::Group> (*join)(device::Device& device, std::unique_ptr<comm::Group> host,
                                          double timeout_s);
     // Returns "CUDA 12.4, driver for CUDA 12.8, cuBLASLt 12.4.5"; for several ranks also the
-    // version of NCCL. Throws Error(failure) when several ranks have no NCCL.
+    // version of NCCL. Throws Error(failure) when there are several ranks but no NCCL.
     std::string (*libraries)(int n_ranks);
 };
 

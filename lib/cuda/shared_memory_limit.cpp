@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In a file of its own for the programs of the tests that launch kernels without the rest of the
+// This function has its own file, because some test programs launch kernels without the rest of the
 // plugin.
 #include <cuda_runtime.h>
 
@@ -12,7 +12,7 @@ namespace lm::cuda {
 // The shared memory of a block is at most 99 KiB on GPUs of capability 8.6, 8.9 and 12.0, and 163
 // KiB or more on data center GPUs.
 void too_little_shared_memory(size_t bytes) {
-    cudaGetLastError();  // clears the error, which is reported here
+    cudaGetLastError();  // clears the error, because this function reports it
     run_error("cuda",
               "an operation needs {} of shared memory for each block, more than this GPU has: use "
               "attention heads of at most 128 (64 in fp32)",

@@ -33,7 +33,8 @@ void Staging::close() noexcept {
 }
 
 // Consecutive copies are placed one after another in a buffer, so that many small copies can be
-// pending. When the host enters a buffer, it waits until the last copy from that buffer has ended.
+// pending. Before the host begins to fill a buffer, it waits until the last copy from that buffer
+// has ended.
 cudaError_t Staging::to_device(void* target, const void* host, i64 bytes, cudaStream_t stream) {
     for (i64 begin = 0; begin < bytes;) {
         const auto place = static_cast<i64>(next_);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies between a GPU and pageable host memory through pinned staging buffers. Without them a copy
-// would block the host and reach only a fraction of the bus bandwidth. Two buffers alternate: while
-// the GPU copies one, the host fills or empties the other.
+// Copies between a GPU and pageable host memory through pinned staging buffers. A direct copy would
+// block the host and reach only a fraction of the bus bandwidth. Two buffers alternate: while the
+// GPU copies one, the host fills or empties the other.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -18,7 +18,7 @@ class Staging {
     void open();
     void close() noexcept;
 
-    // Copies in stream order. `host` may be reused on return.
+    // Copies in stream order. The memory at `host` may be reused on return.
     cudaError_t to_device(void* target, const void* host, i64 bytes, cudaStream_t stream);
     // Copies in stream order. Blocks until the bytes are at `host`.
     cudaError_t to_host(void* host, const void* source, i64 bytes, cudaStream_t stream);

@@ -9,13 +9,13 @@
 namespace lm::train {
 namespace {
 
-// Returns false only when the launcher states a single rank, or there is none.
+// Returns false only when the launcher states a single rank, or when there is no launcher.
 bool may_have_several_ranks() {
     using enum Launcher;
     try {
         return launched_by({open_mpi, pmi, pmix, torchrun, slurm}).size != 1;
     } catch (const Error&) {
-        return true;  // an invalid variable; joining the ranks reports it
+        return true;  // an invalid variable: an error follows when the ranks join
     }
 }
 

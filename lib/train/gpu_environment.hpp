@@ -4,7 +4,8 @@
 
 namespace lm::train {
 
-// Sets them. Call it before the process starts a thread: setenv() races with getenv() in others.
+// Sets these variables. Call it before the process starts a thread: setenv() races with getenv() in
+// other threads.
 //
 // CUDA_DEVICE_MAX_CONNECTIONS=32, the maximum: streams that share one of the driver's work queues
 // block each other. A receive that waits for its message must not block the work that produces the
@@ -14,8 +15,8 @@ namespace lm::train {
 // kernel at its first launch and then waits for the whole device, which causes the same deadlock.
 // Loading all kernels costs start-up time and memory.
 //
-// NCCL_NVLS_ENABLE=0, with `deterministic`, unless it or NCCL_ALGO is set: NVLS (NVLink SHARP) adds
-// inside of switches, in an order that NCCL does not specify.
+// NCCL_NVLS_ENABLE=0, with `deterministic`, unless this variable or NCCL_ALGO is set: NVLS (NVLink
+// SHARP) adds inside of switches, in an order that NCCL does not specify.
 void set_gpu_environment(bool deterministic);
 
 }  // namespace lm::train

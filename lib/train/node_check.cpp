@@ -15,9 +15,9 @@
 namespace lm::train {
 namespace {
 
-// Short messages make the connection and predict the time of long ones, which hide the latency. A
-// pair whose network is too slow for long messages keeps the result of the short ones, so that a
-// round takes at most about 0.1 s.
+// Short messages make the connection, and their time predicts the time of long messages. Long
+// messages hide the latency, so their bandwidth counts. A pair whose network is too slow for long
+// messages keeps the bandwidth of the short ones, so that a round takes at most about 0.1 s.
 constexpr i64 short_bytes = i64{256} << 10;
 constexpr i64 long_bytes = i64{8} << 20;
 constexpr double longest_exchange_s = 0.05;
@@ -40,7 +40,7 @@ double clock_skew_s(comm::Group& hosts) {
     return *std::ranges::min_element(skews, {}, [](double skew) { return std::abs(skew); });
 }
 
-// Exchanges `n_bytes` with `partner`, both ways at a time. Returns the seconds.
+// Exchanges `n_bytes` with `partner`, in both directions at the same time. Returns the seconds.
 double exchange(comm::Group& hosts, int partner, std::byte* in, std::byte* out, i64 n_bytes) {
     const Stopwatch watch;
     comm::Work received = hosts.start_receive({in, DType::uint8, {n_bytes}}, partner);
@@ -62,8 +62,8 @@ double gbps(i64 n_bytes, double seconds) {
     return 2e-9 * static_cast<double>(n_bytes) / seconds;
 }
 
-// Returns the best bandwidth of this host in 1e9 bytes/s, both directions added. In round r, host i
-// exchanges messages with host i XOR 2^r, so that ceil(log2(n)) rounds measure each host with
+// Returns the best bandwidth of this host in 1e9 bytes/s, the sum of both directions. In round r,
+// host i exchanges messages with host i XOR 2^r. So ceil(log2(n)) rounds measure each host with
 // several others, and one slow partner does not hide a fast network. Collective.
 double network_gbps(comm::Group& hosts) {
     std::vector<std::byte> in(long_bytes), out(long_bytes);
@@ -101,8 +101,8 @@ std::vector<std::string> gather_texts(comm::Group& group, const std::string& tex
     return texts;
 }
 
-// Returns the speeds of all ranks of this host, by rank. Ranks have the same number of GPUs, or
-// none. Collective.
+// Returns the speeds of all ranks of this host, by rank. All ranks that have GPUs have the same
+// number of them. Collective.
 std::vector<double> speeds_on_host(comm::Group& world, std::vector<double> own) {
     i64 most = static_cast<i64>(own.size());
     world.all_reduce({&most, DType::int64, {1}}, comm::Reduction::max);

@@ -11,15 +11,15 @@
 
 namespace lm::train {
 
-// Returns the samples of all hosts, in the order of their first ranks, on rank 0; nothing on the
-// other ranks. `own_tflops`: the speeds of the GPUs that this rank has measured, in their order.
+// On rank 0, returns the samples of all hosts in the order of their first ranks; on other ranks an
+// empty list. `own_tflops`: the speeds of the GPUs that this rank has measured, by GPU.
 // Collective.
 std::vector<cluster::NodeSample> sample_nodes(comm::Group& world,
                                               const std::vector<std::string>& directories,
                                               const std::vector<double>& own_tflops);
 
-// Warns of hosts that differ from the others of the job, on rank 0. Takes about a second, at
-// most 5. Arguments as above. Collective.
+// On rank 0, warns of hosts that differ from the other hosts of the job. Takes about 1 s, at most 5
+// s. The arguments are those of sample_nodes(). Collective.
 void warn_of_outliers(comm::Group& world, const std::vector<std::string>& directories,
                       const std::vector<double>& own_tflops);
 

@@ -22,8 +22,8 @@
 namespace lm::train {
 namespace {
 
-// Returns the path of the plugin: in LM_PLUGIN_DIR if that is set, else in the directory of this
-// library.
+// Returns the path of the plugin. It is in LM_PLUGIN_DIR if that variable is set, else in the
+// directory of this library.
 std::filesystem::path plugin_path() {
     if (const char* const directory = std::getenv("LM_PLUGIN_DIR")) {
         return std::filesystem::path(directory) / cuda::plugin_file;
@@ -108,7 +108,7 @@ void measure_products(device::Device& device, const TrainerConfig& config, int r
          choices.n_found(), config.autotune, watch.elapsed_s());
 }
 
-// Returns why cuDNN cannot compute the attention of this model; empty: it may.
+// Returns why cuDNN cannot compute the attention of this model; empty: cuDNN can.
 std::string cudnn_obstacle(const TrainerConfig& config) {
     if (!is_half(config.precision.weights)) return "cuDNN needs --bf16 or --fp16";
     if (config.model.attention_dropout > 0) {
@@ -117,7 +117,8 @@ std::string cudnn_obstacle(const TrainerConfig& config) {
     return {};
 }
 
-// Makes attention use cuDNN, unless the model or a rank prevents it. Collective.
+// Makes attention use cuDNN, unless cuDNN cannot compute the model's attention or is not usable on
+// a rank. Collective.
 void choose_attention(const TrainerConfig& config, device::Device& device, comm::Group& world) {
     if (config.attention == spec::GpuAttention::flash) return;
     std::string why = cudnn_obstacle(config);
@@ -131,7 +132,7 @@ void choose_attention(const TrainerConfig& config, device::Device& device, comm:
         i64 without = why.empty() ? 0 : 1;
         world.all_reduce({&without, DType::int64, {1}});
         if (without == 0) return;
-        (void)device.use_cudnn(false);  // all ranks use the same kernels
+        (void)device.use_cudnn(false);  // one rank cannot use cuDNN, so no rank uses it
         if (why.empty()) why = fmt::format("{} of {} ranks have none", without, world.size());
     }
     if (world.rank() != 0) return;

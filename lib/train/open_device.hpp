@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Opens the device of --device. CUDA is a plugin, liblm_cuda.so in the directory of this library.
-// It is opened for --device cuda, and for --device auto when there is an NVIDIA driver.
+// The plugin is opened for --device cuda, and for --device auto when there is an NVIDIA driver.
 #pragma once
 
 #include <memory>
@@ -12,22 +12,22 @@
 
 namespace lm::train {
 
-// Returns the plugin. The first call opens it, from the directory in the environment variable
-// LM_PLUGIN_DIR if that is set. Throws Error(failure) when the plugin does not exist, when a
-// library that it needs is missing, or when it belongs to another build.
+// Returns the plugin. The first call opens the plugin, from the directory in the environment
+// variable LM_PLUGIN_DIR if that is set. Throws Error(failure) when the plugin does not exist, when
+// a library that it needs is missing, or when the plugin belongs to another build.
 const cuda::Plugin& cuda_plugin();
 
 // Returns whether there is an NVIDIA driver, or LM_PLUGIN_DIR is set. Without a driver the plugin
 // cannot work, and opening its libraries takes long.
 bool has_driver();
 
-// Returns whether the run computes on GPUs by `choice`, the value of --device. With "auto", each
-// rank claims its GPU by claim_gpu(): true when all ranks have theirs, false when no rank has one.
-// Throws Error(usage) when only some ranks have one. Collective.
+// Returns whether the run computes on GPUs. `choice`: the value of --device. With "auto", each rank
+// claims its GPU by claim_gpu(). Returns true when all ranks have a GPU, false when no rank has
+// one. Throws Error(usage) when only some ranks have a GPU. Collective.
 bool choose_gpus(const std::string& choice, comm::Group& world);
 
-// Makes the GPU of rank `place` of its host the current device of this process. Returns an empty
-// text, or the reason why the plugin or the GPU cannot be used.
+// Makes the GPU that rank `place` of a host uses the current device of this process. Returns an
+// empty text, or the reason why the plugin or the GPU cannot be used.
 std::string claim_gpu(i64 place = 0);
 
 // Opens the device of this rank: the CPU, or the GPU whose index is the rank's index on its host.
@@ -39,7 +39,7 @@ std::unique_ptr<device::Device> open_device(const TrainerConfig& config, comm::G
 void choose_kernels(const TrainerConfig& config, device::Device& device, comm::Group& world);
 
 // With --autotune, measures on a GPU the matrix products of this rank's model for each number of
-// SMs that NCCL may hold. Choices stored in the directory of --autotune are not measured again.
+// SMs that NCCL may occupy. Choices stored in the directory of --autotune are not measured again.
 // Call it before anything else is allocated. Throws Error(failure). Collective.
 void autotune(const TrainerConfig& config, device::Device& device, comm::Group& world);
 

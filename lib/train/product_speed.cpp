@@ -18,7 +18,7 @@ namespace {
 constexpr double measure_s = 0.1;
 
 // Fills `view`, [...] bf16|fp16|fp32, with numbers of random sign and mantissa and the exponent
-// 2^-6: a GPU takes less power with zeros, and hides that it is throttled.
+// 2^-6: with zeros a GPU takes less power, which hides that the GPU is throttled.
 void fill(device::Device& device, const device::View& view) {
     const bool wide = view.dtype == DType::fp32;
     const u32 mantissa = wide ? 0x807fffff : view.dtype == DType::bf16 ? 0x807f : 0x83ff;

@@ -14,7 +14,8 @@ namespace lm::train {
 double product_tflops(device::Device& device, const TrainerConfig& config, i64 tp_rank = 0);
 
 // Returns the speed of each GPU that this process sees, with the products of Llama 7B in bf16.
-// Nothing without a driver. At the first GPU that cannot be used, warns; it and later ones have 0.
+// Without a driver returns an empty list. Warns of the first GPU that cannot be used; the speed of
+// this GPU and of all later ones is 0.
 std::vector<double> product_tflops_of_gpus();
 
 }  // namespace lm::train

@@ -126,9 +126,9 @@ void check_fits(const RunConfig& config, const ckpt::Checkpoint& checkpoint) {
         checkpoint.manifest().counters.iteration);
 }
 
-// Runs `body` on all ranks. When a rank finds the checkpoint corrupt, returns the description of
-// the damage, the same on all ranks; else an empty text. When --load names one step, throws the
-// damage instead, because no other step may be loaded. Collective.
+// Runs `body` on all ranks. When a rank finds the checkpoint corrupt, returns on all ranks the
+// description of the damage; otherwise an empty text. When --load names one step, throws an error
+// with the damage instead of returning it, because no other step may be loaded. Collective.
 std::string damage_found_by(const std::function<void()>& body, const RunConfig& config,
                             comm::Group& world) {
     const bool may_try_another = !ckpt::is_step(config.checkpoints.load);
@@ -154,13 +154,13 @@ ckpt::Share share_of(const comm::Group& world) {
 // rank has checked a share of the checkpoint's files.
 struct Chosen {
     std::optional<ckpt::Checkpoint> checkpoint;
-    std::vector<i64> damaged;  // on rank 0
-    std::string damage;        // damage of `checkpoint`; empty: none was found
-    bool tried_local = false;  // local steps have been tried instead of a damaged step
+    std::vector<i64> damaged;  // steps that were tried before; on rank 0
+    std::string damage;        // description of the damage of `checkpoint`; empty: none
+    bool tried_local = false;  // local steps were tried in place of a damaged step
 };
 
 // Calls `choose_one` on rank 0 and opens on all ranks the checkpoint that it returns. Rank 0 reads
-// the manifest and sends it to the other ranks. Collective.
+// the manifest and sends its text to the other ranks. Collective.
 void choose(const RunConfig& config, comm::Group& world, Chosen& chosen,
             const std::function<std::optional<ckpt::Checkpoint>()>& choose_one) {
     std::string path;
@@ -181,8 +181,8 @@ void choose(const RunConfig& config, comm::Group& world, Chosen& chosen,
     chosen.damage = damage_found_by(open_share, config, world);
 }
 
-// Chooses other steps as long as chosen.damage is not empty. `check` throws when the run cannot
-// resume from a step; it is called on rank 0. Collective.
+// Chooses another step until chosen.damage is empty. Calls `check` on rank 0 for each chosen step;
+// `check` throws when the run cannot resume from the step. Collective.
 void choose_undamaged(const RunConfig& config, comm::Group& world, Chosen& chosen,
                       const std::function<void(const ckpt::Checkpoint&)>& check) {
     while (!chosen.damage.empty()) {
@@ -202,7 +202,7 @@ void choose_undamaged(const RunConfig& config, comm::Group& world, Chosen& chose
     }
 }
 
-// Returns a field of the model's JSON as its flag states it.
+// Returns the value of a field of the model's JSON in the form in which the flag takes it.
 std::string text_of(const config::ResumeRule& rule, const io::OrderedJson& value) {
     if (rule.clears) return value.get<bool>() ? "false" : "true";
     return value.is_string() ? value.get<std::string>() : value.dump();
@@ -218,8 +218,8 @@ void check_writable(const config::CheckpointFlags& checkpoints,
         if (io::exists(path) && io::is_directory(path) != directory) {
             usage_error(flag, "{}: {}", path, directory ? "is not a directory" : "is a directory");
         }
-        // A missing directory will be created, so its nearest existing parent has to be writable. A
-        // file needs an existing directory, or one below --save.
+        // The run creates a missing directory, so the nearest existing parent has to be writable. A
+        // file needs a directory that exists, or one below --save, which the run creates.
         const bool is_created = directory || io::is_below(path, checkpoints.save);
         std::error_code ignored;
         fs::path at = fs::absolute(path, ignored);
@@ -337,8 +337,8 @@ ckpt::SaveInfo save_info(const RunConfig& config, const Trainer& trainer, const 
                    {"data", data},
                    {"stepped", counters_json(progress.stepped)},
                    {"interval", interval_json(progress.interval)}};
-    // A fixed scale is a flag, not state: a later run with a dynamic scale starts from its own
-    // flags.
+    // A fixed scale is not saved, because it is a flag: a later run with a dynamic scale starts
+    // from its own flags.
     if (trainer.loss_scaler().dynamic()) {
         state["loss_scale"] = loss_scale_json(trainer.loss_scaler().state());
     }

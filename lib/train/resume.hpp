@@ -15,8 +15,8 @@
 
 namespace lm::train {
 
-// The training progress. The learning rate follows `stepped`. `done` also counts the iterations
-// whose step was dropped: because of fp16 overflow, or with --on-nan continue.
+// The training progress. The learning rate is a function of `stepped`. `done` also counts the
+// iterations whose step was dropped because of an fp16 overflow or by --on-nan continue.
 struct Progress {
     optim::Counters done;
     optim::Counters stepped;
@@ -24,9 +24,10 @@ struct Progress {
     std::optional<ckpt::Tip> loaded = {};  // the step that the run resumed from
 };
 
-// Returns the checkpoint that the run starts from, or nullopt when it starts with fresh weights.
-// Throws Error(usage) when the checkpoint has another model or --save contains another run. Call it
-// before data is opened and memory is allocated. `share`: the part of its files that is checked.
+// Returns the checkpoint that the run starts from, or nullopt when the run starts with fresh
+// weights. Throws Error(usage) when the checkpoint has another model or --save contains another
+// run. Call it before data is opened and memory is allocated. `share`: the part of the checkpoint's
+// files that is checked.
 std::optional<ckpt::Checkpoint> open_checkpoint(const RunConfig& config,
                                                 const ckpt::Share& share = {});
 // Returns the checkpoint that all ranks start from. Rank 0 chooses it and reads its manifest,
@@ -38,10 +39,11 @@ std::optional<ckpt::Checkpoint> open_checkpoint(const RunConfig& config, comm::G
 void check_writable(const config::CheckpointFlags& checkpoints,
                     const config::LoggingFlags& logging);
 
-// Loads `checkpoint` into `trainer`, or initializes the trainer when it is nullopt, and prints a
-// note about it. When --load is a directory of steps and a rank finds this step corrupt, warns and
-// loads on all ranks the step that ckpt::open_other() chooses. `data` is training_data(), needed on
-// rank 0 only. Returns the progress from which the training continues. Collective.
+// Loads `checkpoint` into `trainer`, or initializes the trainer when there is no checkpoint, and
+// prints a note. When --load is a directory of steps and a rank finds this step corrupt, warns and
+// loads on all ranks the step that ckpt::open_other() chooses. `data`: the result of
+// training_data(), needed on rank 0 only. Returns the progress from which the training continues.
+// Collective.
 Progress load_or_initialize(const RunConfig& config, const io::OrderedJson& data,
                             std::optional<ckpt::Checkpoint> checkpoint, comm::Group& world,
                             Trainer& trainer);
@@ -51,7 +53,8 @@ Progress load_or_initialize(const RunConfig& config, const io::OrderedJson& data
 Progress load_newest(const RunConfig& config, const io::OrderedJson& data, comm::Group& world,
                      Trainer& trainer);
 
-// Throws Error(usage) naming the first flag in which the models differ, if no resume can change it.
+// Throws Error(usage) that names the first flag in which the models differ, among the flags that a
+// resumed run cannot change.
 void require_same_model(const spec::ModelConfig& saved, const spec::ModelConfig& wanted,
                         const std::string& path);
 

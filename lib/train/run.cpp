@@ -46,7 +46,7 @@ namespace {
 
 struct TrainingData {
     data::DataSets sets;
-    io::OrderedJson identities;  // training_data(), for checkpoints; set on rank 0 only
+    io::OrderedJson identities;  // result of training_data(), for checkpoints; set on rank 0 only
 };
 
 // Opens the data on all ranks. Rank 0 compares it with the data of the checkpoint.
@@ -104,8 +104,8 @@ StatusSettings status_settings(const RunConfig& config, const comm::Group& world
             .timeout_s = timeout_s};
 }
 
-// Names this rank and the run in the flight recorder, and chooses the directory of its dumps: below
-// --save, one for each start. Collective.
+// Names this rank and the run in the flight recorder, and chooses the directory of its dumps. Each
+// start has its own directory below --save. Collective.
 void prepare_recorder(const RunConfig& config, comm::Group& world, comm::FlightRecorder& recorder) {
     i64 start_s = world.rank() == 0 ? static_cast<i64>(unix_time_s()) : 0;
     i64 salt = world.rank() == 0 ? getpid() : 0;  // two runs may start in one second
@@ -117,9 +117,9 @@ void prepare_recorder(const RunConfig& config, comm::Group& world, comm::FlightR
         fmt::format("{}/flight-recorder/{}-{}", config.checkpoints.save, start_s, salt));
 }
 
-// Ends this process, and by that the job. A rank that is stopped inside of MPI may hold a queue in
-// shared memory, on which the other ranks of its host then spin, so that no timeout of theirs is
-// reached. MPI_Abort may spin, too.
+// Ends this process, and thereby the job. A rank that is stopped inside of MPI may hold a queue in
+// shared memory. The other ranks of its host then spin on this queue, and never reach their own
+// timeouts. MPI_Abort may spin, too.
 [[noreturn]] void end_stuck_rank(const comm::Group& world, const comm::FlightRecorder& recorder,
                                  double waited_s) {
     const std::string stopped = comm::stopped_ranks_on_host(recorder);
@@ -129,8 +129,8 @@ void prepare_recorder(const RunConfig& config, comm::Group& world, comm::FlightR
     std::_Exit(static_cast<int>(Exit::failure));
 }
 
-// On SIGUSR2, the watchdog dumps this rank's last events at once, even while the rank waits for
-// another one. The loop adds its own line later.
+// On SIGUSR2, the watchdog dumps this rank's last events at once, even while this rank waits for
+// another rank. The loop prints its own line later.
 comm::WatchdogOptions watchdog_options(double quiet_s, const comm::Group& world,
                                        comm::FlightRecorder& recorder,
                                        std::atomic<bool>& dump_requested) {
@@ -152,14 +152,15 @@ bool counts_starts(const RunConfig& config) {
     return !config.checkpoints.save.empty() && !config.action.benchmark;
 }
 
-// Counts this start in --save. Refuses it when it is the third in a row from the same step.
+// Counts this start in --save. Throws when this start is the third in a row from the same step.
 // Collective.
 void count_start_together(const RunConfig& config, const std::optional<ckpt::Checkpoint>& from,
                           comm::Group& world) {
     if (!counts_starts(config)) return;
     parallel::together(world, [&] {
         if (world.rank() != 0) return;
-        // A job script may compute the limits of each start, so they do not identify the flags.
+        // A job script may compute the time limits anew for each start, so the limits are no part
+        // of the configuration that identifies a row of starts.
         io::OrderedJson flags = to_json(config);
         for (const char* key : {"stopping", "logging", "command_line"}) flags.erase(key);
         count_start(config.checkpoints.save, from ? from->manifest().counters.iteration : 0,
@@ -167,7 +168,7 @@ void count_start_together(const RunConfig& config, const std::optional<ckpt::Che
     });
 }
 
-// Returns the end of the batch job if the run stops before it. Collective.
+// Returns the end of the batch job if the run has to stop before that end. Collective.
 std::optional<JobEnd> find_job_end(const RunConfig& config, comm::Group& world) {
     if (!config.saves.before_limit_s) return {};
     const std::optional<JobEnd> end = job_end_together(world);
@@ -181,14 +182,14 @@ std::optional<JobEnd> find_job_end(const RunConfig& config, comm::Group& world) 
     return end;
 }
 
-// Prints lines of the plan, also to the log file.
+// Prints lines of the plan on stdout and to the log file.
 void print(const std::string& lines, TrainingLog& log) {
     std::fputs(lines.c_str(), stderr);
     log.write_to_file(lines);
 }
 
-// Returns the speed of this rank's GPU; nothing on a CPU. A check of the hosts stops no training,
-// so an error is a warning.
+// Returns the speed of this rank's GPU; an empty list on a CPU. The check of the hosts must not end
+// a training, so an error is printed as a warning.
 std::vector<double> own_product_tflops(const TrainerConfig& config, device::Device& device,
                                        const comm::Group& world) {
     if (!config.cuda) return {};
@@ -201,7 +202,8 @@ std::vector<double> own_product_tflops(const TrainerConfig& config, device::Devi
     }
 }
 
-// Returns the directories of the saves, or the ones in which they will be made.
+// Returns the directories of --save and --local-save; for one that does not exist yet, the
+// directory in which it will be created.
 std::vector<std::string> directories_to_check(const config::CheckpointFlags& flags) {
     std::vector<std::string> found;
     for (std::string path : {flags.save, flags.local_save}) {
@@ -229,7 +231,7 @@ void describe_and_check_hosts(const RunConfig& config, device::Device& device,
                      own_product_tflops(config.trainer, device, world));
 }
 
-// Returns the kinds of steps of the run, which continues after `iterations` iterations.
+// Returns the kinds of steps that the run makes when it continues after iteration `iterations`.
 TrialSteps trial_steps(const RunConfig& config, i64 iterations) {
     i64 fewest = config.schedule.ramp().global_batch;
     for (const spec::RampStep& stage : config.schedule.ramp().stages()) {
@@ -258,7 +260,7 @@ std::unique_ptr<Trainer> allocate_trainer(const TrainerConfig& config, const Tri
     return trainer;
 }
 
-// Runs `body`. Also writes an error that ends `body` to the logs.
+// Runs `body`. If an error ends it, writes the error to the logs and rethrows it.
 Exit with_logged_error(TrainingLog& log, const comm::Group& world,
                        const std::function<Exit()>& body) {
     try {
@@ -274,7 +276,7 @@ Exit with_logged_error(TrainingLog& log, const comm::Group& world,
     }
 }
 
-// The objects of a run that exist from its start on.
+// The objects of a run that exist from the start of the run to its end.
 struct RunParts {
     const RunConfig& config;
     comm::Group& world;
@@ -286,13 +288,13 @@ struct RunParts {
     const Stopwatch& since_start;  // runs since the start of run()
 };
 
-// Trains as run() states. Collective.
+// Makes the training that run() promises. Collective.
 Exit train(const RunParts& run, const std::string& joined) {
     RunConfig config = run.config;
     comm::Group& world = run.world;
     TrainingLog& log = run.log;
     const bool is_rank0 = world.rank() == 0;
-    // Usage errors are found before memory is allocated.
+    // The checkpoint is opened before memory is allocated, so that usage errors appear early.
     std::optional<ckpt::Checkpoint> checkpoint = open_checkpoint(config, world);
     if (checkpoint) parallel::together(world, [&] { adopt_schedule(config, *checkpoint); });
     const TrainingData data = open_data_together(config, checkpoint, world);
@@ -320,8 +322,8 @@ Exit train(const RunParts& run, const std::string& joined) {
                          run.recorder, run.quiet_s);
 
     run.recorder.enter("load");
-    // load_or_initialize() gets the only copy of `checkpoint`, so that its files are closed before
-    // pruning may remove them.
+    // load_or_initialize() gets the only copy of `checkpoint`, so that the files of the checkpoint
+    // are closed before pruning may remove them.
     const Progress progress =
         load_or_initialize(config, data.identities, std::move(checkpoint), world, *trainer);
 

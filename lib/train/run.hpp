@@ -14,11 +14,11 @@ namespace lm::train {
 // and opening the data can take minutes.
 void catch_signals();
 
-// Trains until the training is finished or one of the ranks is asked to stop; then all ranks stop
-// after the same iteration. Rank 0 writes the log lines to stdout; other messages go to stderr.
-// `joined` describes how the ranks met (comm::Launch::describe()). `recorder` records the events
-// of this rank. They are printed on SIGUSR2, and after `quiet_s` seconds without an event.
-// Collective.
+// Trains until the training is finished or one of the ranks gets a request to stop; all ranks then
+// stop after the same iteration. Rank 0 writes the log lines to stdout; other messages go to
+// stderr. `joined` describes how the ranks met (comm::Launch::describe()). `recorder` records the
+// events of this rank. These events are printed on SIGUSR2, and after `quiet_s` seconds without an
+// event. Collective.
 Exit run(const RunConfig& config, comm::Group& world, const std::string& joined,
          comm::FlightRecorder& recorder, double quiet_s);
 

@@ -14,8 +14,8 @@ namespace {
 
 constexpr i64 worth_sharing_bytes = i64{16} << 20;
 
-// NullTokenizer of Megatron: the data has token ids, of which only the vocabulary size is known;
-// the last id ends a document.
+// Returns whether the choice is Megatron's NullTokenizer. Of its token ids only the vocabulary size
+// is known; the last id ends a document.
 bool is_null(const text::TokenizerChoice& choice) {
     return choice.type == "NullTokenizer";
 }
@@ -26,7 +26,8 @@ std::shared_ptr<const text::Tokenizer> named_tokenizer(const text::TokenizerChoi
     return text::load_tokenizer(choice);
 }
 
-// Returns the directory in which the ranks of a host share the index of a Megatron order.
+// Returns the directory in which the ranks of a host share the index of one of Megatron's data
+// orders.
 data::IndexCache index_cache(const RunConfig& config) {
     if (config.data.cache_path == "none") return {};
     const bool shares = config.data.cache_path.empty() && !config.action.dry_run &&
@@ -35,8 +36,8 @@ data::IndexCache index_cache(const RunConfig& config) {
     return {.directory = config.data.cache_path};
 }
 
-// Compares the tokenizer that the flags name with the one in the data's metadata file. Warns when
-// their digests differ: different files may describe the same tokenizer, such as GPT-2's. Throws
+// Compares the tokenizer that the flags name with the tokenizer in the data's metadata file. Only
+// warns when their digests differ, because different files may describe the same tokenizer. Throws
 // Error(usage) when their end-of-document tokens differ.
 void compare_with_data(const text::Tokenizer& named, const std::string& prefix) {
     const auto metadata = data::read_metadata(prefix);

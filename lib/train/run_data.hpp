@@ -23,13 +23,13 @@ struct Vocabulary {
 // Throws Error(usage) unless datasets or --mock-data are given, but not both.
 void check_mock(const config::DataFlags& flags);
 
-// Returns the vocabulary of the tokenizer that the flags name, else of the tokenizer in the
-// metadata files of the datasets. A NullTokenizer has `vocab_size` ids. Warns when the two
-// tokenizers differ. Throws Error(usage) when their end-of-document tokens differ.
+// Returns the vocabulary of the tokenizer that the flags name. If they name none, it is the
+// tokenizer in the metadata files of the datasets. A NullTokenizer has `vocab_size` ids. Warns when
+// the two tokenizers differ. Throws Error(usage) when their end-of-document tokens differ.
 Vocabulary find_vocabulary(const config::DataFlags& flags, std::optional<i64> vocab_size);
 
-// Returns the tokenizer of the run's data: the tokenizer that the flags name, else the tokenizer of
-// the data's metadata file if this program has it, else nullptr.
+// Returns the tokenizer of the run's data: the tokenizer that the flags name; without one, the
+// tokenizer of the data's metadata file; nullptr if this program does not have that tokenizer.
 std::shared_ptr<const text::Tokenizer> tokenizer_of(const RunConfig& config);
 
 // Opens the data of the run, and checks that the files fit the flags.

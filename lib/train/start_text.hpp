@@ -18,8 +18,8 @@ std::string describe_start(const std::string& joined, const std::vector<std::str
 // Returns the line about the libraries of GPUs; `libraries`: cuda::Plugin::libraries().
 std::string describe_cuda(const std::string& libraries);
 
-// Returns the line about the devices: the name of this rank's, and the number of ranks whose device
-// has another name. Collective.
+// Returns the line about the devices: the name of this rank's device, and the number of ranks whose
+// device has another name. Collective.
 std::string describe_devices(const device::Device& device, comm::Group& world);
 
 }  // namespace lm::train

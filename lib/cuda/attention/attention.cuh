@@ -84,8 +84,8 @@ struct Min {
     __device__ int operator()(int a, int b) const { return min(a, b); }
 };
 
-// Returns a mask: bit i is set when dropout keeps element first + i, i < 8. Needs a second Philox
-// block when `first` is not a multiple of 8.
+// Returns a mask of 8 bits: bit i is set when dropout keeps element first + i. Computes a second
+// Philox block when `first` is not a multiple of 8.
 __device__ inline u32 kept_of_eight(const DropoutNumbers& dropout, u64 sample, u64 first) {
     const int offset = static_cast<int>(first % 8);
     const auto kept_of_block = [&](u64 number) {
@@ -102,15 +102,15 @@ __device__ inline u32 kept_of_eight(const DropoutNumbers& dropout, u64 sample, u
     return bits;
 }
 
-// Returns the first key visible to any query from `query` on: doc_start never decreases.
+// Returns the first key that `query` or any later query can see. doc_start never decreases.
 __device__ inline int first_key_of(const i32* starts, int query) {
     return starts ? starts[query] : 0;
 }
 
 // Returns the end of the queries that can see a key before `end`. The queries from `query` on are
-// divided into steps of n. The result is the first query of the first step that begins with a
-// doc_start at or after `end`, else `length`. No later query sees such a key, because doc_start
-// never decreases. All `threads` threads of the block must call it.
+// divided into steps of n. The result is the first query of the first step whose first query has a
+// doc_start at or after `end`; `length` if there is no such step. No query from there on sees a key
+// before `end`, because doc_start never decreases. All `threads` threads of the block must call it.
 template <int threads>
 __device__ int last_query_of(const i32* starts, int query, int n, int length, int end) {
     if (!starts) return length;

@@ -35,7 +35,7 @@ __device__ inline Gradient gradient(float weight, float dweight, bool kept, floa
     return {weight * dropped, weight * fmaf(dweight, dropped, -delta)};
 }
 
-// Returns the softmax weight of a score without bias: exp(scale * score - lse).
+// Returns the softmax weight of a score to which no bias was added: exp(scale * score - lse).
 template <typename T>
 __device__ float weight_of(const AttentionHead<T>& head, float score, int query, int key,
                            float lse) {
@@ -63,7 +63,8 @@ __device__ void store_gradient(const Sums<m_tiles, n_tiles>& sums, float factor,
 
 // Tile sizes of the keys kernel: a warp has 16 * m_tiles keys, a step has `queries` queries, and a
 // block computes `columns` columns of dK and dV. For heads wider than 128 the accumulators of all
-// columns do not fit into registers. So two blocks share the columns, and both compute the scores.
+// columns do not fit into registers. So two blocks each compute half of the columns, and both
+// compute the scores.
 template <int width, bool dropout>
 struct KeyPlan {
     static constexpr int m_tiles = 1;
@@ -157,7 +158,7 @@ __global__ __launch_bounds__(n_threads) void attention_backward_keys_kernel(
     const KeyMemory<T, width, dropout> memory{dynamic_shared<T>()};
     const SharedTile<T, width> k = memory.keys();
     const SharedTile<T, width> v = memory.values();
-    const AttentionHead<T> head_0(input, sample, first_head);  // its keys are those of the group
+    const AttentionHead<T> head_0(input, sample, first_head);  // the group shares its keys
 
     // The loop runs over the heads of the group, and for each over the queries from the first key
     // of the tile (causal mask) to the last query whose document begins before the tile's end.
@@ -198,8 +199,8 @@ __global__ __launch_bounds__(n_threads) void attention_backward_keys_kernel(
         clear(scores);
         add_rows_by_rows(weights, k, row, memory.queries(stage));
         add_rows_by_rows(scores, v, row, memory.douts(stage));
-        // False when every query of the step exists and sees every key of the warp. The last query
-        // of the step has the largest doc_start, because doc_start never decreases.
+        // No mask is needed when every query of the step exists and sees every key of the warp. The
+        // last query of the step has the largest doc_start, because doc_start never decreases.
         const bool mask = first + row + 16 * m_tiles > step.query + 1 ||
                           step.query + P::queries > input.length ||
                           (head.starts && numbers.start[P::queries - 1] > first + row);

@@ -17,8 +17,8 @@ namespace {
 constexpr int n_warps = 4;
 constexpr int n_threads = n_warps * warp_size;
 
-// Tile sizes by head width: a warp has 16 * m_tiles queries, a step has `keys` keys. They are the
-// largest whose accumulators fit into registers (bench/cuda.md).
+// Tile sizes by head width: a warp has 16 * m_tiles queries, a step has `keys` keys. These sizes
+// are the largest ones whose accumulators fit into registers (bench/cuda.md).
 template <int width, bool dropout>
 struct Plan {
     static constexpr int m_tiles = width <= 64 || (width == 128 && !dropout) ? 2 : 1;
@@ -45,9 +45,9 @@ struct OnlineSoftmax {
 };
 
 // Replaces scores by weights 2^(scale_2 (score - most)) and updates `softmax`. When the maximum of
-// a row grows, the row's sum and output so far are rescaled by 2^(scale_2 (old - new maximum)). A
-// row that has seen only masked keys (-inf) keeps the sum 0 and the offset 0, which avoids inf -
-// inf.
+// a row grows, the sum and the output of the row so far are multiplied by 2^(scale_2 (old - new
+// maximum)). A row that has seen only masked keys (-inf) keeps the sum 0 and the offset 0, which
+// avoids inf - inf.
 template <int m_tiles, int n_tiles, int out_tiles>
 __device__ void weigh(Sums<m_tiles, n_tiles>& scores, OnlineSoftmax<m_tiles>& softmax,
                       Sums<m_tiles, out_tiles>& out, float scale_2) {
@@ -87,7 +87,7 @@ __device__ void weigh(Sums<m_tiles, n_tiles>& scores, OnlineSoftmax<m_tiles>& so
 }
 
 // Adds the ALiBi bias; with `mask`, sets scores of keys that the query does not see to -inf.
-// `query` and `key` are those of the lane's first element.
+// `query` and `key` belong to the lane's first element.
 template <typename T, int m_tiles, int n_tiles>
 __device__ void bias_and_mask(Sums<m_tiles, n_tiles>& scores, const AttentionHead<T>& head,
                               const int (&starts)[m_tiles][2], int query, int key, bool mask) {

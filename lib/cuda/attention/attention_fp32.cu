@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention in fp32, for comparisons and small models: plain fused multiply-adds, because tensor
-// cores have no fp32, and no tiles. A warp computes one row of its result. It takes 32 rows of the
-// other side at a time: each lane computes the score of one, then all lanes add the 32 weighted
-// rows, each in its own columns. Rows come from the caches; no row has two writers.
+// Attention in fp32, for comparisons and small models. It uses plain fused multiply-adds, because
+// tensor cores have no fp32, and no tiles. A warp computes one row of a result: of the output or
+// dQ, or of dK and dV. It processes the rows of the other side (keys, or queries) 32 at a time:
+// each lane computes the score of one row, then all lanes add the 32 weighted rows, each lane in
+// its own columns. Rows are read through the caches; no row has two writers.
 #include "cost/cuda_scratch.hpp"
 #include "cuda/attention/attention_kernels.cuh"
 
@@ -45,7 +46,7 @@ struct Row {
     }
 };
 
-// Copies a row, [D], to the warp's row of shared memory, where each lane reads all of it.
+// Copies `row`, [D], to the shared memory of this warp, so that each lane can read the whole row.
 __device__ const float* keep(float (&rows)[n_warps][widest], const float* row, int width) {
     float* const own = rows[warp()];
     for (int i = lane(); i < width; i += warp_size) own[i] = row[i];
@@ -142,7 +143,7 @@ __device__ __forceinline__ Element element_of(const AttentionInput& input,
     return {weight * dropped, weight * fmaf(dweight, dropped, -g.delta[row])};
 }
 
-// A warp writes a row of dK and of dV, of one group of heads.
+// A warp writes one row of dK and one of dV, for one group of heads.
 __global__ void __launch_bounds__(n_threads, 1)
     attention_backward_keys_fp32_kernel(AttentionInput input, Gradients g) {
     __shared__ float k_rows[n_warps][widest];

@@ -21,7 +21,7 @@ bool cudnn_attention_backward(device::Context& context, const device::AttentionB
 
 namespace {
 
-// Returns the path of the cuDNN plugin: in the same directory as this plugin.
+// Returns the path of the cuDNN plugin: it is in the directory of this plugin.
 std::string plugin_path() {
     Dl_info info;
     if (dladdr(reinterpret_cast<void*>(&plugin_path), &info) == 0) return cudnn_plugin_file;
@@ -29,15 +29,16 @@ std::string plugin_path() {
     return self.substr(0, self.rfind('/') + 1) + cudnn_plugin_file;
 }
 
-// Opens the cuDNN plugin. Returns nullptr and the reason in `why` when it cannot be used.
+// Opens the cuDNN plugin. When the plugin cannot be used, returns nullptr and sets `why` to the
+// reason.
 const CudnnAttention* open_plugin(std::string& why) {
     void* const library = dlopen(plugin_path().c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
         why = fmt::format("cannot open the cuDNN plugin: {}", dlerror());
         return nullptr;
     }
-    // The plugins may be of different builds: structs are passed only when the ABI numbers are
-    // equal.
+    // The plugins may be of different builds: no struct is passed between them unless their ABI
+    // numbers are equal.
     const auto entry = reinterpret_cast<CudnnPluginEntry>(dlsym(library, cudnn_plugin_entry));
     if (entry != nullptr && entry()->abi == CudnnAttention{}.abi) return entry();
     why = fmt::format("{} was built from another version: expected ABI {}, got {}: reinstall it",
@@ -50,7 +51,7 @@ bool aligned(const device::View& view) {
     return reinterpret_cast<uintptr_t>(view.data) % 16 == 0;
 }
 
-// Prints once for each reason why cuDNN is not used. Returns false.
+// Prints a note with the reason why cuDNN is not used, once for each reason. Returns false.
 bool declined(const std::string& why) {
     static std::set<std::string> printed;
     if (printed.insert(why).second)
@@ -58,23 +59,25 @@ bool declined(const std::string& why) {
     return false;
 }
 
-// Returns whether cuDNN has plans for forward and backward that fit in `workspace` bytes. So both
-// are built by the first forward pass, and one micro-batch never mixes two kinds of kernels.
+// Returns whether cuDNN has plans for forward and backward that fit in `workspace` bytes. The first
+// forward pass thereby builds both plans, so that the forward and backward of a micro-batch never
+// use different kinds of kernels.
 bool has_plans(const CudnnAttention& cudnn, CudnnProblem problem, i64 workspace) {
     for (const bool backward : {false, true}) {
         problem.backward = backward;
         std::string why;
         const i64 bytes = cudnn.workspace_bytes(problem, why);
         if (bytes < 0) return declined(why);
-        // The workspace was planned by a formula (cost/workspace.cpp), which an engine may exceed.
+        // A formula has planned the size of the workspace (cost/workspace.cpp), but a cuDNN engine
+        // may need more.
         if (bytes <= workspace) continue;
         return declined(fmt::format("expected {} bytes of workspace, got {}", bytes, workspace));
     }
     return true;
 }
 
-// Performs attention by cuDNN. Returns false when cuDNN is not selected or cannot do it; the caller
-// then uses the kernels of this plugin.
+// Performs attention by cuDNN. Returns false when cuDNN is not selected or does not support the
+// arguments; the caller then uses the kernels of this plugin.
 template <typename Args>
 bool run(device::Context& context, const Args& a, bool backward, CudnnTensors tensors) {
     const CudnnAttention* const cudnn = device_of(context).cudnn();

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions that enqueue attention's kernels; attention.cu calls them. The kernels are in
-// several source files, because each takes the compiler a long time.
+// several source files, because compiling each of them takes long.
 #pragma once
 
 #include "cuda/attention/attention.cuh"
 
 namespace lm::cuda {
 
-// Throws a bug when the kernels do not support the head width `width`, a row of `row` elements in
-// qkv for each token, or `scale`.
+// Throws a bug when the kernels do not support the head width `width`, qkv rows of `row` elements,
+// or `scale`.
 void check_attention(i64 width, i64 row, double scale);
 
 // Compute attention by cuDNN if the device was set to use it (Device::use_cudnn). Return false when
@@ -19,7 +19,7 @@ bool cudnn_attention_backward(device::Context& context, const device::AttentionB
 template <int n>
 struct HeadWidth {};
 
-// Calls body with the smallest head width of a compiled kernel that is at least `width`.
+// Calls body with the smallest head width that is at least `width` and has a compiled kernel.
 template <typename Body>
 void with_head_width(int width, Body&& body) {
     if (width <= 64) return body(HeadWidth<64>{});
@@ -27,8 +27,8 @@ void with_head_width(int width, Body&& body) {
     body(HeadWidth<256>{});
 }
 
-// Writes out and lse: attention of bf16 and fp16, on tensor cores. out: [B, T, H*D] T; lse: [B, H,
-// T] fp32.
+// Writes out and lse. Computes bf16 and fp16 attention on tensor cores. out: [B, T, H*D] T; lse:
+// [B, H, T] fp32.
 template <typename T>
 void flash_attention_forward(cudaStream_t stream, const AttentionInput& input, int batch, T* out,
                              float* lse);
@@ -39,7 +39,8 @@ template <typename T>
 void flash_attention_backward(cudaStream_t stream, const AttentionInput& input, int batch,
                               const T* dout, const float* lse, const float* delta, T* dqkv);
 
-// Attention of fp32, with fp32 arithmetic throughout. The arguments are as above.
+// Attention of fp32, with fp32 arithmetic throughout. The arguments are those of the functions for
+// 16-bit types.
 void fp32_attention_forward(cudaStream_t stream, const AttentionInput& input, int batch, float* out,
                             float* lse);
 void fp32_attention_backward(cudaStream_t stream, const AttentionInput& input, int batch,

@@ -48,14 +48,14 @@ struct Rows {
     int length;
     int width;
     bool vectors;
-    // Returns the number of elements of piece c of a row that exist, 0 to 8.
+    // Returns how many elements of piece c of `row` exist: 0 to 8.
     __device__ int existing(int row, int c) const {
         return row < length ? max(0, min(8, width - c * 8)) : 0;
     }
     __device__ T* at(int row, int c) const { return base + i64{row} * stride + c * 8; }
 };
 
-// Returns the rows of one head in qkv, out or dout, where `base` is the head's row of token 0.
+// Returns the rows of one head in qkv, out or dout, whose row of token 0 is at `base`.
 template <typename T>
 __device__ Rows<T> rows_of(const AttentionInput& input, T* base, int stride) {
     return {base, stride, input.length, input.width, input.vectors};
@@ -253,7 +253,7 @@ __device__ void store_sums(const Sums<m_tiles, n_tiles>& sums, const float (&fac
 // The dropout mask of a warp's 16 * m_tiles rows x 8 * n_tiles columns of weights. A Philox block
 // covers eight adjacent keys of one query: part of a row, or of a column when `rows_are_keys`. Each
 // lane computes m_tiles * n_tiles / 2 blocks, and the lanes exchange the bits by shuffles, so that
-// no block is computed twice (unless blocks are not aligned to the tile, kept_of_eight()).
+// no block is computed twice, except when blocks are not aligned to the tile (kept_of_eight()).
 template <int m_tiles, int n_tiles, bool rows_are_keys>
 class KeptBits {
   public:

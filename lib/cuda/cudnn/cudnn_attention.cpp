@@ -42,9 +42,9 @@ Tensor_attributes lse_of(const CudnnProblem& p) {
 using TensorPointer = std::shared_ptr<Tensor_attributes>;
 
 // Adds operations on the scaled scores [B, H, T, T] to the graph: they add ALiBi's slope * (key -
-// query), and mask keys before the query's document and after the query. The operations are the
-// same as in the frontend's own ALiBi and causal masks (utils/attn_score_modifiers.h), except that
-// the slopes are an input.
+// query), and mask the keys that are before the query's document or after the query. The frontend's
+// own ALiBi and causal masks consist of the same operations (utils/attn_score_modifiers.h), but
+// here the slopes are an input.
 class ScoreMask {
   public:
     ScoreMask(Graph& graph, const CudnnProblem& p) {
@@ -66,7 +66,8 @@ class ScoreMask {
     TensorPointer operator()(const std::shared_ptr<Graph>& graph, TensorPointer scores) const {
         using fe::PointwiseMode_t;
         using enum fe::DataType_t;
-        // The index of each score along an axis: 2 is the query, 3 the key.
+        // Returns a tensor with the index of each score along an axis. Axis 2 is the query, axis 3
+        // the key.
         const auto number_along = [&](i64 axis) {
             auto made = graph->pointwise(scores, fe::graph::Pointwise_attributes()
                                                      .set_mode(PointwiseMode_t::GEN_INDEX)
@@ -85,7 +86,7 @@ class ScoreMask {
         if (slopes_) {
             const auto distance =
                 of_two(number_along(3), number_along(2), PointwiseMode_t::SUB, INT32);
-            // <= 0 for each visible key, because its distance is <= 0.
+            // The bias is <= 0 for each visible key, because the distance key - query is <= 0.
             const auto bias = of_two(distance, slopes_, PointwiseMode_t::MUL, FLOAT);
             scores = of_two(scores, bias, PointwiseMode_t::ADD, FLOAT);
         }
@@ -125,7 +126,7 @@ void put(const std::shared_ptr<Tensor_attributes>& tensor, const Tensor_attribut
 }
 
 void add_attention(Graph& graph, const CudnnProblem& p) {
-    // A token's row of qkv has the heads of all queries, then of keys, then of values.
+    // A row of qkv has the query heads of its token, then the key heads, then the value heads.
     const i64 row = (p.n_heads + 2 * p.n_groups) * p.width;
     const i64 out_row = p.n_heads * p.width;
     const auto q_in = graph.tensor(heads_of(p, q, p.n_heads, row));
@@ -167,8 +168,8 @@ std::unique_ptr<Graph> empty_graph(const CudnnProblem& p) {
     return graph;
 }
 
-// Builds the graph up to the check that an engine supports it. Returns an empty string, or the
-// reason when none does. With handle nullptr, checks for the device properties of the graph.
+// Builds the graph and checks that an engine supports it. Returns an empty string, or the reason
+// why no engine does. With handle nullptr, the check is for the device properties of the graph.
 std::string find_engines(Graph& graph, cudnnHandle_t handle) {
     fe::error_t status = graph.validate();
     if (status.is_good()) status = graph.build_operation_graph(handle);
@@ -180,7 +181,7 @@ std::string find_engines(Graph& graph, cudnnHandle_t handle) {
 struct Plan {
     std::unique_ptr<Graph> graph;
     i64 workspace = -1;  // bytes; -1: no engine supports the problem
-    std::string why;     // the reason, then
+    std::string why;     // why no engine supports the problem
 };
 
 // The plans of this process, which uses one GPU.
@@ -265,7 +266,7 @@ std::string unsupported_on(const CudnnProblem& problem, const std::string& devic
         properties->deserialize(std::vector<uint8_t>(device.begin(), device.end()));
     if (status.is_bad()) return status.get_message();
     const std::unique_ptr<Graph> graph = empty_graph(problem);
-    // No GPU is needed: the given properties replace those of a GPU of this machine.
+    // The given properties stand for a GPU, so this machine needs none.
     graph->set_device_properties(properties);
     graph->set_sm_version(capability);
     graph->set_sm_count(multiprocessors);

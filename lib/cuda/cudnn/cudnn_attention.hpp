@@ -15,7 +15,7 @@ namespace lm::cuda {
 
 struct CudnnProblem {
     bool backward = false;
-    bool bf16 = true;  // else fp16
+    bool bf16 = true;  // false: fp16
     i64 batch = 0;     // B
     i64 length = 0;    // T
     i64 n_heads = 0;   // H
@@ -41,17 +41,17 @@ struct CudnnTensors {
 // The functions of the plugin.
 struct CudnnAttention {
     int abi = 4;  // increase it with every change of this header
-    // Returns the bytes of workspace that cuDNN needs for `problem` on the current device, or -1
-    // and the reason in `why` when cuDNN does not support it. The first call for a problem compiles
-    // a plan.
+    // Returns the bytes of workspace that cuDNN needs for `problem` on the current device, When
+    // cuDNN does not support the problem, returns -1 and sets `why` to the reason. The first call
+    // for a problem compiles a plan.
     i64 (*workspace_bytes)(const CudnnProblem& problem, std::string& why);
-    // Enqueues attention for a problem that has a plan. Returns an empty string or an error
+    // Enqueues attention for a problem with a compiled plan. Returns an empty string, or an error
     // message.
     std::string (*run)(const CudnnProblem& problem, const CudnnTensors& tensors, void* workspace,
                        cudaStream_t stream);
-    // Returns an empty string when cuDNN supports the problem on the described GPU, else the
-    // reason. The GPU need not be present: `device` is cuDNN's description of it (the JSON of
-    // CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR).
+    // Returns an empty string when cuDNN supports the problem on the GPU that `device` describes;
+    // otherwise the reason. The GPU need not be present: `device` is cuDNN's description of a GPU
+    // (the JSON of CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR).
     std::string (*unsupported_on)(const CudnnProblem& problem, const std::string& device,
                                   int capability, int multiprocessors);
 };

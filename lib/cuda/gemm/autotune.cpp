@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A choice is stored as text: "fused" or "apart" (separate kernels for the epilogue), then the
 // words of cublasLtMatmulAlgo_t. cublasLt.h permits storing these words and using them with the
-// same version of the library. So the key contains the version, and the GPU. key_text() and
-// text_of() define a file format: stored choices are found by exactly this text.
+// same version of the library. So the key contains the version of the library, and the GPU.
+// key_text() and text_of() define a file format: a stored choice is found only by exactly the same
+// text.
 #include "cuda/gemm/autotune.hpp"
 
 #include <fmt/format.h>
@@ -23,7 +24,8 @@ constexpr float warm_up_ms = 200;
 // all candidates alike.
 constexpr size_t n_rounds = 7;
 constexpr int n_runs = 5;  // runs of one measurement
-// A smaller gain is within the noise of measurements: the library's first choice is used.
+// If the best candidate gains less than this, which is within the noise of measurements, the
+// library's first choice is used.
 constexpr float least_gain = 0.02F;
 
 // Returns the stored name of a key. "x_wt", "x_w" and "xt_w" are the forms NT, NN and TN, "depth"
@@ -63,7 +65,7 @@ bool read_plan(const CublasMatmul& matmul, const std::string& text, const FusedP
            static_cast<i64>(plan.workspace) <= key.workspace;
 }
 
-// Measures the time between two points of a stream, in milliseconds.
+// Measures the time that a stream takes between two points, in milliseconds.
 class Timer {
   public:
     explicit Timer(CudaDevice& device) : device_(device) {
@@ -109,8 +111,8 @@ std::vector<CublasMatmul::Plan> ways(const CublasMatmul& matmul, const FusedProd
         plans.insert(plans.end(), more.begin(), more.end());
         if (epilogue == Epilogue::bias && !plans.empty()) break;
         if (!is_gelu(key.epilogue)) continue;
-        // With a GELU in a separate kernel, the plan is empty: run() calls `rest`, which computes
-        // the product without the GELU, as a product with its own key.
+        // An empty plan stands for a GELU in a separate kernel: run() then calls `rest`, which
+        // computes the product without the GELU. That product has a key of its own.
         plans.emplace_back();
         break;
     }

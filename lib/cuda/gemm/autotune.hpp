@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Autotuning of matrix products: measures the algorithms that cuBLASLt's heuristics rank best, with
-// the epilogue fused into the product and, where that might be faster, with separate kernels.
+// the epilogue fused into the product and, where these might be faster, with separate kernels.
 #pragma once
 
 #include "cuda/gemm/cublas_matmul.hpp"
@@ -8,9 +8,10 @@
 
 namespace lm::cuda {
 
-// Returns the plan of `product`, whose key is `key`, from `choices`. If it is not stored there,
-// measures and stores the fastest plan. Measuring runs the product many times and overwrites its
-// outputs. Throws Error(failure) when cuBLASLt does not accept the stored algorithm.
+// Returns the plan that `choices` has stored for `product`, whose key is `key`. If no plan is
+// stored, measures the candidates and stores the fastest plan. Measuring runs the product many
+// times and overwrites its outputs. Throws Error(failure) when cuBLASLt does not accept the stored
+// algorithm.
 CublasMatmul::Plan tuned_plan(CublasMatmul& matmul, device::TunedChoices& choices,
                               device::Context& context, const FusedProduct& product,
                               const CublasMatmul::Key& key, Rest rest);

@@ -64,7 +64,7 @@ cublasStatus_t set(cublasLtMatmulDescOpaque_t& operation, cublasLtMatmulDescAttr
     return cublasLtMatmulDescSetAttribute(&operation, attribute, &value, sizeof value);
 }
 
-// Preferences of a search for algorithms.
+// The preferences for a search of the library for algorithms.
 class Preference {
   public:
     Preference() { status_ = cublasLtMatmulPreferenceInit(&preference_); }
@@ -85,8 +85,9 @@ class Preference {
 }  // namespace
 
 // Checks what the cuBLASLt documentation requires of the operands of an epilogue. Also requires
-// 16-byte alignment of vectors: some kernels need it, and the heuristics do not check it. The
-// library's GELU is an approximation, accurate enough for 16-bit results only.
+// vectors to be aligned to 16 bytes: some kernels need this alignment, and the heuristics do not
+// check it. Does not fuse a GELU for fp32, because the library's GELU is only accurate enough for
+// 16-bit results.
 bool CublasMatmul::can_fuse(const FusedProduct& p) {
     switch (p.epilogue) {
         case Epilogue::none:
@@ -168,7 +169,8 @@ CublasMatmul::Plan CublasMatmul::described(const FusedProduct& p, Epilogue epilo
     return plan;
 }
 
-// Sets the pointers of the epilogue's operands; a, b and c are arguments of cublasLtMatmul().
+// Sets the pointers of the epilogue's operands in the plan. The pointers a, b and c are passed to
+// cublasLtMatmul() instead.
 void CublasMatmul::point(Plan& plan, const FusedProduct& p) const {
     if (takes_bias(plan.epilogue)) {
         check(set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias), p);
@@ -186,7 +188,7 @@ std::vector<CublasMatmul::Plan> CublasMatmul::candidates(Plan plan, const FusedP
     point(plan, p);
     Preference preference;
     preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<u64>(key.workspace));
-    // Split-K: partial sums are added in fp32, never in the type of the result.
+    // With split-K, the library must add the partial sums in fp32, never in the type of the result.
     preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                    static_cast<u32>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.align_b);
@@ -200,7 +202,8 @@ std::vector<CublasMatmul::Plan> CublasMatmul::candidates(Plan plan, const FusedP
         cublasLtMatmulAlgoGetHeuristic(handle_, &plan.operation, &plan.b, &plan.a, &plan.c, &plan.c,
                                        preference.get(), most, found.data(), &n);
     // The library also returns INVALID_VALUE for an epilogue that it does not support for these
-    // operands. If the operands are invalid, the product without the epilogue fails, too.
+    // operands. An INVALID_VALUE for invalid operands is not hidden by this, because the product
+    // without the epilogue fails, too.
     const bool unsupported =
         status == CUBLAS_STATUS_NOT_SUPPORTED ||
         (status == CUBLAS_STATUS_INVALID_VALUE && plan.epilogue != Epilogue::none);
@@ -231,8 +234,9 @@ bool CublasMatmul::accepts(Plan& plan, const FusedProduct& p) const {
     return true;
 }
 
-// Returns the plan that is used without autotuning. It computes bias gradients by column_sums(),
-// because published measurements report the epilogue as slower. Autotuning measures both.
+// Returns the plan that is used without autotuning. Bias gradients are then computed by
+// column_sums(), because published measurements report that the epilogue is slower. Autotuning
+// measures both ways.
 CublasMatmul::Plan CublasMatmul::first_choice(const FusedProduct& p, const Key& key) const {
     std::vector<Epilogue> epilogues = {Epilogue::none};
     const bool fuse = p.epilogue != Epilogue::bias_gradient && can_fuse(p);

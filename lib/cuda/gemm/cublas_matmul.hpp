@@ -7,8 +7,9 @@
 // algorithm, and one algorithm gives the same bits in every run on the same GPU model (cuBLAS
 // documentation, "Results reproducibility"). By default the algorithm is the first one of the
 // library's heuristics. These depend only on the shape, the GPU model and the library version, so
-// that a run and its resume choose the same algorithm. On request (autotune.hpp) it is the fastest
-// by measurement before the first step; it is stored for later runs (device/tuned_choices.hpp).
+// that a run and its resume choose the same algorithm. On request (autotune.hpp) the algorithm is
+// the fastest one in measurements before the first step, and is stored for later runs
+// (device/tuned_choices.hpp).
 #pragma once
 
 #include <cublasLt.h>
@@ -25,9 +26,9 @@ namespace lm::cuda {
 
 using device::GemmForm;
 
-// Operations fused into a product. The library's GELU is the tanh form. It is computed from the
-// fp32 sum before that is rounded to the 16-bit pre_activation, so device::activation_forward(),
-// which reads pre_activation, cannot recompute it with the same bits.
+// Operations fused into a product. The library's GELU is the tanh form. The library computes the
+// GELU from the fp32 sum, before the sum is rounded to the 16-bit pre_activation. So
+// device::activation_forward(), which reads pre_activation, cannot recompute the same bits.
 enum class Epilogue {
     none,
     bias,          // c += bias in every row
@@ -59,9 +60,9 @@ struct FusedProduct {
 };
 
 // A function that performs the product's epilogue by separate kernels. For dgelu and bias_gradient
-// it is called after the product. For bias it is called before: it writes the bias to every row of
-// c, and the product is added to c, so that the sum is rounded once. For gelu and gelu_bias it
-// performs the product, too.
+// it is called after the product. For bias it is called before the product: it writes the bias to
+// every row of c, and the product is added to c, so that the sum is rounded once. For gelu and
+// gelu_bias the function also performs the product.
 class Rest {
   public:
     template <typename F>
@@ -84,12 +85,13 @@ class CublasMatmul {
     // Allows later fp32 products to round their operands to TF32.
     void allow_tf32() { tf32_ = true; }
     // Plans later products for `n` fewer SMs than the GPU has, but for at least half of its SMs.
-    // Otherwise the blocks of a product whose SM is occupied by NCCL would run after all others,
-    // and the product would take up to twice its time.
+    // Without this, blocks of a product that were planned for an SM which NCCL occupies would run
+    // after all other blocks, and the product would take up to twice its time.
     void reserve_sms(int n);
     // Enqueues the product and its epilogue. Returns true when the epilogue was fused. Returns
-    // false when `rest` performed it, because cuBLASLt does not support it for these operands or is
-    // slower with it. The first product of a key runs the library's heuristics on the host.
+    // false when `rest` has performed the epilogue, because cuBLASLt does not support it for these
+    // operands or is slower with it. The first product of a key runs the library's heuristics on
+    // the host.
     bool run(device::Context& context, const FusedProduct& product, Rest rest);
     // Returns true when the operands of the epilogue have the alignment and type that fusing needs.
     static bool can_fuse(const FusedProduct& product);
@@ -124,14 +126,13 @@ class CublasMatmul {
     };
 
     // The functions below are used by autotune.cpp.
-    // Returns true in the first call after tune(). Then the GPU needs a warm-up, because it may
-    // have been idle.
+    // Returns true in the first call after tune(): the GPU may have been idle and needs a warm-up.
     bool is_first_since_tune() { return !std::exchange(tuning_started_, true); }
-    // Returns a plan of the product with `epilogue` instead of product.epilogue. It has no
+    // Returns a plan of the product with `epilogue` instead of product.epilogue, and without an
     // algorithm.
     Plan described(const FusedProduct& product, Epilogue epilogue) const;
-    // Returns the algorithms of the library's heuristics, best first, at most `most`; none when
-    // cuBLASLt does not support these operands.
+    // Returns plans with the algorithms that the library's heuristics rank best, at most `most`,
+    // best first. The list is empty when cuBLASLt does not support these operands.
     std::vector<Plan> candidates(Plan plan, const FusedProduct& product, const Key& key,
                                  int most) const;
     // Returns false when cuBLASLt rejects the plan's algorithm; else sets plan.workspace.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Linear layers: products by cuBLASLt (cublas_matmul.hpp), with separate kernels for bias and
-// activation where the product does not fuse them. A separate activation reads its matrix once
-// more. It is needed for GELU by erf, for fp32, and for activations that are recomputed in backward
+// activation where the product does not fuse them. A separate activation reads the matrix once
+// more. It is needed for GELU by erf, for fp32, and for activations that backward recomputes
 // (Epilogue in cublas_matmul.hpp states why). For a layer with M rows, N outputs and K inputs,
 // forward is a GEMM with m = M, n = N, k = K.
 #include "cuda/gemm/cublas_matmul.hpp"
@@ -18,7 +18,7 @@ using device::LinearForward;
 
 namespace {
 
-// out: [M, N] compute, the result of x, [M, K], and w, [N, K].
+// Returns the product of out = x w^T and its epilogue. out: [M, N] compute; x: [M, K]; w: [N, K].
 FusedProduct forward_product(const LinearForward& a, const device::View& out, Epilogue epilogue) {
     return {.form = GemmForm::nt,
             .m = a.x[0],
@@ -80,8 +80,9 @@ void linear_backward_input(device::Context& context, const LinearBackwardInput& 
 void linear_backward_weight(device::Context& context, const LinearBackwardWeight& a) {
     const i64 width = a.dy[1];
     const auto stream = stream_of(context);
-    // The bias_gradient epilogue overwrites its output. To accumulate, it writes to the start of
-    // the workspace, which is then added to dbias; the product gets the rest of the workspace.
+    // The bias_gradient epilogue overwrites its output. To accumulate, the epilogue writes its
+    // result to the start of the workspace, and a kernel then adds that to dbias. The product gets
+    // the rest of the workspace.
     const bool separate = a.dbias && a.accumulate;
     device::WorkspaceArena scratch = arena_of(context.workspace);
     void* const fresh = separate ? scratch.reserve<float>(width) : a.dbias.data;

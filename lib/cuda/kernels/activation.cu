@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Activations of whole matrices: each thread loads and stores 16 bytes once.
+// Activations of whole matrices: each thread makes one load and one store of 16 bytes.
 #include "cuda/kernels/activation.cuh"
 
 #include "cuda/cuda_device.hpp"

@@ -20,8 +20,8 @@ constexpr int threads = 256;
 constexpr int width = 4;
 constexpr i64 tile = i64{threads} * width * 4;  // elements that one block updates
 
-// The parts of one launch; blocks first_block[i] to first_block[i + 1] update part i. 128 parts
-// stay below the 4 KiB that CUDA allows for the arguments of a kernel.
+// The parts of one launch; blocks first_block[i] to first_block[i + 1] update part i. With 128
+// parts the arguments of the kernel stay below the 4 KiB that CUDA allows.
 constexpr int max_parts = 128;
 struct Parts {
     i64 param_begin[max_parts];
@@ -35,7 +35,7 @@ struct Parts {
 
 template <typename T>
 struct Arrays {
-    float* master;  // indexed by param_begin without a weight, else by state_begin
+    float* master;  // indexed by param_begin if weight is nullptr, else by state_begin
     T* weight;
     const float* grad;
     float* m;
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(threads)
     });
 }
 
-// Returns the next at most max_parts parts that are not empty, and removes them from the front of
+// Returns the first parts of `left` that are not empty, at most max_parts, and removes them from
 // `left`.
 Parts next_parts(std::span<const AdamWPart>& left, bool aligned_arrays) {
     Parts parts;

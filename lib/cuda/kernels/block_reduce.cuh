@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reductions over a warp or a block in an order that the block size fixes: the same bits in every
-// run.
+// Reductions over a warp or a block in an order that depends on the block size only, so that every
+// run computes the same bits.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -18,7 +18,7 @@ struct Add {
         return a + b;
     }
 };
-// Propagates NaN: fmaxf() would drop it.
+// Returns NaN when an argument is NaN; fmaxf() would return the other argument.
 struct Max {
     __device__ float operator()(float a, float b) const { return maximum(a, b); }
 };

@@ -9,8 +9,9 @@
 namespace lm::cuda {
 namespace {
 
-// A block of tree_columns x tree_rows threads sums tree_columns columns over all parts:
-// threadIdx.y adds every tree_rows-th part, then thread y = 0 adds the tree_rows partial sums.
+// A block of tree_columns x tree_rows threads sums tree_columns columns over all parts: the threads
+// of one threadIdx.y add every tree_rows-th part, then the threads with y = 0 add the tree_rows
+// partial sums.
 constexpr int tree_columns = 32;
 constexpr int tree_rows = 16;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Column sums of a matrix (gradients of biases and norm weights) in two steps: each block sums a
-// range of rows, then the results of the blocks are summed. Both steps use an order that depends on
-// the shape only, and no atomics: the same bits in every run.
+// range of rows, then the results of the blocks are summed. Both steps add in an order that depends
+// on the shape only, without atomics, so that every run computes the same bits.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -30,8 +30,8 @@ dim3 blocks_of(i64 n) {
 
 // ---- Sums --------------------------------------------------------------------------------------
 
-// The term that an element contributes to a sum; `weight` is the element of the second range, 0
-// without one.
+// The term that an element contributes to a sum. `weight`: the element of the second range; 0
+// without a second range.
 struct Square {
     __device__ double operator()(float x, float) const { return static_cast<double>(x) * x; }
 };
@@ -89,10 +89,10 @@ void reduce(device::Context& context, const device::View& view, const device::Vi
 
 // ---- Fingerprints ------------------------------------------------------------------------------
 
-// The type that atomicAdd() takes, of the size of u64.
+// The 64-bit type that atomicAdd() takes.
 using Sum64 = unsigned long long;
 
-// The bits of `n` elements, read in one access.
+// The bits of `n` elements, which are read in one access.
 template <typename Bits, int n>
 struct alignas(n * sizeof(Bits)) BitsPack {
     Bits values[n];

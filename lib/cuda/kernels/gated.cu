@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gated activations. A row of x has the gate's `width` columns first, then those of the up
-// projection. Block (r, c) processes row r; c and the thread select the columns (rows.cuh).
+// Gated activations. A row of x has the `width` columns of the gate, then the `width` columns of
+// the up projection. Block (r, c) processes row r; c and the thread select the columns (rows.cuh).
 #include "cuda/cuda_device.hpp"
 #include "cuda/kernels/activation.cuh"
 #include "cuda/kernels/kernel_launch.cuh"

@@ -123,8 +123,9 @@ struct Backward {
     Shape shape;
 };
 
-// Computes dx of the heads [first, end) of the block's tokens, and writes their sums of the
-// gradients of weight and bias to shared[2][D]: each warp adds after the previous one.
+// Computes dx of the heads [first, end) of the block's tokens, and writes the gradients of weight
+// and bias, summed over these heads, to shared[2][D]. The warps add to shared one after the other,
+// in a fixed order.
 template <typename T>
 __device__ void backward_heads(const Backward<T>& a, const T* weights, int first, int end,
                                float (*shared)[widest]) {
@@ -172,7 +173,8 @@ __device__ void backward_heads(const Backward<T>& a, const T* weights, int first
     }
 }
 
-// Block b processes per_block tokens. dx may alias dy: a warp reads a head before it writes it.
+// Block b processes per_block tokens. dx may alias dy, because a warp reads a head before it writes
+// that head.
 template <typename T>
 __global__ void backward(Backward<T> a, const T* query_weight, const T* key_weight) {
     __shared__ float shared[4][widest];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernel launches. Every kernel is started by launch() and never by <<<>>>, so that g++ can compile
-// the same sources for the emulated GPU of the tests. A failed launch is found by
-// cudaGetLastError(), which the entries of the operation table call after each operation.
+// the same sources for the emulated GPU of the tests. The entries of the operation table call
+// cudaGetLastError() after each operation to find a failed launch.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -12,12 +12,13 @@
 
 namespace lm::cuda {
 
-// Throws a bug: the GPU does not allow `bytes` of shared memory for a block.
+// Throws a bug that states that the GPU does not allow `bytes` of shared memory for a block.
 [[noreturn]] void too_little_shared_memory(size_t bytes);
 
 // Enqueues kernel<<<grid, block, shared_bytes, stream>>>(args...); an empty grid does nothing. By
 // default a kernel gets 48 KiB of shared memory, its static arrays (a few KiB) included. A kernel
-// that needs more must request it; this function does so above 40 KiB of dynamic shared memory.
+// that needs more must request it. This function makes the request for more than 40 KiB of dynamic
+// shared memory.
 template <typename... Params, typename... Args>
 void launch(cudaStream_t stream, void (*kernel)(Params...), dim3 grid, dim3 block,
             size_t shared_bytes, Args&&... args) {
@@ -37,14 +38,14 @@ void launch(cudaStream_t stream, void (*kernel)(Params...), dim3 grid, dim3 bloc
     cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...);
 }
 
-// Returns the grid for n items, `per_block` for each block, with at most `most` blocks. Kernels
-// process the remaining items in a grid-stride loop.
+// Returns the grid for n items, `per_block` of them for each block, but at most `most` blocks. A
+// kernel processes items beyond its grid in a grid-stride loop.
 inline dim3 blocks_for(i64 n, i64 per_block, i64 most = i64{1} << 30) {
     const i64 count = ceil_div(n, per_block);
     return dim3(static_cast<unsigned>(count < most ? count : most));
 }
 
-// Throws a bug: no kernel exists for `dtype`.
+// Throws a bug that states that no kernel exists for `dtype`.
 [[noreturn]] void no_such_type(DType dtype);
 
 }  // namespace lm::cuda

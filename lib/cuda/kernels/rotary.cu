@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rotary position embedding, in place. Bound by memory bandwidth. A block processes one token, a
-// thread eight pairs at a time; the token's angles are read from the L1 cache for all heads but the
-// first. A thread reads and writes both elements of its pairs, so that working in place is safe.
+// thread eight pairs at a time. For all heads but the first, the token's angles are read from the
+// L1 cache. Both elements of a pair are read and written by the same thread, so working in place is
+// safe.
 #include "cuda/cuda_device.hpp"
 #include "cuda/kernels/kernel_launch.cuh"
 #include "cuda/kernels/vector.cuh"
@@ -15,8 +16,8 @@ using device::Rotary;
 constexpr int threads = 128;
 constexpr int width = 8;  // pairs that a thread processes at a time
 
-// Rotates the n pairs in the 2n elements of a and b: (a[k], b[k]), or the adjacent elements of a,
-// then of b.
+// Rotates the n pairs in the 2n elements of a and b: (a[k], b[k]) or, if `interleaved`, the
+// adjacent elements of a, then of b.
 template <bool interleaved, int n>
 __device__ void rotate(float (&a)[n], float (&b)[n], const float (&cosine)[n],
                        const float (&sine)[n], float sign) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loads and stores of the three compute types, with fp32 arithmetic in between. Accesses are 16
-// bytes wide where addresses allow it: the widest access of a thread, needed for full bandwidth.
+// bytes wide where addresses allow it. This is the widest access of a thread, and full bandwidth
+// needs it.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -150,16 +151,16 @@ __device__ void store(T* to, const float (&from)[n]) {
     }
 }
 
-// Calls turn.operator()<count>(begin) so that `stride` threads together cover [0, n); `first` is
-// this thread's number. count is `width` when `vectors` is true, which requires aligned addresses,
-// and 1 otherwise and for the last n % width elements.
+// Calls turn.operator()<count>(begin) for this thread's ranges of [0, n). `stride` threads together
+// cover [0, n); `first` is the number of this thread. count is `width` when `vectors` is true,
+// which requires aligned addresses, and 1 otherwise and for the last n % width elements.
 template <int width, typename Turn>
 __device__ void for_turns(i64 first, i64 stride, i64 n, bool vectors, const Turn& turn) {
     const i64 n_vectors = vectors ? n / width : 0;
     for (i64 i = first; i < n_vectors; i += stride) turn.template operator()<width>(i * width);
     for (i64 i = n_vectors * width + first; i < n; i += stride) turn.template operator()<1>(i);
 }
-// Calls turn as for_turns() does, with all threads of a one-dimensional grid.
+// Calls turn as for_turns() does; the threads are all threads of a one-dimensional grid.
 template <int width, typename Turn>
 __device__ void for_grid_turns(i64 n, bool vectors, const Turn& turn) {
     const i64 first = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x;

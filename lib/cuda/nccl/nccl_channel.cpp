@@ -19,7 +19,8 @@ using comm::Reduction;
 
 namespace {
 
-// Size in bytes of the largest of the first operations (cost/nccl.cpp, first_operations_bytes).
+// The bytes of the largest operation in first_operations(). cost/nccl.cpp plans the memory for it
+// (first_operations_bytes).
 constexpr i64 first_bytes = i64{1} << 20;
 
 ncclDataType_t nccl_type(DType dtype) {
@@ -43,8 +44,8 @@ ncclDataType_t nccl_type(DType dtype) {
     return ncclUint8;
 }
 
-// Returns the count for an NCCL call. NCCL has no 16-bit integers, so they are moved as bytes. They
-// are never reduced.
+// Returns the count argument of an NCCL call for n elements. NCCL has no 16-bit integers, so they
+// are moved as bytes, and never reduced.
 size_t nccl_count(DType dtype, i64 n) {
     return static_cast<size_t>(dtype == DType::uint16 ? 2 * n : n);
 }
@@ -72,8 +73,8 @@ void check(ncclResult_t result, ncclComm_t comm, const std::string& name, const 
               nccl().GetLastError(comm));
 }
 
-// With NCCL_COMM_BLOCKING=0 in the environment, even calls of blocking communicators return before
-// they are done. Waits until the last call with `comm` is.
+// Waits until the last call with `comm` is complete. With NCCL_COMM_BLOCKING=0 in the environment,
+// a call returns before it is complete even when the communicator is blocking.
 void settle(ncclComm_t comm, const std::string& name) {
     for (ncclResult_t state = ncclInProgress; state == ncclInProgress; std::this_thread::yield()) {
         check(nccl().CommGetAsyncError(comm, &state), comm, name, "ncclCommGetAsyncError");
@@ -89,7 +90,8 @@ std::shared_ptr<NcclChannel> NcclChannel::open(CudaDevice& device, std::string n
     std::shared_ptr<NcclChannel> channel(
         new NcclChannel(device, std::move(name), std::move(host), rank, size, peer, max_blocks));
     channel->first_data_ = device.allocate(first_bytes, "NCCL");
-    // The highest priority: other ranks wait for communication, and not for computation.
+    // The stream has the highest priority, because other ranks wait for this rank's communication
+    // and not for its computation.
     int least = 0;
     int greatest = 0;
     device.check(cudaDeviceGetStreamPriorityRange(&least, &greatest));
@@ -139,7 +141,7 @@ void NcclChannel::join(std::vector<ncclUniqueId> ids) {
 bool NcclChannel::formed() {
     if (comm_ != nullptr) return true;
     if (joining_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return false;
-    comm_ = joining_.get();  // throws the error of the helper thread
+    comm_ = joining_.get();  // throws if the helper thread has failed
     return true;
 }
 
@@ -167,15 +169,15 @@ std::vector<Operation> NcclChannel::first_operations() const {
 
 // ---- Operations --------------------------------------------------------------------------------
 
-// Checks the result of an NCCL call, whose kernel is then in the stream.
+// Checks the result of an NCCL call. On return the kernel of the call is in the stream.
 void NcclChannel::finish_call(ncclResult_t result, const char* what) {
     check(result, comm_, name_, what);
     if (result == ncclInProgress) settle(comm_, name_);
 }
 
-// Returns an unused record with its two events. An operation's record may be reused when the
-// operation has ended (complete) and its Work handle does not exist any more (not held). Creates a
-// record only when more are in use than ever before, so later steps create none.
+// Returns an unused record with its two events. A record may be reused when its operation has ended
+// (`complete`) and no Work handle refers to it any more (`held` is false). Creates a record only
+// when more are in use than ever before, so later steps create none.
 ChannelOperation* NcclChannel::acquire() {
     if (unused_.empty()) reap();
     if (unused_.empty()) {
@@ -190,7 +192,8 @@ ChannelOperation* NcclChannel::acquire() {
     return record;
 }
 
-// Removes ended operations from pending_. They end in the order of the stream.
+// Removes ended operations from pending_. Operations end in the order in which they are in the
+// stream.
 void NcclChannel::reap() {
     while (!pending_.empty() && done(*pending_.front())) {
         ChannelOperation* const record = pending_.front();
@@ -209,7 +212,7 @@ bool NcclChannel::done(ChannelOperation& record) {
     if (record.complete) return true;
     const cudaError_t status = cudaEventQuery(record.end);
     if (status == cudaErrorNotReady) {
-        cudaGetLastError();  // clears it: the next launch must not report it
+        cudaGetLastError();  // clears the error: the next launch must not report it
         return false;
     }
     device_.check(status);
@@ -217,13 +220,13 @@ bool NcclChannel::done(ChannelOperation& record) {
 }
 
 void NcclChannel::release(ChannelOperation& record) {
-    record.held = false;  // reap() makes the record of a pending operation reusable later
+    record.held = false;  // if the operation is pending, reap() later makes its record reusable
     if (record.complete) unused_.push_back(&record);
 }
 
-// The host waits for neither stream: this channel's stream waits for the compute stream by `ready`,
-// and the compute stream waits for `end` when the caller waits for the operation
-// (NcclGroup::wait()).
+// The host waits for no stream. This channel's stream waits for the event `ready` of the compute
+// stream. When the caller waits for the operation (NcclGroup::wait()), the compute stream waits for
+// the event `end`.
 ChannelOperation* NcclChannel::start(const Operation& operation, i64 number,
                                      const ChannelOperation* after) {
     LM_CHECK(comm_ != nullptr, "group '{}': expected a formed communicator, got none", name_);
@@ -270,8 +273,8 @@ void NcclChannel::enqueue(const Operation& o) {
 
 // ---- Errors and timeouts -----------------------------------------------------------------------
 
-// Once its inputs are ready, an operation waits only for other ranks. From that moment its time
-// counts towards the timeout.
+// Once the inputs of an operation are ready, it waits only for other ranks. The timeout counts from
+// that moment.
 std::optional<ChannelError> NcclChannel::poll(double timeout_s) {
     if (comm_ == nullptr) return std::nullopt;
     ncclResult_t state = ncclSuccess;
@@ -286,7 +289,7 @@ std::optional<ChannelError> NcclChannel::poll(double timeout_s) {
     }
     reap();
     if (pending_.empty()) return std::nullopt;
-    // Only the oldest operation can time out: the others wait for it in the stream.
+    // Only the oldest operation can time out, because the later ones wait for it in the stream.
     ChannelOperation& first = *pending_.front();
     const double now_s = monotonic_s();
     if (first.since_s < 0) {
@@ -303,8 +306,8 @@ std::optional<ChannelError> NcclChannel::poll(double timeout_s) {
 
 namespace {
 
-// Calls `end` for all communicators in one NCCL group call. Errors are printed as warnings, because
-// the caller is ending anyway.
+// Calls `end` for all communicators in one NCCL group call. An error is only a warning, because the
+// caller ends the communicators in any case.
 void together(const std::vector<ncclComm_t>& comms, ncclResult_t (*end)(ncclComm_t),
               const char* what) {
     if (comms.empty()) return;

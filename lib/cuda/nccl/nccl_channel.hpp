@@ -4,10 +4,11 @@
 //
 // Communicators are blocking, because a nonblocking one starts a host thread for every operation,
 // which takes tens of microseconds (NCCL 2.28 to 2.30, group.cc, ncclGroupEndInternal). A call with
-// a blocking one returns when its kernel is in the stream. It does not wait for other ranks when
-// all connections exist; NcclWorld::form() and warm_up() make them. The call that initializes a
-// communicator does wait for them: a helper thread makes it, so that a missing rank ends in a
-// timeout. Then the helper thread stays in the call until the process ends.
+// a blocking communicator returns when the kernel of the call is in the stream. The call does not
+// wait for other ranks once all connections exist; NcclWorld::form() and warm_up() make the
+// connections. Only the call that initializes a communicator waits for other ranks. A helper thread
+// makes this call, so that a missing rank ends in a timeout; the helper thread then stays in the
+// call until the process ends.
 //
 // All members except the constructor must be called with the mutex of NcclWorld locked.
 #pragma once
@@ -28,22 +29,22 @@
 namespace lm::cuda {
 
 // An operation in a channel's stream. Its inputs are ready after the event `ready`, its results
-// after `end`.
+// after the event `end`.
 struct ChannelOperation {
     comm::Operation operation;
     i64 number = -1;       // collective number of the group; -1: a message
-    bool warm_up = false;  // only makes connections
+    bool warm_up = false;  // the operation only makes connections
     cudaEvent_t ready = nullptr;
     cudaEvent_t end = nullptr;
-    bool complete = false;  // seen as ended, and removed from pending_
+    bool complete = false;  // reap() has seen its end and removed it from pending_
     bool held = false;      // a Work handle still refers to it
-    double since_s = -1;    // time when poll() saw that `ready` had been reached; -1: not yet
+    double since_s = -1;    // time at which poll() saw that the inputs are ready; -1: not yet
 };
 
 // An error of a channel: an NCCL error, or an operation that timed out.
 struct ChannelError {
     ChannelOperation culprit;  // the first pending operation
-    std::string text;          // NCCL's message; empty: timed out
+    std::string text;          // NCCL's message; empty: the operation timed out
     double waited_s = 0;
 };
 
@@ -52,10 +53,10 @@ using Communicators = std::vector<ncclComm_t>;
 
 class NcclChannel {
   public:
-    // A channel of group `name`. `host` is the group that reports missing ranks. `peer` >= 0: for
-    // messages between this rank and rank `peer` of `host`; -1: for collectives. `max_blocks` is
-    // the maximum number of SMs that the channel's kernels occupy; 0: NCCL's default. Allocates
-    // device memory and creates a stream.
+    // Opens a channel of group `name`. `host`: the group that reports missing ranks. `peer`: the
+    // channel is for messages between this rank and rank `peer` of `host`; -1: for collectives.
+    // `max_blocks` is the maximum number of SMs that the channel's kernels occupy; 0: NCCL's
+    // default. Allocates device memory and creates a stream.
     static std::shared_ptr<NcclChannel> open(CudaDevice& device, std::string name,
                                              std::shared_ptr<comm::Group> host, int rank, int size,
                                              int peer, int max_blocks);
@@ -64,11 +65,12 @@ class NcclChannel {
     NcclChannel& operator=(const NcclChannel&) = delete;
 
     // Starts to initialize the communicator in a helper thread. Call formed() until it returns
-    // true. Pass more than one id only with Nccl::CommInitRankScalable.
+    // true. More than one id needs Nccl::CommInitRankScalable.
     void join(std::vector<ncclUniqueId> ids);
     bool formed();
-    // Returns the operations to run first, with which NCCL allocates memory and makes connections:
-    // a small and a large one of each collective, or messages from the first rank to the second.
+    // Returns the operations to run first, in which NCCL allocates memory and makes connections: a
+    // small and a large operation of each collective, or messages from the first rank to the
+    // second.
     std::vector<comm::Operation> first_operations() const;
     bool idle();  // returns whether no operation is pending
 
@@ -118,17 +120,19 @@ class NcclChannel {
     ncclComm_t comm_ = nullptr;
     device::Buffer first_data_;  // memory of first_operations()
     cudaStream_t stream_ = nullptr;
-    std::vector<std::unique_ptr<ChannelOperation>> operations_;  // all; their events are reused
+    std::vector<std::unique_ptr<ChannelOperation>> operations_;  // all records, for reuse
     std::vector<ChannelOperation*> unused_;
     std::deque<ChannelOperation*> pending_;  // in stream order
 };
 
-// Destroys communicators whose operations have ended, all in one NCCL group call, because their
-// order may differ between ranks. Blocks until the other ranks of this machine call it, too.
+// Destroys communicators whose operations have ended. Uses one NCCL group call for all, because
+// their order may differ between ranks. Blocks until the other ranks of this machine make the call,
+// too.
 void end_together(const Communicators& comms) noexcept;
 
-// Aborts communicators, which stops their running kernels, in one NCCL group call: aborting one may
-// wait for the device, where kernels of the others may wait for missing ranks.
+// Aborts communicators, which stops their running kernels. Uses one NCCL group call for all:
+// aborting a single communicator may wait for the device, on which kernels of the others may wait
+// for missing ranks.
 void abort_together(const Communicators& comms) noexcept;
 
 }  // namespace lm::cuda

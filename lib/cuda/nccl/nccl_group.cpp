@@ -22,7 +22,7 @@ using comm::OperationKind;
 
 namespace {
 
-constexpr double end_s = 30;  // limit for destroying communicators
+constexpr double end_s = 30;  // longest wait for the destruction of communicators
 
 ncclUniqueId new_id(const std::string& name) {
     ncclUniqueId id{};
@@ -38,8 +38,8 @@ device::View view_of(ncclUniqueId& id) {
     return {&id, DType::uint8, {static_cast<i64>(sizeof id)}};
 }
 
-// Returns the number of ids (bootstrap roots) for n_ranks ranks: one per 128 ranks, PyTorch's
-// default, when the library supports several.
+// Returns the number of ids (bootstrap roots) for n_ranks ranks: one for every 128 ranks, as
+// PyTorch's default, if the NCCL library supports several ids.
 int n_roots(int n_ranks) {
     constexpr int usual = 128;
     const char* const text = std::getenv("LM_NCCL_RANKS_PER_ROOT");
@@ -49,9 +49,9 @@ int n_roots(int n_ranks) {
                                                   : static_cast<int>(ceil_div(n_ranks, ranks_each));
 }
 
-// Returns the first rank of a part. NCCL divides the ranks into n_parts contiguous parts, of which
-// the first n_ranks % n_parts have one rank more (bootstrap.cc, rootIdFromRank). The first rank of
-// a part creates its id.
+// Returns the first rank of part `part`. NCCL divides the ranks into n_parts contiguous parts; the
+// first n_ranks % n_parts parts have one rank more than the others (bootstrap.cc, rootIdFromRank).
+// The first rank of a part creates its id.
 int first_of_part(int n_ranks, int n_parts, int part) {
     return part * (n_ranks / n_parts) + std::min(part, n_ranks % n_parts);
 }
@@ -103,7 +103,7 @@ void NcclGroup::end() {
         for (const auto& channel : channels) channel->move_communicators(comms);
     }
     // A detached thread destroys the communicators, and this rank waits for it for a limited time:
-    // a rank that has died must not block this one.
+    // a dead rank must not block this rank.
     std::packaged_task<void()> task([comms, device = world_->device().index()] {
         cudaSetDevice(device);
         end_together(comms);
@@ -135,8 +135,8 @@ void NcclGroup::connect(const comm::Traffic& traffic) {
 
 void NcclGroup::form_collectives(const comm::Traffic& traffic) {
     LM_CHECK(!channel_, "group '{}': connect() was called twice", name());
-    // The id of a root travels over the host's group, since no communicator exists yet.
-    // Many ranks have several roots, because a single root would serve all ranks in sequence.
+    // The host's group carries the ids of the roots, because no communicator exists yet. A group of
+    // many ranks has several roots, because a single root would serve all ranks in sequence.
     std::vector<ncclUniqueId> ids(static_cast<size_t>(n_roots(size())));
     for (size_t i = 0; i < ids.size(); ++i) {
         const int root = first_of_part(size(), static_cast<int>(ids.size()), static_cast<int>(i));
@@ -164,7 +164,7 @@ void NcclGroup::form_link(int from, int to) {
     } else {
         ids_->receive(view_of(id), peer);
     }
-    // A communicator of two ranks: the sender is rank 0, the receiver rank 1.
+    // The link has a communicator of two ranks: the sender is rank 0, the receiver rank 1.
     link = NcclChannel::open(world_->device(), name(), ids_, sends ? 0 : 1, 2, peer,
                              cost::nccl_link_channels);
     world_->form(link, {id});
@@ -199,7 +199,7 @@ bool NcclGroup::on_device(const Operation& operation) const {
 i64 NcclGroup::start(const Operation& operation) {
     world_->require_healthy();
     if (on_device(operation)) return start_on_device(operation, nullptr);
-    const comm::Work work = forward_to(*host_, operation);  // host memory: over MPI or TCP
+    const comm::Work work = forward_to(*host_, operation);  // host memory goes over MPI or TCP
     const i64 handle = pending_.open();
     *pending_.find(handle) = {.on_host = work};
     return handle;
@@ -223,7 +223,7 @@ i64 NcclGroup::start_after(const Operation& operation, Group& other, i64 handle)
 
 i64 NcclGroup::start_on_device(const Operation& operation, const ChannelOperation* after) {
     const i64 number = comm::is_message(operation.kind) ? -1 : host_->next_collective_number();
-    if (operation.n == 0) return 0;  // handle 0: done
+    if (operation.n == 0) return 0;  // handle 0 stands for a complete operation
     if (size() == 1) {
         copy(operation);
         return 0;
@@ -247,7 +247,7 @@ const std::shared_ptr<NcclChannel>& NcclGroup::channel_for(const Operation& oper
     return channel_;
 }
 
-// Performs a collective of a group of one rank.
+// Performs a collective of a group that has only one rank.
 void NcclGroup::copy(const Operation& operation) {
     if (operation.in == operation.out) return;
     CudaDevice& device = world_->device();
@@ -256,9 +256,10 @@ void NcclGroup::copy(const Operation& operation) {
                                  device.stream()));
 }
 
-// The host does not block for an operation on the device: the compute stream waits for its end, so
-// that later work sees the result. The operation's record and its events may then be reused,
-// because cudaStreamWaitEvent() captures the state of the event at the time of the call.
+// The host does not block for an operation on the device: the compute stream waits for the end of
+// the operation, so that later work sees the result. The operation's record and its events may be
+// reused at once, because cudaStreamWaitEvent() captures the state of the event at the time of the
+// call.
 void NcclGroup::wait(i64 handle) {
     Started* const started = pending_.find(handle);
     if (started == nullptr) return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A group that carries device memory by NCCL and host memory by another group (`host`: MPI or TCP).
-// Only start() distinguishes the two, by the memory of the operation. Both groups number their
-// collectives in one sequence, so that a timeout in either can name the missing rank.
+// Only start() distinguishes the two kinds of memory. The collectives of both groups are numbered
+// in one sequence, so that a timeout in either group can name the missing rank.
 //
 // Collectives run in a stream of the group. start() makes this stream wait for all work of the
 // compute stream so far; wait() makes the compute stream wait for the result. The host waits for
@@ -12,17 +12,18 @@
 // of one communicator in sequence. connect() forms all channels and makes their connections. An
 // operation that connect()'s Traffic does not contain has no channel, which is a bug.
 //
-// An NCCL kernel occupies its SMs from the moment its rank starts it, and polls until the other
-// ranks have started it, too. A posted receive waits during most of a step. So links get few SMs
+// An NCCL kernel occupies its SMs from its start on this rank, and polls until the other ranks have
+// started it, too. A posted receive waits during most of a step. So links get few SMs
 // (cost::nccl_link_channels), and collectives that overlap compute get fewer than NCCL's default
 // (cost::nccl_overlap_channels). NCCL_MAX_CTAS overrides both.
 //
 // Precision and order of sums: for sums of bf16 and fp16, NCCL adds two values at a time and rounds
 // each partial sum to 16 bits (NCCL src/device/reduce_kernel.h, SPECIALIZE_REDUCE of FuncSum:
-// __hadd2). It rounds up to n - 1 times over n ranks; groups of threads and over TCP add in fp32
-// and round once. The order depends on the ranks, the size and the algorithm that NCCL chooses for
-// them: the same machines compute the same bits. NVLS adds in fp32 inside of switches, in an
-// unspecified order; --deterministic-mode disables it (train/gpu_environment.hpp).
+// __hadd2). A sum over n ranks is rounded up to n - 1 times; groups of threads and groups over TCP
+// add in fp32 and round once. The order of a sum depends on the ranks, the size and the algorithm
+// that NCCL chooses for them, so the same machines compute the same bits. NVLS adds in fp32 inside
+// of switches, in an unspecified order; --deterministic-mode disables it
+// (train/gpu_environment.hpp).
 #pragma once
 
 #include <map>

@@ -10,8 +10,8 @@
 namespace lm::cuda {
 
 // Returns a group of the ranks of `host` that carries device memory by NCCL and host memory by
-// `host`, which it owns. Throws Error(usage) when two ranks have the same GPU, and Error(failure)
-// when NCCL cannot be opened. Collective over `host`.
+// `host`. The group owns `host`. Throws Error(usage) when two ranks have the same GPU, and
+// Error(failure) when NCCL cannot be opened. Collective over `host`.
 std::unique_ptr<comm::Group> join_nccl(device::Device& device, std::unique_ptr<comm::Group> host,
                                        double timeout_s);
 

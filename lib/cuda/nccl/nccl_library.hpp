@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL's functions, from a library that is opened at run time when several ranks are connected:
-// training on one GPU does not need NCCL.
+// NCCL's functions. Their library is opened at run time, and only when several ranks are connected,
+// because training on one GPU does not need NCCL.
 #pragma once
 
 #include <nccl.h>
@@ -18,14 +18,15 @@ struct Nccl {
     LM_NCCL_FUNCTIONS(LM_MEMBER)
 #undef LM_MEMBER
     // ncclCommInitRankScalable: like CommInitRankConfig, but with several bootstrap roots, each
-    // with its own id. It was added in NCCL 2.23, so the oldest supported header does not declare
-    // it. nullptr in older libraries.
+    // with its own id. NCCL 2.23 added this function, so the oldest supported header does not
+    // declare it. nullptr with older libraries.
     ncclResult_t (*CommInitRankScalable)(ncclComm_t* comm, int n_ranks, int rank, int n_ids,
                                          ncclUniqueId* ids, ncclConfig_t* config) = nullptr;
 };
 
-// Returns the functions of libnccl.so.2, from the plugin's directory or where the loader finds it.
-// Throws Error(failure) with the version to install when the library is missing or too old.
+// Returns the functions of libnccl.so.2, in the plugin's directory or where the dynamic loader
+// finds it. Throws Error(failure) with the version to install when the library is missing or too
+// old.
 const Nccl& nccl();
 
 }  // namespace lm::cuda

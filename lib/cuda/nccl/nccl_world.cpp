@@ -20,12 +20,14 @@ constexpr auto interval = std::chrono::milliseconds(100);  // interval of the mo
 // Number of attempts after which until() pauses between attempts.
 constexpr int eager_attempts = 1000;
 constexpr auto pause_between_attempts = std::chrono::microseconds(50);
-// A rank that is blocked on its GPU wakes up when the pending operations are aborted. If it has not
-// noticed the failure after this time, it hangs in the driver, and the monitor aborts the job.
+// A rank that is blocked on its GPU wakes up when the pending operations are aborted. If the rank
+// has not noticed the failure after this time, it hangs in the driver, and the monitor aborts the
+// job.
 constexpr double unnoticed_s = 20;
 
 // Returns the collective number of an operation, -1 for a message. All members count collectives
-// alike, so that a timeout can name the members that have not started one.
+// alike, so that a timeout can name the members that have not started the collective with a given
+// number.
 i64 number_of(NcclChannel& channel, const Operation& operation) {
     return comm::is_message(operation.kind) ? -1 : channel.host().next_collective_number();
 }
@@ -65,7 +67,7 @@ void NcclWorld::form(const std::shared_ptr<NcclChannel>& channel,
     const i64 number = number_of(*channel, meeting);
     {
         const std::lock_guard lock(mutex_);
-        channels_.push_back(channel);  // fail() aborts it, too, while it is formed
+        channels_.push_back(channel);  // from here on fail() also aborts this channel
         channel->join(ids);
     }
     const Stopwatch watch;
@@ -102,12 +104,13 @@ void NcclWorld::warm_up(const std::shared_ptr<NcclChannel>& channel, const Opera
         return static_cast<std::byte*>(const_cast<void*>(base)) + elements * size_of(largest.dtype);
     };
     const i64 rank = channel->host().rank();
-    // in_place: the output of a reduce-scatter, or the input of an all-gather, is this rank's part
-    // of the other buffer. Smaller operations keep that relation.
+    // In place, the output of a reduce-scatter or the input of an all-gather is this rank's part of
+    // the other buffer. The smaller operations are in place, too, if `largest` is.
     const bool out_in_place = largest.out == at(largest.in, rank * largest.n);
     const bool in_in_place = largest.in == at(largest.out, rank * largest.n);
     std::vector<Operation> operations;
-    // Powers of two: NCCL chooses algorithm and protocol by size, and connects at their first use.
+    // The sizes are powers of two, because NCCL chooses algorithm and protocol by size, and
+    // connects at the first use of each.
     for (i64 n = 1; operations.empty() || operations.back().n < largest.n;
          n = std::min(2 * n, largest.n)) {
         Operation& operation = operations.emplace_back(largest);
@@ -133,7 +136,8 @@ ChannelOperation* NcclWorld::start(const std::shared_ptr<NcclChannel>& channel,
 ChannelOperation* NcclWorld::call(const std::shared_ptr<NcclChannel>& channel,
                                   const ChannelOperation& operation,
                                   const ChannelOperation* after) {
-    // The monitor reads call_ when it cannot lock mutex_ because this thread hangs in the call.
+    // When this thread hangs in an NCCL call, the monitor cannot lock mutex_, and reads call_ to
+    // describe that call.
     const auto set_call = [this](Call call) {
         const std::lock_guard lock(call_mutex_);
         call_ = std::move(call);
@@ -160,7 +164,7 @@ void NcclWorld::require_healthy() {
 
 void NcclWorld::fail(const std::string& text) noexcept {
     const std::lock_guard lock(state_mutex_);
-    if (failed_.load()) return;  // the first reason stays
+    if (failed_.load()) return;  // keeps the reason of the first failure
     reason_ = text;
     failed_at_s_ = monotonic_s();
     failed_.store(true);
@@ -173,8 +177,8 @@ void NcclWorld::fail(const std::string& text) noexcept {
     }
 }
 
-// Waits for the mutex until the rank has returned from its NCCL call, if it is in one. The rank
-// makes no further calls, because require_healthy() throws.
+// If the rank is in an NCCL call, waits for the mutex until the rank has returned from it. The rank
+// makes no further NCCL calls, because require_healthy() throws.
 void NcclWorld::abort_all() noexcept {
     cudaSetDevice(device_.index());
     Communicators comms;
@@ -264,7 +268,7 @@ void NcclWorld::poll_channels() {
             if (auto error = channel->poll(timeout_s_)) found.emplace_back(channel, *error);
         }
     }
-    // The mutex is not locked here, because report() asks the other ranks, which takes seconds.
+    // report() takes seconds, because it asks the other ranks, so the mutex is not locked here.
     if (!found.empty()) report(*found.front().first, found.front().second);
 }
 

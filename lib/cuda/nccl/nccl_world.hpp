@@ -37,14 +37,14 @@ class NcclWorld {
     std::timed_mutex& mutex() { return mutex_; }
     double timeout_s() const { return timeout_s_; }
 
-    // Initializes the communicator of a new channel with `ids`, runs its first operations, which
-    // make connections, and adds it to the monitored channels. Throws Error(failure) on timeout.
-    // Collective over the channel's ranks.
+    // Initializes the communicator of a new channel with `ids`, runs the channel's first
+    // operations, which make connections, and adds the channel to the monitored ones. Throws
+    // Error(failure) on timeout. Collective over the channel's ranks.
     void form(const std::shared_ptr<NcclChannel>& channel, const std::vector<ncclUniqueId>& ids);
-    // Runs operations of the kind and memory of `largest`, with doubling sizes up to its size. NCCL
-    // chooses an algorithm by kind, type and size, and makes connections when it first uses an
-    // algorithm (since 2.22, NCCL_RUNTIME_CONNECT). So no later operation of these sizes makes a
-    // connection. Collective over the channel's ranks.
+    // Runs operations of the same kind and in the same memory as `largest`; their sizes double up
+    // to the size of `largest`. NCCL chooses an algorithm by kind, type and size, and makes
+    // connections when it first uses an algorithm (since 2.22, NCCL_RUNTIME_CONNECT). So no later
+    // operation of these sizes makes a connection. Collective over the channel's ranks.
     void warm_up(const std::shared_ptr<NcclChannel>& channel, const comm::Operation& largest);
     // Enqueues an operation (NcclChannel::start()).
     ChannelOperation* start(const std::shared_ptr<NcclChannel>& channel,
@@ -56,8 +56,8 @@ class NcclWorld {
     // Records the first failure and aborts all channels. Any thread may call it.
     void fail(const std::string& text) noexcept;
     bool failed() const { return failed_.load(); }
-    // Calls `attempt` with the mutex locked until it returns true. Throws when a failure was
-    // recorded.
+    // Calls `attempt`, with the mutex locked, until `attempt` returns true. Throws when a failure
+    // was recorded.
     void until(const std::function<bool()>& attempt);
 
   private:
@@ -88,15 +88,15 @@ class NcclWorld {
     std::timed_mutex mutex_;
     std::vector<std::weak_ptr<NcclChannel>> channels_;
     std::mutex call_mutex_;
-    Call call_;                    // the call that the rank is in or enters; no channel: none
-    double blocked_since_s_ = -1;  // time since which the monitor waits for mutex_; -1: it does not
+    Call call_;  // the NCCL call that the rank is in or enters; without a channel: none
+    double blocked_since_s_ = -1;  // when the monitor began to wait for mutex_; -1: not waiting
     std::mutex state_mutex_;       // guards stop_, reason_ and aborting_
     std::condition_variable woken_;
     bool stop_ = false;
     std::atomic<bool> failed_{false};
-    std::atomic<bool> noticed_{false};  // the rank's own thread has thrown the failure
+    std::atomic<bool> noticed_{false};  // the rank has thrown an exception with the failure
     std::string reason_;
-    std::future<void> aborting_;  // aborts all communicators after a failure
+    std::future<void> aborting_;  // the thread that aborts all communicators after a failure
     double failed_at_s_ = 0;
     std::thread thread_;
 };

@@ -18,16 +18,18 @@ namespace lm::train {
 class EnergyLog {
   public:
     // Finds the meters of the host and opens its file. Returns nullptr without --codecarbon-dir,
-    // and on all ranks but the first of each host. Rank 0 notes what is measured. Collective.
+    // and on all ranks but the first of each host. Rank 0 prints a note that names the meters.
+    // Collective.
     static std::unique_ptr<EnergyLog> open(const RunConfig& config, comm::Group& world);
-    ~EnergyLog();  // writes
+    ~EnergyLog();  // writes the energy of the run
     EnergyLog(const EnergyLog&) = delete;
     EnergyLog& operator=(const EnergyLog&) = delete;
 
     // Writes the energy of this run so far.
     void write();
 
-    // Returns "processors: RAPL of 2 packages; memory: 0.375 W for each GiB; GPUs: NVML, 8 of ...".
+    // Returns the meters, as "processors: RAPL of 2 packages; memory: 0.375 W for each GiB; GPUs:
+    // ...".
     std::string describe() const;
 
   private:
@@ -42,7 +44,7 @@ class EnergyLog {
     std::mutex mutex_;           // guards meter_ and ended_
     std::condition_variable end_;
     bool ended_ = false;
-    std::thread sampler_;  // samples the meter before a counter restarts twice
+    std::thread sampler_;  // samples the meter before a counter can restart twice
 };
 
 }  // namespace lm::train

@@ -17,7 +17,7 @@ bool Evaluation::validate(const optim::Counters& done) {
     if (config_.data_order == data::DataOrder::stateless) {
         return evaluate(data_.valid, 0, done, when);
     }
-    // Megatron evaluates once more after the last iteration.
+    // As Megatron does, evaluates once more after the last iteration.
     const bool at_end = config_.schedule.finished(done);
     const bool at_interval = done.iteration % interval == 0;
     if (!at_end || at_interval) {

@@ -19,7 +19,7 @@ namespace lm::train {
 
 class Evaluation {
   public:
-    // All references outlive this object. `must_stop` returns whether this rank knows a reason to
+    // All references outlive this object. must_stop() returns whether this rank knows a reason to
     // end an evaluation.
     Evaluation(const RunConfig& config, const data::DataSets& data, comm::Group& world,
                Trainer& trainer, TrainingLog& log, std::function<bool()> must_stop)
@@ -30,12 +30,12 @@ class Evaluation {
           log_(log),
           must_stop_(std::move(must_stop)) {}
 
-    // Log the loss of each validation or test set. Return false, on all ranks, when must_stop() of
-    // any rank ended the evaluation; the remaining sets are skipped then. Collective.
+    // Log the loss of each validation or test set. When must_stop() of any rank returns true, the
+    // remaining sets are skipped, and the result is false on all ranks. Collective.
     bool validate(const optim::Counters& done);
     bool test(const optim::Counters& done);
-    // Adds the time of a validation. After a minute, notes once that validations take more than 5 %
-    // of the `run_s` seconds of the run.
+    // Adds the time of a validation. Prints a note, once, when the run is longer than a minute and
+    // validations have taken more than 5 % of its `run_s` seconds.
     void note_share(double elapsed_s, double run_s);
 
   private:
@@ -43,7 +43,7 @@ class Evaluation {
                   const optim::Counters& done, const std::string& when);
     std::optional<double> mean_loss(BatchSource& batches);
     bool stop_is_requested();
-    i64 first_sample(i64 earlier) const;  // `earlier`: the number of validations before
+    i64 first_sample(i64 earlier) const;  // `earlier`: the number of earlier validations
 
     const RunConfig& config_;
     const data::DataSets& data_;

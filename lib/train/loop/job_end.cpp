@@ -43,7 +43,7 @@ std::string job_id(const std::function<const char*(const char*)>& get) {
     return id != nullptr && parse_seconds(id) ? id : "";
 }
 
-// Ends that differ by less than this are the same.
+// Two ends of the job that differ by less than this count as the same.
 constexpr double same_end_s = 2;
 
 }  // namespace

@@ -21,33 +21,35 @@ struct JobEnd {
 };
 
 // Returns the end of the Slurm job: SLURM_JOB_END_TIME (unix seconds, Slurm 22.05 and later), else
-// the time that `scontrol` states for SLURM_JOB_ID. nullopt outside of a job and in a job without a
-// limit. `get` returns the value of an environment variable or nullptr; `scontrol` runs "scontrol
-// --oneliner show job ID" and returns its output.
+// the time that `scontrol` states for SLURM_JOB_ID. Returns nullopt outside of a job and in a job
+// without a time limit. `get` returns the value of an environment variable or nullptr; `scontrol`
+// runs "scontrol --oneliner show job ID" and returns its output.
 std::optional<JobEnd> job_end(const std::function<const char*(const char*)>& get,
                               const std::function<std::string(const std::string& id)>& scontrol);
-// Parses the EndTime of that output, in local time. nullopt: none, or "Unknown".
+// Parses the EndTime in the output of scontrol, in local time. nullopt: none, or "Unknown".
 std::optional<double> parse_end_time(std::string_view text);
 
 // Returns the end of this job as rank 0 finds it, on all ranks. An end in the past is ignored, with
 // a note. Collective.
 std::optional<JobEnd> job_end_together(comm::Group& world);
 
-// Follows the end of the job while it runs, since `scontrol update JobId=... TimeLimit=...` moves
-// it: asks at once and then at each interval, in a thread, and notes a new end.
+// Follows the end of the job while the job runs, because `scontrol update JobId=... TimeLimit=...`
+// moves it. A thread asks for the end at once and then at each interval, and notes a new end.
 class JobEndWatch {
   public:
-    // Returns the end that the batch system states, or nullopt when it does not answer.
+    // Returns the end that the batch system states, or nullopt when the batch system does not
+    // answer.
     using Ask = std::function<std::optional<double>()>;
     static constexpr double interval_s = 60;
 
-    // `unix_s`: the end that is known at the start; 0: none. Without `ask` nothing is followed.
+    // `unix_s`: the end that is known at the start; 0: none. With an empty `ask` the end stays
+    // `unix_s`.
     JobEndWatch(double unix_s, Ask ask, double every_s = interval_s);
     ~JobEndWatch();
     JobEndWatch(const JobEndWatch&) = delete;
     JobEndWatch& operator=(const JobEndWatch&) = delete;
 
-    // Returns the newest end; 0: none.
+    // Returns the newest known end; 0: none.
     double unix_s() const { return unix_s_; }
 
   private:

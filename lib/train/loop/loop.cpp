@@ -42,7 +42,8 @@ TrainingLoop::TrainingLoop(const LoopParts& parts, const Progress& start)
       step_stop_(parts.config, parts.world),
       observed_(batches_,
                 [this] {
-                    // Ranks wait here for slower ones: that is not their work with the data.
+                    // Ranks wait in check() for slower ranks. Without this scope, that time would
+                    // count as time of the data.
                     const PhaseScope phase(trainer_.phases(), StepPhase::other);
                     step_stop_.check();
                     pace_.begin_micro_batch();
@@ -73,7 +74,7 @@ Exit TrainingLoop::run() {
         return run_to_stop();
     } catch (const JointError& error) {
         // The communication still works, and the save in flight has the state from before the
-        // error, so it is committed.
+        // error, so the save is committed.
         if (error.code() == Exit::self_stopped) saver_.finish();
         throw;
     }
@@ -123,8 +124,8 @@ Exit TrainingLoop::run_to_stop() {
     return leave(stop);
 }
 
-// Makes the next iteration and logs it. With the verdicts stop, roll_back and ended, the training
-// progress does not change.
+// Makes the next iteration and logs it. The training progress does not change when the verdict is
+// stop, roll_back or ended.
 StepGuard::Verdict TrainingLoop::iterate() {
     const bool timed = run_iterations_ >= 1 && run_iterations_ <= n_timed_;
     trainer_.measure(timed ? &log_.op_times() : nullptr);
@@ -145,7 +146,7 @@ StepGuard::Verdict TrainingLoop::iterate() {
     step_s_ = watch.elapsed_s();
     estimates_.add_step(step_s_);
     pace_.end_iteration(step_s_);
-    // The first iteration includes warm-up.
+    // The first iteration includes warm-up, so its times are dropped.
     if (run_iterations_ == 1) {
         trainer_.phases().consume();
         compared_ = 1;
@@ -192,8 +193,8 @@ void TrainingLoop::wait_for_originals() {
     saver_.wait_for_originals();
 }
 
-// Loads the newest step of --save or --local-save, and begins a branch there. The run then skips
-// the batches after that step, up to the batch that the guard refused.
+// Loads the newest step of --save or --local-save, and begins a branch at that step. The run then
+// skips the batches after that step, up to and including the batch that the guard refused.
 void TrainingLoop::roll_back() {
     saver_.finish();
     const i64 refused = progress_.done.iteration + 1;
@@ -214,9 +215,9 @@ optim::UpdateRates TrainingLoop::next_rates() const {
     return config_.schedule.rates(progress_.stepped.samples, progress_.stepped.tokens);
 }
 
-// Counts the consumed batch. The learning rate does not advance unless `updated` is true: as in
-// Megatron, at a step that was dropped because fp16 gradients overflowed, and with --on-nan
-// continue.
+// Counts the consumed batch. The learning rate advances only if `updated` is true. As in Megatron,
+// it does not advance at a step that was dropped because fp16 gradients overflowed; nor with
+// --on-nan continue.
 void TrainingLoop::advance(bool updated) {
     const optim::Counters before = progress_.done;
     progress_.done = config_.schedule.next(before);
@@ -250,8 +251,8 @@ bool TrainingLoop::skip() {
     return true;
 }
 
-// Returns the same state on all ranks: signals to any rank, saves that any rank is writing, and the
-// files and the time that rank 0 sees. Collective.
+// Returns the same state on all ranks. It combines the signals to any rank, the saves that any rank
+// is writing, and the files and the time that rank 0 sees. Collective.
 LoopState TrainingLoop::loop_state() {
     LoopState now =
         shared_state(world_, {.done = progress_.done,
@@ -269,7 +270,7 @@ LoopState TrainingLoop::loop_state() {
                               .writing = saver_.is_writing(),
                               .retaining = saver_.is_retaining()});
     longest_step_s_ = now.step_s;
-    if (now.writing) now.save_s *= 2;  // the last save waits for the one in flight
+    if (now.writing) now.save_s *= 2;  // the last save first waits for the save in flight
     return now;
 }
 
@@ -278,7 +279,7 @@ void TrainingLoop::report_status(bool logged) {
     status_.iteration(progress_.done.iteration, progress_.done.samples, step_s_, logged);
 }
 
-// Prints the rank's state, as SIGUSR2 requests.
+// Prints the state of this rank. SIGUSR2 requests it.
 void TrainingLoop::dump() const {
     note(
         "SIGUSR2: after iteration {} of {}: {} samples, {} tokens, optimizer step {}, {} in this "
@@ -300,10 +301,10 @@ void TrainingLoop::check_replicas() {
     trainer_.check_replicas();
 }
 
-// Runs the evaluations. Returns false when one was ended by a stop.
+// Runs the evaluations. Returns false when a stop has ended one of them.
 bool TrainingLoop::evaluate(bool validates, bool tests) {
     if (!validates && !tests) return true;
-    // An upper bound: a forward pass takes about a third of an iteration.
+    // This expected time is an upper bound: a forward pass takes about a third of an iteration.
     status_.busy("validating", static_cast<double>(config_.validation.iters) * step_s_);
     const bool marks = rules_.saves && is_rank0();
     if (marks) mark_pending_evaluation(config_.checkpoints.save, progress_.done.iteration);

@@ -34,7 +34,7 @@ namespace lm::train {
 struct LoopParts {
     const RunConfig& config;
     const data::DataSets& data;
-    const io::OrderedJson& data_identities;  // training_data(), for checkpoints; set on rank 0 only
+    const io::OrderedJson& data_identities;  // of training_data(); set on rank 0 only
     comm::Group& world;
     comm::FlightRecorder& recorder;
     device::Device& device;
@@ -46,7 +46,7 @@ struct LoopParts {
     const Stopwatch& since_start;       // runs since the start of run()
     const JobEndWatch& job_end;         // knows the end on rank 0 only
     std::atomic<bool>& dump_requested;  // set by SIGUSR2
-    bool evaluation_pending;            // evaluation_is_pending()
+    bool evaluation_pending;            // result of evaluation_is_pending()
 };
 
 class TrainingLoop {

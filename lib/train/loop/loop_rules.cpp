@@ -116,7 +116,8 @@ Stop should_stop(const LoopRules& rules, const LoopState& now) {
 Stop should_end_evaluation(const LoopRules& rules, const LoopState& now) {
     if (now.kill_switch) return Stop::kill_switch;
     if (now.stop_signal) return Stop::signal;
-    // After the last iteration, only a resumed run can make an evaluation that a limit has ended.
+    // After the last iteration, only a resumed run could repeat an evaluation that a limit has
+    // ended. A run without saves cannot be resumed, so its last evaluation may exceed the limit.
     if (now.finished && !rules.saves) return Stop::no;
     return near_limit(rules, now, 0);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides what the training loop does after an iteration, by pure functions of its state and of the
-// flags, so that tests need no model. The order is: log, save, evaluate, stop. The save comes
+// Pure functions of the loop's state and the flags that decide what the training loop does after an
+// iteration, so that tests need no model. The order is: log, save, evaluate, stop. The save comes
 // before the evaluation, so that nothing is lost when the evaluation hangs.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace lm::train {
 
-// The iterations `first` to `last`, both included. If they are skipped, rate_advances states
+// The iterations `first` to `last`, both included. If a run skips them, `rate_advances` states
 // whether the learning rate advances.
 struct IterationRange {
     i64 first = 0;
@@ -24,9 +24,9 @@ struct IterationRange {
     bool contains(i64 iteration) const { return iteration >= first && iteration <= last; }
 };
 
-// Parses --skip-train-iteration-range A-B C-D into sorted ranges. Adds --iterations-to-skip N, at
-// which the learning rate does not advance. Adjacent ranges of one kind are joined. Throws
-// Error(usage).
+// Parses --skip-train-iteration-range A-B C-D into sorted ranges. Adds the iterations of
+// --iterations-to-skip N, at which the learning rate does not advance. Adjacent ranges of one kind
+// are joined. Throws Error(usage).
 std::vector<IterationRange> parse_skip_ranges(const std::vector<std::string>& texts,
                                               const std::vector<i64>& iterations = {});
 
@@ -53,8 +53,8 @@ struct LoopState {
     i64 run_iterations = 0;  // iterations of this process
     double elapsed_s = 0;    // since the process started
     double unix_s = 0;       // the time on rank 0
-    // Expected times: of an evaluation, of the last save, and of another step. The last save
-    // counts twice while an earlier one is being written.
+    // The expected times of an evaluation, of the last save, and of another step. While an earlier
+    // save is being written, save_s is the time of two saves.
     double evaluation_s = 0, save_s = 0, step_s = 0;
     double job_end_unix_s = 0;  // the end of the batch job that rank 0 knows; 0: none
     bool finished = false;      // the schedule has ended
@@ -71,13 +71,14 @@ bool should_check_replicas(const LoopRules& rules, const LoopState& now);
 bool should_log(const LoopRules& rules, const LoopState& now);
 // Returns true at the save interval or schedule, with the save switch, and when the run stops.
 bool should_save(const LoopRules& rules, const LoopState& now);
-// Returns true at the interval of local saves, unless the run stops: then it saves to --save.
+// Returns true at the interval of local saves. At a stop returns false: the run then saves to
+// --save.
 bool should_save_locally(const LoopRules& rules, const LoopState& now);
 // Returns true at the evaluation interval, and at the end of the training.
 bool evaluation_due(const LoopRules& rules, const LoopState& now);
 // Returns true when an evaluation is due and may begin. Returns false when the run stops because of
-// a signal or the kill switch, or before the end of the training when the evaluation and the last
-// save do not fit before the time limit.
+// a signal or the kill switch. Before the end of the training, also returns false when the
+// evaluation and the last save do not fit before the time limit.
 bool should_evaluate(const LoopRules& rules, const LoopState& now);
 // Returns true when the training has ended and a test set exists; the loop then tests after the
 // last validation.
@@ -98,17 +99,17 @@ enum class Stop {
 };
 
 // Returns Stop::duration or Stop::job_limit when the run must not work for another `ahead_s`
-// seconds, because the last save would then end after --exit-duration-in-mins or the end of the
-// job; else Stop::no. Returns Stop::no before the first iteration.
+// seconds, because the last save would then end after --exit-duration-in-mins or after the end of
+// the job. Otherwise, and before the first iteration, returns Stop::no.
 Stop near_limit(const LoopRules& rules, const LoopState& now, double ahead_s);
 // Returns the reason to end an evaluation in progress: the kill switch, a signal or a time limit;
 // else Stop::no.
 Stop should_end_evaluation(const LoopRules& rules, const LoopState& now);
 // Returns the first reason to stop that holds. The order is: the kill switch, reasons that end
 // the whole training, reasons to run the same command again. A time limit ends the run when
-// another step and the last save do not fit before it. The loop also asks before the first
-// iteration; a time limit does not end the run then, so that each job of a series makes at least
-// one iteration.
+// another step and the last save do not fit before it. The loop also calls this before the
+// first iteration, when no time limit ends the run: each job of a series makes at least one
+// iteration.
 Stop should_stop(const LoopRules& rules, const LoopState& now);
 // Returns true for a stop after which the process may be killed soon.
 bool must_end_now(Stop stop);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules and numbers of a training loop, from the configuration of its run.
+// Computes the rules and numbers of a training loop from the configuration of the run.
 #pragma once
 
 #include "data/sampling/datasets.hpp"
@@ -11,14 +11,14 @@ namespace lm::train {
 
 // Returns the rules without the end of the job, which is known later (LoopState::job_end_unix_s).
 LoopRules rules_of(const RunConfig& config, const data::DataSets& data);
-// Returns the expected time of a save before one was measured: 50 MB/s for each rank.
+// Returns the expected time of a save before a save was measured, at 50 MB/s for each rank.
 double first_save_s(const RunConfig& config);
 // Returns the saves after iteration `start` for the status file.
 ComingSaves coming_saves(const RunConfig& config, i64 start);
 // Returns the number of global batches of an evaluation.
 double forward_passes(const RunConfig& config, const data::DataSets& data);
 // Returns the number of iterations, after the first, in which --benchmark measures each operation.
-// The throughput is computed from the other iterations, because measuring takes time itself.
+// Measuring takes time itself, so the throughput is computed from the other iterations.
 i64 timed_iterations(const RunConfig& config, const optim::Counters& start);
 
 }  // namespace lm::train

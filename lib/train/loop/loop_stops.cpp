@@ -33,7 +33,8 @@ bool TrainingLoop::must_stop() const {
                         .kill_switch = present_on_rank0(config_.stopping.kill_switch)}) != Stop::no;
 }
 
-// Saves after an evaluation that a stop has ended; the resumed run repeats it. Returns the reason.
+// Saves after a stop has ended an evaluation; the resumed run repeats the evaluation. Returns the
+// reason for the stop.
 Stop TrainingLoop::stop_in_evaluation() {
     evaluation_pending_ = true;
     LoopState now = loop_state();
@@ -52,7 +53,7 @@ void TrainingLoop::stop_at_spike() {
     throw JointError(Exit::self_stopped, guard_.spike_stop_text(progress_.done.iteration + 1));
 }
 
-// Records the last save and why the run stops in the status file and the log. Returns `code`.
+// Records in the status file and the log the last save and why the run stops. Returns `code`.
 Exit TrainingLoop::stopping(const std::string& why, Exit code) {
     if (saver_.saved_iteration() >= 0) status_.saved(saver_.saved_iteration());
     status_.stopping(why);
@@ -81,7 +82,8 @@ Exit TrainingLoop::leave(Stop stop) {
     }
     const char* const own = cli::stop_signal_name();
     const std::string name = own != nullptr ? own : "a signal to another rank";
-    // Exit code 75 states that the training state was saved.
+    // Exit code 75 states that the training state was saved, so without saves the code is another
+    // one.
     if (!rules_.saves) {
         throw JointError(
             Exit::failure,

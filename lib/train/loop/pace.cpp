@@ -11,8 +11,8 @@ namespace {
 
 // No note is printed when the next log line is due within this time.
 constexpr double soon_s = 10;
-// The time of an iteration is predicted when at least n_measured micro-batches after the very first
-// one have taken at least measured_s.
+// The time of an iteration is predicted when at least n_measured micro-batches of the run, the
+// first one not counted, have taken at least measured_s.
 constexpr double measured_s = 2;
 constexpr i64 n_measured = 2;
 constexpr double year_s = 365 * 86400.0;
@@ -42,7 +42,8 @@ void Pace::begin_micro_batch() {
                       fmt::format("iteration {} of {}", done_.iteration + 1,
                                   config_.schedule.total_iterations()));
     }
-    // The micro-batches of a pipeline begin before the previous ones have ended.
+    // The time between the starts of two micro-batches is the time of a micro-batch only without a
+    // pipeline: in a pipeline a micro-batch starts before the previous ones have ended.
     if (announced_ || n_iterations_ > 0 || config_.trainer.parallel.pp > 1) return;
     if (computed == 1) second_began_s_ = clock_();
     const i64 n = computed - 1;
@@ -52,7 +53,7 @@ void Pace::begin_micro_batch() {
 }
 
 void Pace::end_iteration(double step_s) {
-    // The first iteration includes warm-up.
+    // The first iteration includes warm-up, so the second one is announced.
     if (++n_iterations_ == 2 && shows_ && !announced_) announce(step_s);
 }
 

@@ -17,8 +17,8 @@ class Pace {
     Pace(const RunConfig& config, const optim::Counters& done, bool shows,
          double (*clock)() = monotonic_s);
 
-    // Call them at the start of an iteration of `n_micro_batches` on this rank, before each of its
-    // micro-batches, and at its end after `step_s` seconds.
+    // Call these functions at the start of an iteration of `n_micro_batches` on this rank, before
+    // each micro-batch, and at the end of the iteration, which took `step_s` seconds.
     void begin_iteration(const optim::Counters& done, i64 n_micro_batches, i64 tokens);
     void begin_micro_batch();
     void end_iteration(double step_s);
@@ -38,8 +38,8 @@ class Pace {
     optim::Counters done_;
     i64 n_micro_batches_ = 1;
     i64 tokens_ = 0;             // tokens of an iteration, on all ranks
-    i64 micro_batch_ = 0;        // begun in the iteration
-    i64 n_iterations_ = 0;       // ended in this run
+    i64 micro_batch_ = 0;        // number of micro-batches that have begun in the iteration
+    i64 n_iterations_ = 0;       // number of iterations that have ended in this run
     double second_began_s_ = 0;  // clock at the start of the second micro-batch of the run
 };
 

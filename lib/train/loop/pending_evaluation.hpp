@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The evaluation that a stop or a failure has interrupted or prevented. Rank 0 writes its iteration
-// to a file in the directory of --save when the evaluation begins, and when a run stops before it.
-// A run that resumes from this iteration first runs the evaluation. So the logs of a training in
-// several jobs have the same lines as the log of one job.
+// The evaluation that a stop or a failure has interrupted or prevented. When an evaluation begins,
+// or when a run stops before a due evaluation, rank 0 writes its iteration to a file in the
+// directory of --save. A run that resumes from this iteration first runs the evaluation. So the
+// logs of a training in several jobs have the same lines as the log of one job.
 #pragma once
 
 #include <string>
@@ -13,10 +13,10 @@ namespace lm::train {
 
 constexpr std::string_view pending_evaluation_file = "pending-evaluation.json";
 
-// Returns whether the evaluation after `iteration` is pending in `directory`, the same on all
-// ranks. Collective.
+// Returns whether the evaluation after `iteration` is pending in `directory`. The result is the
+// same on all ranks. Collective.
 bool evaluation_is_pending(comm::Group& world, const std::string& directory, i64 iteration);
-// Writes the file. An error is a warning.
+// Writes the file. If that fails, prints a warning.
 void mark_pending_evaluation(const std::string& directory, i64 iteration);
 // Removes the file.
 void end_pending_evaluation(const std::string& directory);

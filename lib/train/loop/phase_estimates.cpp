@@ -6,8 +6,8 @@
 namespace lm::train {
 namespace {
 
-// Steps of one run differ by a few percent, evaluations as well. Saves share the file system with
-// other jobs.
+// Steps and evaluations of one run differ by a few percent. Saves differ more, because they share
+// the file system with other jobs.
 constexpr double step_margin = 1.2;
 constexpr double evaluation_margin = 1.2;
 constexpr double save_margin = 1.5;

@@ -13,8 +13,8 @@ namespace lm::train {
 
 class PhaseEstimates {
   public:
-    // `first_save_s`: the estimate of a save before one was measured. `forward_passes`: the global
-    // batches of an evaluation.
+    // `first_save_s`: the estimate for a save before any save was measured. `forward_passes`: the
+    // number of global batches of an evaluation.
     PhaseEstimates(double first_save_s, double forward_passes)
         : first_save_s_(first_save_s), forward_passes_(forward_passes) {}
 
@@ -23,9 +23,10 @@ class PhaseEstimates {
     void add_evaluation(double s) { evaluation_s_ = s; }
     void add_save(double s) { save_s_ = s; }
 
-    // Return the expected time of the next phase in seconds, with a margin. A step: the longest of
-    // the last 16; the first step of a run includes warm-up and is ignored once there is another.
-    // An evaluation: the last one; before the first, half a step for each of its global batches.
+    // Return the expected time of the next phase in seconds, with a margin. step_s(): the longest
+    // of the last 16 steps. The first step of a run includes warm-up and is ignored after the
+    // second one. evaluation_s(): the time of the last evaluation; before the first, half a step
+    // for each of its global batches.
     double step_s() const;
     double evaluation_s() const;
     double save_s() const;

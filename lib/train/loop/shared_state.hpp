@@ -7,7 +7,7 @@
 
 namespace lm::train {
 
-// Combines the `own` states of all ranks: a flag is set if any rank has set it, a time is the
+// Combines the `own` states of all ranks: a flag is true if it is true on any rank; a time is the
 // largest of all ranks. `done`, `run_iterations` and `finished` are the same on all ranks already.
 // Collective.
 LoopState shared_state(comm::Group& world, const LoopState& own);

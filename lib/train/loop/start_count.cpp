@@ -21,8 +21,8 @@ std::string path_in(const std::string& directory) {
     return fmt::format("{}/{}", directory, start_count_file);
 }
 
-// Returns whether the last start was another process of this host, and that process still exists. A
-// process of another host counts as ended.
+// Returns whether the last start was another process of this host that still exists. A process of
+// another host counts as ended.
 bool last_start_runs(const io::Json& count) {
     const auto process = static_cast<pid_t>(count.value("process", i64{0}));
     if (count.value("host", std::string()) != host_name() || process <= 0) return false;
@@ -30,7 +30,8 @@ bool last_start_runs(const io::Json& count) {
 }
 
 // Returns the number of earlier starts from this step with these flags; 0 when the file is missing
-// or unreadable. A start that still runs has not failed: the new one supersedes it.
+// or unreadable. A start whose process still runs is not counted: it has not failed, and the new
+// start supersedes it.
 i64 earlier_starts(const std::string& path, i64 iteration, const std::string& configuration) {
     try {
         if (!io::exists(path)) return 0;

@@ -10,13 +10,13 @@
 namespace lm::train {
 
 constexpr std::string_view start_count_file = "starts-without-step.json";
-// The start with this number, in a row of starts from the same step, is refused.
+// The start that is the third in a row from the same step is refused.
 constexpr i64 max_starts_without_step = 3;
 
 // Counts a start from the step at `iteration` (0: none). `configuration` identifies the flags. A
 // start from another step or with other flags begins a new count. Throws Error(self_stopped) when
-// the two previous starts from this step have saved no newer one. A directory that cannot be
-// written is a warning; the first save fails then.
+// the two previous starts from this step have saved no newer step. Prints a warning when the
+// directory cannot be written: the first save then fails.
 void count_start(const std::string& directory, i64 iteration, const std::string& configuration);
 // Removes the count at the regular end of a run. Does nothing when the file does not exist.
 void end_start_count(const std::string& directory);

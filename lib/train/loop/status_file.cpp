@@ -19,15 +19,15 @@
 namespace lm::train {
 namespace {
 
-constexpr double longest_silence_s = 60;  // between two writes, unless an iteration takes longer
-constexpr double slack_s = 30;            // for a slow file system or a short pause
+constexpr double longest_silence_s = 60;  // between two writes, if iterations are shorter
+constexpr double slack_s = 30;            // added to `due` for a slow file system or a short pause
 
 void set_time(io::OrderedJson& fields, const char* key, double unix_s) {
     fields[key] = unix_s;
     fields[std::string(key) + "_utc"] = iso_time(static_cast<i64>(unix_s));
 }
 
-// Sets the fields of the process that writes.
+// Sets the fields that identify the writing process.
 void set_writer(io::OrderedJson& fields, int rank) {
     const auto text = [](const char* name) {
         const char* const value = environment_of_process(name);
@@ -154,8 +154,8 @@ void StatusFile::stopping(const std::string& reason) {
 }
 
 void StatusFile::write(const char* state, double due_in_s) {
-    // A directory below --save is created later; check_writable() reports any other missing
-    // directory.
+    // Without the directory no status file is written: a directory below --save is created later,
+    // and check_writable() reports any other missing directory.
     if (!io::exists(io::parent_of(settings_.path))) return;
     const double now = unix_time_s();
     fields_["state"] = state;
@@ -163,7 +163,8 @@ void StatusFile::write(const char* state, double due_in_s) {
     set_time(fields_, "due", now + due_in_s + slack_s);
     since_write_.restart();
     try {
-        // A newer start uses the same file; this one stops at its next save.
+        // If a newer start uses the same file, this start does not write to it, and stops at its
+        // next save.
         const double generation = number_in(fields_, "generation");
         if (generation > 0 && number_in(read_if_any(settings_.path), "generation") > generation) {
             return;
@@ -197,7 +198,7 @@ void end_status(const std::string& path, const RunEnd& end, double started_s) {
     if (path.empty() || !io::exists(io::parent_of(path))) return;
     try {
         io::OrderedJson fields = read_if_any(path);
-        // The file may belong to the newer run.
+        // The file may belong to the run that has superseded this one.
         if (end.code == Exit::superseded && !is_own(fields)) return;
         if (end.code != Exit::done && has_error(fields, started_s)) return;
         // After an error before StatusFile::start(), the file still has the fields of an earlier

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The file of --status-file: the state of a training as a small JSON object, for scripts that watch
-// it. It is replaced atomically, so a reader always sees a complete object. While it trains, rank 0
-// rewrites it at each log line and at least about once a minute. `due` is the time by which the
-// next write happens unless the training hangs.
+// it. It is replaced atomically, so a reader always sees a complete object. During training, rank 0
+// rewrites it at each log line and at least about once a minute. The field `due` is the time by
+// which the next write happens unless the training hangs.
 #pragma once
 
 #include <functional>
@@ -48,8 +48,8 @@ class StatusFile {
     void iteration(i64 done, i64 samples, double step_s, bool logged);
     // Records the newest complete step.
     void saved(i64 iteration);
-    // Writes `state`, "saving" or "validating", in which no iteration is made. `expected_s`: an
-    // estimate of its time.
+    // Writes a state in which no iteration is made, "saving" or "validating". `expected_s`: an
+    // estimate of the duration of this state.
     void busy(const char* state, double expected_s);
     // Records why the run stops, for end_status().
     void stopping(const std::string& reason);
@@ -76,14 +76,15 @@ struct RunEnd {
 // "failed".
 const char* state_of(Exit code);
 
-// Runs `body` and returns its exit code. Writes the end of the run to the status file `path`: rank
-// 0 always, another rank when it ends with an error of its own. Rethrows.
+// Runs `body` and returns its exit code. Then rank 0 writes the end of the run to the status file
+// `path`; another rank does so only when it ends with an error of its own. Rethrows what `body`
+// throws.
 int with_end_status(const std::string& path, const std::function<int()>& body);
 
 // Writes the end of a run to the status file `path`. Keeps the other fields, which rank 0 wrote
 // during the run. Does nothing when another rank has written its error since `started_s` (unix
 // time): the first error is the cause. Does nothing with Exit::superseded after a newer run has
-// written the file. Does not throw: a failed write is a warning.
+// written the file. Does not throw: warns when it cannot write.
 void end_status(const std::string& path, const RunEnd& end, double started_s);
 
 }  // namespace lm::train

@@ -115,7 +115,7 @@ std::optional<StragglerRule::Straggler> StragglerRule::add(const std::vector<dou
     return Straggler{rank, *slowest / reference};
 }
 
-// Returns the growth of the memory, if it has grown from each part that is over to the next.
+// Returns the growth of the memory if each ended part has used more memory than the part before it.
 std::optional<double> LeakRule::bytes_per_s(const Parts& parts) {
     for (size_t i = 0; i + 1 < n_parts; ++i) {
         if (parts[i].number < 0 || parts[i + 1].number != parts[i].number + 1 ||
@@ -170,7 +170,7 @@ PhaseSpread RankComparison::add(const PhaseTimes::Seconds& seconds, i64 steps) {
     return spread;
 }
 
-// Adds the samples to the table of the run.
+// Adds the phases of an interval to the sums of print_table(), and stores the newest memory.
 void RankComparison::add_times(const std::vector<RankSample>& ranks) {
     total_.resize(ranks.size());
     for (size_t r = 0; r < ranks.size(); ++r) {
@@ -183,7 +183,8 @@ void RankComparison::add_times(const std::vector<RankSample>& ranks) {
     for (const RankSample& rank : ranks) first_resident_.push_back(rank.resident_bytes);
 }
 
-// Warns of ranks, and of hosts none of whose ranks explains it, whose memory grows.
+// Warns of each rank whose memory grows. Also warns of each host whose available memory shrinks
+// although the memory of none of its ranks was found to grow.
 void RankComparison::warn_of_leaks(const std::vector<RankSample>& ranks) {
     const double now_s = monotonic_s();
     leaks_.resize(ranks.size());

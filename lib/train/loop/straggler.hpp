@@ -15,29 +15,29 @@
 
 namespace lm::train {
 
-// One rank in a log interval.
+// The measurements of one rank in a log interval.
 struct RankSample {
     PhaseTimes::Seconds seconds{};
     double resident_bytes = 0;   // memory of the process
     double available_bytes = 0;  // memory that its host or its control group has left
-    // Returns the time of the rank's own work: without transfers and reductions, in which a rank
-    // waits for slower ones.
+    // Returns the time of the rank's own work, without transfers and reductions, in which a rank
+    // waits for slower ranks.
     double own_s() const;
 };
 
 // Finds a rank that stays slower than the others.
 class StragglerRule {
   public:
-    static constexpr double ratio = 1.1;      // own time of the slowest rank to the median
-    static constexpr i64 least_steps = 10;    // in a row, for one rank
-    static constexpr double least_s = 0.001;  // own time of a step; below it, noise decides
+    static constexpr double ratio = 1.1;      // own time of the slowest rank / median of all ranks
+    static constexpr i64 least_steps = 10;    // steps in a row in which one rank is the slowest
+    static constexpr double least_s = 0.001;  // shorter own times of a step are noise
 
     struct Straggler {
         int rank = 0;
         double ratio = 0;
     };
-    // Adds the own times of all ranks in `steps` steps. Returns the slowest rank when it has been
-    // above `ratio` for least_steps steps, once for each such series.
+    // Adds the own times of all ranks in `steps` steps. Returns the slowest rank, once, when the
+    // same rank has been above `ratio` for at least least_steps steps in a row.
     std::optional<Straggler> add(const std::vector<double>& own_s, i64 steps);
 
   private:
@@ -47,17 +47,18 @@ class StragglerRule {
 };
 
 // Finds memory that grows and would be exhausted within 24 hours. Divides each of three windows of
-// time into parts, and compares the least memory of the parts: so memory that is used and freed
-// again does not hide the growth, and memory that grows in leaps, such as once at each save, is
-// found by a longer window.
+// time into parts, and compares the least memory of the parts. So memory that is used and freed
+// again does not hide the growth. A longer window finds memory that grows in leaps, for example
+// once at each save.
 class LeakRule {
   public:
     static constexpr std::array<double, 3> windows_s = {600, 3600, 6 * 3600};
     static constexpr double parts_per_window = 6;
     static constexpr size_t n_parts =
         7;  // so that a whole window is between the first and the last
-    // Adds a measurement at `time_s`. Returns the hours until `available_bytes` are used up, when
-    // that is below 24 and the memory has grown from each part of a window to the next; once.
+    // Adds a measurement at `time_s`. Returns, only once, the hours until `available_bytes` are
+    // used up: when these are fewer than 24 and the memory has grown from each part of a window to
+    // the next.
     std::optional<double> add(double time_s, double used_bytes, double available_bytes);
 
   private:
@@ -65,7 +66,7 @@ class LeakRule {
         i64 number = -1;  // time / length of a part
         double time_s = 0, least_bytes = 0;
     };
-    using Parts = std::array<Part, n_parts + 1>;  // the last one is not over yet
+    using Parts = std::array<Part, n_parts + 1>;  // the last part has not ended yet
 
     static std::optional<double> bytes_per_s(const Parts& parts);
 
@@ -79,7 +80,7 @@ PhaseSpread spread_of(const std::vector<RankSample>& ranks, i64 steps);
 // Returns this process's resident memory and the host's available memory (proc(5)).
 RankSample memory_sample();
 
-// The comparison over all ranks. Rank 0 warns.
+// Compares all ranks. Rank 0 prints the warnings.
 class RankComparison {
   public:
     // `world` outlives this object.
@@ -98,9 +99,9 @@ class RankComparison {
     std::vector<std::string> hosts_;  // by rank
     StragglerRule straggler_;
     std::vector<LeakRule> leaks_;                 // by rank
-    std::map<std::string, LeakRule> host_leaks_;  // by host; its available memory
-    std::set<std::string> leaking_hosts_;         // whose leak was reported
-    std::vector<RankSample> total_;       // the phases of all intervals, and the last memory
+    std::map<std::string, LeakRule> host_leaks_;  // by host, for the available memory of the host
+    std::set<std::string> leaking_hosts_;         // hosts with a reported leak
+    std::vector<RankSample> total_;       // sums of the phases over all intervals; newest memory
     std::vector<double> first_resident_;  // memory of the ranks at the first comparison
     i64 steps_ = 0;
 };

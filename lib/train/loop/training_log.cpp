@@ -173,8 +173,8 @@ std::string TrainingLog::line_of(const metrics::StepRecord& step) const {
     return metrics::megatron_lm_line(step, config_.logging.throughput);
 }
 
-// --log-format megatron-lm: prints a line for the first iteration of the run. The next line counts
-// the iteration again.
+// --log-format megatron-lm: prints a line for the first iteration of the run. The next line
+// contains that iteration, too.
 void TrainingLog::log_first(const optim::Counters& done, double rate) {
     const bool has_line = done.iteration % config_.logging.interval == 0 ||
                           done.iteration == config_.schedule.total_iterations();

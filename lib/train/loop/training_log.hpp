@@ -18,15 +18,15 @@ namespace lm::train {
 
 class TrainingLog {
   public:
-    // Only rank 0 writes; the other ranks only compute the sums.
+    // Rank 0 writes; the other ranks only compute the sums.
     explicit TrainingLog(const RunConfig& config, bool is_rank0 = true)
         : config_(config), is_rank0_(is_rank0) {}
     ~TrainingLog();
     TrainingLog(const TrainingLog&) = delete;
     TrainingLog& operator=(const TrainingLog&) = delete;
 
-    // Creates the directories of --log-file and --log-json that are below --save, on rank 0. Call
-    // it when the run may start: an error of the start leaves no new directory.
+    // On rank 0, creates the directories of --log-file and --log-json that are below --save. Call
+    // it after all checks of the start, so that an error of the start leaves no new directory.
     void make_directories() const;
     // Opens --log-file and --log-json on rank 0. Later notes and warnings of this process go to
     // --log-file, too.
@@ -36,17 +36,18 @@ class TrainingLog {
     // Opens --tensorboard-dir on rank 0. `start`: the progress at the start of the run.
     void open_tensorboard(const optim::Counters& start);
 
-    // Sets the run id and the generation that this start has claimed in --save, for events.
+    // Sets the run id and the generation that this start has claimed in --save. Events contain
+    // them.
     void claimed(const std::string& run_id, i64 generation);
-    // Write an event of the run to --log-json: the start of `n_ranks` ranks, a resume (also after a
-    // rollback in the run), the stop.
+    // Write an event of the run to --log-json: the start with `n_ranks` ranks, a resume or
+    // rollback, the stop.
     void started(const optim::Counters& at, i64 n_ranks);
     void resumed(const optim::Counters& at);
     void stopped(i64 iteration, Exit code, const std::string& reason);
-    // Writes the error that ends the run to both files. Opens the files if they are not open yet,
-    // so that an error of the start is in the logs, too. Does not throw.
+    // Writes the error that ends the run to --log-file and --log-json. Opens the files if they are
+    // not open yet, so that an error of the start is in the logs, too. Does not throw.
     void failed(const Error& error) noexcept;
-    // The peak FLOP/s of a rank's GPU, relative to which log lines state the MFU.
+    // Sets the peak FLOP/s of a rank's GPU, from which log lines compute the MFU.
     void set_peak_flops(double peak_flops) { peak_flops_ = peak_flops; }
 
     // The size of an iteration's batch.
@@ -67,18 +68,18 @@ class TrainingLog {
     // smallest and the largest with --timing-log-level.
     void phases(i64 iteration, const PhaseSpread& spread);
     // Adds an iteration whose batch was consumed without training (--skip-train-iteration-range,
-    // --on-nan skip). `finite` false: its loss or gradients were not finite.
+    // --on-nan skip). `finite`: whether the loss and the gradients of the iteration were finite.
     void skipped(const optim::Counters& done, double rate, const BatchSize& batch,
                  bool finite = true);
     // Logs the iterations since the previous call.
     void log(const optim::Counters& done, double rate);
-    // Logs a validation loss. `when` is part of the line: "iteration 1000".
+    // Logs a validation loss. `when`, such as "iteration 1000", becomes part of the line.
     void validation(const std::string& name, const std::string& when, const optim::Counters& done,
                     double loss, i64 n_samples, double elapsed_s);
     // Writes an event to --log-json, with its time.
     void event(io::OrderedJson event);
-    // Logs a save that took `elapsed_s` seconds. The loop waited for it for `blocked_s` seconds;
-    // nullopt: the whole time.
+    // Logs a save that took `elapsed_s` seconds. The loop waited for the save for `blocked_s`
+    // seconds; nullopt: the whole time.
     void saved(const ckpt::SaveResult& result, i64 iteration, double elapsed_s,
                std::optional<double> blocked_s);
     // Logs a save to --local-save by `n_hosts` hosts. The loop waited for the whole save.
@@ -92,7 +93,7 @@ class TrainingLog {
     device::OpTimes& op_times() { return op_times_; }
     // Prints tokens/s and FLOP/s of the iterations after the first, and a table of the operations.
     // Tokens/s and FLOP/s do not include the timed iterations, because measuring operations takes
-    // time itself. `device` is this rank's device; the peak of a GPU gives MFU.
+    // time itself. `device`: this rank's device; if it is a GPU, its peak FLOP/s give the MFU.
     void benchmark(Trainer& trainer, const RunConfig& config, device::Device& device) const;
 
   private:

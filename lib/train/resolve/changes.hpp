@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares a resumed run with the run that wrote its checkpoint. A difference that would change the
-// result of the training silently needs an --override flag; other differences give a note.
+// Compares a resumed run with the run that wrote its checkpoint. Refuses a difference that would
+// silently change the result of the training, unless an --override flag allows it. Prints a note
+// about any other difference.
 #pragma once
 
 #include "ckpt/format/checkpoint.hpp"
@@ -13,7 +14,8 @@ namespace lm::train {
 io::OrderedJson training_data(const RunConfig& config);
 
 // With --use-checkpoint-opt_param-scheduler, replaces the learning rate schedule and the weight
-// decay by the checkpoint's, as Megatron does. Not with --finetune or --no-load-optim.
+// decay by those of the checkpoint, as Megatron does. Does nothing with --finetune or
+// --no-load-optim.
 void adopt_schedule(RunConfig& config, const ckpt::Checkpoint& checkpoint);
 
 // Compares `config` and `data` (training_data() of this run) with the checkpoint. Throws

@@ -23,7 +23,7 @@ Exit dry_run(const config::TrainFlags& flags, std::string command_line, StartedR
     if (flags.action.world_size) ranks.n = *flags.action.world_size;
     auto config = resolve(flags, std::move(command_line), ranks, problems);
     if (config) {
-        // With --world-size, the plan is for other hosts: checks that one rank fits on this host,
+        // A plan for --world-size ranks is for other hosts: checks that one rank fits on this host,
         // and counts checkpoint files as if each rank had its own host.
         const i64 checked = flags.action.world_size ? 1 : ranks_here;
         std::optional<ckpt::Checkpoint> checkpoint;

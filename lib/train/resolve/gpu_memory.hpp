@@ -17,8 +17,8 @@ struct GpuMemory {
     i64 total = 0;     // all memory; 0: no driver
 
     i64 planned() const { return buffers + nccl + at_start; }
-    // Returns the largest use that lm-estimate expects, with its allowance for context and
-    // libraries.
+    // Returns the largest use of memory that lm-estimate expects, its allowance for context and
+    // libraries included.
     i64 allowed() const;
     // Returns "memory: 12.1 GiB by the driver, 12.0 GiB by the plan, difference +0.8 %: ...".
     std::string str() const;
@@ -28,8 +28,8 @@ struct GpuMemory {
 GpuMemory gpu_memory(const TrainerConfig& config, const parallel::Coordinates& at,
                      device::Device& device);
 
-// Throws Error(failure) when the buffers do not fit into the free memory. Warns when NCCL and the
-// allowance may not fit as well. Call it before anything is allocated.
+// Throws Error(failure) when the buffers do not fit into the free memory. Warns when the buffers
+// fit, but perhaps not together with NCCL and the allowance. Call it before anything is allocated.
 void require_room(const TrainerConfig& config, const parallel::Coordinates& at,
                   device::Device& device);
 

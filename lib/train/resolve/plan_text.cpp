@@ -59,7 +59,7 @@ void add_model(std::string& plan, const spec::ModelConfig& model,
 
 void add_curriculum(std::string& plan, const optim::Schedule& schedule) {
     if (!schedule.curriculum()) return;
-    i64 full = 1;  // first iteration with the final length
+    i64 full = 1;  // first iteration with the final sequence length
     for (i64 step = i64{1} << 40; step > 0; step /= 2) {
         if (!schedule.curriculum()->finished(full + step - 1)) full += step;
     }

@@ -8,8 +8,8 @@
 
 namespace lm::train {
 
-// Returns lines with parameters, ranks, schedule, data, memory and checkpoints. `data` is the run's
-// opened data.
+// Returns lines with parameters, ranks, schedule, data, memory and checkpoints. `data`: the opened
+// data of the run.
 std::string describe_plan(const RunConfig& config, const data::DataSets& data);
 
 }  // namespace lm::train

@@ -12,17 +12,18 @@ namespace lm::train {
 
 class Problems {
   public:
-    // `for_other_hosts`: the run is a plan for another cluster, which stays valid with the problems
-    // of check_limit(). These are in limits() then.
+    // `for_other_hosts`: the run is a plan for another cluster. Problems of check_limit() are then
+    // in limits() and do not make the plan invalid.
     explicit Problems(bool for_other_hosts = false) : for_other_hosts_(for_other_hosts) {}
 
-    // Calls `check`. If it throws an Error, collects the Error and returns false. Rethrows a bug.
+    // Calls check(). If check() throws an Error, collects it and returns false; an Error of code
+    // `bug` is rethrown.
     template <typename Check>
     bool check(Check&& check) {
         return run(check, found_);
     }
-    // Does what check() does, for a limit of this program or of this host that stops a training,
-    // but not a plan: a flag that later versions will have, too little memory or disk.
+    // As check(), for a limit of this program or of this host that prevents a training but not a
+    // plan: a flag that only later versions will have, or too little memory or disk space.
     template <typename Check>
     bool check_limit(Check&& check) {
         return run(check, for_other_hosts_ ? limits_ : found_);

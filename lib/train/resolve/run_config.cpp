@@ -36,7 +36,7 @@ void check_intervals(const config::TrainFlags& flags) {
     check_at_least("--exit-duration-in-mins", stopping.exit_duration_min, 0);
 }
 
-// Resolves the flags section by section. Adds all errors to `problems`.
+// Resolves the flags section by section. Adds every error to `problems`.
 class Resolver {
   public:
     Resolver(const config::TrainFlags& flags, const StartedRanks& ranks, Problems& problems)
@@ -61,11 +61,11 @@ class Resolver {
     }
 
   private:
-    // Returns the micro-batch size of the flag, or 0 when it is not given.
+    // Returns the value of --micro-batch-size, or 0 when the flag is not given.
     i64 micro_batch() const { return flags_.schedule.micro_batch.value_or(0); }
     i64 n_threads() const { return flags_.device.threads.value_or(ranks_.cores); }
 
-    // Returns false when the output flags are invalid. Then no plan can be made.
+    // Returns false when the output flags are invalid. No plan can then be made.
     bool check_numbers() {
         problems_.check([&] {
             const std::optional<i64>& micro_batch = flags_.schedule.micro_batch;
@@ -129,8 +129,8 @@ class Resolver {
     }
 
     void resolve_schedule() {
-        // A missing sequence length or batch size was reported before. Without them, the schedule
-        // would report false problems.
+        // A missing sequence length or batch size was reported before. A schedule without them
+        // would report problems that do not exist.
         const auto seq_length =
             model_ ? model_->seq_length : config::seq_length_of(flags_.model).value_or(0);
         if (seq_length > 0 && (flags_.schedule.global_batch || micro_batch() > 0)) {

@@ -19,10 +19,10 @@
 
 namespace lm::train {
 
-// The members of the types config::*Flags keep the flags as they were given. Some flags are texts
-// with a syntax of their own: --data-order, --save-schedule, --save-retain, --save-retry,
-// --async-save-buffer. --print-config and the manifest print these texts; the members `data_order`,
-// `saves` and `trainer` have their values.
+// A member whose type is config::*Flags keeps the flags as the user gave them. The flags
+// --data-order, --save-schedule, --save-retain, --save-retry and --async-save-buffer are texts with
+// a syntax of their own. --print-config and the manifest print these texts; the members
+// `data_order`, `saves` and `trainer` have the parsed values.
 struct RunConfig {
     TrainerConfig trainer;   // model, parallelism, optimizer, precision, documents, device
     config::DataFlags data;  // data.paths includes the datasets that files name
@@ -41,18 +41,19 @@ struct RunConfig {
     std::string command_line;
 
     data::BatchOptions batch_options() const;
-    // Returns the samples of one batch of a validation or test.
+    // Returns the number of samples in one batch of a validation or test.
     i64 validation_batch() const;
-    // Returns the samples of each set in one validation or test; 0: the run has none.
+    // Returns the number of samples that one validation or test reads from each set; 0: the run
+    // makes neither.
     i64 validation_samples() const;
-    // Returns the samples of each validation set that the whole run reads.
+    // Returns the number of samples that all validations of the run together read from each set.
     i64 all_validation_samples() const;
 };
 
 // The ranks of a run, which its flags do not state.
 struct StartedRanks {
     i64 n = 1;
-    bool have_gpus = false;         // choose_gpus()
+    bool have_gpus = false;         // result of choose_gpus()
     i64 cores = available_cores();  // CPU threads of a rank without --threads
 };
 
@@ -60,7 +61,7 @@ struct StartedRanks {
 RunConfig resolve(const config::TrainFlags& flags, std::string command_line,
                   const StartedRanks& ranks = {});
 
-// Returns the configuration for a plan. Adds all errors to `problems`. Returns nullopt when the
+// Returns the configuration for a plan. Adds every error to `problems`. Returns nullopt when the
 // model or the schedule cannot be resolved.
 std::optional<RunConfig> resolve(const config::TrainFlags& flags, std::string command_line,
                                  const StartedRanks& ranks, Problems& problems);

@@ -52,7 +52,7 @@ OrderedJson curriculum_json(const std::optional<optim::Curriculum>& curriculum) 
     return json;
 }
 
-// 0 stands for a value that is not given.
+// Returns null for 0, which stands for a value that was not given.
 OrderedJson json_or_null(i64 value) {
     return value > 0 ? OrderedJson(value) : OrderedJson();
 }

@@ -7,7 +7,7 @@
 
 namespace lm::train {
 
-// Returns the request. Throws Error(usage) naming a flag that has an invalid value, or a missing
+// Returns the request. Throws Error(usage) that names a flag with an invalid value, or a missing
 // flag that another flag needs.
 optim::ScheduleRequest schedule_request(const config::ScheduleFlags& flags, i64 seq_length);
 

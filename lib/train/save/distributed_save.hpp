@@ -22,7 +22,8 @@ namespace lm::train {
 ckpt::Generation claim_generation(comm::Group& world, const std::string& directory,
                                   const std::optional<ckpt::Tip>& start);
 
-// Returns the references that NodeFiles::write_index() or write_node_index() has joined.
+// Parses the references to index parts that NodeFiles::write_index() or write_node_index() has
+// gathered, one a line.
 std::vector<ckpt::IndexReference> references_from(const std::string& lines);
 
 // One save by all ranks: begin(), then write() on each rank, then commit(). begin() and commit()
@@ -36,11 +37,11 @@ class DistributedSave {
 
     i64 iteration() const { return info_.counters.iteration; }
 
-    // On rank 0, checks that `need` is free in the file system, and creates the temporary
+    // On rank 0, checks that the file system has the free space `need`, and creates the temporary
     // directory. Collective.
     void begin(const RoomNeed& need);
-    // Writes this rank's pieces. Any thread may call it; it uses no group. An error is kept for
-    // commit().
+    // Writes this rank's pieces. Any thread may call write(), because it uses no group. commit()
+    // throws the error of a failed write().
     void write(const std::vector<ckpt::Piece>& pieces) noexcept;
     // Makes the checkpoint visible when all ranks have written their files. On rank 0, returns its
     // path and size. Collective.

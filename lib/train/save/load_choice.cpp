@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 fs::path canonical(const std::string& path) {
     std::error_code ignored;
     fs::path result = fs::weakly_canonical(path, ignored);
-    return result.has_filename() ? result : result.parent_path();  // "DIR/" is DIR
+    return result.has_filename() ? result : result.parent_path();  // "DIR/" becomes "DIR"
 }
 
 // Returns the steps in `directory` as text; a long list is abbreviated in the middle.
@@ -40,8 +40,8 @@ std::string list_of_steps(const fs::path& directory) {
     return fmt::format("{}", fmt::join(names, ", "));
 }
 
-// Throws Error(usage) for a step that does not exist: the training must not start at iteration 0
-// instead.
+// Throws Error(usage) for a step that does not exist. Without this error the training would start
+// at iteration 0.
 [[noreturn]] void fail_missing_step(const std::string& load) {
     const fs::path parent = canonical(load).parent_path();
     if (!io::is_directory(parent)) {
@@ -54,8 +54,8 @@ std::string list_of_steps(const fs::path& directory) {
     usage_error(load, "--load: no such checkpoint: existing ones are {}", steps);
 }
 
-// Returns "Slurm restarted this job (...)" or "this is task 3 of a job array ..." for a start that
-// is probably not the first one; else an empty text.
+// Returns "Slurm restarted this job (...)" or "this is task 3 of a job array ..." when this start
+// is probably not the first one of the run; otherwise an empty text.
 std::string later_start(const Environment& get) {
     const auto number = [&get](const char* name) {
         const char* const text = get(name);
@@ -95,8 +95,8 @@ void check_first_start(const config::CheckpointFlags& flags, const Environment& 
                 exists ? "holds no checkpoint" : "no such directory", later);
 }
 
-// Returns whether lm-train, or a batch job that runs it, writes files of this name to a directory
-// of steps.
+// Returns whether lm-train, or a batch job that runs it, writes a file with this name to a
+// directory of steps.
 bool is_own_name(const std::string& name) {
     for (const std::string_view prefix :
          {std::string_view("generation-"), ckpt::fence_file, ckpt::abandoned_prefix,
@@ -111,7 +111,7 @@ bool is_own_name(const std::string& name) {
     return name.find(".tmp.") != std::string::npos;
 }
 
-// Returns whether another program gives its weights or checkpoints a name like `name`.
+// Returns whether another program uses such a name for its weights or checkpoints.
 bool is_foreign_checkpoint(const std::string& name) {
     for (const std::string_view prefix : {"iter_", "mp_rank_", "config.json", "pytorch_model"}) {
         if (name.starts_with(prefix)) return true;
@@ -122,9 +122,9 @@ bool is_foreign_checkpoint(const std::string& name) {
     return false;
 }
 
-// Throws Error(usage) when the directory of --load has files of another program. In an empty
-// directory, in one with files of this run only, and in one that a start of lm-train has claimed,
-// the run may start at iteration 0.
+// Throws Error(usage) when the directory of --load has files of another program. The run may start
+// at iteration 0 if the directory is empty, has files of this run only, or was claimed by an
+// earlier start of lm-train.
 void check_not_foreign(const std::string& directory, const std::vector<std::string>& own_files) {
     const bool claimed = ckpt::newest_claim(directory).has_value();
     for (const std::string& name : io::list_directory(directory)) {
@@ -132,7 +132,7 @@ void check_not_foreign(const std::string& directory, const std::vector<std::stri
         const fs::path path = canonical(directory) / name;
         const auto is_path = [&path](const std::string& own) {
             if (own.empty()) return false;
-            // The file itself, or a directory that contains it.
+            // `place` is an own file itself, or a directory that contains one.
             const fs::path place = canonical(own);
             return std::ranges::mismatch(path, place).in1 == path.end();
         };
@@ -145,9 +145,9 @@ void check_not_foreign(const std::string& directory, const std::vector<std::stri
     }
 }
 
-// Throws Error(usage) when --load names a step of --save from which the previous start resumed,
-// too, and that start has saved later steps. A job array with such a flag would compute the same
-// iterations in each task.
+// Throws Error(usage) when --load names a step of --save, the previous start resumed from the same
+// step, and that start has saved later steps. Each task of a job array with such a flag would
+// compute the same iterations again.
 void check_not_repeated(const config::CheckpointFlags& flags, const ckpt::Checkpoint& start) {
     if (flags.fresh || ckpt::step_from_name(canonical(flags.load).filename().string()) < 0) return;
     const i64 step = start.manifest().counters.iteration;

@@ -16,24 +16,27 @@ namespace lm::train {
 // paths that the run itself writes: logs, TensorBoard, measured GEMM algorithms. `share`: the part
 // of the files of the checkpoint that is checked. Throws Error(usage)
 // - when --load names a step that does not exist;
-// - when its directory has no checkpoint but files of another program;
+// - when the directory of --load has no checkpoint but files of another program;
 // - when there is no checkpoint and --exit-on-missing-checkpoint, --finetune or --no-load-optim is
 //   given;
-// - without --fresh, when the directory does not exist and --save names another one;
+// - without --fresh, when the directory of --load does not exist and --save names another
+// directory;
 // - without --fresh, when there is no checkpoint although Slurm restarted the job or this is a
-//   later task of a job array: the directory was probably moved away.
+//   later task of a job array: the directory of --load was probably moved away.
 // Throws Error(failure) when the directory has no complete step.
 std::optional<ckpt::Checkpoint> find_checkpoint(const config::CheckpointFlags& flags,
                                                 const std::vector<std::string>& own_files,
                                                 const ckpt::Share& share = {},
                                                 const Environment& get = environment_of_process);
 
-// Returns the model of the checkpoint of --load for --use-checkpoint-args, with a note; nullopt
-// without the flag, or when there is no checkpoint. Throws Error(usage) without --load.
+// With --use-checkpoint-args, returns the model of the checkpoint of --load and prints a note;
+// throws Error(usage) without --load. Returns nullopt without the flag, and when there is no
+// checkpoint.
 std::optional<spec::ModelConfig> saved_model(const config::CheckpointFlags& flags);
 
-// Throws Error(usage) when --save has steps and the run does not resume from one of them, which
-// would mix two runs, or would repeat the previous start. `start`: the result of find_checkpoint().
+// Throws Error(usage) when --save has steps and the run does not resume from one of them, because
+// the steps of two runs would mix. Also throws when the run would repeat the iterations of the
+// previous start. `start`: the result of find_checkpoint().
 void check_save(const config::CheckpointFlags& flags, const std::optional<ckpt::Checkpoint>& start);
 
 }  // namespace lm::train

@@ -70,7 +70,7 @@ class Restore {
     Restore(const config::CheckpointFlags& flags, comm::Group& world)
         : flags_(flags), world_(world), directory_(local_directory_of_host(flags.local_save)) {}
 
-    // Returns the restored step, or -1. Collective.
+    // Restores a step. Returns its iteration, or -1 when no step was restored. Collective.
     i64 run(const std::vector<i64>& damaged) {
         connect();
         gather();
@@ -117,14 +117,14 @@ class Restore {
     std::unique_ptr<comm::Group> node_;
     std::unique_ptr<comm::Group> leaders_;
     ckpt::Generation generation_;
-    ckpt::LocalChoice choice_;  // `holders` on rank 0: those that were not tried yet
+    ckpt::LocalChoice choice_;  // on rank 0, `holders` has only the holders that were not tried yet
     std::string manifest_text_;
     ckpt::Manifest manifest_;
-    // On rank 0:
+    // Set on rank 0 only:
     std::vector<ckpt::LocalStep> held_;
     i64 durable_ = -1;
     std::vector<bool> copied_;  // by part
-    std::string damage_;        // why the step is dropped; empty: it is not
+    std::string damage_;        // why the step is dropped; empty: the step is usable
 };
 
 // Gathers on rank 0 the lists of the local steps that the hosts hold.
@@ -140,7 +140,7 @@ void Restore::gather() {
               [&](std::string_view line) { held_.push_back(ckpt::parse_local_step(line)); });
 }
 
-// Chooses a step and passes its manifest to all ranks. Returns whether there is one.
+// Chooses a step and sends its manifest to all ranks. Returns false when there is no step.
 bool Restore::choose() {
     i64 chosen[] = {-1, 0};  // iteration, rank that has the manifest
     together(world_, [&] {
@@ -167,7 +167,8 @@ bool Restore::choose() {
     return true;
 }
 
-// Claims a generation that starts from the step, and creates its temporary directory.
+// Claims a generation of --save that starts from the chosen step, and creates the temporary
+// directory of the copy.
 void Restore::begin() {
     if (world_.rank() == 0) {
         note("--local-save: {} is newer than the steps in {}: copying it there",
@@ -181,8 +182,8 @@ void Restore::begin() {
     damage_.clear();
 }
 
-// Copies all parts; a part that cannot be read on one host is copied by the next one that holds it.
-// Returns false when a part is damaged on all its hosts.
+// Copies all parts. When a host cannot read a part, the next host that holds the part copies it.
+// Returns false when a part is damaged on all hosts that hold it.
 bool Restore::copy_parts() {
     for (;;) {
         std::string assigned;
@@ -206,8 +207,8 @@ bool Restore::copy_parts() {
     return complete == 1;
 }
 
-// Returns a line [part, rank] for each part that is not copied yet, with the least busy of its
-// remaining holders. An empty text: all are copied, or the step is dropped.
+// Assigns each part that is not copied yet to the least busy of its remaining holders. Returns one
+// line [part, rank] for each. An empty text: all parts are copied, or the step is dropped.
 std::string Restore::assign() {
     std::string lines;
     std::map<int, i64> load;
@@ -222,7 +223,8 @@ std::string Restore::assign() {
     return lines;
 }
 
-// Copies and verifies the files of an index part. Returns the result as a line of JSON.
+// Copies and verifies the files of an index part. Returns the result, for accept(), as a line of
+// JSON.
 std::string Restore::copy_part(i64 part) const {
     std::string problem;
     bool damaged = false;
@@ -244,8 +246,8 @@ std::string Restore::copy_part(i64 part) const {
         {{"part", part}, {"holder", world_.rank()}, {"problem", problem}, {"damaged", damaged}});
 }
 
-// Records the result of a copy. Throws when the last holder of a part failed because of an error of
-// the system.
+// Records the result of a copy. Throws when the last holder of a part could not copy it because of
+// an error of the system.
 void Restore::accept(std::string_view line) {
     const io::Json result = io::parse_json(line, "a result");
     const auto part = result["part"].get<size_t>();
@@ -268,7 +270,7 @@ void Restore::publish() {
     note("{}: copied from local steps", result.path);
 }
 
-// Drops the chosen step: a part of it is damaged on all its hosts.
+// Drops the chosen step, because one of its parts is damaged on all hosts that hold the part.
 void Restore::drop() {
     ckpt::discard_save(generation_, choice_.step);
     warn("--local-save: {}: {}: trying an older step", ckpt::step_name(choice_.step), damage_);

@@ -14,8 +14,9 @@ namespace lm::train {
 // if it is newer than every durable step that the run could load. Does nothing in a benchmark,
 // without --local-save, with --finetune, or unless --load and --save name one directory. Claims a
 // generation of --save for each step that it tries. `damaged`: durable steps that cannot be loaded;
-// needed on rank 0. Returns the iteration of the copied step on all ranks, -1 without one. Throws
-// JointError when the system cannot read the durable directory or write to it. Collective.
+// needed on rank 0. Returns on all ranks the iteration of the copied step, or -1 when no step was
+// copied. Throws JointError when the system cannot read the durable directory or write to it.
+// Collective.
 i64 restore_local_step(const RunConfig& config, comm::Group& world,
                        const std::vector<i64>& damaged = {});
 

@@ -50,7 +50,8 @@ void claim_local_directory(const std::string& directory, const std::string& save
     io::write_file(path, own, io::Overwrite::yes);
 }
 
-// Returns whether the step led to `loaded`. Throws Error when its manifest cannot be read.
+// Returns whether the step is `loaded` or one of its ancestors. Throws Error when the manifest of
+// the step cannot be read.
 bool is_ancestor(const std::string& step_path, const std::optional<ckpt::Tip>& loaded) {
     const std::string file = fmt::format("{}/{}", step_path, ckpt::local_manifest_file);
     const ckpt::Manifest manifest = ckpt::parse_manifest(io::read_file(file), file);
@@ -131,12 +132,12 @@ bool LocalSaver::save(const ckpt::SaveInfo& info, const std::vector<ckpt::Piece>
     return true;
 }
 
-// Creates the temporary directories.
+// Frees space if needed, and creates the temporary directory of each host.
 void LocalSaver::begin() {
     together(world_, [&] {
         if (world_.rank() == 0) ckpt::check_not_superseded(generation_);
         if (!files_.leads()) return;
-        constexpr i64 max_files = 12;  // files of three nodes at most, manifest, directory
+        constexpr i64 max_files = 12;  // at most: the files of three nodes, a manifest, a directory
         const RoomNeed need{files_.node_bytes() + partner_->incoming_bytes(), max_files};
         if (!has_room(directory_, need)) make_room();
         check_room(directory_, need);
@@ -160,7 +161,7 @@ std::string LocalSaver::write(const ckpt::SaveInfo& info, const std::vector<ckpt
     return parallel::broadcast_text(world_, manifest);
 }
 
-// Makes the step complete on all hosts, then visible.
+// Completes the step on all hosts, and only then makes it visible.
 void LocalSaver::publish(const std::string& manifest) {
     together(world_, [&] {
         if (!files_.leads()) return;
@@ -189,12 +190,13 @@ void LocalSaver::abandon() const noexcept {
     }
 }
 
-// Frees space for the next step: keeps only the newest past step, which is enough while the next
-// one is written.
+// Frees space for the next step: of the steps before the one that is being saved, keeps only the
+// newest.
 void LocalSaver::make_room() const {
     for (const i64 step : ckpt::steps_in(directory_)) {
         if (step < iteration_) continue;
-        // Its manifest cannot be read, or the run rolled back after it.
+        // Such a step is still here because its manifest cannot be read, or because the run was
+        // rolled back to an earlier step.
         const std::string path = directory_ + "/" + ckpt::step_name(step);
         note(
             "{}: removed to free space: not older than step {} that is being saved (the run was "

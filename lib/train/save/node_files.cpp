@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t hex_digits = 32;
 
-// Sends texts[r] of member 0 to member r, and returns this rank's text.
+// Sends texts[r] from member 0 to member r. Returns the text that this rank has received.
 std::string scatter(comm::Group& group, const std::vector<std::string>& texts) {
     if (group.rank() != 0) {
         i64 n = 0;
@@ -81,7 +81,7 @@ void NodeFiles::split_leaders() {
         leaders->split(block_->rank() == 0 ? 0 : -1, leaders->rank(), "writers of index parts");
 }
 
-// Returns on the leader the plans of all ranks of the node. Collective over the node.
+// Returns the plans of all ranks of the node, on its leader only. Collective over the node.
 std::vector<ckpt::IndexPart> NodeFiles::gather_plans(ckpt::IndexPart own) {
     SaveReport report{.text = leads() ? std::string() : ckpt::index_text(own)};
     std::vector<ckpt::IndexPart> plans;
@@ -128,7 +128,8 @@ std::vector<std::string> NodeFiles::place(std::vector<ckpt::IndexPart> plans) {
                 {part_.files.size() - 1, whole.digests.size(), files[i]->digests.size()});
             ckpt::append(whole, std::move(*files[i]));
         }
-        // The leader writes the header, also of a file in which it has no share.
+        // The leader writes the headers, so its answer names this file even if it has no share in
+        // it.
         if (!answers[0].contains(name)) answers[0][name] = {0, whole.size};
     }
     std::vector<std::string> texts;
@@ -161,7 +162,8 @@ std::string NodeFiles::write(const std::string& directory,
     return digests;
 }
 
-// Sets the digests of a member of the node in part_. `digests` has its files in the order of names.
+// Sets the digests of a member of the node in part_. `digests` lists the files of the member by
+// name.
 void NodeFiles::accept_digests(int member, const std::string& digests) {
     size_t at = 0;
     for (const DigestRange& range : digests_[static_cast<size_t>(member)]) {

@@ -26,17 +26,18 @@ class NodeFiles {
                                            std::vector<ckpt::TensorInfo> tensors,
                                            const std::vector<ckpt::Piece>& pieces);
 
-    // Returns the most files that a checkpoint has, its directory included. The same on all ranks.
+    // Returns the largest number of files of a checkpoint; its directory counts as a file. The same
+    // on all ranks.
     i64 n_files() const;
 
-    // Writes the pieces of this rank, in the same order as in plan(). Any thread may call it; it
-    // uses no group. Returns the digests of the written blocks, for write_index().
+    // Writes the pieces of this rank, in the same order as in plan(). Any thread may call it,
+    // because it uses no group. Returns the digests of the written blocks, for write_index().
     std::string write(const std::string& directory, const std::vector<ckpt::Piece>& pieces) const;
-    // Writes the index parts. `own` has the digests of this rank. Afterwards the report on rank 0
-    // has the references to all parts, one a line, or a failure. Collective.
+    // Writes the index parts. On entry `own` has the digests of this rank. On return the report of
+    // rank 0 has the references to all parts, one a line, or a failure. Collective.
     void write_index(const std::string& directory, SaveReport& own);
-    // Writes like write_index(), but each leader writes an index part with the files of its own
-    // node only, for a `directory` that is not shared. Collective.
+    // As write_index(), for a `directory` that the nodes do not share: each leader writes an index
+    // part with the files of its own node only. Collective.
     void write_node_index(const std::string& directory, SaveReport& own);
 
     comm::Group& node() const { return *node_; }  // the ranks of this node; member 0 is its leader
@@ -74,12 +75,13 @@ class NodeFiles {
     std::vector<ckpt::TensorInfo> tensors_;
     i64 number_ = 0;   // number of this node
     i64 n_nodes_ = 1;  // nodes in the world
-    // One index part has the files of a block of nodes. The first leader of the block writes it.
+    // One index part has the files of a block of nodes. The first leader of the block writes this
+    // part.
     std::unique_ptr<comm::Group> block_;          // on leaders
     std::unique_ptr<comm::Group> block_writers_;  // on the first leaders of the blocks
     std::map<std::string, Place> places_;         // by file name
-    // On leaders:
-    ckpt::IndexPart part_;  // files of the node; its digests are those of the last save
+    // Set on leaders only:
+    ckpt::IndexPart part_;  // files of the node, with the digests of the last save
     std::vector<std::vector<DigestRange>> digests_;  // by member of the node
 };
 

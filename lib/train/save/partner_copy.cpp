@@ -12,7 +12,7 @@
 namespace lm::train {
 namespace {
 
-// A part of a data file that is one message.
+// The part of a data file that one message carries.
 struct Block {
     size_t file = 0;
     i64 begin = 0;
@@ -74,8 +74,8 @@ std::unique_ptr<PartnerCopy> PartnerCopy::connect(comm::Group& world, NodeFiles&
     return copy;
 }
 
-// Calls `body` unless an earlier call has failed. Stores its error instead of throwing it: the
-// messages continue, because other ranks wait for them.
+// Calls `body` unless an earlier call has failed. Stores the error of `body` instead of throwing
+// it: this rank continues to send messages, because other ranks wait for them.
 template <typename Body>
 void PartnerCopy::attempt(const Body& body) {
     if (error_) return;
@@ -162,8 +162,8 @@ void PartnerCopy::exchange_blocks(const std::string& directory, const std::strin
             attempt([&] { bytes = out.open[block.file].read(sent, block.begin, block.n); });
             sending = lane_->start_send(view_of(bytes), out.peer);
         }
-        // The peer sends its next block after this receipt. Some backends would otherwise keep
-        // blocks in memory that arrive faster than they are written.
+        // The peer sends its next block only after this receipt. Without receipts, blocks could
+        // arrive faster than they are written, and some backends would keep them all in memory.
         std::array<std::byte, 1> receipt{};
         std::vector<comm::Work> receipts;
         for (Transfer& from : in) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies the files that a node has written to its partner node (ckpt/history/local_steps.hpp),
-// over the communicator. The ranks that have the same index on their nodes form a lane; each lane
-// carries its share of the blocks, one block at a time, so that a rank needs memory for two
+// over the communicator. The ranks that have the same index on their nodes form a lane. Each lane
+// carries its share of the blocks, one block at a time, so a rank needs memory for only two
 // blocks.
 #pragma once
 

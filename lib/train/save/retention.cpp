@@ -25,7 +25,7 @@ i64 at_least_one(const std::string& rule, const std::string& value) {
     return number;
 }
 
-// Returns the values between the commas.
+// Splits the text at its commas.
 std::vector<std::string> split(const std::string& text) {
     std::vector<std::string> items;
     for (size_t begin = 0; begin <= text.size();) {
@@ -130,13 +130,13 @@ void Retention::join() {
     if (thread_.joinable()) thread_.join();
 }
 
-// Returns the manifest of `step`; an empty text when no rule applies to another step, or on an
-// error. Call it on rank 0.
+// Returns the manifest of `step`. Returns an empty text when no rule removes or reduces a step, and
+// after an error. Call it on rank 0.
 std::string Retention::manifest_to_verify(i64 step) const {
     try {
         const std::vector<i64> steps = ckpt::steps_in(generation_.directory);
-        // Names of directories suffice here: an incomplete step can only cause a verification that
-        // was not needed.
+        // Names of directories suffice here: an incomplete step among them can at most cause an
+        // unneeded verification.
         const bool removes =
             !rules_.keep.empty() && !ckpt::steps_to_remove(steps, rules_.keep, step).empty();
         const bool reduces = rules_.full_steps && *rules_.full_steps < std::ssize(steps);
@@ -159,11 +159,12 @@ void Retention::verify_own_share(i64 step, const std::string& manifest) {
                                });
         if (!result.problems.empty()) throw Error(Exit::failure, result.problems.front().line());
     } catch (const Stopped&) {
-        return;  // the process ends
+        return;  // the destructor has stopped the verification
     }
 }
 
-// Waits until all ranks have verified their shares. Starts to delete if no rank found a problem.
+// Waits until all ranks have verified their shares. If no rank has found a problem, starts to
+// delete steps.
 void Retention::conclude() {
     if (step_ < 0) return;
     join();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --save-retain: after a save, the ranks verify the new step in the background, a share each; then
+// --save-retain: after a save, each rank verifies a share of the new step in the background. Then
 // rank 0 deletes the steps that no rule keeps, also in the background.
 #pragma once
 
@@ -20,26 +20,27 @@ namespace lm::train {
 // Throws Error(usage) naming --save-retain.
 ckpt::PruneRules parse_retain(const std::string& text);
 
-// Applies the rules. The newest step is verified before others are deleted, so that at least one
-// verified step is left. All functions are collective unless stated otherwise.
+// Applies the rules. No step is deleted before the newest one is verified, so at least one verified
+// step always exists. All functions are collective unless stated otherwise.
 class Retention {
   public:
     // `generation`: its directory is needed on all ranks. `world` outlives this object.
     Retention(comm::Group& world, ckpt::Generation generation, ckpt::PruneRules rules)
         : world_(world), generation_(std::move(generation)), rules_(std::move(rules)) {}
-    // Makes the thread stop after the blocks that it is verifying, and waits for it. Not
+    // Makes the thread stop after the blocks that it is verifying, and waits for the thread. Not
     // collective.
     ~Retention();
     Retention(const Retention&) = delete;
     Retention& operator=(const Retention&) = delete;
 
-    // Starts to verify `step`, which was saved last, if a rule applies to another one. Does nothing
-    // while an earlier step is verified or others are deleted: the call after the next save then
-    // also deletes the steps that this call would have deleted.
+    // Starts to verify `step`, which was saved last, if a rule removes or reduces another step.
+    // Does nothing while an earlier step is being verified or steps are being deleted: the call
+    // after the next save then also deletes what this call would have deleted.
     void start(i64 step);
     // Returns whether a thread of this rank is verifying or deleting. Not collective.
     bool is_busy() const { return busy_; }
-    // Starts to delete when no rank is verifying. `any_busy`: is_busy() of any rank.
+    // Starts to delete steps when no rank is verifying. `any_busy`: whether is_busy() is true on
+    // any rank.
     void delete_if_verified(bool any_busy);
     // Blocks until the rules are applied to `step`, which was saved last.
     void finish(i64 step);

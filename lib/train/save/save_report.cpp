@@ -7,7 +7,7 @@
 namespace lm::train {
 namespace {
 
-// A report as a message: [bytes of the text, exit code or 0, rank], then the text.
+// Sends the report as one message: [bytes of the text, exit code or 0, rank], then the text.
 void send(comm::Group& group, const SaveReport& report, int to) {
     std::string text = report.failure ? report.failure->text : report.text;
     i64 head[] = {std::ssize(text), report.failure ? static_cast<i64>(report.failure->code) : 0,
@@ -37,7 +37,7 @@ void SaveReport::fail(const std::exception_ptr& exception, int rank) {
         std::rethrow_exception(exception);
     } catch (const std::exception& caught) {
         const Error error = error_of(caught);
-        // conclude() adds the place of rank 0 if there are several ranks.
+        // For rank 0, conclude() adds its place to the text if there are several ranks.
         fail({error.code(), rank,
               rank == 0 ? std::string(error.what())
                         : fmt::format("{}: {}", own_place(rank), error.what())});

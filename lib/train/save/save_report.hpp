@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports of the ranks at the end of a save. They pass up a tree of groups to rank 0, which
-// broadcasts its answer. So one pass carries both the errors and the results, and no rank receives
-// messages of all others.
+// Reports of the ranks at the end of a save. The reports pass up a tree of groups to rank 0, which
+// broadcasts the answer. So one pass carries both errors and results, and no rank receives messages
+// of all other ranks.
 #pragma once
 
 #include <exception>
@@ -17,7 +17,7 @@ namespace lm::train {
 struct SaveFailure {
     Exit code = Exit::failure;
     int rank = 0;      // global rank
-    std::string text;  // names rank, host and device if the rank is not 0
+    std::string text;  // error message; names rank, host and device if the rank is not 0
 };
 
 // A result, or the failure with which the save ends: the failure of the lowest failed rank.
@@ -25,7 +25,7 @@ struct SaveReport {
     std::string text = {};
     std::optional<SaveFailure> failure = {};
 
-    // Keeps the failure of the lower rank.
+    // Stores `other`, unless the report has a failure of a lower rank.
     void fail(SaveFailure other);
     void fail(const std::exception_ptr& error, int rank);
     // Calls `body`, unless there is a failure. Stores an exception of `body` as the failure of
@@ -33,12 +33,12 @@ struct SaveReport {
     void add(int rank, const std::function<void()>& body);
 };
 
-// Passes the texts of the other members of `group` to `accept` on member 0, by rank, and collects
-// the failures in its report. Collective.
+// On member 0 of `group`, passes the texts of the other members to `accept`, by rank, and adds
+// their failures to its own report. Collective.
 void gather_reports(comm::Group& group, SaveReport& own,
                     const std::function<void(int member, const std::string& text)>& accept);
-// Appends the texts of the other members to that of member 0, by rank, in log2(n) rounds, and
-// collects the failures. Collective.
+// Appends the texts of the other members, by rank, to the text of member 0, and adds their failures
+// to its report. Takes log2(n) rounds. Collective.
 void join_reports(comm::Group& group, SaveReport& own);
 // Throws the failure of rank 0's report on all ranks as a JointError. Collective.
 void conclude(comm::Group& world, const SaveReport& own);

@@ -11,8 +11,8 @@
 namespace lm::train {
 namespace {
 
-// Returns "1.2 GiB are free, but WHAT 4.3 GiB" or the same for inodes; empty when there is enough
-// space. `what` is subject and verb: "a checkpoint needs".
+// Returns "1.2 GiB are free, but WHAT 4.3 GiB", or the same for inodes; an empty text when there is
+// enough space. `what`: subject and verb of the second clause, as "a checkpoint needs".
 std::string shortage(const std::string& directory, const RoomNeed& need, std::string_view what) {
     const io::FilesystemUse use = io::filesystem_use(io::nearest_existing(directory));
     if (use.available < need.bytes) {
@@ -37,14 +37,15 @@ i64 max_checkpoints(const RunConfig& config, i64 start) {
     const ckpt::KeepPolicy& keep = config.saves.retain->keep;
     if (keep.empty()) return std::ssize(steps);
     const auto removed = ckpt::steps_to_remove(steps, keep, std::nullopt);
-    // An older checkpoint is deleted only after the next one is complete, so one more is on disk.
+    // An older checkpoint is deleted only after the next one is complete, so at that time one more
+    // checkpoint is on disk.
     return std::min(std::ssize(steps), std::ssize(steps) - std::ssize(removed) + 1);
 }
 
-// Checks that --local-save has space for the step that is kept and the next one.
+// Checks that --local-save has space for two steps: the step that is kept, and the next one.
 void check_local_room(const std::string& local_save, i64 checkpoint_bytes, i64 n_nodes) {
     if (local_save.empty()) return;
-    const i64 copies = n_nodes > 1 ? 2 : 1;  // its own files, and those of its partner
+    const i64 copies = n_nodes > 1 ? 2 : 1;  // a node's own files, and its partner's
     const RoomNeed need{2 * copies * ceil_div(checkpoint_bytes, n_nodes), 0};
     const std::string text = shortage(local_save, need, "two local steps need");
     if (text.empty()) return;
@@ -67,7 +68,7 @@ std::vector<i64> growing_saves(const SaveRules& rules, i64 start, i64 last, size
     const bool deletes = rules.retain && !rules.retain->keep.empty();
     std::vector<i64> on_disk, growing;
     size_t most_on_disk = 0;
-    // Assumes that the run has also made the saves before `start` by this plan.
+    // Assumes that the saves before `start` were made by the same rules.
     for (const i64 step : spec::save_iterations(rules.ranges, deletes ? 0 : start, last)) {
         on_disk.push_back(step);
         if (on_disk.size() > most_on_disk) {
@@ -107,7 +108,7 @@ i64 last_iteration(const RunConfig& config) {
     const i64 total = config.schedule.total_iterations();
     const i64 last = std::min(total, stopping.exit_iteration.value_or(total));
     if (!stopping.exit_samples) return last;
-    // Bisection for the first iteration with that many samples.
+    // Finds by bisection the first iteration that has consumed that many samples.
     i64 low = 1;
     i64 high = std::max<i64>(last, 1);
     while (low < high) {

@@ -24,14 +24,15 @@ void check_room(const std::string& directory, const RoomNeed& need);
 // Returns the iteration at which the schedule or a flag ends the run, whichever comes first.
 i64 last_iteration(const RunConfig& config);
 
-// Returns the iterations of the first `most` saves after iteration `start` that need space for one
-// more checkpoint in --save than before: without --save-retain all saves, else the saves that bring
-// more checkpoints into --save than any earlier save. Ascending.
+// Returns, in ascending order, the iterations of the first `most` saves after iteration `start`
+// that need space for one more checkpoint in --save. Without --save-retain these are all saves;
+// with it, the saves after which --save has more checkpoints than ever before.
 std::vector<i64> growing_saves(const SaveRules& rules, i64 start, i64 last, size_t most);
 
 // Throws Error(usage) when --save has too little space for the checkpoints that are on disk at the
-// same time in the rest of the run, after iteration `start`, or --local-save for the local steps of
-// this host. `ranks_here`: the ranks on each host. Does nothing without --save or with --benchmark.
+// same time in the rest of the run, after iteration `start`. Also throws when --local-save has too
+// little space for the local steps of this host. `ranks_here`: the ranks on each host. Does nothing
+// without --save or with --benchmark.
 void check_room_for_run(const RunConfig& config, i64 start, i64 ranks_here);
 
 }  // namespace lm::train

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules by which a run saves: schedule, retention, retries and buffer. The flags that are text
-// are parsed here once, when the configuration is resolved; --print-config prints them as the user
-// wrote them.
+// The rules by which a run saves: schedule, retention, retries and buffer. Flags whose values are
+// texts are parsed here once, when the configuration is resolved; --print-config prints these texts
+// unchanged.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@
 namespace lm::train {
 
 struct SaveRules {
-    // --save-schedule, or --save-interval as one range. Empty: only at the end of the run.
+    // --save-schedule, or --save-interval as one range. Empty: the run saves only at its end.
     std::vector<spec::SaveRange> ranges;
     std::optional<ckpt::PruneRules> retain;  // --save-retain
     double retry_s = 60;                     // --save-retry
@@ -23,17 +23,17 @@ struct SaveRules {
 };
 
 // Returns the rules of the flags. Throws Error(usage) for an invalid value, and for a flag that
-// needs --save without it.
+// needs --save when --save is missing.
 SaveRules resolve_saves(const config::TrainFlags& flags);
-// Returns the most bytes of host memory of a rank for asynchronous saves: 0 with --async-save off,
-// in a run without saves and in a benchmark. Throws Error(usage).
+// Returns how many bytes of host memory a rank may use for asynchronous saves: 0 with --async-save
+// off, in a run without saves and in a benchmark. Throws Error(usage).
 i64 save_buffer_limit(const config::TrainFlags& flags);
 
-// Throws Error(usage) for contradicting flags of the load, and for a flag that needs --load without
-// it.
+// Throws Error(usage) for contradicting flags about loading, and for a flag that needs --load when
+// --load is missing.
 void check_load_flags(const config::CheckpointFlags& flags);
-// Replaces --load DIR by DIR/global_stepN for --ckpt-step N. Throws Error(usage) when --load names
-// a step.
+// With --ckpt-step N, replaces the DIR of --load by DIR/global_stepN. Throws Error(usage) when
+// --load names a step.
 void apply_load_step(config::CheckpointFlags& flags);
 
 }  // namespace lm::train

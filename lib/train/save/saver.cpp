@@ -22,8 +22,8 @@ RoomNeed need_of_checkpoint(const RunConfig& config, const NodeFiles& files) {
             files.n_files()};
 }
 
-// Touches the memory that threads of a save write through, so that the first save takes no longer
-// than later ones.
+// Touches the memory of the blocks through which threads write files, so that the first save takes
+// no longer than later ones.
 void touch_blocks() {
     const std::vector<io::AlignedBlock> blocks(io::blocks_in_flight);
     for (const io::AlignedBlock& block : blocks) {
@@ -133,7 +133,7 @@ void Saver::start_writing() {
     try {
         if (!here) writer_ = start_thread([this] { write_files(); });
     } catch (const Error&) {
-        here = true;  // no thread can be created: writes on this one
+        here = true;  // no thread can be created: this thread writes
     }
     if (here) write_files();
     in_flight_->blocked_s = in_flight_->since_begin.elapsed_s();
@@ -230,8 +230,8 @@ void Saver::save_last(const Progress& progress, bool in_a_hurry) {
     if (retention_ && !in_a_hurry) retention_->finish(saved_);
 }
 
-// Saves the state at `progress`, unless it is saved already. Returns an empty text, or the reason
-// of the failure.
+// Saves the state at `progress`, unless that state is saved already. Returns an empty text after a
+// success, else the reason for the failure.
 std::string Saver::try_last(const Progress& progress) {
     parts_.recorder.enter("save");
     try {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The saves of a run. A save copies this rank's part of the state to host memory and returns; a
-// thread of the rank writes its files. After each step, the loop passes to commit_if_written()
-// whether any rank is_writing(); once all ranks have written their files, it commits the save. One
-// save is in flight at a time. A failed save gives a warning, and the training continues; the last
-// save of a run is repeated for the time --save-retry. All functions are collective unless stated
-// otherwise.
+// The saves of a run. A save copies this rank's part of the state to host memory and returns;
+// a thread of the rank then writes the files. After each step the loop calls
+// commit_if_written(), which commits the save once all ranks have written their files. One
+// save is in flight at a time. A failed save gives a warning, and the training continues; the
+// last save of a run is repeated for the time --save-retry. All functions are collective
+// unless stated otherwise.
 #pragma once
 
 #include <atomic>
@@ -25,10 +25,10 @@
 
 namespace lm::train {
 
-// The objects that a saver works with. All of them outlive it.
+// The objects that a saver works with. All of them outlive the saver.
 struct SaverParts {
     const RunConfig& config;
-    const io::OrderedJson& data_identities;  // training_data(), for checkpoints; set on rank 0 only
+    const io::OrderedJson& data_identities;  // of training_data(); set on rank 0 only
     comm::Group& world;
     comm::FlightRecorder& recorder;
     Trainer& trainer;
@@ -45,20 +45,20 @@ class Saver {
 
     // Claims a generation of --save: an earlier run cannot write there afterwards. `loaded`: the
     // step that the run resumes from. Allocates the buffer of asynchronous saves. Call it again
-    // after a rollback in the run, without a save in flight: later steps, also local ones, are then
-    // abandoned, so that no run loads them.
+    // after a rollback, without a save in flight: this abandons the steps after the loaded one,
+    // local steps included, so that no run loads them.
     void prepare(const std::optional<ckpt::Tip>& loaded);
 
-    // Saves the state at `progress`. Returns when the state may change, or for a synchronous save
-    // when the step is complete. Commits an earlier save first.
+    // Saves the state at `progress`. Returns as soon as the state may change; a synchronous save
+    // returns when the step is complete. Commits an earlier save first.
     void save(const Progress& progress);
     // Saves the state at `progress` to --local-save. Returns when the step is complete, or the save
     // has failed with a warning.
     void save_locally(const Progress& progress);
     // Saves the state at `progress`, unless it is saved already, and waits until the step is
     // complete. Repeats a failed save; throws JointError(failure) when it still fails after
-    // --save-retry. `in_a_hurry`: the process may be killed soon, so the next run applies
-    // --save-retain.
+    // --save-retry. `in_a_hurry`: the process may be killed soon, so --save-retain is left to the
+    // next run.
     void save_last(const Progress& progress, bool in_a_hurry);
 
     // Returns the generation that prepare() has claimed last. Not collective.
@@ -66,7 +66,7 @@ class Saver {
     // Returns the iteration of the newest step that this run has saved since prepare(); -1: none.
     // Not collective.
     i64 saved_iteration() const { return saved_; }
-    // Returns the time of the newest complete save, from its begin to its commit; nullopt: none.
+    // Returns how long the newest complete save took, from its begin to its commit; nullopt: none.
     // Not collective.
     std::optional<double> save_s() const { return save_s_; }
     // Returns whether this rank is writing files of a save. Not collective.
@@ -74,16 +74,17 @@ class Saver {
     // Returns whether this rank is verifying or deleting for --save-retain. Not collective.
     bool is_retaining() const { return retention_ && retention_->is_busy(); }
     // Commits the save in flight when no rank is writing, and applies --save-retain when no rank is
-    // verifying. `any_writing`: is_writing() of any rank; `any_retaining`: is_retaining() of any.
+    // verifying. `any_writing`: whether is_writing() is true on any rank; `any_retaining`: the same
+    // for is_retaining().
     void commit_if_written(bool any_writing, bool any_retaining);
-    // Blocks until the optimizer step may change the state: until the save in flight has read the
-    // pieces that have no copy. Not collective.
+    // Blocks until the save in flight has read the pieces that have no copy; then the optimizer
+    // step may change the state. Not collective.
     void wait_for_originals();
-    // Waits for the save in flight and commits it. Does nothing without one.
+    // Waits for the save in flight and commits it. Does nothing when no save is in flight.
     void finish();
 
   private:
-    // A save that was begun and not committed.
+    // A save that was begun and is not committed yet.
     struct InFlight {
         DistributedSave save;
         Stopwatch since_begin = {};
@@ -113,7 +114,7 @@ class Saver {
     std::atomic<bool> writing_ = false;
     std::optional<ckpt::StepReference> parent_;  // the step that was loaded or saved last
     i64 saved_ = -1;                             // iteration of the newest complete step
-    std::optional<double> save_s_;               // time of that step's save
+    std::optional<double> save_s_;               // time of the newest complete save
     i64 n_failures_ = 0;                         // failed saves in a row
 };
 

@@ -27,7 +27,7 @@ i64 padded_bytes(const ckpt::Piece& piece) {
     return ceil_div(bytes_of(piece), page) * page;
 }
 
-// Orders pieces as their files are written: optimizer state first.
+// Orders pieces as their files are written: those of the optimizer state come first.
 bool is_written_before(const ckpt::Piece* a, const ckpt::Piece* b) {
     const auto key = [](const ckpt::Piece* piece) {
         return std::tuple(piece->kind == ckpt::SliceKind::weight, piece->tensor, piece->kind);
@@ -108,9 +108,9 @@ void Snapshot::copy(const std::vector<ckpt::Piece*>& chosen) {
     });
 }
 
-// Does not copy the piece: it stays in its original place. A piece in host memory gets a reader
-// that counts the bytes that are still to be read. A second read of the same bytes could see a
-// later step's values, so it is an error.
+// Leaves the piece in its original place, without a copy. A piece in host memory gets a reader that
+// counts the bytes that are still to be read. A second read of the same bytes is an error, because
+// it could see the values of a later step.
 void Snapshot::leave(ckpt::Piece& piece) {
     if (bytes_of(piece) <= 0) return;
     if (piece.read) {

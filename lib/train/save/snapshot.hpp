@@ -12,7 +12,8 @@
 
 namespace lm::train {
 
-// Host memory whose pages exist: the first copy to it is as fast as later ones. Move-only.
+// Host memory whose pages exist already, so that the first copy to it is as fast as later ones.
+// Move-only.
 class HostBuffer {
   public:
     HostBuffer() = default;
@@ -35,17 +36,17 @@ class Snapshot {
     // Allocates a buffer of `bytes` bytes. `n_threads` threads copy.
     Snapshot(i64 bytes, int n_threads) : buffer_(bytes), n_threads_(n_threads) {}
 
-    // Copies the pieces to the buffer. When it is too small, the pieces that are written first are
-    // not copied: they are read from their original places, which must not change until
-    // wait_for_originals() returns.
+    // Copies the pieces to the buffer. When the buffer is too small, the pieces that are written
+    // first are not copied: the writer reads them in their original places, which must not change
+    // until wait_for_originals() returns.
     void take(std::vector<ckpt::Piece> pieces);
 
     // Returns the pieces for ckpt::write_pieces(), in the buffer or in their original place.
     const std::vector<ckpt::Piece>& pieces() const { return pieces_; }
-    // Returns whether the thread that called take() must write the files, because pieces that were
-    // not copied are in the memory of a device.
+    // Returns whether the thread that called take() must write the files itself, because a piece
+    // without a copy is in the memory of a device.
     bool needs_this_thread() const { return needs_this_thread_; }
-    // Blocks until every piece that was not copied has been read, or release() was called.
+    // Blocks until every piece without a copy has been read, or until release() is called.
     void wait_for_originals();
     // Makes wait_for_originals() return. Call it when the pieces will not be read any more.
     void release();

@@ -9,7 +9,8 @@
 
 namespace lm::train {
 
-// A source throws it to end a step before its next micro-batch: the step changes nothing.
+// A source throws it to end a step before the next micro-batch. The step then changes no weights
+// and no optimizer state.
 struct StepEnded {};
 
 class BatchSource {
@@ -27,7 +28,8 @@ class LoaderBatches final : public BatchSource {
     // `loader` outlives this object.
     explicit LoaderBatches(data::Loader& loader) : loader_(loader) {}
 
-    // Sets the length of the sequences that next() returns; 0: the length in the loader.
+    // Sets the length of the sequences that next() returns; 0: the length of the loader's
+    // sequences.
     void set_seq_length(i64 seq_length) { seq_length_ = seq_length; }
 
     const data::Batch& next() override {

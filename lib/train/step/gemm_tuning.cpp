@@ -43,7 +43,7 @@ std::string ChoicesInDirectory::store(const std::string& key, const std::string&
         ++n_kept_;
         return choice;
     } catch (const Error&) {
-        // If another rank has stored its choice first, uses that choice.
+        // If another rank has stored its choice first, that choice is used.
         if (!io::exists(path)) throw;
     }
     return find(key);
@@ -103,7 +103,7 @@ class LinearLayers {
         buffers_.push_back(device_.allocate(shape.numel() * size_of(type), "autotune"));
         return buffers_.back().view(type, shape);
     }
-    // As empty(), [...] compute, filled with the numbers.
+    // Returns memory as empty() does, [...] compute, filled with the numbers.
     View filled(const Shape& shape) {
         const View view = empty(type_, shape);
         if (host_.empty()) narrow();

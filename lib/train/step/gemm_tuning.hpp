@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // --autotune DIR: before a run allocates its buffers, it measures its matrix products on the device
-// and stores the fastest algorithm of each one in a small file in DIR. A choice that exists in DIR
-// is used without measuring, so that a resumed run and all ranks use the same algorithms.
+// and stores the fastest algorithm of each product in a small file in DIR. If DIR has a choice
+// already, that choice is used without measuring, so that a resumed run and all ranks use the same
+// algorithms.
 #pragma once
 
 #include <string>
@@ -11,8 +12,8 @@
 
 namespace lm::train {
 
-// Stores each choice in a file of a directory, which the first store() creates. The first line of a
-// file is the key, the second line the choice.
+// Stores each choice in a file of its own in a directory. The first store() creates the directory.
+// The first line of a file is the key, the second line the choice.
 class ChoicesInDirectory final : public device::TunedChoices {
   public:
     explicit ChoicesInDirectory(std::string directory) : directory_(std::move(directory)) {}
@@ -35,17 +36,17 @@ struct LinearShape {
     i64 outputs = 0;
     bool bias = false;
     bool bias_gradient = false;
-    bool accumulated = false;  // weight gradients are also added to existing ones
+    bool accumulated = false;  // weight gradients are added to earlier ones
     device::Activation activation = device::Activation::none;        // applied to the outputs
-    device::Activation input_activation = device::Activation::none;  // computed the inputs
+    device::Activation input_activation = device::Activation::none;  // has produced the inputs
     friend bool operator==(const LinearShape&, const LinearShape&) = default;
 };
 
 // Returns the linear layers of tensor rank `tp_rank` for full sequences.
 std::vector<LinearShape> linear_shapes(const TrainerConfig& config, i64 tp_rank);
 
-// Runs every matrix product of `shapes` once, which makes the device measure it. Allocates memory
-// for the operands, and releases it.
+// Runs every matrix product of `shapes` once. The device measures the product at this first run.
+// Allocates memory for the operands, and releases it.
 void tune_linear_layers(device::Device& device, const TrainerConfig& config,
                         const std::vector<LinearShape>& shapes);
 

@@ -46,7 +46,8 @@ struct PhaseSpread {
     PhaseTimes::Seconds mean{}, least{}, most{};
 };
 
-// Counts the time of its life for a phase, and then continues the phase before it.
+// Counts the time between its construction and its destruction as time of a phase; the previous
+// phase continues afterwards.
 class PhaseScope {
   public:
     // `times` outlives this object.

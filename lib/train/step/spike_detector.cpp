@@ -7,8 +7,8 @@
 namespace lm::train {
 namespace {
 
-// Returns the z-score of `value` among `values`. `least_deviation`: a smaller standard deviation
-// counts as this one, so that the noise of a flat curve never is a spike.
+// Returns the z-score of `value` among `values`. A standard deviation below `least_deviation` is
+// replaced by it, so that the noise of a flat curve is never a spike.
 template <typename Values, typename Get>
 double z_score(double value, const Values& values, Get get, double least_deviation) {
     double sum = 0, squares = 0;

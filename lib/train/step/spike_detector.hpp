@@ -18,14 +18,14 @@ struct Spike {
 
 class SpikeDetector {
   public:
-    // A spike has a z-score of at least this.
+    // The least z-score of a spike.
     static constexpr double threshold = 6;
     // The recent range covers the last `window` steps. The first `least` steps are never
     // spikes.
     static constexpr size_t window = 128, least = 32;
 
-    // Returns the spike if the step with these finite values is one; else adds them to the recent
-    // range. After 32 spikes in a row the next steps form a new range.
+    // Returns a spike if the step with these finite values is one; otherwise adds the values to the
+    // recent range. After 32 spikes in a row the next steps form a new range.
     std::optional<Spike> add(double loss, double gradient_norm);
 
   private:

@@ -31,7 +31,7 @@ StepFault parse_step_fault(const std::string& text);
 std::optional<StepFault> armed_step_fault(i64 rank);
 
 // Returns the fault that --error-injection-rate plants in the loss of the rank in this iteration;
-// nullopt: none. A function of its arguments, so a resumed run has the same faults.
+// nullopt: none. The result depends on the arguments only, so a resumed run has the same faults.
 std::optional<StepFault> injected_fault(const config::StoppingFlags& flags, u64 seed, i64 iteration,
                                         const spec::ParallelConfig& parallel, i64 rank);
 

@@ -19,7 +19,8 @@
 namespace lm::train {
 namespace {
 
-// Returns the value; of a NaN, drops the sign, which depends on the instruction set.
+// Returns the value; a NaN without its sign, because the sign of a NaN depends on the instruction
+// set.
 double without_sign(double value) {
     return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
 }
@@ -123,7 +124,8 @@ void StepGuard::stop_at_overflows(const Step& step, const StepResult& result) co
 
 // ---- values that are not finite ---------------------------------------------------------------
 
-// Warns of the reaction `flag`, and returns the verdict. `go_on` is the verdict to continue.
+// Warns, naming the flag that states the reaction, and returns the verdict. `go_on` is the verdict
+// to continue.
 StepGuard::Verdict StepGuard::act(config::Reaction reaction, std::string_view flag, Verdict go_on) {
     using config::Reaction;
     if (world_.rank() == 0 && reaction != Reaction::stop)
@@ -155,7 +157,7 @@ StepGuard::Verdict StepGuard::judge_non_finite(const Step& step, const StepResul
                 {"policy", config_.stopping.on_nan}});
     const Verdict action = act(config_.stopping.reaction_to_nan(), "--on-nan", Verdict::drop);
     if (action == Verdict::stop) {
-        // The step has changed no weight, so a resumed run would compute the same result.
+        // The step has changed no weight, so a resumed run would compute the same result again.
         throw JointError(
             Exit::self_stopped,
             fmt::format("{}: samples {} to {}: {}, or a lower --lr; --on-nan skip "
@@ -163,13 +165,14 @@ StepGuard::Verdict StepGuard::judge_non_finite(const Step& step, const StepResul
                         reason_, step.first_sample, step.first_sample + step.batch.global_batch - 1,
                         remedy(step.iteration)));
     }
-    // With skip and roll_back the loss scale is that of a run that never trained on the batch.
+    // With skip and roll_back the run continues as if it had never trained on the batch, so the
+    // loss scale goes back to its value before the step.
     if (action != Verdict::drop) trainer_.restore(scale_before_);
     return action;
 }
 
-// Returns the commands that go back to the newest step and skip the batches up to `iteration`.
-// Collective.
+// Returns the commands with which the user goes back to the newest step and skips the batches up to
+// `iteration`. Collective.
 std::string StepGuard::remedy(i64 iteration) const {
     std::string text;
     if (world_.rank() == 0) {
@@ -234,7 +237,7 @@ std::vector<double> StepGuard::local_losses() {
     return all;
 }
 
-// Repeats the step with the samples of each data-parallel rank on the previous one. Returns a text
+// Repeats the step; each data-parallel rank computes the samples of the next one. Returns a text
 // that states whether both ranks compute the same losses; an empty text without data parallelism.
 // `losses`: local_losses() of the last repetition. Collective.
 std::string StepGuard::compare_ranks(const Step& step, const std::vector<double>& losses,
@@ -257,7 +260,8 @@ std::string StepGuard::compare_ranks(const Step& step, const std::vector<double>
                        fmt::join(differing, "; "));
 }
 
-// Returns the text of the earliest of the ranks' findings, "" without any. Collective.
+// Returns the text of the earliest finding of all ranks; an empty text when no rank has one.
+// Collective.
 std::string StepGuard::first_of_all(const std::optional<NonFinite>& own) {
     constexpr double none = -1e300;
     double order = own ? -order_of(*own, world_.rank()) : none;
@@ -307,8 +311,9 @@ StepGuard::Verdict StepGuard::judge_spike(const Step& step, StepResult& result,
                                     "gradient norm {:.4g}",
                                     again.loss, again.gradient_norm);
         reason_ += compare_ranks(step, local_losses(), scale);
-        // compare_ranks() has overwritten the gradients by those of other samples. The update uses
-        // the gradients and the norm of a repetition, so that a transient fault does not reach it.
+        // compare_ranks() has overwritten the gradients by gradients of other samples. The update
+        // uses the gradients and the norm of a repetition, so that a transient fault does not reach
+        // the weights.
         result = config_.trainer.parallel.dp > 1 ? repeat(step, 0, scale) : again;
         trainer_.replace(scale_after);
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Judges each step by its loss and its gradient norm, before the weights change: values that are
-// not finite (--on-nan), and values far above their recent range (--on-spike). Finds the layer,
-// rank and samples where the first value that is not finite appeared, by a repetition of the step.
+// Judges each step by its loss and its gradient norm, before the weights change: it looks for
+// values that are not finite (--on-nan), and for values far above their recent range (--on-spike).
+// It repeats a step to find the layer, rank and samples where the first value that is not finite
+// appeared.
 #pragma once
 
 #include <string>
@@ -16,8 +17,8 @@
 
 namespace lm::train {
 
-// The number of overflows in a row after which the training stops. A scale can be halved 127 times
-// from the largest number of fp32 down to 1, so a longer series has another cause than the scale.
+// The number of overflows in a row after which the training stops. Halving a loss scale 127 times
+// reduces the largest number of fp32 to 1, so a longer series has another cause than the scale.
 constexpr i64 max_overflows_in_a_row = 150;
 
 class StepGuard {
@@ -29,14 +30,14 @@ class StepGuard {
         skip,       // keep the weights, as if the batch were in --skip-train-iteration-range
         stop,       // save the state from before the step, then stop
         roll_back,  // load the last checkpoint, and skip the batches up to this one
-        ended       // StepEnded: keep the weights, then stop
+        ended       // StepEnded has ended the step: keep the weights, then stop
     };
     // All references outlive this object.
     StepGuard(const RunConfig& config, const data::DataSets& data, comm::Group& world,
               Trainer& trainer, TrainingLog& log)
         : config_(config), data_(data), world_(world), trainer_(trainer), log_(log) {}
 
-    // The step to judge. It has the samples from `first_sample` on.
+    // The step to judge. Its samples are `first_sample` and those after it.
     struct Step {
         i64 iteration = 0;
         i64 first_sample = 0;
@@ -44,14 +45,15 @@ class StepGuard {
     };
     // Call it before compute_gradients().
     void begin(i64 iteration);
-    // Judges the result of compute_gradients(), and sets its `overflow`. A repetition of the step
-    // replaces `result` if the trainer has its gradients afterwards. Throws
-    // JointError(self_stopped) for a value that is not finite with --on-nan stop, and after 150
-    // fp16 overflows in a row. Collective.
+    // Judges the result of compute_gradients(), and sets its `overflow`. `result` is replaced by
+    // the result of a repetition of the step if the trainer afterwards holds the gradients of that
+    // repetition. Throws JointError(self_stopped) for a value that is not finite with --on-nan
+    // stop, and after 150 fp16 overflows in a row. Collective.
     Verdict judge(const Step& step, StepResult& result);
-    // Returns the description of the last suspicious step, for the message of a stop.
+    // Returns the description of the last suspicious step, which the message of a stop contains.
     const std::string& reason() const { return reason_; }
-    // Returns the message of --on-spike stop at `iteration`, which has changed no weight.
+    // Returns the message of --on-spike stop. `iteration`: the iteration of the spike, which has
+    // changed no weight.
     std::string spike_stop_text(i64 iteration) const;
     i64 overflows_in_a_row() const { return overflows_in_a_row_; }
 

@@ -116,18 +116,19 @@ void StepProbe::before_forward(i64 unit) {
     overlap_.before_forward(unit);
     if (!searching_ && !fault_) return;
     const i64 first = chunk_->part().first_layer;
-    const i64 local = unit - spec::unit_of_layer(first) - 1;  // the layer before the unit
+    const i64 local = unit - spec::unit_of_layer(first) - 1;  // the layer before `unit`
     if (local >= 0 && local < chunk_->part().n_layers()) after_layer(local);
 }
 
-// Checks the residual stream of a local layer. Its stream before the attention includes the output
-// of the previous layer's MLP.
+// Checks the residual stream of a local layer before its attention and before its MLP. The stream
+// before the attention includes the output of the previous layer's MLP.
 void StepProbe::after_layer(i64 local) {
     const i64 layer = chunk_->part().first_layer + local;
     const auto& act = chunk_->slot(slot_).layers[static_cast<size_t>(local)];
     if (faulty(StepFault::Kind::activation) && fault_->layer == layer)
         write(act.mlp_norm.stream, fault_->value);
-    // A layer has two positions: even before its attention, odd after it.
+    // A layer has two positions in the order of computation: the even one before its attention, the
+    // odd one after it.
     check(act.attention_norm.stream, Phase::forward, 2 * layer,
           layer == 0 ? "the embedding" : fmt::format("the MLP of layer {}", layer - 1));
     check(act.mlp_norm.stream, Phase::forward, 2 * layer + 1,
@@ -165,7 +166,8 @@ void StepProbe::after_backward(i64 unit) {
             break;
         }
     }
-    // While searching, gradients must stay this rank's own until they are checked.
+    // During a search, gradients are not reduced here: they must stay this rank's own until they
+    // are checked.
     if (!searching_) overlap_.after_backward(unit);
 }
 
@@ -183,14 +185,14 @@ std::optional<NonFinite> StepProbe::scan_gradients() {
 
 void StepProbe::find_gradient() {
     const auto& tensors = params_.layout().tensors;
-    // Backward goes from the last unit to the first.
+    // The backward pass goes from the last unit to the first.
     std::vector<const spec::LocalTensor*> order;
     for (const spec::LocalTensor& tensor : tensors) order.push_back(&tensor);
     std::stable_sort(order.begin(), order.end(),
                      [](const auto* a, const auto* b) { return a->unit > b->unit; });
     for (size_t i = 0; i < order.size() && !found_; ++i) {
         check(gradients_.rows(order[i]->offset, order[i]->end()), Phase::backward,
-              (i64{1} << 15) - order[i]->unit,  // increases along backward
+              (i64{1} << 15) - order[i]->unit,  // increases in the order of the backward pass
               fmt::format("the gradient of {}", params_.spec_of(*order[i]).name));
     }
 }

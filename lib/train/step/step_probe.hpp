@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Follows the computation of a step from layer to layer. While it searches, it finds the first
-// value of this rank that is not finite: in the residual stream, the loss or a gradient. Without a
-// search it only passes the calls to the overlap of communication and compute.
+// Follows the computation of a step from layer to layer. During a search, it finds the first value
+// of this rank that is not finite: in the residual stream, the loss or a gradient. Outside of a
+// search it only passes its calls on to parallel::Overlap.
 #pragma once
 
 #include <optional>
@@ -31,15 +31,15 @@ class StepProbe final : public model::ChunkHooks {
               device::View gradients)
         : overlap_(overlap), device_(device), params_(params), gradients_(gradients) {}
 
-    // The iteration that is computed next, for planted faults.
+    // States the iteration that is computed next. Planted faults depend on it.
     void begin_iteration(i64 iteration) { iteration_ = iteration; }
     void plant(const std::optional<StepFault>& fault) {
         fault_ = fault;
         planted_ = false;
     }
 
-    // Between these calls, the probe searches. Gradients are then reduced after the backward pass
-    // only, so that a gradient is this rank's own when it is checked.
+    // Begin and end a search. During a search, gradients are reduced only after the backward pass,
+    // so that a gradient is this rank's own when it is checked.
     void start_search();
     std::optional<NonFinite> end_search();
 
@@ -51,7 +51,8 @@ class StepProbe final : public model::ChunkHooks {
     // fp64, the sum over the `tokens` of the micro-batches so far.
     void after_loss(const device::View& loss, double tokens, i64 micro_batch);
     void after_micro_batch(i64 micro_batch);
-    // Returns the first tensor, in the order of backward, whose gradient is not finite now.
+    // Returns the first tensor, in the order of the backward pass, whose gradient is not finite
+    // now.
     std::optional<NonFinite> scan_gradients();
 
     void before_forward(i64 unit) override;
@@ -60,7 +61,8 @@ class StepProbe final : public model::ChunkHooks {
   private:
     void after_layer(i64 local);
     void find_gradient();
-    // Stores the finding when an element is not finite. view: [...] fp32, bf16, fp16 or fp64.
+    // Stores a finding when an element of `view` is not finite. view: [...] fp32, bf16, fp16 or
+    // fp64.
     void check(const device::View& view, NonFinite::Phase phase, i64 position,
                const std::string& object);
     // view: [...] fp32, bf16, fp16 or fp64.

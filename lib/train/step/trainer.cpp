@@ -22,7 +22,7 @@ StepResult Trainer::compute_gradients(BatchSource& batches, i64 n_micro_batches)
 
     const PhaseScope phase = enter(StepPhase::reduction, "gradient reduction");
     Context context = this->context();
-    // With overlap, most buckets were reduced during backward.
+    // With overlap, most buckets were already reduced during the backward passes.
     state_.data_parallel().finish_reduce();
     state_.sum_tied_embedding();
     state_.add_gradient_squares(context, step_sums());
@@ -75,7 +75,8 @@ double Trainer::evaluate(BatchSource& batches, i64 n_micro_batches) {
 }
 
 // Runs forward, and in training backward, of all micro-batches through this stage's chunks. Writes
-// the gradients of this rank's samples, times the loss scale, and adds their loss to step_sums.
+// the gradients of this rank's samples, times the loss scale, and adds the loss of these samples to
+// step_sums.
 void Trainer::run_schedule(const StageSchedule& schedule, BatchSource& batches) {
     zero_step_sums();
     const PhaseScope phase(phases_, schedule.phase(StepPhase::transfer));
@@ -90,7 +91,7 @@ void Trainer::run_schedule(const StageSchedule& schedule, BatchSource& batches) 
                 load_batch(schedule, action, batches);
                 forward(schedule, action);
                 if (chunk_of(action).has_head()) loss(schedule, action);
-                // Backward needs the input, and releases it.
+                // In training, the backward pass still needs the input, and releases it afterwards.
                 if (!schedule.training) transfers_->release_input(action);
                 break;
             case PipelineOp::send_forward:
@@ -132,7 +133,7 @@ void Trainer::forward(const StageSchedule& schedule, const PipelineAction& actio
     probe_.end_forward();
 }
 
-// In training also computes the gradient of the chunk's output.
+// Computes the loss; in training also the gradient of the chunk's output.
 void Trainer::loss(const StageSchedule& schedule, const PipelineAction& action) {
     const PhaseScope phase(phases_, schedule.phase(StepPhase::forward));
     const model::MicroBatch at = micro_batch_of(schedule, action);
@@ -147,10 +148,10 @@ void Trainer::loss(const StageSchedule& schedule, const PipelineAction& action) 
                       action.micro_batch);
 }
 
-// Returns the factor of an unmasked token's gradient. As in Megatron, the gradient is that of the
-// mean over micro-batches of each one's mean over its unmasked tokens. With
-// --calculate-per-token-loss it is that of the sum over all unmasked tokens: update() divides by
-// their number, which is known only at the end of the step.
+// Returns the weight of an unmasked token's loss. As in Megatron, the loss is the mean over
+// micro-batches, and the loss of a micro-batch is the mean over its unmasked tokens. With
+// --calculate-per-token-loss the weight is 1: update() divides by the number of all unmasked
+// tokens, which is known only at the end of the step.
 double Trainer::token_weight(const StageSchedule& schedule) const {
     if (config_.documents.per_token_loss) return 1;
     if (unmasked_ == 0) return 0;
@@ -167,8 +168,8 @@ void Trainer::backward(const StageSchedule& schedule, const PipelineAction& acti
     probe_.after_micro_batch(action.micro_batch);
 }
 
-// Returns the schedule of a step or an evaluation. Builds it when the number of micro-batches
-// differs from the previous call, as with a batch ramp.
+// Returns the schedule of a step or an evaluation. Builds a new one when the number of
+// micro-batches differs from the previous call, as with a batch ramp.
 const Trainer::StageSchedule& Trainer::schedule_of(bool training, i64 n_micro_batches) {
     StageSchedule& schedule = training ? training_schedule_ : evaluation_schedule_;
     if (schedule.n_micro_batches == n_micro_batches) return schedule;
@@ -191,8 +192,8 @@ model::MicroBatch Trainer::micro_batch_of(const StageSchedule& schedule,
             .last = action.micro_batch + 1 == schedule.n_micro_batches};
 }
 
-// Returns the micro-batch of `action`. With several chunks on a stage, the micro-batches pass the
-// chunks in rounds; a round has as many micro-batches as there are stages. The first chunk stores
+// Returns the micro-batch of `action`. With several chunks on a stage, the micro-batches pass
+// through the chunks in rounds of as many micro-batches as there are stages. The first chunk stores
 // the batches of a round for the other chunks.
 const data::Batch& Trainer::next_batch(BatchSource& batches, const PipelineAction& action) {
     if (round_.empty()) return batches.next();
@@ -215,8 +216,8 @@ void Trainer::copy_to_device(const data::Batch& batch, const model::MicroBatchIn
     device_.copy_from_host(inputs.loss_mask, mask.data());
 }
 
-// Reserves SMs for NCCL. The caller decides at fixed points of the step, not by the NCCL kernels
-// that happen to run, so that every run chooses the same GEMM algorithms.
+// Reserves SMs for NCCL. Called at fixed points of the step, whether or not NCCL kernels happen to
+// run, so that every run chooses the same GEMM algorithms.
 void Trainer::reserve_sms(bool collectives) {
     device_.reserve_sms(cost::nccl_blocks(config_.parallel, grid_.at.pp, collectives));
 }
@@ -234,9 +235,10 @@ void Trainer::zero_step_sums() {
 Trainer::StepSums Trainer::global_step_sums() {
     std::array<double, model::step_sum_count> own{};
     device_.copy_to_host(own.data(), step_sums());
-    // All tensor ranks have the same loss: it is counted once.
+    // All tensor ranks have the same loss, so only tensor rank 0 counts it.
     const bool counts = grid_.at.tp == 0;
-    // 0 * x is NaN when x is not finite, so a copy with such a gradient makes the norm NaN.
+    // 0 * x is NaN when x is not finite, so a gradient that is not finite makes the norm NaN, also
+    // in a copy that does not count otherwise.
     const StepSums local{
         .loss = counts ? own[model::loss_sum] : 0,
         .tokens = counts ? loss_tokens_ : 0,
@@ -275,7 +277,7 @@ Trainer::Trainer(const TrainerConfig& config, device::Device& device, parallel::
              "expected tp={} pp={} dp={}, got tp={} pp={} dp={}", config.parallel.tp,
              config.parallel.pp, config.parallel.dp, grid_.tensor->size(), grid_.pipeline->size(),
              grid_.data->size());
-    // bf16 has the exponents of fp32, so only the gradients of fp16 underflow without a scale.
+    // bf16 has the exponents of fp32, so only fp16 gradients underflow without a loss scale.
     if (config.precision.weights == DType::fp16) scaler_ = optim::LossScaler(config.loss_scale);
     if (config.parallel.n_chunks > 1) round_.resize(static_cast<size_t>(config.parallel.pp));
 }
@@ -308,7 +310,8 @@ void Trainer::set_seq_length(i64 seq_length) {
              "expected a sequence length of 1 to {}, got {}", config_.model.seq_length, seq_length);
     seq_length_ = seq_length;
     no_mask_.assign(static_cast<size_t>(step_shape().rows()), 1.0F);
-    // Another length moves the chunks' views in the memory plan; the next two functions read them.
+    // Another sequence length moves the views of the chunks in the memory plan. The next two
+    // functions read the new views.
     build_chunks();
     write_positions();
     build_transfers();
@@ -340,7 +343,8 @@ void Trainer::build_chunks() {
     }
 }
 
-// Writes the constants of attention, and positions for batches without positions.
+// Writes the position constants of attention, and the positions of tokens for batches that state
+// none.
 void Trainer::write_positions() {
     const spec::TensorShare share =
         spec::tensor_share(config_.model, config_.parallel, grid_.at.tp);
@@ -390,7 +394,7 @@ void Trainer::logits(const data::Batch& batch, const VisitRow& visit) {
         }
         for (i64 row = begin; row < end; ++row) {
             const auto first = static_cast<size_t>((row - begin) * logits[1]);
-            // A row of logits ends with the padding of the vocabulary, which is dropped.
+            // A row of logits ends with the padding of the vocabulary, which `visit` does not get.
             visit(row,
                   std::span(host).subspan(first, static_cast<size_t>(config_.model.vocab_size)));
         }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The training step of one rank: its part of the model, its state, and the step that updates it
-// together with the other ranks of the grid. A step allocates nothing and waits for the device
-// once. The loop (train/loop/loop.hpp) calls the parts of a step, and does the work between steps:
-// data, logs, evaluation, saves.
+// The training step of one rank: the rank's part of the model, its state, and the step that updates
+// the state together with the other ranks of the grid. A step allocates nothing and waits for the
+// device once. The loop (train/loop/loop.hpp) calls the parts of a step, and does the work between
+// steps: data, logs, evaluation, saves.
 //
-// Operations may be pending between two calls. So before an exception destroys a trainer, a rank
-// that is a thread must call Group::abort() (comm/threads/run_ranks.hpp). A rank that is a process
+// Operations may be pending between two calls. So a rank that is a thread must call Group::abort()
+// before an exception destroys its trainer (comm/threads/run_ranks.hpp). A rank that is a process
 // ends its whole job instead (comm/launch.hpp).
 #pragma once
 
@@ -30,10 +30,10 @@ namespace lm::train {
 // The loss and the gradients of a step, the same on all ranks.
 struct StepResult {
     double loss = 0;            // mean over the unmasked tokens of all ranks, before the update
-    double gradient_norm = 0;   // global, before clipping
+    double gradient_norm = 0;   // over all ranks, before clipping
     bool finite = false;        // false: the step must not update the weights
     bool overflow = false;      // not finite only because of the loss scale; set by StepGuard
-    double gradient_scale = 1;  // factor of the gradients in memory: loss scale (x unmasked tokens)
+    double gradient_scale = 1;  // the gradients in memory are multiplied by it
     double loss_scale = 1;      // loss scale of the next step
 };
 
@@ -54,8 +54,8 @@ class Trainer {
     // Sets fresh weights from the seed.
     void initialize();
     // Loads a checkpoint of any layout. `with_optimizer` false: only weights and masters. The
-    // weights are complete after gather_loaded(), which is collective. load() is not, so that a
-    // rank that finds damage can report it to the others.
+    // weights are complete after gather_loaded(), which is collective. load() is not collective, so
+    // that a rank that finds damage can report it to the others.
     void load(const ckpt::Checkpoint& checkpoint, bool with_optimizer);
     // Loads the weights for a forward pass in fp32 on the CPU, rounded to `dtype`.
     void load_rounded(const ckpt::Checkpoint& checkpoint, DType dtype) {
@@ -76,7 +76,8 @@ class Trainer {
     //
     // Computes the loss and the gradients of `n_micro_batches` micro-batches of each data-parallel
     // rank, sums the gradients over the ranks and computes their norm. Adjusts a dynamic loss
-    // scale. Changes no weights and no optimizer state. Passes StepEnded of `batches` on.
+    // scale. Changes no weights and no optimizer state. A StepEnded that `batches` throws leaves
+    // this function.
     StepResult compute_gradients(BatchSource& batches, i64 n_micro_batches);
     // Clips the gradients of `step`, the last result of compute_gradients(), and makes the
     // optimizer step. Changes the data of checkpoint_pieces().
@@ -87,7 +88,7 @@ class Trainer {
     double evaluate(BatchSource& batches, i64 n_micro_batches);
 
     using VisitRow = std::function<void(i64 row, std::span<const float> logits)>;
-    // Computes the logits of one micro-batch, without dropout, on one rank that has the whole
+    // Computes the logits of one micro-batch, without dropout. Needs a single rank with the whole
     // model. Calls `visit` for each row (b * T + t) with the logits of the unpadded vocabulary.
     void logits(const data::Batch& batch, const VisitRow& visit);
 
@@ -103,8 +104,8 @@ class Trainer {
     // Returns the mean loss of this rank's samples in the last step or evaluation; 0 on stages
     // without the loss.
     double local_loss() const { return local_loss_; }
-    // Returns the gradient norms of the embedding, of each layer and of the head in the step of
-    // `step`, before clipping. Collective.
+    // Returns the gradient norms of the embedding, of each layer and of the head in the training
+    // step with the result `step`, before clipping. Collective.
     std::vector<double> gradient_norms(const StepResult& step);
     StepProbe& probe() { return probe_; }
     // The phases of training steps; evaluations do not count.
@@ -178,7 +179,7 @@ class Trainer {
 
     using Context = device::Context;
     Context context() { return {device_, workspace_, times_}; }
-    // Writes the phase to the flight recorder and counts its time until the scope ends.
+    // Records the phase in the flight recorder, and counts its time until the returned scope ends.
     [[nodiscard]] PhaseScope enter(StepPhase phase, const char* recorded, i64 micro_batch = -1) {
         if (recorder_) recorder_->enter(recorded, micro_batch);
         return {phases_, phase};
@@ -200,7 +201,7 @@ class Trainer {
     std::vector<float> no_mask_;  // [B, T] 1: the loss mask of a batch without one
     double unmasked_ = 0;         // tokens of the micro-batch that was loaded last
     double loss_tokens_ = 0;      // unmasked tokens in the loss of the step so far
-    // The batches that the first chunk has read and the stage's other chunks need again.
+    // Batches that the first chunk has read and that the other chunks of this stage still need.
     std::vector<data::Batch> round_;
     optim::LossScaler scaler_;
     double local_loss_ = 0;

@@ -16,25 +16,25 @@ struct TrainerConfig {
     spec::ParallelConfig parallel;
     spec::DataParallelConfig data_parallel;
     i64 micro_batch = 1;
-    // The largest number of micro-batches in a step of a data-parallel rank. A pipeline keeps
-    // several of them in flight.
+    // The largest number of micro-batches that a data-parallel rank computes in a step. The memory
+    // plan needs it, because a pipeline keeps several micro-batches in flight.
     i64 n_micro_batches = i64{1} << 30;
     spec::Precision precision;
     spec::LossScaleConfig loss_scale;  // used with fp16 only
     spec::AdamWConfig adamw;
     u64 seed = 0;
-    config::DocumentFlags documents;  // determine which optional fields a batch has
+    config::DocumentFlags documents;  // these flags determine which optional fields a batch has
     int n_threads = 1;
     bool cuda = false;           // the device is a GPU
-    bool deterministic = false;  // every run on the same GPUs has the same bits
+    bool deterministic = false;  // every run on the same GPUs computes the same bits
     spec::GpuAttention attention = spec::GpuAttention::flash;  // attention kernels on a GPU
     bool allow_tf32 = false;
-    // The most bytes of host memory for the copy of the rank's part of a checkpoint that an
-    // asynchronous save writes to files. 0: saves are synchronous.
+    // The most bytes of host memory that an asynchronous save may use for its copy of the rank's
+    // part of the state. 0: saves are synchronous.
     i64 save_buffer = 0;
     std::string autotune;  // directory of measured GEMM algorithms; empty: no measuring
-    // SMs that tensor-parallel collectives may occupy, and that overlapping products leave free; 0:
-    // no limit.
+    // The number of SMs that tensor-parallel collectives may occupy. Matrix products that overlap
+    // with them leave these SMs free. 0: no limit.
     i64 tensor_comm_sms = 0;
 
     // Returns the number of micro-batches of a global batch on each data-parallel rank.

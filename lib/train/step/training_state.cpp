@@ -12,8 +12,8 @@
 namespace lm::train {
 namespace {
 
-// Returns the tensors that this rank counts in the gradient norm and writes to checkpoints: all but
-// the copies of tensors that another tensor rank or stage counts.
+// Returns the tensors that this rank counts in the gradient norm and writes to checkpoints: all its
+// tensors, except copies of tensors that another tensor rank or stage counts.
 spec::RankLayout counted_tensors(const spec::RankLayout& layout, i64 tp_rank) {
     spec::RankLayout counted = layout;
     std::erase_if(counted.tensors, [tp_rank](const spec::LocalTensor& tensor) {
@@ -22,7 +22,7 @@ spec::RankLayout counted_tensors(const spec::RankLayout& layout, i64 tp_rank) {
     return counted;
 }
 
-// Returns the tensors of which tensor rank 0 counts a copy.
+// Returns the tensors that this rank does not count because tensor rank 0 counts its copy of them.
 spec::RankLayout copied_tensors(const spec::RankLayout& layout, i64 tp_rank) {
     spec::RankLayout copied = layout;
     std::erase_if(copied.tensors, [tp_rank](const spec::LocalTensor& tensor) {
@@ -31,8 +31,8 @@ spec::RankLayout copied_tensors(const spec::RankLayout& layout, i64 tp_rank) {
     return copied;
 }
 
-// Returns the elements of the tensors, without the gaps between them: a reduction in place may
-// write any value to a gap.
+// Returns the elements of the tensors, without the gaps between them: the gaps may contain any
+// value after a reduction in place.
 std::vector<Range> elements_of(const spec::RankLayout& layout) {
     std::vector<Range> ranges;
     for (const spec::LocalTensor& tensor : layout.tensors) {
@@ -42,7 +42,7 @@ std::vector<Range> elements_of(const spec::RankLayout& layout) {
 }
 
 // Returns the word embedding matrix if the first and the last stage share it. Returns nullptr if
-// they do not, and when one rank is both stages.
+// they do not share it, and when one rank is both stages.
 const spec::LocalTensor* shared_table(const model::ParamMap& map, comm::Group& embedding) {
     if (embedding.size() == 1) return nullptr;
     const auto& tensors = map.layout().tensors;
@@ -51,7 +51,7 @@ const spec::LocalTensor* shared_table(const model::ParamMap& map, comm::Group& e
     return table == tensors.end() ? nullptr : &*table;
 }
 
-// Returns one of step_sums, [step_sum_count] fp64, as [1] fp64.
+// Returns the element `which` of step_sums, [step_sum_count] fp64, as a view [1] fp64.
 device::View sum_of(const device::View& step_sums, model::StepSum which) {
     return step_sums.rows(which, which + 1);
 }
@@ -124,8 +124,8 @@ const device::View& TrainingState::gathered_weights() {
 
 // ---- a step -----------------------------------------------------------------------------------
 
-// Calls body(range of the flat buffer, masters of its elements) for each range that this rank
-// updates.
+// Calls body(range, masters) for each range of the flat buffer that this rank updates. masters: the
+// fp32 masters of the range.
 template <typename Body>
 void TrainingState::for_masters(const Body& body) {
     i64 at = 0;
@@ -215,7 +215,7 @@ void TrainingState::update(device::Context& context, const optim::UpdateRates& r
 void TrainingState::initialize(device::Context& context) {
     ThreadPool pool(n_threads_);
     model::initialize_weights(map_, device_, pool, seed_, weights_);
-    // As in Megatron, the masters start as the rounded weights.
+    // As in Megatron, the masters start from the weights after rounding.
     for_masters([&](const Range& range, const device::View& masters) {
         device::cast(context, {.x = weights_.rows(range.begin, range.end), .y = masters});
     });

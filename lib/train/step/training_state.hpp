@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state of one rank: the weights, fp32 masters and Adam's moments, which a step updates and a
-// checkpoint contains; and the gradients. All are flat buffers of one layout (model::ParamMap),
-// split over the data-parallel ranks (parallel/buckets.hpp). E: elements of the flat buffers,
-// padding included (spec::flat_elements). S: elements that this rank's optimizer updates: E, or E /
-// dp with ZeRO-1.
+// checkpoint contains; and the gradients. All are flat buffers with the same layout
+// (model::ParamMap), divided among the data-parallel ranks (parallel/buckets.hpp). E: elements of
+// the flat buffers, padding included (spec::flat_elements). S: elements that this rank's optimizer
+// updates: E, or E / dp with ZeRO-1.
 #pragma once
 
 #include <memory>
@@ -35,8 +35,8 @@ class TrainingState {
     const device::View& gathered_weights();
     const device::View& gradients() const { return gradients_; }  // [E] fp32
 
-    // Connects the groups for the collectives of a step. Overwrites weights and gradients, which
-    // are zero before and afterwards. Collective.
+    // Connects the groups for the collectives of a step. Uses weights and gradients as buffers:
+    // they must be zero before the call and are zero after it. Collective.
     void warm_up();
 
     // Sets fresh weights from the seed.
@@ -46,7 +46,8 @@ class TrainingState {
     // stage has the gradient of its own use of the matrix. Collective over the embedding group.
     void sum_tied_embedding();
     // Adds the squares of the gradients that this rank counts to step_sums[gradient_sum_squares],
-    // [1] fp64, and of the copies that tensor rank 0 counts to step_sums[copies_sum_squares].
+    // [1] fp64. Adds the squares of its copies of gradients that tensor rank 0 counts to
+    // step_sums[copies_sum_squares].
     void add_gradient_squares(device::Context& context, const device::View& step_sums);
     // Returns the sums of squares of the gradients that this rank counts, by unit
     // (spec/partition.hpp). Overwrites step_sums[gradient_sum_squares], [1] fp64.
@@ -57,21 +58,22 @@ class TrainingState {
     double weight_squares(device::Context& context, const device::View& step_sums);
     // Returns the number of gradients that this rank counts and that are zero.
     i64 zero_gradients();
-    // Makes one AdamW update with the gradients multiplied by `grad_scale`. The parts of the
-    // weights that other ranks update keep their old values until data_parallel().start_gather()
-    // gathers them.
+    // Makes one AdamW update with the gradients multiplied by `grad_scale`. The weights that other
+    // ranks update keep their old values here until data_parallel().start_gather() gathers the new
+    // ones.
     void update(device::Context& context, const optim::UpdateRates& rates, double grad_scale);
     i64 optimizer_step() const { return optimizer_step_; }
 
     // Returns this rank's part of a checkpoint. The parts of all ranks together contain each
     // element once. The pieces refer to the buffers and are valid until the next step.
     std::vector<ckpt::Piece> checkpoint_pieces();
-    // Loads a checkpoint of any layout. Reads only a share of this rank's weights: the replicas
-    // divide the reading, and gather_loaded(), called next, exchanges the shares. `with_optimizer`
-    // false: loads weights and masters only; the moments and the step count stay 0.
+    // Loads a checkpoint of any layout. Of the weights, reads only this rank's share, because
+    // replicas divide the reading; gather_loaded(), called next, exchanges the shares.
+    // `with_optimizer` false: loads weights and masters only; the moments and the step count stay
+    // 0.
     void load(const ckpt::Checkpoint& checkpoint, bool with_optimizer);
-    // Loads the weights of an fp32 training on the CPU, rounded to `dtype`: the checkpoint's
-    // weights if they have this type, else its masters. Call gather_loaded() after it.
+    // Loads the weights of an fp32 training on the CPU, rounded to `dtype`: from the weights of the
+    // checkpoint if they have this type, otherwise from its masters. Call gather_loaded() after it.
     void load_rounded(const ckpt::Checkpoint& checkpoint, DType dtype);
     // Gathers the weights that load() has read on the data-parallel ranks. Collective.
     void gather_loaded() { data_parallel_->gather_owned(); }

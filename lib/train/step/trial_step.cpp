@@ -7,9 +7,10 @@
 namespace lm::train {
 namespace {
 
-// Returns the numbers of micro-batches of the trial steps. A first, a middle and a last one differ:
-// in the SMs that collectives reserve, and in adding to gradients. In a step of one it is both
-// first and last. Interleaved stages need a multiple of their number.
+// Returns the numbers of micro-batches of the trial steps. The first, a middle and the last
+// micro-batch of a step differ in the SMs that collectives reserve, and in whether they add to
+// gradients. The only micro-batch of a step is both its first and its last. With interleaved
+// stages, the number of micro-batches is a multiple of the number of stages.
 std::set<i64> trial_counts(const TrainerConfig& config, i64 fewest) {
     const i64 unit = config.parallel.n_chunks > 1 ? config.parallel.pp : 1;
     const i64 most = std::min(config.n_micro_batches, round_up(3, unit));
@@ -23,7 +24,8 @@ void run_trial_steps(const TrainerConfig& config, device::Device& device, i64 ra
     const auto trainer =
         Trainer::allocate(config, device, parallel::silent_grid(config.parallel, rank));
     const std::set<i64> counts = trial_counts(config, steps.fewest_micro_batches);
-    // The model's own length comes last, because the evaluation below runs with it.
+    // The model's own length comes last, because the evaluation after this loop runs with that
+    // length.
     std::vector<i64> lengths = steps.seq_lengths;
     std::erase(lengths, config.model.seq_length);
     lengths.push_back(config.model.seq_length);

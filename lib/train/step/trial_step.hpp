@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trial steps on a GPU: before the ranks are connected, each rank runs the steps of its place in
 // the layout alone, on groups without other members. The first use of an algorithm of cuBLASLt or
-// of a plan of cuDNN may load code into the GPU, which may wait until the GPU is idle. In a step of
-// a pipeline the GPU may then hold a receive whose message depends on this rank: the job hangs.
+// of a plan of cuDNN may load code into the GPU, and loading may wait until the GPU is idle. In a
+// pipeline step the GPU may at that time be waiting for a message that depends on this rank: the
+// job would hang.
 #pragma once
 
 #include <vector>
@@ -21,8 +22,8 @@ struct TrialSteps {
 
 // Runs every product and every attention plan of the run on rank `rank` once: forward, loss and
 // backward in the first, a middle and the last micro-batch of a step, and an evaluation, for each
-// sequence length. Each is planned for the number of SMs that the step reserves there. Allocates
-// the memory of a trainer and releases it. Not collective.
+// sequence length. Each product is planned for the SMs that the step leaves to it. Allocates the
+// memory of a trainer and releases it. Not collective.
 void run_trial_steps(const TrainerConfig& config, device::Device& device, i64 rank,
                      const TrialSteps& steps);
 
