@@ -19,13 +19,14 @@
 namespace lm::comm {
 namespace {
 
-// The time that other ranks of the host have to write their own dumps.
+// After this time, this rank writes the dumps of ranks of its host that have not written their own.
 constexpr auto dump_time = std::chrono::milliseconds(700);
 // A dump that is older than this, in seconds, belongs to an earlier request.
 constexpr double recent_s = 30;
-// A stopped rank that has worked for less than this since it continued may be about to be killed.
+// A stopped rank that continued and has worked for less than this since then may be about to be
+// killed.
 constexpr double continued_s = 2;
-// All ranks write their dumps of one request within this time.
+// All ranks write the dumps for one request within this time.
 constexpr double request_s = 5;
 
 const char* name_of(FlightEvent::What what) {
@@ -156,7 +157,7 @@ std::optional<RankDump> find_recent_dump(const std::string& directory, int rank,
     return dump;
 }
 
-// Returns the seconds since the first event of `ring` after `dump`; 0: none.
+// Returns the seconds since the first event that `ring` has after `dump`; 0 when it has none.
 double progress_since(const RankDump& dump, const FlightRing& ring) {
     const i64 now_ns = flight_clock_ns();
     const auto dump_ns = now_ns - static_cast<i64>((unix_time_s() - dump.at_s) * 1e9);
@@ -170,17 +171,18 @@ double progress_since(const RankDump& dump, const FlightRing& ring) {
     return longest_s;
 }
 
-// Returns whether another rank wrote a dump of this rank while it was stopped, and this rank has
-// worked for less than continued_s since then. A stopped rank that continues when the job ends must
-// not replace the dump that shows where it was stopped.
+// Returns whether another rank wrote a dump of this rank while this rank was stopped, and this rank
+// has worked for less than continued_s since then. When a job ends, stopped ranks continue; such a
+// rank must not replace the dump that shows where it was stopped.
 bool was_dumped_while_stopped(const FlightRecorder& recorder) {
     const FlightRing& own = recorder.ring();
     const auto dump = find_recent_dump(recorder.dump_directory(), own.rank, recent_s);
     return dump && dump->stopped && progress_since(*dump, own) < continued_s;
 }
 
-// Returns whether a dump of the present stall exists for the rank of `ring`: the dump that it wrote
-// itself for this request, or a dump since which it has worked for less than continued_s.
+// Returns whether a dump of the present stall exists for the rank of `ring`. That is a dump that
+// the rank itself wrote for this request, or a dump after which the rank has worked for less than
+// continued_s.
 bool is_dumped(const FlightRecorder& recorder, const FlightRing& ring) {
     const auto dump = find_recent_dump(recorder.dump_directory(), ring.rank, recent_s);
     if (!dump) return false;
@@ -300,7 +302,7 @@ std::string state_of_silent_rank(const FlightRecorder& recorder, int rank) {
         const RankDump dump = read_dump(dump_path(recorder.dump_directory(), rank));
         return dump.run == recorder.ring().run ? dump.where : "";
     } catch (const Error&) {
-        return {};  // no process of its host has written it
+        return {};  // no process of the rank's host has written a dump
     }
 }
 
@@ -322,7 +324,7 @@ void finish_dump(const FlightRecorder& recorder, i64 n_dumps_before) {
     while (recorder.n_dumps() == n_dumps_before && watch.elapsed_s() < longest_s) {
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(500));  // other ranks write theirs
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));  // other ranks write their dumps
 }
 
 }  // namespace lm::comm

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dumps of flight recorders: JSON Lines, one file for each rank, rank-N.jsonl in the directory of
-// the run. The first line has `kind` "rank" (state of the rank), the next ones "group" (groups and
-// how many operations this rank has started), the others "event" (oldest first).
+// the run. The first line has the `kind` "rank" and contains the state of the rank. Lines of kind
+// "group" follow: each has a group and how many operations this rank has started in it. The last
+// lines have the kind "event", oldest first.
 #pragma once
 
 #include <optional>
@@ -18,7 +19,7 @@ struct RankDump {
         std::string name;
         int member = 0;
         int size = 1;
-        i64 n_collectives = 0;  // started by this rank
+        i64 n_collectives = 0;  // collectives that this rank has started
         i64 n_messages = 0;
     };
     struct Event {
@@ -37,7 +38,7 @@ struct RankDump {
     int rank = 0;
     int size = 1;
     i64 run = 0;
-    int written_by = 0;  // another rank when this one did not write its dump itself
+    int written_by = 0;  // the rank that wrote this dump; may be another rank
     std::string host, device, where;
     i64 pid = 0;
     double at_s = 0;       // Unix time of the dump
@@ -45,7 +46,7 @@ struct RankDump {
     bool waits = false;
     u64 wait_group = 0;
     i64 wait_number = 0;  // number of the collective, or -1 minus the number of a message
-    double wait_s = 0;    // Unix time of the begin
+    double wait_s = 0;    // Unix time at which the wait began
     std::vector<GroupCounts> groups;
     std::vector<Event> events;  // oldest first
 };
@@ -56,22 +57,24 @@ std::string dump_text(const RankDump& dump);
 RankDump read_dump(const std::string& path);
 std::string dump_path(const std::string& directory, int rank);
 
-// Writes this rank's dump to recorder.dump_directory(), and after a moment the dumps of those
-// ranks of this host that have not written theirs, for example because they are stopped. Returns
-// the name of this rank's file, or an empty text when no directory is set or the file cannot be
-// written, which is a warning.
+// Writes this rank's dump to recorder.dump_directory(), and after a moment the dumps of those ranks
+// of this host that have not written theirs, for example because they are stopped. Returns the name
+// of this rank's file; an empty text when no directory is set, and, with a warning, when the file
+// cannot be written.
 std::string write_dumps(FlightRecorder& recorder);
 
-// Returns the state of a rank that does not answer: from its memory when it is on this host, else
-// from the dump that a rank of its host wrote. Empty: not known.
+// Returns the state of a rank that does not answer. Reads it from the memory of the rank if the
+// rank is on this host, otherwise from the dump that a rank of its host wrote. An empty text: not
+// known.
 std::string state_of_silent_rank(const FlightRecorder& recorder, int rank);
 
 // Returns "rank 2 on n1 does not answer, its recorder shows ...; ..." for the other ranks of this
-// host whose processes are stopped; empty: none is.
+// host whose processes are stopped; an empty text when no process is.
 std::string stopped_ranks_on_host(const FlightRecorder& recorder);
 
-// Blocks until this rank has written more than `n_dumps_before` dumps, for 2 s at most, and then
-// 0.5 s for the dumps of other ranks. Returns at once when dumps have no directory.
+// Blocks until this rank has written more than `n_dumps_before` dumps, at most 2 s, and then
+// another 0.5 s, in which other ranks write their dumps. Returns at once when dumps have no
+// directory.
 void finish_dump(const FlightRecorder& recorder, i64 n_dumps_before);
 
 }  // namespace lm::comm

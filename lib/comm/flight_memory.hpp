@@ -21,7 +21,7 @@ struct UnmapRing {
 };
 using MappedRing = std::unique_ptr<const FlightRing, UnmapRing>;
 
-// Returns the recorders of `run` in this user's processes on this host.
+// Returns the recorders that this user's processes on this host have for run `run`.
 std::vector<MappedRing> rings_on_host(i64 run);
 
 }  // namespace lm::comm

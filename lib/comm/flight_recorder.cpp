@@ -64,8 +64,8 @@ void FlightRecorder::step(i64 number) {
     ring_->add(step);
 }
 
-// Phases are literals, so their addresses are compared. The search is linear, because a run has
-// about ten phases.
+// The address of a phase's text identifies the phase, because texts are literals. The search is
+// linear, because a run has about ten phases.
 u8 FlightRecorder::phase_index(const char* phase) {
     const auto find = [&](size_t n) {
         size_t i = 0;
@@ -162,7 +162,7 @@ std::vector<std::string> FlightRecorder::events() const {
 double FlightRecorder::last_event_s() const {
     const u64 n = ring_->n_added;
     const std::optional<FlightEvent> last = n == 0 ? std::nullopt : ring_->event(n - 1);
-    if (n > 0 && !last) return static_cast<double>(flight_clock_ns()) * 1e-9;  // being written
+    if (n > 0 && !last) return static_cast<double>(flight_clock_ns()) * 1e-9;  // being written now
     return static_cast<double>(last ? last->at_ns : ring_->created_ns) * 1e-9;
 }
 

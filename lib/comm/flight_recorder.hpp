@@ -27,11 +27,11 @@ class FlightRecorder {
     static FlightRecorder shared();
 
     void step(i64 number);  // training step `number` begins
-    // Records that a phase begins, which ends the previous phase: "forward" of micro-batch
-    // `number`, "optimizer", "save". `phase` must live as long as this object: pass a literal.
+    // Records the begin of a phase, such as "forward" of micro-batch `number`, "optimizer" or
+    // "save". The previous phase ends. `phase` must live as long as this object: pass a literal.
     void enter(const char* phase, i64 number = -1);
-    // Groups call these (Group::record_to()). Returns the index of a group, for the functions
-    // below. `id` is equal on all members.
+    // Groups call this function and the next two (Group::record_to()). Returns the index that the
+    // group has in their arguments. `id` is equal on all members.
     u8 add_group(u64 id, const std::string& name, int member, int size);
     void started(u8 group, const Operation& operation, i64 number);
     // Record that the rank's thread begins and ends a wait for operation `number`; -1 - number: a
@@ -39,9 +39,9 @@ class FlightRecorder {
     void waiting(u8 group, i64 number);
     void waited(u8 group);
 
-    // Returns what the rank does now: "forward 3 of step 12 for 61 s, waiting in group 'tensor' for
-    // 60 s, last started group 'tensor': all_reduce(sum, 100 x fp32), operation 1234, 400 bytes".
-    // Before the first event: "not started yet".
+    // Returns a text that states what the rank does now: "forward 3 of step 12 for 61 s, waiting in
+    // group 'tensor' for 60 s, last started group 'tensor': all_reduce(sum, 100 x fp32), operation
+    // 1234, 400 bytes". Before the first event: "not started yet".
     std::string where() const { return ring_->where(flight_clock_ns()); }
     // Returns the last events, oldest first, one line each, with their age.
     std::vector<std::string> events() const;
@@ -53,8 +53,9 @@ class FlightRecorder {
     void identify(int rank, int size, i64 run);
     void set_device(const std::string& device);
 
-    // Dumps (comm/flight_dump.hpp). A thread of this rank writes them on request (comm/watchdog).
-    // `directory` empty: no dump is written. Call set_dump_directory() before other threads run.
+    // Functions for dumps (comm/flight_dump.hpp), which a thread of this rank writes on request
+    // (comm/watchdog). With an empty `directory` no dump is written. Call set_dump_directory()
+    // before other threads run.
     void set_dump_directory(std::string directory) { dump_directory_ = std::move(directory); }
     const std::string& dump_directory() const { return dump_directory_; }
     void request_dump() { dump_requested_ = true; }

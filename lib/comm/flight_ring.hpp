@@ -5,9 +5,9 @@
 //
 // Any thread may write and read at any time, without a lock. A writer takes the next slot with one
 // atomic addition, sets the slot's sequence number to 0, stores the event, then stores the sequence
-// number. A reader copies the event and drops the copy when the sequence number is not the expected
-// one before and after (a seqlock; H. Boehm, "Can seqlocks get along with programming language
-// memory models?", MSPC 2012).
+// number. A reader copies the event, and drops the copy unless the slot has the expected sequence
+// number both before and after the copy (a seqlock; H. Boehm, "Can seqlocks get along with
+// programming language memory models?", MSPC 2012).
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ struct FlightEvent {
 
     i64 at_ns = 0;         // monotonic clock of the host
     i64 step = 0;          // the training step; 0: before the first
-    i64 number = 0;        // number of the operation; collectives and messages are counted apart
+    i64 number = 0;        // number of the operation; collectives and messages have separate counts
     i64 n = 0;             // elements of the operation
     i32 peer = -1;         // member of the group; -1: none
     i32 micro_batch = -1;  // micro-batch of the phase; -1: none
@@ -51,14 +51,14 @@ struct FlightRing {
     };
     struct GroupState {
         u64 id;         // equal on all members, differs between groups
-        char name[24];  // shortened
+        char name[24];  // shortened name
         i32 member;     // number of this rank among the members
         i32 size;
-        std::atomic<i64> n_collectives;  // started by this rank
+        std::atomic<i64> n_collectives;  // collectives that this rank has started
         std::atomic<i64> n_messages;
     };
     // The current state. It is stored separately from the events, because the ring may have
-    // overwritten the event that began it. A time of 0: no such event yet.
+    // overwritten the event that began the state. A time of 0: the event has not happened yet.
     struct State {
         std::atomic<i64> step, step_ns;
         std::atomic<i64> phase, micro_batch, phase_ns;
@@ -66,7 +66,7 @@ struct FlightRing {
         std::atomic<i64> last_operation;                    // index of the event + 1; 0: none
     };
     struct Slot {
-        std::atomic<u64> sequence;  // index of the event + 1; 0: being written
+        std::atomic<u64> sequence;  // index of the event + 1; 0: a writer is writing it
         std::array<std::atomic<u64>, sizeof(FlightEvent) / sizeof(u64)> words;
         u64 unused;
     };
@@ -93,7 +93,7 @@ struct FlightRing {
     const char* phase_name(i64 phase) const;
     // Returns "group 'tensor': all_reduce(sum, 100 x fp32), operation 1234, 400 bytes".
     std::string describe(const FlightEvent& event) const;
-    // Returns what the rank does at `now_ns`; see FlightRecorder::where().
+    // Returns a text that states what the rank does at `now_ns`; see FlightRecorder::where().
     std::string where(i64 now_ns) const;
 };
 

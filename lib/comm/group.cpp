@@ -11,13 +11,13 @@
 namespace lm::comm {
 namespace {
 
-// Checks the dtype of x: [n] of any dtype but bytes and 16-bit integers.
+// Checks that the dtype of x, [n], can be reduced: any dtype but bytes and 16-bit integers.
 void check_reducible(const View& x) {
     LM_CHECK(x.dtype != DType::uint8 && x.dtype != DType::uint16,
              "expected a type that can be reduced, got {}", lm::name_of(x.dtype));
 }
 
-// x: [n], any dtype that can be reduced.
+// Returns the operation. x: [n], any dtype that can be reduced.
 Operation all_reduce_of(const View& x, Reduction reduction) {
     check_reducible(x);
     return {OperationKind::all_reduce, reduction, x.dtype, x.numel(), -1, x.data, x.data};
@@ -32,14 +32,14 @@ void check_parts(const View& whole, const View& part, int size) {
              whole.numel());
 }
 
-// in: [size * n], out: [n], of any dtype that can be reduced.
+// Returns the operation. in: [size * n], out: [n], of any dtype that can be reduced.
 Operation reduce_scatter_of(const View& in, const View& out, Reduction reduction, int size) {
     check_reducible(in);
     check_parts(in, out, size);
     return {OperationKind::reduce_scatter, reduction, in.dtype, out.numel(), -1, in.data, out.data};
 }
 
-// in: [n], out: [size * n], any dtype.
+// Returns the operation. in: [n], out: [size * n], any dtype.
 Operation all_gather_of(const View& in, const View& out, int size) {
     check_parts(out, in, size);
     return {OperationKind::all_gather, Reduction::sum, in.dtype, in.numel(), -1, in.data, out.data};
@@ -60,7 +60,8 @@ Work Group::begin(const Operation& operation, const Work& after) {
 }
 
 i64 Group::start_after(const Operation& operation, Group& other, i64 handle) {
-    // This backend cannot order a receive after a pending operation, so the operation must be done.
+    // This backend cannot order a receive after a pending operation, so `other` must have completed
+    // the operation.
     LM_CHECK(other.done(handle),
              "{}: expected `after` to be done, got a pending operation of group '{}'",
              operation.str(), other.name());
@@ -145,7 +146,8 @@ std::unique_ptr<Group> Group::split(int color, int key, std::string name) {
     }
     std::unique_ptr<Group> part = make_part(color, key, std::move(name));
     if (recorder_) recorder_->waited(recorded_index_);
-    // A rank with a negative color is alone: its number makes the id unique.
+    // A rank with a negative color is alone in its group, whose id contains the rank's number to be
+    // unique.
     const u64 numbers[] = {recorded_id_, static_cast<u64>(number),
                            static_cast<u64>(static_cast<i64>(color)),
                            color < 0 ? static_cast<u64>(rank_) : 0};

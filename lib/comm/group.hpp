@@ -7,24 +7,24 @@
 // of a rank uses a group at a time.
 //
 // Asynchrony. start_*() enqueues an operation and returns at once; the plain forms also wait for
-// it. Several operations may be pending. The caller keeps the views of a pending operation alive
-// and untouched until Work::wait() has returned or Work::done() has returned true. It calls one of
-// the two for every Work.
+// the operation. Several operations may be pending. The caller keeps the views of a pending
+// operation alive and untouched until Work::wait() has returned or Work::done() has returned true.
+// The caller must call one of these two functions for every Work.
 //
 // Streams. An operation on device memory runs after all work that was enqueued in the compute
 // stream before start_*(). Work that is enqueued after wait() runs after the operation, so wait()
 // need not block the host. For host memory, wait() blocks until the operation is done.
 //
 // Determinism. The order of additions depends only on the size of the group and the shape, so the
-// same inputs give the same bits. (NCCL: on the same machines, see cuda/nccl.)
+// same inputs give the same bits. (With NCCL this holds on the same machines, see cuda/nccl.)
 //
 // Allocation. Nothing is allocated after the first operations of a run.
 //
 // Errors. wait(), done() and start_*() throw
 // - Error(failure) after a timeout, naming group, operation, its number and the missing ranks;
 // - Error(failure) or JointError with the reason when any member has failed or called abort();
-// - Error(bug) when the operations of two members do not match, naming both. Backends where this
-//   check costs time (MPI) make it only on request (LaunchOptions::check_operations).
+// - Error(bug) when the operations of two members do not match; the message names both. Backends in
+//   which this check costs time (MPI) check only on request (LaunchOptions::check_operations).
 // A group that has thrown cannot be used again.
 #pragma once
 
@@ -41,27 +41,28 @@ using device::View;
 
 class Group;
 
-// A handle of a pending operation. Copies refer to the same operation. A default-constructed handle
-// is done.
+// A handle of a pending operation. Copies refer to the same operation. The operation of a
+// default-constructed handle counts as done.
 class Work {
   public:
     Work() = default;
     // `number` is the number of the operation in the flight recorder; -1 - number: a message.
     Work(Group* group, i64 handle, i64 number = 0)
         : group_(group), handle_(handle), number_(number) {}
-    // Returns when the operation is done (host memory) or the compute stream is ordered after it
-    // (device memory). Throws as described at the top of this file. A second call returns at once.
+    // Returns when the operation on host memory is done, or when the compute stream is ordered
+    // after the operation on device memory. Throws as described at the top of this file. A second
+    // call returns at once.
     void wait();
-    // Returns whether the operation is done. Does not block. Libraries that make progress only when
-    // they are called (MPI) make progress here.
+    // Returns whether the operation is done. Does not block. A library that makes progress only
+    // when it is called (MPI) makes progress in this call.
     bool done();
-    // Returns whether start_receive() accepts this operation as `after` without a wait() before the
-    // call: it is done, or the device orders the receive after it.
+    // Returns whether start_receive() accepts this operation as `after` without a previous wait().
+    // That is so when the operation is done, or when the device can order the receive after it.
     bool is_stream_ordered();
 
   private:
     friend class Group;
-    Group* group_ = nullptr;  // nullptr: done
+    Group* group_ = nullptr;  // nullptr: the operation is done
     i64 handle_ = 0;
     i64 number_ = 0;
 };
@@ -85,16 +86,18 @@ class Group {
     int rank() const { return rank_; }                 // number of this rank among the members
     int size() const { return size_; }
 
-    // Reduces x in place over all members; as in all collectives, their views have the same shape
-    // and dtype. x: [n] fp32, fp64, int32, int64, bf16 or fp16. Sums of bf16 and fp16 are added in
-    // fp32 and rounded once, except over MPI and NCCL. MPI rounds each partial sum to 16 bits. So
-    // does NCCL at every hop of its rings and trees: it adds pairs of 16-bit numbers (__hadd2); the
-    // switches of NVLS add in fp32 and round once. A NaN in an element of any member gives NaN in
-    // the result; for max only on hosts: NCCL's maximum of devices drops it. Collective.
+    // Reduces x in place over all members; as in all collectives, the views of all members have the
+    // same shape and dtype. x: [n] fp32, fp64, int32, int64, bf16 or fp16. Sums of bf16 and fp16
+    // are added in fp32 and rounded once, except over MPI and NCCL. MPI rounds each partial sum to
+    // 16 bits. NCCL also does so at every hop of its rings and trees, because it adds pairs of
+    // 16-bit numbers (__hadd2); the switches of NVLS add in fp32 and round once. A NaN in an
+    // element of any member gives NaN in the result. The exception is the maximum of device memory
+    // by NCCL, which drops NaN. Collective.
     Work start_all_reduce(const View& x, Reduction reduction);
     // Reduces `in` over all members, and writes part r of the result to `out` of member r. in:
-    // [size() * n], out: [n], of a dtype of start_all_reduce(): fp32, fp64, ... `out` may be this
-    // rank's own part of `in`; the other parts of `in` are then undefined afterwards. Collective.
+    // [size() * n], out: [n], of any dtype that start_all_reduce() accepts. `out` may be
+    // this rank's own part of `in`; afterwards the other parts of `in` are then undefined.
+    // Collective.
     Work start_reduce_scatter(const View& in, const View& out, Reduction reduction);
     // Gathers `in` of all members into `out`, ordered by rank. in: [n], out: [size() * n], of any
     // dtype. `in` may be this rank's own part of `out`. Collective.
@@ -103,11 +106,11 @@ class Group {
     Work start_broadcast(const View& x, int root);
     // Sends x, [n] of any dtype, to member `to`, which receives n elements of the same type.
     // Messages between two members arrive in the order in which they were sent. wait() may block
-    // until the receive is started. A message to the rank itself is a bug.
+    // until the receive is started. A rank must not send to itself.
     Work start_send(const View& x, int to);
-    // Receives x, [n] of any dtype, from member `from`, ordered after the operation `after`: an
-    // operation of this or another group that still reads `x` and for which is_stream_ordered() is
-    // true.
+    // Receives x, [n] of any dtype, from member `from`, ordered after the operation `after`. That
+    // is an operation of this or another group that still reads `x`, and its is_stream_ordered()
+    // must be true.
     Work start_receive(const View& x, int from, const Work& after = {});
     // Blocks until all members have called barrier(). Collective.
     void barrier();
@@ -116,27 +119,29 @@ class Group {
     // A negative color gives a group of this rank alone. Blocks. Collective.
     std::unique_ptr<Group> split(int color, int key, std::string name);
 
-    // Makes the connections for operations on device memory, so that no step makes them. Call it
-    // before such operations. Groups on hosts need no connections. Blocks. Collective.
+    // Makes the connections for operations on device memory, so that no step has to make
+    // connections. Call it before such operations. Groups on hosts need no connections. Blocks.
+    // Collective.
     virtual void connect(const Traffic&) {}
-    // Warm up this kind of collective, for the dtype of the views and for all sizes up to theirs:
-    // libraries make connections and choose algorithms at the first operation of a size. The views
-    // must hold zeros, and hold zeros afterwards. Call it after connect(). x, in and out: [n] and
-    // [size() * n], of any dtype, as in the functions above. Blocks. Collective.
+    // Warm up this kind of collective, for the dtype of the views and for all sizes up to the size
+    // of the views, because libraries make connections and choose algorithms at the first operation
+    // of a size. The views must hold zeros, and hold zeros afterwards. Call it after connect(). x,
+    // in and out: [n] and [size() * n], of any dtype, as in the functions above. Blocks.
+    // Collective.
     void warm_up_all_reduce(const View& x, Reduction reduction);
     void warm_up_reduce_scatter(const View& in, const View& out, Reduction reduction);
     void warm_up_all_gather(const View& in, const View& out);
 
-    // Records all later operations in `recorder`, also operations of groups that are split off
-    // later. nullptr: records nothing. The recorder must outlive the groups.
+    // Records all later operations in `recorder`, also those of groups that split() forms later.
+    // nullptr: records nothing. The recorder must outlive these groups.
     void record_to(FlightRecorder* recorder);
 
     // Ends the group: pending and later operations of all members throw with `reason`. Does not
     // wait for the other members. Any thread may call it.
     virtual void abort(const std::string& reason) noexcept = 0;
 
-    // The blocking forms of the functions above, with the same x, in and out, [n] or [size() * n]
-    // of any dtype.
+    // The blocking forms of the start_*() functions, with the same x, in and out, [n] or [size() *
+    // n] of any dtype.
     void all_reduce(const View& x, Reduction reduction = Reduction::sum) {
         start_all_reduce(x, reduction).wait();
     }
@@ -148,13 +153,13 @@ class Group {
     void send(const View& x, int to) { start_send(x, to).wait(); }
     void receive(const View& x, int from) { start_receive(x, from).wait(); }
 
-    // Returns the number of the next collective, and counts it. A device group that wraps this host
-    // group calls it, too, so that both number their collectives in one sequence.
+    // Returns the number of the next collective, and increments it. A device group that wraps this
+    // host group calls this function, too, so that both number their collectives in one sequence.
     virtual i64 next_collective_number() { return n_counted_++; }
     // Returns the report on an operation that timed out: "all_reduce(sum, 100 x fp32), operation 3:
-    // timed out after 60 s waiting for rank 2 of 4; ..." The report contains as much as this group
-    // can find out. `number`: the collective's number; -1: a message. Blocks for a few seconds
-    // while it asks the other ranks for their status. Any thread may call it, one at a time.
+    // timed out after 60 s waiting for rank 2 of 4; ..." How much the report contains depends on
+    // the backend. `number`: the collective's number; -1: a message. Blocks for a few seconds, in
+    // which it asks the other ranks for their status. Any thread may call it, one at a time.
     virtual std::string timeout_message(const Operation& operation, i64 number, double waited_s);
 
   protected:
@@ -169,7 +174,7 @@ class Group {
     virtual void wait(i64 handle) = 0;
     virtual bool done(i64 handle) = 0;
     // Returns whether the device orders a receive after this operation. Backends with streams
-    // override it.
+    // override this function.
     virtual bool is_stream_ordered(i64 handle) { return done(handle); }
     // Starts an operation that is ordered after operation `handle` of `other`.
     virtual i64 start_after(const Operation& operation, Group& other, i64 handle);
@@ -177,10 +182,10 @@ class Group {
     // Warms up operations like `largest`, of all sizes up to its size.
     virtual void warm_up(const Operation& /*largest*/) {}
 
-    // For groups that wrap another group: records the operations of both, and `wrapped` records no
-    // more.
+    // For groups that wrap another group: records the operations of both groups, and `wrapped`
+    // stops recording.
     void record_instead_of(Group& wrapped);
-    // For groups that wrap another group: starts an operation in the wrapped group `to`.
+    // For groups that wrap another group: starts `operation` in the wrapped group `to`.
     static Work forward_to(Group& to, const Operation& operation) { return to.begin(operation); }
 
   private:
@@ -195,7 +200,7 @@ class Group {
     i64 n_counted_ = 0;
     FlightRecorder* recorder_ = nullptr;
     u64 recorded_id_ = 1;    // equal on all members, differs between groups; 1: the world
-    u8 recorded_index_ = 0;  // FlightRecorder::add_group()
+    u8 recorded_index_ = 0;  // result of FlightRecorder::add_group()
 };
 
 inline void Work::wait() {

@@ -71,30 +71,30 @@ Story::Story(const std::vector<RankDump>& dumps) {
     }
     double newest_s = 0;
     for (const RankDump& dump : dumps) {
-        // Ignores a dump that another rank wrote: its rank may have been continued only to be
-        // killed.
+        // Ignores a dump that another rank wrote: the rank that it shows may have continued only to
+        // be killed.
         if (!dump.waits || dump.at_s <= newest_s || dump.written_by != dump.rank) continue;
         newest_s = dump.at_s;
         hang_s_ = dump.wait_s;
     }
 }
 
-// Returns whether the rank's dump is of an earlier moment: older than the wait that the newest dump
-// shows. Each timeout and each SIGUSR2 overwrites the same files, so a rank that no longer answers
-// may have left a dump of an earlier timeout or signal.
+// Returns whether the rank's dump is older than the begin of the hang, which the newest dump shows.
+// Each timeout and each SIGUSR2 overwrites the same files, so a rank that no longer answers may
+// have left a dump of an earlier timeout or signal.
 bool Story::is_stale(int rank) const {
     const auto dump = dumps_.find(rank);
     return dump != dumps_.end() && dump->second->at_s < hang_s_;
 }
 
-// Returns whether the rank did not write a dump of this hang itself.
+// Returns whether the rank has not written a dump of this hang itself.
 bool Story::is_silent(int rank) const {
     const auto dump = dumps_.find(rank);
     return dump == dumps_.end() || dump->second->written_by != rank || is_stale(rank);
 }
 
-// Returns the rank of a member. The ranks of a grid's groups have equal distances, so two known
-// members give the others. -1: not known.
+// Returns the rank of a member. The ranks in a group of a grid have equal distances, so the ranks
+// of two members determine the ranks of all. -1: not known.
 int Story::rank_of(u64 group, int member) const {
     const auto found = groups_.find(group);
     if (found == groups_.end() || member < 0) return -1;
@@ -114,7 +114,8 @@ int Story::rank_of(u64 group, int member) const {
     return -1;
 }
 
-// Returns the start of the operation that the rank waits for; nullptr: the ring has lost it.
+// Returns the event that started the operation for which the rank waits; nullptr: the ring has
+// overwritten it.
 const RankDump::Event* Story::find_operation(const RankDump& dump) const {
     const bool message = dump.wait_number < 0;
     const i64 number = message ? -1 - dump.wait_number : dump.wait_number;
@@ -179,7 +180,8 @@ void Story::collect_waits() {
     std::ranges::sort(waits_, {}, &Wait::since_s);
 }
 
-// Returns the awaited ranks that do not wait themselves. When some are silent, returns only these.
+// Returns the awaited ranks that do not wait themselves. When some awaited ranks are silent,
+// returns only the silent ones.
 std::vector<int> Story::find_diverged() const {
     std::set<int> silent;
     std::set<int> busy;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Explains a hang from the flight-recorder dumps of the ranks: which rank waits for which, and
-// which one diverged first.
+// Explains a hang from the flight-recorder dumps of the ranks: which rank waits for which other
+// rank, and which rank diverged first.
 #pragma once
 
 #include <string>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Joins the ranks that a launcher (base/launcher.hpp) has started: one rank alone, over MPI when
-// mpirun, mpiexec or srun started it, or over TCP. MPI is a plugin, liblm_mpi.so in the directory
-// of this library. It is opened only when MPI is used, so that a single process never loads it.
+// Joins the ranks that a launcher (base/launcher.hpp) has started: a rank alone without a
+// connection, ranks of mpirun, mpiexec or srun over MPI, other ranks over TCP. MPI is a plugin,
+// liblm_mpi.so in the directory of this library. The plugin is opened only when MPI is used, so
+// that a single process never loads MPI.
 #pragma once
 
 #include <functional>
@@ -30,9 +31,10 @@ struct LaunchOptions {
     i64 max_count = i64{1} << 30;
 };
 
-// The connection to the other ranks. Destroying it without an exception is collective. When an
-// exception destroys it, or the process ends without destroying it, the whole job ends with the
-// exit code of this process. Rank 0 then ends first, so that an error of all ranks is printed once.
+// The connection to the other ranks. Its destruction is collective, unless an exception causes it.
+// When an exception destroys the connection, or the process ends without destroying it, the whole
+// job ends with the exit code of this process. In that case rank 0 ends first, so that an error of
+// all ranks is printed once.
 class Launch {
   public:
     virtual ~Launch() = default;
@@ -43,14 +45,14 @@ class Launch {
     // Returns a description for the log, such as "1 rank" or "8 ranks, Open MPI 4.1.4".
     virtual std::string describe() const = 0;
 
-    // Call this when this rank ends because of its own error `own`. When another rank has failed
-    // before and its error is known, returns that error. `own` is then only a consequence, and is
-    // not printed: thousands of ranks may have one.
+    // Call this when this rank ends because of its own error `own`. When another rank is known to
+    // have failed before, returns the error of that rank. `own` is then only a consequence, and is
+    // not printed: thousands of ranks may have such an error.
     virtual std::optional<Error> ended_before(const Error& /*own*/) noexcept {
         return std::nullopt;
     }
 
-    // Returns whether groups are fast enough to carry tensors in host memory; over TCP they are
+    // Returns whether groups are fast enough to carry tensors in host memory. Groups over TCP are
     // not.
     virtual bool carries_tensors() const { return true; }
 
@@ -63,20 +65,20 @@ class Launch {
 // rank 0 prints a JointError, so rank 0 must throw it, too. Throw an Error inside of
 // parallel::together() when a single rank may fail at a point that all ranks pass, such as opening
 // files, reading a checkpoint or allocating memory. All ranks then throw the same JointError. An
-// Error elsewhere ends the job with the exit code of the rank that throws it. Do not catch it on
-// one rank and continue: the next collectives of the ranks would not match.
+// Error at any other place ends the job with the exit code of the rank that throws it. Do not catch
+// such an Error on one rank and continue: the next collectives of the ranks would not match.
 
-// Runs `body` and returns its result. Rethrows its exception; when another rank has failed before,
-// throws a JointError with that rank's reason and exit code instead.
+// Runs `body` and returns its result. Rethrows an exception of `body`. But when another rank has
+// failed before, throws a JointError with the reason and the exit code of that rank.
 int with_one_error(Launch& launch, const std::function<int()>& body);
 
-// Returns how long a rank delays the report of its own error when it cannot know whether its error
-// was the first. Lower ranks report first, and the first report ends the job.
+// Returns how many seconds a rank delays the report of its own error when it cannot know whether
+// another rank has failed before. Lower ranks report first, and the first report ends the job.
 double report_after_s(int rank);
 
 // Joins the ranks. Call it once per process. Throws Error(failure) when MPI is needed and cannot be
-// opened, or after a timeout waiting for ranks. Throws Error(usage) when srun started several tasks
-// without --mpi=pmix: each task would then be a job of one rank. Collective.
+// opened, or when ranks have not joined in time. Throws Error(usage) when srun started several
+// tasks without --mpi=pmix: each task would then be a job of one rank. Collective.
 std::unique_ptr<Launch> launch(const LaunchOptions& options = {});
 
 }  // namespace lm::comm

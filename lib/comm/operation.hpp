@@ -33,21 +33,21 @@ struct Operation {
     OperationKind kind = OperationKind::barrier;
     Reduction reduction = Reduction::sum;
     DType dtype = DType::uint8;
-    i64 n = 0;      // elements: of x, or of one part of reduce_scatter and all_gather
+    i64 n = 0;      // elements of x, or of one part in reduce_scatter and all_gather
     int peer = -1;  // member: root of a broadcast, receiver of a send, sender of a receive
     const void* in = nullptr;  // [n]; reduce_scatter: [size * n]; receive, barrier: none
     void* out = nullptr;       // [n]; all_gather: [size * n]; send, barrier: none
 
     i64 bytes() const { return n * size_of(dtype); }
-    // Returns whether the operations of two members match. A send and its receive match when type
-    // and number of elements are equal. Other operations match when all fields except the memory
-    // are equal.
+    // Returns whether the operations of two members match. A send and its receive match when the
+    // type and the number of their elements are equal. Other operations match when all their fields
+    // are equal, the memory excepted.
     bool agrees_with(const Operation& other) const;
     std::string str() const;  // "all_reduce(sum, 100 x fp32)", "broadcast(3 x int64 from rank 2)"
 };
 
 // Returns "rank 3 of 64" or "ranks 3, 7-12 of 64". `ranks` are ascending; consecutive ranks form a
-// run. Ranks after the tenth run are only counted.
+// run. The text has at most ten runs and the number of the remaining ranks.
 std::string ranks_text(const std::vector<int>& ranks, int n_all);
 
 }  // namespace lm::comm

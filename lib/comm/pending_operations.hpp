@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The pending operations of one rank in one group, by handle. The slot of a finished operation is
-// reused, but its handle never is, so copies of a finished Work are harmless. The number of pending
-// operations depends on which rank is early. Therefore many slots exist from the start, and their
-// number never shrinks: a run allocates nothing after its first steps.
+// reused, but a handle is never reused, so copies of a finished Work are harmless. How many
+// operations are pending depends on which rank is early. Therefore many slots exist from the start,
+// and their number never shrinks, so that a run allocates nothing after its first steps.
 #pragma once
 
 #include <vector>
@@ -19,7 +19,7 @@ class PendingOperations {
         free_.reserve(first_slots);
     }
     // Returns the handle of a new operation. The slot keeps the value of its previous operation, so
-    // that vectors in it keep their memory.
+    // that the vectors of that value keep their memory.
     i64 open() {
         if (free_.empty()) {
             free_.push_back(slots_.size());
@@ -47,7 +47,7 @@ class PendingOperations {
     static constexpr i64 max_slots = i64{1} << 20;  // handle = count * max_slots + slot
     static constexpr size_t first_slots = 64;
     struct Slot {
-        i64 handle = 0;  // 0: free
+        i64 handle = 0;  // 0: the slot is free
         T value{};
     };
     std::vector<Slot> slots_;

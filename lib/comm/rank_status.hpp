@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The status that a rank sends when another rank asks for it after a timeout, and the report on the
+// The status that a rank sends when another rank requests it after a timeout, and the report on the
 // timeout.
 #pragma once
 
@@ -13,17 +13,17 @@ namespace lm::comm {
 struct RankStatus {
     int rank = 0;  // global rank
     bool answered = false;
-    i64 n_started = -1;  // number of the group's collectives that it started; -1: no member
+    i64 n_started = -1;  // collectives of the group that the rank has started; -1: no member
     std::string host;    // empty: not known
-    std::string where;   // FlightRecorder::where(); of a silent rank: as another process read it
+    std::string where;   // FlightRecorder::where(); another process reads it if the rank is silent
     std::string device;  // empty: not known, or a CPU
 };
 
 // Returns "all_reduce(sum, 100 x fp32), operation 3: timed out after 60 s waiting for rank 2 of 4;
-// rank 2 on n1 is in save of step 400 for 61 s". A rank that does not answer: "rank 2 on n1 does
-// not answer, its recorder shows save of step 400 for 61 s". `number` is the number of the
-// collective; -1: a message. `statuses` are the answers of the members that were asked. The members
-// that have not started the operation are reported as missing.
+// rank 2 on n1 is in save of step 400 for 61 s". For a rank that does not answer, the text is "rank
+// 2 on n1 does not answer, its recorder shows save of step 400 for 61 s". `number` is the number of
+// the collective; -1: a message. `statuses` are the answers of the asked members. The members that
+// have not started the operation are reported as missing.
 std::string timeout_text(const std::string& operation, i64 number,
                          const std::vector<RankStatus>& statuses, int n_ranks, double waited_s);
 

@@ -8,8 +8,8 @@
 namespace lm::comm {
 namespace {
 
-// Plain, Bf16 and Fp16 define for a dtype: Stored, its type in memory; Value, the type of the sums;
-// and the conversions load() and store().
+// Plain, Bf16 and Fp16 each describe a dtype: Stored is the type in memory, Value the type of the
+// sums, load() and store() convert between them.
 template <typename T>
 struct Plain {
     using Stored = T;
@@ -33,7 +33,7 @@ struct Fp16 {
 struct Sum {
     template <typename T>
     static T of(T a, T b) {
-        if constexpr (std::is_integral_v<T>) {  // wraps around, as hardware does
+        if constexpr (std::is_integral_v<T>) {  // integers wrap around, as in hardware
             using U = std::make_unsigned_t<T>;
             return static_cast<T>(static_cast<U>(a) + static_cast<U>(b));
         } else {

@@ -13,8 +13,8 @@ namespace lm::comm {
 namespace {
 
 constexpr auto poll_interval = std::chrono::milliseconds(200);
-constexpr double stuck_after_s = 30;  // a timeout asks other ranks for up to 20 s
-constexpr size_t max_events = 40;     // that are printed when no file is written
+constexpr double stuck_after_s = 30;  // after a timeout, questions to other ranks take up to 20 s
+constexpr size_t max_events = 40;     // the most events that are printed when no file is written
 
 }  // namespace
 
@@ -31,7 +31,7 @@ Watchdog::~Watchdog() {
 }
 
 void Watchdog::run() {
-    double reported_s = -1;  // time of the last event before the stall that was reported
+    double reported_s = -1;  // time of the last event before the reported stall
     std::unique_lock lock(mutex_);
     while (!stopped_.wait_for(lock, poll_interval, [this] { return stop_; })) {
         if (options_.dump_requested && options_.dump_requested()) report("state");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread that reports what its rank does, on request or when no event was recorded for some time.
+// A thread that reports the state of its rank, on request or when no event was recorded for some
+// time.
 #pragma once
 
 #include <condition_variable>
@@ -18,19 +19,19 @@ struct WatchdogOptions {
     std::function<bool()> dump_requested;
     // Called for each line, from the watchdog's thread.
     std::function<void(const std::string& line)> report;
-    // Writes the events to a file and returns its name, or an empty text when there is no place for
-    // files. Called from the watchdog's thread.
+    // Writes the events to a file. Returns the name of the file, or an empty text when no directory
+    // for files is set. Called from the watchdog's thread.
     std::function<std::string()> write_dump;
     // Called from the watchdog's thread when the rank has waited for one operation for 30 s longer
-    // than the timeout. The operation's own timeout has then failed: the thread is stuck inside of
-    // the library that carries the operation.
+    // than the timeout. At that time the operation's own timeout should have ended the wait, so the
+    // thread is stuck inside of the library that carries the operation.
     std::function<void(double waited_s)> end_stuck;
 };
 
 // Dumps the events and reports the current state of `recorder` on request, and when no event was
 // recorded for the timeout (once for each stall). FlightRecorder::request_dump() dumps without a
-// report. An operation of a group ends by its own timeout; end_stuck ends a rank whose thread does
-// not return from the library, so that it cannot check that timeout.
+// report. Normally an operation of a group ends by its own timeout; end_stuck is for a rank whose
+// thread does not return from the library and so cannot check that timeout.
 class Watchdog {
   public:
     Watchdog(FlightRecorder& recorder, WatchdogOptions options);

@@ -14,8 +14,8 @@ namespace {
 
 constexpr i64 worth_sharing_bytes = i64{16} << 20;
 
-// Returns whether the choice is Megatron's NullTokenizer. Of its token ids only the vocabulary size
-// is known; the last id ends a document.
+// Returns whether the choice is Megatron's NullTokenizer. Only the vocabulary size of this
+// tokenizer is known; its last id ends a document.
 bool is_null(const text::TokenizerChoice& choice) {
     return choice.type == "NullTokenizer";
 }

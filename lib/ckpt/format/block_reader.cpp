@@ -16,11 +16,12 @@ namespace {
 
 constexpr size_t max_open_files = 64;
 constexpr size_t max_kept_blocks = 16;
-constexpr i64 least_kept_bytes = i64{1} << 20;  // smaller blocks are not kept, but read again
+constexpr i64 least_kept_bytes = i64{1} << 20;  // smaller blocks are read again instead of kept
 
 }  // namespace
 
-// Keeps at most 64 data files open: a step of a large job has more files than a process may open.
+// Keeps at most 64 data files open, because a step of a large job has more files than a process may
+// open.
 struct BlockReader::OpenFiles {
     std::shared_ptr<const io::BlockFile> get(const std::string& path) {
         const std::lock_guard lock(mutex_);
@@ -39,7 +40,8 @@ struct BlockReader::OpenFiles {
     i64 n_opened_ = 0;
 };
 
-// Verified blocks that were used in part: the next load often needs the rest.
+// Verified blocks of which loads have used only a part. They are kept, because the next load often
+// needs another part.
 struct BlockReader::KeptBlocks {
     struct Kept {
         std::shared_ptr<io::AlignedBlock> memory;
@@ -49,7 +51,8 @@ struct BlockReader::KeptBlocks {
     };
     using Key = std::pair<const Slice*, i64>;
 
-    // Returns the block, if it is kept, and counts `n` of its elements as used.
+    // If the block is kept, returns it and counts `n` of its elements as used. Otherwise returns
+    // nullopt.
     std::optional<Kept> use(const Key& key, i64 n) {
         const std::lock_guard lock(mutex_);
         const auto found = blocks_.find(key);
@@ -112,7 +115,7 @@ BlockReader::BlockReader(std::string path, const Manifest& manifest)
 
 BlockReader::~BlockReader() = default;
 
-// Different uses write different elements, so that threads need no lock.
+// Each use writes different elements of the targets, so the threads need no lock.
 void BlockReader::load(const std::vector<BlockUse>& uses, const std::vector<LoadTarget>& targets) {
     io::for_each_block(static_cast<i64>(uses.size()), io::blocks_in_flight,
                        [&](i64 at, io::AlignedBlock& block) {

@@ -15,8 +15,8 @@
 
 namespace lm::ckpt {
 
-// The destination of a load: elements [flat_begin, flat_end) of `box` in row-major order, converted
-// to `dtype` (fp32, bf16 or fp16) and stored from `data` on.
+// The destination of a load: the elements [flat_begin, flat_end) of `box` in row-major order are
+// converted to `dtype` (fp32, bf16 or fp16) and stored at `data`.
 struct LoadTarget {
     spec::Box box;
     i64 flat_begin = 0;
@@ -46,7 +46,8 @@ struct BlockUse {
 };
 
 // Appends a BlockUse to `uses` for each block of `slices` that holds elements of `target`, the
-// target number `at_target` of BlockReader::load(). Returns the number of elements in all of them.
+// target number `at_target` of BlockReader::load(). Returns the number of elements in all these
+// uses.
 i64 add_uses(std::vector<BlockUse>& uses, const std::vector<SliceIn>& slices,
              const LoadTarget& target, size_t at_target);
 

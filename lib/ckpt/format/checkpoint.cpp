@@ -22,7 +22,8 @@ namespace lm::ckpt {
 
 namespace {
 
-// Returns the size of a data file. A missing file is damage; other errors are not.
+// Returns the size of a data file. Throws DamageError for a missing file, and Error for an error of
+// the system.
 i64 size_on_disk(const std::string& path) {
     struct stat status {};
     if (::stat(path.c_str(), &status) == 0) return status.st_size;
@@ -45,8 +46,8 @@ struct Checkpoint::State {
     std::map<std::pair<i64, SliceKind>, std::vector<SliceIn>> slices;
 
     void open(const std::string& directory, const Share& share, Manifest read);
-    // open() runs before other threads see the object. slices_of() locks `mutex`. Call the other
-    // functions that change members with `mutex` locked.
+    // open() runs before other threads have access to the object. slices_of() locks `mutex`. The
+    // caller of any other function that changes members must have locked `mutex`.
     void open_part(size_t at);
     void open_parts_of(i64 place);
     void add_slice(const DataFile& file, const Slice& slice);
@@ -70,19 +71,20 @@ void Checkpoint::State::open(const std::string& directory, const Share& share, M
                     tensor.name);
         }
     }
-    parts.resize(manifest.index.size());  // never resized again: `slices` points into it
+    parts.resize(manifest.index.size());  // no later resize: `slices` points into it
     open_parts.resize(parts.size());
     for (size_t at = 0; at < parts.size(); ++at) {
         // Parts are assigned round robin, so that the files of all writers are spread over the
         // ranks that open the step.
         if (static_cast<i64>(at) % share.count == share.index) open_part(at);
     }
-    // A share has only some slices, so the totals are not checked; load() detects missing elements.
+    // The totals of a share are not checked, because it has only some of the slices; load() detects
+    // missing elements.
     if (share.count == 1) check_totals();
 }
 
-// Checks that the number in the name of a step is its iteration: `latest`, prune and resume use the
-// name.
+// Checks that the number in the name of a step is the step's iteration, because `latest`, prune and
+// resume use the name.
 void Checkpoint::State::check_name() const {
     const i64 step = step_from_name(io::base_name(path));
     const i64 iteration = manifest.counters.iteration;
@@ -101,7 +103,7 @@ void Checkpoint::State::open_part(size_t at) {
         damaged(file, "does not match its digest in {}: corrupt or edited: use another step",
                 manifest_file);
     }
-    // The part is verified before it is parsed: file names and sizes in it are used below.
+    // The digest of the part has been checked, so the file names and sizes in the part can be used.
     parts[at] = parse_index(text, file);
     open_parts[at] = true;
     for (const DataFile& data : parts[at].files) {
@@ -117,8 +119,8 @@ void Checkpoint::State::open_part(size_t at) {
     }
 }
 
-// Opens the index parts that can have slices of tensor number `place`: the manifest states the
-// range of tensors of each part.
+// Opens the index parts that can have slices of tensor number `place`, by the range of tensors that
+// the manifest states for each part.
 void Checkpoint::State::open_parts_of(i64 place) {
     for (size_t at = 0; at < parts.size(); ++at) {
         const IndexReference& reference = manifest.index[at];
@@ -164,7 +166,8 @@ std::vector<SliceIn> Checkpoint::State::slices_of(i64 place, SliceKind kind) {
     return found->second;
 }
 
-// Checks that every tensor has all its elements in each kind of which the checkpoint has slices.
+// Checks, for each kind of state that the checkpoint has, that the slices of each tensor contain
+// all elements of the tensor.
 void Checkpoint::State::check_totals() const {
     std::set<SliceKind> kinds{SliceKind::weight};
     for (const auto& [key, list] : slices) kinds.insert(key.second);
@@ -246,8 +249,8 @@ void Checkpoint::load(const std::vector<Request>& requests) const {
         const auto place = state_->places.find(request.tensor);
         if (place == state_->places.end()) run_error(path(), "has no tensor {}", request.tensor);
         const auto slices = state_->slices_of(place->second, request.kind);
-        // Slices of one kind do not overlap (lm-ckpt verify checks that), so the target is complete
-        // when the number of elements is right.
+        // Slices of one kind do not overlap (lm-ckpt verify checks that). So the target is complete
+        // when the slices have as many elements as the target.
         const i64 n = add_uses(uses, slices, request.target, targets.size());
         const i64 wanted = request.target.flat_end - request.target.flat_begin;
         if (n != wanted) {

@@ -32,11 +32,11 @@ struct Share {
 class Checkpoint final : public TensorSource {
   public:
     // Opens the global_stepN directory `path` without reading tensor data. Throws DamageError
-    // unless it is complete: manifest and index parts match their digests, every data file has its
-    // size, and the number in the directory's name is the iteration of the manifest. Throws
-    // Error(failure) when the system cannot read them. If share.count > 1, opens only the index
-    // parts of the share and checks only their files; load() opens other parts when it needs them.
-    // So the ranks of a large job do not all open all files.
+    // unless the step is complete: manifest and index parts match their digests, every data file
+    // has its size, and the number in the directory's name is the iteration of the manifest. Throws
+    // Error(failure) when the system cannot read these files. If share.count > 1, opens only the
+    // index parts of the share and checks only their files; load() opens other parts when it needs
+    // them. So no rank of a large job has to open all files.
     static Checkpoint open(const std::string& path, const Share& share = {});
     // Opens like open(). `manifest`: the text of the manifest, which another rank has read.
     static Checkpoint open(const std::string& path, const Share& share, std::string_view manifest);
@@ -61,16 +61,16 @@ class Checkpoint final : public TensorSource {
 
     // Reads parts of tensors into their targets, several blocks at once. SliceKind::master reads
     // the weights of a checkpoint without masters (fp32 weights are their own masters). Throws
-    // Error(failure) when the tensor is missing, DamageError naming file and tensor when it is not
-    // fully covered or a block does not match its digest. Keeps at most 16 blocks of which only a
-    // part was used, for later calls.
+    // Error(failure) when the tensor is missing, DamageError naming file and tensor when the slices
+    // do not cover the whole tensor or a block does not match its digest. Keeps at most 16 partly
+    // used blocks in memory for later calls.
     void load(const std::vector<Request>& requests) const;
     void load(const std::string& tensor, SliceKind kind, const Target& target) const override;
 
     // Reads the elements [begin, end) of a rank's flat buffer (by default all) into data[0],
-    // data[1], ... The buffer has the layout of pieces_of() (flat_pieces.hpp). Padded rows and
-    // gaps are not written. Throws Error(usage) when the checkpoint lacks a tensor of `table` or
-    // has another shape for it; the message names the tensor.
+    // data[1], ... The buffer has the layout of pieces_of() (flat_pieces.hpp). Padded rows and gaps
+    // are not written. Throws Error(usage) when the checkpoint lacks a tensor of `table` or has it
+    // in another shape; the message names the tensor.
     void load(const std::vector<spec::TensorSpec>& table, const spec::RankLayout& layout,
               SliceKind kind, DType dtype, void* data) const;
     void load(const std::vector<spec::TensorSpec>& table, const spec::RankLayout& layout,
@@ -79,8 +79,9 @@ class Checkpoint final : public TensorSource {
     // Stores the elements [begin, end) of a flat buffer. `elements` is host memory that is valid
     // until the call returns.
     using Store = std::function<void(i64 begin, i64 end, const void* elements)>;
-    // Reads the elements [begin, end) of a flat buffer in memory that the host cannot write, such
-    // as that of a GPU: passes them to `store`, a bounded number at a time.
+    // Reads the elements [begin, end) of a flat buffer that is in memory that the host cannot
+    // write, such as the memory of a GPU. Passes the elements to `store`, a bounded number at a
+    // time.
     void load_staged(const std::vector<spec::TensorSpec>& table, const spec::RankLayout& layout,
                      SliceKind kind, DType dtype, i64 begin, i64 end, const Store& store) const;
 

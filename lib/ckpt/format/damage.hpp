@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Damage of a checkpoint: data that does not match its digest, missing or short files, text that
 // does not parse. Only damage may make a run load another step. An error of the system (EIO,
-// EACCES, ENOMEM, ESTALE, EMFILE) does not prove damage, so it is a plain Error.
+// EACCES, ENOMEM, ESTALE, EMFILE) does not prove damage, so code throws a plain Error for it.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@
 
 namespace lm::ckpt {
 
-// The exit code is Exit::failure.
+// An Error about damage, with Exit::failure.
 class DamageError : public Error {
   public:
     using Error::Error;

@@ -58,8 +58,8 @@ class ShareWriter {
         std::memcpy(to.data(), static_cast<const std::byte*>(piece.data) + offset, to.size());
     }
 
-    // Returns the memory of a unit that can be written without a copy, a whole block in aligned
-    // memory; nullptr for any other unit.
+    // Returns the memory of a unit that is a whole block in aligned memory, and so can be written
+    // without a copy. Returns nullptr for any other unit.
     static const std::byte* memory_of(const DataShare& share, const FileUnit& unit) {
         const Piece& piece = *share.pieces[unit.first];
         if (piece.read || unit.last - unit.first > 1) return nullptr;
@@ -120,7 +120,8 @@ std::vector<FileUnit> units_of(const DataFile& file) {
         }
         FileUnit unit{at, at, 0, slice.offset, slice.offset};
         // A unit is a run of small slices without gaps. Where a slice would make the unit larger
-        // than a block, plan_share() has aligned the slice, which leaves a gap before it.
+        // than a block, plan_share() has aligned the slice, and the alignment leaves a gap before
+        // it.
         while (at < slices.size() && slices[at].offset == unit.end && !is_large(slices[at]) &&
                slices[at].end() - unit.begin <= io::block_bytes) {
             unit.end = slices[at++].end();
@@ -138,8 +139,8 @@ DataShare plan_share(const std::string& name, const std::vector<const Piece*>& p
     const auto bytes_of = [](const Piece* piece) {
         return (piece->flat_end - piece->flat_begin) * size_of(piece->dtype);
     };
-    // Large slices come first, then the others by decreasing size of their elements, so that every
-    // slice is aligned to its element size.
+    // Large slices come first. The other slices follow by decreasing size of their elements, so
+    // that every slice is aligned to the size of its elements.
     std::ranges::stable_sort(share.pieces, [&](const Piece* a, const Piece* b) {
         const bool large_a = bytes_of(a) >= large_bytes;
         const bool large_b = bytes_of(b) >= large_bytes;
@@ -221,8 +222,8 @@ void write_shares(const std::string& directory, std::span<DataShare> shares) {
     for (size_t at = 0; at < shares.size(); ++at) {
         for (const FileUnit& unit : units_of(shares[at].file)) units.emplace_back(at, unit);
     }
-    // Orders the units of all files of a kind by their offsets. Pieces that come from another
-    // checkpoint then use each block of that checkpoint at about the same time.
+    // Orders the units of all files of a kind by their offsets. When the pieces are read from
+    // another checkpoint, all uses of one of its blocks are then close together in time.
     std::ranges::stable_sort(units, {}, [&](const auto& unit) {
         const bool weights = shares[unit.first].file.slices.front().kind == SliceKind::weight;
         return std::pair(weights, unit.second.begin);

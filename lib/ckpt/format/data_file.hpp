@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the data files of a checkpoint: safetensors files whose data, and each slice of at least
-// 1 MiB, start at a multiple of 4096, so that blocks are written and read without a copy by the
-// kernel. The format allows no gaps, so entries "padding.N" of zero bytes fill them.
+// Writes the data files of a checkpoint: safetensors files whose data, and each slice of at least 1
+// MiB, start at a multiple of 4096, so that blocks are written and read without a copy by the
+// kernel. The format allows no gaps between entries, so entries "padding.N" of zero bytes fill the
+// gaps.
 //
-// Several writers, for example the ranks of a node, may share a file: each plans its share, one of
-// them places the shares, then each writes its own share.
+// Several writers, for example the ranks of a node, may share a file. Each writer plans its share,
+// one writer places all shares, then each writer writes its own share.
 #pragma once
 
 #include <functional>
@@ -17,10 +18,10 @@
 
 namespace lm::ckpt {
 
-// The memory of a part of one tensor: elements [flat_begin, flat_end) of the box in row-major
-// order, without gaps, from `data` on. Padded vocabulary rows follow the elements of the box in
-// memory, so they are never part of a piece. Each element of a tensor belongs to exactly one
-// writer.
+// The memory of a part of one tensor: the elements [flat_begin, flat_end) of the box in row-major
+// order, without gaps. The first of them is at `data`. Padded vocabulary rows follow the elements
+// of the box in memory, so they are never part of a piece. Each element of a tensor belongs to
+// exactly one writer.
 struct Piece {
     i64 tensor = 0;  // index into spec::tensor_table(model)
     SliceKind kind;
@@ -32,7 +33,7 @@ struct Piece {
     // Set for a piece that is not in host memory; `data` is then unused. Copies bytes of the piece
     // to `to`, from byte `offset` of the piece on.
     std::function<void(std::span<std::byte> to, i64 offset)> read = {};
-    // Whether several threads may call `read` at once. If not, only the thread that saves calls it.
+    // Whether several threads may call `read` at once. If false, only the saving thread calls it.
     bool concurrent = false;
 };
 
@@ -60,8 +61,8 @@ struct DataShare {
 // The pieces must live until write_shares() returns.
 DataShare plan_share(const std::string& name, const std::vector<const Piece*>& pieces);
 
-// Changes the offsets so that the shares of one file follow each other after its header, and stores
-// the size of the file in each share. Returns the header.
+// Changes the offsets so that the shares of one file follow each other after the header of the
+// file. Stores the size of the file in each share. Returns the header.
 std::string place_shares(std::span<DataFile* const> shares, const std::vector<TensorInfo>& tensors);
 
 // Writes the headers and the data of placed shares into files of `directory`, makes the files

@@ -17,7 +17,7 @@ namespace lm::ckpt {
 struct FlatPart {
     i64 flat_begin = 0;  // elements [flat_begin, flat_end) of the box in row-major order
     i64 flat_end = 0;
-    i64 buffer_offset = 0;  // offset of the first element from `begin` of the range
+    i64 buffer_offset = 0;  // offset of the first element, counted from `begin` of the range
     bool empty() const { return flat_begin >= flat_end; }
 };
 
@@ -33,8 +33,8 @@ inline FlatPart part_in(const spec::LocalTensor& local, i64 begin, i64 end) {
     return {low - local.offset, high - local.offset, low - begin};
 }
 
-// Returns the pieces that make up the elements [begin, end) of a rank's flat buffer (by default
-// all). data[0] is element `begin`.
+// Returns the pieces that together are the elements [begin, end) of a rank's flat buffer (by
+// default all). Element `begin` is at data[0].
 std::vector<Piece> pieces_of(const spec::RankLayout& layout, SliceKind kind, DType dtype,
                              const void* data);
 std::vector<Piece> pieces_of(const spec::RankLayout& layout, SliceKind kind, DType dtype,

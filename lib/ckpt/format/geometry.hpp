@@ -16,7 +16,7 @@ struct Region {
     i64 flat_end = 0;
 };
 
-// Returns the region of all elements.
+// Returns the region of all elements of a tensor.
 inline Region whole(const Shape& shape) {
     Shape start = shape;
     for (int dim = 0; dim < start.rank(); ++dim) start[dim] = 0;
@@ -37,7 +37,7 @@ inline bool intersect(const spec::Box& a, const spec::Box& b, spec::Box& common)
 }
 
 // Calls f(offset_a, offset_b, n) for every run of n elements that is contiguous in both regions.
-// The offsets count from the first stored element of a and of b; both ascend.
+// offset_a counts from the first stored element of a, offset_b from the first of b; both ascend.
 template <typename F>
 void for_each_common_run(const Region& a, const Region& b, F&& f) {
     spec::Box common;
@@ -63,7 +63,7 @@ void for_each_common_run(const Region& a, const Region& b, F&& f) {
     };
     Shape index = common.start;
     while (true) {
-        // Clip the run [0, run) to the flat ranges of a and b.
+        // Clips the run [0, run) to the flat ranges of a and b.
         const i64 at_a = offset(index, a.box, shape_a);
         const i64 at_b = offset(index, b.box, shape_b);
         const i64 low = std::max({i64{0}, a.flat_begin - at_a, b.flat_begin - at_b});

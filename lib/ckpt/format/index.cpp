@@ -28,7 +28,8 @@ void append_slice(std::string& text, const DataFile& file, const Slice& slice) {
     text += "\"]";
 }
 
-// Appends the JSON of a file. The slices of one kind and type are a group, which states both once.
+// Appends the JSON of a file. The slices of one kind and type form a group, which states its kind
+// and type once.
 void append_file(std::string& text, const DataFile& file) {
     const io::OrderedJson name = file.name;
     text += fmt::format("\n{{\"name\":{},\"size\":{},\"header\":[{},\"{}\"],\"groups\":[",
@@ -65,7 +66,7 @@ void check_region(const DataFile& file, const Slice& slice, const std::string& p
     ok = ok && slice.flat_begin >= 0 && slice.flat_begin < slice.flat_end &&
          slice.flat_end <= box.shape().numel();
     const i64 after = file.slices.empty() ? file.header_bytes : file.slices.back().end();
-    // Between two slices there is at most the padding up to the next multiple of 4096.
+    // The gap between two slices is at most the padding up to the next multiple of 4096.
     ok = ok && slice.offset >= after && slice.offset <= round_up(after, io::block_alignment) &&
          slice.end() <= file.size;
     if (!ok) {

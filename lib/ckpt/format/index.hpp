@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Index parts: lists of the data files and slices of a checkpoint, one part for each writer or for
-// several writers.
+// Index parts: lists of the data files and slices of a checkpoint. A part has the files of one
+// writer, or of several.
 //
-// A slice is a part of one tensor in one kind of state. It is given by a box ([start, end) in each
-// dimension of the global, unpadded shape) and a range: it holds elements [flat_begin, flat_end) of
-// the box in row-major order. It is one entry of a safetensors file. The entry has the shape of the
-// box, or is 1-D when the range is not the whole box (a ZeRO shard). Slices of one kind cover each
-// tensor exactly once, whatever layout wrote them.
+// A slice is a part of one tensor in one kind of state. A box ([start, end) in each dimension of
+// the global, unpadded shape) and a range state which part: the slice holds the elements
+// [flat_begin, flat_end) of the box in row-major order. A slice is one entry of a safetensors file.
+// The entry has the shape of the box, or is 1-D when the range is not the whole box (a ZeRO shard).
+// Slices of one kind cover each tensor exactly once, whatever layout wrote them.
 //
 // A slice has a digest for each block of 16 MiB, so that a part of the slice can be verified alone.
 // Bytes of a file that belong to no slice are padding and zero (data_file.hpp).
@@ -34,8 +34,8 @@ struct Slice {
     spec::Box box;
     i64 flat_begin = 0;
     i64 flat_end = 0;
-    i64 offset = 0;        // offset of its first byte in the file
-    i64 first_digest = 0;  // index of its first block in DataFile::digests
+    i64 offset = 0;        // offset of the slice's first byte in the file
+    i64 first_digest = 0;  // index of the digest of its first block in DataFile::digests
     i64 numel() const { return flat_end - flat_begin; }
     i64 n_bytes() const { return numel() * size_of(dtype); }
     i64 end() const { return offset + n_bytes(); }
@@ -51,11 +51,11 @@ struct Slice {
 };
 
 struct DataFile {
-    std::string name;  // in the directory of the manifest
+    std::string name;  // name in the directory of the manifest
     i64 size = 0;
     i64 header_bytes = 0;
     std::string header_digest;     // covers the length and the JSON header
-    std::vector<Slice> slices;     // by offset
+    std::vector<Slice> slices;     // ordered by offset
     std::vector<Hash128> digests;  // one for each block of each slice
     const Hash128& digest_of(const Slice& slice, i64 block) const {
         return digests[static_cast<size_t>(slice.first_digest + block)];

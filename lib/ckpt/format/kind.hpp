@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kinds of state that a checkpoint holds for each tensor. The set of kinds is open: this
-// release copies and verifies kinds that it does not know, such as those of a newer release.
+// release also copies and verifies kinds that only newer releases define.
 #pragma once
 
 #include <array>
@@ -11,14 +11,15 @@ namespace lm::ckpt {
 
 class SliceKind {
   public:
-    // A checkpoint with fp32 weights has no masters: the weights are their own masters.
+    // A checkpoint with fp32 weights has no masters, because the weights are their own masters.
     static const SliceKind weight;
     static const SliceKind master;
     static const SliceKind exp_avg;
     static const SliceKind exp_avg_sq;
 
     SliceKind();  // the kind `weight`
-    // Returns the kind of that name; keeps the name until the process ends. Thread-safe.
+    // Returns the kind with this name. Keeps a copy of the name until the process ends.
+    // Thread-safe.
     static SliceKind named(std::string_view name);
     constexpr std::string_view name() const { return name_; }
     friend constexpr bool operator==(const SliceKind&, const SliceKind&) = default;

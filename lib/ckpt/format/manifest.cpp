@@ -21,7 +21,7 @@ constexpr std::string_view format_name = "lm-utils checkpoint";
 constexpr i64 min_reader_version = 2;
 constexpr std::string_view digest_prefix = "xxh3:";
 constexpr size_t digest_digits = 32;
-// The digest is the last key, so that the text ends with a fixed pattern.
+// The digest is the last key of the manifest, so the text ends with a fixed pattern.
 constexpr std::string_view tail_before = "\"digest\": \"xxh3:";
 constexpr std::string_view tail_after = "\"\n}\n";
 

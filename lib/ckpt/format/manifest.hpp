@@ -28,7 +28,8 @@ namespace lm::ckpt {
 constexpr std::string_view manifest_file = "manifest.json";
 constexpr i64 format_version = 2;  // format of the manifest and of the index parts
 
-// Identifies a step by the digest of its manifest, which covers every byte of the step.
+// Identifies a step by its iteration and the digest of its manifest, which covers every byte of the
+// step.
 struct StepReference {
     i64 iteration = 0;
     std::string digest;
@@ -39,18 +40,18 @@ struct StepReference {
 struct LineageEntry {
     i64 generation = 0;
     std::string run_id;
-    std::optional<StepReference> start;  // nullopt: it began a new run
+    std::optional<StepReference> start;  // nullopt: this start began a new run
     friend bool operator==(const LineageEntry&, const LineageEntry&) = default;
 };
 
-// The process that wrote a step; empty fields are unknown.
+// The process that wrote a step. An empty field is not known.
 struct Writer {
     std::string host;
     std::string user;
     std::string job;
 };
 
-// The sum of all slices of one kind (weights, masters, a moment) in a step.
+// The size of all slices of one kind (weights, masters, a moment) in a step.
 struct KindTotal {
     SliceKind kind;
     DType dtype = DType::fp32;
@@ -69,7 +70,7 @@ struct Totals {
 struct IndexReference {
     std::string file;
     std::string digest;
-    // The part has only slices of the tensors first_tensor to last_tensor of the tensor table.
+    // The first and the last tensor of the tensor table of which the part has slices.
     i64 first_tensor = 0;
     i64 last_tensor = INT64_MAX;
     Totals totals;  // sums over the part and its data files
@@ -95,13 +96,13 @@ struct TokenizerInfo {
 
 struct Manifest {
     spec::ModelConfig model;
-    spec::ParallelConfig parallel;  // layout of the run that saved the step; no reader needs it
+    spec::ParallelConfig parallel;  // layout of the saving run; for information only
     StepCounters counters;
     TokenizerInfo tokenizer;
     i64 seed = 0;
     std::string state = "{}";  // JSON object of the trainer: schedules, loss scale, data, ...
     i64 generation = 0;        // generation of the run that saved the step (generation.hpp)
-    std::string run_id;        // 16 hex digits, kept on resume
+    std::string run_id;        // 16 hex digits; a resumed run keeps it
     std::optional<StepReference> parent;  // the step that the run loaded or saved before this one
     std::vector<LineageEntry> lineage;    // the starts of runs that led to this step, oldest first
     Writer writer;
@@ -125,23 +126,24 @@ std::string new_run_id();
 // Returns host, user and job of this process.
 Writer this_writer();
 
-// JSON of a reference, for other files that name a step: {"iteration": N, "digest": "xxh3:..."}.
+// Returns the JSON of a reference, as other files name a step: {"iteration": N, "digest":
+// "xxh3:..."}.
 io::OrderedJson to_json(const StepReference& step);
 StepReference step_reference_from(const io::Json& object, const std::string& path);
 
-// JSON text of a reference to an index part, as ranks send it.
+// Returns the JSON text of a reference to an index part, in which ranks send it.
 std::string reference_text(const IndexReference& part);
 IndexReference parse_reference(std::string_view text);
 
 // Returns the JSON text with its digest.
 std::string manifest_text(const Manifest& manifest);
-// Returns the digest that a manifest's text ends with.
+// Returns the digest at the end of a manifest's text.
 std::string digest_of_manifest(std::string_view text);
 // Verifies the digest and parses the text. Throws DamageError naming `path`, and Error(failure)
-// when a newer lm-utils is needed.
+// when only a newer lm-utils can read it.
 Manifest parse_manifest(std::string_view text, const std::string& path);
-// Reads the manifest of the step `step_path` and opens nothing else. Throws DamageError when there
-// is none.
+// Reads the manifest of the step `step_path`, and no other file. Throws DamageError when the step
+// has no manifest.
 Manifest read_manifest(const std::string& step_path);
 
 }  // namespace lm::ckpt

@@ -36,7 +36,7 @@ constexpr std::array flag_fields{
     std::pair{"linear_bias", &ModelConfig::linear_bias},
 };
 
-// Members that later versions added. A model with the default value has no entry, so that the
+// Members that later versions added. The JSON omits a member that has its default, so that the
 // manifests of older models do not change.
 constexpr std::array later_integers{std::pair{"window", &ModelConfig::window}};
 constexpr std::array later_numbers{
@@ -50,7 +50,7 @@ constexpr std::array later_flags{
     std::pair{"add_qkv_bias", &ModelConfig::qkv_bias},
 };
 
-// Calls body(table) for each table of later members.
+// Calls body(table) for each of the tables later_integers, later_numbers and later_flags.
 template <typename Body>
 void for_later_fields(const Body& body) {
     body(later_integers);

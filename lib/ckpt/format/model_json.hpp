@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model's configuration as JSON, as the manifest holds it; the keys are lm-train's flags.
+// The model's configuration as the JSON object that the manifest contains. Its keys are lm-train's
+// flags.
 #pragma once
 
 #include <string>
@@ -12,7 +13,7 @@ namespace lm::ckpt {
 // Returns the configuration as a JSON object. Members that later versions of lm-utils added are
 // omitted when they have their default, unless `with_defaults` is set.
 io::OrderedJson to_json(const spec::ModelConfig& config, bool with_defaults = false);
-// Parses such an object. Throws Error(failure) naming `path` and the key.
+// Parses an object that to_json() has made. Throws Error(failure) naming `path` and the key.
 spec::ModelConfig model_from_json(const io::Json& object, const std::string& path);
 
 }  // namespace lm::ckpt

@@ -18,8 +18,8 @@ SafetensorsReader SafetensorsReader::open(const std::string& path) {
     return {std::move(file), std::move(header)};
 }
 
-// by_name_ points into the names of header_.entries. A move of the reader does not relocate these
-// names.
+// by_name_ points into the names of header_.entries. These names keep their addresses when the
+// reader is moved.
 SafetensorsReader::SafetensorsReader(io::MappedFile file, SafetensorsHeader header)
     : file_(std::move(file)), header_(std::move(header)) {
     for (size_t i = 0; i < header_.entries.size(); ++i) by_name_[header_.entries[i].name] = i;
@@ -41,7 +41,7 @@ std::span<const std::byte> SafetensorsReader::header_bytes() const {
 
 namespace {
 
-// A chunk is hashed, then written while it is still in the CPU cache.
+// A chunk of this size is hashed, then written while it is still in the CPU cache.
 constexpr size_t chunk_bytes = size_t{8} << 20;
 
 // Sorts as the reference implementation does (serialize() in tensor.rs): by type, descending, so

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads and writes safetensors files: the length of the header, a JSON header, the bytes of the
-// tensors without gaps. The reader refuses what the format does not allow. The writer writes the
-// same bytes as the reference implementation (tensors ordered by alignment, then name; header
-// padded to a multiple of 8), without holding the tensors in memory. Format:
+// tensors without gaps. The reader refuses a file that the format does not allow. The writer writes
+// the same bytes as the reference implementation (tensors ordered by alignment, then name; header
+// padded to a multiple of 8), without keeping the tensors in memory. Format:
 // https://github.com/huggingface/safetensors
 #pragma once
 
@@ -27,7 +27,7 @@ std::string safetensors_header(const std::vector<SafetensorsEntry>& entries,
 
 class SafetensorsReader {
   public:
-    // Maps the file and parses its header. Throws as parse_safetensors_header().
+    // Maps the file and parses its header. Throws the errors of parse_safetensors_header().
     static SafetensorsReader open(const std::string& path);
     const std::string& path() const { return file_.path(); }
     const Metadata& metadata() const { return header_.metadata; }
@@ -57,12 +57,12 @@ class SafetensorsWriter {
     void append(std::span<const std::byte> bytes);  // continues in the next entry when one is full
     // Makes the file durable under its temporary name; all data must have been appended.
     void sync();
-    // Does sync() if needed and gives the file its final name.
+    // Calls sync() if it was not called, and gives the file its final name.
     void commit();
     const std::string& header_digest() const { return header_digest_; }
     const std::string& checksum(size_t entry) const {
         return checksums_[entry];
-    }  // valid once the entry is full
+    }  // valid when the entry is full
     i64 size() const { return stream_.size(); }
 
   private:
@@ -70,8 +70,8 @@ class SafetensorsWriter {
     void write_header(const Metadata& metadata);
     void finish_full();
 
-    io::AtomicFile file_;     // gives the file its name
-    io::BlockStream stream_;  // writes its content
+    io::AtomicFile file_;     // has a temporary name until commit()
+    io::BlockStream stream_;  // writes the content of file_
     std::vector<SafetensorsEntry> entries_;
     std::vector<std::string> checksums_;
     std::string header_digest_;

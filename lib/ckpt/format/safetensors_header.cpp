@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strict parsing with a SAX handler: a header of millions of entries costs linear time, duplicate
-// names are detected and nesting is bounded. The reference implementation (tensor.rs) limits the
-// header to 100 MB and requires that the entries tile the data; this parser does the same.
+// Parses the header strictly with a SAX handler: the time is linear in the number of entries,
+// duplicate names are detected, and nesting is bounded. The reference implementation (tensor.rs)
+// limits the header to 100 MB and requires that the entries tile the data; this parser does the
+// same.
 #include "ckpt/format/safetensors_header.hpp"
 
 #include <fmt/format.h>
@@ -77,8 +78,8 @@ class HeaderHandler {
         return true;
     }
 
-    // Names are checked for duplicates at both levels: nlohmann's DOM would keep one of them
-    // silently, and other readers might keep the other.
+    // Names are checked for duplicates at both levels. When two names are equal, nlohmann's DOM
+    // would silently keep one of them, and other readers might keep the other.
     bool key(std::string& name) {
         if (depth_ == 1) {
             entry_ = name;
@@ -124,7 +125,7 @@ class HeaderHandler {
 
   private:
     // Returns whether the parser is inside an unknown field of an entry; later versions of the
-    // format may add fields.
+    // format may add such fields.
     bool skipping() const { return skip_; }
     bool in_metadata() const { return depth_ >= 2 && entry_ == metadata_key; }
 
@@ -165,7 +166,8 @@ class HeaderHandler {
 
     i64 data_bytes(int bits) const {
         i64 n = bits;
-        // Checked first: the product of [huge, huge, 0] would overflow before it becomes 0.
+        // A zero is checked first, because the product of [huge, huge, 0] would overflow before it
+        // becomes 0.
         if (std::ranges::find(shape_, 0) != shape_.end()) return 0;
         for (const i64 dim : shape_) {
             if (__builtin_mul_overflow(n, dim, &n))
@@ -272,8 +274,8 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::byte> bytes, i64
     if (file_size < 8 || bytes.size() < 8) {
         run_error(path, "is not a safetensors file: expected at least 8 bytes, got {}", file_size);
     }
-    // 8 bytes of length (little-endian), the JSON header, then the data. data_offsets count from
-    // the start of the data.
+    // The file has 8 bytes of length (little-endian), the JSON header, then the data. The
+    // data_offsets of an entry count from the start of the data.
     u64 length = 0;
     std::memcpy(&length, bytes.data(), sizeof length);
     if (length > static_cast<u64>(max_header_bytes)) {

@@ -14,8 +14,8 @@
 
 namespace lm::ckpt {
 
-// Names and values in the order of the file. The reference implementation does not preserve that
-// order.
+// Names and values in the order of the file, which the reference implementation does not
+// preserve.
 using Metadata = std::vector<std::pair<std::string, std::string>>;
 
 struct SafetensorsEntry {
@@ -26,23 +26,23 @@ struct SafetensorsEntry {
     i64 end = 0;
 };
 
-// Entries are in the order of their data.
+// The parsed header. Its entries are in the order of their data.
 struct SafetensorsHeader {
     Metadata metadata;
     std::vector<SafetensorsEntry> entries;
     i64 data_start = 0;  // offset of the data in the file
 };
 // Parses the header of a file of `file_size` bytes that starts with `bytes` (at least the header).
-// Throws Error(failure) naming `path` and the tensor for anything that the format does not allow.
+// Throws Error(failure) naming `path` and the tensor when the header is not what the format allows.
 SafetensorsHeader parse_safetensors_header(std::span<const std::byte> bytes, i64 file_size,
                                            const std::string& path);
 
-std::optional<DType> dtype_of_safetensors(std::string_view name);  // nullopt: not a DType
+std::optional<DType> dtype_of_safetensors(std::string_view name);  // nullopt: DType lacks the type
 std::string_view safetensors_name(DType dtype);
 
 // Properties of all element types of the format, including types that DType does not have.
 int safetensors_bits(std::string_view dtype);  // bits of one element; 0: unknown type
 int safetensors_rank(
-    std::string_view dtype);  // position in the order of the reference implementation; -1: unknown
+    std::string_view dtype);  // position in the reference implementation's order; -1: unknown
 
 }  // namespace lm::ckpt

@@ -44,8 +44,8 @@ void check_piece(const Piece& piece, const TensorInfo& tensor) {
              piece.flat_begin, piece.flat_end);
 }
 
-// Writes a new file and makes its content durable. Needs no temporary name, since the directory is
-// temporary.
+// Writes a new file and makes its content durable. The file needs no temporary name, because its
+// directory is temporary.
 void write_durable(const std::string& path, std::string_view text) {
     const io::Fd fd(io::checked::create(path, O_WRONLY | O_EXCL));
     if (!fd.valid()) run_error(path, "exists already: another process writes this file");
@@ -53,21 +53,22 @@ void write_durable(const std::string& path, std::string_view text) {
     io::checked::fsync(fd.get(), path);
 }
 
-// Sets aside an existing step `path` unless it is on the branch of the new step `tip`: a step of
-// another branch, or one whose manifest is damaged, is never replaced.
+// Sets aside an existing step `path` that is not on the branch of the new step `tip`, or whose
+// manifest is damaged: a save never replaces such a step.
 void make_way(const Generation& generation, const Tip& tip, const std::string& path) {
     if (!io::exists(path)) return;
     try {
         if (on_branch(read_manifest(path), tip)) return;
     } catch (const DamageError&) {
-        // A damaged step is set aside, too: its data may still be useful.
+        // A damaged step is set aside, too, because its data may still be useful.
     }
     const std::string aside =
         set_aside(generation.directory, step_name(tip.step.iteration), generation.number);
     note("{}: is not a step of the current branch: set aside as {}", path, aside);
 }
 
-// Renames the temporary directory to the step. An older step of that name gets the temporary name.
+// Gives the temporary directory the name `path` of the step. An older step of this name gets the
+// temporary name.
 void publish(const std::string& temporary, const std::string& path) {
     if (io::exists(path)) {
         io::checked::exchange_directories(temporary, path);
@@ -87,8 +88,8 @@ std::vector<TensorInfo> tensors_of(const spec::ModelConfig& model, DType weights
     return tensors;
 }
 
-// The temporary directory has the generation in its name: a superseded run never writes into the
-// directory of its successor.
+// The name of the temporary directory contains the generation, so that a superseded run never
+// writes into the directory of its successor.
 std::string temporary_path(const Generation& generation, i64 iteration) {
     return fmt::format("{}{}{}", final_path(generation, iteration), temporary_mark,
                        generation.number);
@@ -150,7 +151,8 @@ Manifest manifest_of(const Generation& generation, const SaveInfo& info,
     manifest.tokenizer = info.tokenizer;
     manifest.seed = info.seed;
     manifest.state = info.state;
-    // A step that is rewritten, for example for another layout, keeps the generation of its run.
+    // A step that is rewritten, for example for another layout, keeps the generation of the run
+    // that saved it.
     manifest.generation = info.lineage.empty() ? generation.number : info.lineage.back().generation;
     manifest.run_id = info.run_id.empty() ? generation.run_id : info.run_id;
     manifest.parent = info.parent;
@@ -180,21 +182,21 @@ SaveResult publish_step(const Generation& generation, const Manifest& manifest,
     const i64 iteration = manifest.counters.iteration;
     const std::string temporary = temporary_path(generation, iteration);
     const std::string path = final_path(generation, iteration);
-    // All data files and index parts are durable: their writers called fsync(). The manifest makes
-    // the directory a complete step, so it comes last.
+    // All data files and index parts are durable, because their writers have called fsync(). The
+    // manifest is written last, because it makes the directory a complete step.
     write_durable(fmt::format("{}/{}", temporary, manifest_file), text);
-    // The content of every file is durable; this makes all names durable.
+    // The content of every file is durable now. This call makes the names durable.
     io::checked::fsync_path(temporary);
     const SaveResult result{path, manifest.totals().bytes + static_cast<i64>(text.size()),
                             manifest.reference()};
-    // A superseded run must stop here at the latest: after the rename another run may load this
-    // step.
+    // A superseded run must stop here at the latest, because another run may load this step after
+    // the rename.
     check_not_superseded(generation);
     make_way(generation, tip_of(manifest), path);
     publish(temporary, path);
-    // A crash before this line leaves `latest` at the previous step, which is complete, too.
+    // After a crash before this line, `latest` names the previous step, which is complete, too.
     set_latest(generation.directory, tip_of(manifest));
-    io::remove_tree(temporary);  // has the older step after an exchange
+    io::remove_tree(temporary);  // the older step, if names were exchanged
     return result;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes a checkpoint. No data is gathered: each writer writes its pieces directly from the given
 // memory into its own files, and one committer publishes all files with one rename. N is the
-// iteration, G the generation of the run (generation.hpp). The actions, and the content of the
-// directory after a crash that follows each action:
+// iteration, G the generation of the run (generation.hpp). The table has the actions of a save in
+// their order. Its right column states what the directory contains if a crash follows the action:
 //
 //     create DIR/global_stepN.tmp.gG        the old checkpoints, and a temporary directory
 //     data files and index parts, fsynced   the same
@@ -12,10 +12,11 @@
 //     rename to DIR/global_stepN, fsync DIR the new step; `latest` names the previous one
 //     replace `latest`                      the new step, named by `latest`
 //
-// The next claim() removes the temporary directory that a crash left. A step of the same branch
-// that exists already is exchanged with the temporary directory, so that a complete step has its
-// name at every moment, except on file systems without this operation (io::exchange_directories()).
-// A step of another branch is set aside before the rename (abandon.hpp).
+// The next claim() removes a temporary directory that a crash has left. If DIR/global_stepN exists
+// already and is of the same branch, the two directories exchange their names in one operation, so
+// that at every moment a complete step has the name. File systems without this operation are the
+// exception (io::exchange_directories()). A step of another branch is set aside before the rename
+// (abandon.hpp).
 #pragma once
 
 #include <functional>
@@ -41,7 +42,8 @@ struct SaveInfo {
     std::string state = "{}";  // JSON object
     std::string command_line;
     DType weights = DType::fp32;
-    // As in the manifest. If `run_id` or `lineage` is empty, the value of the generation is used.
+    // Members of the manifest. An empty `run_id` or `lineage` stands for the value in the
+    // generation.
     std::string run_id;
     std::optional<StepReference> parent;
     std::vector<LineageEntry> lineage;
@@ -50,14 +52,14 @@ struct SaveInfo {
 struct SaveResult {
     std::string path;  // DIR/global_stepN
     i64 bytes = 0;
-    StepReference step;  // for the `parent` of the next save
+    StepReference step;  // becomes the `parent` of the next save
 };
 
-// Returns the tensor table of a model for a manifest.
+// Returns the tensor table that the manifest of a model contains.
 std::vector<TensorInfo> tensors_of(const spec::ModelConfig& model, DType weights);
 
 // Saves a checkpoint with one writer. An existing global_stepN of the same branch is replaced.
-// Throws Error(failure) when writing fails (the temporary directory is removed) and
+// Throws Error(failure) when writing fails, after it has removed the temporary directory. Throws
 // Error(superseded) when a newer generation exists.
 SaveResult save(const Generation& generation, const SaveInfo& info,
                 const std::vector<Piece>& pieces);
@@ -66,11 +68,12 @@ SaveResult save(const Generation& generation, const SaveInfo& info,
 // directory temporary_path(). Each writer r of [0, n_writers) calls write_pieces(), or
 // plan_shares() and write_shares() if it shares files with others (data_file.hpp). One writer of
 // each group receives the index parts of the others, joins them with append() and calls
-// write_index(). When all have confirmed, the committer calls commit_save(). A writer that fails
-// reports it, and the committer calls discard_save(), which removes the temporary directory.
+// write_index(). When all writers have confirmed, the committer calls commit_save(). When a writer
+// reports a failure, the committer calls discard_save(), which removes the temporary directory.
 std::string temporary_path(const Generation& generation, i64 iteration);
 std::string begin_save(const Generation& generation, i64 iteration);
-// Returns the shares of `pieces`, one for each data file of the writer or group number `writer`.
+// Returns the shares of `pieces`, one for each data file of writer number `writer`, or of the group
+// of writers with that number.
 std::vector<DataShare> plan_shares(const std::vector<TensorInfo>& tensors, i64 writer,
                                    const std::vector<Piece>& pieces);
 IndexPart write_pieces(const std::string& temporary, const SaveInfo& info, i64 writer,
@@ -84,8 +87,9 @@ SaveResult commit_save(const Generation& generation, const SaveInfo& info,
                        const std::vector<IndexReference>& parts);
 void discard_save(const Generation& generation, i64 iteration) noexcept;
 
-// The two halves of commit_save(): the manifest of a save, whose index parts are `parts`, and the
-// publication of temporary_path() as a step with this manifest. `manifest` is the parsed `text`.
+// The two halves of commit_save(). manifest_of() returns the manifest of a save with the index
+// parts `parts`. publish_step() makes temporary_path() a step with that manifest; `text`: the text
+// of `manifest`.
 Manifest manifest_of(const Generation& generation, const SaveInfo& info,
                      const std::vector<IndexReference>& parts);
 SaveResult publish_step(const Generation& generation, const Manifest& manifest,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tensors of a model, which can be read in parts: a checkpoint of lm-utils, or files of another
+// Reads parts of the tensors of a model, from a checkpoint of lm-utils or from files of another
 // format.
 #pragma once
 
@@ -22,7 +22,7 @@ class TensorSource {
     virtual const std::vector<TensorInfo>& tensors() const = 0;
     virtual const TensorInfo* find(std::string_view tensor) const = 0;  // nullptr: no such tensor
     virtual bool has(SliceKind kind) const = 0;
-    // Reads a part of a tensor. SliceKind::master reads the weights of a source without masters.
+    // Reads a part of a tensor. For SliceKind::master, a source without masters reads its weights.
     // Thread-safe.
     virtual void load(const std::string& tensor, SliceKind kind,
                       const LoadTarget& target) const = 0;

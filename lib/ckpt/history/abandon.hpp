@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Abandoned steps: steps that are not on the current branch (lineage.hpp). set_aside() renames them
-// to DIR/abandoned-gN/global_stepM, where N is the generation that superseded them. They stay there
-// until lm-ckpt prune --abandoned removes them.
+// to DIR/abandoned-gN/global_stepM, where N is the generation that superseded them. Abandoned steps
+// exist until lm-ckpt prune --abandoned removes them.
 #pragma once
 
 #include <string>
@@ -19,8 +19,9 @@ std::string abandoned_path(const std::string& directory, i64 generation);  // DI
 // Returns DIR/abandoned-gN and creates it if needed.
 std::string make_abandoned(const std::string& directory, i64 generation);
 
-// Renames `name` of `directory` into the directory of `generation` and makes that durable; returns
-// the new path. A name that exists there already gets the suffix ".2", ".3", ...
+// Moves `name` of `directory` into make_abandoned(directory, generation) by a durable rename, and
+// returns the new path. If that directory has the name already, the new name gets the suffix ".2",
+// ".3", ...
 std::string set_aside(const std::string& directory, const std::string& name, i64 generation);
 
 // Returns the names of the abandoned-gN directories, by ascending generation.

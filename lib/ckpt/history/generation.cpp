@@ -53,8 +53,8 @@ i64 newest_file(const std::string& directory) {
     return newest;
 }
 
-// Returns the JSON of a generation file or of fence.json; null when there is none or when it is
-// incomplete, since its writer was killed.
+// Returns the JSON of a generation file or of fence.json; null when the file does not exist, or is
+// incomplete because its writer was killed.
 io::Json read_claim(const std::string& path) {
     if (!io::checked::exists(path)) return {};
     const std::string text = io::read_file(path);
@@ -66,9 +66,9 @@ i64 number_in(const io::Json& claim, const std::string& path) {
     return claim.is_null() ? 0 : io::json_get<i64>(claim, "generation", path);
 }
 
-// Returns the largest generation number in generation files, in fence.json and in `latest`: no
-// running process has a larger one. Reads the directory, not a cached number: the newer run may be
-// on another host of a shared file system.
+// Returns the largest generation number in generation files, in fence.json and in `latest`; no
+// running process has a larger one. Reads the directory each time, because a newer run may be on
+// another host of a shared file system.
 i64 newest_claimed(const std::string& directory) {
     i64 newest = newest_file(directory);
     const std::string fence = fence_of(directory);
@@ -112,8 +112,8 @@ std::string claim_text(const Generation& own, const std::optional<Tip>& start) {
     return io::json_text(document);
 }
 
-// Creates the generation file durably, since a number could be claimed twice if a power cut removed
-// its file. Returns false when the file exists already.
+// Creates the generation file durably: if a power cut removed the file, its number could be claimed
+// twice. Returns false when the file exists already.
 bool create_new(const std::string& path, const std::string& text) {
     const io::Fd fd(io::checked::create(path, O_WRONLY | O_EXCL));
     if (!fd.valid()) return false;
@@ -134,8 +134,8 @@ std::string describe(const io::Json& claim) {
                        text("started"));
 }
 
-// Returns whether the process of a claim may still run. A process id proves something only on its
-// own host.
+// Returns whether the process of a claim may still run. For a process of another host the result is
+// true, because process ids are valid only on one host.
 bool may_run(const io::Json& claim) {
     const i64 process = claim.value("process", i64{0});
     if (claim.value("host", std::string()) != host_name() || process <= 0) return true;
@@ -157,9 +157,9 @@ i64 generation_of_temporary(std::string_view name) {
     return number_after(name.substr(tmp), temporary_mark);
 }
 
-// Renames the directory `path` to `aside`, then removes it. Its writer may still run and try to
-// rename `path` to its final name: that rename publishes the complete directory or fails, but never
-// publishes a half-removed one.
+// Renames the directory `path` to `aside`, then removes it. The writer of `path` may still run and
+// try to rename `path` to its final name. That rename publishes the complete directory or fails,
+// but never publishes a half-removed directory.
 void remove_aside(const std::string& path, const std::string& aside) {
     try {
         io::checked::rename(path, aside);
@@ -178,8 +178,8 @@ void remove_leftovers(const Generation& own) {
         const i64 writer = generation_of_temporary(name);
         if (writer > 0 && writer < own.number) {
             note("{}: removing the files of an interrupted save", path);
-            // The new name contains the generation of this run. If this removal is interrupted,
-            // too, the next claim() removes the directory.
+            // The new name contains the generation of this run, so that the next claim() removes
+            // the directory if this removal is interrupted, too.
             const std::string step = path.substr(0, path.rfind(temporary_mark));
             remove_aside(path, fmt::format("{}{}{}", step, temporary_mark, own.number));
         }
@@ -192,8 +192,8 @@ void remove_leftovers(const Generation& own) {
     }
 }
 
-// Writes a claim to fence.json. If a newer claim was created meanwhile, writes that one afterwards,
-// so that fence.json never stays older than the newest generation file.
+// Writes a claim to fence.json. If a newer claim was created meanwhile, writes the newer claim
+// afterwards, so that fence.json never stays older than the newest generation file.
 void write_fence(const std::string& directory, i64 number, std::string text) {
     while (true) {
         io::write_file(fence_of(directory), text, io::Overwrite::yes);
@@ -220,8 +220,8 @@ Generation claim(const std::string& directory, const std::optional<Tip>& start) 
         {0, own.run_id, start ? std::optional(start->step) : std::optional<StepReference>()});
     const i64 previous = newest_claimed(directory);
     // Exclusive creation alone is not enough: another run may create N + 1 and remove file N after
-    // newest_used() and before create_new(), so that creating N succeeds twice. A newer file after
-    // the creation shows that; then the next number is tried.
+    // newest_used() and before create_new(), so that creating N succeeds twice. If a newer file
+    // exists after the creation, this has happened, and the loop tries the next number.
     std::string text;
     do {
         own.number = newest_used(directory) + 1;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fencing of a checkpoint directory. Each start of a run claims the next generation number by
 // creating DIR/generation-N exclusively (O_EXCL). A run with an older number must not write any
-// more: ranks of a node that lost the network must not overwrite the steps of the run that replaced
-// theirs.
+// more. Otherwise ranks of a node that had lost the network could overwrite the steps of the run
+// that replaced their run.
 //
-// The number is checked before a save begins and again right before its rename (save.hpp). Between
-// that check and the rename a newer run may still claim the directory. That is safe: the rename
-// publishes a complete step or fails, since claim() renames the temporary directory before it
-// removes it.
+// The number is checked before a save begins and again right before the rename of the save
+// (save.hpp). Between the second check and the rename a newer run may still claim the directory.
+// That is safe: the rename publishes a complete step or fails, because claim() renames a temporary
+// directory before it removes the files.
 //
 // The newest number is also in DIR/fence.json, in `latest` and in the manifests of the steps, so
-// that the fence holds when generation-* were deleted.
+// that the fence also works after the files generation-* were deleted.
 #pragma once
 
 #include <optional>
@@ -44,11 +44,11 @@ struct Claim {
 // may still be alive.
 Generation claim(const std::string& directory, const std::optional<Tip>& start = {});
 
-// Returns the newest claim of `directory`; nullopt when no claim exists, or only the incomplete
-// file of a claim.
+// Returns the newest claim of `directory`; nullopt when no claim exists, or when its file is
+// incomplete.
 std::optional<Claim> newest_claim(const std::string& directory);
 
-// Throws Error(superseded) naming the newer run, if there is one.
+// If a newer run has claimed the directory, throws Error(superseded) that names that run.
 void check_not_superseded(const Generation& generation);
 
 }  // namespace lm::ckpt

@@ -23,7 +23,7 @@ struct Tree {
 };
 
 // Adds the files below `path` to `tree`. Does not follow links. Skips a file that disappears
-// meanwhile: its program still runs.
+// meanwhile, because its program may still run.
 void measure(const std::string& path, Tree& tree) {
     struct stat status {};
     if (::lstat(path.c_str(), &status) != 0) return;

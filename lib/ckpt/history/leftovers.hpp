@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Left-overs of a directory of steps: temporary files and directories (their names contain ".tmp.")
-// of saves, copies, removals and other programs that were killed, or that still run.
+// Left-overs in a directory of steps: temporary files and directories, whose names contain ".tmp.".
+// They belong to saves, copies, removals and other programs that were killed, or that still run.
 #pragma once
 
 #include <string>

@@ -38,8 +38,8 @@ const StepEntry* find(const std::vector<StepEntry>& steps, i64 step) {
     return found == steps.end() ? nullptr : &*found;
 }
 
-// Returns the newest step of the newest generation. Throws the error of the system for an
-// unreadable step: that might be the newest one, so the current branch is unknown.
+// Returns the newest step of the newest generation. For an unreadable step throws the error of the
+// system: that step might be the newest one, so the current branch is unknown.
 const StepEntry* newest_of_newest_generation(const std::vector<StepEntry>& steps) {
     const StepEntry* newest = nullptr;
     for (const StepEntry& entry : steps) {
@@ -71,14 +71,15 @@ bool continues(const Manifest& step, const Tip& tip) {
 }
 
 // Returns the end of the current branch. `latest` has the lineage of the step that it names, so the
-// branch is known when that step is damaged. A hand-written `latest` has only the name. Then the
-// lineage is read from the manifest of the step, or from the newest start.
+// branch is known even if that step is damaged. A hand-written `latest` has only the name of a
+// step; the lineage then comes from the manifest of the step, or from the newest start.
 std::optional<Tip> find_tip(const std::string& directory, const std::vector<StepEntry>& steps,
                             const std::optional<Tip>& latest) {
     if (!latest) return tip_without_latest(directory, steps);
     const StepEntry* named = find(steps, latest->step.iteration);
     if (!latest->lineage.empty()) {
-        // replaced: a resumed run saved this step again, and was killed before it wrote `latest`.
+        // `replaced` is true after a resumed run has saved this step again and was killed before it
+        // wrote `latest`.
         const bool replaced = named && named->manifest && continues(*named->manifest, *latest);
         return replaced ? tip_of(*named->manifest) : latest;
     }
@@ -99,8 +100,9 @@ Tip tip_of(const Manifest& manifest) {
     return tip;
 }
 
-// A step that a start (a LineageEntry of `tip`) wrote is an ancestor unless it is earlier than the
-// step from which that start resumed, or later than a step from which a later start resumed.
+// A step that one of the starts in `tip`'s lineage has written is an ancestor. Exceptions are steps
+// before the step from which that start resumed, and steps after one from which a later start
+// resumed.
 bool on_branch(const Manifest& step, const Tip& tip) {
     const i64 iteration = step.counters.iteration;
     for (size_t at = 0; at < tip.lineage.size(); ++at) {

@@ -25,7 +25,7 @@ bool holds(const std::string& path, i64 part, i64 n_parts, const std::string& ma
         (void)Checkpoint::open(path, {part, n_parts}, manifest);
         return true;
     } catch (const Error&) {
-        return false;  // missing, damaged or unreadable: another host may have it
+        return false;  // missing, damaged or unreadable: another host may have the files
     }
 }
 

@@ -5,27 +5,26 @@
 //     DIR/HOST/global_stepN/index-*.json         one index part for each of these nodes
 //     DIR/HOST/global_stepN/local-manifest.json  the manifest of the whole step, equal on all hosts
 //
-// The files are those of an ordinary step: the files of all hosts together, with the manifest as
-// manifest.json, are the step that a save to the durable tier would have written. So any layout
-// loads it, and every byte has a digest. The directory of one host has no manifest.json, because it
-// is not complete.
+// The files of all hosts together, with the manifest as manifest.json, are the step that a save to
+// the durable tier would have written. So any layout can load a local step, and every byte has a
+// digest. The directory of one host has no manifest.json, because it is not complete.
 //
 // Nodes are numbered by their first ranks. Node h copies its files to node h xor 1; the last node
 // of an odd number copies to node 0. A local step is written to global_stepN.tmp.gG of each host
 // and renamed when all hosts have all their files. A host removes older steps only after all hosts
-// have renamed, and keeps two. So a kill at any moment leaves one step that is complete over all
-// hosts, also when any one host is lost.
+// have renamed the new one, and keeps two steps. So after a kill at any moment one step is complete
+// over all hosts, even when one of the hosts is lost.
 //
 // Which local steps a run may load: each start of a run claims a generation in the durable
-// directory, the one of --save (generation.hpp). The newest claim contains the lineage of its
+// directory, which --save names (generation.hpp). The newest claim contains the lineage of its
 // start, here called the line. A run loads a local step that belongs to this line and is newer than
 // the durable step that it would load otherwise. A rollback, and a start from an earlier step,
 // claim a generation whose line ends at that step, so no run loads the later local steps of the old
 // branch. `latest` names durable steps only.
 //
 // To resume from a local step, its hosts copy its parts to the durable directory, verify every byte
-// while they copy, and publish the step there. A part that is damaged on one host is copied from
-// another host that has it. Then the run loads the step like any other durable step.
+// while they copy, and publish the step there. If a part is damaged on one host, another host that
+// has the part copies it. Then the run loads the step like any other durable step.
 #pragma once
 
 #include <optional>
@@ -51,33 +50,34 @@ struct LocalStep {
     i64 generation = 0;
     std::string run_id;
     i64 n_parts = 0;         // index parts of the whole step
-    std::vector<i64> parts;  // index parts whose files this host has, in the right sizes
+    std::vector<i64> parts;  // index parts of which this host has all files, with the right sizes
     friend bool operator==(const LocalStep&, const LocalStep&) = default;
 };
 
 // Returns the local steps of the directory of one host, ascending. Warns of steps that cannot be
-// read and skips them. Empty when `directory` does not exist.
+// read and skips them. Returns an empty list when `directory` does not exist.
 std::vector<LocalStep> local_steps_in(const std::string& directory, int holder);
 // Convert a local step to one line of JSON, which ranks send to each other, and back.
 std::string text_of(const LocalStep& step);
 LocalStep parse_local_step(std::string_view text);
 
-// Returns the lineage of the newest start in the durable `directory`: of the newest claim, or of
-// `latest` when its generation is later; nullopt without both. All iterations are before the tip.
+// Returns the lineage of the newest start in the durable `directory`, from the newest claim, or
+// from `latest` when that has a later generation. Returns nullopt when neither exists. The
+// iteration of the tip is INT64_MAX.
 std::optional<Tip> newest_tip(const std::string& directory);
-// Returns whether the step is on the line: one of its starts wrote it, and the next start of the
-// line did not resume from an earlier step.
+// Returns whether the step is on the line: one of the line's starts wrote the step, and the next
+// start of the line did not resume from a step before it.
 bool is_on_branch(const LocalStep& step, const Tip& line);
 
-// A complete local step.
+// A local step that is complete over all hosts.
 struct LocalChoice {
     i64 step = 0;
     std::string digest;
-    std::vector<std::vector<int>> holders;  // by index part; at least one for each
+    std::vector<std::vector<int>> holders;  // by index part; at least one holder for each part
 };
 
-// Returns the newest step later than `newer_than` that belongs to `line` and of which every part
-// has a holder in `held`; nullopt when there is none.
+// Returns the newest step after `newer_than` that belongs to `line` and all of whose parts have a
+// holder in `held`; nullopt when there is no such step.
 std::optional<LocalChoice> choose_local_step(const std::vector<LocalStep>& held, const Tip& line,
                                              i64 newer_than);
 

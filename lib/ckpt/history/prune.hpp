@@ -26,7 +26,8 @@ struct KeepPolicy {
 
 struct PruneRules {
     KeepPolicy keep;  // empty: remove no step of the current branch
-    // Number of the newest kept steps that keep optimizer state, at least 1; nullopt: all do.
+    // How many of the newest kept steps keep their optimizer state, at least 1; nullopt: all of
+    // them.
     std::optional<i64> full_steps;
     bool abandoned = false;             // remove the steps of other branches
     std::optional<double> leftovers_s;  // remove left-overs older than this many seconds
@@ -43,7 +44,7 @@ struct PruneAction {
 
 struct PrunePlan {
     std::vector<i64> kept;             // complete steps of the current branch
-    std::vector<PruneAction> actions;  // in the order in which they are done
+    std::vector<PruneAction> actions;  // in the order of their execution
     std::optional<i64> newest;         // the newest of `kept`; a run loads this step
 };
 
@@ -52,22 +53,22 @@ std::vector<i64> steps_to_remove(std::vector<i64> complete_steps, const KeepPoli
                                  std::optional<i64> latest);
 
 // Plans the removals in `directory`. `complete` are the complete steps of the current branch,
-// ascending; `protect` are steps that stay unchanged whatever the rules are.
+// ascending; `protect` are steps that stay unchanged in spite of the rules.
 PrunePlan plan_prune(const std::string& directory, const Lineage& lineage,
                      const std::vector<i64>& complete, const PruneRules& rules,
                      const std::vector<i64>& protect = {});
 
-// Does the actions of a plan; calls `done`, which may be empty, after each one. Before it removes a
-// step, waits until no other program copies it. A kill leaves each step whole, or under a name with
-// ".tmp.". `rewriting`, which may be empty, gets the progress in bytes while the weights of a step
-// are copied to remove its optimizer state.
+// Carries out the actions of a plan; calls `done`, which may be empty, after each action. Before it
+// removes a step, waits until no other program copies that step. After a kill, each step is whole
+// or has a name with ".tmp.". To remove the optimizer state of a step, its weights are copied;
+// `rewriting`, which may be empty, gets the progress of the copy in bytes.
 void prune(const std::string& directory, const PrunePlan& plan,
            const std::function<void(const PruneAction&)>& done,
            const std::function<void(i64 done, i64 total)>& rewriting = {});
 
-// Removes a directory NAME of `directory`: renames it to NAME.tmp.removed, makes that durable, then
-// removes the files. A crash in between leaves NAME or NAME.tmp.removed, never a step with missing
-// files.
+// Removes a directory NAME of `directory`: renames it to NAME.tmp.removed, makes the rename
+// durable, then removes the files. A crash in between leaves NAME or NAME.tmp.removed, never a step
+// with missing files.
 void remove_whole(const std::string& directory, const std::string& name);
 void remove_step(const std::string& directory, i64 step);
 // Removes the NAME.tmp.removed directories that interrupted removals left in `directory`.

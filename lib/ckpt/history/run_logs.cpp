@@ -32,7 +32,7 @@ bool is_event_file(std::string_view name) {
 
 bool is_log(std::string_view name) {
     constexpr std::array<std::string_view, 4> endings{".log", ".out", ".err", ".jsonl"};
-    const bool is_named_log = name == "log" || name == "log.json";  // as in share/slurm
+    const bool is_named_log = name == "log" || name == "log.json";  // names of share/slurm
     return is_named_log || is_event_file(name) ||
            std::ranges::any_of(endings,
                                [&](std::string_view ending) { return name.ends_with(ending); });
@@ -53,7 +53,7 @@ void add_below(const std::string& directory, const std::string& prefix,
     }
 }
 
-// Logs in different directories may have equal names. Renames these logs to their whole paths, such
+// Logs in different directories may have equal names. Replaces equal names by the whole paths, such
 // as "a/x.log" and "b/x.log".
 void separate_names(std::vector<RunLog>& logs) {
     std::map<std::string, int> n_logs;
@@ -101,8 +101,8 @@ std::string lines_until(std::string_view text, i64 step) {
     return kept;
 }
 
-// Returns the last value of the x axis (iteration, samples, ...) that remains in the TensorBoard
-// file `path`. The directory of the file determines its axis.
+// Returns the last position on the x axis (iteration, samples, ...) that the TensorBoard file
+// `path` keeps. The directory of the file determines the unit of this axis.
 i64 last_position(const std::string& path, const LogCut& cut) {
     const auto is_below = [whole = "/" + path](std::string_view directory) {
         return whole.find(directory) != whole.npos;
@@ -163,7 +163,7 @@ bool cut_log(const RunLog& log, const LogCut& cut, const std::string& aside) {
                                  ? records_until(text, last_position(log.path, cut))
                                  : lines_until(text, cut.iteration);
     if (kept.size() == text.size()) return false;
-    // A crash between the two writes leaves the uncut log and its copy.
+    // After a crash between the two writes, both the uncut log and its copy exist.
     const std::string copy = aside + "/" + log.name;
     io::make_directories(io::parent_of(copy));
     io::write_file(copy, text, io::Overwrite::yes);

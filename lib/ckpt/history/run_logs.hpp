@@ -10,8 +10,8 @@
 
 namespace lm::ckpt {
 
-// A log or TensorBoard file of a training, and the name that its copies get: relative to the
-// directory in which it was found.
+// A log or TensorBoard file of a training. `name` is the name of its copies: the path relative to
+// the directory in which the file was found.
 struct RunLog {
     std::string path;
     std::string name;
@@ -21,22 +21,23 @@ struct RunLog {
 struct LogCut {
     i64 iteration = 0, samples = 0, tokens = 0, gigaflos = 0;
 };
-// Returns the point after the step of the manifest.
+// Returns the point of the training at which `step` was saved.
 LogCut cut_after(const Manifest& step);
 
 // Returns the logs (.log, .out, .err, .jsonl, `log`, log.json) and TensorBoard files below
 // `directory`, without those in steps and in abandoned branches.
 std::vector<RunLog> logs_below(const std::string& directory);
 
-// Returns the files that match one of the shell patterns of --logs; a directory stands for its
-// logs. Logs of the same name in different directories get their absolute paths as names. Throws
-// Error(usage) when a pattern matches nothing.
+// Returns the files that match one of the shell patterns of --logs; a directory stands for the logs
+// below it. Logs of the same name in different directories get their absolute paths as names.
+// Throws Error(usage) when a pattern matches nothing.
 std::vector<RunLog> logs_matching(const std::vector<std::string>& patterns);
 
-// Removes the entries after `cut` from a log. In a text log: the lines of later iterations, and the
-// lines after them that name no iteration. In a TensorBoard file: the values at later positions of
-// the axis that its directory has (metrics/tensorboard.hpp). First copies the whole file to
-// ASIDE/NAME. Returns whether anything was removed.
+// Removes the entries after `cut` from a log. In a text log, these are the lines of later
+// iterations, and the lines that follow them and name no iteration. In a TensorBoard file, these
+// are the values at later positions of the x axis, whose unit depends on the directory
+// (metrics/tensorboard.hpp). First copies the whole file to ASIDE/NAME. Returns whether an entry
+// was removed.
 bool cut_log(const RunLog& log, const LogCut& cut, const std::string& aside);
 
 }  // namespace lm::ckpt

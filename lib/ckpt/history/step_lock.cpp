@@ -12,14 +12,14 @@
 namespace lm::ckpt {
 namespace {
 
-// Returns an invalid descriptor for a step without manifest: it is not complete, and no program
-// copies it.
+// Returns an invalid descriptor for a step without manifest: such a step is incomplete, and no
+// program copies it.
 io::Fd open_manifest(const std::string& step_path) {
     const std::string path = fmt::format("{}/{}", step_path, manifest_file);
     return io::Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
 }
 
-// An error other than EINTR means that the file system has no locks; it is ignored.
+// Any error except EINTR means that the file system has no locks, and is ignored.
 void lock(const io::Fd& fd, int operation) {
     while (::flock(fd.get(), operation) != 0 && errno == EINTR) continue;
 }

@@ -20,20 +20,23 @@ std::string latest_path(const std::string& directory) {
     return fmt::format("{}/{}", directory, latest_file);
 }
 
-// Returns the problem of a damaged step without the advice that open_first() follows itself.
+// Returns the problem of a damaged step without the remedy to use another step, because
+// open_first() does that itself.
 std::string_view without_remedy(std::string_view problem) {
     constexpr std::string_view remedy = ": use another step";
     if (problem.ends_with(remedy)) problem.remove_suffix(remedy.size());
     return problem;
 }
 
-// Opens the first complete step of `candidates` that is not in `damaged`. Warns with `reason` when
-// that is not empty; if it is empty, with the problem of the first step that was skipped.
+// Opens the first complete step of `candidates` that is not in `damaged`. If a step was skipped or
+// `reason` is not empty, warns with `reason`; with an empty `reason`, with the problem of the first
+// skipped step.
 Checkpoint open_first(const std::string& directory, const std::vector<const StepEntry*>& candidates,
                       std::string reason, const std::vector<i64>& damaged, const Share& share) {
     for (const StepEntry* entry : candidates) {
         if (std::ranges::find(damaged, entry->step) != damaged.end()) continue;
-        // Only damage may lead to another step: after an error of the system this one may be good.
+        // Only damage may lead to another step. After an error of the system this step may be
+        // undamaged.
         if (entry->unreadable) throw Error(Exit::failure, entry->reason);
         std::string problem = entry->reason;
         if (entry->manifest) {
@@ -82,7 +85,7 @@ i64 step_from_name(std::string_view name) {
     i64 step = -1;
     const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
     const bool plain = error == std::errc() && end == name.data() + name.size();
-    // Only the form of step_name() is valid: not "-1", not "007".
+    // Only a number that step_name() would write is valid, not "-1" or "007".
     return plain && step >= 0 && std::to_string(step) == name ? step : -1;
 }
 

@@ -25,8 +25,8 @@ class Copier {
         : plan_(plan), path_(path), temporary_(copy_temporary(path)), options_(options) {}
 
     CopyResult run() {
-        // Locks a file in the temporary directory. The lock ends with this process, even after a
-        // kill.
+        // A lock on a file in the temporary directory excludes other copies to `path_`. The lock
+        // ends when this process ends, even by a kill.
         refuse_existing();
         io::checked::make_directory(temporary_);
         auto lock = io::AppendFile::open(in(std::string(lock_name)));
@@ -34,15 +34,15 @@ class Copier {
             run_error(
                 temporary_,
                 "another lm-ckpt process is copying to this directory: wait until it has ended");
-        refuse_existing();  // again: another copy may have finished before the lock was acquired
+        refuse_existing();  // another copy may have finished before the lock
         const CopyResult result = copy_files(plan_.source, plan_.files, temporary_, options_);
-        // The manifest is the last document: a directory with a manifest has all its files.
+        // The manifest is the last document, so that a directory with a manifest has all its files.
         for (const auto& [name, text] : plan_.documents) {
             io::write_file(in(name), text, io::Overwrite::yes);
         }
         remove_others();
-        // Every file is durable now. This makes the file names durable before the rename publishes
-        // them.
+        // Every file is durable now. This call makes the names of the files durable, before the
+        // rename publishes them.
         io::checked::fsync_path(temporary_);
         publish();
         return result;
@@ -58,7 +58,7 @@ class Copier {
                   "replace it");
     }
 
-    // Removes the lock file, and those files of an earlier copy that this copy does not have.
+    // Removes the lock file, and the files of an earlier copy that this copy does not have.
     void remove_others() const {
         std::set<std::string> wanted;
         for (const DataFile& file : plan_.files) wanted.insert(file.name);
@@ -75,7 +75,7 @@ class Copier {
             run_error(path_, "was created by another program during the copy: left unchanged");
         }
         io::checked::fsync_parent_of(path_);
-        io::remove_tree(temporary_);  // has the old step after an exchange
+        io::remove_tree(temporary_);  // the old step, if names were exchanged
     }
 
     const CopyPlan& plan_;
@@ -94,7 +94,8 @@ void require_space(const CopyPlan& plan, const std::string& path) {
     const std::string temporary = copy_temporary(path);
     const i64 needed = plan.n_bytes() - (io::is_directory(temporary) ? tree_bytes(temporary) : 0);
     const std::string directory = io::parent_of(path);
-    // Examines a directory that exists, because a copy that is refused must not create `directory`.
+    // `directory` may not exist yet, and a refused copy must not create it, so the nearest existing
+    // directory is examined.
     const i64 available = io::filesystem_use(io::nearest_existing(directory)).available;
     if (needed <= available) return;
     run_error(directory, "{} needs {}, {} are available: free space, or choose another directory",

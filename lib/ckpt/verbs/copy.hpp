@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies a step file by file, and verifies every byte against the digests of the manifest before it
-// is written. The copy grows in a temporary directory, which survives a kill:
+// Copies a step file by file, and verifies every byte against the digests of the step before it
+// writes it. The copy grows in a temporary directory, which survives a kill:
 //
 //     STEP.tmp.copy: data files, each fsynced -> index parts -> manifest.json -> renamed to STEP
 //
-// A crash before the rename leaves no STEP, only STEP.tmp.copy. The next copy to the same place
-// verifies the files there, keeps the blocks that match their digests, and copies the others.
+// After a crash before the rename, STEP does not exist, only STEP.tmp.copy. The next copy to the
+// same place verifies the files in STEP.tmp.copy, keeps the blocks that match their digests, and
+// copies the other blocks.
 #pragma once
 
 #include <string>
@@ -19,12 +20,12 @@ namespace lm::ckpt {
 std::string copy_temporary(const std::string& path);
 
 // Throws Error(failure) when the file system of `path` has too little free space for the copy.
-// Counts the files of an earlier, incomplete copy.
+// Subtracts the size of an earlier, incomplete copy from the needed space.
 void require_space(const CopyPlan& plan, const std::string& path);
 
 // Creates the step `path`. Throws DamageError when the source does not match its digests, and
 // Error(failure) when writing fails, another copy to `path` is running, or `path` exists and must
-// not be replaced. The files copied so far stay for the next attempt.
+// not be replaced. After an error the files that were already copied stay for the next attempt.
 CopyResult copy(const CopyPlan& plan, const std::string& path, const CopyOptions& options);
 
 }  // namespace lm::ckpt

@@ -20,13 +20,12 @@ namespace lm::ckpt {
 namespace {
 
 // Limits the rate of a copy by sleeping. After a slow period the copy may run faster than the rate,
-// to make up for at most one second.
+// until it has caught up with at most one second of delay.
 class Pace {
   public:
     explicit Pace(std::optional<i64> bytes_per_second) : rate_(bytes_per_second) {}
 
-    // Returns the number of blocks that may be in progress at once: one, when their rate is
-    // limited.
+    // Returns the number of blocks that may be in progress at once: 1 when the rate is limited.
     int blocks_in_flight() const { return rate_ ? 1 : io::blocks_in_flight; }
 
     void passed(i64 n_bytes) {
@@ -56,7 +55,7 @@ class FileCopier {
         const std::string path = in(file.name);
         const bool resumes = io::exists(path);
         if (resumes) {
-            // The file of an earlier copy may be longer or shorter.
+            // The file is from an earlier copy, and may be longer or shorter than this one.
             const io::Fd fd(io::checked::create(path, O_WRONLY));
             io::checked::truncate(fd.get(), path, file.size);
         } else {
@@ -77,8 +76,9 @@ class FileCopier {
   private:
     std::string in(const std::string& name) const { return directory_ + "/" + name; }
 
-    // Copies a unit of a file. Does nothing when the file of an earlier copy, `kept`, has the right
-    // bytes there. Verifies the bytes of the source before it writes them.
+    // Copies a unit of a file. `kept`: the file of an earlier copy, if there is one. When `kept`
+    // already has the right bytes, copies nothing. Verifies the bytes of the source before it
+    // writes them.
     void copy_unit(const DataFile& file, const FileUnit& unit, const io::BlockFile& out,
                    const std::optional<io::BlockFile>& kept, io::AlignedBlock& block) {
         const i64 n = unit.padded_end - unit.begin;

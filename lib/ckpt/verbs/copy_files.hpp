@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies data files of a step block by block, and verifies every block against its digest before it
-// is written.
+// Copies data files of a step block by block, and verifies each block against its digest before it
+// writes the block.
 #pragma once
 
 #include <functional>
@@ -15,13 +15,13 @@ namespace lm::ckpt {
 
 struct CopyResult {
     i64 n_copied = 0;
-    i64 n_kept = 0;  // valid bytes of an earlier, interrupted copy
+    i64 n_kept = 0;  // valid bytes that an earlier, interrupted copy has left
 };
 
 struct CopyOptions {
-    bool replace = false;  // replace an existing step, in one exchange of names; for copy() only
+    bool replace = false;                 // only for copy(): replace an existing step
     std::optional<i64> bytes_per_second;  // upper bound, on average
-    // Gets the bytes verified at the destination; may be empty.
+    // If set, it is called with the number of bytes that are verified at the destination so far.
     std::function<void(i64 done)> progress;
 };
 

@@ -20,9 +20,9 @@ struct CopyPlan {
     i64 n_bytes() const;                                         // total size of the data files
 };
 
-// Returns the plan of a copy. With `weights_only` the copy has no masters and moments, and its
-// index and manifest do not list them. This fails with Error(failure) when a data file holds both
-// weights and optimizer state: files are copied whole.
+// Returns the plan of a copy. With `weights_only` the copy has neither masters nor moments, and its
+// index and manifest do not list them. Files are copied whole, so `weights_only` throws
+// Error(failure) when a data file has both weights and optimizer state.
 CopyPlan plan_copy(const Checkpoint& checkpoint, bool weights_only);
 
 // Returns whether the step at `path` equals the step that the plan would create. Compares the

@@ -8,9 +8,9 @@
 namespace lm::ckpt {
 
 // The steps are numbered 0 .. k. With a constant learning rate, step j is step 0 minus the updates
-// 1 .. j. The sum of the steps with weights c_0 .. c_k is then step 0 minus the sum of w_i *
-// (update i), where w_i is the sum of c_j for j >= i. A decay that scales update i by w_i therefore
-// corresponds to the weights c_k = w_k, c_j = w_j - w_(j+1), c_0 = 1 - w_1.
+// 1 .. j. The sum of c_j * (step j) is then step 0 minus the sum of w_i * (update i), where w_i is
+// the sum of c_j for j >= i. A decay that scales update i by w_i therefore corresponds to the
+// weights c_k = w_k, c_j = w_j - w_(j+1), c_0 = 1 - w_1.
 //
 // For evenly spaced steps, w_i is the decay at x_i = i / (k + 1), so that linear decay is the plain
 // mean. In general, with the consumed tokens t_i of step i, x_i = (t_i - t_0) / (t_k - t_0) * k /

@@ -15,7 +15,7 @@
 namespace lm::ckpt {
 namespace {
 
-constexpr i64 chunk_elements = io::block_bytes / 4;  // 4 bytes each
+constexpr i64 chunk_elements = io::block_bytes / 4;  // elements have 4 bytes
 
 struct ChunkDifference {
     i64 n_different = 0;
@@ -27,8 +27,8 @@ struct ChunkDifference {
 void add_element(ChunkDifference& chunk, float a, float b) {
     ++chunk.n_different;
     const double d = std::abs(double{a} - double{b});
-    // A comparison with NaN is false, so a NaN in `d` replaces `max`. A NaN in `max` stays: d + NaN
-    // is NaN.
+    // A comparison with NaN is false, so a NaN in `d` replaces `max`. A NaN in `max` stays, because
+    // d + NaN is NaN.
     if (!(d <= chunk.max)) chunk.max = std::isnan(chunk.max) ? d + NAN : d;
     const double magnitude = std::max(std::abs(double{a}), std::abs(double{b}));
     if (magnitude > 0) chunk.relative = std::max(chunk.relative, d / magnitude);
@@ -86,7 +86,8 @@ struct Comparison {
     i64 n_left = 0;  // chunks that are not compared yet
 };
 
-// Returns the comparison of a tensor; without chunks if the two cannot be compared.
+// Returns the comparison of a tensor. It has no chunks if the tensors of the two checkpoints cannot
+// be compared.
 Comparison plan_comparison(const TensorSource& a, const TensorSource& b, const std::string& tensor,
                            SliceKind kind) {
     Comparison comparison;
@@ -111,7 +112,7 @@ Comparison plan_comparison(const TensorSource& a, const TensorSource& b, const s
 }
 
 // Compares the chunks of all tensors, several at once, and reports the tensors in the order of the
-// table.
+// tensor table.
 class Comparer {
   public:
     Comparer(const TensorSource& a, const TensorSource& b, std::vector<Comparison> comparisons,
@@ -124,7 +125,7 @@ class Comparer {
           progress_(progress) {}
 
     void run() {
-        std::vector<std::pair<size_t, i64>> chunks;  // comparison, number of the chunk
+        std::vector<std::pair<size_t, i64>> chunks;  // index of a comparison, number of its chunk
         for (size_t i = 0; i < comparisons_.size(); ++i) {
             if (comparisons_[i].n_left > 0) n_elements_ += comparisons_[i].difference.n_elements;
             for (i64 chunk = 0; chunk < comparisons_[i].n_left; ++chunk)
@@ -148,7 +149,7 @@ class Comparer {
     }
 
   private:
-    // Reports the next tensors whose chunks are all compared.
+    // Reports the next tensors, up to the first one that has chunks to compare.
     void report_finished() {
         for (; next_ < comparisons_.size() && comparisons_[next_].n_left == 0; ++next_) {
             Comparison& comparison = comparisons_[next_];

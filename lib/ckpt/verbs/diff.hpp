@@ -15,16 +15,16 @@ struct TensorDifference {
     std::string tensor;
     SliceKind kind;
     std::string
-        only;  // why the two cannot be compared: "only in A", "shapes [2] and [3]"; or empty
+        only;  // why the two cannot be compared: "only in A", "shapes [2] and [3]"; may be empty
     i64 n_elements = 0;
     i64 n_different = 0;  // elements whose bits differ after conversion to fp32
     double max = 0;       // largest absolute difference
-    double relative = 0;  // largest |a - b| / max(|a|, |b|) of two elements
+    double relative = 0;  // largest |a - b| / max(|a|, |b|) of an element
     double rms = 0;       // root of the mean square difference
     bool equal() const { return only.empty() && n_different == 0; }
 };
 
-// Compares every tensor of `a` or `b`, in each of `kinds` that at least one of them has. Passes the
+// Compares every tensor of `a` or `b` in each kind of `kinds` that `a` or `b` has. Passes the
 // results to `report` in the order of the tensor table of `a`. fp32 weights count as their own
 // masters. Reads 4 Mi elements at a time. `progress`, which may be empty, gets the number of
 // compared elements and the number of all elements.

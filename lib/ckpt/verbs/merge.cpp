@@ -21,13 +21,13 @@ namespace {
 constexpr i64 chunk_elements = io::block_bytes / i64{sizeof(float)};
 
 // Memory for the average of a chunk. Later chunks reuse it, because the first access to a new page
-// costs more time than the sums in it.
+// takes more time than computing the sums in the page.
 struct Scratch {
     std::vector<double> sum = std::vector<double>(chunk_elements);
     std::vector<float> values = std::vector<float>(chunk_elements);
 };
 
-// sum[i] += weight * values[i], or sum[i] = weight * values[i].
+// Computes sum[i] += weight * values[i]; if `first`, sum[i] = weight * values[i].
 void add_weighted(std::span<double> sum, std::span<const float> values, double weight, bool first) {
     for (size_t i = 0; i < sum.size(); ++i) {
         const double term = weight * double{values[i]};
@@ -167,7 +167,7 @@ class Averager {
     DType dtype_;
     double total_ = 0;
     std::mutex mutex_;                               // guards the members after it
-    std::vector<std::unique_ptr<Scratch>> scratch_;  // unused
+    std::vector<std::unique_ptr<Scratch>> scratch_;  // unused Scratch objects
     i64 n_done_ = 0;
 };
 

@@ -23,18 +23,19 @@ struct MergeSource {
 void check_same_architecture(const Checkpoint& a, const Checkpoint& b);
 
 struct MergeOptions {
-    // Element type of the result. Default: the type of the sources, or fp32 when they differ.
+    // Element type of the result. Default: the type of the sources, or fp32 when their types
+    // differ.
     std::optional<DType> dtype;
     std::string command_line;
-    std::function<void(i64 elements)> progress;  // gets the elements averaged so far; may be empty
+    std::function<void(i64 elements)> progress;  // gets the averaged elements so far; may be empty
 };
 
 // Saves sum(weight * tensor) / sum(weight) as a step without optimizer state in the existing
-// `directory`. Uses masters where a checkpoint has them and sums in fp64. Counters, tokenizer and
-// the trainer's state come from the source with the most iterations. Uses tens of megabytes of
-// memory for tensors of any size. The sources must have one architecture, and the sum of their
-// weights must be positive. Throws Error(failure) naming the tensor when a number is not finite or
-// exceeds the range of the result's type.
+// `directory`. Uses the masters of a checkpoint that has masters, and sums in fp64. Counters,
+// tokenizer and the trainer's state come from the source with the most iterations. Uses tens of
+// megabytes of memory for tensors of any size. The sources must have one architecture, and the sum
+// of their weights must be positive. Throws Error(failure) naming the tensor when a number is not
+// finite or exceeds the range of the result's type.
 SaveResult merge(const std::vector<MergeSource>& sources, const MergeOptions& options,
                  const std::string& directory);
 

@@ -37,8 +37,8 @@ class Resharder {
         info_.parallel.tp = tp;
         info_.parallel.pp = pp;
         info_.parallel.dp = 1;
-        // A checkpoint has no padding, so a padding that `tp` does not divide is dropped: it would
-        // be an invalid configuration.
+        // A padding that `tp` does not divide would be an invalid configuration. It can be dropped,
+        // because a checkpoint contains no padding.
         if (info_.parallel.pad_vocab_to % tp != 0) info_.parallel.pad_vocab_to = 0;
         (void)spec::first_layer(info_.model, info_.parallel, 0);  // throws for too many stages
     }
@@ -87,8 +87,8 @@ class Resharder {
         return parts;
     }
 
-    // Returns the pieces that a rank of lm-train would write. If several ranks hold a tensor, only
-    // the first of them writes it.
+    // Returns the pieces that a rank of lm-train would write. A tensor that several ranks have is
+    // written only by the first of them.
     std::vector<Piece> pieces_of_rank(i64 rank) {
         const i64 tp_rank = rank % info_.parallel.tp;
         const spec::RankLayout layout = spec::rank_layout(info_.model, table_, info_.parallel,

@@ -46,7 +46,7 @@ std::string tiling_fault(std::vector<Range>& ranges, i64 n) {
     return expected == n ? "" : fmt::format("element {} is in no slice", expected);
 }
 
-// Returns the problem of an error "FILE: TEXT".
+// Returns the problem that an error with the text "FILE: TEXT" describes.
 Problem problem_from(const Error& error) {
     const std::string text = error.what();
     constexpr std::string_view separator = ": ";
@@ -94,7 +94,7 @@ class Verifier {
 
     void problem(Problem found) { result_.problems.push_back(std::move(found)); }
 
-    // Returns a problem of a slice.
+    // Returns a problem that names the file and the slice.
     Problem problem_of(const DataFile& file, const Slice& slice, std::string text) const {
         return {.file = checkpoint_.path_of(file),
                 .tensor = checkpoint_.manifest().tensors[static_cast<size_t>(slice.tensor)].name,
@@ -234,8 +234,8 @@ class Verifier {
         }
     }
 
-    // Lists the slices of `unit` with NaNs or infinities as problems. Call it when all numbers of
-    // these slices were counted.
+    // Adds a problem for each slice of `unit` with NaNs or infinities. Call it after all blocks of
+    // these slices were checked.
     void report_non_finite(const DataFile& file, const FileUnit& unit) {
         for (size_t at = unit.first; at < unit.last; ++at) {
             const Slice& slice = file.slices[at];
@@ -284,7 +284,7 @@ Verification verify_share(const std::string& step_path, const Share& share,
     Verification result;
     try {
         const i64 n_parts = std::ssize(parse_manifest(manifest, step_path).index);
-        // Ranks of the same group open the same parts, and divide their files.
+        // Ranks of the same group open the same index parts, and divide the files of these parts.
         const i64 n_groups = std::clamp<i64>(n_parts, 1, share.count);
         const i64 group = share.index % n_groups;
         const Share within{share.index / n_groups, ceil_div(share.count - group, n_groups)};

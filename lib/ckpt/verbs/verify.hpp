@@ -28,15 +28,16 @@ struct Verification {
     i64 n_non_finite = 0;
 };
 
-// Verifies the global_stepN directory `step_path`. Does not throw for corruption: each corrupt part
-// is an entry of `problems`. An error of the system (EIO, EACCES) throws Error(failure). `progress`
-// gets the number of bytes read so far.
+// Verifies the global_stepN directory `step_path`. Does not throw for corruption: `problems` has an
+// entry for each corrupt part. An error of the system (EIO, EACCES) throws Error(failure).
+// `progress` gets the number of bytes read so far.
 Verification verify(const std::string& step_path, const std::function<void(i64)>& progress);
 
 // Verifies the part of the bytes that belongs to rank number share.index of share.count ranks:
-// digests of index parts, headers and data, and that numbers are finite. All shares together verify
-// every byte once; each one reads one index part, or several if there are more parts than ranks.
-// `manifest`: the text of the manifest, which another rank has read. Errors as in verify().
+// checks the digests of index parts, headers and data, and that numbers are finite. All shares
+// together verify every byte once. Each rank reads one index part, or several if there are more
+// parts than ranks. `manifest`: the text of the manifest, which another rank has read. Reports and
+// throws errors as verify() does.
 Verification verify_share(const std::string& step_path, const Share& share,
                           std::string_view manifest, const std::function<void(i64)>& progress);
 

@@ -9,7 +9,7 @@
 namespace lm::comm {
 namespace {
 
-// MPI_User_function: inout[i] = in[i] op inout[i].
+// The MPI_User_function that computes inout[i] = in[i] op inout[i].
 template <DType dtype, Reduction reduction>
 void combine(void* in, void* inout, int* n, MPI_Datatype*) {
     const void* const inputs[] = {in, inout};

@@ -10,7 +10,7 @@
 
 namespace lm::comm {
 
-// Throws Error(failure) naming `what` when `code` is an error of an MPI call.
+// Throws Error(failure) when `code` is an error of the MPI call `what`, which the message names.
 void check_mpi(int code, const char* what);
 
 MPI_Datatype mpi_type(DType dtype);

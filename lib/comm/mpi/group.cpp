@@ -21,8 +21,8 @@ namespace {
 
 constexpr int message_tag = 0;  // MPI keeps the order of messages of one tag (MPI 4.0, 3.5)
 
-// A waiting rank first tests without pause, then yields its core between tests, then sleeps:
-// another 0.1 ms does not matter for an operation that takes a second.
+// A waiting rank first tests without pause, then yields its core between tests, then sleeps,
+// because a delay of 0.1 ms does not matter for an operation that takes a second.
 constexpr i64 eager_tests = 50;
 constexpr double sleep_after_s = 1;
 constexpr auto sleep_time = std::chrono::microseconds(100);
@@ -65,7 +65,7 @@ MpiGroup::MpiGroup(MpiWorld& world, MPI_Comm comm, std::string name, u64 id)
 MpiGroup::~MpiGroup() {
     const std::lock_guard lock(world_.mutex());
     world_.remove_group(id_);
-    // MPI_Comm_free is collective: when the job fails, other members may never call it.
+    // When the job fails, other members may never call MPI_Comm_free, which is collective.
     if (std::uncaught_exceptions() > 0 || world_.failed()) return;
     if (check_comm_ != MPI_COMM_NULL) MPI_Comm_free(&check_comm_);
     MPI_Comm_free(&comm_);
@@ -74,7 +74,7 @@ MpiGroup::~MpiGroup() {
 void MpiGroup::abort(const std::string& reason) noexcept {
     try {
         warn("group '{}': ends the job: {}", name(), reason);
-    } catch (...) {  // ending the job matters more than the message
+    } catch (...) {  // an error here must not keep the job from ending
     }
     world_.end(Exit::failure);
 }
@@ -94,7 +94,7 @@ i64 MpiGroup::start(const Operation& operation) {
     started.operation = operation;
     started.number = number;
     started.requests.clear();     // the slot keeps the memory of its previous operation
-    started.copy_from = nullptr;  // for finish()
+    started.copy_from = nullptr;  // finish() reads it
     switch (operation.kind) {
         case OperationKind::all_reduce:
             start_all_reduce(started);
@@ -127,7 +127,7 @@ MPI_Request* MpiGroup::add_request(Started& started) {
     return &started.requests.back();
 }
 
-// MPI counts elements by int: larger operations are several MPI calls.
+// MPI counts elements by an int, so a larger operation is divided into several MPI calls.
 void MpiGroup::start_all_reduce(Started& started) {
     const Operation& o = started.operation;
     for (i64 begin = 0; begin < o.n; begin += world_.options().max_count) {
@@ -204,7 +204,7 @@ void MpiGroup::start_reduce_scatter(Started& started) {
           o);
 }
 
-// Starts one reduction to each member, for more elements than one MPI call can count.
+// Starts one reduction for each member. Used for more elements than one MPI call can count.
 void MpiGroup::start_reduces(Started& started) {
     const Operation& o = started.operation;
     for (int part = 0; part < size(); ++part) {
@@ -223,7 +223,7 @@ void MpiGroup::start_reduces(Started& started) {
 
 // ---- Waiting -----------------------------------------------------------------------------------
 
-// Drives MPI's progress. Returns whether all requests of the operation are done.
+// Lets MPI make progress. Returns whether all requests of the operation are done.
 bool MpiGroup::test(Started& started) {
     const std::lock_guard lock(world_.mutex());
     statuses_.resize(std::max(statuses_.size(), started.requests.size()));
@@ -294,7 +294,7 @@ bool MpiGroup::done(i64 handle) {
 // ---- Parts -------------------------------------------------------------------------------------
 
 std::unique_ptr<Group> MpiGroup::make_part(int color, int key, std::string part_name) {
-    // MPI_Comm_split has no timeout, so a barrier, which has one, comes first.
+    // MPI_Comm_split has no timeout, so a barrier with a timeout comes first.
     const i64 handle = start({OperationKind::split});
     const i64 number = pending_.find(handle)->number;
     wait(handle);
@@ -303,7 +303,7 @@ std::unique_ptr<Group> MpiGroup::make_part(int color, int key, std::string part_
     check(MPI_Comm_split(comm_, color < 0 ? MPI_UNDEFINED : color, key, &comm),
           {OperationKind::split});
     if (comm == MPI_COMM_NULL) check(MPI_Comm_dup(MPI_COMM_SELF, &comm), {OperationKind::split});
-    // All members compute the same id for their part.
+    // All members of a new group compute the same id for it.
     const u64 numbers[] = {id_, static_cast<u64>(number),
                            static_cast<u64>(static_cast<i64>(color))};
     return std::make_unique<MpiGroup>(
@@ -322,7 +322,7 @@ void MpiGroup::check(int code, const Operation& operation) {
     if (code == MPI_SUCCESS) return;
     char text[MPI_MAX_ERROR_STRING] = "";
     int length = 0;
-    if (code == MPI_ERR_IN_STATUS) {  // by MPI_Testall: each status has its own code
+    if (code == MPI_ERR_IN_STATUS) {  // from MPI_Testall: each status has its own error code
         for (const MPI_Status& status : statuses_) {
             if (status.MPI_ERROR != MPI_SUCCESS && status.MPI_ERROR != MPI_ERR_PENDING) {
                 code = status.MPI_ERROR;
@@ -370,8 +370,8 @@ void MpiGroup::compare_with_members(const Operation& operation, i64 number) {
     char text[128] = "";  // MPI_Allgather below needs one size for all members
     const std::string mine = describe(operation);
     std::memcpy(text, mine.data(), std::min(mine.size(), sizeof text - 1));
-    const i64 digest = static_cast<i64>(hash64({text, sizeof text}) >> 1);  // -digest fits too
-    i64 range[2] = {digest, -digest};  // their maxima are max(digest) and -min(digest)
+    const i64 digest = static_cast<i64>(hash64({text, sizeof text}) >> 1);  // >= 0: -digest exists
+    i64 range[2] = {digest, -digest};  // the maxima are max(digest) and -min(digest)
     Started started;
     started.operation = operation;
     started.number = number;

@@ -40,8 +40,8 @@ class MpiGroup final : public Group {
         Operation operation;
         i64 number = 0;
         std::vector<MPI_Request> requests;
-        // nullptr, or where MPI writes the result of an in-place reduce-scatter (the front of
-        // `in`). finish() copies it to operation.out.
+        // Set for an in-place reduce-scatter, whose result MPI writes to the front of `in`: the
+        // address of that result, which finish() copies to operation.out. Otherwise nullptr.
         const void* copy_from = nullptr;
     };
 
@@ -64,10 +64,10 @@ class MpiGroup final : public Group {
 
     MpiWorld& world_;
     MPI_Comm comm_;
-    // Used by compare_with_members(); MPI_COMM_NULL when operations are not checked.
+    // The communicator of compare_with_members(); MPI_COMM_NULL when operations are not checked.
     MPI_Comm check_comm_ = MPI_COMM_NULL;
     u64 id_;
-    std::atomic<i64> n_started_{0};  // collectives; the thread that answers other ranks reads it
+    std::atomic<i64> n_started_{0};  // collectives; the answering thread reads it
     PendingOperations<Started> pending_;
     std::vector<MPI_Status> statuses_;  // results of the last MPI_Testall
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The interface of the plugin liblm_mpi.so. The plugin exports one symbol, a function that returns
-// this struct. `abi` comes first and is compared before anything else is used. Raise it with every
-// change of this struct, of Group or of LaunchOptions.
+// this struct. `abi` is the first member and is compared before any other member is used. Increase
+// it with every change of this struct, of Group or of LaunchOptions.
 #pragma once
 
 #include "comm/launch.hpp"

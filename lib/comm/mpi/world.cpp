@@ -21,7 +21,7 @@
 namespace lm::comm {
 
 struct MpiWorld::Question {
-    u64 group;  // 0: write a dump, do not answer
+    u64 group;  // 0: the question only asks for a dump, without an answer
 };
 
 struct MpiWorld::Answer {
@@ -45,14 +45,14 @@ constexpr size_t max_hosts_asked = 64;
 
 bool job_is_over = true;
 
-// on_exit handler: when a process leaves the job early, its exit code becomes the exit code of the
-// job.
+// Called by the system at the exit of a process (on_exit(3)): when a process leaves the job early,
+// its exit code becomes the exit code of the job.
 void end_job(int status, void*) {
     if (!job_is_over)
         MPI_Abort(MPI_COMM_WORLD, status == 0 ? static_cast<int>(Exit::failure) : status);
 }
 
-// Returns the ranks that are neither in `ranks` nor `own`.
+// Returns all ranks except `own` and the ranks in `ranks`.
 std::vector<int> all_but(const std::vector<int>& ranks, int own, int size) {
     std::vector<bool> is_in(static_cast<size_t>(size));
     is_in[static_cast<size_t>(own)] = true;
@@ -139,8 +139,8 @@ std::string MpiWorld::describe() const {
     return fmt::format("{} ranks, {}", size_, text.substr(0, text.find_first_of(",\n")));
 }
 
-// Sets kept_host_: rank r keeps the host name of rank (r - size / 2) mod size. When a whole host
-// fails, the ranks that keep its name are on other hosts.
+// Sets kept_host_: each rank r keeps the host name of rank (r - size / 2) mod size. So when a whole
+// host fails, the ranks that keep the name of this host are on other hosts.
 void MpiWorld::exchange_hosts() {
     char mine[64];
     char kept[64] = "";
@@ -153,8 +153,8 @@ void MpiWorld::exchange_hosts() {
     kept_host_ = kept;
 }
 
-// Sets spin_s_. Spinning pays when every rank of this host has its own core. With fewer cores, the
-// awaited rank may need this rank's core.
+// Sets spin_s_. Spinning is useful when every rank of this host has its own core. With fewer cores,
+// the awaited rank may need the core on which this rank spins.
 void MpiWorld::choose_spin() {
     constexpr double spin_with_own_core_s = 100e-6;
     MPI_Comm host = MPI_COMM_NULL;
@@ -177,8 +177,8 @@ void MpiWorld::remove_group(u64 id) {
 // ---- Answering ---------------------------------------------------------------------------------
 
 // Answers the questions of other ranks. Runs in a thread of its own, because the rank's main thread
-// may be inside a long computation. Calls MPI every 0.1 s, and never for longer than a probe and a
-// small receive.
+// may be inside a long computation. Calls MPI every 0.1 s, each time only for a probe and a small
+// receive.
 void MpiWorld::answer_questions() {
     std::unique_lock stop_lock(stop_mutex_);
     while (!stopped_.wait_for(stop_lock, answer_interval, [this] { return stop_; })) {
@@ -260,7 +260,7 @@ void MpiWorld::collect_answers(size_t n_wanted, double seconds, std::vector<Answ
 }
 
 std::vector<RankStatus> MpiWorld::ask(const std::vector<int>& ranks, u64 group) {
-    static std::mutex one_at_a_time;  // the rank's thread and NCCL's monitoring thread ask
+    static std::mutex one_at_a_time;  // the rank's thread and NCCL's monitor may both ask
     const std::lock_guard asking(one_at_a_time);
     // The buffers exist until the process ends, because MPI may still be sending them.
     static std::deque<Question> questions;
@@ -271,7 +271,8 @@ std::vector<RankStatus> MpiWorld::ask(const std::vector<int>& ranks, u64 group) 
     put_questions(ranks, group, questions, requests);
     if (recorder) {
         recorder->request_dump();
-        // Another rank that timed out earlier has asked all ranks already.
+        // asked_to_dump_ is true when another rank, which timed out earlier, has already asked all
+        // ranks for dumps.
         if (!asked_to_dump_) put_questions(all_but(ranks, rank_, size_), 0, questions, requests);
     }
     collect_answers(ranks.size(), answer_time_s, answers);
@@ -281,7 +282,7 @@ std::vector<RankStatus> MpiWorld::ask(const std::vector<int>& ranks, u64 group) 
         seen[answer.rank] = {answer.rank, true,         answer.n_started,
                              answer.host, answer.where, answer.device};
     }
-    // When a rank does not answer, asks the rank that keeps its host name.
+    // For each rank that does not answer, asks the rank that keeps the host name of that rank.
     std::vector<int> keepers;
     for (const auto& [rank, status] : seen) {
         const int keeper = (rank + size_ / 2) % size_;

@@ -7,10 +7,11 @@
 // which lock it again.
 //
 // Failure: MPI cannot continue after it has lost a process. A rank that fails sets failed_ and
-// makes no more MPI calls, because memory of its pending operations may be freed. It prints its
-// error and exits. Its on_exit handler calls MPI_Abort, which ends all ranks with its exit code.
+// makes no more MPI calls, because memory of its pending operations may be freed. The rank prints
+// its error and exits. Its on_exit handler calls MPI_Abort, which ends all ranks with the exit code
+// of the failed rank.
 //
-// Nothing here grows with the number of ranks until a failure.
+// Without a failure, the memory of this class does not grow with the number of ranks.
 #pragma once
 
 #include <mpi.h>
@@ -47,13 +48,14 @@ class MpiWorld final : public Launch {
     // Returns how long a waiting rank polls before it yields its core.
     double spin_s() const { return spin_s_; }
 
-    // Makes a group known to the thread that answers questions about it. `n_started` counts the
+    // Registers a group for the thread that answers questions about groups. `n_started` counts the
     // collectives that this rank has started.
     void add_group(u64 id, const std::atomic<i64>& n_started);
     void remove_group(u64 id);
 
     // Asks the ranks for their status in the group with this id, and all ranks of the job for a
-    // dump of their flight recorders. Blocks for 7 s at most. Called by the thread that timed out.
+    // dump of their flight recorders. Blocks for 7 s at most. The thread whose operation timed out
+    // calls it.
     std::vector<RankStatus> ask(const std::vector<int>& ranks, u64 group);
 
     // Marks this rank as failed: it makes no more MPI calls.
@@ -80,14 +82,15 @@ class MpiWorld final : public Launch {
     int size_ = 1;
     double spin_s_ = 0;
     std::string host_;
-    // Host name of rank (own - size / 2) mod size. Every answer contains it, so that the asking
-    // rank learns it even when that rank does not answer.
+    // Host name of rank (own - size / 2) mod size. Every answer of this rank contains it, so that
+    // an asking rank learns the host of that rank even when that rank does not answer.
     std::string kept_host_;
     std::unique_ptr<MpiOps> ops_;
     MPI_Comm control_ = MPI_COMM_NULL;  // carries questions and answers
     std::recursive_mutex mutex_;
     std::map<u64, const std::atomic<i64>*> groups_;
-    // Buffers of answers, reused in turn, because MPI may still be sending them.
+    // Buffers of answers. They are reused in turn, because MPI may still be sending the latest
+    // ones.
     std::vector<Answer> sent_;
     size_t next_sent_ = 0;
     std::unique_ptr<Group> group_;

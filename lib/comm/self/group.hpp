@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The group of a single rank. A collective copies its input to its output, or does nothing when it
-// is in place. With it, callers need no special case for a parallel size of 1.
+// The group of a single rank. A collective copies its input to its output; an in-place collective
+// does nothing. With this group, callers need no special case for a parallel size of 1.
 #pragma once
 
 #include <cstring>
@@ -36,7 +36,7 @@ class SelfGroup final : public Group {
     }
 
   private:
-    std::string reason_;  // given to abort(); empty: not aborted
+    std::string reason_;  // argument of abort(); empty: abort() was not called
 };
 
 // Returns a group of this rank alone. Not collective.

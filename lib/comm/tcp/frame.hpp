@@ -13,15 +13,15 @@
 namespace lm::comm {
 
 enum class FrameKind : u32 {
-    hello = 1,  // rank to hub, its first frame: Hello
+    hello = 1,  // rank to hub, the first frame: a Hello
     welcome,    // hub to all ranks: every rank has connected
-    post,       // rank to hub: its contribution to a collective
+    post,       // rank to hub: the rank's contribution to a collective
     result,     // hub to each member: the result of a collective
     message,    // rank to rank, through the hub: the data of a send
     question,   // rank to member `peer` of a group (-1: to all others): asks for its status
-    host,       // hub to the asking rank: the host of one of the ranks that were asked
-    answer,     // rank to the asking rank `peer`: `number` of collectives, and its state
-    failure,    // rank to hub, then hub to all: the reason of the job's failure
+    host,       // hub to the asking rank: the host of one of the asked ranks
+    answer,     // rank to the asking rank `peer`: `number` of collectives, and state
+    failure,    // rank to hub, then hub to all: why the job has failed
     bye         // rank to hub: this rank ends without an error; no frame follows
 };
 
@@ -50,7 +50,7 @@ inline Operation operation_of(const Frame& frame) {
             nullptr};
 }
 
-// The bytes of a hello.
+// The bytes that follow the frame of a hello.
 struct Hello {
     char magic[8];
     char token[40];  // digest of the job's token

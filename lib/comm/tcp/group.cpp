@@ -32,11 +32,11 @@ std::string TcpGroup::timeout_message(const Operation& operation, i64 number, do
     const size_t n_asked = collective ? static_cast<size_t>(size() - 1) : 1;
     const std::vector<RankStatus> statuses =
         world_.ask(id_, collective ? -1 : operation.peer, n_asked);
-    Operation named = operation;  // `operation` with its peer as a world rank
+    Operation named = operation;  // `operation`, with the world rank of its peer
     if (operation.peer == rank()) {
         named.peer = world_.rank();
     } else if (operation.peer >= 0 && statuses.size() == n_asked) {
-        // `statuses` are in the order of the members, without this one.
+        // `statuses` has the other members in their order, without this rank.
         const int place = collective ? operation.peer - (operation.peer > rank() ? 1 : 0) : 0;
         named.peer = statuses[static_cast<size_t>(place)].rank;
     }
@@ -64,7 +64,7 @@ i64 TcpGroup::start(const Operation& o) {
     if (data != nullptr && contributes) bytes.assign(data, data + n_bytes);
     if (o.kind == OperationKind::send) {
         world_.send(frame_of(o, n_sent_[o.peer]++), bytes);
-        return 0;  // done: the receiver's process stores the message
+        return 0;  // the send is done: the receiver's process stores the message
     }
     Started started{o, {}};
     if (o.kind == OperationKind::receive) {

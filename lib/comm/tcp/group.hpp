@@ -40,7 +40,7 @@ class TcpGroup final : public Group {
 
     TcpWorld& world_;
     u64 id_;                                  // the hub's number of this group
-    std::atomic<i64> n_started_{0};           // collectives; the thread that answers ranks reads it
+    std::atomic<i64> n_started_{0};           // collectives; the answering thread reads it
     std::map<int, i64> n_sent_, n_received_;  // numbers of messages, by member
     PendingOperations<Started> pending_;
 };

@@ -17,8 +17,8 @@ namespace lm::comm {
 namespace {
 
 constexpr double hello_s = 5;  // a connection must send its hello within this time
-// A connection is unidentified until its hello has been received. At most this many, plus one for
-// each rank (all ranks may connect at once), are kept.
+// A connection is unidentified until its hello has been received. The hub keeps at most this many
+// unidentified connections, plus one for each rank, because all ranks may connect at once.
 constexpr i64 max_unidentified = 256;
 constexpr size_t hello_bytes = sizeof(Frame) + sizeof(Hello);
 
@@ -26,7 +26,7 @@ std::shared_ptr<const FrameBytes> shared(FrameBytes bytes) {
     return std::make_shared<const FrameBytes>(std::move(bytes));
 }
 
-// Removes a frame from the front of `in`. Returns false when it has not arrived completely.
+// Removes a frame from the front of `in`. Returns false when the frame has not arrived completely.
 bool extract(FrameBytes& in, Frame& frame, FrameBytes& bytes) {
     if (in.size() < sizeof frame) return false;
     frame = read_as<Frame>(in);
@@ -55,7 +55,7 @@ void TcpHub::start() {
     meeting_.port = port_of(listener_);  // the system chooses the port when it was 0
     allow_connections(meeting_.size + max_unidentified);
     poller_.add(listener_.fd());
-    deadline_ = Deadline(timeout_s_);  // for the hellos of all ranks
+    deadline_ = Deadline(timeout_s_);  // by which the hellos of all ranks must arrive
     thread_ = start_thread([this] { serve(); });
 }
 
@@ -63,14 +63,14 @@ TcpHub::~TcpHub() {
     if (thread_.joinable()) thread_.join();
 }
 
-// Returns whether the hub's thread must end. Before all ranks have connected, the hub also serves
-// without connections, because ranks may still connect.
+// Returns whether the hub's thread must end. Before all ranks have connected, the thread also runs
+// while there are no connections, because ranks may still connect.
 bool TcpHub::over() const {
     return stop_.load() || ((started_ || failed_) && n_connected_ == 0);
 }
 
 void TcpHub::serve() {
-    constexpr double longest_wait_s = 0.2;  // stop_ and the deadlines are checked this often
+    constexpr double longest_wait_s = 0.2;  // time between two checks of stop_ and the deadlines
     while (!over()) {
         bool knocked = false;
         for (const epoll_event& event : poller_.wait(longest_wait_s)) {
@@ -83,8 +83,8 @@ void TcpHub::serve() {
             if ((event.events & ~EPOLLOUT) != 0 && !read(peer)) drop(peer, errno);
         }
         drop_unidentified();
-        // Accepts connections only after the loop: a new connection may get the descriptor of one
-        // that was dropped in the loop, whose remaining events are not its own. Accepts all waiting
+        // Accepts connections only after the loop: a new connection may get the descriptor of a
+        // dropped one, whose remaining events are not events of the new one. Accepts all waiting
         // connections, so that the system's queue does not overflow.
         while (knocked && listener_ && accept_one()) drop_unidentified();
         if (!started_ && !failed_ && deadline_.passed()) fail(-1, Exit::failure, missing_text());
@@ -93,11 +93,11 @@ void TcpHub::serve() {
 
 // ---- Letting ranks in --------------------------------------------------------------------------
 
-// Accepts one connection. Returns false when none waits to be accepted.
+// Accepts one connection. Returns false when no connection waits to be accepted.
 bool TcpHub::accept_one() {
     Socket socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket && (errno == EMFILE || errno == ENFILE) && !unidentified_.empty()) {
-        // No file descriptor is free: drops the oldest unidentified connection and tries again.
+        // No file descriptor is free: drops the oldest unidentified connection and retries.
         drop(peers_.at(unidentified_.begin()->second), 0);
         return true;
     }
@@ -112,8 +112,8 @@ bool TcpHub::accept_one() {
     return true;
 }
 
-// Drops connections that have not sent a hello in time, and the oldest unidentified ones above the
-// limit.
+// Drops connections that have not sent a hello in time, and above the limit the oldest unidentified
+// ones.
 void TcpHub::drop_unidentified() {
     const i64 most = meeting_.size + max_unidentified;
     while (!unidentified_.empty()) {
@@ -124,7 +124,7 @@ void TcpHub::drop_unidentified() {
     }
 }
 
-// Makes the sender of a hello a rank. Returns false when the connection must be dropped.
+// Identifies the sender of a hello as a rank. Returns false when the connection must be dropped.
 bool TcpHub::admit(Peer& peer, const Frame& frame, const FrameBytes& bytes) {
     if (frame.kind != FrameKind::hello || bytes.size() != sizeof(Hello)) return false;
     const auto hello = read_as<Hello>(bytes);
@@ -178,13 +178,13 @@ std::string TcpHub::missing_text() const {
 // ---- Connections -------------------------------------------------------------------------------
 
 // Reads from the connection and handles the frames that are complete. Returns false when the
-// connection must be dropped: it is closed (errno 0) or has failed (errno), or its first bytes are
-// not a hello.
+// connection must be dropped: it is closed (errno is 0), it has failed (errno states how), or its
+// first bytes are not a hello.
 bool TcpHub::read(Peer& peer) {
     std::byte piece[1 << 16];
     const ssize_t n = recv(peer.socket.fd(), piece, sizeof piece, MSG_DONTWAIT);
     if (n < 0) return would_block();
-    errno = 0;  // for drop(): closed, without an error
+    errno = 0;  // for drop(): the connection was closed without an error
     if (n == 0) return false;
     peer.in.insert(peer.in.end(), piece, piece + n);
     Frame frame;
@@ -199,7 +199,7 @@ bool TcpHub::read(Peer& peer) {
     return peer.rank >= 0 || peer.in.size() < hello_bytes;  // bounds the memory without a hello
 }
 
-// Writes as much as the connection accepts; the rest follows at its next EPOLLOUT. When the
+// Writes as many bytes as the connection accepts, and the rest at the next EPOLLOUT. When the
 // connection is closed, discards the output; read() reports the closed connection.
 void TcpHub::write(Peer& peer) {
     while (!peer.out.empty()) {
@@ -264,7 +264,7 @@ void TcpHub::drop(Peer& peer, int error) {
                      silent ? "its host does not answer any more" : "its process has ended"));
 }
 
-// Sends the first failure to all ranks as their reason. `rank` -1: ranks are missing.
+// Sends the first failure to all ranks. `rank`: the failed rank; -1: ranks are missing.
 void TcpHub::fail(int rank, Exit code, const std::string& text) {
     if (failed_) return;
     failed_ = true;
@@ -296,12 +296,12 @@ void TcpHub::handle(Peer& peer, const Frame& frame, FrameBytes bytes) {
         case FrameKind::bye:
             peer.said_bye = true;
             return;
-        default:  // only hubs send these
+        default:  // only hubs send frames of these kinds
             return;
     }
 }
 
-// Forwards a question to the ranks. The hub adds their hosts, since a rank may be unable to answer.
+// Forwards a question to the ranks. The hub sends their hosts: a rank may be unable to answer.
 void TcpHub::ask(const Frame& question) {
     const std::vector<int>& members = groups_[question.group];
     for (size_t member = 0; member < members.size(); ++member) {
@@ -323,7 +323,7 @@ void TcpHub::post(const Frame& frame, FrameBytes bytes) {
         p.first = frame;
         p.bytes.resize(n_members);
     }
-    const Operation first = operation_of(p.first);  // the others must match it
+    const Operation first = operation_of(p.first);  // the posts of the other members must match it
     const Operation mine = operation_of(frame);
     if (!first.agrees_with(mine)) {
         return fail(frame.from, Exit::bug,
@@ -348,7 +348,7 @@ void TcpHub::finish(const Posts& posts) {
             all.insert(all.end(), bytes.begin(), bytes.end());
     }
     if (o.kind == OperationKind::all_reduce || o.kind == OperationKind::reduce_scatter) {
-        std::vector<const void*> inputs;  // by member: sums have the same bits in every run
+        std::vector<const void*> inputs;  // by member, so that sums have the same bits in every run
         for (const FrameBytes& bytes : posts.bytes) inputs.push_back(bytes.data());
         const auto n = static_cast<i64>(posts.bytes[0].size()) / size_of(o.dtype);
         all = posts.bytes[0];

@@ -5,11 +5,11 @@
 //
 // No member needs a lock: after construction, only the hub's thread uses the members that are not
 // atomic. The thread never blocks on one rank: it queues output that a connection does not accept.
-// Bytes for many ranks are stored once. A turn of the loop costs time in proportion to its events,
-// not to the number of ranks.
+// Bytes for many ranks are stored once. The time of a turn of the loop is proportional to the
+// number of events, not of ranks.
 //
 // The hub drops connections that do not send a valid hello, or belong to another job. A rank that
-// is restarted before all ranks have connected takes its former place.
+// is restarted before all ranks have connected takes its former place again.
 #pragma once
 
 #include <atomic>
@@ -28,7 +28,7 @@ namespace lm::comm {
 
 class TcpHub {
   public:
-    // Ranks must connect within `timeout_s` after start().
+    // Stores the arguments. Ranks must connect within `timeout_s` after start().
     TcpHub(const Meeting& meeting, double timeout_s);
     // Blocks until all ranks have disconnected.
     ~TcpHub();
@@ -39,14 +39,14 @@ class TcpHub {
     // Error(failure) when the port is not available, or the limit on open files is too low.
     void start();
     int port() const { return meeting_.port; }
-    i64 n_accepted() const { return n_accepted_.load(); }  // connections so far
+    i64 n_accepted() const { return n_accepted_.load(); }  // number of connections so far
     void stop() { stop_.store(true); }                     // ends the thread without waiting
 
   private:
     using Shared = std::shared_ptr<const FrameBytes>;
     struct Parcel {
         Frame frame;
-        Shared bytes;  // other parcels may share them
+        Shared bytes;  // other parcels may share these bytes
         size_t size() const { return sizeof frame + bytes->size(); }
     };
     struct Peer {

@@ -38,7 +38,8 @@ Hello hello_of(const Meeting& meeting) {
 // Tries once to join the hub. When a later attempt may succeed, returns no socket and stores the
 // reason in *problem. Throws Error(failure) when the hub refuses this rank.
 Socket attempt(const Meeting& meeting, const Deadline& deadline, std::string* problem) {
-    // Rank 0 need not be reachable from itself by the address that the others use.
+    // Rank 0 connects to the loopback address, because the address that the other ranks use need
+    // not be reachable from rank 0 itself.
     const std::string& host = meeting.rank == 0 ? "127.0.0.1" : meeting.host;
     Socket socket = connect_to(host, meeting.port, deadline.sooner(connect_s), problem);
     if (!socket) return {};
@@ -92,8 +93,8 @@ Socket join_hub(const Meeting& meeting, double timeout_s) {
             socket.tune();
             return socket;
         }
-        // The pause is 50 to 150 % of pause_s, different on each rank, so that ranks do not all try
-        // again at the same time.
+        // The pause is 50 to 150 % of pause_s, different on each rank, so that the ranks do not all
+        // try at the same time.
         const u64 mixed = mix(static_cast<u64>(meeting.rank), n_attempts);
         const double share = 0.5 + static_cast<double>(mixed >> 11) * 0x1p-53;
         const double left_s = std::max(deadline.left_s(), 0.0);

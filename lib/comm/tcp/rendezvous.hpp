@@ -17,22 +17,23 @@ struct Meeting {
     int size = 1;
     std::string host;  // name or address of rank 0's host, IPv4 or IPv6
     int port = 0;      // the hub's port; 0: the system picks one
-    // Equal on all ranks of a job. It separates jobs that use one port by mistake. It does not
-    // protect against an attacker, who can read it on the network.
+    // Equal on all ranks of a job. The token separates jobs that use the same port by mistake. It
+    // does not protect against an attacker, who can read it on the network.
     std::string token;
 };
 
 // Returns "rendezvous at n1:24561".
 std::string place_of(const Meeting& meeting);
 
-// Returns the digest that a hello carries.
+// Returns the digest of the token, which a hello contains.
 std::array<char, 40> token_digest(const Meeting& meeting);
 
 constexpr char hello_magic[8] = {'l', 'm', '-', 'm', 'e', 'e', 't', '2'};
 
 // Connects to the hub, with as many attempts as needed, and blocks until all ranks have connected.
-// Returns the connection. Throws Error(failure) with the hub's reason (which ranks are missing), or
-// with the last error when the hub has not answered within `timeout_s`. Collective.
+// Returns the connection. Throws Error(failure) with the reason that the hub sends (which ranks are
+// missing). If the hub has not answered within `timeout_s`, the error has the reason of the last
+// attempt. Collective.
 Socket join_hub(const Meeting& meeting, double timeout_s);
 
 }  // namespace lm::comm

@@ -126,7 +126,7 @@ std::span<const epoll_event> Poller::wait(double seconds) {
 }
 
 void allow_connections(i64 n) {
-    constexpr i64 other_files = 256;  // logs, data, checkpoints, libraries
+    constexpr i64 other_files = 256;  // files of logs, data, checkpoints and libraries
     const auto wanted = static_cast<rlim_t>(n + other_files);
     rlimit limit{};
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
@@ -136,8 +136,8 @@ void allow_connections(i64 n) {
                   "(ulimit -Hn, LimitNOFILE= of slurmd) to {} or more",
                   n, limit.rlim_max, wanted);
     }
-    // The limit is not higher than needed, because a child process may close every descriptor below
-    // it in a loop.
+    // The limit is not raised further than needed, because a child process may close all possible
+    // descriptors in a loop.
     limit.rlim_cur = wanted;
     setrlimit(RLIMIT_NOFILE, &limit);
 }

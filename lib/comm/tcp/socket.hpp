@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TCP sockets for the hub and its ranks: nothing blocks beyond a deadline.
+// TCP sockets for the hub and its ranks. No call blocks beyond a deadline.
 #pragma once
 
 #include <sys/epoll.h>
@@ -36,12 +36,12 @@ class Socket {
     int fd() const { return fd_.get(); }
     void reset() { fd_ = io::Fd(); }
 
-    // Makes small writes leave at once (TCP_NODELAY), and detects the loss of the other machine
-    // within two minutes (keepalive): reading then fails with ETIMEDOUT.
+    // Makes the system send small writes at once (TCP_NODELAY) and detect the loss of the other
+    // machine within two minutes (keepalive). Reads then fail with ETIMEDOUT.
     void tune() const;
 
-    // Sends or receives all bytes before the deadline. Returns false and sets errno when that
-    // fails; ECONNRESET when the other side has closed the connection.
+    // Sends or receives all bytes before the deadline. On failure returns false and sets errno;
+    // errno is ECONNRESET when the other side has closed the connection.
     bool send_all(std::span<const std::byte> bytes, const Deadline& deadline) const;
     bool receive_all(std::span<std::byte> bytes, const Deadline& deadline) const;
 
@@ -52,13 +52,13 @@ class Socket {
 // Returns whether errno means that the call may be repeated later (EAGAIN, EINTR).
 bool would_block();
 
-// Waits for events of many sockets with epoll(7). The cost is in proportion to the events, not to
-// the number of sockets. The system removes a socket that is closed.
+// Waits for events of many sockets with epoll(7). The time of a wait is proportional to the number
+// of events, not of sockets. The system removes a closed socket from the poller.
 class Poller {
   public:
     Poller();
-    void add(int fd);  // reports when `fd` can be read
-    // With `on`, also reports when `fd` can be written.
+    void add(int fd);  // wait() then reports when `fd` can be read
+    // While `on`, wait() also reports when `fd` can be written.
     void watch_writing(int fd, bool on);
     // Blocks for `seconds` at most. Returns the events, which are valid until the next call.
     std::span<const epoll_event> wait(double seconds);
@@ -69,7 +69,7 @@ class Poller {
 };
 
 // Raises this process's soft limit on open files, so that it can hold `n` connections. Throws
-// Error(failure) naming the needed limit when the hard limit is lower.
+// Error(failure) that names the needed limit when the hard limit is lower.
 void allow_connections(i64 n);
 
 // Listens on all addresses of this host, IPv6 and IPv4. With port 0 the system picks the port.

@@ -19,7 +19,8 @@ namespace {
 
 constexpr double forever_s = 1e9;  // a closed connection ends the wait
 constexpr double answer_time_s = 2;
-// The time that a rank may continue to compute after the job has failed. Then its process is ended.
+// How long a rank may continue to compute after the job has failed. After this time its process is
+// ended.
 constexpr auto time_to_notice = std::chrono::seconds(20);
 
 std::chrono::duration<double> duration(double seconds) {
@@ -50,7 +51,7 @@ void TcpWorld::join() {
 
 TcpWorld::~TcpWorld() {
     if (!thread_.joinable()) return;  // join() was not called, or has failed
-    // In an orderly end, all ranks meet in a barrier, so that rank 0 does not end while others
+    // In an orderly end, all ranks meet in a barrier, so that rank 0 does not end while other ranks
     // still need its hub.
     bool failing = failed_ || std::uncaught_exceptions() > exceptions_at_start_;
     try {
@@ -73,8 +74,8 @@ void TcpWorld::leave(bool failing) {
         leaving_ = true;
         changed_.notify_all();
     }
-    // Without a bye the hub reports that this process has ended. With a bye, SHUT_WR lets the hub
-    // close the connection, which ends read().
+    // After a bye, SHUT_WR lets the hub close the connection, which ends read(). Without a bye, the
+    // hub reports to the other ranks that this process has ended.
     if (!failing) send({.kind = FrameKind::bye}, {});
     shutdown(socket_.fd(), failing ? SHUT_RDWR : SHUT_WR);
     thread_.join();
@@ -109,8 +110,9 @@ void TcpWorld::read() {
         if (!socket_.receive_all(bytes, deadline)) break;
         handle(frame, std::move(bytes));
     }
-    lose_hub();  // keeps the reason of an earlier failure
-    // The rank's own thread throws at its next operation. A rank that starts no operation is ended.
+    lose_hub();  // does not replace the reason of an earlier failure
+    // The rank's own thread throws at its next operation. If it starts no operation in time, this
+    // thread ends the process.
     std::unique_lock lock(mutex_);
     if (changed_.wait_for(lock, time_to_notice, [this] { return noticed_ || leaving_; })) return;
     if (reports_failure()) warn("{}", reason_);
@@ -184,8 +186,9 @@ std::optional<FrameBytes> TcpWorld::wait_for(const Key& key, double seconds) {
 
 // ---- Failing -----------------------------------------------------------------------------------
 
-// Records the failure that this rank's operations throw. Ignores later failures, and failures while
-// the rank leaves without an error: the hub closes the connection then.
+// Records the failure that later operations of this rank throw. Ignores further failures. Also
+// ignores failures while the rank leaves without an error, because the hub then closes the
+// connection.
 void TcpWorld::fail(Exit code, const std::string& text) {
     const std::lock_guard lock(mutex_);
     if (!failed_ && !leaving_) {
@@ -206,9 +209,9 @@ void TcpWorld::lose_hub() {
                      meeting_.host));
 }
 
-// Returns whether this rank reports the failure: a few lines are enough for thousands of ranks.
-// Usually rank 0 alone reports it. When the connection to rank 0 is lost, the host of rank 0 may be
-// down, so ranks 1, 8, 64, ... report the loss: most of them run on other hosts than rank 0.
+// Returns whether this rank prints the failure: of thousands of ranks, only a few print it. Usually
+// rank 0 alone reports it. When the connection to rank 0 is lost, the host of rank 0 may be down,
+// so ranks 1, 8, 64, ... report the loss; most of these ranks run on other hosts.
 bool TcpWorld::reports_failure() const {
     if (!hub_lost_) return rank() == 0;
     int power = 1;
@@ -216,8 +219,8 @@ bool TcpWorld::reports_failure() const {
     return power == rank();
 }
 
-// Throws the failure, if there is one: Error on a rank that reports the loss of rank 0, else
-// JointError, which only rank 0 prints. Both have the exit code of the failure.
+// Throws the failure, if there is one. A rank that reports the loss of rank 0 throws an Error; any
+// other rank throws a JointError, which only rank 0 prints. Both have the exit code of the failure.
 void TcpWorld::check_failure() {
     const std::lock_guard lock(mutex_);
     if (!failed_) return;
@@ -251,7 +254,7 @@ void TcpWorld::abort(Exit code, const std::string& reason) noexcept {
     try {
         send({.kind = FrameKind::failure, .code = static_cast<u8>(code)}, bytes_of_text(reason));
         fail(code, reason);
-    } catch (...) {  // the end of this process ends the job, too
+    } catch (...) {  // the job also ends when this process ends
     }
 }
 
@@ -281,7 +284,8 @@ std::vector<RankStatus> TcpWorld::ask(u64 group, int member, size_t n_asked) {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, duration(answer_time_s),
                       [&] { return failed_ || n_answers_ >= n_asked; });
-    // The hub itself sends a status of each rank that is asked, unless its process is stopped.
+    // The hub itself sends a status for each asked rank. If statuses are missing, rank 0, which
+    // runs the hub, is stopped.
     std::vector<RankStatus> statuses = statuses_;
     if (statuses.size() < n_asked) statuses = {{.rank = 0, .host = meeting_.host}};
     lock.unlock();

@@ -11,8 +11,8 @@
 // asking_, then mutex_. sending_ is never held together with mutex_.
 //
 // Failure: the hub sends the first failure of the job to all ranks, and all later operations of
-// this rank throw. A rank that starts no operation within 20 s after the failure is ended by its
-// reading thread.
+// this rank throw. If a rank starts no operation within 20 s after the failure, its reading thread
+// ends the process.
 #pragma once
 
 #include <atomic>
@@ -67,7 +67,7 @@ class TcpWorld final : public Launch {
     // Throws Error when the job has failed.
     void check_failure();
 
-    // Makes a group known to the thread that answers questions about it. `n_started` counts the
+    // Registers a group for the thread that answers questions about groups. `n_started` counts the
     // collectives that this rank has started.
     void add_group(u64 id, const std::atomic<i64>& n_started);
     void remove_group(u64 id);
@@ -99,11 +99,11 @@ class TcpWorld final : public Launch {
     std::map<u64, const std::atomic<i64>*> groups_;
     std::vector<RankStatus> statuses_;  // answers to the open question
     size_t n_answers_ = 0;
-    bool failed_ = false;  // then code_ and reason_ are set
+    bool failed_ = false;  // if true, code_ and reason_ are set
     Exit code_ = Exit::failure;
     std::string reason_;
     bool hub_failed_ = false;  // the hub has sent the job's first failure
-    int first_failed_ = -1;    // the rank with that failure; -1: none
+    int first_failed_ = -1;    // the rank with the first failure; -1: not known
     Exit first_code_ = Exit::failure;
     std::string first_reason_;
     bool hub_lost_ = false;  // the connection ended before the hub sent a failure

@@ -10,8 +10,8 @@ void ThreadsGroup::abort(const std::string& reason) noexcept {
     const std::string text =
         "rank " + std::to_string(hub_->world_rank(rank())) + " gave up: " + reason;
     const std::exception_ptr current = std::current_exception();  // a handler may call abort()
-    // If abort() is called while an exception is handled, the run ends with that exception, so with
-    // its exit code.
+    // If abort() is called while an exception is handled, the run ends with that exception and its
+    // exit code.
     world.fail(text, current ? current : std::make_exception_ptr(Error(Exit::failure, text)));
     world.drain();
 }
@@ -36,8 +36,8 @@ bool ThreadsGroup::done(i64 handle) {
     const Started* started = pending_.find(handle);
     if (!started) return true;
     if (hub_->world().failed()) hub_->world().throw_failure();
-    // In virtual time, an operation whose data is already copied may end later than this rank's
-    // clock: it is not done yet.
+    // In virtual time, an operation may end later than this rank's clock although its data is
+    // already copied. Such an operation is not done yet.
     const bool complete = started->collective
                               ? hub_->done(*started->collective) &&
                                     hub_->has_passed(rank(), started->collective->finished_at)

@@ -14,13 +14,13 @@ namespace {
 
 constexpr i64 blocks_per_piece = 8;
 
-// Numbers of objects that are allocated in advance, because nothing should be allocated late in a
-// run. A rank that runs ahead of the others uses more objects at once.
+// The numbers of objects that are allocated in advance. Without them, a rank that runs ahead of the
+// others, and so uses more objects at once, would allocate late in a run.
 constexpr int first_collectives = 16;
 constexpr int first_messages = 4;  // for each member
 
-// Returns the number of parts, each of operation.n elements, into which the work is divided; 0: no
-// data.
+// Returns the number of parts, each of operation.n elements, into which the work is divided; 0 when
+// the operation has no data.
 i64 parts_of(const Operation& operation, int size) {
     switch (operation.kind) {
         case OperationKind::all_reduce:
@@ -95,9 +95,9 @@ std::string Hub::describe(const Operation& operation) const {
 
 // ---- Collectives -------------------------------------------------------------------------------
 
-// Returns collective `number`, and opens it for the first member that posts it. A member may be any
-// number of collectives ahead of the slowest member. Each member posts in order, so `number` is at
-// most one above the newest open collective. The caller holds mutex_.
+// Returns collective `number`; opens it if the caller is the first member that posts it. A member
+// may be any number of collectives ahead of the slowest member. Each member posts in order, so
+// `number` is at most one above the newest open collective. The caller holds mutex_.
 Collective& Hub::open(i64 number) {
     const auto index = static_cast<size_t>(number - first_open_);
     if (index < open_.size()) return *open_[index];
@@ -150,7 +150,7 @@ Collective* Hub::post(int member, const Operation& operation, SplitRequest split
         }
     }
     if (!complete) return collective;
-    // Waking the other members costs more time than computing a single piece.
+    // A single piece is computed here, because waking the other members would take more time.
     if (collective->n_pieces == 1) {
         work(*collective);
     } else {
@@ -159,8 +159,8 @@ Collective* Hub::post(int member, const Operation& operation, SplitRequest split
     return collective;
 }
 
-// Called when all members have posted: divides the work into pieces of blocks_per_piece blocks. The
-// store to `ready` publishes the posts, since waiting members read them without mutex_.
+// Called when all members have posted: divides the work into pieces of blocks_per_piece blocks.
+// Waiting members read the posts without mutex_, so the store to `ready` publishes the posts.
 void Hub::make_ready(Collective& collective) {
     const Operation& operation = collective.posts[0];
     const i64 blocks = parts_of(operation, size()) * ceil_div(operation.n, reduce_block);
@@ -218,7 +218,7 @@ void Hub::do_piece(Collective& collective, i64 piece) {
         const i64 begin = i % blocks * reduce_block;
         do_block(collective, i / blocks, begin, std::min(reduce_block, operation.n - begin));
     }
-    // The thread that does the last piece wakes the members that sleep.
+    // The thread that has computed the last piece wakes the sleeping members.
     if (collective.pieces_done.fetch_add(1) + 1 == collective.n_pieces) ring_all();
 }
 
@@ -228,8 +228,8 @@ void Hub::do_block(Collective& collective, i64 part, i64 begin, i64 n) {
     const DType dtype = operation.dtype;
     const i64 bytes = n * size_of(dtype);
     if (operation.kind == OperationKind::all_reduce) {
-        // x of every member is input and output. The whole block is read, in the order of the
-        // members, before any of it is written.
+        // x of every member is both input and output, so the whole block is read, in the order of
+        // the members, before any part of it is written.
         alignas(64) std::byte result[reduce_block * 8];
         reduce(dtype, operation.reduction, collective.inputs, begin, n, result);
         for (const Operation& post : collective.posts) {
@@ -250,8 +250,8 @@ void Hub::do_block(Collective& collective, i64 part, i64 begin, i64 n) {
     }
 }
 
-// Returns the world ranks of the members that have not posted the collective. `ended_only`: only
-// ranks whose body has returned.
+// Returns the world ranks of the members that have not posted the collective. `ended_only`: returns
+// only the ranks among them whose body has returned.
 std::vector<int> Hub::missing(const Collective& collective, bool ended_only) {
     const std::lock_guard lock(mutex_);
     std::vector<int> ranks;
@@ -325,8 +325,8 @@ Message* Hub::post_message(int member, const Operation& operation) {
         mine->finished_at = 0;
         mine->complete.store(false);
         Channel& channel = channels_[static_cast<size_t>(from * size() + to)];
-        // If the other side was posted before, it waits in the opposite queue. Otherwise this
-        // message waits in its own queue.
+        // If the other side of this message was posted before, it waits in the opposite queue.
+        // Otherwise this side waits in its own queue.
         MessageQueue& waiting = sends ? channel.receives : channel.sends;
         if (waiting.empty()) {
             (sends ? channel.sends : channel.receives).push(mine);
@@ -345,8 +345,9 @@ Message* Hub::post_message(int member, const Operation& operation) {
     return mine;
 }
 
-// Copies the data, without mutex_: both messages have left their queues, so no other thread uses
-// them until they are complete. `poster` is the member that posted last; its thread runs this.
+// Copies the data, without mutex_: send and receive have left their queues, so no other thread uses
+// them until they are complete. `poster` is the member that posted last; its thread runs this
+// function.
 void Hub::deliver(Message& send, Message& receive, int poster) {
     if (!send.operation.agrees_with(receive.operation)) {
         world_.fail_with(
@@ -358,7 +359,7 @@ void Hub::deliver(Message& send, Message& receive, int poster) {
     copy_bytes(receive.operation.out, send.operation.in, send.operation.bytes());
     world_.leave();
     const int other = poster == send.member ? receive.member : send.member;
-    send.complete.store(true);  // its owner may now free it and post it again
+    send.complete.store(true);  // from now its owner may reuse it
     receive.complete.store(true);
     world_.ring(world_rank(other));
 }

@@ -3,18 +3,18 @@
 //
 // Collectives: each member posts its views. The member that posts last divides the work into pieces
 // and makes the collective ready. Every waiting member then takes pieces, by next_piece, until no
-// piece is left. A single waiting member can do all pieces, so no order of waits can deadlock.
+// piece is left. A single waiting member can compute all pieces, so no order of waits can deadlock.
 //
 // Order of the writes: a member writes its `posts`, `inputs` and `splits` under mutex_, before
-// ready is set; they are constant afterwards. n_pieces and parts are written before ready is set.
-// The thread that took a piece writes its output, and then adds to pieces_done. A collective is
-// reused when all members have called finish().
+// ready is set; these are constant afterwards. n_pieces and parts are written before ready is set.
+// The thread that took a piece writes the output of the piece, and then adds to pieces_done. A
+// collective is reused when all members have called finish().
 //
 // Messages: the side that posts second copies the data and completes both sides.
 //
 // Reductions read the inputs in the order of the members, and write an element after they have read
-// it from all inputs. So in-place operation is safe, and the order of additions does not depend on
-// threads.
+// that element of all inputs. So in-place operation is safe, and the order of additions does not
+// depend on threads.
 #pragma once
 
 #include <algorithm>
@@ -71,7 +71,7 @@ struct SplitRequest {
     std::string name;
 };
 
-// A pending collective.
+// A collective that is pending, or free for reuse.
 struct Collective {
     i64 number = 0;                   // counts the group's collectives
     std::vector<Operation> posts;     // by member
@@ -101,7 +101,7 @@ struct Message {
     Message* next = nullptr;  // next message of its queue
 };
 
-// A first-in first-out queue. The messages themselves are the links.
+// A first-in first-out queue. The queue links the messages by their `next` and allocates nothing.
 class MessageQueue {
   public:
     bool empty() const { return first_ == nullptr; }
@@ -130,8 +130,8 @@ class Hub {
     // when the collective does not match those that the other members posted.
     Collective* post(int member, const Operation& operation, SplitRequest split = {});
     void wait(int member, Collective& collective);
-    bool done(Collective& collective);                // also computes pieces
-    void finish(int member, Collective* collective);  // called once by each member when it is done
+    bool done(Collective& collective);                // computes pieces, if any are left
+    void finish(int member, Collective* collective);  // each member calls it once, at the end
 
     Message* post_message(int member, const Operation& operation);
     void wait(int member, Message& message);
@@ -141,8 +141,8 @@ class Hub {
     bool has_passed(int member, double time) const { return !time_ || now(member) >= time; }
 
   private:
-    // The messages from one member to another. One of the queues is always empty, because a message
-    // is delivered at once when its other side waits.
+    // The messages from one member to another. One of the two queues is always empty, because a
+    // message is delivered as soon as both of its sides are posted.
     struct Channel {
         MessageQueue sends;
         MessageQueue receives;

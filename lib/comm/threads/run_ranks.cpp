@@ -20,7 +20,7 @@ void run_rank(ThreadsWorld& world, const std::shared_ptr<Hub>& hub, int rank,
     } catch (...) {
         world.fail("rank " + std::to_string(rank) + " gave up", std::current_exception());
     }
-    world.rank_ended(rank);  // after fail(), so that others see the failure and not a mere end
+    world.rank_ended(rank);  // after fail(), so that other ranks see the failure first
 }
 
 void run(int n_ranks, VirtualTime* time, const std::function<void(Group& world)>& body,
@@ -34,7 +34,7 @@ void run(int n_ranks, VirtualTime* time, const std::function<void(Group& world)>
     for (int rank = 0; rank < n_ranks; ++rank) {
         threads.emplace_back([&, rank] { run_rank(world, hub, rank, body); });
     }
-    threads.clear();  // joins them
+    threads.clear();  // joins the threads
     if (const std::exception_ptr first = world.first_exception()) std::rethrow_exception(first);
 }
 

@@ -18,11 +18,11 @@ struct ThreadsOptions {
     double timeout_s = 60;
 };
 
-// Runs body(world) on `n_ranks` threads and returns when all have ended. The first exception of a
-// rank makes the operations of the others throw, and is rethrown here.
+// Runs body(world) on `n_ranks` threads and returns when all have ended. After the first exception
+// of a rank, the operations of all other ranks throw; this function rethrows that exception.
 //
-// A body that throws while operations are pending must keep their memory until it has called
-// Group::abort(): other threads may be copying from it.
+// A body that throws while operations are pending must keep the memory of these operations until it
+// has called Group::abort(), because other threads may be copying from it.
 void run_ranks(int n_ranks, const std::function<void(Group& world)>& body,
                const ThreadsOptions& options = {});
 

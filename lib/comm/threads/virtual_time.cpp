@@ -21,7 +21,7 @@ double LinkModel::collective_s(const Operation& operation, int n_ranks) const {
         case OperationKind::barrier:
             return tree_steps * latency_s;
         default:
-            return 0;  // a split takes no time: it is part of the setup of a run
+            return 0;  // a split takes no time, because it belongs to the setup of a run
     }
 }
 

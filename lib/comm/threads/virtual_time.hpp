@@ -2,16 +2,17 @@
 // Rank threads in virtual time: computes, within milliseconds, how long a schedule would take on
 // given links. The result is the same on every machine. Each rank has a clock, which computing
 // advances. An operation takes the time of the link model, on its own channel, while its ranks
-// continue. Waiting for an operation moves the clock to its end. The threads backend moves the real
-// data too.
+// continue. Waiting for an operation moves the clock to the end of the operation. The threads
+// backend also moves the real data.
 //
-// - A message enters the channel from its sender to its receiver when it was sent and the channel
-//   is free. It occupies the channel for bytes / bytes_per_s, and arrives latency_s after that. The
+// - A message enters the channel from its sender to its receiver as soon as it was sent and the
+//   channel is free. It occupies the channel for bytes / bytes_per_s, and arrives latency_s later.
+//   The
 //   sender may reuse its memory when the message has left the channel.
 // - A collective begins when the last member has started it and the group's previous one has ended.
-// - Channels do not share bandwidth with each other.
-// - Work::done() is false before the operation has ended by this rank's clock. It may be false for
-//   longer, while the real data is being copied, so no schedule may depend on it.
+//   - Channels do not share bandwidth with each other.
+// - Work::done() is false before the operation has ended by this rank's clock. It may also be false
+//   for longer, while the real data is being copied, so no schedule may depend on done().
 #pragma once
 
 #include <limits>
@@ -27,8 +28,8 @@ struct LinkModel {
 
     double transfer_s(double bytes) const { return bytes / bytes_per_s; }
     // Returns the time of a collective among n ranks. all_gather and reduce_scatter are rings: n -
-    // 1 steps that each move one part; all_reduce takes the time of both. broadcast (its data in a
-    // pipeline) and barrier are trees (Thakur, Rabenseifner, Gropp: Optimization of Collective
+    // 1 steps that each move one part; all_reduce takes the time of both. broadcast, whose data is
+    // pipelined, and barrier are trees (Thakur, Rabenseifner, Gropp: Optimization of Collective
     // Communication Operations in MPICH, 2005).
     double collective_s(const Operation& operation, int n_ranks) const;
 };
@@ -39,7 +40,7 @@ struct VirtualTime {
     std::vector<double> now_s;
 };
 
-// This rank's clock.
+// The clock of the rank that calls.
 class VirtualClock {
   public:
     explicit VirtualClock(double& now_s) : now_s_(now_s) {}

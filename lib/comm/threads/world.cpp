@@ -10,7 +10,7 @@ namespace lm::comm {
 namespace {
 
 // A short spin saves two system calls (futex wait and wake), but only when every rank has a core of
-// its own: otherwise it keeps the awaited rank from running.
+// its own: otherwise the spin keeps the awaited rank from running.
 constexpr int spins_with_own_core = 2000;
 
 }  // namespace
@@ -71,9 +71,9 @@ void ThreadsWorld::rank_ended(int rank) {
     ring_all();
 }
 
-// Increments n_inside_ before it checks failed_. So when another thread calls fail(), then drain(),
-// either drain() sees this thread inside, or this thread sees the failure. In the other order, both
-// could miss each other.
+// Increments n_inside_ before it checks failed_. So when another thread calls fail() and then
+// drain(), either drain() sees this thread inside, or this thread sees the failure. If failed_ were
+// checked first, neither might see the other.
 bool ThreadsWorld::enter() {
     n_inside_.fetch_add(1);
     if (!failed()) return true;

@@ -25,14 +25,14 @@
 
 namespace lm::comm {
 
-// Wakes one rank. It counts its rings, so that a ring between the check of the condition and wait()
-// is not lost: read rings(), check the condition, then wait() for a later ring.
+// Wakes one rank. The bell counts its rings, so that a ring between the check of a condition and
+// wait() is not lost. To use it, read rings(), check the condition, then wait() for a later ring.
 class Bell {
   public:
     using Clock = std::chrono::steady_clock;
     u64 rings();
     void ring();
-    // Blocks until there are more rings than `seen`. Returns false at the deadline.
+    // Blocks until the bell has rung more than `seen` times. Returns false at the deadline.
     bool wait(u64 seen, Clock::time_point deadline);
 
   private:
@@ -57,7 +57,7 @@ class ThreadsWorld {
     // Blocks until no thread uses another rank's memory, then throws Error(failure) with the
     // reason.
     [[noreturn]] void throw_failure();
-    // Records the error of this rank as the failure, and throws it.
+    // Records the error of this rank as the failure of the run, and throws the error.
     template <typename E>
     [[noreturn]] void fail_with(const E& error) {
         fail(error.what(), std::make_exception_ptr(error));
@@ -70,15 +70,16 @@ class ThreadsWorld {
     bool has_ended(int rank) const { return ended_[static_cast<size_t>(rank)].load(); }
     bool any_ended() const { return any_ended_.load(); }
 
-    // Call enter() before and leave() after every access to another rank's memory. enter() returns
-    // false when the run has failed: do not touch the memory then, and do not call leave().
+    // Call enter() before and leave() after every access to another rank's memory. After enter()
+    // has returned false, because the run has failed, do not access the memory and do not call
+    // leave().
     bool enter();
     void leave() { n_inside_.fetch_sub(1); }
     void drain() noexcept;  // blocks until no thread is inside; only after fail()
 
-    // Blocks rank `rank` until is_done() returns true. Calls is_lost(), which may throw, each time
-    // the rank is woken after another rank has ended. Returns false at the timeout. Throws when the
-    // run fails.
+    // Blocks rank `rank` until is_done() returns true. Each time the rank wakes up after another
+    // rank has ended, calls is_lost(), which may throw. Returns false at the timeout. Throws when
+    // the run fails.
     template <typename Done, typename Lost>
     bool wait(int rank, Done&& is_done, Lost&& is_lost) {
         for (int spin = 0; spin < spins_; ++spin) {
@@ -90,7 +91,7 @@ class ThreadsWorld {
             Bell::Clock::now() + std::chrono::duration_cast<Bell::Clock::duration>(
                                      std::chrono::duration<double>(timeout_s_));
         while (true) {
-            const u64 seen = bell.rings();  // before the check: see Bell
+            const u64 seen = bell.rings();  // read before the check, see Bell
             if (is_done()) return true;
             if (failed()) throw_failure();
             if (any_ended()) is_lost();

@@ -109,8 +109,9 @@ __device__ inline int first_key_of(const i32* starts, int query) {
 
 // Returns the end of the queries that can see a key before `end`. The queries from `query` on are
 // divided into steps of n. The result is the first query of the first step whose first query has a
-// doc_start at or after `end`; `length` if there is no such step. No query from there on sees a key
-// before `end`, because doc_start never decreases. All `threads` threads of the block must call it.
+// doc_start at or after `end`; `length` if there is no such step. This query and the later ones see
+// no key before `end`, because doc_start never decreases. All `threads` threads of the block must
+// call it.
 template <int threads>
 __device__ int last_query_of(const i32* starts, int query, int n, int length, int end) {
     if (!starts) return length;

@@ -124,8 +124,7 @@ struct Backward {
 };
 
 // Computes dx of the heads [first, end) of the block's tokens, and writes the gradients of weight
-// and bias, summed over these heads, to shared[2][D]. The warps add to shared one after the other,
-// in a fixed order.
+// and bias, summed over these heads, to shared[2][D]. The warps add to `shared` in sequence.
 template <typename T>
 __device__ void backward_heads(const Backward<T>& a, const T* weights, int first, int end,
                                float (*shared)[widest]) {

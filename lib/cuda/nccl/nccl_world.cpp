@@ -67,7 +67,7 @@ void NcclWorld::form(const std::shared_ptr<NcclChannel>& channel,
     const i64 number = number_of(*channel, meeting);
     {
         const std::lock_guard lock(mutex_);
-        channels_.push_back(channel);  // from here on fail() also aborts this channel
+        channels_.push_back(channel);  // fail() then also aborts this channel
         channel->join(ids);
     }
     const Stopwatch watch;

@@ -34,7 +34,7 @@ namespace lm::train {
 struct LoopParts {
     const RunConfig& config;
     const data::DataSets& data;
-    const io::OrderedJson& data_identities;  // of training_data(); set on rank 0 only
+    const io::OrderedJson& data_identities;  // from training_data(); set on rank 0 only
     comm::Group& world;
     comm::FlightRecorder& recorder;
     device::Device& device;

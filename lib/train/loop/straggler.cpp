@@ -183,8 +183,8 @@ void RankComparison::add_times(const std::vector<RankSample>& ranks) {
     for (const RankSample& rank : ranks) first_resident_.push_back(rank.resident_bytes);
 }
 
-// Warns of each rank whose memory grows. Also warns of each host whose available memory shrinks
-// although the memory of none of its ranks was found to grow.
+// Warns of each rank whose memory grows. Also warns of each host whose available memory shrinks,
+// unless the memory of one of its ranks was found to grow.
 void RankComparison::warn_of_leaks(const std::vector<RankSample>& ranks) {
     const double now_s = monotonic_s();
     leaks_.resize(ranks.size());

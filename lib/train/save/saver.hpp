@@ -28,7 +28,7 @@ namespace lm::train {
 // The objects that a saver works with. All of them outlive the saver.
 struct SaverParts {
     const RunConfig& config;
-    const io::OrderedJson& data_identities;  // of training_data(); set on rank 0 only
+    const io::OrderedJson& data_identities;  // from training_data(); set on rank 0 only
     comm::Group& world;
     comm::FlightRecorder& recorder;
     Trainer& trainer;

@@ -75,8 +75,7 @@ double Trainer::evaluate(BatchSource& batches, i64 n_micro_batches) {
 }
 
 // Runs forward, and in training backward, of all micro-batches through this stage's chunks. Writes
-// the gradients of this rank's samples, times the loss scale, and adds the loss of these samples to
-// step_sums.
+// the gradients of this rank's samples, times the loss scale, and adds the loss to step_sums.
 void Trainer::run_schedule(const StageSchedule& schedule, BatchSource& batches) {
     zero_step_sums();
     const PhaseScope phase(phases_, schedule.phase(StepPhase::transfer));
@@ -149,9 +148,9 @@ void Trainer::loss(const StageSchedule& schedule, const PipelineAction& action) 
 }
 
 // Returns the weight of an unmasked token's loss. As in Megatron, the loss is the mean over
-// micro-batches, and the loss of a micro-batch is the mean over its unmasked tokens. With
-// --calculate-per-token-loss the weight is 1: update() divides by the number of all unmasked
-// tokens, which is known only at the end of the step.
+// micro-batches of the mean over the unmasked tokens of each. With --calculate-per-token-loss the
+// weight is 1: update() divides by the number of tokens, which is known only at the end of the
+// step.
 double Trainer::token_weight(const StageSchedule& schedule) const {
     if (config_.documents.per_token_loss) return 1;
     if (unmasked_ == 0) return 0;
@@ -192,8 +191,8 @@ model::MicroBatch Trainer::micro_batch_of(const StageSchedule& schedule,
             .last = action.micro_batch + 1 == schedule.n_micro_batches};
 }
 
-// Returns the micro-batch of `action`. With several chunks on a stage, the micro-batches pass
-// through the chunks in rounds of as many micro-batches as there are stages. The first chunk stores
+// Returns the micro-batch of `action`. With several chunks on a stage, the micro-batches pass the
+// chunks in rounds; a round has as many micro-batches as there are stages. The first chunk stores
 // the batches of a round for the other chunks.
 const data::Batch& Trainer::next_batch(BatchSource& batches, const PipelineAction& action) {
     if (round_.empty()) return batches.next();
@@ -216,8 +215,8 @@ void Trainer::copy_to_device(const data::Batch& batch, const model::MicroBatchIn
     device_.copy_from_host(inputs.loss_mask, mask.data());
 }
 
-// Reserves SMs for NCCL. Called at fixed points of the step, whether or not NCCL kernels happen to
-// run, so that every run chooses the same GEMM algorithms.
+// Reserves SMs for NCCL at fixed points of the step, even if no NCCL kernel is running, so that
+// every run chooses the same GEMM algorithms.
 void Trainer::reserve_sms(bool collectives) {
     device_.reserve_sms(cost::nccl_blocks(config_.parallel, grid_.at.pp, collectives));
 }
@@ -237,8 +236,7 @@ Trainer::StepSums Trainer::global_step_sums() {
     device_.copy_to_host(own.data(), step_sums());
     // All tensor ranks have the same loss, so only tensor rank 0 counts it.
     const bool counts = grid_.at.tp == 0;
-    // 0 * x is NaN when x is not finite, so a gradient that is not finite makes the norm NaN, also
-    // in a copy that does not count otherwise.
+    // 0 * x is NaN if x is not finite, so a copy with such a gradient makes the norm NaN, too.
     const StepSums local{
         .loss = counts ? own[model::loss_sum] : 0,
         .tokens = counts ? loss_tokens_ : 0,
@@ -310,8 +308,7 @@ void Trainer::set_seq_length(i64 seq_length) {
              "expected a sequence length of 1 to {}, got {}", config_.model.seq_length, seq_length);
     seq_length_ = seq_length;
     no_mask_.assign(static_cast<size_t>(step_shape().rows()), 1.0F);
-    // Another sequence length moves the views of the chunks in the memory plan. The next two
-    // functions read the new views.
+    // Another length moves the chunks' views; the next two functions read the new views.
     build_chunks();
     write_positions();
     build_transfers();
@@ -343,8 +340,7 @@ void Trainer::build_chunks() {
     }
 }
 
-// Writes the position constants of attention, and the positions of tokens for batches that state
-// none.
+// Writes the constants of attention, and positions for batches without positions.
 void Trainer::write_positions() {
     const spec::TensorShare share =
         spec::tensor_share(config_.model, config_.parallel, grid_.at.tp);

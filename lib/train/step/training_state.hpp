@@ -67,7 +67,7 @@ class TrainingState {
     // Returns this rank's part of a checkpoint. The parts of all ranks together contain each
     // element once. The pieces refer to the buffers and are valid until the next step.
     std::vector<ckpt::Piece> checkpoint_pieces();
-    // Loads a checkpoint of any layout. Of the weights, reads only this rank's share, because
+    // Loads a checkpoint of any layout. Reads only this rank's share of the weights, because
     // replicas divide the reading; gather_loaded(), called next, exchanges the shares.
     // `with_optimizer` false: loads weights and masters only; the moments and the step count stay
     // 0.
