@@ -76,8 +76,8 @@ bool is_megatron(Format format) {
 
 namespace {
 
-// Throws Error(usage) for a model that does not exist. A path such as bigscience/bloom-560m may be
-// meant as the name of a model in the Hugging Face hub.
+// Throws Error(usage) for a model that does not exist. The user may have meant a path such as
+// bigscience/bloom-560m as the name of a model in the Hugging Face hub.
 [[noreturn]] void refuse_missing(const std::string& path) {
     const size_t slash = path.find('/');
     const bool may_be_name = slash != path.npos && slash > 0 && slash + 1 < path.size() &&
@@ -92,8 +92,8 @@ namespace {
     usage_error(path, "does not exist: give a checkpoint or a Hugging Face model");
 }
 
-// Returns the format of the model with this config.json. A file without a known model_type counts
-// as GPT-2: its reader reports the problem.
+// Returns the format of the model with this config.json. For a missing or unknown model_type
+// returns GPT-2, whose reader then reports the problem.
 Format hugging_face_format(const std::string& config) {
     if (!io::exists(config)) return Format::hf_gpt2;
     const io::Json json = io::read_json(config);
@@ -132,8 +132,8 @@ Format detect_format(const std::string& path) {
 
 namespace {
 
-// Returns whether a training has saved to the directory. The output of merge has one step, and no
-// start has claimed it.
+// Returns whether a training has saved to the directory. The result is false for an output of
+// merge, which has one step and was not claimed by a start.
 bool is_run(const std::string& directory) {
     if (ckpt::is_step(directory)) return false;
     return ckpt::steps_in(directory).size() > 1 || ckpt::newest_claim(directory).has_value();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A conversion between model formats: its request and its report, the format of a path, and the
-// output directory.
+// A conversion between model formats: the request and the report of a conversion, the format of a
+// path, and the output directory.
 #pragma once
 
 #include <array>
@@ -46,9 +46,9 @@ Format detect_format(const std::string& path);
 
 enum class WeightFiles { safetensors, bin };
 
-// The names of the tensors of Megatron-LM: those of megatron-core with the layers of
-// TransformerEngine (Megatron-LM's default), with its own layers (--transformer-impl local), or the
-// names before megatron-core.
+// The names that Megatron-LM gives to tensors. transformer_engine: names of megatron-core with the
+// layers of TransformerEngine (Megatron-LM's default); local: with megatron-core's own layers
+// (--transformer-impl local); classic: names before megatron-core.
 enum class MegatronNames { transformer_engine, local, classic };
 inline constexpr std::array megatron_names{
     Named{MegatronNames::transformer_engine, "transformer_engine"},
@@ -65,24 +65,24 @@ enum class Replicas { rank0, mean };
 struct ConversionRequest {
     std::string in;
     std::string out;
-    // Type of the weights that are written. nullopt: fp32 for a Hugging Face model converted to a
-    // checkpoint of lm-utils, else the type in the input.
+    // Type of the written weights. nullopt: fp32 for a Hugging Face model converted to a checkpoint
+    // of lm-utils, else the type in the input.
     std::optional<DType> dtype;
     WeightFiles files = WeightFiles::safetensors;
     bool weights_only = false;  // ignore masters and moments of a Megatron checkpoint
-    i64 vocab_size = 0;         // unpadded, of a Megatron checkpoint; 0: as its arguments state
+    i64 vocab_size = 0;         // unpadded size in a Megatron checkpoint; 0: as its arguments state
     i64 tp = 1;                 // tensor ranks of a Megatron checkpoint to write
     i64 pp = 1;                 // pipeline stages of a Megatron checkpoint to write
     i64 vocab_multiple = 128;   // divides the vocabulary rows of each tensor rank of Megatron
-    // Names in a checkpoint of Megatron-LM to write; nullopt: transformer_engine, but classic for a
-    // model that megatron-core does not have.
+    // Names in a checkpoint of Megatron-LM to write. nullopt: transformer_engine, or classic for a
+    // model that megatron-core does not support.
     std::optional<MegatronNames> names;
     i64 max_shard_bytes = 5'000'000'000;
     std::string tokenizer;  // directory; empty: GPT-2's tokenizer if the vocabulary has its size
     bool force = false;     // replace OUT
     std::string command_line;
-    // Called with the complete temporary directory before it is renamed to OUT. An exception ends
-    // the conversion without OUT. May be empty.
+    // Called with the complete temporary directory before it is renamed to OUT. If it throws, the
+    // conversion ends and OUT is not created. May be empty.
     std::function<void(const std::string& finished)> check;
     // Gets the tensor bytes written so far and of the whole conversion, from one thread at a time;
     // may be empty.
@@ -102,10 +102,10 @@ struct ConversionReport {
     i64 end_of_document = -1;
 };
 
-// Creates the output directory of a conversion from `ins`, and removes the temporary directories of
-// killed conversions to it. Throws Error(usage) when `out` has no parent directory, or exists and
-// `force` is false. --force replaces only a model: an `out` that is another file, a run or one of
-// `ins`, or contains one, is Error(usage), too.
+// Creates the output directory of a conversion from `ins`, and removes the temporary directories
+// that killed conversions to `out` have left. Throws Error(usage) when `out` has no parent
+// directory, or exists and `force` is false. `force` replaces only a model: also throws
+// Error(usage) when `out` is another file, a run or one of `ins`, or contains one of `ins`.
 io::AtomicDirectory make_output(const std::string& out, const std::vector<std::string>& ins,
                                 bool force);
 

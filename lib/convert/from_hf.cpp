@@ -25,7 +25,7 @@ HfModel read_model(const std::string& path) {
     return hf_model(io::read_json(path), path);
 }
 
-// Finds the tensors of the files by the names that the class with a language-model head gives them
+// Finds tensors in the files by their names in the class with a language-model head
 // (GPT2LMHeadModel). Files of the class without a head (GPT2Model) omit the prefix of these names.
 class NamedTensors {
   public:
@@ -49,7 +49,8 @@ class NamedTensors {
     bool prefixed_ = false;
 };
 
-// Throws unless the stored head equals the word embedding matrix, to which the model ties it.
+// Throws unless the stored head equals the word embedding matrix. Called for a model that ties the
+// two.
 void check_tied(const SourceTensor& head, const SourceTensor& word) {
     constexpr i64 most = i64{4} << 20;
     bool same = head.shape == word.shape && head.storage->dtype == word.storage->dtype;

@@ -7,20 +7,20 @@
 
 namespace lm::convert {
 
-// A model of Hugging Face whose tensors all have a source.
+// A model of Hugging Face, with a source for every tensor.
 struct OpenedHf {
     ckpt::TokenizerInfo tokenizer;
     NativeImport import;
     i64 n_tensors = 0;
 };
 // Reads config.json and the headers of the weight files of the model `path`. Throws Error(failure)
-// naming the tensor that is missing or unknown.
+// that names a missing or unknown tensor.
 OpenedHf open_hf(const std::string& path);
 
 // Converts request.in (directory, or one weight file next to its config.json) to the directory
 // request.out, which appears whole or not at all. The checkpoint has weights only, as step 0.
-// Throws Error(usage) for a model that lm-utils does not support, Error(failure) naming the tensor
-// when one is missing, unknown or of another shape.
+// Throws Error(usage) for a model that lm-utils does not support, Error(failure) that names a
+// tensor that is missing, unknown or of another shape.
 ConversionReport from_hf(const ConversionRequest& request);
 
 }  // namespace lm::convert

@@ -66,8 +66,8 @@ constexpr std::array neox_after{HfRow{"final_layer_norm.weight", "final_norm.wei
 constexpr std::array<std::string_view, 3> neox_buffers{".attention.bias", ".attention.masked_bias",
                                                        ".rotary_emb.inv_freq"};
 
-// Llama, Mistral, StarCoder2, StableLM, Nemotron, Qwen2 and Qwen3. A row without a counterpart in
-// the model is skipped.
+// The names of Llama, Mistral, StarCoder2, StableLM, Nemotron, Qwen2 and Qwen3. A row is skipped if
+// the model does not have its tensor.
 constexpr std::array llama_before{HfRow{"embed_tokens.weight", "embedding.word.weight"}};
 constexpr std::array llama_layer{HfRow{"self_attn.q_proj.weight", "attention.query.weight"},
                                  HfRow{"self_attn.q_proj.bias", "attention.query.bias"},
@@ -350,9 +350,9 @@ const HfArchitecture& choose_architecture(const spec::ModelConfig& config) {
     for (const HfArchitecture& architecture : architectures) {
         if (!misfit(architecture, config)) return architecture;
     }
-    // No architecture can hold the model. The error names one flag to change. If an architecture
-    // has the model's position embedding and norm, the error names a flag of this architecture,
-    // because other flags are easier to change than these two.
+    // No architecture can hold the model. The error names one flag to change, if possible a flag of
+    // an architecture with the position embedding and the norm of the model, because other flags
+    // are easier to change than these two.
     for (const HfArchitecture& architecture : architectures) {
         const Misfit found = *misfit(architecture, config);
         if (found.flag != "--position-embedding-type" && found.flag != "--normalization") {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The architectures of Hugging Face's transformers that lm-utils can express: the names and the
-// order of their tensors, and the models that they can hold. Pure functions over tables.
+// order of their tensors, and the models that they can express. Pure functions over tables.
 #pragma once
 
 #include <optional>
@@ -29,8 +29,8 @@ struct HfArchitecture {
     Format format;
     std::string_view model_type;
     std::string_view class_name;
-    // "transformer.": starts every tensor name but the head's. Files of the model without head
-    // (GPT2Model) omit it.
+    // The start of every tensor name except the head's, such as "transformer.". Files of the model
+    // without head (GPT2Model) omit this prefix.
     std::string_view prefix;
     std::string_view layer_prefix;  // "h.": precedes "3.ln_1.weight" in a layer's tensor names
     std::string_view head;
@@ -50,12 +50,12 @@ struct HfArchitecture {
     Groups groups = Groups::heads;
     bool any_head_dim = false;
     bool any_ffn = true;
-    bool partial_rotary = false;  // --rotary-percent
+    bool partial_rotary = false;  // --rotary-percent is supported
     bool rope_scaling = false;
     bool window = false;
     bool qk_norm = false;
     bool one_plus = false;        // norms multiply by 1 + weight
-    bool squared_relu = false;    // the only activation
+    bool squared_relu = false;    // squared ReLU is the only activation
     Rule qkv_bias = Rule::never;  // biases of query, key and value only
 };
 
@@ -70,7 +70,7 @@ struct Misfit {
 };
 // Returns nullopt when the architecture can hold the model.
 std::optional<Misfit> misfit(const HfArchitecture& architecture, const spec::ModelConfig& config);
-// Throws Error(usage) when there is a misfit, naming its flag and the architectures that can hold
+// If there is a misfit, throws Error(usage) that names the flag and the architectures that can hold
 // the model.
 void check_fits(const HfArchitecture& architecture, const spec::ModelConfig& config);
 // Returns the first architecture that can hold the model. Throws Error(usage) when there is none.

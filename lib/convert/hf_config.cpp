@@ -25,22 +25,23 @@ struct Number {
     double ModelConfig::*member;
     double absent;
 };
-// A key whose other values would change the arithmetic. Values are JSON.
+// A key that must have one value, because other values would change the arithmetic. Values are
+// JSON.
 struct Constant {
     const char* key;
     const char* value;
     const char* absent;  // value when the key is missing
 };
 
-// The keys of one architecture, in the order of the file. Several keys may set hidden_dropout.
+// The keys of one architecture, in the order of the file. Several of them may set hidden_dropout.
 struct Keys {
     Format format;
     std::span<const Integer> integers;
     std::span<const Number> numbers;
     std::span<const Constant> constants;
     const char* activation;        // key; nullptr: the architecture has only gelu_tanh
-    const char* gelu;              // value of `activation` that means gelu_tanh; "": none does
-    bool tied_by_default = false;  // tie_word_embeddings when the key is missing
+    const char* gelu;              // value of `activation` that means gelu_tanh; "": no value
+    bool tied_by_default = false;  // default of the key tie_word_embeddings
 };
 
 constexpr std::array gpt2_integers{
@@ -102,7 +103,7 @@ constexpr std::array llama_numbers{
     Number{"attention_dropout", &ModelConfig::attention_dropout, 0},
     Number{"initializer_range", &ModelConfig::init_std, 0.02},
 };
-constexpr std::array<Constant, 0> llama_constants{};  // rope_scaling: read_rope_scaling()
+constexpr std::array<Constant, 0> llama_constants{};  // read_rope_scaling() reads rope_scaling
 constexpr std::array no_scaling{Constant{"rope_scaling", "null", "null"}};
 constexpr std::array qwen2_constants{Constant{"use_sliding_window", "false", "false"},
                                      Constant{"rope_scaling", "null", "null"}};
@@ -249,7 +250,7 @@ void check_constants(const Keys& keys, i64 max_positions, const io::Json& json,
         const io::Json value =
             found == json.end() ? io::Json::parse(constant.absent) : io::Json(*found);
         if (value == io::Json::parse(constant.value)) continue;
-        // A window of all positions has no effect.
+        // A window that includes all positions has no effect.
         if (std::string_view(constant.key) == "sliding_window" && value.is_number() &&
             value.get<double>() >= static_cast<double>(max_positions)) {
             continue;
@@ -259,7 +260,7 @@ void check_constants(const Keys& keys, i64 max_positions, const io::Json& json,
     }
 }
 
-// Reads the switches of biases. transformers has one for the attention and one for the MLP.
+// Reads the switches of biases. transformers has a switch for the attention and one for the MLP.
 bool read_biases(const HfArchitecture& architecture, const io::Json& json,
                  const std::string& path) {
     if (architecture.bias != Rule::any) return architecture.bias == Rule::always;
@@ -327,7 +328,7 @@ HfModel hf_model(const io::Json& json, const std::string& path) {
     const HfArchitecture& architecture = *model.architecture;
     const Keys& keys = keys_of(architecture.format);
     ModelConfig& c = model.config;
-    c.hidden_dropout = 0;  // Llama and Mistral have none
+    c.hidden_dropout = 0;  // Llama and Mistral have no dropout
     for (const Integer& key : keys.integers) {
         const bool older = key.other && json.contains(key.other) && !json.contains(key.key);
         const char* name = older ? key.other : key.key;

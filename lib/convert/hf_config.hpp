@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// config.json and generation_config.json of the architectures of hf_architecture.hpp. Pure
-// functions: no file is read or written.
+// config.json and generation_config.json of the architectures of hf_architecture.hpp. The functions
+// are pure: they read and write no file.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace lm::convert {
 
-// Return config.json and generation_config.json. end_of_document -1: unknown, written as null.
+// Return config.json and generation_config.json. `end_of_document` -1: not known, written as null.
 io::Json hf_config(const HfArchitecture& architecture, const spec::ModelConfig& config,
                    i64 end_of_document, DType dtype);
 io::Json hf_generation_config(i64 end_of_document);

@@ -37,7 +37,7 @@ std::vector<SourceTensor> read_safetensors(const std::string& path) {
         const std::optional<DType> dtype = ckpt::dtype_of_safetensors(entry.dtype);
         if (dtype != DType::fp32 && dtype != DType::bf16 && dtype != DType::fp16) {
             // Old versions of transformers saved attention masks of type U8 or BOOL (attn.bias,
-            // attn.masked_bias). They are not parameters.
+            // attn.masked_bias). These are not parameters.
             if (entry.name.ends_with("bias")) continue;
             run_error(path, "tensor {}: expected F32, BF16 or F16, got {}", entry.name,
                       entry.dtype);
@@ -51,7 +51,7 @@ std::vector<SourceTensor> read_safetensors(const std::string& path) {
     return tensors;
 }
 
-// Returns the tensors of a file of torch.save with a state_dict.
+// Returns the tensors of a state_dict in a file of torch.save.
 std::vector<SourceTensor> read_torch(const std::string& path) {
     const TorchFile file = TorchFile::open(path);
     const PickleValue& root = file.root();

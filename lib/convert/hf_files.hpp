@@ -13,15 +13,15 @@
 
 namespace lm::convert {
 
-// Returns the path of config.json: in `model` if that is a directory, else next to the weight file
-// `model`.
+// Returns the path of config.json. It is in `model` if that is a directory, else next to the weight
+// file `model`.
 std::string hf_config_path(const std::string& model);
 
 // The tensors of a model directory or of one .safetensors or .bin file.
 class HfTensors {
   public:
     // Reads the headers of all weight files of the model `path`. Throws Error(usage) when there are
-    // none, Error(failure) when the index and the shards contradict each other.
+    // no weight files, Error(failure) when the index and the shards contradict each other.
     static HfTensors open(const std::string& path);
     // Returns the tensor `name`, or nullptr when it does not exist.
     const SourceTensor* find(const std::string& name) const;
@@ -47,7 +47,7 @@ struct SizedName {
 // greedily, in the given order; a tensor larger than `max_bytes` is a shard of its own.
 std::vector<std::vector<std::string>> plan_shards(const std::vector<SizedName>& tensors,
                                                   i64 max_bytes);
-// Returns "model-00001-of-00002.safetensors", or "model.safetensors" when there is only one.
+// Returns "model-00001-of-00002.safetensors", or "model.safetensors" when there is only one shard.
 std::string shard_name(i64 shard, i64 n_shards, std::string_view stem = "model",
                        std::string_view ending = ".safetensors");
 // Returns the text of model.safetensors.index.json.

@@ -10,7 +10,8 @@
 namespace lm::convert {
 namespace {
 
-// Returns `expected` with the members of `found` that the forward pass does not use.
+// Returns a copy of `expected` in which the members that the forward pass does not use are those of
+// `found`.
 spec::ModelConfig with_unused_members(spec::ModelConfig expected, const spec::ModelConfig& found) {
     expected.seq_length = found.seq_length;
     expected.attention_dropout = found.attention_dropout;
@@ -22,8 +23,8 @@ spec::ModelConfig with_unused_members(spec::ModelConfig expected, const spec::Mo
     return expected;
 }
 
-// Returns "KEY is VALUE, expected VALUE" for each key that differs. Both configurations are written
-// as config.json, so that names with one meaning (gelu_new, gelu_fast) are equal.
+// Returns "KEY is VALUE, expected VALUE" for each key that differs. Compares both configurations in
+// the form of config.json, so that names with the same meaning (gelu_new, gelu_fast) are equal.
 std::string differences(const HfModel& found, const spec::ModelConfig& expected) {
     const HfArchitecture& architecture = *found.architecture;
     const io::Json theirs = hf_config(architecture, found.config, -1, DType::fp32);
@@ -43,8 +44,8 @@ HfModel read_model(const std::string& path) {
     try {
         return hf_model(io::read_json(path), path);
     } catch (const Error& error) {
-        // `expected` can be written as config.json. So a config.json that lm-utils does not support
-        // describes another model.
+        // `expected` can be expressed as config.json, so a config.json that lm-utils does not
+        // support describes another model.
         throw Error(error.code() == Exit::usage ? Exit::answer_is_no : error.code(), error.what());
     }
 }

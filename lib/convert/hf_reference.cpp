@@ -34,7 +34,7 @@ struct Qkv {
     Matrix value;
 };
 
-// Returns the ALiBi slope of a head (Press et al. 2022; build_alibi_tensor of modeling_bloom.py).
+// Returns the ALiBi slope of a head (Press et al. 2022; build_alibi_tensor in modeling_bloom.py).
 double alibi_slope(i64 head, i64 n_heads) {
     const double floor = std::exp2(std::floor(std::log2(static_cast<double>(n_heads))));
     if (head < static_cast<i64>(floor)) {
@@ -125,7 +125,8 @@ class Reference {
         x.rows = rows;
     }
 
-    // Returns x times the weight, which is [out, in], or [in, out] as in Conv1D of transformers.
+    // Returns the product of x and the weight. The weight is [out, in]; with `conv1d`, [in, out] as
+    // in Conv1D of transformers.
     static Matrix times(const Matrix& x, const Matrix& weight, bool conv1d) {
         Matrix y(x.rows, conv1d ? weight.cols : weight.rows);
         for (i64 row = 0; row < weight.rows; ++row) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Computes the forward pass of a Hugging Face model in fp64 with plain loops, directly from its
-// directory. Shares no code with lib/model and no table with the converter, so that conversions can
-// be checked against it. Follows the modeling_*.py of transformers.
+// directory. Shares no code with lib/model and no table with the converter, so that it can check
+// conversions. Follows the modeling_*.py of transformers.
 #pragma once
 
 #include <span>
@@ -12,8 +12,8 @@
 
 namespace lm::convert {
 
-// Returns the logits [T, vocabulary], row-major, of one sequence of T tokens. Throws
-// Error(failure) naming file and tensor.
+// Returns the logits [T, vocabulary], row-major, of one sequence of T tokens. Throws Error(failure)
+// that names the file and the tensor.
 std::vector<double> hf_reference_logits(const std::string& model, std::span<const i32> tokens);
 
 }  // namespace lm::convert

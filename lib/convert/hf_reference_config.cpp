@@ -24,8 +24,8 @@ class ConfigReader {
     std::string text(const char* key, const char* absent) const {
         return io::json_get_or<std::string>(json_, key, absent, path_);
     }
-    // Returns `key` of the rotary positions, which newer versions of transformers store in
-    // rope_parameters.
+    // Returns the value of a `key` of the rotary positions. Newer versions of transformers store it
+    // in rope_parameters.
     double rope_number(const char* key, double absent) const {
         const auto found = json_.find("rope_parameters");
         const bool newer = found != json_.end() && found->is_object();
@@ -86,7 +86,7 @@ ReferenceConfig bigcode(const ConfigReader& json, const std::string& path) {
     return c;
 }
 
-// Sets the names of a layer's tensors for BLOOM and GPT-NeoX, which have Megatron's names.
+// Sets the names of a layer's tensors for BLOOM and GPT-NeoX, which use Megatron's names.
 void name_megatron_layer(ReferenceConfig& c, const std::string& attention) {
     c.fused = Fused::heads;
     c.attention_norm = "input_layernorm";

@@ -11,8 +11,9 @@
 
 namespace lm::convert {
 
-// The tensors of query, key and value. no: three tensors. whole: one, with all of query, then of
-// key, then of value. heads: one, with the query, key and value of each head in turn.
+// The tensors of query, key and value. no: three tensors. whole: one tensor, with all rows of
+// query, then all of key, then all of value. heads: one tensor, with the query, key and value of
+// each head in turn.
 enum class Fused { no, whole, heads };
 
 struct ReferenceConfig {
@@ -36,8 +37,9 @@ struct ReferenceConfig {
     double rope_factor = 0;  // factor in rope_scaling of Llama 3.1; 0: none
     i64 window = 0;          // keys that a query sees; 0: all
     Fused fused = Fused::no;
-    // Names of modules, without ".weight" and ".bias". All names start with `prefix`, which the
-    // other members omit; `layers` starts the names in a layer ("h." and the layer's number).
+    // Names of modules, without ".weight" and ".bias". In the files all names start with `prefix`,
+    // which the other members omit. `layers` is the start of the names in a layer ("h.", before the
+    // layer's number).
     std::string prefix;
     std::string layers;
     std::string word;

@@ -15,7 +15,7 @@ struct HfSource {
 };
 
 // Opens the model `path`: a directory, or a .safetensors or .bin file next to its config.json.
-// Throws as open_hf() does.
+// Throws the errors of open_hf().
 HfSource open_hf_source(const std::string& path);
 
 }  // namespace lm::convert

@@ -15,11 +15,12 @@ namespace lm::convert {
 std::optional<Misfit> misfit_of_variants(const HfArchitecture& architecture,
                                          const spec::ModelConfig& config);
 
-// Adds the settings of `config` to config.json.
+// Adds these settings of `config` to the JSON of config.json.
 void write_variants(const HfArchitecture& architecture, const spec::ModelConfig& config,
                     io::Json& json);
-// Reads these settings from `json`, which was parsed from `path`, into `config`, whose
-// max_positions is set. Throws Error(usage) for a setting that lm-utils does not support.
+// Reads these settings from `json`, which was parsed from `path`, into `config`.
+// config.max_positions must be set. Throws Error(usage) for a setting that lm-utils does not
+// support.
 void read_variants(const HfArchitecture& architecture, const io::Json& json,
                    spec::ModelConfig& config, const std::string& path);
 

@@ -12,8 +12,8 @@
 namespace lm::convert {
 namespace {
 
-// Rows [begin, end) of a tensor as the other format stores it. If the tensor is transposed, they
-// are columns of `tensor->map`, else rows.
+// Rows [begin, end) of a tensor in the other format. In `tensor->map` these are rows or, if the
+// tensor is transposed, columns.
 struct Chunk {
     const ExportedTensor* tensor = nullptr;
     i64 begin = 0;
@@ -95,8 +95,8 @@ class ChunkReader {
         checkpoint_.load(requests);
     }
 
-    // Stored values are copied unchanged, even infinite ones; a conversion must not create
-    // infinities.
+    // Checks converted values, because a conversion must not create infinities. Values that need no
+    // conversion are copied unchanged, even infinite ones.
     void check_finite(const ExportedTensor& tensor, std::span<const std::byte> bytes) const {
         if (tensor.kind == ckpt::SliceKind::weight ||
             ckpt::count_non_finite(bytes, tensor.dtype) == 0) {

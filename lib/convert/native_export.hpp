@@ -12,7 +12,8 @@
 
 namespace lm::convert {
 
-// A tensor of another format: the values `kind` of tensors of lm-utils, converted to `dtype`.
+// A tensor of another format: values of tensors of lm-utils, of the kind `kind`, converted to
+// `dtype`.
 struct ExportedTensor {
     MappedTensor map;
     ckpt::SliceKind kind = ckpt::SliceKind::weight;
@@ -21,9 +22,9 @@ struct ExportedTensor {
 };
 
 // Calls `sink` in the calling thread with the bytes of all tensors, in order, while other threads
-// read and convert the next chunks of 16 MiB. Holds whole tensors in memory only when they are
-// transposed, and at most two of them. Throws Error(failure) naming the tensor when a conversion of
-// masters or moments to its type creates numbers that are not finite.
+// read and convert the next chunks of 16 MiB. Keeps a whole tensor in memory only when it is
+// transposed, and at most two such tensors. Throws Error(failure) naming the tensor when the
+// conversion of its masters or moments creates numbers that are not finite.
 void write_tensors(const ckpt::Checkpoint& checkpoint, std::span<const ExportedTensor> tensors,
                    const std::function<void(std::span<const std::byte>)>& sink);
 

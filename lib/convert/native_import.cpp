@@ -17,7 +17,7 @@ namespace {
 
 constexpr i64 compared_at_once = i64{1} << 20;  // elements
 
-// Reads parts of one tensor of lm-utils from its blocks.
+// Reads parts of one tensor of lm-utils from the source blocks of the tensor.
 class SourceBlockReader {
   public:
     // `drift` gets the largest difference between copies.
@@ -30,8 +30,8 @@ class SourceBlockReader {
           replicas_(replicas),
           drift_(drift) {}
 
-    // Reads elements [begin, end) in row-major order: the end of a row, whole rows, and the start
-    // of a row.
+    // Reads elements [begin, end) in row-major order. These may be the end of a row, whole rows,
+    // and the start of a row.
     void read(i64 begin, i64 end, std::byte* out) {
         while (begin < end) {
             const i64 row = begin / cols_;
@@ -74,7 +74,7 @@ class SourceBlockReader {
         }
     }
 
-    // Compares all copies of a matrix with copies[0], whose values `to` already has. If a copy
+    // Compares all copies of a matrix with copies[0], whose values are already in `to`. If a copy
     // differs and Replicas::mean is requested, writes the mean of the copies to `to`.
     void compare(const std::vector<SourceMatrix>& copies, std::byte* to, i64 stride) {
         const i64 rows = copies[0].rows;
@@ -114,9 +114,9 @@ i64 cols_of(const Shape& shape) {
     return shape.rank() == 2 ? shape[1] : 1;
 }
 
-// Appends a block. A single row that follows the rows of the last block at their stride is added to
-// that block: otherwise the interleaved order of query, key and value would give one block for each
-// row.
+// Appends a block. If the block is a single row that continues the rows of the last block with
+// their stride, extends the last block instead: the interleaved order of query, key and value would
+// otherwise give one block for each row.
 void append(std::vector<SourceBlock>& blocks, SourceBlock block) {
     if (!blocks.empty() && block.from.rows == 1) {
         SourceBlock& last = blocks.back();
@@ -268,7 +268,7 @@ ImportVerification NativeImport::verify(const ConversionRequest& request, DType 
     check_complete(request.in);
     Reading reading{request};
     const std::vector<ckpt::Piece> all = pieces(reading, weights);
-    std::vector<std::pair<size_t, i64>> bands;  // number of the piece, first byte
+    std::vector<std::pair<size_t, i64>> bands;  // index of a piece, first byte in it
     for (size_t i = 0; i < all.size(); ++i) {
         const i64 n_bytes = all[i].flat_end * size_of(all[i].dtype);
         for (i64 at = 0; at < n_bytes; at += io::block_bytes) bands.emplace_back(i, at);

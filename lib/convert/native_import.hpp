@@ -26,7 +26,7 @@ struct SourceBlock {
 // The result of reading all sources.
 struct ImportVerification {
     std::vector<std::string> problems;  // "tensor NAME (KIND): PROBLEM"; empty: none
-    i64 n_tensors = 0;                  // counts each kind
+    i64 n_tensors = 0;                  // each kind of a tensor counts
     i64 n_bytes = 0;
 };
 
@@ -44,21 +44,24 @@ class NativeImport {
     bool has(ckpt::SliceKind kind) const;
     // Throws Error(failure) naming `in` when a tensor has elements without a source.
     void check_complete(const std::string& in) const;
-    // Returns the first tensor whose weights, of type `weights`, are not its rounded masters;
-    // empty: none. Compares the first elements of each tensor.
+    // Returns the name of the first tensor whose weights, of type `weights`, are not equal to its
+    // rounded masters; an empty text when there is none. Compares the first elements of each
+    // tensor.
     std::string tensor_with_other_masters(DType weights) const;
 
-    // Reads the elements [begin, end) of a tensor to `out`; reads the weights in place of missing
-    // masters. Thread-safe.
+    // Reads the elements [begin, end) of a tensor to `out`. If masters are requested but missing,
+    // reads the weights. Thread-safe.
     void load(const std::string& tensor, ckpt::SliceKind kind, DType dtype, i64 begin, i64 end,
               std::byte* out, SourceReaders& readers) const;
 
-    // Writes the step into the directory request.out, which appears whole or not at all. `info` has
-    // everything but the model. Throws Error(failure) when a tensor has rows without a source.
+    // Writes the step into the directory request.out, which appears whole or not at all. All
+    // members of `info` except the model must be set. Throws Error(failure) when a tensor has rows
+    // without a source.
     ConversionReport write(const ConversionRequest& request, ckpt::SaveInfo info) const;
 
-    // Reads all tensors, with weights of type `weights`, and finds numbers that are not finite and,
-    // if request.replicas is given, copies that differ. Throws Error(failure) for a corrupt file.
+    // Reads all tensors, with weights of type `weights`, and reports numbers that are not finite
+    // and, if request.replicas is set, copies that differ. Throws Error(failure) for a corrupt
+    // file.
     ImportVerification verify(const ConversionRequest& request, DType weights) const;
 
   private:

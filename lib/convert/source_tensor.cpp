@@ -98,7 +98,7 @@ void read_storage(const Storage& storage, i64 begin, i64 n, std::byte* out) {
              storage.numel(), n);
 }
 
-// Copies the matrix from memory: base[0] is element `first` of the storage.
+// Copies the matrix from memory, where element `first` of the storage is at `base`.
 void SourceReader::gather(const SourceMatrix& from, const std::byte* base, i64 first, DType dtype,
                           std::byte* out, i64 out_stride) {
     const DType stored = from.storage->dtype;
@@ -131,7 +131,7 @@ void SourceReader::gather(const SourceMatrix& from, const std::byte* base, i64 f
     }
 }
 
-// Reads a matrix whose rows are near each other in the storage, a band of rows at a time.
+// Reads a matrix a band of rows at a time. Used when the rows are near each other in the storage.
 void SourceReader::read_near(const SourceMatrix& from, DType dtype, std::byte* out,
                              i64 out_stride) {
     const i64 row_span = (from.cols - 1) * from.col_stride + 1;

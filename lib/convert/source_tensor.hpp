@@ -16,7 +16,7 @@
 
 namespace lm::convert {
 
-// A record of an archive whose CRC-32 is verified before its first use.
+// A record of an archive, and the state of its check: its CRC-32 is verified before the first use.
 struct RecordCheck {
     i64 offset = 0;
     i64 size = 0;
@@ -24,8 +24,8 @@ struct RecordCheck {
     bool done = false;
     std::mutex mutex = {};  // guards `done`
 };
-// Reads the record of the file `path`, unless an earlier call did. Throws Error(failure) when the
-// CRC does not match. Thread-safe: other threads wait for the one that reads.
+// Reads the record of the file `path`, unless an earlier call has read it. Throws Error(failure)
+// when the CRC does not match. Thread-safe: while one thread reads, the others wait.
 void verify(const std::string& path, RecordCheck& record);
 
 // `n` elements that start at byte `offset` of the file `path`.
@@ -33,10 +33,10 @@ struct Extent {
     std::string path;
     i64 offset = 0;
     i64 n = 0;
-    std::shared_ptr<RecordCheck> check = {};  // CRC of the record that holds them; nullptr: none
+    std::shared_ptr<RecordCheck> check = {};  // CRC of their record; nullptr: none
 };
 
-// Extents in sequence: the ZeRO shards of a parameter make one storage.
+// A sequence of extents. For example, the ZeRO shards of a parameter are one storage.
 struct Storage {
     DType dtype = DType::fp32;
     std::vector<Extent> extents;
@@ -67,22 +67,22 @@ struct SourceTensor {
     std::vector<i64> strides;
 
     const std::string& path() const { return storage->extents.front().path; }
-    // Views a tensor of rank 1 or 2.
+    // Returns a tensor of rank 1 or 2 as a matrix.
     SourceMatrix matrix() const;
 };
 
 // Returns the strides of a row-major tensor without gaps.
 std::vector<i64> contiguous_strides(std::span<const i64> shape);
 
-// Reads matrices. Not thread-safe; readers of several threads may share `whole`.
+// Reads matrices. Not thread-safe, but the readers of several threads may share `whole`.
 class SourceReader {
   public:
     explicit SourceReader(std::shared_ptr<WholeTensors> whole = std::make_shared<WholeTensors>())
         : whole_(std::move(whole)) {}
 
-    // Reads `from` to out[row * out_stride + col], converted to `dtype`. Reads a band of rows at a
-    // time. When the elements are far from each other, as in a transposed matrix, reads the whole
-    // storage into memory.
+    // Reads `from` to out[row * out_stride + col], converted to `dtype`. Normally reads a band of
+    // rows at a time. When the elements of a row are far from each other, as in a transposed
+    // matrix, reads the whole storage into memory.
     void read(const SourceMatrix& from, DType dtype, std::byte* out, i64 out_stride);
 
   private:
@@ -95,7 +95,7 @@ class SourceReader {
     std::vector<std::byte> rows_;
 };
 
-// The readers of several threads. Thread-safe.
+// A pool of readers for several threads. Thread-safe.
 class SourceReaders {
   public:
     // Calls `body` with a reader that no other call uses.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Maps tensors of another format to tensors of lm-utils: a tensor of the other format consists of
-// rows of tensors of lm-utils, and may be transposed. Pure functions: no file is read or written.
+// rows of tensors of lm-utils, and may be transposed. The functions are pure: they read and write
+// no file.
 #pragma once
 
 #include <map>
@@ -12,14 +13,14 @@
 
 namespace lm::convert {
 
-// Rows [begin, end) of a tensor of lm-utils; of a vector, the elements [begin, end).
+// The rows [begin, end) of a tensor of lm-utils, or the elements [begin, end) of a vector.
 struct RowRange {
     std::string tensor;  // empty: rows of zeros, the padding of the vocabulary
     i64 begin = 0;
     i64 end = 0;
 };
 
-// A tensor of another format. Rows and columns are counted before the transposition.
+// A tensor of another format. Rows and columns count before the transposition.
 struct MappedTensor {
     std::string name;
     std::vector<RowRange> rows;
@@ -43,7 +44,7 @@ struct MappedTensor {
 // heads.
 enum class QkvOrder {
     whole,       // all of query, all of key, all of value
-    groups,      // [G, H/G + 2, D]: for each group its query heads, key, value
+    groups,      // [G, H/G + 2, D]: query heads, key and value of each group
     interleaved  // [H, D, 3]: query, key and value alternate (checkpoint_version 1.0 of Megatron)
 };
 
@@ -58,12 +59,14 @@ class ModelTensors {
     const spec::TensorSpec& at(const std::string& name) const;
     i64 index(const std::string& name) const;
 
-    // Maps `name` to the whole tensor `own`. "layers.N.attention.qkv.weight" stands for query, key
-    // and value in the given order. Returns nullopt when the model has no such tensor.
+    // Returns the mapping of `name` to the whole tensor `own`. "layers.N.attention.qkv.weight"
+    // stands for query, key and value in the given order. Returns nullopt when the model has no
+    // such tensor.
     std::optional<MappedTensor> map(const std::string& name, const std::string& own,
                                     QkvOrder order) const;
     // Returns the rows of query, key and value of the groups [group_begin, group_end), in the given
-    // order. The tensors are PREFIXquerySUFFIX and so on: "layers.3.attention." and ".weight".
+    // order. The names of the tensors are PREFIXquerySUFFIX, PREFIXkeySUFFIX and PREFIXvalueSUFFIX,
+    // with for example "layers.3.attention." and ".weight".
     std::vector<RowRange> qkv_rows(const std::string& prefix, const std::string& suffix,
                                    QkvOrder order, i64 group_begin, i64 group_end) const;
 

@@ -29,7 +29,8 @@ class Exporter {
         : request_(request), architecture_(architecture), checkpoint_(checkpoint) {
         const DType stored = checkpoint_.manifest().tensors.at(0).dtype;
         dtype_ = request.dtype.value_or(stored);
-        // Converts from the masters, which are more exact, unless the stored type is requested.
+        // If the requested type is the stored one, uses the stored weights; otherwise converts the
+        // masters, which are more exact.
         kind_ = dtype_ == stored ? ckpt::SliceKind::weight : ckpt::SliceKind::master;
     }
 
@@ -64,8 +65,8 @@ class Exporter {
         writer.commit();
     }
 
-    // Writes a PyTorch shard. Omits a tied head: transformers ties the head to the embedding when
-    // it loads the model.
+    // Writes a PyTorch shard. Omits a tied head, because transformers ties the head to the
+    // embedding when it loads the model.
     void write_torch_shard(const std::string& path, const std::vector<std::string>& names) {
         PickleWriter pickle;
         std::vector<ExportedTensor> tensors;

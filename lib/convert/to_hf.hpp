@@ -6,13 +6,13 @@
 
 namespace lm::convert {
 
-// Returns the format of Hugging Face that can hold the checkpoint at `path`: the usual one if there
-// are several. Throws Error(usage) naming a flag of the model when there is none.
+// Returns the format of Hugging Face that can hold the checkpoint at `path`; of several such
+// formats, the usual one. When there is none, throws Error(usage) that names a flag of the model.
 Format choose_hf_format(const std::string& path);
 
 // Converts request.in to request.out, which appears whole or not at all. Throws Error(usage) when
 // request.out exists and request.force is false. When `format` cannot represent the model, throws
-// Error(usage) naming the flag of the model and the formats that can.
+// Error(usage) that names the flag of the model and the formats that can represent it.
 ConversionReport to_hf(const ConversionRequest& request, Format format);
 
 }  // namespace lm::convert

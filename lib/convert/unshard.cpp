@@ -48,7 +48,8 @@ class Unsharder {
         stem_.resize(stem_.size() - ending.size());
         const DType stored = source.tensors().at(0).dtype;
         dtype_ = request.dtype.value_or(stored);
-        // Converts from the masters, which are more exact, unless the stored type is requested.
+        // If the requested type is the stored one, uses the stored weights; otherwise converts the
+        // masters, which are more exact.
         kind_ = dtype_ == stored ? ckpt::SliceKind::weight : ckpt::SliceKind::master;
     }
 
@@ -85,7 +86,7 @@ class Unsharder {
         return request_.force ? io::Overwrite::yes : io::Overwrite::no;
     }
 
-    // Refuses to replace an earlier output in either form: one file, or shards with an index.
+    // Throws when an earlier output exists, as one file or as shards with an index.
     void refuse_existing() const {
         const std::string index = in(stem_ + std::string(index_ending));
         for (const std::string& path : {request_.out, index}) {
@@ -95,7 +96,8 @@ class Unsharder {
         }
     }
 
-    // Removes other files of an earlier output: a reader could load old shards with the new index.
+    // Removes the files of an earlier output that this output does not have, because a reader could
+    // load old shards.
     void remove_earlier() const {
         for (const std::string& name : io::list_directory(directory_)) {
             const bool ours = name == stem_ + std::string(ending) ||
@@ -106,8 +108,8 @@ class Unsharder {
         }
     }
 
-    // Writes one file and makes it durable under its temporary name: all shards are committed
-    // together at the end.
+    // Writes one file and makes it durable under its temporary name. All shards get their final
+    // names together at the end.
     ckpt::SafetensorsWriter write(const std::string& path, const std::vector<std::string>& names) {
         const ckpt::Metadata metadata{{"format", "pt"},
                                       {"iteration", std::to_string(source_.iteration())},
@@ -172,8 +174,8 @@ class Unsharder {
         io::for_each_block_in_order(std::ssize(chunks), io::blocks_in_flight, read, append);
     }
 
-    // Throws when masters that were converted to dtype_ are not finite. Weights are copied as
-    // stored, also infinite ones.
+    // Throws when values that were converted from masters to dtype_ are not finite. Weights that
+    // need no conversion are copied unchanged, even infinite ones.
     void check_held(const std::string& tensor, std::span<const std::byte> values) const {
         if (kind_ == ckpt::SliceKind::weight || ckpt::count_non_finite(values, dtype_) == 0) return;
         run_error(

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes the weights of a checkpoint of any layout as one model: whole tensors with the names of
-// lm-utils, in one safetensors file, or in several with an index in the format of Hugging Face.
+// lm-utils, in one safetensors file, or in several files with an index in the format of Hugging
+// Face.
 #pragma once
 
 #include <functional>
@@ -14,10 +15,10 @@ namespace lm::convert {
 
 struct UnshardRequest {
     std::string out;             // "DIR/NAME.safetensors"
-    std::optional<DType> dtype;  // default: as stored
+    std::optional<DType> dtype;  // default: the stored type
     i64 max_shard_bytes = 5'000'000'000;
     bool force = false;  // replace existing files
-    // Gets the tensor bytes written and the bytes of all tensors; may be empty.
+    // Called with the number of written tensor bytes and the bytes of all tensors; may be empty.
     std::function<void(i64 done, i64 total)> progress;
 };
 
@@ -28,11 +29,11 @@ struct UnshardReport {
 };
 
 // Writes NAME.safetensors, or, when the tensors exceed max_shard_bytes,
-// NAME-00001-of-0000N.safetensors and NAME.safetensors.index.json, which appears last. With `force`
-// all files of an earlier output with that NAME are removed. A type other than the stored one is
-// converted from the masters if the checkpoint has them. Uses tens of megabytes of memory. Throws
-// Error(usage) when `out` has another suffix, or exists and `force` is false; Error(failure) naming
-// a tensor whose numbers exceed the range of the type.
+// NAME-00001-of-0000N.safetensors and NAME.safetensors.index.json, which appears last. With
+// `force`, removes all files of an earlier output with that NAME. To get another type than the
+// stored one, converts the masters if the checkpoint has them. Uses tens of megabytes of memory.
+// Throws Error(usage) when `out` has another suffix, or exists and `force` is false; Error(failure)
+// naming a tensor whose numbers exceed the range of the type.
 UnshardReport unshard(const ckpt::TensorSource& source, const UnshardRequest& request);
 
 }  // namespace lm::convert

@@ -18,7 +18,7 @@ std::shared_ptr<WholeTensors::Tensor> WholeTensors::find(const Key& key, i64 n) 
     return tensors_.back();
 }
 
-// Loads parts that no other thread has begun, until there are none.
+// Loads parts that no other thread has begun, until no such part is left.
 void WholeTensors::load_parts(Tensor& tensor, i64 n, i64 part_bytes, const Fill& fill) {
     std::unique_lock lock(tensor.mutex);
     while (tensor.next < n && !tensor.error) {

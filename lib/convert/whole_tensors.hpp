@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole tensors in memory, for threads that read parts of them in an order other than the file's.
+// Keeps whole tensors in memory, for threads that read parts of them in another order than the
+// order of the file.
 #pragma once
 
 #include <condition_variable>
@@ -15,14 +16,14 @@
 
 namespace lm::convert {
 
-// Keeps the two tensors that were requested last: while some threads use the end of a tensor,
-// others load the next one. Thread-safe.
+// Keeps the two tensors that were requested last: some threads may use the end of a tensor while
+// others load the next tensor. Thread-safe.
 class WholeTensors {
   public:
     // Returns the `n` bytes of the tensor `key`. All threads that request a tensor which is not in
-    // memory load it together: each calls `fill` for parts [begin, begin + part.size()) of its
-    // bytes, which begin at multiples of `part_bytes`. Each of them throws the first exception of
-    // `fill`.
+    // memory load it together: each thread calls `fill` for parts [begin, begin + part.size()) of
+    // the bytes, which begin at multiples of `part_bytes`. If a call of `fill` throws, all these
+    // threads throw the first exception.
     using Key = std::shared_ptr<const void>;
     using Fill = std::function<void(i64 begin, std::span<std::byte> part)>;
     std::shared_ptr<const std::byte> get(const Key& key, i64 n, i64 part_bytes, const Fill& fill);

@@ -29,10 +29,10 @@ std::vector<bool> find_reachable(const BpeTokenizerParts& parts,
     return reachable;
 }
 
-// Replaces the bytes of each added token by its content. If the vocabulary contains the content
+// Replaces the bytes of each added token by its content. If the vocabulary contains the content,
 // too, the id already has the bytes that the content spells in the byte map ("Ġ" is a space). If
-// BPE can produce the id, it keeps these bytes, as in Hugging Face tokenizers. Otherwise `spelled`
-// of the id becomes false, and no pre-token is encoded to the id.
+// BPE can produce the id, the id keeps these bytes, as in Hugging Face tokenizers. Otherwise
+// `spelled` of the id becomes false, and no pre-token is encoded to the id.
 void put_added(const BpeTokenizerParts& parts, const std::array<i32, 256>& byte_ids,
                std::vector<std::string>& tokens, std::vector<bool>& spelled) {
     std::vector<bool> reachable;
@@ -66,8 +66,8 @@ void check_size(size_t n_ids, size_t n_merges, const std::string& origin) {
         run_error(origin, "{} merges exceed the limit of {}", n_merges, max_merges);
 }
 
-// For ignore_merges: makes a token a whole token if BPE does not produce it from its own bytes.
-// Skips tokens that are not `spelled`, because no pre-token equals them.
+// For ignore_merges: makes each token a whole token that BPE does not produce from the bytes of the
+// token. Skips tokens that are not `spelled`, because no pre-token equals them.
 void add_whole_tokens(BpeModel& model, const std::vector<bool>& spelled) {
     constexpr i64 grain = 4096;
     constexpr int max_threads = 4;
@@ -95,8 +95,8 @@ BpeModel make_model(BpeTokenizerParts& parts, const std::string& origin) {
     std::vector<bool> spelled(tokens.size());
     for (size_t id = 0; id < tokens.size(); ++id) {
         std::optional<std::string> bytes = bytes_of_token(tokens[id]);
-        // A token with a character outside the byte map, such as a special token, keeps its text as
-        // its bytes.
+        // A token with a character outside the byte map, such as a special token, keeps the text of
+        // the file as its bytes.
         if (!bytes) continue;
         spelled[id] = !bytes->empty();
         if (bytes->size() == 1) byte_ids[static_cast<u8>(bytes->front())] = static_cast<i32>(id);

@@ -24,10 +24,10 @@ struct BpeTokenizerParts {
     PretokenizerRule rule = PretokenizerRule::gpt2;
     bool ignore_merges = false;  // a pre-token that equals a token gets its id without merges
     std::optional<i32> eod;
-    std::vector<AddedToken> added;  // their content is literal text, not spelled in the byte map
+    std::vector<AddedToken> added;  // content is literal text, not spelled in the byte map
     SpecialInText special = SpecialInText::parse;
     Normalizer normalizer;
-    bool prefix_space = false;        // each text for BPE gets a space in front, unless it has one
+    bool prefix_space = false;        // BPE gets each text with a space in front
     std::vector<i32> prefix, suffix;  // ids before and after every text
 };
 

@@ -70,7 +70,7 @@ bool is_concatenation_of_two(std::string_view token, const TokenIndex& index) {
     return false;
 }
 
-// Returns the ids of the tokens of more than one symbol that no merge produces, except tokens
+// Returns the ids of the tokens with several symbols that no merge produces, without the tokens
 // spelled "<...>".
 std::vector<size_t> find_without_merge(const BpeFiles& files) {
     std::vector<bool> made(files.tokens.size());
@@ -87,9 +87,10 @@ std::vector<size_t> find_without_merge(const BpeFiles& files) {
 }
 
 // Throws if the merges do not belong to the vocabulary. A few tokens without a merge are normal:
-// special tokens such as "[PAD]". A merges file that was truncated at the end of a line lacks the
-// merge of the token whose id follows the last result; no other check detects this. A merges file
-// of another vocabulary lacks the merges of more than 1 % of the tokens.
+// special tokens such as "[PAD]". If a merges file was truncated at the end of a line, it lacks the
+// merge of the token whose id follows the result of the file's last merge; no other check detects
+// this. A merges file that belongs to another vocabulary lacks the merges of more than 1 % of the
+// tokens.
 void check_complete(const BpeFiles& files, const TokenIndex& index,
                     const std::string& merges_path) {
     const std::vector<size_t> without_merge = find_without_merge(files);

@@ -9,10 +9,10 @@
 
 namespace lm::text {
 
-// Loads the two files. Checks every entry, because a truncated or edited file must not yield other
-// ids. Throws Error(failure) with the file and line for a truncated file, a duplicate id or merge,
-// a byte without a token, a merge of tokens that the vocabulary lacks, and files that do not belong
-// together.
+// Loads the two files. Checks every entry, because a truncated or edited file must not silently
+// give other ids. Throws Error(failure) with the file and line for a truncated file, a duplicate id
+// or merge, a byte without a token, a merge of tokens that the vocabulary lacks, and files that do
+// not belong together.
 std::shared_ptr<const Tokenizer> load_gpt2_tokenizer(const std::string& vocab_path,
                                                      const std::string& merges_path,
                                                      SpecialInText special);

@@ -24,14 +24,14 @@ class IdBuffer {
     size_t capacity() const { return capacity_; }       // bytes
     std::span<const std::byte> bytes() const { return {bytes_.get(), used_}; }
 
-    // `Id` must be i32 if wide(), else u16.
+    // Returns the ids in the buffer. `Id` must be i32 if wide(), else u16.
     template <typename Id>
     std::span<const Id> ids() const {
         return {reinterpret_cast<const Id*>(bytes_.get()), used_ / sizeof(Id)};
     }
 
-    // Limits the buffer to `n_bytes`. When an append would exceed this limit, the buffer calls
-    // `consume` and then removes the ids. A single append() of more than `n_bytes` still fits.
+    // Limits the buffer to `n_bytes`. Before an append that would exceed this limit, the buffer
+    // calls `consume` and then removes its ids. A single append() may be larger than `n_bytes`.
     void consume_at(size_t n_bytes, std::function<void()> consume) {
         most_ = n_bytes;
         consume_ = std::move(consume);
@@ -47,8 +47,9 @@ class IdBuffer {
     // Appends the first `n` ids that were written to room().
     void add(i64 n) { used_ += static_cast<size_t>(n) * width(); }
 
-    // Calls write(Id*) with room for `most` ids. write() returns the end of the ids that it wrote,
-    // and these are appended. A buffer of 32-bit ids also accepts 16-bit ids and widens them.
+    // Calls write(Id*) with room for `most` ids. write() returns the end of the ids that it has
+    // written; the buffer appends these ids. A buffer of 32-bit ids also accepts 16-bit ids and
+    // widens them.
     template <typename Id, typename Write>
     void append(i64 most, Write write) {
         if (wide_ && sizeof(Id) == sizeof(u16)) {

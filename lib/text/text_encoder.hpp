@@ -18,7 +18,7 @@ struct TextSteps {
     AddedTokenMatcher raw;  // finds tokens in the raw text
     Normalizer normalizer;
     AddedTokenMatcher normalized;     // finds tokens in the normalized text
-    bool prefix_space = false;        // each text for BPE gets a space in front, unless it has one
+    bool prefix_space = false;        // BPE gets each text with a space in front
     std::vector<i32> prefix, suffix;  // ids before and after every text
 
     bool is_trivial() const {  // true if BPE gets the text unchanged
@@ -28,7 +28,7 @@ struct TextSteps {
 };
 
 // Returns an encoder that applies `steps`, and encodes the text between added tokens with `plain`.
-// `steps` must outlive it.
+// `steps` must outlive the encoder.
 std::unique_ptr<Encoder> make_text_encoder(const TextSteps& steps, std::unique_ptr<Encoder> plain);
 
 }  // namespace lm::text

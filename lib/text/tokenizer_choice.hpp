@@ -23,16 +23,17 @@ struct TokenizerChoice {
 };
 
 // Returns the choice of the tokenizer files in `directory`: tokenizer.json, else vocab.json with
-// merges.txt; nullopt when it has neither.
+// merges.txt; nullopt when the directory has neither.
 std::optional<TokenizerChoice> choice_in(const std::string& directory);
 
-// Returns the chosen tokenizer; if no option is set, GPT-2's from the installed vocabulary. Throws
-// Error(usage) for invalid options and missing files, and Error(failure) for invalid files.
+// Returns the chosen tokenizer. If no option is set, this is GPT-2's tokenizer with the installed
+// vocabulary. Throws Error(usage) for invalid options and missing files, and Error(failure) for
+// invalid files.
 std::shared_ptr<const Tokenizer> load_tokenizer(const TokenizerChoice& choice);
 
 // Returns the padded vocabulary size as Megatron computes it: `vocab_size` rounded up to a multiple
-// of `divisible_by`, or `pad_to` if it is given. `pad_to` must be a multiple of `divisible_by` and
-// at least `vocab_size`; otherwise throws Error(usage).
+// of `divisible_by`, or `pad_to` if that is given. `pad_to` must be a multiple of `divisible_by`
+// and at least `vocab_size`; otherwise throws Error(usage).
 i64 padded_vocab_size(i64 vocab_size, i64 divisible_by, std::optional<i64> pad_to);
 
 }  // namespace lm::text

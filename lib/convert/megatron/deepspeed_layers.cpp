@@ -19,15 +19,16 @@ struct LayerFile {
 };
 
 // Removes `text` and the number after it from the front of `name`. Returns the number; nullopt when
-// `name` does not begin so.
+// `name` does not begin with them.
 std::optional<i64> consume_numbered(std::string_view& name, std::string_view text) {
     if (!name.starts_with(text)) return {};
     name.remove_prefix(text.size());
     return consume_number(name);
 }
 
-// Parses layer_NN-model_MM-model_states.pt; PipelineModule.ckpt_layer_path of DeepSpeed omits
-// -model_MM for one tensor rank, and NN has three digits from layer 100 on.
+// Parses layer_NN-model_MM-model_states.pt. With a single tensor rank
+// PipelineModule.ckpt_layer_path of DeepSpeed omits -model_MM. NN has three digits from layer 100
+// on.
 std::optional<LayerFile> parse_layer_file(std::string_view name) {
     const std::optional<i64> layer = consume_numbered(name, "layer_");
     if (!layer) return {};

@@ -14,7 +14,8 @@ namespace lm::convert {
 
 class DeepspeedLayers {
   public:
-    // Lists the layer files of the step directory. Throws Error(failure) when there are none.
+    // Lists the layer files of the step directory. Throws Error(failure) when the directory has
+    // none.
     static DeepspeedLayers open(const std::string& step);
 
     i64 tp() const { return tp_; }
@@ -24,7 +25,8 @@ class DeepspeedLayers {
     // Sets the role of a layer from the `names` of its tensors. Call it for all layers in order,
     // before own_name().
     void learn(i64 layer, const std::vector<std::string>& names);
-    // Returns the name in lm-utils of tensor `name` of a layer; empty: unknown.
+    // Returns the name that tensor `name` of a layer has in lm-utils; an empty text when `name` is
+    // unknown.
     std::string own_name(i64 layer, const std::string& name, bool gated) const;
     i64 n_transformer_layers() const { return n_transformer_; }
 

@@ -80,7 +80,7 @@ class ZeroReader {
                   count->integer, files_.size());
     }
 
-    // Returns element `group` of a list, or of a dict with integer keys; nullptr: it does not
+    // Returns element `group` of a list, or of a dict with integer keys; nullptr when that does not
     // exist.
     static const PickleValue* element(const PickleValue* list, size_t group) {
         if (list == nullptr) return nullptr;
@@ -103,7 +103,7 @@ class ZeroReader {
         return element(inner != nullptr ? inner : base, group);
     }
 
-    // Returns the flat partition of a group that the rank of `file` has.
+    // Returns the flat partition that the rank of `file` has of a group.
     SourceTensor partition(const TorchFile& file, size_t group, ckpt::SliceKind kind) const {
         const PickleValue& state = state_of(file);
         const PickleValue* value = nullptr;
@@ -126,13 +126,14 @@ class ZeroReader {
 
     struct Fragment {
         size_t rank = 0;
-        i64 start = 0;  // in the flat partition
+        i64 start = 0;  // first element in the flat partition
         i64 n = 0;
     };
     using Fragments = std::map<std::string, std::vector<Fragment>>;
 
     // Reads the fragments from param_slice_mappings, {name: fragment_address}, which the bf16
-    // optimizer and newer versions save. Returns false when the files do not have it.
+    // optimizer and newer versions of DeepSpeed save. Returns false when the files do not have
+    // param_slice_mappings.
     bool stated_fragments(size_t group, Fragments& fragments) const {
         for (size_t rank = 0; rank < files_.size(); ++rank) {
             const PickleValue* mappings = state_of(files_[rank]).find("param_slice_mappings");
@@ -153,8 +154,8 @@ class ZeroReader {
         return true;
     }
 
-    // Computes the fragments of files without param_slice_mappings: the concatenated partitions of
-    // all ranks are the parameters of `shapes` in sequence.
+    // Computes the fragments of files without param_slice_mappings: the partitions of all ranks,
+    // concatenated, contain the parameters of `shapes` in sequence.
     void derive_fragments(size_t group, const PickleValue& shapes, Fragments& fragments) const {
         size_t rank = 0;
         i64 at = 0;
@@ -238,8 +239,8 @@ class ZeroReader {
         return {name, std::move(storage), 0, std::move(shape), strides};
     }
 
-    // Returns the number of Adam's steps. Versions of DeepSpeed save it in different places, so all
-    // of them are searched.
+    // Returns the number of Adam's steps. Different versions of DeepSpeed save this number in
+    // different places, so all places are searched.
     i64 step() const {
         const PickleValue& state = state_of(files_[0]);
         std::vector<const PickleValue*> places{state.find("base_optimizer_state_step")};
@@ -263,7 +264,7 @@ class ZeroReader {
 
 }  // namespace
 
-// The scale grows when the steps since the last overflow are a multiple of the window
+// The scale grows when the number of steps since the last overflow is a multiple of the window
 // (DynamicLossScaler of fp16/loss_scaler.py).
 io::Json deepspeed_loss_scale(const PickleValue& state, const TorchFile& file) {
     const PickleValue* scaler = state.find("loss_scaler");

@@ -19,16 +19,17 @@ using AddParameter = std::function<void(ckpt::SliceKind kind, const SourceTensor
 // Counters of the optimizer.
 struct ZeroState {
     i64 steps = -1;       // steps of Adam; -1: not stated
-    io::Json loss_scale;  // as in a manifest of lm-utils; null: none
+    io::Json loss_scale;  // in the form of lm-utils' manifest; null: none
 };
 // Calls `add` for the fp32 value and the moments of each parameter of the model-parallel rank
-// `mp_rank`, whose file mp_rank_NN_model_states.pt is `model`. Returns nullopt when the directory
-// `step` has no ZeRO files. Throws Error(failure) naming the file when a fragment is missing.
+// `mp_rank`, `model` is the file mp_rank_NN_model_states.pt of this rank. Returns nullopt when the
+// directory `step` has no ZeRO files. Throws Error(failure) naming the file when a fragment is
+// missing.
 std::optional<ZeroState> read_zero(const std::string& step, i64 mp_rank, const TorchFile& model,
                                    const AddParameter& add);
-// Returns the state of a dynamic loss scaler in the optimizer's state, as in a manifest of
-// lm-utils; null: there is none. A constant loss scale is a flag of the training, not a part of its
-// state.
+// Reads the state of a dynamic loss scaler from the optimizer's state. Returns it in the form of a
+// manifest of lm-utils; null when there is no dynamic loss scaler. A constant loss scale is a flag
+// of the training, not a part of its state.
 io::Json deepspeed_loss_scale(const PickleValue& state, const TorchFile& file);
 
 }  // namespace lm::convert

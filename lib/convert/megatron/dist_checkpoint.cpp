@@ -118,7 +118,7 @@ void DistCheckpoint::add_records(const PickleValue& metadata, const std::string&
             continue;
         }
         const PickleValue* offset = stored.items[i]->find("offset");
-        // A whole tensor that is not sharded may have no offset.
+        // The offset may be missing if the tensor is not sharded.
         std::vector<i64> offsets(tensor->second.shape.size());
         if (offset != nullptr && !offset->is(Kind::none)) offsets = numbers(offset, path_);
         if (offsets.size() != tensor->second.shape.size()) {

@@ -22,7 +22,8 @@ struct DistRecord {
     TorchFile open() const { return TorchFile::open(path, offset, offset + n_bytes); }
 };
 
-// A part of a global tensor. It starts at index `offsets`; the tensor in `record` has the shape.
+// A part of a global tensor. `offsets` is the index of its first element in the global tensor; the
+// tensor in `record` has the shape of the part.
 struct DistChunk {
     std::vector<i64> offsets;
     DistRecord record;
@@ -35,15 +36,15 @@ struct DistTensor {
 
 class DistCheckpoint {
   public:
-    // Reads DIR/.metadata. Throws Error(failure) naming the entry that is missing or invalid.
+    // Reads DIR/.metadata. Throws Error(failure) that names a missing or invalid entry.
     static DistCheckpoint open(const std::string& directory);
 
-    const std::string& path() const { return path_; }  // the file .metadata
+    const std::string& path() const { return path_; }  // path of the file .metadata
     const std::map<std::string, DistTensor>& tensors() const { return tensors_; }
     // The objects that are not tensors, by key. The record of an object contains a list whose only
     // item is the object.
     const std::map<std::string, DistRecord>& objects() const { return objects_; }
-    // Returns the tensor of a chunk. `name` names it in errors.
+    // Returns the tensor of a chunk. Errors refer to the tensor as `name`.
     static SourceTensor read(const DistChunk& chunk, const std::string& name);
 
   private:

@@ -35,7 +35,7 @@ std::optional<i64> steps(const PickleValue& value, const TorchFile& file, int le
     return std::nullopt;
 }
 
-// Returns the entry of an integer key of a dict; nullptr: it does not exist.
+// Returns the value that a dict has for an integer key; nullptr when the key does not exist.
 const PickleValue* at_key(const PickleValue& dict, i64 key) {
     for (size_t i = 0; dict.is(Kind::dict) && i + 1 < dict.items.size(); i += 2) {
         if (dict.items[i]->is(Kind::integer) && dict.items[i]->integer == key) {
@@ -83,7 +83,8 @@ Storage storage_of(const PickleValue* value, const TorchFile& file, const char* 
     return storage;
 }
 
-// Returns the object of a record: a record's file contains a list whose only item is the object.
+// Returns the object of a record. The file of a record contains a list whose only item is the
+// object.
 const PickleValue& only_item(const TorchFile& file) {
     if (!file.root().is(Kind::list) || file.root().items.size() != 1) {
         run_error(file.path(), "corrupt: expected a list with one object");
@@ -91,7 +92,7 @@ const PickleValue& only_item(const TorchFile& file) {
     return *file.root().items[0];
 }
 
-// The chunked buckets of a model-parallel rank in "torch_dist".
+// The buckets that a model-parallel rank has in the format "torch_dist", in chunks.
 class ShardedBuckets {
   public:
     ShardedBuckets(const DistCheckpoint& checkpoint, i64 group) : checkpoint_(checkpoint) {
@@ -100,7 +101,8 @@ class ShardedBuckets {
 
     const std::string& prefix() const { return prefix_; }
 
-    // Returns the keys of the buckets of a buffer, in their order, without the name of the state.
+    // Returns the keys of the buckets of a buffer, in the order of the buckets. The keys omit the
+    // name of the state.
     std::vector<std::string> keys(i64 buffer) const {
         const std::string start = fmt::format("{}gbuf_idx_{}.dtype_", prefix_, buffer);
         const std::string end = ".param";
@@ -160,7 +162,8 @@ class ShardedBuckets {
     std::string prefix_;
 };
 
-// Returns false when the buckets do not have these parameters.
+// Adds the state in the buckets of one rank. Returns false when the buckets do not contain these
+// parameters.
 bool add_sharded_rank(MegatronImport& import, const ShardedBuckets& buckets, i64 buffer,
                       const std::vector<BufferParameter>& parameters, i64 tp_rank) {
     const std::vector<std::string> keys = buckets.keys(buffer);

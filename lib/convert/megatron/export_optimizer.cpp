@@ -59,7 +59,8 @@ void write_partition_counts(PickleWriter& pickle) {
         for (int group = 0; group < 2; ++group) pickle.integer(value);
         pickle.close_list();
     }
-    // DeepSpeed refuses optimizer states of versions before 0.3.17, which had another layout.
+    // DeepSpeed refuses optimizer states of versions before 0.3.17, because these had another
+    // layout.
     pickle.key("ds_version");
     pickle.text("0.3.17");
 }
@@ -79,8 +80,8 @@ void write_base_groups(PickleWriter& pickle, const ExportedOptimizer& optimizer)
     pickle.close_list();
 }
 
-// DynamicLossScaler of fp16/loss_scaler.py, with the counters of steps since the last overflow:
-// cur_iter - 1 - last_overflow_iter.
+// Writes a DynamicLossScaler of fp16/loss_scaler.py. It counts cur_iter - 1 - last_overflow_iter
+// steps since the last overflow.
 void write_loss_scaler(PickleWriter& pickle, const ExportedLossScale& scale) {
     const auto integer = [&](const char* key, i64 value) {
         pickle.key(key);

@@ -19,20 +19,21 @@ struct ExportedLossScale {
 };
 
 struct ExportedOptimizer {
-    double lr = 0;  // the highest rate: a schedule computes the rate of the next step
+    double lr = 0;  // the highest rate; a schedule computes the rate of each step
     spec::AdamWConfig adam;
     std::optional<ExportedLossScale> loss_scale;  // nullopt: no dynamic scale
 };
 
-// Reads the settings of the run that saved the checkpoint. A setting that the manifest does not
-// state, as in a checkpoint that was imported, has the default of lm-train.
+// Reads the settings of the run that saved the checkpoint. The manifest of an imported checkpoint
+// does not state all settings; a missing setting has the default of lm-train.
 ExportedOptimizer exported_optimizer(const ckpt::Manifest& manifest, const std::string& path);
 
 // Writes entries of a parameter group: lr, betas, eps, weight_decay and bias_correction.
 void write_hyperparameters(PickleWriter& pickle, const ExportedOptimizer& optimizer, bool decays);
-// Write entries of DeepSpeed's optimizer file for one data-parallel rank, which DeepSpeed expects:
-// partition_count and group_paddings of the two groups, ds_version; param_groups, of which the
-// first has weight decay; the loss scale of fp16.
+// Write entries that DeepSpeed expects in its optimizer file for one data-parallel rank.
+// write_partition_counts(): partition_count and group_paddings of the two groups, and ds_version.
+// The next functions: param_groups, of which the first group has weight decay; the loss scale of
+// fp16.
 void write_partition_counts(PickleWriter& pickle);
 void write_base_groups(PickleWriter& pickle, const ExportedOptimizer& optimizer);
 void write_loss_scaler(PickleWriter& pickle, const ExportedLossScale& scale);

@@ -18,8 +18,8 @@ std::string model_states(const std::string& step, i64 mp_rank) {
     return fmt::format("{}/mp_rank_{:02}_model_states.pt", step, mp_rank);
 }
 
-// Returns the directory of the step that `path` names: the step in the file `latest`, or without it
-// in `latest_universal`; `path` itself when it is a step.
+// Returns the directory of the step that `path` names: `path` itself if it is a step; else the step
+// that the file `latest` names or, without this file, `latest_universal`.
 std::string step_of(const std::string& path) {
     const std::string tracker =
         path + (io::exists(path + "/latest") ? "/latest" : "/latest_universal");
@@ -32,7 +32,7 @@ std::string step_of(const std::string& path) {
     return path + "/" + tag;
 }
 
-constexpr std::string_view tied = "tied_modules.embed.";  // prefix of the embedding's names
+constexpr std::string_view tied = "tied_modules.embed.";  // prefix of the names in the embedding
 
 class Importer {
   public:
@@ -72,7 +72,7 @@ class Importer {
                 run_error(file.path(), "tensor {} is unknown: only GPT models can be imported",
                           item.name);
             const SourceTensor tensor = file.tensor(*item.value, item.name);
-            // The file of a later layer has a copy of the tied word embeddings.
+            // If the word embeddings are tied, the file of a later layer has a copy of them.
             if (own == "embedding.word.weight" && layer != layers_.layers().front()) {
                 import_.add_tied_copy(ckpt::SliceKind::weight, tensor, rank, layers_.tp());
             } else {
@@ -81,8 +81,8 @@ class Importer {
         }
     }
 
-    // Returns the name in lm-utils of a parameter: "3.mlp.dense_h_to_4h.weight" is in layer file 3,
-    // and "tied_modules.embed.word_embeddings.weight" in the embedding.
+    // Returns the name that a parameter has in lm-utils: "3.mlp.dense_h_to_4h.weight" is in layer
+    // file 3, and "tied_modules.embed.word_embeddings.weight" in the embedding.
     std::string own_name(const std::string& name) const {
         if (name.starts_with(tied)) {
             return layers_.own_name(layers_.layers().front(), name.substr(tied.size()),

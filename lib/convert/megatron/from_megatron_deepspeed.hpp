@@ -7,13 +7,14 @@
 
 namespace lm::convert {
 
-// Returns whether `path` is a directory of such checkpoints, or one of them.
+// Returns whether `path` is such a checkpoint, or a directory of such checkpoints.
 bool is_megatron_deepspeed(const std::string& path);
 
-// open_megatron_deepspeed() finds the sources of all tensors of request.in, a directory with
-// `latest`, or global_stepN; `request` outlives them. from_megatron_deepspeed() also writes the
-// checkpoint to the directory request.out. Throw Error(usage) for a model that lm-utils does not
-// support, Error(failure) naming file and tensor for an incomplete checkpoint.
+// open_megatron_deepspeed() finds the sources of all tensors of request.in, which is a directory
+// with `latest`, or a step global_stepN. `request` must outlive the sources.
+// from_megatron_deepspeed() also writes the checkpoint to the directory request.out. Throw
+// Error(usage) for a model that lm-utils does not support, Error(failure) naming file and tensor
+// for an incomplete checkpoint.
 MegatronImport open_megatron_deepspeed(const ConversionRequest& request);
 ConversionReport from_megatron_deepspeed(const ConversionRequest& request);
 

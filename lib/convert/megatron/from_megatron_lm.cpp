@@ -19,7 +19,8 @@ using Kind = PickleValue::Kind;
 constexpr const char* tracker = "latest_checkpointed_iteration.txt";
 constexpr const char* model_file = "model_optim_rng.pt";
 
-// Returns the directory of the step that `path` names: the step of its tracker file, or `path`.
+// Returns the directory of the step that `path` names: the step in the tracker file of `path`, or
+// `path` itself.
 std::string step_of(const std::string& path) {
     const std::string file = path + "/" + tracker;
     if (!io::exists(file)) return path;
@@ -154,9 +155,9 @@ class Importer {
         i64 n_chunks = 1;
     };
 
-    // Returns the index in the whole model of layer `local` of a chunk. The names count from 0 in
-    // each chunk. With V chunks on each of P stages, chunk v of stage p starts at layer v * L / V +
-    // p * L / (V * P) (ParallelTransformer of Megatron's legacy transformer.py).
+    // Returns the index that layer `local` of a chunk has in the whole model. The names count from
+    // 0 in each chunk. With V chunks on each of P stages, chunk v of stage p starts at layer v * L
+    // / V + p * L / (V * P) (ParallelTransformer of Megatron's legacy transformer.py).
     i64 layer_number(const MegatronImport& import, const Place& place, i64 local) const {
         const i64 n_layers = import.config().n_layers;
         if (n_layers % (pp_ * place.n_chunks) != 0) {
@@ -169,8 +170,8 @@ class Importer {
         return place.chunk * (n_layers / place.n_chunks) + place.pp * in_chunk + local;
     }
 
-    // Returns the name in lm-utils, or an empty text for the last stage's copy of tied word
-    // embeddings.
+    // Returns the name that `name` has in lm-utils; an empty text for the last stage's copy of tied
+    // word embeddings.
     std::string own_name(const MegatronImport& import, const std::string& name,
                          const Place& place) const {
         std::string_view rest = without_modules(name);

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads a checkpoint of Megatron-LM in the format "torch" and writes one of lm-utils: weights, fp32
-// masters and Adam moments. A checkpoint in the format "torch_dist" is read by from_torch_dist.hpp.
+// masters and Adam moments. from_torch_dist.hpp reads the format "torch_dist".
 #pragma once
 
 #include "convert/megatron/megatron_import.hpp"
 
 namespace lm::convert {
 
-// Returns whether `path` is a directory of such checkpoints, or one of them.
+// Returns whether `path` is such a checkpoint, or a directory of such checkpoints.
 bool is_megatron_lm(const std::string& path);
 
-// open_megatron_lm() finds the sources of all tensors of request.in, a directory with
-// latest_checkpointed_iteration.txt, or iter_NNNNNNN; `request` outlives them. from_megatron_lm()
-// also writes the checkpoint to the directory request.out. Throw Error(usage) for a model that
-// lm-utils does not support, Error(failure) naming file and tensor for an incomplete checkpoint.
+// open_megatron_lm() finds the sources of all tensors of request.in, which is a directory with
+// latest_checkpointed_iteration.txt, or a step iter_NNNNNNN. `request` must outlive the sources.
+// from_megatron_lm() also writes the checkpoint to the directory request.out. Throw Error(usage)
+// for a model that lm-utils does not support, Error(failure) naming file and tensor for an
+// incomplete checkpoint.
 MegatronImport open_megatron_lm(const ConversionRequest& request);
 ConversionReport from_megatron_lm(const ConversionRequest& request);
 

@@ -16,8 +16,8 @@ namespace {
 using Kind = PickleValue::Kind;
 using ckpt::SliceKind;
 
-// The state of the optimizer by key. Megatron names the fp32 masters "fp32_param" or, in the form
-// fully_reshardable, "param".
+// A kind of state of the optimizer, and its names in the keys of the checkpoint. Megatron names the
+// fp32 masters "fp32_param" or, in the form fully_reshardable, "param".
 struct StateKey {
     std::string_view prefix;
     SliceKind kind;
@@ -33,7 +33,7 @@ constexpr std::array state_keys{
 struct DistName {
     SliceKind kind = SliceKind::weight;
     bool stacked = false;
-    std::string own;  // name in lm-utils; of a stacked tensor without "layers.N."
+    std::string own;  // name in lm-utils; if stacked, without "layers.N."
 
     std::string of_layer(i64 layer) const {
         return stacked ? fmt::format("layers.{}.{}", layer, own) : own;
@@ -68,14 +68,14 @@ class Importer {
     }
 
   private:
-    // Returns the name of a tensor; nullopt: the checkpoint of lm-utils has no such tensor. Throws
-    // Error(failure) for an unknown one.
+    // Returns the name of the tensor `key`; nullopt when a checkpoint of lm-utils has no such
+    // tensor. Throws Error(failure) for an unknown key.
     std::optional<DistName> name_of_key(std::string_view key) const {
         DistName name;
         std::string_view rest = key;
         for (const StateKey& state : state_keys) {
             const size_t at = key.find(state.prefix);
-            // A chained optimizer has a prefix.
+            // The keys of a chained optimizer have a prefix.
             if (at == key.npos || (at > 0 && !key.starts_with("chained_"))) continue;
             name.kind = state.kind;
             rest = key.substr(at + state.prefix.size());
@@ -149,7 +149,7 @@ class Importer {
         }
     }
 
-    // Returns the tensor part[i].
+    // Returns the tensor at index i of the first dimension of `part`.
     static SourceTensor of_first_index(SourceTensor part, i64 i) {
         part.start += i * part.strides[0];
         part.shape.erase(part.shape.begin());
@@ -188,7 +188,7 @@ class Importer {
         }
     }
 
-    // Returns the tensor of shape `box` whose elements are those of `chunks` in sequence.
+    // Returns a tensor of shape `box` that has the elements of `chunks` in sequence.
     SourceTensor joined(const std::string& key, const std::map<i64, SourceTensor>& chunks,
                         const std::vector<i64>& box) const {
         auto storage = std::make_shared<Storage>();

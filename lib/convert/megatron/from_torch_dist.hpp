@@ -8,8 +8,8 @@
 
 namespace lm::convert {
 
-// Returns the sources of all tensors of the step `step` (dist_checkpoint.hpp). `request` outlives
-// them.
+// Returns the sources of all tensors of the step `step` (dist_checkpoint.hpp). `request` must
+// outlive the sources.
 MegatronImport open_torch_dist(const ConversionRequest& request, const std::string& step);
 
 }  // namespace lm::convert

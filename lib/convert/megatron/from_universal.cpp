@@ -17,8 +17,9 @@ namespace {
 
 using Kind = PickleValue::Kind;
 
-// A folder of zero/ and the layer and the tensor that its name states. The name is
-// "3.mlp.dense_h_to_4h.weight", or "tied_modules.embed.word_embeddings.weight" with layer -1.
+// A folder of zero/, with the layer and the tensor that the name of the folder states. An example
+// of a name is "3.mlp.dense_h_to_4h.weight"; for "tied_modules.embed.word_embeddings.weight" the
+// layer is -1.
 struct Parameter {
     std::string folder;
     i64 layer = -1;
@@ -71,7 +72,8 @@ class Importer {
     DType weights() const {
         const PickleValue* dtype = head_file_.root().find("args")->find("params_dtype");
         if (dtype == nullptr) return DType::fp32;
-        // `dtype` is a class of PyTorch, or in files of lm-convert the name of the class as text.
+        // `dtype` is a class of PyTorch. In files of lm-convert it is a text with the name of the
+        // class.
         std::string name = dtype->text;
         if (name.starts_with("torch.")) name[5] = ' ';
         PickledTensor type;
@@ -99,8 +101,8 @@ class Importer {
         }
     }
 
-    // Returns the tensor of the file FOLDER/NAME.pt, which holds {"param": tensor, "cat_dim": ...},
-    // or the tensor alone in the first version of the format.
+    // Returns the tensor in the file FOLDER/NAME.pt. The file contains {"param": tensor, "cat_dim":
+    // ...}; in the first version of the format, only the tensor.
     static SourceTensor read(const std::string& folder, const std::string& name) {
         const TorchFile file = TorchFile::open(folder + "/" + name + ".pt");
         const PickleValue* param = file.root().find("param");

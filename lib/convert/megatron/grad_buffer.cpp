@@ -10,7 +10,7 @@
 namespace lm::convert {
 namespace {
 
-constexpr i64 alignment = 64;  // parameters start at its multiples
+constexpr i64 alignment = 64;  // parameters start at multiples of it
 
 i64 aligned(i64 at) {
     return ceil_div(at, alignment) * alignment;

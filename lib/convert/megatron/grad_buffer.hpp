@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The order of parameters in the gradient buffers of megatron-core, which is also the order of the
 // state of its distributed optimizer (param_and_grad_buffer.py). A buffer is a sequence of buckets.
-// Positions here do not count the padding between buckets.
+// Positions do not count the padding between buckets.
 #pragma once
 
 #include <functional>
@@ -16,34 +16,36 @@ namespace lm::convert {
 struct BufferParameter {
     std::string own;  // name in lm-utils; empty: a copy that is not imported
     std::vector<i64> shape;
-    bool alone = false;  // it has a bucket of its own: tied word embeddings of several stages
+    bool alone = false;  // has a bucket of its own: tied word embeddings of several stages
 };
 
-// Returns the sizes of the buckets. A bucket ends at `full` or more elements (0: no limit). An
-// `alone` parameter has its own bucket. `parameters` are in the order of the modules.
+// Returns the sizes of the buckets. A bucket ends when it has `full` or more elements (0: no
+// limit). A parameter with `alone` has its own bucket. `parameters` are in the order of the
+// modules.
 std::vector<i64> bucket_sizes(const std::vector<BufferParameter>& parameters, i64 full);
-// Returns the position of each of `parameters` in buckets of the given sizes; nullopt: the
-// parameters do not fill them.
+// Returns the position of each of `parameters` in buckets of the given sizes; nullopt when the
+// parameters do not fill the buckets exactly.
 std::optional<std::vector<i64>> buffer_positions(const std::vector<BufferParameter>& parameters,
                                                  const std::vector<i64>& buckets);
 
-// The place of the norm before the attention in a layer's parameters: before the attention's output
-// projection (norm_first), or between that projection and query, key and value (output_first), as
+// The place of the norm before the attention in a layer's parameters: norm_first: before the
+// attention's output projection. output_first: between that projection and query, key and value, as
 // in layers with TransformerEngine's fused norm.
 enum class NormOrder { norm_first, output_first };
-// Tries each order of the parameters that megatron-core may have used: `add` adds the state in this
-// order to a copy of `import`, and returns false when it cannot. Replaces `import` by the first
-// copy whose masters match its weights. Throws Error(failure) naming `path` when no copy matches.
+// Tries each order of the parameters that megatron-core may have used: calls `add`, which adds the
+// state in this order to a copy of `import`, or returns false when the order is impossible.
+// Replaces `import` by the first copy whose masters match its weights. Throws Error(failure) naming
+// `path` when no copy matches.
 void add_in_matching_order(MegatronImport& import, const std::string& path,
                            const std::function<bool(MegatronImport& copy, NormOrder order)>& add);
 
-// The state of one kind of all parameters of a buffer.
+// One kind of state of all parameters of a buffer.
 struct BufferState {
     ckpt::SliceKind kind = ckpt::SliceKind::master;
     Storage storage;
 };
-// Adds to `import` the state of the parameters of a tensor-parallel rank. The parameters begin at
-// `positions` in `state` (buffer_positions()).
+// Adds to `import` the state of the parameters of a tensor-parallel rank. In `state`, parameter i
+// begins at positions[i] (see buffer_positions()).
 void add_buffer(MegatronImport& import, const std::vector<BufferParameter>& parameters,
                 const std::vector<i64>& positions, const BufferState& state, i64 tp_rank, i64 tp);
 
@@ -51,7 +53,7 @@ void add_buffer(MegatronImport& import, const std::vector<BufferParameter>& para
 struct BufferChunk {
     i64 tp_rank = 0;
     i64 stage = 0;
-    i64 chunk = 0;  // index in virtual pipeline parallelism
+    i64 chunk = 0;  // index of the chunk (virtual pipeline parallelism)
     i64 vocab_rows = 0;
 };
 // Returns the parameters of a chunk, in the order of megatron-core's modules.

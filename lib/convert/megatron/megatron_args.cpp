@@ -40,7 +40,7 @@ class Args {
         if (!value->is(Kind::boolean)) wrong(name, "True or False", *value);
         return value->boolean;
     }
-    // Throws Error(usage) when the argument `name`, which changes the arithmetic, is true.
+    // Throws Error(usage) when the argument `name` is true, because it changes the arithmetic.
     void refuse(const char* name) const {
         if (flag(name, false)) {
             usage_error(path_, "args.{} is set: lm-utils does not support such models", name);
@@ -57,8 +57,8 @@ class Args {
     const std::string& path_;
 };
 
-// Returns the name of an enum's member. Newer versions save it as text, older ones as a call of the
-// enum class with the number, or of getattr with the name.
+// Returns the name of an enum's member. Newer versions of Megatron save the name as text. Older
+// ones save a call of the enum class with the number, or a call of getattr with the name.
 std::string enum_name(const PickleValue& value) {
     if (value.is(Kind::text)) return value.text;
     if (!value.is(Kind::object) || value.items.empty()) return {};
@@ -101,7 +101,7 @@ spec::Activation activation_of(const Args& args) {
         usage_error(args.path(), "args.glu_activation: lm-utils does not support '{}'", glu->text);
     }
     if (args.flag("squared_relu", false)) return spec::Activation::squared_relu;
-    // openai_gelu and bias_gelu_fusion compute the tanh form of GELU. Without both, Megatron
+    // openai_gelu and bias_gelu_fusion compute the tanh form of GELU. If both are false, Megatron
     // computes the erf form.
     const bool tanh = args.flag("openai_gelu", false) || args.flag("bias_gelu_fusion", true);
     return tanh ? spec::Activation::gelu_tanh : spec::Activation::gelu_erf;
@@ -113,7 +113,7 @@ void refuse_others(const Args& args) {
                              "attention_output_gate", "quick_geglu"}) {
         args.refuse(name);
     }
-    // Settings of newer versions that are None in a plain model.
+    // These settings of newer versions are None in a supported model.
     for (const char* name :
          {"window_attn_skip_freq", "no_rope_freq", "mtp_num_layers", "linear_attention_freq",
           "experimental_attention_variant", "heterogeneous_layers_config_path"}) {
@@ -137,8 +137,8 @@ void refuse_others(const Args& args) {
             "args.num_experts: expected at most 1, got {}: lm-utils does not support experts", n);
 }
 
-// Returns the number of keys that a query sees with window_size (LEFT, RIGHT), its own included; 0:
-// all.
+// Returns the number of keys that a query sees with window_size (LEFT, RIGHT), its own key
+// included; 0 when it sees all.
 i64 window_of(const Args& args) {
     const PickleValue* const size = args.find("window_size");
     if (!size || !(size->is(Kind::list) || size->is(Kind::tuple)) || size->items.size() != 2) {
@@ -159,8 +159,9 @@ void read_variants(const Args& args, spec::ModelConfig& c) {
     c.qkv_bias = args.flag("add_qkv_bias", false);
 }
 
-// Determines the rows of the vocabulary that are imported: `requested` of --vocab-size, or the size
-// that the checkpoint states. Throws Error(usage) when `requested` would drop tokens of the model.
+// Determines how many rows of the vocabulary are imported: `requested`, the value of --vocab-size,
+// or the size that the checkpoint states. Throws Error(usage) when `requested` would drop tokens of
+// the model.
 void read_vocabulary(const Args& args, const PickleValue* checkpoint_info, i64 requested,
                      MegatronModel& model) {
     model.padded_vocab = args.integer("padded_vocab_size", 0);

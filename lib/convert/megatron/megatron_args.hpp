@@ -14,7 +14,8 @@ struct MegatronModel {
     spec::ModelConfig config;
     i64 padded_vocab = 0;
     bool vocab_known = false;  // false: config.vocab_size is padded_vocab
-    // The end-of-document id may be vocab_size: the NullTokenizer of older Megatron-LM adds it.
+    // The end-of-document id may be vocab_size, because the NullTokenizer of older Megatron-LM adds
+    // it after the vocabulary.
     bool eod_after_vocab = false;
     i64 tp = 1;
     i64 pp = 1;
@@ -31,8 +32,8 @@ struct MegatronModel {
 // Reads the model of `args`. `checkpoint_info` is the dict of this name that BigScience's fork
 // saves, or nullptr. `vocab_size` > 0 replaces the unpadded size of the vocabulary. Throws
 // Error(usage) for a `vocab_size` below the size that the checkpoint states, and for an argument
-// that lm-utils does not support; Error(failure) for a missing or invalid one. `path` names the
-// file in errors.
+// that lm-utils does not support; Error(failure) for a missing or invalid argument. `path`: the
+// file that errors name.
 MegatronModel megatron_model(const PickleValue& args, const PickleValue* checkpoint_info,
                              i64 vocab_size, const std::string& path);
 

@@ -27,9 +27,9 @@ constexpr std::array classic_rows{
     Row{"mlp.dense_h_to_4h", "mlp.up"},
     Row{"mlp.dense_4h_to_h", "mlp.down"},
 };
-// The orders in which megatron-core creates its modules. Its optimizer numbers the parameters in
-// this order. The attention creates linear_proj before linear_qkv (SelfAttention of
-// transformer/attention.py).
+// The orders in which megatron-core creates its modules, with its own layers and with
+// TransformerEngine's. Its optimizer numbers the parameters in the same order. The attention
+// creates linear_proj before linear_qkv (SelfAttention of transformer/attention.py).
 constexpr std::array local_rows{
     Row{"input_layernorm", "attention.norm"},
     Row{"self_attention.linear_proj", "attention.output"},
@@ -64,7 +64,7 @@ std::span<const Row> layer_rows(MegatronNames names) {
     return {};
 }
 
-// Returns the name of a parameter of a module: "mlp.linear_fc1" + ".bias", and of a fused norm
+// Returns the name of a parameter of a module, "mlp.linear_fc1" + ".bias"; for a fused norm
 // "mlp.linear_fc1.layer_norm_" + "bias".
 std::string parameter(std::string_view module, std::string_view suffix) {
     if (module.ends_with('_')) suffix.remove_prefix(1);
@@ -178,7 +178,7 @@ i64 MegatronLayout::n_bytes(DType weights, i64 n_states) const {
     return n * per_element;
 }
 
-// Writes the arguments of settings that a model has: others are at Megatron's defaults.
+// Writes arguments only for the settings that the model has; the others have Megatron's defaults.
 void write_variants(PickleWriter& pickle, const spec::ModelConfig& c) {
     const auto flag = [&](const char* name, bool value) {
         if (!value) return;

@@ -17,18 +17,18 @@ namespace lm::convert {
 
 enum class MegatronSection { embedding, layer, norm, head, tied_copy };
 
-// A tensor as one rank holds it.
+// The part of a tensor that one rank has.
 struct MegatronTensor {
     MegatronSection section = MegatronSection::layer;
     i64 layer = 0;     // index of the layer in the model
     i64 local = 0;     // index of the layer in the stage
-    std::string name;  // within the section: "self_attention.dense.weight", "weight"
+    std::string name;  // name in its section: "self_attention.dense.weight", "weight"
     MappedTensor map;
     bool decays() const { return map.rank == 2; }
 };
 
-// Returns the names of the tensors that an export to Megatron-LM has. Throws Error(usage) when
-// `wanted` are names of megatron-core and it does not have the model.
+// Returns which names of tensors an export to Megatron-LM uses. Throws Error(usage) when `wanted`
+// are names of megatron-core, and megatron-core does not support the model.
 MegatronNames megatron_names_of(const spec::ModelConfig& config,
                                 std::optional<MegatronNames> wanted);
 
@@ -42,14 +42,16 @@ class MegatronLayout {
     i64 tp() const { return tp_; }
     i64 pp() const { return pp_; }
     MegatronNames names() const { return names_; }
-    // Gives the last stage a copy of all tensors of a tied embedding, before its other tensors, as
-    // in DeepSpeed's pipeline. Otherwise it has only the word embeddings, after its other tensors.
+    // Gives the last stage a copy of all tensors of a tied embedding, before the stage's other
+    // tensors, as in DeepSpeed's pipeline. Without this call the last stage has only the word
+    // embeddings, after its other tensors.
     void copy_tied_module() { whole_tied_module_ = true; }
     i64 padded_vocab() const { return padded_vocab_; }
     std::vector<MegatronTensor> tensors(i64 tp_rank, i64 stage) const;
     // Returns the bytes of the weights of all ranks and of `n_states` fp32 values for each weight.
     i64 n_bytes(DType weights, i64 n_states) const;
-    // Writes Megatron's arguments as an argparse.Namespace. `weights` is their params_dtype.
+    // Writes Megatron's arguments as an argparse.Namespace. `weights` becomes the argument
+    // params_dtype.
     void write_args(PickleWriter& pickle, const ckpt::Manifest& manifest, DType weights) const;
 
   private:
@@ -80,7 +82,7 @@ class MegatronFile {
         : checkpoint_(checkpoint), request_(request), report_(report), n_total_(n_total) {}
 
     PickleWriter& pickle() { return pickle_; }
-    // Adds the tensor `map` of `kind`, converted to `dtype`.
+    // Adds the tensor `map`: its values of `kind`, converted to `dtype`.
     void tensor(const MappedTensor& map, ckpt::SliceKind kind, DType dtype);
     // Adds a flat fp32 tensor that concatenates the given ones.
     void flat(const std::vector<const MappedTensor*>& maps, ckpt::SliceKind kind);
@@ -95,11 +97,11 @@ class MegatronFile {
     i64 n_total_;
     PickleWriter pickle_;
     std::vector<ExportedTensor> sources_;
-    std::vector<float> scalars_;  // after sources_
+    std::vector<float> scalars_;  // follow the tensors of sources_
 };
 
-// Writes universal_checkpoint_info, from which DeepSpeed's ds_to_universal learns how to join the
-// parts of the tensor ranks: regular expressions for the names of parameters.
+// Writes universal_checkpoint_info: regular expressions for the names of parameters, by which
+// DeepSpeed's ds_to_universal joins the parts of the tensor ranks.
 void write_universal_info(PickleWriter& pickle, const spec::ModelConfig& config);
 
 }  // namespace lm::convert

@@ -16,8 +16,8 @@ constexpr double megatron_checkpoint_version = 3.0;
 
 class MegatronExporter {
   public:
-    // `for_lm`: the names of Megatron-LM that the request states; otherwise those of
-    // Megatron-DeepSpeed.
+    // With `for_lm`, exports the names of Megatron-LM that the request states; without it, the
+    // names of Megatron-DeepSpeed.
     MegatronExporter(const ConversionRequest& request, bool for_lm)
         : request_(request),
           checkpoint_(ckpt::open(request.in)),
@@ -51,7 +51,8 @@ class MegatronExporter {
         file.pickle().integer(value);
     }
 
-    // Returns the parameter groups of Megatron: the tensors with weight decay, then those without.
+    // Returns the parameter groups of Megatron: the tensors with weight decay, then the tensors
+    // without.
     static std::array<std::vector<const MegatronTensor*>, 2> groups(const Tensors& tensors) {
         std::array<std::vector<const MegatronTensor*>, 2> result;
         for (const MegatronTensor& tensor : tensors) {

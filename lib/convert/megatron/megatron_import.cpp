@@ -27,8 +27,8 @@ void collect(const PickleValue& dict, const std::string& prefix, int level,
     }
 }
 
-// Returns the order of query, key and value in a checkpoint_version of Megatron
-// (fix_query_key_value_ordering of its checkpointing.py).
+// Returns the order of query, key and value in checkpoints with the checkpoint_version `version`
+// (fix_query_key_value_ordering in Megatron's checkpointing.py).
 QkvOrder qkv_order(double version) {
     if (version >= 2) return QkvOrder::groups;
     return version >= 1 ? QkvOrder::interleaved : QkvOrder::whole;
@@ -94,10 +94,11 @@ void MegatronImport::add(const std::string& own, ckpt::SliceKind kind, const Sou
     if (request_.weights_only && kind != ckpt::SliceKind::weight) return;
     const bool copy = tp_rank > 0 && is_replicated(own);
     if (copy && !request_.replicas) return;
-    // fp32 weights are their own masters.
+    // Masters of fp32 weights are skipped, because the weights are their own masters.
     if (kind == ckpt::SliceKind::master && weights_ == DType::fp32) return;
     MegatronPart part{tp_rank, tp, head_.qkv, head_.model.padded_vocab};
-    // Computes the padded vocabulary from the rows in the file: args may state another padding.
+    // Computes the padded vocabulary from the rows in the file: the arguments may state another
+    // padding.
     if (own == "embedding.word.weight" || own == "head.weight") {
         part.padded_vocab = tensor.shape.empty() ? 0 : tensor.shape[0] * tp;
         require_rows(part.padded_vocab, tensor);

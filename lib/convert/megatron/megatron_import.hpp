@@ -22,7 +22,7 @@ struct NamedValue {
     std::string name;  // keys joined by dots: "language_model.embedding.word_embeddings.weight"
     const PickleValue* value = nullptr;
 };
-// Returns the tensors in nested dicts, in their order.
+// Returns the tensors in `dict` and the dicts nested in it, in the order of the dicts.
 std::vector<NamedValue> flat_tensors(const PickleValue& dict);
 
 // Returns the value of an int, a float, or a tensor of one element; nullopt for any other value.
@@ -45,26 +45,26 @@ class MegatronImport {
     const MegatronHead& head() const { return head_; }
     const spec::ModelConfig& config() const { return head_.model.config; }
     bool gated() const { return is_gated(config().activation); }
-    // Adds the part of the tensor `own` that a tensor-parallel rank stores. When all ranks store
-    // the whole tensor, only rank 0's copy is imported, and the other copies are compared with it
-    // if request.replicas is given.
+    // Adds the part of the tensor `own` that a tensor-parallel rank stores. When every rank stores
+    // the whole tensor, only rank 0's copy is imported; the other copies are compared with rank 0's
+    // if request.replicas is set.
     void add(const std::string& own, ckpt::SliceKind kind, const SourceTensor& tensor, i64 tp_rank,
              i64 tp);
-    // Adds the last stage's copy of a rank's part of the tied word embeddings. The first stage's
-    // values are imported; the copy is compared with them for Replicas::rank0.
+    // Adds the last stage's copy of a rank's part of the tied word embeddings. The values of the
+    // first stage are imported. With Replicas::rank0, the copy is compared with these values.
     void add_tied_copy(ckpt::SliceKind kind, const SourceTensor& tensor, i64 tp_rank, i64 tp);
     // Adds `tensor`, the part of the whole tensor `own` that starts at (row, col). The word
     // embedding and the head have `vocab_rows` rows.
     void add_part(const std::string& own, ckpt::SliceKind kind, const SourceTensor& tensor, i64 row,
                   i64 col, i64 vocab_rows);
-    // Describes the whole tensor `own` with `vocab_rows` rows of the vocabulary. Throws
-    // Error(failure) naming `path` when the model has no such tensor.
+    // Returns the description of the whole tensor `own` with `vocab_rows` rows of the vocabulary.
+    // Throws Error(failure) naming `path` when the model has no such tensor.
     MappedTensor whole(const std::string& own, i64 vocab_rows, const std::string& path) const;
-    // Describes the part of `own` that a tensor-parallel rank holds; nullopt: it is not in the
-    // model.
+    // Returns the description of the part of `own` that a tensor-parallel rank has; nullopt when
+    // the model does not have the tensor.
     std::optional<MappedTensor> part(const std::string& own, i64 tp_rank, i64 vocab_rows) const;
-    // Returns the first tensor whose 16-bit weights are not its rounded masters; empty: none.
-    // Throws Error(failure) when tensors are missing.
+    // Returns the name of the first tensor whose 16-bit weights are not equal to its rounded
+    // masters; an empty text when there is none. Throws Error(failure) when tensors are missing.
     std::string tensor_with_other_masters() const;
     // Replaces the tensors by those of `other`, a copy of this object to which tensors were added.
     void replace_sources(MegatronImport other) { import_ = std::move(other.import_); }
@@ -72,7 +72,7 @@ class MegatronImport {
     void set_weights(DType dtype) { weights_ = dtype; }
     void set_optimizer_step(i64 step) { optimizer_step_ = step; }
     void set_loss_scale(io::Json state) { loss_scale_ = std::move(state); }
-    // Imports the state of Megatron's grad_scaler; nullptr: none.
+    // Imports the state of Megatron's grad_scaler. `scaler` nullptr: the checkpoint has none.
     void set_loss_scale(const PickleValue* scaler, const TorchFile& file);
     // Writes the checkpoint to request.out.
     ConversionReport write();
@@ -85,7 +85,7 @@ class MegatronImport {
     i64 optimizer_step() const { return optimizer_step_ >= 0 ? optimizer_step_ : head_.iteration; }
 
   private:
-    // Throws when a tensor of the vocabulary has fewer rows than the model.
+    // Throws when a tensor with a row for each token has fewer rows than the model's vocabulary.
     void require_rows(i64 vocab_rows, const SourceTensor& tensor) const;
 
     const ConversionRequest& request_;

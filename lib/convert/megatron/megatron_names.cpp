@@ -15,8 +15,8 @@ struct Name {
     std::string_view own;
 };
 
-// The oldest names, the names of 2023, and the names of megatron-core with its own layers and with
-// TransformerEngine's.
+// The oldest names, the names of 2023, and the names of megatron-core: with its own layers, and
+// with TransformerEngine's layers.
 constexpr std::array layer_names{
     Name{"input_layernorm", "attention.norm"},
     Name{"input_norm", "attention.norm"},
@@ -66,8 +66,8 @@ i64 share(i64 n, const MegatronPart& part, const std::string& what) {
 }
 
 // Megatron divides the rows of the padded vocabulary among the tensor ranks. Returns the rows of
-// one rank: a range of the tensor `own`, which has `vocab` rows, and a range without a tensor for
-// padding.
+// one rank: a range of the tensor `own`, which has `vocab` rows, and for padding a range without a
+// tensor.
 std::vector<RowRange> vocab_rows(const std::string& own, i64 vocab, const MegatronPart& part) {
     const i64 n = share(part.padded_vocab, part, "rows of the vocabulary");
     const i64 begin = std::min(part.tp_rank * n, vocab);
@@ -129,9 +129,9 @@ std::string megatron_outer_name(std::string_view name) {
     return translate(outer_names, name);
 }
 
-// The biases of column-parallel layers (query, key, value and the first MLP matrix) are divided
-// like their rows. Row-parallel layers add their bias after the all-reduce, so each rank has all of
-// it (ColumnParallelLinear and RowParallelLinear of tensor_parallel/layers.py).
+// The bias of a column-parallel layer (query, key, value and the first MLP matrix) is divided like
+// the rows of the matrix. A row-parallel layer adds its bias after the all-reduce, so each rank has
+// the whole bias (ColumnParallelLinear and RowParallelLinear of tensor_parallel/layers.py).
 bool is_replicated(std::string_view own) {
     return own.find("norm.") != own.npos || own.ends_with("attention.output.bias") ||
            own.ends_with("mlp.down.bias") || own == "embedding.position.weight";
@@ -161,8 +161,8 @@ std::optional<MappedTensor> megatron_part(const ModelTensors& tensors, const std
         const i64 begin = part.tp_rank * n;
         map->rows.clear();
         // The gated MLP of Megatron splits the output of one matrix in half on each rank (glu() in
-        // mlp.py of megatron-core). So a rank has its rows of gate, then its rows of up; a
-        // concatenation of the tensors of all ranks would alternate between the two.
+        // mlp.py of megatron-core). So a rank has its rows of gate, then its rows of up. A
+        // concatenation of the tensors of all ranks would alternate between gate and up.
         if (gate_up != own.npos) {
             for (const char* half : {"gate.", "up."}) {
                 map->rows.push_back(

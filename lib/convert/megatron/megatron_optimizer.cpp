@@ -9,7 +9,7 @@ namespace {
 
 using Kind = PickleValue::Kind;
 
-// Returns the value of an integer key of a dict, or nullptr.
+// Returns the value that a dict has for an integer key, or nullptr.
 const PickleValue* at_key(const PickleValue& dict, i64 key) {
     for (size_t i = 0; i + 1 < dict.items.size(); i += 2) {
         if (dict.items[i]->is(Kind::integer) && dict.items[i]->integer == key) {
@@ -32,7 +32,7 @@ class OptimizerReader {
         // distrib_optim.pt.
         import_.set_loss_scale(saved->find("grad_scaler"), file_);
         // With mixed precision, the state of PyTorch's or Apex's optimizer is the entry
-        // "optimizer". With fp32 it is the whole dict.
+        // "optimizer". With fp32, the whole dict is that state.
         const PickleValue* inner = saved->find("optimizer");
         const PickleValue* optimizer = inner != nullptr ? inner : saved;
         state_ = optimizer->find("state");
@@ -60,8 +60,8 @@ class OptimizerReader {
         return true;
     }
 
-    // Returns the optimizer's id of each of parameters_. The groups with weight decay list their
-    // parameters in the order of the modules, and so do the groups without.
+    // Returns the optimizer's id of each of parameters_. The groups with weight decay together list
+    // their parameters in the order of the modules; the groups without weight decay do the same.
     std::vector<i64> ids_of_parameters() {
         std::vector<i64> with;
         std::vector<i64> without;
@@ -151,8 +151,8 @@ class OptimizerReader {
     i64 tp_;
     const PickleValue* state_ = nullptr;
     const PickleValue* groups_ = nullptr;
-    std::vector<i64> ids_;            // one for each of parameters_
-    std::map<i64, size_t> position_;  // place by id
+    std::vector<i64> ids_;            // the optimizer's id of each of parameters_
+    std::map<i64, size_t> position_;  // place of a parameter, by its id
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The optimizer state that Megatron-LM saves whole for each rank.
+// The optimizer state that Megatron-LM saves in one piece for each rank.
 #pragma once
 
 #include <string>
@@ -12,9 +12,9 @@ namespace lm::convert {
 // A parameter of one rank. Parameters are listed in the order of the rank's state_dict.
 struct MegatronParameter {
     std::string own;   // name in lm-utils; empty: the last stage's copy of tied word embeddings
-    std::string name;  // in the file
+    std::string name;  // name in the file
     std::vector<i64> shape;
-    bool decays = false;  // true for matrices: they are in the parameter groups with weight decay
+    bool decays = false;  // true for a matrix: it is in a parameter group with weight decay
     DType dtype = DType::fp32;
 };
 

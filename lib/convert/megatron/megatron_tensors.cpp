@@ -10,7 +10,7 @@ namespace {
 
 class MegatronTensors final : public ckpt::TensorSource {
   public:
-    // `import` refers to `request`.
+    // `import` refers to `request`, so this object stores both.
     MegatronTensors(std::unique_ptr<const ConversionRequest> request, MegatronImport import)
         : request_(std::move(request)), import_(std::move(import)) {
         for (const spec::TensorSpec& tensor : import_.tensors()) {
@@ -41,7 +41,7 @@ class MegatronTensors final : public ckpt::TensorSource {
         };
         const DType stored = kind == ckpt::SliceKind::weight ? import_.weights() : DType::fp32;
         if (stored == target.dtype) return load_as(stored, out);
-        // Universal checkpoints of DeepSpeed have only masters. The weights are the rounded
+        // Universal checkpoints of DeepSpeed have only masters. Their weights are the rounded
         // masters.
         const i64 n = target.flat_end - target.flat_begin;
         std::vector<std::byte> elements(static_cast<size_t>(n * size_of(stored)));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tensors of a checkpoint of Megatron under the names of lm-utils, read from its own files.
+// The tensors of a checkpoint of Megatron under the names of lm-utils, read from the checkpoint's
+// own files.
 #pragma once
 
 #include <memory>
@@ -9,7 +10,7 @@
 
 namespace lm::convert {
 
-// Opens a step of Megatron, or the latest one of a directory; with `weights_only` without masters
+// Opens a step of Megatron, or the latest step of a directory. With `weights_only`, ignores masters
 // and moments. Throws Error(failure) when a tensor has elements without a source.
 std::unique_ptr<ckpt::TensorSource> open_megatron_tensors(const std::string& path,
                                                           bool weights_only);

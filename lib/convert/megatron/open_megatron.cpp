@@ -13,7 +13,7 @@
 namespace lm::convert {
 namespace {
 
-// Returns the iteration in the name of a step; -1: it is not the name of one.
+// Returns the iteration in the name of a step; -1 when `name` is not the name of a step.
 i64 iteration_of(std::string_view name) {
     for (const std::string_view prefix : {"iter_", "global_step"}) {
         if (!name.starts_with(prefix)) continue;
@@ -25,7 +25,7 @@ i64 iteration_of(std::string_view name) {
     return -1;
 }
 
-// Returns the iteration that a tracker file names; -1: none.
+// Returns the iteration that a tracker file in the directory names; -1 when there is none.
 i64 latest_of(const std::string& directory) {
     for (const char* tracker :
          {"latest_checkpointed_iteration.txt", "latest", "latest_universal"}) {

@@ -36,8 +36,8 @@ class DeepSpeedExporter : public MegatronExporter {
     }
 
   private:
-    // Returns the number of the tensor's layer file, as in current Megatron-DeepSpeed with L
-    // layers: embedding 1, layers 2 to L + 1, final norm L + 2, head L + 3.
+    // Returns the number of the tensor's layer file. In current Megatron-DeepSpeed with L layers
+    // the numbers are: embedding 1, layers 2 to L + 1, final norm L + 2, head L + 3.
     i64 layer_number(const MegatronTensor& tensor) const {
         const i64 n_layers = checkpoint_.manifest().model.n_layers;
         switch (tensor.section) {
@@ -54,7 +54,7 @@ class DeepSpeedExporter : public MegatronExporter {
     static std::string layer_name(const MegatronTensor& tensor) {
         return tensor.section == MegatronSection::head ? "lm_head.weight" : tensor.name;
     }
-    // Returns the name of a parameter in DeepSpeed's pipeline module.
+    // Returns the name that a parameter has in DeepSpeed's pipeline module.
     std::string parameter_name(const MegatronTensor& tensor) const {
         if (tensor.section == MegatronSection::embedding ||
             tensor.section == MegatronSection::tied_copy) {

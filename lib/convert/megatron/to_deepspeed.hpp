@@ -7,8 +7,8 @@
 
 namespace lm::convert {
 
-// Converts request.in to request.out as to_megatron_lm() does. The optimizer state is that of a
-// DeepSpeed run with one data-parallel rank.
+// Converts request.in to request.out as to_megatron_lm() does. Writes the optimizer state in the
+// form of a DeepSpeed run with one data-parallel rank.
 ConversionReport to_megatron_deepspeed(const ConversionRequest& request);
 
 }  // namespace lm::convert

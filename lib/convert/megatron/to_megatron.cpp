@@ -90,7 +90,7 @@ class LmExporter : public MegatronExporter {
             pickle.key(name);
             file.tensor(tensor.map, weight_kind(), dtype_);
         };
-        // Opens a dict, adds the tensors for which `name` returns a name, and closes it.
+        // Writes a dict of the tensors for which name() returns a name.
         const auto section = [&](const char* key, auto name) {
             pickle.key(key);
             pickle.open_dict();
@@ -131,7 +131,7 @@ class LmExporter : public MegatronExporter {
         pickle.close_dict();
     }
 
-    // Writes the state of Apex's optimizer, in Megatron's wrapper for mixed precision if needed.
+    // Writes the state of Apex's optimizer; with mixed precision, inside of Megatron's wrapper.
     void write_lm_optimizer(MegatronFile& file, const Tensors& tensors) {
         PickleWriter& pickle = file.pickle();
         pickle.open_dict();
@@ -224,8 +224,8 @@ class LmExporter : public MegatronExporter {
         pickle.close_list();
     }
 
-    // Writes the state of Megatron's scheduler. All values but num_steps are placeholders: a run
-    // with --override-opt_param-scheduler replaces them by its own flags.
+    // Writes the state of Megatron's scheduler. All values except num_steps are placeholders, which
+    // a run with --override-opt_param-scheduler replaces by its own flags.
     void write_scheduler(MegatronFile& file) {
         PickleWriter& pickle = file.pickle();
         pickle.open_dict();

@@ -23,7 +23,7 @@ bool read_sizes(const PickleValue& value, std::vector<i64>& sizes) {
     return true;
 }
 
-// Returns whether all elements lie within the storage.
+// Returns whether all elements of the tensor are within its storage.
 bool fits(const PickledTensor& tensor) {
     __extension__ using Wide = __int128;
     constexpr Wide most = std::numeric_limits<i64>::max() / 16;
@@ -39,7 +39,7 @@ bool fits(const PickledTensor& tensor) {
 }
 
 // Turns a call _rebuild_tensor_v2(storage, offset, size, stride, ...) into a tensor. `has_dtype`:
-// the call is _rebuild_tensor_v3, whose argument 6 is the dtype.
+// the call is _rebuild_tensor_v3, which has the dtype as argument 6.
 std::string interpret_tensor(PickleValue& call, bool has_dtype) {
     const auto& args = call.items;
     if (args.size() < (has_dtype ? 7U : 4U) || !args[0]->is(Kind::storage) ||
@@ -67,7 +67,7 @@ std::string interpret_tensor(PickleValue& call, bool has_dtype) {
 
 // Turns a call _rebuild_from_type_v2(function, type, arguments, state) into a tensor. PyTorch 2
 // saves a tensor with Python attributes, such as Megatron's fp32 masters, in this form. Leaves
-// other types unchanged.
+// calls with other types unchanged.
 std::string interpret_typed_tensor(PickleValue& call) {
     const auto& args = call.items;
     const bool known = args.size() >= 3 && args[0]->is(Kind::global) &&
@@ -119,7 +119,7 @@ void fill_sequence(PickleValue& call, Kind kind) {
     call.items = std::move(items);
 }
 
-// Turns a call _codecs.encode(text, "latin1"), which is how protocol 2 writes bytes, into bytes.
+// Turns a call _codecs.encode(text, "latin1") into bytes. Protocol 2 writes bytes in this form.
 void decode_bytes(PickleValue& call) {
     if (call.items.size() != 2 || !call.items[0]->is(Kind::text) ||
         call.items[1]->text != "latin1") {

@@ -11,7 +11,8 @@
 namespace lm::convert {
 
 // Turns `call`, a new object with callable and arguments, into the data that it describes. Leaves
-// any other call unchanged. Returns the problem of an invalid tensor, else an empty text.
+// any other call unchanged. Returns the problem if the call describes an invalid tensor, else an
+// empty text.
 std::string interpret_call(PickleValue& call);
 // Sets `storage` to the storage that the persistent id `id`, a tuple, describes. Returns the
 // problem of an invalid id, else an empty text.

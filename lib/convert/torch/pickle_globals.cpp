@@ -98,8 +98,8 @@ constexpr std::array<std::string_view, 65> known_globals{
     "torch.optim.adamw AdamW",
     "torch.optim.adam Adam"};
 
-// Types of data, and getattr, which Python 3.11 uses for members of an enum. None of them is
-// called.
+// Types of data, and getattr, with which Python 3.11 refers to members of an enum. None of these is
+// ever called.
 constexpr std::array<std::string_view, 16> builtins{
     "dict", "set",  "frozenset", "list", "tuple", "bytes", "bytearray", "complex",
     "int",  "bool", "float",     "str",  "slice", "range", "object",    "getattr"};
@@ -134,7 +134,7 @@ bool is_known_global(std::string_view module, std::string_view name) {
     }
     if (module == "numpy.dtypes") return name.ends_with("DType");
     for (const char* package : {"megatron", "deepspeed", "transformer_engine"}) {
-        // Refuses a name with dots: it could refer to a module that the package imports.
+        // Refuses a name with dots, because it could refer to a module that the package imports.
         if (is_package(module, package)) return name.find('.') == name.npos;
     }
     const std::string full = std::string(module) + " " + std::string(name);

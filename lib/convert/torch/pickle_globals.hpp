@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The list of Python classes and functions ("globals") that the pickle of a torch file may name,
-// and the element types that some of them stand for.
+// and the element types for which some of these globals stand.
 #pragma once
 
 #include <string_view>
@@ -15,10 +15,10 @@ namespace lm::convert {
 bool is_known_global(std::string_view module, std::string_view name);
 
 // Sets the element type of `storage` from the name of a storage type, such as
-// "torch BFloat16Storage". Returns false for another global.
+// "torch BFloat16Storage". Returns false for any other global.
 bool set_storage_type(std::string_view global, PickledTensor& storage);
 // Sets the element type of `storage` from the name of a dtype, such as "torch bfloat16". Returns
-// false for another global.
+// false for any other global.
 bool set_dtype(std::string_view global, PickledTensor& storage);
 
 }  // namespace lm::convert

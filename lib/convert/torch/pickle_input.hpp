@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes of a pickle, with bounds checks, and the error for a pickle that is refused.
+// The bytes of a pickle, with bounds checks, and the error for a refused pickle.
 #pragma once
 
 #include <cstring>
@@ -15,8 +15,8 @@ namespace lm::convert {
 
 class PickleInput {
   public:
-    // Reads from bytes[at]. Each read advances `at`. The arguments outlive the object; `path` names
-    // the file in errors.
+    // Reads from bytes[at]. Each read advances `at`. The arguments must outlive this object.
+    // `path`: the file that errors name.
     PickleInput(std::span<const std::byte> bytes, size_t& at, const std::string& path)
         : bytes_(bytes), at_(at), path_(path) {}
 

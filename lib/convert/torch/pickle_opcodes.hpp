@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The opcodes of pickles that checkpoints use, with the names of pickletools.py of CPython.
+// The opcodes of pickles that checkpoints use, with their names in CPython's pickletools.py.
 #pragma once
 
 #include "base/types.hpp"

@@ -178,7 +178,7 @@ class Machine : private PickleInput {
     }
     void set_items(const std::vector<PickleValue*>& items) {
         if (items.size() % 2 != 0) refuse("a dict has a key without a value");
-        // The object is of a subclass of dict, which is not interpreted: drops its items.
+        // The object is of a subclass of dict, which is not interpreted, so its items are dropped.
         if (stack_.size() > bottom() && stack_.back()->is(Kind::object)) return;
         add(top(Kind::dict), items);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The data model of a pickle. It is inert: a global is a name, and a call is a record of its
-// callable and arguments. Nothing is imported, constructed or called.
+// The data model of a pickle. The data model is inert: a global is a name, and a call is a record
+// of its callable and arguments. The parser imports, constructs and calls nothing.
 #pragma once
 
 #include <deque>
@@ -46,7 +46,7 @@ struct PickleValue {
     };
     Kind kind = Kind::none;
     bool boolean = false;
-    int depth = 0;  // nesting: 1 + the largest depth that an item had when it was added
+    int depth = 0;  // 1 + the largest depth of an item at the time of its addition
     i64 integer = 0;
     double real = 0;
     std::string text;
@@ -56,7 +56,8 @@ struct PickleValue {
     std::vector<PickledTensor> tensor;  // empty or one
 
     // Returns the value of a text key of a dict, or of an attribute of an object
-    // (argparse.Namespace and others with a dict as state); nullptr when it does not exist.
+    // (argparse.Namespace, or another object with a dict as state); nullptr when there is no such
+    // value.
     const PickleValue* find(std::string_view key) const;
     bool is(Kind wanted) const { return kind == wanted; }
 };

@@ -15,8 +15,8 @@ namespace {
 
 constexpr i64 max_pickle_bytes = i64{256} << 20;
 constexpr std::string_view zip_magic("PK\x03\x04", 4);
-// Files of the older format begin with the pickle of this number, 0x1950a86a20f9469cfc6c
-// (MAGIC_NUMBER in torch/serialization.py).
+// Files of the older format begin with a pickle of the number 0x1950a86a20f9469cfc6c (MAGIC_NUMBER
+// in torch/serialization.py).
 constexpr std::string_view old_magic("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19\x2e",
                                      15);
 
@@ -108,9 +108,9 @@ void TorchFile::open_zip(i64 begin, i64 end) {
     }
 }
 
-// Reads a file of the older format. It has the pickles of a magic number, the protocol version, the
-// system, the object and the keys of its storages; then for each key the number of elements and the
-// data.
+// Reads a file of the older format. It has five pickles: a magic number, the protocol version, the
+// system, the object, and the keys of the object's storages. For each key the number of elements
+// and the data follow.
 void TorchFile::open_old(i64 size) {
     const auto bytes = read_bytes(path_, 0, std::min(size, max_pickle_bytes));
     size_t at = 0;

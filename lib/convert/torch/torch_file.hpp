@@ -15,15 +15,15 @@ namespace lm::convert {
 
 class TorchFile {
   public:
-    // Opens the file `path`, or the bytes [begin, end) of it. Throws Error(failure) for anything
-    // that torch.save does not write.
+    // Opens the file `path`, or the bytes [begin, end) of it. Throws Error(failure) when torch.save
+    // would not have written these bytes.
     static TorchFile open(const std::string& path);
     static TorchFile open(const std::string& path, i64 begin, i64 end);
 
     const std::string& path() const { return path_; }
     const PickleValue& root() const { return *pickle_->root; }
-    // Returns the tensor that `value`, of kind `tensor`, describes. Throws Error(failure) naming
-    // `name` when its type is not fp32, bf16 or fp16.
+    // Returns the tensor that `value`, of kind `tensor`, describes. Throws Error(failure) that
+    // names `name` when the tensor's type is not fp32, bf16 or fp16.
     SourceTensor tensor(const PickleValue& value, const std::string& name) const;
 
   private:
@@ -33,10 +33,10 @@ class TorchFile {
 
     std::string path_;
     std::shared_ptr<Pickle> pickle_;
-    std::map<std::string, Extent> records_;  // by storage key; Extent::n counts bytes here
+    std::map<std::string, Extent> records_;  // by storage key; their Extent::n counts bytes
 };
 
-// Returns whether the file starts as torch.save starts files.
+// Returns whether the file starts like a file of torch.save.
 bool is_torch_file(const std::string& path);
 
 }  // namespace lm::convert

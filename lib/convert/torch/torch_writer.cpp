@@ -37,11 +37,11 @@ std::string_view storage_type(DType dtype) {
 }
 
 // Appends to `out` the fields that a local header and an entry of the directory have in common. The
-// CRC is at byte 10 of them.
+// CRC is at byte 10 of these fields.
 void put_common(std::string& out, bool zip64, u32 crc, u64 size, size_t name, size_t extra) {
     put(out, static_cast<u16>(zip64 ? 45 : 20));
     put(out, utf8_names);
-    put(out, u16{0});  // stored
+    put(out, u16{0});  // method: stored
     put(out, u16{0});
     put(out, date_1980);
     put(out, crc);
@@ -179,7 +179,7 @@ TorchWriter::TorchWriter(io::AtomicFile file)
 TorchWriter TorchWriter::create(const std::string& path, PickleWriter pickle,
                                 io::Overwrite overwrite) {
     TorchWriter writer(io::AtomicFile::create(path, overwrite));
-    // The folder has the name of the file without its ending, as torch.save names it.
+    // As torch.save does, names the folder in the archive after the file, without the ending.
     writer.folder_ = path.substr(path.rfind('/') + 1);
     if (const size_t dot = writer.folder_.rfind('.'); dot != std::string::npos && dot > 0) {
         writer.folder_.resize(dot);
@@ -223,7 +223,7 @@ void TorchWriter::write_entry(const std::string& name, std::string_view data) {
     entries_.back().crc = libdeflate_crc32(0, data.data(), data.size());
 }
 
-// Opens the entry of the current tensor; tensors without data are complete at once.
+// Opens the entry of the next tensor with data. Tensors without data are complete at once.
 void TorchWriter::skip_empty() {
     while (current_ < tensors_.size()) {
         const i64 size = tensors_[current_].bytes();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes files that torch.load(..., weights_only=True) reads: a ZIP archive of stored entries with
-// their sizes and CRCs, and a pickle of plain data and tensors.
+// sizes and CRCs, one of which is a pickle of plain data and tensors.
 #pragma once
 
 #include <span>
@@ -15,7 +15,7 @@
 namespace lm::convert {
 
 // Writes the pickle of a file (protocol 2), value by value. Tensors are numbered in the order of
-// the tensor() calls; each has a storage of its own.
+// the tensor() calls; each tensor has a storage of its own.
 class PickleWriter {
   public:
     struct Tensor {
@@ -43,11 +43,11 @@ class PickleWriter {
     void size(const std::vector<i64>& shape);  // torch.Size
     void type(DType dtype);                    // torch.float16
     void tensor(DType dtype, std::vector<i64> shape);
-    // Opens an argparse.Namespace, whose attributes follow as in a dict. torch.load needs
-    // weights_only=False for it.
+    // Opens an argparse.Namespace; its attributes follow as in a dict. To load it, torch.load needs
+    // weights_only=False.
     void open_namespace() { open_object("argparse", "Namespace"); }
     void close_namespace() { close_object(); }
-    // Opens an object of a class, whose attributes follow as in a dict.
+    // Opens an object of a class; its attributes follow as in a dict.
     void open_object(std::string_view module, std::string_view name);
     void close_object();
 
@@ -62,8 +62,8 @@ class PickleWriter {
     std::vector<Tensor> tensors_;
 };
 
-// Writes a file: first the pickle, then the data of the tensors, which append() gets in the order
-// of the pickle, in parts of any size.
+// Writes a file: first the pickle, then the data of the tensors. append() must get the data in the
+// order of the pickle, in parts of any size.
 class TorchWriter {
   public:
     static TorchWriter create(const std::string& path, PickleWriter pickle,

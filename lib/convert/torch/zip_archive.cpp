@@ -27,7 +27,7 @@ constexpr u32 in_zip64 = 0xffffffff;
 constexpr i64 max_directory_bytes = i64{256} << 20;
 constexpr i64 max_entries = 2'000'000;
 
-// Little-endian fields of a record; the caller has checked that the record is long enough.
+// Reads little-endian fields of a record. The caller has checked that the record is long enough.
 class Fields {
   public:
     explicit Fields(std::span<const std::byte> bytes) : bytes_(bytes) {}
@@ -48,7 +48,7 @@ class Fields {
 };
 
 struct Directory {
-    i64 offset = 0;  // in the file
+    i64 offset = 0;  // offset in the file
     i64 size = 0;
     i64 n_entries = 0;
 };
@@ -58,7 +58,7 @@ struct RawEntry {
     i64 header = 0;  // offset of the local header in the file
 };
 
-// Reads one archive; positions in the archive count from `begin` of the file.
+// Reads one archive; positions in the archive count from offset `begin` of the file.
 class DirectoryReader {
   public:
     DirectoryReader(const std::string& path, i64 begin, i64 end)
@@ -101,8 +101,8 @@ class DirectoryReader {
         return begin_ + static_cast<i64>(value);
     }
 
-    // Returns the offset of the end record. It is the last record: its comment ends where the
-    // archive ends.
+    // Returns the offset of the end record. The end record is the last one: its comment ends where
+    // the archive ends.
     i64 find_end() const {
         if (end_ - begin_ < end_bytes) refuse("no end of the directory");
         constexpr i64 max_comment = 65535;
@@ -205,8 +205,8 @@ class DirectoryReader {
         return raw;
     }
 
-    // Replaces each of `values` that is 0xffffffff by its 64-bit value, which the extra field of
-    // zip64 has in the order of `values`.
+    // Replaces each of `values` that is 0xffffffff by its 64-bit value, from the extra field of
+    // zip64, which has these in the order of `values`.
     void read_zip64(std::span<const std::byte> extra, const std::string& name,
                     std::initializer_list<u64*> values) const {
         const auto is_large = [](const u64* value) { return *value == in_zip64; };
@@ -232,7 +232,7 @@ class DirectoryReader {
         refuse("entry {} has no 64-bit size", name);
     }
 
-    // Nothing is ever extracted, but a name that leads out of the archive shows tampering.
+    // No entry is ever extracted, but a name that leads out of the archive shows tampering.
     void check_name(const std::string& name) const {
         const bool printable = std::ranges::all_of(
             name, [](unsigned char c) { return c >= 0x20 && c != 0x7f && c != '\\'; });

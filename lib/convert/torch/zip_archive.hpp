@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads the directory of a ZIP archive as torch.save writes it: stored entries, data descriptors,
 // zip64. Refuses compression, encryption, overlapping or repeated entries, and names that lead out
-// of the archive: torch.save does not write them, and two readers could read different content.
-// Format: APPNOTE.TXT of PKWARE, sections 4.3 to 4.5.
+// of the archive, because torch.save writes none of these, and two readers could read different
+// content. Format: APPNOTE.TXT of PKWARE, sections 4.3 to 4.5.
 #pragma once
 
 #include <string>
@@ -17,13 +17,13 @@ struct ZipEntry {
     std::string name;
     i64 offset = 0;  // position of the first data byte in the file
     i64 size = 0;
-    u32 crc = 0;  // 0: not computed by the writer, or the data is empty
+    u32 crc = 0;  // 0: the writer has not computed it, or the data is empty
 };
 
 class ZipArchive {
   public:
     // Reads the directory of the archive in bytes [begin, end) of the file. Throws Error(failure)
-    // naming the entry that the format or the rules above do not allow.
+    // that names an entry that the format or the rules of this file do not allow.
     static ZipArchive open(const std::string& path, i64 begin, i64 end);
 
     const std::string& path() const { return path_; }

@@ -18,7 +18,7 @@ u32 char_before(std::string_view text, size_t end, size_t* begin) {
     return decode_utf8(text.substr(at, end - at)).code_point;
 }
 
-// Returns the length of the longest common prefix.
+// Returns the length of the longest common prefix of `a` and `b`.
 size_t common_length(std::string_view a, std::string_view b) {
     const size_t n = std::min(a.size(), b.size());
     size_t i = 0;
@@ -44,8 +44,8 @@ AddedTokenMatcher::AddedTokenMatcher(std::vector<AddedToken> tokens, bool ignore
 
 // Returns the longest token that is a prefix of `text`, or nullptr. Let t be the last token that
 // does not sort after `text`. If a token p is a prefix of `text`, every string that sorts between p
-// and `text` has the prefix p. So p is t or a prefix of t. prefix_of_ leads from t to its prefixes.
-// It avoids further comparisons of whole strings, which may be long and similar.
+// and `text` has the prefix p. So p is t or a prefix of t. prefix_of_ leads from t to its prefixes,
+// without further comparisons of whole strings, which may be long and similar.
 const AddedToken* AddedTokenMatcher::longest_at(std::string_view text) const {
     const auto behind = std::ranges::upper_bound(tokens_, text, {}, &AddedToken::content);
     if (behind == tokens_.begin()) return nullptr;
@@ -83,7 +83,7 @@ size_t AddedTokenMatcher::strip_before(std::string_view whole, size_t begin, siz
         if (class_table()[char_before(whole, begin, &before)] != CharClass::space) return begin;
         begin = before;
     }
-    return least;  // also returned if `begin` < `least`
+    return least;  // also if `begin` < `least`
 }
 
 size_t AddedTokenMatcher::strip_after(std::string_view whole, size_t end) {

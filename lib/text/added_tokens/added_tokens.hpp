@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the added tokens ("<|endoftext|>") of a text and applies their flags. Finds the leftmost
-// match, and at its position the longest one, as the Aho-Corasick automaton of Hugging Face
-// tokenizers does.
+// match, and of several matches at the same position the longest one, as the Aho-Corasick automaton
+// of Hugging Face tokenizers does.
 #pragma once
 
 #include <algorithm>
@@ -29,8 +29,8 @@ struct AddedToken {
 class AddedTokenMatcher {
   public:
     AddedTokenMatcher() = default;
-    // With ignore_special, special tokens are still matched, but their text is not replaced by an
-    // id. A shorter token inside a special token is therefore not found.
+    // With ignore_special, special tokens are still matched, but no id replaces their text. So a
+    // shorter token inside a special token is not found.
     AddedTokenMatcher(std::vector<AddedToken> tokens, bool ignore_special);
 
     bool empty() const { return tokens_.empty(); }

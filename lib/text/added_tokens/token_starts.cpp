@@ -38,7 +38,8 @@ void TokenStarts::Halves::add_any(u8 group) {
 
 void TokenStarts::add(std::string_view token) {
     const auto lead = static_cast<u8>(token[0]);
-    // Mixes the bits of the first byte, which spreads different first bytes over the eight groups.
+    // The group is a mixture of the bits of the first byte, so that different first bytes are
+    // spread over the eight groups.
     const auto group = static_cast<u8>(1 << ((lead ^ lead >> 3 ^ lead >> 6) & 7));
     first_.add(lead, group);
     if (token.size() == 1) {

@@ -38,7 +38,7 @@ class TokenStarts {
     };
     Halves first_, second_;               // for the first and for the second byte of the tokens
     std::bitset<size_t{1} << 16> pairs_;  // first two bytes of tokens, as first << 8 | second
-    std::bitset<256> alone_;              // tokens of one byte
+    std::bitset<256> alone_;              // the tokens of one byte
     std::bitset<256> leads_;              // first bytes of all tokens
     std::optional<char> only_lead_;       // set if all tokens have the same first byte
     bool by_blocks_;

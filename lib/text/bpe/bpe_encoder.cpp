@@ -11,7 +11,7 @@
 namespace lm::text {
 namespace {
 
-// Id is the type of ids in the caches and in the output: u16 if the vocabulary allows.
+// Id is the type of ids in the caches and in the output: u16 if the vocabulary allows it, else i32.
 //
 // A batch of pre-tokens is encoded in spans. Short pre-tokens, and long ones (more than 15 bytes)
 // that are in the cache, need only a copy of their ids. A new long pre-token is cut where no merge
@@ -40,15 +40,15 @@ class BpeEncoder : public Encoder {
   private:
     using Batch = PretokenBatch<Id>;
 
-    // A long pre-token that is in the batch but not in the cache, and that gather() accepted.
+    // A long pre-token of the batch that is not in the cache and that gather() has accepted.
     struct NewLong {
         u32 index;
         i64 first_part, end_part;  // range in parts_
         size_t n_ids;              // 0: not encoded yet
     };
 
-    // Fills the batch. Each round cuts up to 128 pre-tokens and prefetches their cache places.
-    // These prefetches complete while the next round cuts.
+    // Fills the batch. Each round cuts up to 128 pre-tokens and prefetches their cache places. The
+    // prefetches complete while the next round cuts.
     bool fill_batch(std::string_view text) {
         constexpr i64 some = 128;  // the smallest capacity that Pretokenizer::next() accepts
         batch_.clear();
@@ -92,8 +92,8 @@ class BpeEncoder : public Encoder {
         new_long_ids_.clear();
     }
 
-    // Returns the number of ids for which the output of the pre-tokens [i, n) needs memory: at most
-    // one for each byte.
+    // Returns the number of ids for which the output of the pre-tokens [i, n) needs memory. A
+    // pre-token has at most one id for each byte.
     static i64 max_ids(const Batch& batch, i64 i, i64 n) {
         constexpr i64 slack = 16;  // copies may write this many ids beyond the end
         return static_cast<i64>(batch.ends[n - 1] - batch.begin_of(i)) + slack;
@@ -182,7 +182,7 @@ class BpeEncoder : public Encoder {
 
     // Encodes a pre-token part by part, in batches. Merges a part directly if it is too long for
     // the caches, or if it equals a whole token (BpeModel::add_whole_token()): the caches would
-    // return the id of this token, which is valid only when the whole pre-token equals it.
+    // return the id of this token, which is valid only when the whole pre-token equals the token.
     void encode_parts(std::string_view pretoken, IdBuffer& out) {
         const bool any_whole = model_->has_whole_tokens();
         parts_.begin = 0;

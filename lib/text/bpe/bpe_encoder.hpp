@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Encodes plain text by byte-level BPE. Cuts the text into pre-tokens, and finds the ids of each in
-// a cache (pretoken_cache.hpp) or computes them by the merge algorithm. text_encoder.hpp handles
-// added tokens and normalizers.
+// Encodes plain text by byte-level BPE. Cuts the text into pre-tokens. Finds the ids of a pre-token
+// in a cache (pretoken_cache.hpp), or computes them by the merge algorithm. text_encoder.hpp
+// handles added tokens and normalizers.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace lm::text {
 
-// Returns an encoder for `model`, which must outlive it.
+// Returns an encoder for `model`. The model must outlive the encoder.
 std::unique_ptr<Encoder> make_bpe_encoder(const BpeModel& model, PretokenizerRule rule);
 
 }  // namespace lm::text

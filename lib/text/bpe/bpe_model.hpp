@@ -31,7 +31,7 @@ class BpeModel {
     static constexpr i32 no_id = (1 << id_bits) - 1;  // means "no token": no merge contains it
 
     // tokens[id] are the bytes of the token, empty for an unused id. byte_ids[b] is the id of the
-    // single byte b. `merges` are in order of rank and without duplicates. All their ids are in
+    // single byte b. `merges` are in order of rank and without duplicates. All ids in them are in
     // range.
     BpeModel(std::vector<std::string> tokens, std::array<i32, 256> byte_ids,
              std::vector<Merge> merges);
@@ -66,7 +66,7 @@ class BpeModel {
     }
     bool has_whole_tokens() const { return !whole_.empty(); }
     // Makes find_whole() return `id` for a pre-token that equals token(id), for ignore_merges. Call
-    // it only for tokens that BPE does not produce from their own bytes.
+    // it only for a token that BPE does not produce from the bytes of the token.
     void add_whole_token(i32 id) {
         whole_.emplace(token(id), id);
         may_be_whole_[look_of(token(id))] = true;
@@ -80,8 +80,8 @@ class BpeModel {
     }
 
   private:
-    // Returns a hash of the length, the first byte and the last byte. It is a filter: with it, most
-    // pre-tokens need no look-up in whole_.
+    // Returns a hash of the length, the first byte and the last byte. The hash is a filter, with
+    // which most pre-tokens need no look-up in whole_.
     static u32 look_of(std::string_view pretoken) {
         const u32 look = static_cast<u32>(pretoken.size()) << 16 |
                          static_cast<u32>(static_cast<u8>(pretoken.front())) << 8 |

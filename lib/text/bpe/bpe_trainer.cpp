@@ -82,10 +82,10 @@ i32 BpeTrainer::result_of(const Pair& pair) {
     return at->second;
 }
 
-// Rewrites a word in place, since it only becomes shorter, and counts the pairs that this removes
-// and adds. The left neighbour is from the rewritten part: after two adjacent merges it is
-// `result`, and the first of them has counted the pair (result, left). The count of (left, right)
-// itself does not matter here: merge() sets it to 0.
+// Rewrites a word in place, because it only becomes shorter, and counts the pairs that the
+// rewriting removes and adds. The left neighbour is from the rewritten part: after two adjacent
+// merges it is `result`, and the first merge has counted the pair (result, left). The count of
+// (left, right) need not be exact here, because merge() sets it to 0.
 void BpeTrainer::merge_word(u32 word, i32 left, i32 right, i32 result) {
     i32* const symbols = symbols_.data() + words_[word].begin;
     const u32 n = words_[word].size;

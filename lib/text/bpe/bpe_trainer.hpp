@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trains byte-level BPE (Sennrich et al. 2016, algorithm 1) on distinct pre-tokens with counts.
-// Each step merges the adjacent pair with the highest count into a token; of pairs with equal
-// counts, the one with the smallest ids. The pairs are in a priority queue, and a merge visits only
-// the pre-tokens that contain the pair. The result equals the result of Hugging Face's BpeTrainer.
+// Each step merges the adjacent pair with the highest count into a token. When several pairs have
+// this count, it merges the pair with the smallest ids. The pairs are in a priority queue, and a
+// merge visits only the pre-tokens that contain the pair. The result equals the result of Hugging
+// Face's BpeTrainer.
 #pragma once
 
 #include <functional>

@@ -18,7 +18,7 @@ std::size_t rounded(std::size_t bytes) {
 
 }  // namespace
 
-// Aligns the array to huge pages. Otherwise its ends would be on small pages.
+// Aligns the array to huge pages. The ends of an unaligned array would be on small pages.
 void* map_zeroed(std::size_t bytes) {
     const std::size_t wanted = rounded(bytes);
     void* mapped = ::mmap(nullptr, wanted + huge_page, PROT_READ | PROT_WRITE,

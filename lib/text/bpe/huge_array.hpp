@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A zeroed array from mmap, on huge pages if the system provides them. On small pages, tables with
-// random access lose most of their time to TLB misses.
+// A zeroed array from mmap, on huge pages if the system provides them. On small pages, most of the
+// time of random accesses to a table is TLB misses.
 #pragma once
 
 #include <cstddef>

@@ -20,7 +20,7 @@ PairTable::PairTable(std::span<const u64> keys) : slots_(1), pilots_(1) {
     std::ranges::sort(sorted);
     const auto twice = std::ranges::adjacent_find(sorted);
     LM_CHECK(twice == sorted.end(), "expected distinct keys of merges, got {:#x} twice", *twice);
-    // If at most four of five slots are used, pilots nearly always exist for all buckets.
+    // If at most 4/5 of the slots are used, pilots nearly always exist for all buckets.
     size_t n_slots = std::bit_ceil(std::max<size_t>(1024, keys.size() * 5 / 4));
     while (!build(keys, n_slots)) n_slots *= 2;
 }

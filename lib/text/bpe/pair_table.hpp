@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Maps pairs of tokens to the ranks of their merges by perfect hashing (perfect_hash.hpp). A
-// look-up reads one pilot and one slot, and never probes further. Pairs without a merge, which are
-// nearly all pairs of a text, cost no more than pairs with one.
+// look-up reads one pilot and one slot, and never probes further. Nearly all pairs of a text have
+// no merge; their look-up takes no longer than the look-up of a pair with a merge.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,8 @@ class PairTable {
     // The rank of a key is its index in `keys`. All keys are different.
     explicit PairTable(std::span<const u64> keys);
 
-    // A look-up has two steps. Between them, the slots of several look-ups can be prefetched.
+    // A look-up has two steps. Between the two steps, the slots of several look-ups can be
+    // prefetched.
     struct Probe {
         const u64* slot;
         u64 wanted;

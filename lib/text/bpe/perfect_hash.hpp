@@ -13,9 +13,9 @@
 
 namespace lm::text {
 
-// Finds the pilot of each bucket. bucket_of(k) is the bucket of key k, and slot_of(k, pilot) its
-// slot. The pilots of empty buckets stay unchanged. Returns false if some bucket has no pilot below
-// 256 that fits.
+// Finds the pilot of each bucket. bucket_of(k) is the bucket of key k, and slot_of(k, pilot) the
+// slot of key k with this pilot. The pilots of empty buckets stay unchanged. Returns false if some
+// bucket has no pilot below 256 that fits.
 template <typename BucketOf, typename SlotOf>
 bool find_pilots(size_t n_keys, size_t n_slots, std::span<u8> pilots, BucketOf bucket_of,
                  SlotOf slot_of) {

@@ -23,10 +23,10 @@ template <>
 class PackedIds<u16> {
   public:
     static constexpr u32 most = 7;
-    static constexpr u32 elsewhere = 0xFFFF;  // the count of an entry that does not hold its ids
+    static constexpr u32 elsewhere = 0xFFFF;  // the count of an entry without its ids
 
     u32 count() const { return count_; }
-    // Always writes 16 bytes.
+    // Copies the ids to `out`. Always writes 16 bytes.
     void copy_to(u16* out) const { std::memcpy(out, this, sizeof *this); }
     // Stores the ids. A `count` above `most` means that the ids are stored elsewhere. `most` ids
     // must be readable at `ids`, even if `count` is smaller.
@@ -47,7 +47,7 @@ class PackedIds<i32> {
     static constexpr u32 elsewhere = 0xFF;
 
     u32 count() const { return bytes_[15]; }
-    // Always writes 20 bytes.
+    // Copies the ids to `out`. Always writes 20 bytes.
     void copy_to(i32* out) const {
         for (u32 i = 0; i < most; ++i) {
             u32 id;
@@ -91,8 +91,8 @@ class PretokenCache {
         return neighbour->key == key ? neighbour : nullptr;
     }
 
-    // If the neighbour of `place` holds the pre-token, swaps the two entries: find() reads the
-    // place first.
+    // If the neighbour of `place` holds the pre-token, swaps the two entries, because find() reads
+    // `place` first.
     void move_to_place(const Entry* place, const PretokenKey& key) {
         Entry& here = entries_[index_of(place)];
         Entry& neighbour = entries_[index_of(place) ^ 1];

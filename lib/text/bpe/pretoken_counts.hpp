@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Counts the distinct pre-tokens of a corpus with many threads in bounded memory. The training of a
-// tokenizer starts from these counts. They do not depend on the number of threads.
+// tokenizer starts from these counts. The counts do not depend on the number of threads.
 #pragma once
 
 #include <array>
@@ -63,8 +63,8 @@ class PretokenCounter {
     void end_round(ThreadPool& pool);
 
     i64 size() const;  // number of distinct pre-tokens at the end of the last round
-    // Returns the highest count that a dropped pre-token can have. Pre-tokens with this count or a
-    // smaller one may be missing. 0: none is missing.
+    // Returns the highest count that a dropped pre-token can have. Pre-tokens with at most this
+    // count may be missing. 0: none is missing.
     i64 dropped_count() const { return rare_; }
 
     // Calls use(pre-token, count) for every pre-token.

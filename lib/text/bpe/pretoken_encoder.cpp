@@ -46,10 +46,10 @@ void PretokenEncoder::begin_window(std::string_view pretoken, size_t window) {
     ids_of_window_.assign(ids.begin(), ids.end());
 }
 
-// Cuts the window, whose ids are in ids_of_window_. The text after the window may change its last
-// tokens. So this removes tokens from its end until the tokens on both sides of the cut
-// are_final(). Returns the offset of the cut, or 0 if there is none. following_ then holds the ids
-// of the window that begins at the cut.
+// Finds a cut in the window, whose ids are in ids_of_window_. The text after the window may change
+// the last tokens of the window. So this function removes tokens from the end of the window until
+// the tokens on both sides of the cut are_final(). Returns the offset of the cut; following_ then
+// holds the ids of the window that begins at the cut. Returns 0 if there is no cut.
 size_t PretokenEncoder::cut_window(std::string_view pretoken, size_t window) {
     constexpr int max_tries = 8;
     const size_t least = window / 2, most = window - window / 8;
@@ -78,9 +78,9 @@ void PretokenEncoder::encode_part(std::string_view part) {
     }
 }
 
-// Encodes a short part: scans all pairs for each merge. A token stays at the position of its first
-// byte, and `next` and `previous` link the tokens. The next merge is the minimum of rank << 6 |
-// position, which needs no branches.
+// Encodes a short part. Scans all pairs to find the next merge. A token stays at the position of
+// its first byte, and `next` and `previous` link the tokens. The next merge is the minimum of rank
+// << 6 | position, which needs no branches.
 void PretokenEncoder::encode_short(std::string_view part) {
     constexpr u32 none = ~0U;
     const auto pack = [](u32 rank_of_pair, u32 i) {
@@ -146,7 +146,8 @@ void PretokenEncoder::encode_long(std::string_view part) {
         heap_.pop_back();
         ++operations_;
         const auto left = static_cast<u32>(top);
-        // Lazy deletion: a pair that changed after the push has another rank, or none.
+        // Pairs are deleted lazily: a pair that changed after the push now has another rank, or
+        // none, and is skipped.
         if (nodes_[left].rank != static_cast<u32>(top >> 32)) continue;
         const u32 right = nodes_[left].next;
         nodes_[left].id = model_->result(nodes_[left].rank);

@@ -12,7 +12,7 @@
 
 namespace lm::text {
 
-// Each thread needs its own encoder, because it holds scratch memory.
+// Each thread needs its own encoder, because an encoder holds scratch memory.
 class PretokenEncoder {
   public:
     // A pre-token longer than `window` bytes is encoded in windows of that size, so that the data
@@ -22,8 +22,8 @@ class PretokenEncoder {
 
     // Returns the ids of `pretoken`. The span is valid until the next call.
     std::span<const i32> encode(std::string_view pretoken);
-    // Calls use(span) several times, with all ids of `pretoken` in order. Usually needs only the
-    // memory of one window.
+    // Calls use(span) several times, with all ids of `pretoken` in order. Usually needs memory for
+    // one window only.
     template <typename Use>
     void encode(std::string_view pretoken, Use use) {
         for (size_t window = window_; pretoken.size() > window;) {
@@ -34,7 +34,7 @@ class PretokenEncoder {
                 ids_of_window_.swap(following_);
                 if (pretoken.size() <= window) return use(std::span<const i32>(ids_of_window_));
             }
-            // The window has no position to cut at. A larger window may have one.
+            // The window has no position to cut at. A larger window may have such a position.
             if (window > largest_window) break;
             window *= 16;
         }

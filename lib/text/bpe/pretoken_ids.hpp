@@ -155,8 +155,8 @@ class PretokenIds {
 
     // Returns whether a short pre-token can be in the cache of long pre-tokens, because an entry of
     // the short cache has no room for all its ids. Returns true only for non-ASCII text and
-    // whitespace. Other text rarely has more ids than an entry holds; if it does, it is merged at
-    // every occurrence.
+    // whitespace. Any other short pre-token rarely has more ids than an entry holds; if it has, it
+    // is merged at every occurrence.
     static bool may_be_long(const PretokenKey& key) {
         return key.length() > Packed::most && (!key.is_ascii() || key.byte(1) <= ' ');
     }
@@ -167,7 +167,7 @@ class PretokenIds {
     }
 
     void add_fresh(Batch& batch, u32 m) {
-        // A new word often occurs several times in a batch. It is merged only once.
+        // A new pre-token often occurs several times in a batch, and is merged only once.
         u16& latest = latest_[short_.index_of(batch.at[m]) % latest_.size()];
         if (latest < n_fresh_ && fresh_[latest].entry.key == batch.keys[m]) {
             batch.at[m] = &fresh_[latest].entry;
@@ -235,7 +235,7 @@ class PretokenIds {
     size_t n_at_neighbour_ = 0, n_fresh_ = 0, n_new_ = 0;
     u32 at_neighbour_[Batch::capacity];
     Fresh fresh_[Batch::capacity];
-    std::array<u16, 1024> latest_{};    // index in fresh_ of the last new pre-token, by cache place
+    std::array<u16, 1024> latest_{};    // by cache place: index in fresh_ of the last new pre-token
     PretokenKey new_[Batch::capacity];  // keys of the pre-tokens of fresh_ that need merges
     u32 fresh_index_[Batch::capacity];
     ShortIds new_ids_[Batch::capacity];

@@ -37,7 +37,8 @@ struct alignas(16) PretokenKey {
 
     u64 low, high;
 
-    // 16 bytes must be readable at `pretoken`, even if `length` is smaller.
+    // Returns the key of a pre-token. 16 bytes must be readable at `pretoken`, even if `length` is
+    // smaller.
     static PretokenKey load(const char* pretoken, u32 length) {
         PretokenKey words;
         std::memcpy(&words, pretoken, 16);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The innermost loops over a batch of pre-tokens. They compute keys and cache places, and find the
-// pre-tokens that are not in the cache. There is a portable version, one for AVX2 with AES, and one
-// for AVX-512. The versions differ only in speed and in the hash, so all machines produce the same
-// ids.
+// pre-tokens that are not in the cache. There are three versions: a portable one, one for AVX2 with
+// AES, and one for AVX-512. They differ only in speed and in the hash, so all machines produce the
+// same ids.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,8 @@ namespace lm::text {
 // Consecutive pre-tokens of a text, as a structure of arrays for the vectorised loops.
 template <typename Id>
 struct PretokenBatch {
-    // A batch of this size has some dozens of new pre-tokens, enough to merge several at a time.
+    // A batch of this size has some dozens of new pre-tokens, which are enough to merge several at
+    // a time.
     static constexpr i64 capacity = 2048;
 
     static constexpr i64 slack = 16;  // the loops may read this many entries after the end
@@ -69,8 +70,8 @@ struct PretokenLoops {
 template <typename Id>
 PretokenLoops<Id> portable_loops();
 
-// Copies the ids of the pre-tokens [i, n) to `out`, up to the first pre-token whose entry does not
-// hold its ids. Returns the index of that pre-token, or n, and sets `out` to the end of the copied
+// Copies the ids of the pre-tokens [i, n) to `out`, up to the first pre-token whose ids are not in
+// its entry. Returns the index of that pre-token, or n, and sets `out` to the end of the copied
 // ids. May write 16 bytes after them.
 template <typename Id>
 inline i64 copy_ids(const PretokenBatch<Id>& batch, i64 i, i64 n, Id*& out) {

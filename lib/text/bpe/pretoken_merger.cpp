@@ -95,7 +95,8 @@ class PortableMerger : public PretokenMerger {
         for (u32 i = 1; i <= own.n_bytes; ++i) own.ids[i] = model_->byte_id(byte(i));
         for (u32 i = 1; i < own.n_bytes; ++i)
             own.pairs[i] = pack(model_->byte_rank(byte(i), byte(i + 1)), i);
-        // No look-up is pending: settle() then writes to position 0, which never has a rank.
+        // No look-up is pending. With these values settle() writes to position 0, which never has a
+        // rank.
         own.left = own.before = 0;
         own.left_probe = own.before_probe = probe(BpeModel::no_id, own.ids[1]);
         operations_ += own.n_bytes;

@@ -43,7 +43,7 @@ std::string MergeReader::not_there(std::string_view token) const {
 }
 
 // Returns the id of the token `both_`, or -1. Tries the previous result and the id after it first:
-// usually the results of merges are in the order of ids, with one or several merges for each id.
+// the results of merges are usually in the order of ids, with one or several merges for each id.
 i32 MergeReader::find_result() const {
     for (const size_t id : {last_result_, last_result_ + 1})
         if (index_->has(id, both_)) return static_cast<i32>(id);

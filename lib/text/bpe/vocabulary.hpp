@@ -56,14 +56,14 @@ class MergeReader {
     MergeReader(const TokenIndex& index, size_t n_tokens, std::string vocab_path)
         : index_(&index), vocab_path_(std::move(vocab_path)), last_of_(n_tokens, -1) {}
 
-    // Adds a merge. Throws Error(failure) with where(), which returns the position in the file as
-    // text.
+    // Adds a merge. Throws Error(failure) with the text that where() returns: the position in the
+    // file.
     template <typename Where>
     void add(std::string_view left, std::string_view right, Where where) {
         if (const std::string wrong = try_add(left, right); !wrong.empty())
             run_error(where(), "{}", wrong);
     }
-    // Returns all merges. Nothing may be added afterwards.
+    // Returns all merges. No merge may be added afterwards.
     std::vector<Merge> finish() { return std::move(merges_); }
 
   private:
@@ -75,9 +75,9 @@ class MergeReader {
     std::string vocab_path_;
     std::vector<Merge> merges_;
     size_t last_result_ = 0;
-    // Lists of the merges with equal results, to find duplicates. last_of_[id] is the last merge
-    // with the result `id`. previous_[m] is the merge before m with the same result. -1 ends a
-    // list.
+    // Linked lists of the merges with equal results, for the search of duplicates. last_of_[id] is
+    // the last merge with the result `id`; previous_[m] is the merge before m with the same result.
+    // -1 ends a list.
     std::vector<i32> last_of_, previous_;
     std::string both_;
 };

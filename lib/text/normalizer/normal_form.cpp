@@ -64,7 +64,8 @@ size_t decompose(std::string_view run, utf8proc_option_t options, std::vector<i3
 // During sorting, a mark is combining class << class_shift | code point.
 constexpr int class_shift = 21;
 
-// Sorts marks by class. The sort is stable, because the order of marks of one class has meaning.
+// Sorts marks by class. The sort is stable, because the order of marks of the same class has a
+// meaning.
 void sort_marks(std::span<i32> marks) {
     constexpr size_t few = 32;
     const auto before = [](i32 a, i32 b) { return (a >> class_shift) < (b >> class_shift); };
@@ -107,15 +108,15 @@ void normalize_run(std::string_view run, utf8proc_option_t options, std::vector<
 }
 
 // U+11A7 is the code point before the trailing consonants of Hangul, U+11A8 to U+11C2. It composes
-// with nothing. utf8proc 2.8 drops it after a syllable without a trailing consonant.
+// with no character. But utf8proc 2.8 drops it after a syllable without a trailing consonant.
 constexpr u32 before_trailing_consonants = 0x11A7;
 
 bool stays_alone(u32 cp) {
     return is_newer_than_unicode_9(cp) || cp == before_trailing_consonants;
 }
 
-// A run of more bytes is cut at the next character that may_cut_before() allows. This bounds the
-// buffer.
+// A run with more bytes than this is cut at the next character that may_cut_before() allows, so
+// that the buffer stays small.
 constexpr size_t long_run = 4096;
 
 // Normalizes a text in runs that can be normalized separately. ASCII is in every normal form and is
@@ -167,7 +168,7 @@ class RunNormalizer {
     utf8proc_option_t options_;
     std::string& out_;
     std::vector<i32> buffer_;
-    size_t begin_ = 0;      // offset of the run that is not yet in out_
+    size_t begin_ = 0;      // offset of the current run, which is not in out_ yet
     bool is_wide_ = false;  // the run has characters other than ASCII
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Unicode normal forms of UAX #15, computed by utf8proc. As in Hugging Face tokenizers they
+// The Unicode normal forms of UAX #15, computed by utf8proc. As in Hugging Face tokenizers, these
 // follow Unicode 9: newer characters stay unchanged. ICU is four times as fast, but takes quadratic
 // time for long runs of marks.
 #pragma once

@@ -26,7 +26,7 @@ void for_each_char(std::string_view text, Use use) {
     }
 }
 
-// Capitals of Unicode 16 and 17, for versions of utf8proc that lack them.
+// Capitals of Unicode 16 and 17 that older versions of utf8proc lack.
 struct Lowered {
     u32 first, last, to;  // the lower case of first + i is to + i
 };
@@ -110,8 +110,8 @@ void replace(std::string_view text, const NormalizerStep& step, std::string& out
     }
 }
 
-// Returns whether a text may be cut before the character without a change of the result, for any
-// sequence of steps other than strip, replace and prepend. Each normal form of such a character
+// Returns whether any text may be cut before the character without a change of the result, for all
+// sequences of steps without strip, replace and prepend. Each normal form of such a character
 // begins with the character itself or a starter, and neither the character nor its lower case is
 // the second character of a composition. True for ASCII, kana, CJK, Hangul syllables and private
 // characters.

@@ -35,7 +35,7 @@ class Normalizer {
     bool empty() const { return steps_.empty(); }
     const std::vector<NormalizerStep>& steps() const { return steps_; }
 
-    // Returns `text` (valid UTF-8) after all steps, as a view of `text` or of `buffers`. Needs
+    // Returns `text` (valid UTF-8) after all steps, as a view of `text` or of `buffers`. Uses
     // memory for the text before and after a step. Normal forms also need four times the longest
     // run of marks, or of vowels and trailing consonants of Hangul. Throws TextTooLong if the
     // result of a step exceeds max_text_bytes.
@@ -45,8 +45,8 @@ class Normalizer {
     std::string_view apply_steps(std::string_view text, Buffers& buffers) const;
 
     std::vector<NormalizerStep> steps_;
-    // True if a text may be cut before stands_alone() characters (normalizer.cpp) and its parts
-    // normalized separately, with the same result.
+    // True if it gives the same result to cut a text before stands_alone() characters
+    // (normalizer.cpp) and to normalize the parts separately.
     bool is_local_ = true;
 };
 

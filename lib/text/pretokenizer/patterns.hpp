@@ -10,7 +10,7 @@ namespace lm::text::pattern {
 
 #define LM_CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define LM_SPACES R"(\s*[\r\n]+|\s+(?!\S)|\s+)"
-// The words of o200k and Tekken, where capitals can only begin a word. `tail` follows each
+// The words of o200k and Tekken, where capitals can only begin a word. `tail` is appended to each
 // alternative.
 #define LM_CASED(tail)                                                                     \
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)" tail \

@@ -14,9 +14,9 @@ u32 gpt2_contraction(std::string_view text) {
     return (a == 'r' && b == 'e') || (a == 'v' && b == 'e') || (a == 'l' && b == 'l') ? 3 : 0;
 }
 
-// Returns the end of the match of \s+(?!\S)|\s+ at a run of whitespace: the end of the run. If
-// another character follows a run of several characters, the match does not include the last
-// character of the run.
+// Returns the end of the match of \s+(?!\S)|\s+ at a run of whitespace. This is the end of the run.
+// But if a run of several characters is followed by another character, the match does not include
+// the last character of the run.
 u32 gpt2_space_run_end(const CharReader& chars, u32 begin) {
     u32 end = begin;
     u32 last = begin;

@@ -14,7 +14,8 @@ inline bool is_line_end(const Char& c) {
     return c.length == 1 && (c.code_point == '\r' || c.code_point == '\n');
 }
 
-// Returns `c` in lower case, for ASCII and for U+017F, which matches "s" under (?i:).
+// Returns the lower case of `c` if it is ASCII, "s" for U+017F, which matches "s" under (?i:), and
+// otherwise `c`.
 inline u32 folded(const Char& c) {
     if (c.code_point == 0x17F) return 's';
     return c.code_point >= 'A' && c.code_point <= 'Z' ? c.code_point + 32 : c.code_point;
@@ -45,9 +46,9 @@ u32 digits_end(const Reader& chars, u32 begin, int most) {
 }
 
 // Returns the end of the match of \s*[\r\n]+|\s+(?!\S)|\s+ at a run of whitespace. If the run has
-// line ends, the match ends after the last of them. Otherwise it ends with the run, with one
-// exception: if the run has several characters and text follows the run, the match ends one
-// character earlier.
+// line ends, the match ends after the last of them. Otherwise the match ends where the run ends.
+// But if the run has several characters and text follows the run, the match ends one character
+// earlier.
 template <typename Reader>
 u32 space_run_end(const Reader& chars, u32 begin) {
     u32 end = begin;
@@ -137,7 +138,7 @@ u32 llama3_pretoken_end(const Reader& chars, u32 begin, int max_digits) {
 
 // BLOOM:  ?[^(\s|[.,!?…。，、।۔،])]+ where the inner brackets are a nested class. So the class is
 // everything except whitespace, "(", ")", "|" and the listed punctuation. The text between two
-// matches is a pre-token too.
+// matches is also a pre-token.
 template <typename Reader>
 u32 bloom_pretoken_end(const Reader& chars, u32 begin) {
     u32 first = begin;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pre-tokenizers cut text into pre-tokens. BPE merges only within a pre-token. A pre-tokenizer
-// walks over one text at a time in constant memory. Each thread needs its own and reuses it.
+// walks over one text at a time in constant memory. Each thread needs its own pre-tokenizer, and
+// reuses it.
 #pragma once
 
 #include <memory>
@@ -10,7 +11,7 @@
 
 namespace lm::text {
 
-// The digests of tokenizers contain these values, so add new rules at the end.
+// The digests of tokenizers contain the numbers of these values, so add new rules at the end.
 enum class PretokenizerRule {
     none,  // the whole text is one pre-token
     // GPT-2: 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
@@ -39,7 +40,7 @@ class Pretokenizer {
 
     // Writes the ends of the next pre-tokens in ascending order and returns their number, or 0 at
     // the end of the walk. `capacity` is the most ends to write, at least 128. Pre-tokens are not
-    // empty and cover the text: the first begins at 0, and each other one at the end of the
+    // empty and cover the text: the first begins at 0, and each later one at the end of the
     // previous one.
     virtual i64 next(u32* ends, i64 capacity) = 0;
 };

@@ -28,8 +28,8 @@ class StagedPretokenizer final : public Pretokenizer {
     i64 next(u32* ends, i64 capacity) override {
         i64 n = 0;
         // Each level cuts one pre-token and passes it to the next level as a text, before it cuts
-        // its own next one. The last level writes the ends. At the end of the text of a level, the
-        // previous level continues.
+        // its own next pre-token. The last level writes the ends. When a level reaches the end of
+        // its text, the previous level continues.
         while (n < capacity) {
             if (levels_[deepest_].at_end()) {
                 if (deepest_ == 0) break;
@@ -109,7 +109,7 @@ u32 alike(const CharReader& chars, u32 begin, Holds holds) {
     return run_end(chars, begin, [&](u32 cp) { return holds(cp) == first; });
 }
 
-// Tests whether a code point has the given class or kind.
+// A function object that tests whether a code point has the given class or kind.
 template <typename Value>
 struct IsA {
     const CodePointTable<Value>& table;
@@ -154,8 +154,8 @@ bool is_ascii_letter(u32 cp) {
     return (cp | 0x20) >= 'a' && (cp | 0x20) <= 'z';
 }
 
-// Returns the end of a match of DeepSeek-V3's last pattern, or `begin`. The text between two
-// matches contains only numbers and characters without a kind.
+// Returns the end of the match of DeepSeek-V3's last pattern at `begin`, or `begin` if there is no
+// match. The text between two matches contains only numbers and characters without a kind.
 u32 deepseek_match_end(const CharReader& chars, u32 begin) {
     const KindTable& kinds = kind_table();
     const auto kind_at = [&](const Char& c) {

@@ -112,7 +112,7 @@ Template single_template(const Component& part) {
 Template one_post_processor(const Json& json, const std::string& path) {
     const Component part(json, "post_processor", path);
     if (part.type() == "TemplateProcessing") return single_template(part);
-    if (part.type() == "ByteLevel") return {};  // ByteLevel changes no ids, only offsets
+    if (part.type() == "ByteLevel") return {};  // ByteLevel changes only offsets, no ids
     if (part.type() != "BertProcessing" && part.type() != "RobertaProcessing") part.refuse_type();
     return {{pair_id(part, "cls")}, {pair_id(part, "sep")}};
 }
@@ -132,7 +132,7 @@ Template read_post_processor(const Json& json, const std::string& path) {
     part.only({"processors"});
     Template whole;
     for (const Json& inner :
-         part.array("processors")) {  // each adds its ids before and after the previous ones
+         part.array("processors")) {  // each adds ids before and after those of earlier ones
         const Template one = one_post_processor(inner, path);
         whole.prefix.insert(whole.prefix.begin(), one.prefix.begin(), one.prefix.end());
         whole.suffix.insert(whole.suffix.end(), one.suffix.begin(), one.suffix.end());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the normalizer and the post-processor of a tokenizer.json. If a component has an option
-// with which the ids would differ from the ids of Hugging Face tokenizers, the functions throw
-// Error(failure) with `path` and the option.
+// Reads the normalizer and the post-processor of a tokenizer.json. The functions throw
+// Error(failure) with `path` and the option for an option that they do not apply exactly as Hugging
+// Face tokenizers do, because the ids would differ.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A parsed tokenizer.json. The vocabulary and the merges of the model, nearly the whole file, stay
-// elements of simdjson. The rest becomes a small JSON document.
+// A parsed tokenizer.json. The vocabulary and the merges of the model, which are nearly the whole
+// file, are kept as simdjson elements. The rest becomes a small JSON document.
 #pragma once
 
 #include <simdjson.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pre-tokenizer of a tokenizer.json is a sequence of parts. Each supported sequence has a
-// pre-tokenizer written by hand, and is recognised as a whole by the exact text of its regular
-// expressions. Every other sequence is refused.
+// The pre-tokenizer of a tokenizer.json is a sequence of parts. For each supported sequence
+// lm-utils has a pre-tokenizer in C++. A sequence is recognised as a whole, by the exact text of
+// its regular expressions. Every other sequence is refused.
 #include "text/tokenizer_json/pretokenizer_component.hpp"
 
 #include <algorithm>

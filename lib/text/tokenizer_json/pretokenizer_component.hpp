@@ -11,7 +11,7 @@ namespace lm::text {
 
 struct PretokenizerSettings {
     PretokenizerRule rule;
-    bool prefix_space;  // the text gets a space in front, unless it has one
+    bool prefix_space;  // a text that does not begin with a space gets one in front
 };
 PretokenizerSettings read_pretokenizer(const io::Json& json, const std::string& path);
 

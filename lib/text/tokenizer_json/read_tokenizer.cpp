@@ -104,8 +104,8 @@ class Reader {
         parts_.files.merges = reader.finish();
     }
 
-    // Warns of a large vocabulary without merges, because the merges were probably lost. It does
-    // not throw, since Hugging Face tokenizers accepts such a file.
+    // Warns of a large vocabulary without merges, because the merges were probably lost. Does not
+    // throw, because Hugging Face tokenizers accepts such a file.
     void warn_of_no_merges() const {
         constexpr i64 max_of_bytes = 1024;  // enough for all bytes and many special tokens
         if (parts_.files.merges.empty() && !parts_.ignore_merges && n_vocab_ > max_of_bytes) {
@@ -178,8 +178,8 @@ class Reader {
                       token.content);
     }
 
-    // Hugging Face tokenizers ignores the id in the file. It gives an added token its id in the
-    // vocabulary, else the next free id. Here it is an error if the file has another id.
+    // Hugging Face tokenizers ignores the id in the file. It gives an added token the id that the
+    // vocabulary has for it, else the next free id. Here it is an error if the file has another id.
     void check_id(const std::string& content, i64 id) {
         const i32 in_vocab = index_->find(content);
         const i64 expected = in_vocab < 0 ? std::max(n_vocab_, next_added_) : in_vocab;
@@ -190,7 +190,8 @@ class Reader {
 
     // Adds a token of tokenizer_config.json. If the token is only in the vocabulary, it becomes an
     // added token, as in transformers. If it is not in the vocabulary, transformers extends the
-    // vocabulary. Here it is ignored, because the vocabulary size of a model must not depend on it.
+    // vocabulary. Here such a token is ignored, because the vocabulary size of a model must not
+    // depend on tokenizer_config.json.
     void add_named(AddedToken token) {
         if (token.content.empty() || added_.contains(token.content)) return;
         token.id = index_->find(token.content);

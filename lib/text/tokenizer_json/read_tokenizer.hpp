@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads Hugging Face's tokenizer.json for byte-level BPE. It applies each part of the file exactly,
-// or refuses the file with an error that names the part. It ignores only options that change no id.
+// Reads Hugging Face's tokenizer.json for byte-level BPE. The reader applies each part of the file
+// exactly, or refuses the file with an error that names the part. It ignores only options that
+// change no id.
 #pragma once
 
 #include <memory>
@@ -10,10 +11,10 @@
 
 namespace lm::text {
 
-// Loads the tokenizer.json `path`, or the one in the directory `path`. Supports byte-level BPE with
-// the pre-tokenizers of pretokenizer.hpp, added tokens with their flags, ignore_merges, templates,
-// and the normalizers of normalizer.hpp. Throws Error(failure) naming any other option of the file.
-// Ids without a token are allowed.
+// Loads the tokenizer.json `path`, or the tokenizer.json in the directory `path`. Supports
+// byte-level BPE with the pre-tokenizers of pretokenizer.hpp, added tokens with their flags,
+// ignore_merges, templates, and the normalizers of normalizer.hpp. Throws Error(failure) naming any
+// other option of the file. Ids without a token are allowed.
 //
 // The end of document is the eos_token of tokenizer_config.json or special_tokens_map.json in the
 // same directory. Without eos_token it is the first of end_of_document_names (special_tokens.hpp)

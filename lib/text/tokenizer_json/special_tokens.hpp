@@ -23,7 +23,7 @@ struct NamedTokens {
 // invalid file.
 NamedTokens read_named_tokens(const std::string& path);
 
-// Without eos, the end of document is the first of these names that is an added token.
+// If no file defines eos, the end of document is the first of these names that is an added token.
 inline constexpr std::string_view end_of_document_names[] = {"</s>", "<|endoftext|>",
                                                              "<|end_of_text|>"};
 

@@ -20,7 +20,8 @@ std::string merge_text(const TrainedBpe& bpe, const Merge& merge) {
 
 OrderedJson vocabulary(const TrainedBpe& bpe) {
     OrderedJson json = OrderedJson::object();
-    // Appends to the underlying vector, because an insertion by key first searches the vector.
+    // Appends to the underlying vector, because an insertion by key would first search the whole
+    // vector.
     auto& entries = json.get_ref<OrderedJson::object_t&>();
     for (size_t id = 0; id < bpe.tokens.size(); ++id) entries.emplace_back(bpe.tokens[id], id);
     return json;

@@ -47,7 +47,8 @@ class CodePointTable {
 using ClassTable = CodePointTable<CharClass>;
 using KindTable = CodePointTable<CharKind>;
 
-// Each function builds its table in the first call. Call it before a loop and keep the reference.
+// Each of these functions builds its table in the first call. Call it before a loop and keep the
+// reference.
 const ClassTable& class_table();
 const ClassTable& class_table_with_marks();  // marks count as letters
 const KindTable& kind_table();
@@ -57,13 +58,13 @@ const KindTable& kind_table();
 bool is_split_punctuation(u32 code_point);
 
 // Returns whether the character is \w in the regular expressions of Rust. The flag single_word of
-// added tokens uses it.
+// added tokens depends on it.
 bool is_word_char(u32 code_point);
 
 bool is_unicode_9_mark(u32 code_point);
 
 // Returns whether the character is newer than Unicode 9 and matters to normal forms: it is a mark,
-// normal forms change or reorder it, or it is a part of such a character.
+// or normal forms change or reorder it, or it is a part of a character that normal forms change.
 bool is_newer_than_unicode_9(u32 code_point);
 
 }  // namespace lm::text

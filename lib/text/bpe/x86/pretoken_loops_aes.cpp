@@ -5,7 +5,7 @@
 #include "base/machine.hpp"
 
 #if defined(__x86_64__)
-// g++ 12 warns about code in its own headers (GCC bug 105593).
+// g++ 12 warns about code in the compiler's own headers (GCC bug 105593).
 #if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
@@ -66,7 +66,8 @@ struct Aes {
     LM_AES static i64 find_missing(const Batch& batch, i64 i, i64 n, u32* missing) {
         i64 found = 0;
         for (; i < n; ++i) {
-            // Always writes the index, and counts it only if the keys differ: this needs no branch.
+            // Always writes the index, but counts it only if the keys differ. So the loop needs no
+            // branch.
             missing[found] = static_cast<u32>(i);
             found += differ(batch.at[i]->key, batch.keys[i]) ? 1 : 0;
         }
@@ -131,7 +132,7 @@ struct Wide {
             const __m512i hash = _mm512_aesenc_epi128(_mm512_aesenc_epi128(keys, constant), keys);
             const __m128i first_words =
                 _mm512_castsi512_si128(_mm512_maskz_compress_epi32(0x1111, hash));
-            // places << 5: an entry has 32 bytes.
+            // The shift by 5 is the product with 32, the bytes of an entry.
             const __m256i places = _mm256_cvtepu32_epi64(_mm_and_si128(first_words, place_bits));
             _mm256_storeu_si256(reinterpret_cast<__m256i*>(batch.at + i),
                                 _mm256_add_epi64(entries, _mm256_slli_epi64(places, 5)));
@@ -146,9 +147,9 @@ struct Wide {
             batch.long_pretokens[batch.n_long++] = static_cast<u32>(i) + _tzcnt_u32(which);
     }
 
-    // Compares sixteen pre-tokens at a time. The last ones may be after `n`: `at` and `keys` have
-    // `slack` valid entries there, and a mask removes their results. The compressed store writes 16
-    // indices, and `found` grows only by the number found.
+    // Compares sixteen pre-tokens at a time. The last of them may be after `n`: `at` and `keys`
+    // have `slack` valid entries there, and a mask removes their results. The compressed store
+    // writes 16 indices, and `found` grows only by the number found.
     LM_VAES static i64 find_missing(const Batch& batch, i64 i, i64 n, u32* missing) {
         const __m512i steps =
             _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
@@ -176,7 +177,8 @@ struct Wide {
     }
 };
 
-// __builtin_cpu_supports of clang 14 does not know these two features (Intel SDM, volume 2, CPUID).
+// These two functions read CPUID (Intel SDM, volume 2), because __builtin_cpu_supports of clang 14
+// supports neither AES nor VAES.
 bool knows_aes() {
     unsigned a = 0, b = 0, c = 0, d = 0;
     return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_AES) != 0;

@@ -14,10 +14,12 @@ namespace {
 
 // The algorithm: a lane holds one pre-token, as its tokens and their ranks. ranks[i] is the rank of
 // the merge of tokens i and i + 1. A step does one merge:
-//   1. Insert the ranks of the two pairs that the previous merge created. Their slots were
-//      prefetched then. They are in the cache now, because the other seven lanes did a step since.
-//   2. Find the minimum of the ranks. A comparison of all ranks with it gives its leftmost
-//      position. BPE does this merge next: lowest rank, leftmost first.
+//   1. Insert the ranks of the two pairs that the previous merge created. The previous step has
+//   prefetched their slots. These are in the cache now, because the other seven lanes have done a
+//   step since then.
+//   2. Find the minimum of the ranks. A comparison of all ranks with the minimum gives its leftmost
+//   position. BPE does this merge next, because it does the lowest rank first, and the leftmost of
+//   equal ranks.
 //   3. Replace the left token by the result. Remove the right token and its rank: all elements
 //      after it move one position to the left.
 //   4. Start the look-ups of (previous token, result) and (result, next token).
@@ -57,8 +59,7 @@ struct Ranks<u32> {
     }
 };
 
-// The left and the right bytes of all pairs: sixteen bytes from the first byte on, and sixteen from
-// the second byte on.
+// `first` has the left bytes of sixteen pairs of adjacent bytes, `second` the right bytes.
 struct Bytes {
     __m128i first, second;
 };
@@ -96,8 +97,8 @@ struct alignas(64) Lane {
     Number around[room + width + room];
     Number ranks[width];
     // The position of the last merge as a bit, or 0 before the first merge. `before` and `after`
-    // are the pending look-ups of the pairs that it created, (previous token, result) and (result,
-    // next token).
+    // are the pending look-ups of the pairs that this merge created, (previous token, result) and
+    // (result, next token).
     u64 merged;
     typename Ranks<Number>::Probe before, after;
     size_t pretoken;
@@ -131,7 +132,7 @@ class VectorMerger : public PretokenMerger {
         std::array<Lane<Number, width>*, n_lanes> lanes;
         size_t next = 0, n = 0;
         const auto begin_next = [&](Lane<Number, width>& lane) LM_VBMI2 {
-            // In unsigned arithmetic this is true for all sizes outside [least, most].
+            // In unsigned arithmetic the condition is true for all sizes outside [least, most].
             while (next < pretokens.size() && size_of(pretokens[next]) - least > most - least)
                 ++next;
             if (next == pretokens.size()) return false;
@@ -160,8 +161,7 @@ class VectorMerger : public PretokenMerger {
     }
 
     // Loads a pre-token: gathers the token of each byte and the rank of each pair of adjacent bytes
-    // from their tables. The masks leave no_token after the last byte and no_rank after the last
-    // pair.
+    // from tables. The masks leave no_token after the last byte and no_rank after the last pair.
     template <size_t width, typename Pretoken>
     LM_VBMI2_INLINE void begin(Lane<Number, width>& lane, std::span<const Pretoken> pretokens,
                                size_t pretoken) {
@@ -185,7 +185,8 @@ class VectorMerger : public PretokenMerger {
         }
         tokens[-1] = tokens[width] = static_cast<Number>(Ranks<Number>::no_token);
         lane.merged = 0;
-        // Any valid probes: step() ignores the results while `merged` is 0.
+        // Any valid probes can be stored here, because step() ignores their results while `merged`
+        // is 0.
         lane.before = lane.after = Ranks<Number>::probe(*model_, 0, 0);
         lane.pretoken = pretoken;
         operations_ += n;
@@ -229,7 +230,8 @@ class VectorMerger : public PretokenMerger {
         using W = Words<Number, width>;
         const auto tokens = W::load(lane.tokens());
         W::store_ids(out.ids, tokens);
-        // The ids end at the first no_token. Without no_token all `width` positions are ids.
+        // The ids end at the first no_token. If no position has no_token, all `width` positions are
+        // ids.
         const u64 ends = W::equal(tokens, _mm_set1_epi32(Ranks<Number>::no_token));
         out.count = std::min<u32>(static_cast<u32>(_tzcnt_u64(ends)), width);
     }

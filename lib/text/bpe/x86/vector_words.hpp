@@ -4,7 +4,7 @@
 #pragma once
 
 #if defined(__x86_64__)
-// g++ 12 warns about code in its own headers (GCC bug 105593).
+// g++ 12 warns about code in the compiler's own headers (GCC bug 105593).
 #if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
@@ -22,7 +22,8 @@ namespace lm::text {
 
 // Operations on `width` numbers in registers. Bit i of a mask stands for number i.
 //   set: replaces the numbers at the bits `at` by `value`.
-//   remove: removes the number at the one bit `which`; `last` enters at the right end.
+//   remove: removes the number at the single bit `which`; the numbers after it move left, and
+//   `last` becomes the last number.
 //   equal: returns the bits of the numbers that equal `value`.
 //   least_of: returns the minimum, in the lowest element of the result.
 template <typename Number, size_t width>
@@ -124,7 +125,7 @@ struct Whole<u32> {
     }
 };
 
-// For other widths: uses several whole registers.
+// The same operations for widths that need several registers.
 template <typename Number, size_t width>
 struct Words {
     using W = Whole<Number>;

@@ -60,20 +60,21 @@ LM_AVX2_INLINE AsciiBlock read_ascii_block(const u8* text, u32 size, u32 begin, 
     return b;
 }
 
-// Returns the beginning of the run of `mask` that ends before bit `end`, or `end` if there is no
-// such run.
+// Returns the position of the first bit of the run of `mask` that ends at bit end - 1, or `end` if
+// there is no such run.
 LM_AVX2_INLINE u32 run_begin(u64 mask, u32 end) {
     return 64 - static_cast<u32>(std::countl_zero(~mask & low_bits(end)));
 }
 
 // Returns the starts that do not depend on the bytes after the block. A run of whitespace at the
-// end may continue after the block; of such a run only the first byte is a certain start.
+// end may continue after the block, so only the first byte of such a run is a certain start.
 LM_AVX2_INLINE u64 certain_starts(const AsciiBlock& b, u64 starts) {
     const bool open = !b.at_end && (b.space >> (b.n - 1) & 1) != 0;
     return open ? starts & low_bits(run_begin(b.space, b.n) + 1) : starts;
 }
 
-// BLOOM: a word includes the blank before it. The text between two words is one pre-token.
+// Returns the starts for BLOOM: a word includes the blank before it. The text between two words is
+// one pre-token.
 LM_AVX2_INLINE u64 bloom_starts(const AsciiBlock& b) {
     const u64 gap = b.space | b.stop;
     const u64 word = low_bits(b.n) & ~gap;
@@ -84,8 +85,8 @@ LM_AVX2_INLINE u64 bloom_starts(const AsciiBlock& b) {
 // Llama-3: returns the starts of groups of three digits, counted from the beginning of each run.
 LM_AVX2_INLINE u64 number_starts(u64 number) {
     u64 starts = number & ~(number << 1);
-    // Digits with at least three digits before them. The first of these digits begins a group, so
-    // the next two do not.
+    // The digits with at least three digits before them. The first of these digits begins a group,
+    // so the next two digits do not.
     u64 more = number & number << 1 & number << 2 & number << 3;
     while (more != 0) {
         const auto at = static_cast<u32>(std::countr_zero(more));
@@ -95,8 +96,8 @@ LM_AVX2_INLINE u64 number_starts(u64 number) {
     return starts;
 }
 
-// The pattern of Llama-3 and Qwen2 without contractions. The caller handles contractions at the
-// starts that are apostrophes.
+// Returns the starts for the pattern of Llama-3 and Qwen2 without contractions. The caller handles
+// contractions at the starts that are apostrophes.
 // [^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
 LM_AVX2_INLINE u64 llama3_starts(const AsciiBlock& b, u32 max_digits) {
     const u64 other = low_bits(b.n) & ~(b.letter | b.number | b.space);
@@ -114,8 +115,8 @@ LM_AVX2_INLINE u64 llama3_starts(const AsciiBlock& b, u32 max_digits) {
         space &= ~(low_bits(last + 1) & ~low_bits(first));
         ends &= low_bits(first);
     }
-    // The rest of each run: \s+(?!\S) matches all characters but the last. The last one is a start
-    // too, and the letters or other characters after it may belong to the same pre-token.
+    // The rest of each run: \s+(?!\S) matches all characters except the last one. The last one is a
+    // start, too, and the letters or other characters after it may belong to the same pre-token.
     starts |= space & ~(space << 1);
     starts |= space & ~(space >> 1);
     if (b.at_end && (space >> (b.n - 1) & 1) != 0) starts &= low_bits(run_begin(space, b.n) + 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Computes the character classes of 64 bytes of UTF-8 as bit masks. Bit i stands for byte i, and
-// every byte of a character has the class of the character. For the vectorised pre-tokenizers, with
-// AVX2 or with AVX-512 (names that end with _avx512).
+// every byte of a character has the class of the character. The vectorised pre-tokenizers use it,
+// with AVX2 or, in functions whose names end with _avx512, with AVX-512.
 #pragma once
 
 #if defined(__x86_64__)
@@ -92,8 +92,8 @@ class CharMasker {
         LM_AVX2_INLINE const u8* block_at(const u8* text, u32 size, u32 begin) {
             if (begin + sizeof bytes_ <= size) return text + begin;
             std::memset(bytes_, ' ', sizeof bytes_);
-            // With a constant bound the compiler inlines memcpy. A call clobbers the registers that
-            // hold the constants of the loops.
+            // With a constant bound the compiler inlines memcpy. A call would clobber the registers
+            // that hold the constants of the loops.
             std::memcpy(bytes_, text + begin, std::min<size_t>(sizeof bytes_, size - begin));
             return bytes_;
         }
@@ -140,7 +140,8 @@ class CharMasker {
 
     // Classifies the characters beyond ASCII. Vector comparisons find the characters whose first
     // byte implies a letter: 0xD0 and 0xD1 (Cyrillic, U+0400 to U+047F), 0xE5 to 0xE9 (U+5000 to
-    // U+9FFF), 0xEB and 0xEC (U+B000 to U+CFFF). classify_one() looks up all others one by one.
+    // U+9FFF), 0xEB and 0xEC (U+B000 to U+CFFF). classify_one() looks up each of the other
+    // characters.
     LM_AVX2 void classify_beyond_ascii(const u8* block, u64 beyond_ascii, Masks& m) {
         const __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(block));
         const __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(block + 32));
@@ -167,8 +168,8 @@ class CharMasker {
     }
 
     // Looks up the character whose first byte is at `at`, and sets the class bits of all its bytes,
-    // in this block and in spill_. Invalid UTF-8 may get any class, but causes no access outside
-    // the block and its `reach`.
+    // in this block and in spill_. Invalid UTF-8 may get any class, but causes no access outside of
+    // the block and the `reach` bytes after it.
     LM_AVX2_INLINE void classify_one(const u8* block, u32 at, Masks& m) {
         const u8* p = block + at;
         const u32 first = p[0];

@@ -6,7 +6,7 @@
 #include "base/error.hpp"
 #include "base/machine.hpp"
 #if defined(__x86_64__)
-// g++ 12 warns about code in its own headers (GCC bug 105593).
+// g++ 12 warns about code in the compiler's own headers (GCC bug 105593).
 #if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
@@ -19,9 +19,9 @@
 namespace lm::text {
 namespace {
 
-// The operations that differ between instruction sets. classify_at() classifies the bytes of a
-// block. emit() writes `base` plus the position of each set bit of `starts` to `out`, and returns
-// the end of the written numbers. It may write up to 64 numbers.
+// The operations of one instruction set. classify_at() classifies the bytes of a block. emit()
+// writes `base` plus the position of each set bit of `starts` to `out`, and returns the end of the
+// written numbers. It may write up to 64 numbers.
 struct Avx2 {
     LM_AVX2 static Masks classify_at(CharMasker& masker, const u8* text, u32 size, u32 begin) {
         return masker.classify_at(text, size, begin);

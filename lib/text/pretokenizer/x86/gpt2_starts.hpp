@@ -5,11 +5,12 @@
 // are the masks of letters, numbers, whitespace and other characters. A pre-token starts
 //   at the beginning of a run of L, N or O, or at the U+0020 before the run, if any (" ?");
 //   at the beginning of a run of W;
-//   at the last character of a run of W, unless the text ends there: "\s+(?!\S)" does not match it.
-// Virtual whitespace follows the text, so that a run of W at the end is one pre-token. A start at
-// an apostrophe may be a contraction: then the start of the letters after it moves to the end of
-// the contraction. Contractions come first in the pattern, but a pre-token can begin with an
-// apostrophe only where the other rules give a start. So it suffices to correct these starts.
+//   at the last character of a run of W, unless the text ends there, because "\s+(?!\S)" does not
+//   match this character. Virtual whitespace follows the text, so that a run of W at the end is one
+//   pre-token. If a start at an apostrophe is a contraction, the start of the letters after the
+//   apostrophe moves to the end of the contraction. Contractions come first in the pattern, but a
+//   pre-token can begin with an apostrophe only where the other rules give a start. So it suffices
+//   to correct these starts.
 #pragma once
 
 #include "text/pretokenizer/x86/char_masks.hpp"
@@ -49,8 +50,8 @@ class Gpt2Starts {
         const u64 runs = (m.letter & ~(m.letter << 1 | before_.letter)) |
                          (m.number & ~(m.number << 1 | before_.number)) |
                          (other & ~(other << 1 | before_.other));
-        // A run after U+0020 does not start a pre-token: the U+0020 starts it, as the last
-        // character of its run of W (below).
+        // A run after U+0020 does not start a pre-token: the U+0020 starts that pre-token, as the
+        // last character of its run of W (see the next step).
         u64 starts = runs & ~(m.blank << 1 | before_.blank);
         starts |= m.space & ~(m.space << 1 | before_.space);
         // Starts at the last character of each run of W. A whitespace character of n bytes is the

@@ -125,7 +125,7 @@ struct BloomRule {
     LM_AVX2_INLINE u64 starts(const AsciiBlock& b, const u8*) const { return bloom_starts(b); }
 };
 
-// Cuts blocks of ASCII by bit operations. In other text it walks over a few pre-tokens at a time.
+// Cuts blocks of ASCII by bit operations. Walks over other text, a few pre-tokens at a time.
 template <typename Rule>
 class MaskedPretokenizer final : public Pretokenizer {
   public:
@@ -164,8 +164,8 @@ class MaskedPretokenizer final : public Pretokenizer {
     static constexpr u32 least_block = 12;
 
     // Cuts the ASCII bytes at position_, at most 64, and returns the number of ends. Returns 0 when
-    // there are too few of them, or no certain end. position_ is a start already, so bit 0 is
-    // removed. The last end becomes position_: the bytes after it are read again with the next
+    // there are too few ASCII bytes, or no certain end. position_ is a start already, so bit 0 is
+    // removed. The last end becomes position_; the bytes after it are read again with the next
     // block.
     LM_AVX2 i64 next_block(u32* ends) {
         const AsciiBlock b = read_ascii_block(text_, chars_.size(), position_, Rule::stops);
