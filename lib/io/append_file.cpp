@@ -33,7 +33,7 @@ AppendFile AppendFile::open(std::string path, ReadAgain read_again) {
     Fd fd(checked::create(path, O_RDWR));
     const i64 size = file_size(path);
     // O_DIRECT needs an aligned end, but a file of an interrupted process may end anywhere. When
-    // its end is not aligned, appends go through the page cache.
+    // the end is not aligned, appends go through the page cache.
     const bool aligned = size % static_cast<i64>(block_bytes) == 0;
     Fd direct;
     if (read_again == ReadAgain::no && aligned)
@@ -78,7 +78,8 @@ void AppendFile::write_direct(std::span<const std::byte> bytes) {
     }
 }
 
-// Writes the whole blocks of the buffer; the rest, less than a block, moves to its front.
+// Writes the whole blocks of the buffer. The rest, which is less than a block, moves to the front
+// of the buffer.
 void AppendFile::write_whole_blocks() {
     const size_t whole = n_buffered_ / block_bytes * block_bytes;
     if (whole == 0) return;
@@ -95,8 +96,8 @@ void AppendFile::write_whole_blocks() {
 void AppendFile::flush() {
     if (direct_.valid()) {
         write_whole_blocks();
-        // The rest goes through the page cache and also stays in the buffer. The next whole block
-        // starts with it and is written with O_DIRECT.
+        // The bytes after the last whole block go through the page cache, and also stay in the
+        // buffer: the next whole block starts with them and is written with O_DIRECT.
         const std::span<const std::byte> rest(buffer_.get(), n_buffered_);
         if (n_flushed_ < n_buffered_) checked::write_at(fd_.get(), path_, rest, n_written_);
         n_flushed_ = n_buffered_;
@@ -120,9 +121,9 @@ void AppendFile::truncate(i64 size) {
     if (size % static_cast<i64>(block_bytes) != 0) direct_ = Fd();
 }
 
-// flock() locks belong to the open file description: they end with the descriptor, also when the
-// process is killed, so a lock is never left behind (flock(2)). An error other than EWOULDBLOCK
-// means that the file system has no locks.
+// flock() locks belong to the open file description: a lock ends with the descriptor, even when the
+// process is killed (flock(2)). An error other than EWOULDBLOCK means that the file system has no
+// locks.
 bool AppendFile::lock() {
     while (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0) {
         if (errno == EWOULDBLOCK) return false;

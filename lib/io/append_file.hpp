@@ -15,9 +15,9 @@
 
 namespace lm::io {
 
-// States whether the data will be read again soon. `no` writes it with O_DIRECT where the file
-// system supports that: copying it into the page cache would cost more than all other work of
-// writing.
+// States whether the data will be read again soon. With `no`, writes use O_DIRECT where the file
+// system supports it, because copying the data into the page cache would take more time than all
+// other work of writing.
 enum class ReadAgain { yes, no };
 
 class AppendFile {
@@ -32,7 +32,7 @@ class AppendFile {
     void write(std::span<const std::byte> bytes);
     void flush();
     void truncate(i64 size);  // flushes, then cuts the file to `size` <= size() bytes
-    // Acquires a lock (flock(2)), which the object holds until it is destroyed. Returns false when
+    // Acquires a lock (flock(2)), which this object holds until its destruction. Returns false when
     // another process holds the lock. Always returns true on a file system without locks.
     bool lock();
     // Flushes, then passes the bytes [0, n) of the file to `use` in blocks of 4 MiB.
@@ -51,7 +51,7 @@ class AppendFile {
 
     std::string path_;
     Fd fd_;
-    Fd direct_;  // the same file with O_DIRECT; invalid: all writes use fd_
+    Fd direct_;  // the same file, opened with O_DIRECT; invalid: all writes use fd_
     std::unique_ptr<std::byte[], Free> buffer_;
     size_t n_buffered_ = 0;
     size_t n_flushed_ = 0;  // bytes of the buffer that are in the file already

@@ -26,9 +26,9 @@ namespace {
 constexpr size_t buffer_bytes = size_t{4} << 20;
 constexpr i64 abandoned_after_s = 86400;
 
-// Checks an output before any work is done. exists() uses lstat(): a dangling symbolic link exists,
-// too, and is replaced like a file. Another process may create the file later, so the rename of
-// commit() repeats the check atomically.
+// Checks an output before any work is done. exists() uses lstat(), so a dangling symbolic link
+// counts as existing, and is replaced like a file. Another process may create the file later, so
+// the rename of commit() repeats the check atomically.
 void refuse_existing(const std::string& path, Overwrite overwrite, bool directory_wanted) {
     if (path.empty()) usage_error("output", "the file name is empty: give a name");
     if (!directory_wanted && path.ends_with('/')) {
@@ -52,7 +52,7 @@ void refuse_existing(const std::string& path, Overwrite overwrite, bool director
               "--force to replace it");
 }
 
-// Runs `cleanup` in a destructor. A temporary that cannot be removed causes a warning.
+// Runs `cleanup` in a destructor. Warns when a temporary cannot be removed.
 template <typename Cleanup>
 void without_throwing(Cleanup cleanup) noexcept {
     try {
@@ -78,7 +78,7 @@ bool all_digits(std::string_view text) {
     return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
 }
 
-// Only ESRCH proves that the process has ended; EPERM means that it exists.
+// Only ESRCH proves that the process has ended; EPERM means that the process exists.
 bool process_has_ended(std::string_view pid_text) {
     pid_t pid = 0;
     std::from_chars(pid_text.data(), pid_text.data() + pid_text.size(), pid);
@@ -133,8 +133,7 @@ struct AtomicFile::State {
     }
 
     State(std::string final_path, Overwrite mode) : path(std::move(final_path)), overwrite(mode) {}
-    // Without a commit() the final name was never touched: removing the temporary undoes
-    // everything.
+    // Without a commit() the final name is unchanged, so removing the temporary undoes everything.
     ~State() {
         if (!committed && created()) without_throwing([&] { checked::unlink(temporary); });
     }
@@ -182,8 +181,8 @@ struct AtomicFile::State {
         LM_CHECK(!committed, "{}: expected one commit(), got a second one", path);
         if (fd.valid()) sync();
         // The content is durable now. A crash before the rename leaves the temporary, which
-        // stale_temporaries() finds. rename() replaces atomically: readers see the old or the new
-        // file. rename_new() fails if the name exists.
+        // stale_temporaries() finds. rename() replaces atomically: readers see either the old or
+        // the new file. rename_new() fails if the name exists.
         if (overwrite == Overwrite::yes) {
             checked::rename(temporary, path);
         } else if (!checked::rename_new(temporary, path)) {
@@ -277,9 +276,9 @@ struct AtomicDirectory::State {
 
     void commit() {
         LM_CHECK(!committed, "{}: expected one commit(), got a second one", path);
-        // Files first, then their directories: an entry is durable only with its directory. A crash
-        // before the rename leaves the temporary directory, which create() with the same suffix
-        // removes.
+        // sync_tree() syncs files before their directories, because an entry is durable only with
+        // its directory. A crash before the rename leaves the temporary directory, which create()
+        // with the same suffix removes.
         sync_tree(temporary);
         const bool replace = overwrite == Overwrite::yes && exists(path);
         // rename() cannot replace a directory that is not empty, so the two names are exchanged: at
@@ -292,7 +291,7 @@ struct AtomicDirectory::State {
         }
         committed = true;
         checked::fsync_parent_of(path);
-        if (replace) remove_tree(temporary);  // has the old content after the exchange
+        if (replace) remove_tree(temporary);  // the old content, after the exchange
     }
 };
 

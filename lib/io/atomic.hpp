@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Outputs that appear whole or not at all, and the names of their temporaries. The toolkit writes
-// every file through AtomicFile, AtomicDirectory or AppendFile, so that a test can let the k-th
-// operation fail or write less, or kill the process there (io/fault.hpp).
+// every file through AtomicFile, AtomicDirectory or AppendFile, so that a test can make the k-th
+// operation fail or write less, or kill the process at that operation (io/fault.hpp).
 //
 // Steps of AtomicFile, and what a crash after each one leaves:
 //
@@ -36,12 +36,12 @@ class AtomicFile {
   public:
     // Creates the temporary of `path`. With Overwrite::no an existing `path` is Error(usage) "PATH:
     // exists already: use --force to replace it", and commit() never replaces a file that was
-    // created in the meantime (Error(failure)). With Overwrite::yes a regular file is replaced (a
-    // symbolic link itself, not its target); any other kind of file is Error(usage).
+    // created in the meantime (Error(failure)). With Overwrite::yes a regular file is replaced; so
+    // is a symbolic link, but not the target of the link. Any other kind of file is Error(usage).
     static AtomicFile create(const std::string& path, Overwrite overwrite);
     ~AtomicFile();
     AtomicFile(AtomicFile&&) noexcept;
-    AtomicFile& operator=(AtomicFile&&) noexcept;  // removes the temporary that it held
+    AtomicFile& operator=(AtomicFile&&) noexcept;  // removes this object's temporary
 
     const std::string& path() const;               // the final name
     const std::string& temporary() const;          // the name until commit()
@@ -57,8 +57,9 @@ class AtomicFile {
     // Writers of several files that must appear together sync() all of them, then commit() in the
     // order that their format documents.
     void sync();
-    // Does sync() if needed, renames the file to its final name and makes the new name durable.
-    // When only the last step fails, the file has its final name but may not survive a power cut.
+    // Calls sync() if it was not called, renames the file to its final name and makes the new name
+    // durable. When only the last step fails, the file has its final name but may not survive a
+    // power cut.
     void commit();
 
   private:
@@ -68,15 +69,15 @@ class AtomicFile {
 };
 
 // A directory that appears whole. Files are written into path(), which is FINAL.tmp.SUFFIX.
-// commit() makes every file and directory in it durable, renames it to FINAL and makes that name
-// durable. Without a commit() the destructor removes everything. An existing directory is refused
+// commit() makes every file and directory in path() durable, renames path() to FINAL and makes that
+// name durable. Without a commit() the destructor removes everything. An existing FINAL is refused
 // or replaced as for AtomicFile. To replace it, the two names are exchanged in one step where the
-// file system can do that (local ones can). On NFS a crash between the renames leaves no FINAL, the
-// new content as path() and the old content as temporary_name(FINAL).old, which stale_temporaries()
-// never lists.
+// file system supports this (local ones do). On NFS a crash between the renames leaves no FINAL,
+// the new content as path() and the old content as temporary_name(FINAL).old, which
+// stale_temporaries() never lists.
 class AtomicDirectory {
   public:
-    // Creates the temporary directory; an existing one of that name is removed first.
+    // Creates the temporary directory; removes an existing directory of that name first.
     static AtomicDirectory create(std::string final_path, std::string_view suffix,
                                   Overwrite overwrite);
     ~AtomicDirectory();
@@ -95,7 +96,7 @@ class AtomicDirectory {
 // Writes a small file through an AtomicFile.
 void write_file(const std::string& path, std::string_view content, Overwrite overwrite);
 
-// Returns PATH.tmp.HOST.PID. When that exists, AtomicFile appends ".2", ".3", ...
+// Returns PATH.tmp.HOST.PID. When that name exists, AtomicFile appends ".2", ".3", ...
 std::string temporary_name(const std::string& path);
 
 // Returns the abandoned temporaries of `path`, sorted. A temporary of this host is abandoned when

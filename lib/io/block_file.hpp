@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Large files, read and written in blocks of 16 MiB by several threads at once, past the page cache
-// where the file system allows it (O_DIRECT, open(2)); elsewhere, for example on tmpfs, through the
-// page cache. A direct transfer needs memory, offset and size at multiples of 4096; other transfers
-// go through the page cache, too.
+// where the file system allows it (O_DIRECT, open(2)). On other file systems, such as tmpfs,
+// transfers go through the page cache. A direct transfer needs memory, offset and size at multiples
+// of 4096; any other transfer goes through the page cache, too.
 #pragma once
 
 #include <deque>
@@ -21,8 +21,8 @@ constexpr i64 block_alignment = 4096;
 constexpr int blocks_in_flight = 4;
 
 // Aligned memory for a block of a file, with 4096 spare bytes at each end for reads whose ends are
-// not aligned. The destructor keeps the memory for the next AlignedBlock: the first touch of a page
-// costs more than a copy into it.
+// not aligned. The destructor keeps the memory for the next AlignedBlock: the first access to a
+// page takes more time than a copy into the page.
 class AlignedBlock {
   public:
     AlignedBlock();
@@ -44,7 +44,7 @@ class AlignedBlock {
 // An open file. Thread-safe, except for sync().
 class BlockFile {
   public:
-    // Creates a file of `size` bytes, whose space is reserved where the file system can do that.
+    // Creates a file of `size` bytes, and reserves its space where the file system supports this.
     // Throws Error(failure) when `path` exists.
     static BlockFile create(const std::string& path, i64 size);
     // Opens the file that several writers fill, each at its own offsets. The first writer creates
@@ -59,8 +59,8 @@ class BlockFile {
     // Writes `bytes` at `offset`. If memory and offset are aligned, the leading multiple of 4096
     // bytes is a direct transfer.
     void write(std::span<const std::byte> bytes, i64 offset) const;
-    // Reads n <= block_bytes bytes at `offset` into `block`; returns the part of `block` that holds
-    // them.
+    // Reads n <= block_bytes bytes at `offset` into `block`; returns the part of `block` that has
+    // these bytes.
     std::span<std::byte> read(AlignedBlock& block, i64 offset, i64 n) const;
     void sync() const;
 
@@ -69,7 +69,7 @@ class BlockFile {
         : path_(std::move(path)), fd_(std::move(fd)), direct_(std::move(direct)) {}
     std::string path_;
     Fd fd_;
-    Fd direct_;  // invalid: the file system has no direct transfers
+    Fd direct_;  // opened with O_DIRECT; invalid: no direct transfers
 };
 
 // Calls body(i, block) for every i in [0, n), in about ascending order, in `n_threads` threads with

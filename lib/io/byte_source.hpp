@@ -11,11 +11,12 @@
 namespace lm::io {
 
 // A descriptor, its name in messages, and one block of bytes. The bytes in the block can be
-// inspected before they are consumed, since a pipe cannot be read twice.
+// inspected before they are consumed, because a pipe cannot be read twice.
 class ByteSource {
   public:
     // `begin` is the offset of the descriptor in its file. If `interrupt` is not -1, a read that
-    // has to wait throws Interrupted (stream.hpp) as soon as that descriptor is readable.
+    // has to wait throws Interrupted (stream.hpp) as soon as the descriptor `interrupt` is
+    // readable.
     ByteSource(Fd fd, std::string name, i64 begin = 0, int interrupt = -1);
 
     const std::string& name() const { return name_; }

@@ -22,8 +22,8 @@
 namespace lm::io {
 namespace {
 
-// Returns the remedy that a message for this errno ends with; empty when the user cannot remove the
-// cause.
+// Returns the remedy for this errno, with which the message ends; an empty text when the user
+// cannot remove the cause.
 std::string_view remedy(int error_number) {
     switch (error_number) {
         case ENOSPC:
@@ -51,7 +51,7 @@ std::string_view remedy(int error_number) {
     }
 }
 
-// Returns whether the fault layer makes the operation fail; sets errno.
+// Returns whether the fault layer makes the operation fail. If so, sets errno.
 bool faulted(std::string_view operation, std::string_view path, const fault::Detail& detail = {}) {
     const fault::Action action = fault::next(operation, path, detail);
     if (action == fault::Action::none || action == fault::Action::cached_only) return false;
@@ -68,7 +68,7 @@ auto retried(Call call) {
     }
 }
 
-// Called through syscall(), since the wrapper exists only since glibc 2.28.
+// Uses syscall(), because only glibc 2.28 and later have the function renameat2().
 int renameat2(const std::string& from, const std::string& to, unsigned flags) {
     return static_cast<int>(
         ::syscall(SYS_renameat2, AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags));
@@ -90,9 +90,9 @@ bool unsupported(int error_number) {
            error_number == EPERM || error_number == EMLINK;
 }
 
-// Returns whether `from` and `to` are two names of one file. That happens when link() succeeded,
-// but the process was killed, or the reply of the NFS server was lost, before the old name was
-// removed.
+// Returns whether `from` and `to` are two names of one file. This is the case when, after link()
+// and before the removal of the old name, the process was killed or the reply of the NFS server was
+// lost.
 bool is_linked(const std::string& from, const std::string& to) {
     struct stat a {
     }, b{};
@@ -121,7 +121,8 @@ int create(const std::string& path, int flags) {
 
 namespace {
 
-// Writes all bytes. Returns false when the kernel refuses with EINVAL and `may_be_invalid`.
+// Writes all bytes. When the kernel refuses a write with EINVAL, returns false if `may_be_invalid`,
+// else throws.
 bool write_all(int fd, const std::string& path, std::span<const std::byte> bytes, i64 offset,
                bool may_be_invalid) {
     const fault::Action action =
@@ -133,7 +134,7 @@ bool write_all(int fd, const std::string& path, std::span<const std::byte> bytes
         const ssize_t n = retried([&] { return ::pwrite(fd, bytes.data(), bytes.size(), offset); });
         if (n < 0 && errno == EINVAL && may_be_invalid && action == fault::Action::none)
             return false;
-        // A short write is continued; POSIX allows 0 only when the device is full.
+        // A short write is continued. POSIX allows the result 0 only when the device is full.
         if (n <= 0) system_error(path, "write", n == 0 ? ENOSPC : errno);
         bytes = bytes.subspan(static_cast<size_t>(n));
         offset += n;
@@ -191,7 +192,8 @@ void reserve(int fd, const std::string& path, i64 size) {
                            ? -1
                            : retried([&] { return size == 0 ? 0 : ::fallocate(fd, 0, 0, size); });
     if (result == 0) return;
-    // NFS and others cannot reserve space. A full disk then shows only at a write.
+    // NFS and other file systems cannot reserve space. On these a full disk appears only at a
+    // write.
     if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL) return truncate(fd, path, size);
     system_error(path, "write", errno);
 }
@@ -208,8 +210,8 @@ void copy_to(int fd, const std::string& path, i64 offset, int source,
     loff_t from = 0;
     loff_t to = offset;
     if (faulted("write", path)) system_error(path, "write", errno);
-    // Tries copy_file_range() first: it does not copy through user space, and btrfs, XFS and NFS
-    // 4.2 share the blocks.
+    // Tries copy_file_range() first: it does not copy through user space, and on btrfs, XFS and NFS
+    // 4.2 the two files share blocks.
     while (from < n) {
         const ssize_t got = retried([&] {
             return ::copy_file_range(source, &from, fd, &to, static_cast<size_t>(n - from), 0);
@@ -282,10 +284,10 @@ bool rename_new(const std::string& from, const std::string& to) {
     if (renameat2(from, to, RENAME_NOREPLACE) == 0) return true;
     if (errno == EEXIST) return finish_link(from, to);
     if (!unsupported(errno)) system_error(to, "rename " + from + " to this name", errno);
-    // NFS and others lack RENAME_NOREPLACE (rename(2)). link(2) is exclusive as well: it fails with
-    // EEXIST. A crash before unlink() leaves two names; the next call removes the old one. For
-    // directories, and on file systems without links, only a check before the rename remains, which
-    // is not atomic.
+    // NFS and other file systems lack RENAME_NOREPLACE (rename(2)). On these link(2) is used, which
+    // also fails with EEXIST if the new name exists. A crash before unlink() leaves two names; the
+    // next call removes the old one. Directories, and files on a file system without links, are
+    // renamed after a check, which is not atomic.
     if (!is_directory(from)) {
         if (!faulted("link", to) && ::link(from.c_str(), to.c_str()) == 0) {
             unlink(from);
@@ -305,8 +307,8 @@ void exchange_directories(const std::string& fresh, const std::string& old) {
     if (renameat2(fresh, old, RENAME_EXCHANGE) == 0) return;
     if (!unsupported(errno)) system_error(old, "replace", errno);
     const std::string aside = temporary_name(old) + ".old";
-    rename(old, aside);  // a crash after this leaves no `old`: its content is in `aside`
-    rename(fresh, old);  // a crash after this leaves the new content as `old`, the old as `aside`
+    rename(old, aside);  // after a crash here `old` does not exist: its content is in `aside`
+    rename(fresh, old);  // after a crash here `old` has the new content, `aside` the old
     rename(aside, fresh);
 }
 

@@ -20,18 +20,18 @@ namespace lm::io {
 namespace checked {
 
 // Opens `path` for writing with O_CREAT | O_CLOEXEC | `flags` and returns the descriptor. Returns
-// -1 when `flags` has O_EXCL and the file exists already.
+// -1 when the file exists already and `flags` contains O_EXCL.
 int create(const std::string& path, int flags);
 // Writes all `bytes` at `offset`.
 void write_at(int fd, const std::string& path, std::span<const std::byte> bytes, i64 offset);
 // Writes to an `fd` opened with O_DIRECT; memory, size and offset are multiples of 4096. Returns
-// false when the file system refuses that (EINVAL); then use write_at().
+// false when the file system refuses direct writes (EINVAL); the caller must then use write_at().
 bool write_direct(int fd, const std::string& path, std::span<const std::byte> bytes, i64 offset);
 // Reads bytes.size() bytes at `offset`. Throws when the file is too short.
 void read_at(int fd, const std::string& path, std::span<std::byte> bytes, i64 offset);
 // Reads from an `fd` opened with O_DIRECT; memory, size and offset are multiples of 4096. Returns
-// the number of bytes read, less than bytes.size() at the end of the file; 0 when the file system
-// refuses the read (EINVAL).
+// the number of read bytes, which is less than bytes.size() at the end of the file. Returns 0 when
+// the file system refuses the read (EINVAL).
 i64 read_direct(int fd, const std::string& path, std::span<std::byte> bytes, i64 offset);
 // Extends a file to `size` bytes and reserves their space on the disk. Where the file system cannot
 // reserve space, only sets the size.
@@ -43,16 +43,18 @@ void copy_to(int fd, const std::string& path, i64 offset, int source,
              const std::string& source_path, i64 n);
 void fsync(int fd, const std::string& path);
 void fsync_path(const std::string& path);       // opens a file or directory and calls fsync()
-void fsync_parent_of(const std::string& path);  // fsync() of the directory that holds `path`
+void fsync_parent_of(const std::string& path);  // fsync() of the directory that contains `path`
 void rename(const std::string& from, const std::string& to);
 // Renames `from` to `to`. Returns false, without a change, when `to` exists as another file. If an
 // earlier call was killed between link() and unlink(), removes the old name.
 bool rename_new(const std::string& from, const std::string& to);
-// Exchanges the names of two directories, atomically where the file system supports it; elsewhere
-// (NFS) a kill between the three renames leaves the old content as temporary_name(old) + ".old".
+// Exchanges the names of two directories, atomically where the file system supports it. Elsewhere
+// (NFS) this takes three renames, and a kill between them leaves the old content as
+// temporary_name(old) + ".old".
 void exchange_directories(const std::string& fresh, const std::string& old);
 // Returns whether a file of any type has this name. Throws on an error of the system (EACCES,
-// ESTALE, EIO), which io::exists() returns as false. Use it where a missing file counts as damage.
+// ESTALE, EIO), for which io::exists() returns false. Use this function where a missing file counts
+// as damage.
 bool exists(const std::string& path);
 void make_directory(const std::string& path);
 void unlink(const std::string& path);

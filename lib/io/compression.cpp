@@ -21,7 +21,7 @@ using namespace std::string_view_literals;
 struct Magic {
     std::string_view bytes;  // '?' matches any byte
     Compression compression;
-    std::string_view unsupported;  // the name of a format that is refused
+    std::string_view unsupported;  // the name of an unsupported format
 };
 
 constexpr std::array<Magic, 9> magics = {{
@@ -68,7 +68,7 @@ bool is_skippable(u32 magic) {
 
 // ---- zstd frame headers: RFC 8878, 3.1.1.1 ----
 
-// Magic, descriptor, window and content size of a frame without a dictionary.
+// The bytes of magic, descriptor, window and content size of a frame without a dictionary.
 constexpr size_t longest_frame_header = 4 + 1 + 1 + 8;
 
 bool is_single_segment(u32 descriptor) {
@@ -85,7 +85,7 @@ size_t frame_header_size(u32 descriptor) {
     return 4 + 1 + (is_single_segment(descriptor) ? 0 : 1) + content_size_bytes(descriptor);
 }
 
-// Returns the content size that the frame header states; 0 when it states none.
+// Returns the content size that the frame header states; 0 when the header states none.
 u64 content_size(std::span<const std::byte> frame, u32 descriptor) {
     const size_t n = content_size_bytes(descriptor);
     const size_t at = frame_header_size(descriptor) - n;
@@ -106,7 +106,8 @@ i64 zstd_window(std::span<const std::byte> bytes) {
     return base + base / 8 * (descriptor & 7);
 }
 
-// The .xz file format 1.1.0, sections 2.1.1 (stream header) and 3.1 (block header).
+// Returns the size of the dictionary. Follows the .xz file format 1.1.0, sections 2.1.1 (stream
+// header) and 3.1 (block header).
 i64 xz_window(std::span<const std::byte> bytes) {
     if (number_at(bytes, 0, 1) == 0x5d) return number_at(bytes, 1);  // .lzma
     if (bytes.size() <= LZMA_STREAM_HEADER_SIZE) return 0;

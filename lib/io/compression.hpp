@@ -23,27 +23,27 @@ Compression detect_compression(std::span<const std::byte> bytes, std::string_vie
 
 // `bytes` is the start of a file. Returns the least memory, in bytes, that decompressing it needs:
 // the window of the first zstd frame, or the dictionary of the first xz block or of the .lzma file.
-// Returns 0 for gzip and plain files, and when the header does not state it.
+// Returns 0 for gzip and plain files, and when the header does not state the window.
 i64 window_of(Compression compression, std::span<const std::byte> bytes);
 
 // A part of a compressed file that can be decompressed independently of the rest: a zstd frame
-// (pzstd and concatenation make many), or a BGZF block (a gzip member that states its size, as
-// bgzip writes it).
+// (files of pzstd, and concatenated files, have many), or a BGZF block (a gzip member that states
+// its size, as bgzip writes).
 struct CompressedUnit {
     enum class Found {
         whole,
-        cut,   // the bytes end before the unit does
-        other  // not a unit, its size is not stated, or it is larger than 8 MiB
+        cut,   // the bytes end within the unit
+        other  // not a unit, a unit of unknown size, or one above 8 MiB
     };
     Found found;
     size_t n_compressed = 0;
-    size_t max_content = 0;  // upper bound of its decompressed bytes
+    size_t max_content = 0;  // upper bound of the decompressed bytes of the unit
 };
 
 // Returns the unit at the start of `bytes`, which is not empty.
 CompressedUnit find_unit(Compression compression, std::span<const std::byte> bytes);
 
-// Decompresses consecutive whole units into `out`, which holds at least the sum of their
+// Decompresses consecutive whole units into `out`, which must have room for the sum of their
 // max_content. Returns the decompressed bytes, or -1 when the data is corrupt.
 i64 decompress_units(Compression compression, std::span<const std::byte> units,
                      std::span<std::byte> out);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Formats: RFC 1952 (gzip), the .xz file format 1.1.0 and .lzma (liblzma), RFC 8878 (zstd). All
-// three allow concatenation: members, streams and frames that follow each other are one content.
+// three formats allow concatenation: the content of a file is the content of all its members,
+// streams or frames.
 #include "io/decoder.hpp"
 
 #include <lzma.h>
@@ -21,8 +22,8 @@ constexpr size_t block_bytes = size_t{1} << 20;
 constexpr u64 xz_memory_limit = u64{2} << 30;
 constexpr int zstd_window_log_limit = 31;
 
-// Base class of the decoders. Counts the content bytes that were read and those that checksums have
-// verified, and throws the errors, which name the position in the file.
+// Base class of the decoders. Counts the content bytes that were read and the ones that checksums
+// have verified. Throws the errors, which name the position in the file.
 class SourceStream : public InputStream {
   public:
     SourceStream(ByteSource source, Compression compression)
@@ -157,7 +158,7 @@ class GzipStream final : public SourceStream {
     }
 
     size_t inflate_some(std::span<const std::byte> in, std::span<std::byte> out) {
-        // Cleared before inflate(): a file that ends after this call ends within a member.
+        // Cleared before inflate(), because a file that ends after this call ends within a member.
         between_members_ = false;
         z_.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(in.data()));
         z_.avail_in = static_cast<uInt>(in.size());
@@ -202,8 +203,8 @@ class GzipStream final : public SourceStream {
     i64 member_begin_;  // offset in the file
 };
 
-// Decoder of xz. liblzma concatenates streams itself and checks the index at the end; nothing is
-// verified before the end.
+// Decoder of xz. liblzma concatenates streams itself and checks the index at the end, so no content
+// is verified before the end.
 class XzStream final : public SourceStream {
   public:
     XzStream(ByteSource source, int threads, i64 memory)
@@ -277,7 +278,7 @@ class XzStream final : public SourceStream {
 };
 
 // Decoder of zstd, RFC 8878. ZSTD_decompressStream() returns 0 at the end of a frame, after it has
-// checked the content checksum if the frame has one. Other results are hints of the size of the
+// checked the content checksum if the frame has one. Any other result is a hint for the size of the
 // next input. Skippable frames have no content.
 class ZstdStream final : public SourceStream {
   public:
@@ -304,8 +305,8 @@ class ZstdStream final : public SourceStream {
             any_frame_ = any_frame_ || between_frames_;
             if (between_frames_) verified(output.pos);
             if (output.pos > 0) return output.pos;
-            // At the end of the file the decoder may still return buffered content; when it has
-            // none left in the middle of a frame, the frame is truncated.
+            // At the end of the file the decoder may still return buffered content. If it has no
+            // more content and the frame is not complete, the frame is truncated.
             if (in.empty() && !between_frames_) truncated();
         }
     }

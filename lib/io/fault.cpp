@@ -22,7 +22,7 @@ struct Fault {
     int error_number = EIO;
 };
 
-// Returns the errno of a name; 0: an unknown name.
+// Returns the errno with the given name; 0 for an unknown name.
 int errno_from(std::string_view name) {
     if (name == "EIO") return EIO;
     if (name == "EACCES") return EACCES;
@@ -69,7 +69,8 @@ State& state() {
     return the_state;
 }
 
-// False while no fault is armed and nothing is recorded: then next() reads only this flag.
+// While no fault is armed and no operation is recorded, this flag is false and next() reads nothing
+// else.
 std::atomic<bool> active{false};
 std::once_flag environment_read;
 
@@ -80,7 +81,7 @@ void read_environment() {
     active = true;
 }
 
-// Waits as long as "slow:MS" asks for.
+// Waits for the MS milliseconds of "slow:MS".
 void delay() {
     i64 milliseconds = 0;
     {

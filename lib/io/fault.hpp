@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fault injection. Every create, write, fsync, rename, link and unlink of lib/io first calls
 // next(). Some tests make the k-th operation fail, write less or kill the process, for every k.
-// Others record all operations and check their order: a test cannot cut the power, but it can find
-// a missing fsync. LM_IO_FAULT = "fail:K", "short:K", "kill:K" or "cached:K" (K counts from 1) arms
-// a fault in any program. "read:K" fails the K-th open, status or read of a file that is read; only
-// these are counted then. "fail:K:ERROR" and "read:K:ERROR" fail with EACCES, ESTALE or ENOSPC
-// instead of EIO. "slow:MS" makes each operation and read take MS milliseconds longer. While
+// Others record all operations and check their order: a test cannot cut the power, but can detect a
+// missing fsync. LM_IO_FAULT = "fail:K", "short:K", "kill:K" or "cached:K" (K counts from 1) arms a
+// fault in any program. "read:K" makes the K-th open, status or read of an input file fail; only
+// these operations are counted then. "fail:K:ERROR" and "read:K:ERROR" fail with EACCES, ESTALE or
+// ENOSPC instead of EIO. "slow:MS" makes each operation and read take MS milliseconds longer. While
 // LM_IO_FAULT is unset, next() costs one branch.
 #pragma once
 
@@ -27,7 +27,7 @@ namespace lm::io::fault {
 // operations and reads succeed, after a delay.
 enum class Action { none, fail, short_write, kill, cached_only, fail_read, slow };
 
-// Counts an operation and returns what should happen to it; does not return for `kill`. Throws
+// Counts an operation and returns the action for it; does not return for `kill`. Throws
 // Error(usage) for a malformed LM_IO_FAULT. Thread-safe.
 Action next(std::string_view operation, std::string_view path);
 
@@ -39,9 +39,11 @@ struct Detail {
 };
 Action next(std::string_view operation, std::string_view path, const Detail& detail);
 
-// Counts a read and returns whether it should fail. Files of the kernel are on no disk: false.
+// Counts a read and returns whether it should fail. Returns false for files of the kernel, which
+// are not on a disk.
 bool read_fails(std::string_view path);
-// Waits as a read does under "slow:MS". Call it before mapped memory is read, which cannot fail.
+// Waits as a read does under "slow:MS". Call it before a read of mapped memory, because that read
+// is no operation of this layer.
 void delay_mapped_read();
 // Returns the errno of the armed fault.
 int error_number();
@@ -51,8 +53,8 @@ int error_number();
 void arm(Action action, i64 at, int error_number = EIO);
 
 struct FileOperation {
-    // "create", "write", "reserve", "truncate", "fsync", "rename", "exchange", "link", "unlink",
-    // "mkdir", "rmdir"
+    // The operation: "create", "write", "reserve", "truncate", "fsync", "rename", "exchange",
+    // "link", "unlink", "mkdir" or "rmdir".
     std::string name;
     std::string path;
     std::string from = {};  // as in Detail

@@ -70,10 +70,10 @@ Fd open_read(const std::string& path) {
 
 std::string read_file(const std::string& path) {
     const Fd fd = open_read(path);
-    // A read() that requests more bytes than the file should have also finds the end of the file.
-    // The spare bytes also give the string the padding that simdjson needs to parse it in place.
-    // Files under /proc have size 0, and files under /proc/sys return text only to the first read,
-    // truncated to its length.
+    // By requesting more bytes than the file should have, a single read() also detects the end of
+    // the file. The spare bytes are also the padding that simdjson needs to parse the string in
+    // place. Files under /proc have size 0, and files under /proc/sys return text only to the first
+    // read, truncated to its length.
     constexpr size_t more = 128;
     const auto size_now = static_cast<size_t>(status_of(fd, path).st_size);
     size_t chunk = size_now == 0 ? 65536 : size_now + more;

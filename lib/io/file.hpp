@@ -32,7 +32,7 @@ class Fd {
 // Opens a file for reading; a directory is an error.
 Fd open_read(const std::string& path);
 
-// Returns the whole content; works for /proc, too.
+// Returns the whole content of a file, also of a file under /proc.
 std::string read_file(const std::string& path);
 // Reads bytes.size() bytes at `offset`. Throws when the file is too short.
 void read_exact(const Fd& fd, const std::string& path, std::span<std::byte> bytes, i64 offset);
@@ -48,7 +48,7 @@ void make_directories(const std::string& path);
 class MappedFile {
   public:
     MappedFile() = default;
-    // Maps a regular file; an empty one gives an empty span.
+    // Maps a regular file. For an empty file bytes() is an empty span.
     static MappedFile open(const std::string& path);
     ~MappedFile();
     MappedFile(MappedFile&& other) noexcept;

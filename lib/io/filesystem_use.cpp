@@ -23,7 +23,7 @@ void limit(std::optional<i64>& room, u64 most, u64 used) {
     room = std::min(room.value_or(left), left);
 }
 
-// Adds the quota of a user or group `id` to `room`. Fails silently where the kernel or the file
+// Adds the quota of a user or group `id` to `room`. Does nothing where the kernel or the file
 // system has no quotas.
 void add_quota([[maybe_unused]] int fd, [[maybe_unused]] int type, [[maybe_unused]] unsigned id,
                [[maybe_unused]] QuotaRoom& room) {
@@ -51,7 +51,7 @@ QuotaRoom quota_room(const std::string& path) {
 FilesystemUse limited(FilesystemUse use, const QuotaRoom& room) {
     use.available = std::min(use.available, room.bytes.value_or(use.available));
     if (room.inodes) {
-        // A file system without a limit of inodes has one by the quota.
+        // On a file system without a limit of inodes, the quota is the only limit.
         const bool unlimited = use.inodes == 0;
         use.inodes_available =
             unlimited ? *room.inodes : std::min(use.inodes_available, *room.inodes);

@@ -24,12 +24,12 @@ struct FilesystemUse {
     }
 };
 
-// The room that a quota leaves; nullopt: no limit.
+// The room that a quota leaves. A member that is nullopt has no limit.
 struct QuotaRoom {
     std::optional<i64> bytes, inodes;
 };
 
-// Returns `use` with at most `room` available.
+// Returns a copy of `use` in which the available room is at most `room`.
 FilesystemUse limited(FilesystemUse use, const QuotaRoom& room);
 
 // Returns the use of the file system that contains `path`. `available` and `inodes_available` obey

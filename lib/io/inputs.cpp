@@ -42,9 +42,9 @@ bool is_named_json_lines(std::string_view name) {
     return ends_with_one_of(name, text_endings);
 }
 
-// Returns whether the content of a file starts as JSON Lines do: with an object, after blanks and a
-// byte order mark. Also returns true when the file is empty or cannot be read, so that the reader
-// reports the error.
+// Returns whether the content of a file starts like JSON Lines: with an object, after an optional
+// byte order mark and blanks. Also returns true when the file is empty or cannot be read, so that
+// the reader reports the error.
 bool begins_as_json_lines(const std::string& path) {
     constexpr i64 n_bytes = i64{4} << 10;
     std::string text;
@@ -107,7 +107,7 @@ class Directory {
         return n;
     }
 
-    // Adds a link to a file like a file. Does not follow a link to a directory, since links may
+    // Adds a link to a file like a file. Does not follow a link to a directory, because links may
     // form a cycle.
     void collect(const std::string& directory) {
         const std::vector<std::string> names = list_directory(directory);
@@ -150,8 +150,8 @@ class Directory {
         }
     }
 
-    // Returns whether a file of that name belongs to a dataset or a tokenizer: tokens, index and
-    // metadata file (also unfinished ones), and tokenizer files.
+    // Returns whether a file of that name belongs to a dataset or a tokenizer: token, index and
+    // metadata files, also unfinished ones, and tokenizer files.
     static bool is_own(std::string_view name, const std::set<std::string_view>& beside) {
         const size_t temporary = name.find(".tmp.");
         const std::string_view final_name = name.substr(0, temporary);

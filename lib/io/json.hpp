@@ -20,8 +20,8 @@ namespace lm::io {
 Json parse_json(std::string_view text, const std::string& path);
 Json read_json(const std::string& path);
 
-// Returns a document as files hold it: indented by 2, with a newline at the end; bytes that are not
-// UTF-8 become U+FFFD (a command line may contain such file names).
+// Returns the text of a document for a file: indented by 2, with a newline at the end. Bytes that
+// are not UTF-8 become U+FFFD, because a command line may contain such file names.
 std::string json_text(const Json& document);
 std::string json_text(const OrderedJson& document);
 // Returns the document on one line with a newline at the end, as --json prints it.
@@ -50,8 +50,8 @@ struct IsVector<std::vector<T>> : std::true_type {};
 }  // namespace json_detail
 
 // Returns `value` as T: bool, an integer type (2.0 is not an integer), float or double,
-// std::string, Json, or a vector of these. Throws Error(failure) "PATH: NAME is not a ..." for
-// another type.
+// std::string, Json, or a vector of these. Throws Error(failure) "PATH: NAME is not a ..." for any
+// other type.
 template <typename T>
 T json_as(const Json& value, std::string_view name, const std::string& path) {
     namespace detail = json_detail;

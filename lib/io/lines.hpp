@@ -12,8 +12,9 @@ namespace lm::io {
 // A longer line is passed on in parts of this many bytes.
 constexpr size_t longest_line = size_t{64} << 10;
 
-// Calls `use` with every line that is not empty, without the line's end: a newline, a carriage
-// return (with which programs overwrite a progress line) or both. The last line needs no end.
+// Calls `use` with every line that is not empty, without its end. A line ends with a newline, a
+// carriage return (with which programs overwrite a progress line) or both; the last line may have
+// no end.
 void for_each_line(InputStream& stream, const std::function<void(std::string_view)>& use);
 
 // Like for_each_line(), but ends, before the end of the stream, when `use` returns false.

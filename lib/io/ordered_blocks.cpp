@@ -73,7 +73,8 @@ class BlockRing {
 
     Slot& slot(i64 i) { return slots_[static_cast<size_t>(i) % slots_.size()]; }
 
-    // Returns the number of the next block to produce, when its slot is free; -1: none is left.
+    // Waits until the slot of the next block to produce is free. Returns the number of this block;
+    // -1 when no block is left.
     i64 acquire() {
         std::unique_lock lock(mutex_);
         changed_.wait(lock, [this] {

@@ -17,7 +17,7 @@
 namespace lm::io {
 namespace {
 
-// One block of the ring below.
+// One block of the ring of RingStream.
 struct Block {
     enum class Kind {
         content,
@@ -32,7 +32,7 @@ struct Block {
     std::vector<std::byte> compressed;
     std::unique_ptr<std::byte[]> content;
     size_t capacity = 0, size = 0;
-    i64 verified = 0;  // InputStream::verified_bytes() once this block is read
+    i64 verified = 0;  // InputStream::verified_bytes() after this block was read
 
     void reserve(size_t bytes) {
         if (bytes <= capacity) return;
@@ -48,9 +48,9 @@ struct Block {
 // fill() reads the next part of the file, one thread at a time (fill_mutex_), so that parts get
 // consecutive block numbers. process() decompresses it, in all threads at once; then the block is
 // marked `full`. The reader waits until block n_emptied_ is full, so that content arrives in order
-// whichever thread is faster. When the reader has copied the block, the block becomes free. A full
-// ring stops the threads, which bounds the memory. An exception is stored in its block and rethrown
-// when the reader reaches that block.
+// whichever thread is faster. When the reader has copied the block, the block becomes free. The
+// threads wait while the ring is full, which bounds the memory. An exception is stored in its block
+// and rethrown when the reader reaches that block.
 class RingStream : public InputStream {
   public:
     explicit RingStream(int n_blocks) : ring_(static_cast<size_t>(n_blocks)) {}
@@ -68,7 +68,7 @@ class RingStream : public InputStream {
                 break;
             }
             Block& block = wait_full();
-            // The block stays full. Bytes that this call has copied are lost with the exception:
+            // The block stays full. The exception discards the bytes that this call has copied, so
             // the stream must not be read again.
             if (block.error) std::rethrow_exception(block.error);
             if (block.kind == Block::Kind::serial) {
@@ -89,17 +89,16 @@ class RingStream : public InputStream {
     }
 
   protected:
-    // Fills the block with the next part of the file. Returns whether more may follow. Called by
-    // one thread at a time, in the order of the file.
+    // Fills the block with the next part of the file. Returns whether more parts may follow. One
+    // thread at a time calls it, in the order of the file.
     virtual bool fill(Block& block) = 0;
-    // Completes a block that fill() has filled. Called by several threads at once.
+    // Completes a block that fill() has filled. Several threads may call it at once.
     virtual void process(Block&) {}
     // Returns the serial decoder that continues at offset `begin` of the file (Kind::serial).
     virtual std::unique_ptr<InputStream> continue_at(i64 begin) = 0;
 
-    // start() starts the threads, stop() joins them. The threads call the virtual functions above,
-    // so each derived class calls start() at the end of its constructor and stop() in its
-    // destructor.
+    // start() starts the threads, stop() joins them. The threads call the virtual functions, so
+    // each derived class calls start() at the end of its constructor and stop() in its destructor.
     void start(int n_threads) {
         try {
             for (int i = 0; i < n_threads; ++i)
@@ -297,7 +296,7 @@ class UnitStream final : public RingStream {
     Compression compression_;
     std::function<std::unique_ptr<InputStream>(i64)> decoder_;
     std::vector<std::byte> waiting_;  // bytes that were read and are not in a block yet
-    i64 begin_ = 0;                   // offset of waiting_ in the file
+    i64 begin_ = 0;                   // offset of the first of these bytes in the file
     bool ended_ = false;
 };
 

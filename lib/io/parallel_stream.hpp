@@ -16,7 +16,8 @@ std::unique_ptr<InputStream> read_ahead(std::unique_ptr<InputStream> inner);
 
 // Opens the regular file `path` and decompresses its units (compression.hpp) with `threads`
 // threads. At the first offset where no valid unit starts, continues with the stream
-// serial(offset), which handles the rest of the format and throws for corrupt data.
+// serial(offset), which decodes everything else that the format allows, and throws for corrupt
+// data.
 std::unique_ptr<InputStream> open_units(
     const std::string& path, Compression compression, int threads,
     std::function<std::unique_ptr<InputStream>(i64 begin)> serial);

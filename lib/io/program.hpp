@@ -7,21 +7,22 @@
 
 namespace lm::io {
 
-// Where the standard output of a program goes: it is returned, or shown on stderr of this process.
+// Where the standard output of a program goes: into ProgramResult::output, or to stderr of this
+// process.
 enum class Stdout { returned, shown };
 
 struct ProgramResult {
-    int code = 0;        // exit code; 128 + N after signal N; 127 when it does not exist
+    int code = 0;        // exit code; 128 + N after signal N; 127: no such program
     std::string output;  // stdout
 };
 
-// Runs `words[0]`, searched in PATH, with the other words as arguments. Its stdin is empty; its
-// stderr is that of this process. A program that does not exist gives code 127. Throws
-// Error(failure) when the program cannot be started for any other reason.
+// Runs `words[0]`, searched in PATH, with the other words as arguments. The program's stdin is
+// empty; its stderr is the stderr of this process. The code is 127 when the program does not exist.
+// Throws Error(failure) when the program cannot be started for any other reason.
 ProgramResult run_program(const std::vector<std::string>& words, Stdout to = Stdout::returned);
 
-// Runs a program that transfers to `target` and returns its output. Throws Error(failure) naming
-// the program when it does not exist, and naming `target` when the exit code is not 0.
+// Runs a program that transfers to `target` and returns its output. Throws Error(failure): naming
+// the program when it does not exist, naming `target` when the exit code is not 0.
 std::string must_run(const std::string& target, const std::vector<std::string>& words,
                      Stdout to = Stdout::returned);
 

@@ -51,8 +51,8 @@ ByteSource source_at(const std::string& path, i64 begin) {
 
 using namespace std::string_view_literals;
 
-constexpr int max_unit_threads = 4;         // enough: one decompresses more than one encoder uses
-constexpr i64 unit_memory = i64{12} << 20;  // needed by one unit, compressed and decompressed
+constexpr int max_unit_threads = 4;         // more than one encoder can use
+constexpr i64 unit_memory = i64{12} << 20;  // memory of one unit, compressed and decompressed
 
 // The empty block at the end of every BGZF file (SAM specification, 4.1.2), without the first ten
 // bytes of its header.
@@ -76,7 +76,8 @@ std::unique_ptr<InputStream> open_stream(const std::string& path, int threads, i
                                          int interrupt) {
     ByteSource source = open_source(path, interrupt);
     const Compression compression = compression_at(source);
-    // No thread for a pipe: a thread that blocks in read() on a silent pipe could not be stopped.
+    // A pipe is read without a thread, because a thread that blocks in read() on a silent pipe
+    // could not be stopped.
     if (compression == Compression::none || path == "-" || !is_regular(source.fd()))
         return make_decoder(std::move(source), compression, threads, memory, false);
     const CompressedUnit first = find_unit(compression, source.waiting());
@@ -86,7 +87,7 @@ std::unique_ptr<InputStream> open_stream(const std::string& path, int threads, i
     const int unit_threads = static_cast<int>(
         std::min<i64>(std::min(threads, max_unit_threads), memory / unit_memory - 1));
     if (unit_threads > 1 && first.found != CompressedUnit::Found::other) {
-        // Decompresses the file from `begin` on, where no complete unit starts.
+        // Decompresses the file from offset `begin` on, at which no complete unit starts.
         const auto serial = [path, compression, memory](i64 begin) {
             return read_ahead(
                 make_decoder(source_at(path, begin), compression, 1, memory, begin > 0));
@@ -104,7 +105,7 @@ i64 window_of(const std::string& path) {
     ByteSource source = open_source(path);
     const Compression compression = compression_at(source);
     constexpr size_t header_bytes =
-        size_t{64} << 10;  // holds the skippable frame of pzstd and the headers after it
+        size_t{64} << 10;  // enough for pzstd's skippable frame and the next headers
     source.peek(header_bytes);
     return window_of(compression, source.waiting());
 }

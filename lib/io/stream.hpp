@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Byte streams for reading: plain, gzip, xz (or the older .lzma) and zstd files. The content
-// decides the format, never the name; "-" is standard input.
+// Byte streams for reading: plain, gzip, xz (or the older .lzma) and zstd files. The format follows
+// from the content, never from the name; "-" is standard input.
 //
 // Errors name the file, the position and the reason. A truncated stream is an error, and so is
 // garbage after its end; zeros after gzip data are allowed (RFC 1952 readers ignore the padding of
-// tapes). A BGZF file without its end-of-file block gets a warning: a file that was cut between two
-// blocks shows no other sign of it.
+// tapes). Warns of a BGZF file without its end-of-file block, because a file that was truncated
+// between two blocks has no other sign of that.
 //
 // A serial decoder needs memory for 1 MiB of input and for its window: 32 KiB for gzip, at most 2
 // GiB for xz (a larger window is an error that states its size) and for zstd (any window up to
@@ -35,12 +35,12 @@ class InputStream {
     // up to the last block read). For xz: nothing before the end of the file. For plain data:
     // everything.
     virtual i64 verified_bytes() const = 0;
-    // Returns the descriptor of the file, for calls such as fstat(). Reading from it or seeking
-    // would lose data.
+    // Returns the descriptor of the file, for calls such as fstat(). Do not read from the
+    // descriptor or seek, because the stream would lose data.
     virtual int descriptor() const = 0;
 };
 
-// Thrown by a read from a pipe once the `interrupt` descriptor of open_stream() is readable.
+// A read from a pipe throws this when the `interrupt` descriptor of open_stream() is readable.
 struct Interrupted {};
 
 constexpr i64 default_decoding_memory = i64{192} << 20;
@@ -51,7 +51,8 @@ constexpr i64 default_decoding_memory = i64{192} << 20;
 i64 window_of(const std::string& path);
 
 // Opens `path` ("-" is standard input). Concatenated gzip members, xz streams and zstd frames read
-// as one stream; an empty file is a plain one. bzip2, lz4, zip and 7z files are refused by name.
+// as one stream; an empty file is a plain one. Throws for bzip2, lz4, zip and 7z files, and names
+// the format.
 //
 // A separate thread decompresses a regular file, one to two MiB ahead of the reader. With several
 // `threads`, independent parts are decompressed in parallel, as many at once as `memory` bytes
@@ -61,14 +62,15 @@ i64 window_of(const std::string& path);
 std::unique_ptr<InputStream> open_stream(const std::string& path, int threads = 1,
                                          i64 memory = default_decoding_memory, int interrupt = -1);
 
-// Opens a file without decompressing it, from byte `begin` on; "-" from its start.
+// Opens a file at byte `begin`, without decompressing it; for "-" `begin` has no effect.
 std::unique_ptr<InputStream> open_plain_stream(const std::string& path, i64 begin);
 
-// Returns the format of the regular file `path`. Throws as open_stream() for unsupported formats.
+// Returns the format of the regular file `path`. Throws the errors of open_stream() for unsupported
+// formats.
 Compression compression_of(const std::string& path);
 
 // Returns up to `n` bytes of decompressed content from the start of a regular file. Throws
-// Error(failure) when it cannot be read or decompressed.
+// Error(failure) when the file cannot be read or decompressed.
 std::string first_bytes_of(const std::string& path, i64 n);
 
 }  // namespace lm::io

@@ -52,7 +52,8 @@ i64 DatasetAssembly::idx_bytes() const {
 void DatasetAssembly::place(i64 i, const std::string& stem, bool with_bin) {
     const PartState& part = parts_[static_cast<size_t>(i)];
     if (with_bin) {
-        // Without O_EXCL: several processes open the file and write different parts of it.
+        // Several processes open this file and write different parts of it, so it is created
+        // without O_EXCL.
         const io::Fd bin(io::checked::create(bin_, O_RDWR));
         const std::string source = DatasetPart::bin_of(stem);
         const io::Fd from = io::open_read(source);

@@ -18,7 +18,7 @@ class DatasetAssembly {
     DatasetAssembly(std::vector<PartState> parts, TokenType type, std::string bin, std::string idx);
 
     i64 n_parts() const { return static_cast<i64>(parts_.size()); }
-    const PartState& total() const { return total_; }  // without digests
+    const PartState& total() const { return total_; }  // its digests are not set
     i64 bin_bytes() const { return total_.bytes; }
     i64 idx_bytes() const;
 

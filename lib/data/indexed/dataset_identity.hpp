@@ -14,13 +14,13 @@ struct DatasetIdentity {
     i64 bin_bytes = 0;
     i64 idx_bytes = 0;
     std::string samples;  // digest of pages spread over both files, the first and the last included
-    std::string digest;   // digest of the .bin in the metadata file; empty without this file
+    std::string digest;   // digest of the .bin in the metadata file; empty: no such file
 };
 
 // Reads PREFIX.bin, .idx and, if it exists, .json. Throws Error(failure) when a read fails.
 DatasetIdentity identity_of(const std::string& prefix);
 
-// Returns whether both are equal. Ignores `digest` when it is empty in one of them.
+// Returns whether both identities are equal. Ignores `digest` when one of them has none.
 bool same_dataset(const DatasetIdentity& a, const DatasetIdentity& b);
 
 }  // namespace lm::data

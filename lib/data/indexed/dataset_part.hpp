@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A part of an indexed dataset: the tokens, lengths and documents of one part of the input. Its
-// files grow. After the process was killed, a later process can continue them. DatasetAssembly
-// joins the parts.
+// A part of an indexed dataset: the tokens, lengths and documents of one part of the input. The
+// files of a part grow. If the process is killed, a later process can continue them.
+// DatasetAssembly joins the parts.
 #pragma once
 
 #include <functional>
@@ -37,8 +37,9 @@ class DigestedFile {
     explicit DigestedFile(io::AppendFile file) : file_(std::move(file)) {}
 
     using SizeAndDigest = std::pair<i64, std::string>;
-    // Reads the file. Returns how many entries of `wanted` (ascending sizes), beginning with the
-    // first, are size and digest of a prefix of the file. Calls `check` often; `check` may throw.
+    // Reads the file. Each entry of `wanted` (ascending sizes) is the size and digest of a possible
+    // prefix of the file. Returns how many entries, beginning with the first, match the file. Calls
+    // `check` often; `check` may throw.
     size_t count_matching(std::span<const SizeAndDigest> wanted,
                           const std::function<void()>& check);
     // Truncates the file to `size` bytes. Reads it again for the digest, unless `size` is the size

@@ -144,7 +144,7 @@ IdxHeader parse_idx_header(std::span<const std::byte> idx, const std::string& pa
     const TokenType type = checked_type(load<u8>(idx.data() + 17), path);
     const u64 sequences = load<u64>(idx.data() + 18);
     const u64 entries = load<u64>(idx.data() + 26);
-    constexpr u64 limit = u64{1} << 56;  // far above any file, far below overflow
+    constexpr u64 limit = u64{1} << 56;  // far above any file size, far below overflow
     if (sequences > limit || entries > limit) {
         run_error(path, "corrupt header: {} sequences and {} document entries exceed the file",
                   sequences, entries);

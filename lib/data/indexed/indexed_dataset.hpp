@@ -38,9 +38,10 @@ void require_dataset(const std::string& prefix);
 class IndexedDataset {
   public:
     // Opens PREFIX.bin and PREFIX.idx in O(1). Checks magic, version, dtype, the first and last
-    // entries, and the sizes of both files against them. Every later access is bounds checked, so a
-    // corrupt file causes an error and never an invalid read. verify_dataset() checks all entries.
-    // Throws Error(usage) when a file does not exist, Error(failure) when it is corrupt.
+    // entries, and the sizes of both files against these entries. Every later access is bounds
+    // checked, so a corrupt file causes an error and never an invalid read. verify_dataset() checks
+    // all entries. Throws Error(usage) when a file does not exist, Error(failure) when it is
+    // corrupt.
     static IndexedDataset open(const std::string& prefix);
 
     const std::string& prefix() const { return prefix_; }
@@ -101,13 +102,13 @@ struct IdxHeader {
     i64 n_document_entries;  // documents + 1
 };
 constexpr i64 idx_header_bytes = 34;
-// Number of entries of one array that are in memory at a time while an .idx is written.
+// While an .idx is written, this many entries of one array are in memory at a time.
 constexpr i64 idx_entries_at_once = i64{1} << 18;
 
-// Returns the header as the first bytes of an .idx.
+// Returns the header in the form in which an .idx begins with it.
 std::array<std::byte, idx_header_bytes> to_bytes(const IdxHeader& header);
-// Parses and checks the header, and the size of the .idx against it. Throws Error(failure) naming
-// `path`.
+// Parses and checks the header, and checks that the size of the .idx matches it. Throws
+// Error(failure) naming `path`.
 IdxHeader parse_idx_header(std::span<const std::byte> idx, const std::string& path);
 
 }  // namespace lm::data

@@ -78,8 +78,8 @@ void IndexedWriter::add(std::span<const std::byte> tokens, std::span<const i32> 
              "the documents have {} sequences in total, but {} lengths of sequences are given", sum,
              lengths.size());
     if (!spool_) start_document_spool();
-    // Without spool_, add() writes no counts. It also counts each sequence as a document, which is
-    // corrected below.
+    // Without spool_, add() counts each sequence as a document and writes no counts. This function
+    // then corrects the number of documents.
     const i64 documents = n_documents_;
     std::optional<io::AtomicFile> spool = std::move(spool_);
     spool_.reset();
@@ -145,8 +145,8 @@ void IndexedWriter::complete_idx() {
 }
 
 void IndexedWriter::publish(bool with_metadata) {
-    // All files are durable before any gets its name. The old .idx is removed before the new .bin
-    // gets its name, so a reader never combines new tokens with an old index.
+    // All files are durable before any file gets its final name. The old .idx is removed before the
+    // new .bin gets its name, so a reader never combines new tokens with an old index.
     bin_.sync();
     if (with_metadata) metadata_.sync();
     idx_.sync();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes an indexed dataset in constant memory: lengths go to the unfinished .idx and are read back
-// at the end. P.bin is published first, then the metadata file, then P.idx: when an .idx exists,
-// the dataset is complete.
+// Writes an indexed dataset in constant memory: writes lengths to the unfinished .idx and reads
+// them back at the end. P.bin is published first, then the metadata file, then P.idx: when an .idx
+// exists, the dataset is complete.
 #pragma once
 
 #include <optional>
@@ -44,8 +44,8 @@ class IndexedWriter {
     // Completes and publishes the three files. Returns `facts` with counts, dtype, sizes and
     // digests filled in.
     DatasetMetadata commit(DatasetMetadata facts);
-    // Like commit(), for an unknown tokenizer: writes no metadata file, and removes an existing
-    // one.
+    // As commit(), for an unknown tokenizer: writes no metadata file, and removes an existing
+    // metadata file.
     void commit_without_metadata();
 
   private:
@@ -63,8 +63,8 @@ class IndexedWriter {
     TokenType type_;
     io::Overwrite overwrite_;
     io::AtomicFile bin_, metadata_, idx_;
-    // [documents] i32 sequences per document. Created at the first document that has no sequence or
-    // several.
+    // The number of sequences of each document, [documents] i32. Created at the first document that
+    // has no sequence or several.
     std::optional<io::AtomicFile> spool_;
     BlockDigester bin_digest_;
     i64 n_sequences_ = 0, n_documents_ = 0, n_bytes_ = 0;

@@ -22,7 +22,8 @@ class Verifier {
         : prefix_(prefix), rules_(rules), progress_(progress) {}
 
     VerifyResult run() {
-        // A file that cannot be read is an Error, not a fault of the dataset.
+        // Opens the files first, because a file that cannot be read is an Error, not a fault of the
+        // dataset.
         for (const std::string& path : {idx_path(prefix_), bin_path(prefix_)})
             (void)io::MappedFile::open(path);
         try {
@@ -74,9 +75,9 @@ class Verifier {
     // and the last sequence.
     void check_sequences(const IndexedDataset& dataset) {
         // Sequence s should begin at `end`, the pointer plus the length of sequence s - 1. If that
-        // pointer was not the end of sequence s - 2, either of the two may be wrong. Then sequence
-        // s may also begin at `other_end`: the end of s - 2 plus the length of s - 1. Both are
-        // nullopt after a corrupt entry.
+        // pointer was not the end of sequence s - 2, either the pointer or that end may be wrong.
+        // In this case sequence s may also begin at `other_end`: the end of s - 2 plus the length
+        // of s - 1. Both are nullopt after a corrupt entry.
         std::optional<i64> end = 0, other_end;
         for (i64 s = 0; s < dataset.n_sequences(); ++s) {
             const auto begin = std::exchange(end, std::nullopt);
@@ -146,8 +147,8 @@ class Verifier {
         }
     }
 
-    // Returns the document's range of tokens. The range is empty when an entry is wrong; that fault
-    // has been added already.
+    // Returns the document's range of tokens. The range is empty when an entry is wrong; the fault
+    // of that entry has been added already.
     std::pair<i64, i64> tokens_of(const IndexedDataset& dataset, i64 document) const {
         try {
             const i64 first = dataset.document(document);

@@ -30,7 +30,7 @@ struct VerifyResult {
 };
 
 // Checks the dataset. Throws Error only when a file cannot be read. Calls `progress` with the
-// number of bytes of the .bin checked so far.
+// number of checked bytes of the .bin.
 VerifyResult verify_dataset(const std::string& prefix, const VerifyRules& rules,
                             const std::function<void(i64)>& progress = nullptr);
 

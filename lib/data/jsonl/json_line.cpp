@@ -74,8 +74,8 @@ class Reader {
         ++at_;
     }
 
-    // Calls value(key) at the value of each member of the object. `key` is null when it has a lone
-    // surrogate, so it equals no wanted key.
+    // Calls value(key) at the value of each member of the object. `key` is null for a key with a
+    // lone surrogate, which cannot equal a wanted key.
     template <typename Value>
     void members(Value value) {
         ++at_;
@@ -189,7 +189,7 @@ class Reader {
     std::string string() {
         std::string out;
         ++at_;
-        out.reserve(source_length());  // growing would hold a long text twice
+        out.reserve(source_length());  // a growing string would need memory for the text twice
         for (;;) {
             const size_t begin = at_;
             while (!at_end() && line_[at_] != '"' && line_[at_] != '\\' &&

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads one JSON line exactly as Python's json.loads does, which Megatron-LM uses: NaN and Infinity
 // are accepted, and the last of equal keys wins. The reader is slow, so line_parser.cpp calls it
-// only for lines that simdjson refuses. simdjson alone is not enough: it does not report at which
-// byte an error is and what is expected there, and it refuses lines that json.loads accepts.
+// only for lines that simdjson refuses. simdjson alone is not enough: it reports neither the byte
+// of an error nor what is expected there, and it refuses lines that json.loads accepts.
 #pragma once
 
 #include <span>
@@ -17,8 +17,8 @@ namespace lm::data {
 struct LineError {
     // The kind of fault, which selects the remedy in the message. line: the line is not JSON.
     // character: replacing one character repairs the line. key: the text is under another key.
-    // encoding: the whole input is not UTF-8. length: the text is too long; this is found after
-    // some of its ids have been written.
+    // encoding: the whole input is not UTF-8. length: the text is too long; this is detected only
+    // after some ids of the text were written.
     enum class Fault { line, character, key, encoding, length };
 
     bool is_skippable() const { return fault != Fault::length; }

@@ -23,7 +23,7 @@ constexpr size_t longest_line = size_t{4} << 30;
 // so after a larger growth it would read far beyond the end of the line.
 constexpr size_t least_growth = size_t{1} << 20;
 constexpr size_t max_growth = size_t{16} << 20;
-// fail() prints a note when it has read this number of blocks of 1 MiB. gzip decodes them in 0.3 s.
+// After this number of blocks of 1 MiB, which gzip decodes in 0.3 s, fail() prints a note.
 constexpr int blocks_before_note = 64;
 
 i64 changed_ns(const struct stat& status) {
@@ -143,7 +143,7 @@ bool ChunkReader::open_next() {
     offset_ = resumed ? start_.offset : piece.begin;
     std::unique_ptr<io::InputStream> stream;  // not stream_ yet: fail() must not read this stream
     if (cut) {
-        // A line begins at offset_ when the byte before it is a line end.
+        // A line begins at offset_ only if the byte before offset_ is a line end.
         const bool look_back = !resumed && piece.begin > 0;
         stream_begin_ = offset_ - (look_back ? 1 : 0);
         stream = io::open_plain_stream(file.path, stream_begin_);
@@ -180,7 +180,8 @@ void ChunkReader::skip(io::InputStream& stream, i64 n) const {
     }
 }
 
-// Skips the rest of a line that began before the piece, since it belongs to the previous share.
+// Skips the rest of a line that began before the piece, because that line belongs to the previous
+// share.
 void ChunkReader::skip_partial_line(io::InputStream& stream) {
     std::string block(size_t{1} << 16, '\0');
     --offset_;
@@ -244,8 +245,8 @@ void ChunkReader::fill(LineChunk& chunk) {
     chunk.size_ = whole;
 }
 
-// Removes the lines that begin at or after the end of the piece, since they belong to the next
-// share.
+// Removes the lines that begin at or after the end of the piece, because these lines belong to the
+// next share.
 void ChunkReader::cut_at_end(LineChunk& chunk) {
     const i64 end = pieces_[static_cast<size_t>(next_piece_) - 1].end;
     if (end < 0 || offset_ + static_cast<i64>(chunk.size_) < end) return;

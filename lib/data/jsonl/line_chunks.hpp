@@ -28,7 +28,7 @@ struct InputPiece {
 
 struct InputFile {
     std::string path;
-    i64 size = -1;           // on disk; -1: not a regular file
+    i64 size = -1;           // bytes on disk; -1: not a regular file
     bool divisible = false;  // a regular file that is not compressed
     i64 changed_ns = 0;      // modification time of a regular file
     i64 window = 0;          // bytes that the decoder of a regular file keeps (io::window_of)
@@ -47,7 +47,7 @@ std::vector<InputPiece> share_of(std::span<const InputFile> inputs, i64 index, i
 // input of the piece.
 struct ReadPosition {
     i64 piece = 0;
-    i64 offset = -1;  // in the (decompressed) input; -1: the start of the piece
+    i64 offset = -1;  // offset in the (decompressed) input; -1: the start of the piece
     bool operator==(const ReadPosition&) const = default;
 };
 
@@ -75,12 +75,12 @@ class LineChunk {
     void reserve(size_t bytes);
 
     std::unique_ptr<char[], Free> buffer_;
-    size_t capacity_ = 0;  // without the padding
+    size_t capacity_ = 0;  // bytes, without the padding
     size_t size_ = 0;
     size_t usual_ = 0;  // release() keeps up to this capacity
 };
 
-// An unusable line that ends the run.
+// The error for an unusable line that ends the run.
 class BadLineError : public Error {
   public:
     // `where` is "FILE:LINE:BYTE"; the line is in `chunk`.
@@ -105,13 +105,13 @@ class ChunkReader {
     // memory. Throws Error(failure), also when a regular file has changed since examine_inputs().
     bool next(LineChunk& chunk);
 
-    // Throws `bad_line`, or Error(failure) when corrupt compressed data has caused it. Corrupt data
-    // causes bad lines long before its checksum is reached, so fail() continues to read the open
-    // stream until a checksum has confirmed the line's chunk. Calls `check` often; `check` may
-    // throw. No chunk can be read afterwards.
+    // Throws `bad_line`; if corrupt compressed data has caused the bad line, throws Error(failure)
+    // instead. Corrupt data causes bad lines long before the reader reaches its checksum, so fail()
+    // continues to read the open stream until a checksum has confirmed the line's chunk. Calls
+    // `check` often; `check` may throw. No chunk can be read afterwards.
     [[noreturn]] void fail(const BadLineError& bad_line, const std::function<void()>& check);
 
-    // Sets `allow`. The reader calls allow(bytes) before it allocates these bytes for a long line.
+    // The reader will call allow(bytes) before it allocates this number of bytes for a long line.
     // `allow` may throw.
     void before_growing(std::function<void(i64)> allow) { allow_ = std::move(allow); }
     // Limits the memory for parallel decompression to `memory` bytes (io::open_stream).

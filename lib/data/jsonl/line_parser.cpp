@@ -55,8 +55,8 @@ struct LineParser::State {
     void adopt(size_t k);
 };
 
-// Returns false for a line that parse_slow() must read: simdjson refuses it, a key is missing or
-// occurs twice, or a value is not a string.
+// Returns false for a line that parse_slow() must read, because simdjson refuses the line, a key is
+// missing or occurs twice, or a value is not a string.
 bool LineParser::State::parse_fast(std::string_view line) {
     simdjson::dom::object object;
     if (parser.parse(line.data(), line.size(), false).get_object().get(object) !=
@@ -138,7 +138,7 @@ LineParser::LineParser(LineParser&&) noexcept = default;
 
 std::span<const LineValue> LineParser::parse(std::string_view line) {
     state_->replaced = false;
-    // A simdjson parser never frees memory. After a very long line it is replaced.
+    // A simdjson parser never frees memory, so a parser is replaced after a very long line.
     if (state_->parser.capacity() > keep_bytes && line.size() <= keep_bytes) {
         state_->parser = simdjson::dom::parser();
     }

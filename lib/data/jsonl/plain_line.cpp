@@ -57,7 +57,7 @@ std::optional<PlainLineReader::Decoded> PlainLineReader::decode_one_pass(const c
 std::optional<std::string_view> PlainLineReader::parse(std::string_view& rest) {
     const bool in_place = rest.size() > longest_copy;
     if (opening_.empty() || (!in_place && !one_pass_)) return std::nullopt;
-    // No step reads beyond the padding: its zeros are neither a space nor part of a line.
+    // No step reads beyond the padding, because each step stops at a zero byte.
     const char* p = skip_spaces(rest.data());
     if (*p != '{') return std::nullopt;
     p = skip_spaces(p + 1);

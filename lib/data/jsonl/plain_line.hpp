@@ -17,7 +17,7 @@ namespace lm::data {
 
 class PlainLineReader {
   public:
-    // Returns whether the processor can run the one-pass decoder. If not, parse() reads only long
+    // Returns whether the processor can run the one-pass decoder. Otherwise parse() reads only long
     // lines.
     static bool has_one_pass();
 

@@ -61,8 +61,9 @@ char* put_utf8(char* out, u32 cp) {
     return out;
 }
 
-// Decodes the escape at `p` to `out` and returns the end of the escape; nullptr when it is invalid
-// or half of a surrogate pair. An escape is longer than its text, so `out` may be `p`.
+// Decodes the escape at `p` to `out` and returns the end of the escape; nullptr when the escape is
+// invalid or half of a surrogate pair. An escape is longer than the decoded text, so `out` may be
+// `p`.
 const char* decode_escape(const char* p, char*& out) {
     if (const char c = tables.simple[at(p, 1)]; c != 0) {
         *out++ = c;

@@ -8,7 +8,7 @@
 namespace lm::data {
 
 // Returns the closing quote of the string at `p`; nullptr when the string has a control character
-// or an invalid escape. Reads up to 16 bytes beyond the place where it stops.
+// or an invalid escape. Reads up to 16 bytes beyond the position at which it stops.
 const char* find_string_end(const char* p);
 
 // Decodes the string [begin, end), which find_string_end() has checked, and returns its new length.

@@ -31,7 +31,7 @@ struct Batch {
     std::vector<i32> targets;     // [B, T] the token after each of `tokens`
     std::vector<i64> sample_ids;  // [B] global sample numbers
     std::vector<i32> positions;   // [B, T] with reset_position_ids
-    // [B, T] with reset_attention_mask: the first position to which the token may attend.
+    // [B, T] with reset_attention_mask: the first position to which each token may attend.
     std::vector<i32> document_starts;
     std::vector<float> loss_mask;  // [B, T] with eod_mask_loss: 1 or 0
 
@@ -43,7 +43,8 @@ struct Batch {
 };
 
 // Fills `batch` with samples [first_sample, first_sample + B). `batch` must be constructed with the
-// same options. The first call in a thread allocates one row of tokens, later calls nothing.
+// same options. The first call in a thread allocates memory for one row of tokens; later calls
+// allocate nothing.
 void fill_batch(const SampleSource& source, const BatchOptions& options, i64 first_sample,
                 Batch& batch);
 

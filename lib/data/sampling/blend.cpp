@@ -14,8 +14,8 @@ namespace {
 
 using Wide = __int128;
 
-// Adds in the order of numpy (numpy/core/src/umath, pairwise_sum): blocks of up to 128 numbers with
-// eight partial sums, larger arrays by halves.
+// Adds in the order of numpy (numpy/core/src/umath, pairwise_sum): an array of up to 128 numbers is
+// added in eight partial sums, a larger array is halved.
 double pairwise_sum(const double* values, size_t n) {
     if (n < 8) {
         double sum = 0.0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The two rules that assign each sample of a weighted blend to a dataset and to a sample of that
-// dataset. Both work in blocks of 4096 samples. A block depends only on the counts before it, so
-// any block can be computed from stored counts.
+// dataset. Both work in blocks of 4096 samples. A block depends only on the counts of samples
+// before the block, so any block can be computed from stored counts.
 #pragma once
 
 #include <span>
@@ -27,16 +27,16 @@ class BlendRule {
 
     virtual size_t n_datasets() const = 0;
     // `counts`, [n_datasets], has the number of samples of each dataset before block `block`. Adds
-    // to it the first `n_samples` samples of the block, at most blend_block. Writes these samples
-    // to `entries`, [n_samples], unless `entries` is empty.
+    // to `counts` the first `n_samples` samples of the block, at most blend_block. Writes these
+    // samples to `entries`, [n_samples], unless `entries` is empty.
     virtual void advance(i64 block, i64 n_samples, std::span<i64> counts,
                          std::span<BlendEntry> entries) const = 0;
 };
 
 // The stateless rule. At the end of every block each dataset has its share of all samples up to
-// this point, rounded up or down. A remaining sample goes to the dataset whose next sample is due
-// first (Tijdeman, "The chairman assignment problem", 1980, proves that such counts always exist).
-// Within a block the order is a keyed permutation.
+// this point, rounded up or down. Rounding leaves some samples of the block; each goes to the
+// dataset whose next sample is due first (Tijdeman, "The chairman assignment problem", 1980, proves
+// that such counts always exist). Within a block the order is a keyed permutation.
 class ProportionalBlend final : public BlendRule {
   public:
     // The weights must be positive; their sum may be any number.
@@ -68,7 +68,7 @@ class GreedyBlend final : public BlendRule {
     std::vector<double> weights_;
 };
 
-// Returns the weights divided by their sum, bit-identical to numpy (pairwise summation).
+// Returns the weights divided by their sum, with the same bits as numpy (pairwise summation).
 std::vector<double> normalized_like_numpy(std::span<const double> weights);
 
 }  // namespace lm::data

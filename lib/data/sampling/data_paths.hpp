@@ -14,8 +14,8 @@
 
 namespace lm::data {
 
-// The words of the options that name datasets. The data comes from data_path, which --split
-// divides, or from the paths and groups of each part, which are used whole.
+// The words of the options that name datasets. The data comes either from data_path, which --split
+// divides into parts, or from the paths and groups of each part, which are used whole.
 struct DataPaths {
     std::vector<std::string> data_path;                          // --data-path
     std::vector<std::string> train_path, valid_path, test_path;  // --train-data-path, ...
@@ -67,8 +67,8 @@ std::vector<std::string> read_group_file(std::string_view option, const std::str
 std::vector<std::string> read_blend_file(std::string_view option, const std::string& path);
 
 // Reads train_path, valid_path and test_path from a JSON file with the keys "train", "valid" and
-// "test" (--per-split-data-args-path). Each is an array of the words of a blend, a string of them,
-// or null. Throws Error(failure) when the file is not of this form.
+// "test" (--per-split-data-args-path). The value of each key is an array with the words of a blend,
+// a string with these words, or null. Throws Error(failure) when the file is not of this form.
 void read_split_file(const std::string& path, DataPaths& paths);
 
 }  // namespace lm::data

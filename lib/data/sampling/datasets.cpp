@@ -40,7 +40,8 @@ void check_exclusive(const DataPaths& paths) {
     }
 }
 
-// Returns the groups that the flags of the part name, else the blend that --split divides.
+// Returns the groups that the flags of the part name. If they name none, returns the blend that
+// --split divides.
 std::vector<PathGroup> groups_of(const DataConfig& config, const PartFlags& flags) {
     std::vector<PathGroup> groups;
     const std::vector<std::string>& data_path = config.paths.data_path;

@@ -36,8 +36,9 @@ struct DataConfig {
     i64 seq_length = 0;
     i64 vocab_size = 0;  // vocabulary of the model, without padding: all ids must be smaller
     u64 seed = 0;
-    // Samples that will be read. A part with 0 samples is not opened. train_samples must be > 0; it
-    // is --train-samples, or iterations x global batch. Megatron's orders depend on these numbers.
+    // The number of samples that each part will read. A part with 0 samples is not opened.
+    // train_samples must be > 0; it is the value of --train-samples, or iterations x global batch.
+    // Megatron's orders depend on these numbers.
     i64 train_samples = 0;
     i64 valid_samples = 0;  // for each validation set
     i64 test_samples = 0;
@@ -55,13 +56,13 @@ struct NamedSource {
 
 struct DataSets {
     std::unique_ptr<SampleSource> train;
-    std::vector<NamedSource> valid;  // empty if the flags name no data for it or need no samples
+    std::vector<NamedSource> valid;  // empty if the flags name no such data or need no samples
     std::vector<NamedSource> test;
 };
 
-// Opens all datasets. Throws Error(usage) when the flags contradict each other or the data: an
-// empty part, too few tokens or samples, a vocabulary larger than the model's. Throws
-// Error(failure) for corrupt files.
+// Opens all datasets. Throws Error(usage) when the flags contradict each other, or do not fit the
+// data: a part is empty, has too few tokens or samples, or has a vocabulary larger than the
+// model's. Throws Error(failure) for corrupt files.
 DataSets open_data(const DataConfig& config);
 
 // Returns every prefix in `paths`.
@@ -70,7 +71,7 @@ std::vector<std::string> data_prefixes(const DataPaths& paths);
 // Returns the datasets of the training set, in the order of the flags.
 std::vector<DataPath> training_paths(const DataPaths& paths);
 
-// The common content of the metadata files of several datasets.
+// The facts that the metadata files of several datasets have in common.
 struct DataFacts {
     TokenizerFacts tokenizer;
     std::optional<i64> eod_id;

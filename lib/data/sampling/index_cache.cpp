@@ -43,8 +43,8 @@ Header header_of(const TokenRange& range, const EpochPlan& plan) {
     return header;
 }
 
-// Returns the name of the index file. Its digest covers the lengths of the sequences but not their
-// tokens, because the index does not depend on the tokens.
+// Returns the name of the index file. The digest in the name covers the lengths of the sequences
+// but not the tokens, because the index does not depend on the tokens.
 std::string file_name(const TokenRange& range, i64 seq_length, const EpochPlan& plan, u32 seed) {
     Digester digester;
     const std::array<i64, 8> numbers = {

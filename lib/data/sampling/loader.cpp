@@ -51,7 +51,8 @@ struct Loader::State {
     // The caller uses the slot of micro-batch n_taken - 1; the thread may fill all others.
     i64 n_ahead() const { return static_cast<i64>(slots.size()) - 1; }
     i64 room() const { return n_ahead() - (n_filled - n_taken); }
-    // The thread sleeps until half of the slots are free: waking it costs the caller more than the rest of next().
+    // The thread sleeps until half of the slots are free: waking it costs the caller more than the
+    // rest of next().
     bool worth_waking() const { return 2 * room() >= n_ahead(); }
 
     void work() {
@@ -62,8 +63,8 @@ struct Loader::State {
             const i64 mine = n_seeks;
             Slot& into = slot(n_filled);
             const i64 sample = first_sample(base, n_filled);
-            // Fills without the lock. If seek() resets the counters meanwhile, n_seeks differs and
-            // the micro-batch is dropped.
+            // Fills the slot without the lock. If seek() resets the counters meanwhile, n_seeks
+            // changes, and the micro-batch is dropped.
             lock.unlock();
             fill(into, sample);
             lock.lock();

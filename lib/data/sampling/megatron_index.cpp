@@ -32,8 +32,8 @@ struct Arrays {
 
 // Computes where each window begins. Adjacent windows share one token, so window k begins with
 // token k * seq_length of the stream of shuffled documents. Megatron's build_sample_idx walks the
-// stream and finds the same places. Its window 0 begins at the first document even if that document
-// is empty; so does window 0 here.
+// stream and finds the same places. As in Megatron, window 0 begins at the first document even if
+// that document is empty.
 void cut_into_samples(const IndexedDataset& dataset, i64 seq_length, ThreadPool& pool,
                       Arrays& index) {
     constexpr i64 grain = 1 << 16;

@@ -15,7 +15,7 @@
 
 namespace lm::data {
 
-// The last epoch is shuffled separately when less than this fraction of it is needed.
+// When the run needs less than this fraction of the last epoch, that epoch is shuffled separately.
 constexpr double nvidia_last_epoch = 0.80;      // Megatron-LM
 constexpr double bigscience_last_epoch = 0.95;  // Megatron-DeepSpeed
 
@@ -63,7 +63,7 @@ struct MegatronIndex {
     std::span<const i64> order;          // [samples] window of each sample, shuffled
     std::shared_ptr<const void> memory;  // owns the memory of the spans
 
-    // Builds the index. It has the same bits for any number of threads. The shuffles use one stream
+    // Builds the index, with the same bits for any number of threads. The shuffles use one stream
     // of random numbers, so one thread computes them while other threads divide the documents into
     // windows.
     static MegatronIndex build(const TokenRange& range, i64 seq_length, const EpochPlan& plan,

@@ -17,9 +17,9 @@ namespace lm::data {
 
 class MegatronSource final : public SampleSource {
   public:
-    // `n_samples` is the requested number; 0: one epoch. Throws Error(usage) naming --seq-length
-    // when the range has fewer than seq_length + 1 tokens. `what` describes the range in this
-    // error: "the train split of P". Builds the index, or opens the shared one.
+    // `n_samples` is the requested number of samples; 0: one epoch. Throws Error(usage) naming
+    // --seq-length when the range has fewer than seq_length + 1 tokens. `what` describes the range
+    // in this error: "the train split of P". Builds the index, or opens the shared one.
     static std::unique_ptr<MegatronSource> create(TokenRange range, i64 seq_length, i64 n_samples,
                                                   u64 seed, double last_epoch_threshold,
                                                   const std::string& what,

@@ -23,7 +23,8 @@ u64 ceil_sqrt(u64 n) {
 
 }  // namespace
 
-// The upper half of the product (Lemire, "Fast random integer generation in an interval", 2019).
+// Returns the upper half of the product random * n (Lemire, "Fast random integer generation in an
+// interval", 2019).
 u64 scale_to(u64 random, u64 n) {
     return static_cast<u64>((static_cast<unsigned __int128>(random) * n) >> 64);
 }
@@ -39,8 +40,9 @@ i64 Permutation::operator()(i64 index) const {
     LM_CHECK(index >= 0 && static_cast<u64>(index) < n_, "expected an index below {}, got {}", n_,
              index);
     u64 x = static_cast<u64>(index);
-    // Cycle walking: a result of n or above is permuted again. The network is a bijection of fewer
-    // than n + rows_ cells, and `index` is below n, so the loop returns to a value below n.
+    // Cycle walking: while the result is n or above, it is permuted once more. The network is a
+    // bijection of fewer than n + rows_ cells, and `index` is below n, so the loop always reaches a
+    // value below n.
     do {
         u64 row = x / columns_;
         u64 column = x % columns_;

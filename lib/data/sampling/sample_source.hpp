@@ -32,7 +32,7 @@ struct DatasetUse {
     SequenceRange sequences;
     i64 tokens = 0;         // tokens of `sequences`
     i64 epoch_samples = 0;  // samples of one epoch
-    i64 samples = 0;        // how many of the n come from this dataset
+    i64 samples = 0;        // how many of the n samples come from this dataset
     double weight = 0;      // samples / n
     double epochs = 0;      // samples / epoch_samples
 };
@@ -45,7 +45,8 @@ class SampleSource {
     SampleSource& operator=(const SampleSource&) = delete;
 
     i64 seq_length() const { return seq_length_; }
-    // Returns the number of samples; `endless` when the order continues with a next epoch.
+    // Returns the number of samples; `endless` when the order continues with another epoch after
+    // each epoch.
     virtual i64 size() const = 0;
     // Writes the ids of `sample`, which is in [0, size()), to `tokens`: [seq_length + 1]. Throws
     // Error(failure) naming the file and the document when an id is outside the model's vocabulary,

@@ -46,7 +46,7 @@ struct MegatronSizes {
 };
 
 // Returns the sizes that blended_megatron_dataset_builder.py computes: each dataset gets 0.5 % more
-// than its share of the samples. The share and the result are rounded up.
+// than its share of the samples. Both the share and the result are rounded up.
 MegatronSizes nvidia_sizes(const std::vector<double>& weights, i64 n_samples) {
     MegatronSizes sizes;
     for (const double weight : weights) {
@@ -58,7 +58,8 @@ MegatronSizes nvidia_sizes(const std::vector<double>& weights, i64 n_samples) {
 }
 
 // Returns the sizes that dataset_utils.py computes: each dataset gets 0.5 % more than its share,
-// rounded up once. Leaves `blend` at 0: the blend has all samples of its datasets.
+// and only this result is rounded up. Leaves `blend` at 0, which means that the blend has all
+// samples of its datasets.
 MegatronSizes bigscience_sizes(const std::vector<double>& weights, i64 n_samples) {
     MegatronSizes sizes;
     for (const double weight : weights) {

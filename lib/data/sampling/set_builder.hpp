@@ -15,7 +15,8 @@ class SetBuilder {
     explicit SetBuilder(const DataConfig& config);
 
     // Builds the blend of the group's datasets. Each dataset contributes its `part` of --split
-    // (with --data-path), the fraction that its path states, or all. Throws as open_data() does.
+    // (with --data-path), the fraction that its path states, or all of its documents. Throws the
+    // errors of open_data().
     std::unique_ptr<SampleSource> build(SplitPart part, const PathGroup& group, i64 n_samples);
     // Returns whether every dataset of the group has at least one sample for this part.
     bool has_samples(SplitPart part, const PathGroup& group);
@@ -27,8 +28,8 @@ class SetBuilder {
     // for a dataset that is already open.
     std::shared_ptr<const IndexedDataset> open(const std::string& prefix);
     SequenceRange range_of(SplitPart part, const DataPath& path, i64 n_sequences) const;
-    // Builds the source of one dataset, which `option` names. In Megatron's orders n_samples = 0
-    // means one epoch.
+    // Builds the source of one dataset, which `option` names. In Megatron's orders, n_samples = 0
+    // requests one epoch.
     std::unique_ptr<SampleSource> build_one(SplitPart part, const DataPath& path,
                                             std::string_view option, i64 n_samples,
                                             std::string_view stream, int n_threads);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // --split 969,30,1: divides the sequences of a dataset into training, validation and test. There
-// are two roundings, one for each family of Megatron versions; they differ for many sizes.
+// are two roundings, one for each family of Megatron versions. For many sizes of a dataset their
+// results differ.
 #pragma once
 
 #include <array>
@@ -15,8 +16,8 @@ enum class SplitPart { train = 0, valid = 1, test = 2 };
 std::string_view name_of(SplitPart part);  // "train", "valid", "test"
 
 // nvidia: the rounding of Megatron-LM since 2023. Each boundary is round(cumulative fraction * n).
-// bigscience: the rounding of Megatron-LM up to 2.5 and Megatron-DeepSpeed. Each size is rounded,
-// and the excess of the sum of the sizes is subtracted from every boundary.
+// bigscience: the rounding of Megatron-LM up to 2.5 and Megatron-DeepSpeed. Each size is rounded;
+// if the sum of the sizes exceeds n, the excess is subtracted from every boundary.
 enum class SplitRounding { nvidia, bigscience };
 
 // Sequences [begin, end); an empty range has end <= begin.
@@ -34,7 +35,8 @@ struct Split {
 // Parses "949,50,1", "98,2" or "100"; '/' may stand for ','. Throws Error(usage) naming --split.
 Split parse_split(std::string_view text);
 
-// Divides `n` sequences. Megatron's Python code returns the same ranges.
+// Returns the ranges into which `n` sequences are divided, which are equal to the ranges of
+// Megatron's Python code.
 std::array<SequenceRange, 3> split_ranges(const Split& split, i64 n, SplitRounding rounding);
 
 }  // namespace lm::data

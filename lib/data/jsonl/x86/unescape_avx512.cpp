@@ -48,7 +48,8 @@ LM_AVX512 Unescaped unescape_avx512(const char* p, char* out) {
         const u64 n = escaped & equal(block, 'n');
         const u64 t = escaped & equal(block, 't');
         const u64 r = escaped & equal(block, 'r');
-        // The escapes of these characters decode to the characters: only the backslash is dropped.
+        // The escape of each of these characters decodes to the character itself, so only the
+        // backslash is dropped.
         const u64 same = equal(block, '"') | equal(block, '\\') | equal(block, '/');
         const u64 unknown = escaped & ~(n | t | r | same);
         const u64 control = _mm512_cmplt_epu8_mask(block, _mm512_set1_epi8(0x20));
@@ -57,7 +58,7 @@ LM_AVX512 Unescaped unescape_avx512(const char* p, char* out) {
         // begins with this backslash.
         const u64 cut = starts & u64{1} << 63;
         const u64 stops = quotes | control | unknown >> 1 | cut;
-        // The bytes before the first stop; all 64 without a stop.
+        // The bytes before the first stop; all 64 bytes when there is no stop.
         const u64 taken = _blsmsk_u64(stops) & ~(stops & (0 - stops));
         __m512i decoded = _mm512_mask_mov_epi8(block, n, _mm512_set1_epi8('\n'));
         decoded = _mm512_mask_mov_epi8(decoded, t, _mm512_set1_epi8('\t'));
