@@ -154,7 +154,7 @@ LayerGroup recompute_group(const Recompute& recompute, i64 n_layers, i64 layer) 
 
 i64 micro_batches_in_flight(const ParallelConfig& parallel, i64 n_micro_batches, i64 pp_rank,
                             i64 chunk) {
-    // The maximum is reached within 4 * pp micro-batches, because the schedule repeats.
+    // The schedule repeats, so the first 4 * pp micro-batches already reach the maximum.
     const i64 enough = std::min(round_up(n_micro_batches, parallel.pp), 4 * parallel.pp);
     const PipelineShape shape{parallel.pp, parallel.n_chunks, enough};
     i64 now = 0;
@@ -183,7 +183,7 @@ namespace {
 // Assigns an offset to each activation of a stage. Order in memory: the activations that exist
 // once, and the working set of recomputation (the memory of recomputed activations); then the
 // stored activations, chunk by chunk; then the scratch of forward and the scratch of backward,
-// which overlap: both have the same start.
+// which have the same start and so overlap.
 class Planner {
   public:
     Planner(std::vector<ActivationSpec> table, const Recompute& recompute, const StageShape& stage)

@@ -11,9 +11,9 @@
 
 namespace lm::cost {
 
-// The most bytes of logits in memory at a time. The head computes the logits of a chunk of rows at
-// a time. For each chunk, a GPU reads and writes the whole fp32 gradient of the head's weight, so
-// chunks on a GPU are large. Large chunks also give GEMMs that use all SMs.
+// The most bytes of logits in memory at a time, on a CPU and on a GPU. The head computes the logits
+// chunk by chunk of rows. For each chunk, a GPU reads and writes the whole fp32 gradient of the
+// head's weight, so the chunks of a GPU are large. Large chunks also give GEMMs that use all SMs.
 constexpr i64 cpu_logits_bytes = i64{128} << 20;
 constexpr i64 cuda_logits_bytes = i64{1} << 30;
 
@@ -26,13 +26,14 @@ struct StepShape {
     i64 rows() const { return micro_batch * seq_length; }
 };
 
-// The number of copies of an activation, and how long each is used. per_layer: one for each layer
-// and micro-batch in flight, from forward to backward. per_micro_batch: one for each micro-batch in
-// flight. once: one, for the whole step. forward, backward: one scratch copy, used in that pass
-// only. The scratch of forward and the scratch of backward share memory.
+// The number of copies of an activation, and how long each copy is used. per_layer: a copy for each
+// layer and micro-batch in flight, from forward to backward. per_micro_batch: a copy for each
+// micro-batch in flight. once: a single copy, for the whole step. forward, backward: one scratch
+// copy, used in that pass only. The scratch of forward and the scratch of backward share memory.
 enum class Lifetime { per_layer, per_micro_batch, once, forward, backward };
 
-// The pipeline chunks that have an activation: all, those with the embedding, those with the head.
+// The pipeline chunks that have an activation: all chunks, the chunks with the embedding, or the
+// chunks with the head.
 enum class Holder { all, embedding, head };
 
 struct ActivationSpec {
@@ -52,8 +53,8 @@ std::vector<ActivationSpec> activation_table(const spec::ModelConfig& config,
                                              const StepShape& step, i64 tp_rank = 0);
 
 // The local layers [begin, end) of a pipeline chunk that backward recomputes together. The group is
-// empty for a layer whose activations are all stored, and for a layer that recomputes only the
-// cheap ones (ActivationSpec::cheap).
+// empty for a layer whose activations are all stored, and for a layer that recomputes only cheap
+// activations (ActivationSpec::cheap).
 struct LayerGroup {
     i64 begin = 0;
     i64 end = 0;
@@ -97,7 +98,7 @@ StageShape stage_shape(const spec::ModelConfig& config, const spec::ParallelConf
                        const StepShape& step, i64 pp_rank, i64 tp_rank = 0);
 
 // Returns the largest number of micro-batches of a chunk that are between their forward and their
-// backward at the same time. The schedule is that of spec/pipeline_schedule.hpp with at most
+// backward at the same time. Follows the schedule of spec/pipeline_schedule.hpp with at most
 // n_micro_batches in a step. Micro-batch i of a chunk uses slot i % in_flight, because the chunk's
 // backward passes run in the order of its forward passes.
 i64 micro_batches_in_flight(const spec::ParallelConfig& parallel, i64 n_micro_batches, i64 pp_rank,

@@ -33,9 +33,9 @@ constexpr i64 cuda_embedding_bytes(i64 n, i64 width) {
     return cuda_sort_bytes(n) + 2 * cuda_piece(4 * ceil_div(n, cuda_embedding_chunk) * width);
 }
 
-// The bytes of cuBLASLt's workspace for one matrix product: the size that its documentation
-// recommends for Hopper. The choice of algorithms depends on this size, so it is the same for every
-// model.
+// The bytes of cuBLASLt's workspace for one matrix product: the size that the cuBLASLt
+// documentation recommends for Hopper. The choice of algorithms depends on this size, so it is the
+// same for every model.
 constexpr i64 cuda_product_bytes = i64{32} << 20;
 
 // Returns the rows of each partial sum over rows: at most 128 thread blocks sum at least 32 rows
@@ -51,9 +51,9 @@ constexpr i64 column_sum_floats(i64 rows, i64 columns) {
     return column_sum_parts(rows) * columns;
 }
 
-// The largest number of thread blocks of a norm gradient. Each has a partial sum of the weight's
-// gradient, followed by one of the bias's. The registers of an SM hold three blocks, and an H100 or
-// H200 has 132 SMs.
+// The largest number of thread blocks of a norm gradient. Each block has a partial sum of the
+// weight's gradient, followed by a partial sum of the bias's gradient. The registers of an SM hold
+// three blocks, and an H100 or H200 has 132 SMs.
 constexpr i64 norm_gradient_parts = 396;
 constexpr i64 norm_gradient_floats(i64 columns) {
     return norm_gradient_parts * 2 * columns;

@@ -19,7 +19,7 @@ struct FailureTimes {
     std::vector<double> measured_s;  // drawn with equal chance; empty: the Weibull distribution
 };
 
-// Returns draw `index` of the times of run `run`, in seconds.
+// Returns the time between two failures, in seconds: draw number `index` of run number `run`.
 double draw_failure_s(const FailureTimes& times, u64 run, u64 index);
 
 // A published failure rate: a line of share/failures.txt.

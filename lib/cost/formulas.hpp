@@ -35,14 +35,14 @@ struct CheckpointSize {
 };
 CheckpointSize checkpoint_size(const spec::ModelConfig& config, const spec::Precision& precision);
 
-// Returns the mean number of keys that a query sees under the causal mask, its own key counted as
-// half: T / 2, or w (1 - w / 2T) with a window of w keys.
+// Returns the mean number of keys that a query sees under the causal mask, which counts its own key
+// as half a key: T / 2, or w (1 - w / 2T) with a window of w keys.
 double mean_keys(const spec::ModelConfig& config, double seq_length);
 
 // Returns the floating-point operations of the model for one token, forward and backward, without
-// recomputation: three times 2 M N K for each product with a weight and each product of attention;
-// the latter are 6 L H D T in all under the causal mask. The vocabulary is unpadded. MFU is
-// computed from this number.
+// recomputation: three times 2 M N K for each product with a weight and each product of attention.
+// Under the causal mask, the products of attention are 6 L H D T in all. The vocabulary is
+// unpadded. MFU is computed from this number.
 double model_flops_per_token(const spec::ModelConfig& config, i64 seq_length);
 
 // Returns the floating-point operations of one iteration as Megatron-LM's log counts them,

@@ -30,7 +30,7 @@ class SimulatedRun {
   private:
     void draw_failure() { to_failure_s_ = draw_failure_s(plan_.failures, run_, n_drawn_++); }
 
-    // Passes `seconds` of running time, in which nothing fails.
+    // Advances the running time by `seconds` without a failure.
     void run_for(double seconds) {
         to_failure_s_ -= seconds;
         in_job_s_ += seconds;
@@ -50,7 +50,8 @@ class SimulatedRun {
         in_job_s_ = 0;
     }
 
-    // Starts the program. Returns false when it fails or its job ends before it computes.
+    // Starts the program. Returns false when the program fails, or its job ends, before it
+    // computes.
     bool restart() {
         const double seconds = std::min({plan_.restart_s, to_failure_s_, job_left_s()});
         times_.restarting_s += seconds;
@@ -69,7 +70,7 @@ class SimulatedRun {
         const double left_s = plan_.work_s - saved_s_;
         const double saves = std::ceil(left_s / interval_s_);
         const double end_s = left_s + saves * plan_.save_s;
-        // A job ends with a save, of the work since the last one.
+        // A job ends with a save of the work since the previous save.
         const double to_stop_s = std::max(0.0, job_left_s() - plan_.save_s);
         if (end_s <= std::min(to_failure_s_, to_stop_s)) {
             times_.saving_s += saves * plan_.save_s;
@@ -140,14 +141,15 @@ Goodput expected_goodput(const GoodputPlan& plan, double interval_s) {
     Goodput times{.work_s = plan.work_s, .saving_s = cycles * plan.save_s};
     const double without_jobs_s =
         m * std::exp(plan.restart_s / m) * std::expm1((interval + plan.save_s) / m) * cycles;
-    // Time in the restarts of one failure or job, with failures in them.
+    // The expected time of the restarts after one failure or at the start of a job, including
+    // failures during these restarts.
     const double start_s = m * std::expm1(plan.restart_s / m);
     if (plan.job_s && without_jobs_s > *plan.job_s) {
         const double of_a_job_s = *plan.job_s - plan.save_s - start_s;
         times.job_stops = std::floor(without_jobs_s / of_a_job_s);
     }
     times.queue_s = times.job_stops * plan.queue_s;
-    // A failure comes in each M of running time; the share exp(-R / M) of the starts succeeds.
+    // There is one failure in each M of running time. The share exp(-R / M) of the starts succeeds.
     const double of_stops_s = times.job_stops * (plan.save_s + start_s);
     times.saving_s += times.job_stops * plan.save_s;
     times.failures = (without_jobs_s + of_stops_s) / m;
@@ -178,17 +180,18 @@ GoodputRuns simulate_goodput(const GoodputPlan& plan, double interval_s, i64 n_r
 }
 
 double best_interval_s(const GoodputPlan& plan) {
-    // The rate at which time is lost does not depend on the length of the training.
+    // The share of lost time does not depend on the length of the training, so only this length is
+    // simulated.
     constexpr double longest = 2000;  // times the mean time between failures
     constexpr i64 n_runs = 100;
-    constexpr int n_steps = 24;          // intervals that are tried, on each side of Daly's
+    constexpr int n_steps = 24;          // tried intervals on each side of Daly's
     constexpr double ratio = 1.0905077;  // 2^(1/8), between neighbours
     GoodputPlan part = plan;
     part.work_s = std::min(plan.work_s, longest * plan.failures.mean_s);
     const double start = daly_interval_s(plan.save_s, plan.failures.mean_s);
     double best_s = start;
     double least_s = 1e300;
-    // A mean over neighbours, because single means have noise.
+    // Each mean is averaged with its neighbours, because single means have noise.
     std::vector<double> totals;
     for (int i = -n_steps - 2; i <= n_steps + 2; ++i) {
         const double interval = std::min(part.work_s, start * std::pow(ratio, i));

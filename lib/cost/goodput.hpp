@@ -10,11 +10,12 @@
 namespace lm::cost {
 
 // A failure ends the work since the last complete save. The program starts again within the same
-// batch job. A job that reaches its limit saves first; then the next job waits and starts.
+// batch job. A job saves before it reaches its limit; then the next job waits in the queue and
+// starts.
 struct GoodputPlan {
     double work_s = 0;  // steps and evaluations of the whole training
     double save_s = 0;  // the training stops for this time at each save
-    // From a failure, or the start of a job, until the program computes again.
+    // The time from a failure, or from the start of a job, until the program computes again.
     double restart_s = 0;
     std::optional<double> job_s;  // limit of a job; nullopt: none
     double queue_s = 0;           // waiting between two jobs
@@ -25,7 +26,7 @@ struct GoodputPlan {
 struct Goodput {
     double work_s = 0;
     double saving_s = 0;
-    double repeated_s = 0;  // work that a failure lost
+    double repeated_s = 0;  // work that failures have discarded
     double restarting_s = 0;
     double queue_s = 0;
     double failures = 0;
@@ -34,11 +35,12 @@ struct Goodput {
     double total_s() const { return running_s() + queue_s; }
 };
 
-// sqrt(2 C M), with C = save_s, M = mttf_s (Young, "A first order approximation to the optimum
-// checkpoint interval", CACM 17(9), 1974).
+// Returns sqrt(2 C M), with C = save_s, M = mttf_s (Young, "A first order approximation to the
+// optimum checkpoint interval", CACM 17(9), 1974).
 double young_interval_s(double save_s, double mttf_s);
-// sqrt(2 C M) (1 + 1/3 sqrt(C / 2M) + C / 18M) - C, or M when C >= 2M (Daly, "A higher order
-// estimate of the optimum checkpoint interval for restart dumps", FGCS 22, 2006, equation 37).
+// Returns sqrt(2 C M) (1 + 1/3 sqrt(C / 2M) + C / 18M) - C, or M when C >= 2M (Daly, "A higher
+// order estimate of the optimum checkpoint interval for restart dumps", FGCS 22, 2006, equation
+// 37).
 double daly_interval_s(double save_s, double mttf_s);
 
 // Returns the expected times with a save after each `interval_s` of work and failures at a constant
@@ -57,8 +59,8 @@ struct GoodputRuns {
 // on the arguments.
 GoodputRuns simulate_goodput(const GoodputPlan& plan, double interval_s, i64 n_runs);
 
-// Returns the interval with the shortest mean of simulated runs, within a few per cent: the mean
-// changes little around it.
+// Returns the interval with the shortest mean of simulated runs, exact to a few per cent, because
+// the mean changes little around this interval.
 double best_interval_s(const GoodputPlan& plan);
 
 }  // namespace lm::cost

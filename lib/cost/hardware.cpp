@@ -14,7 +14,8 @@
 namespace lm::cost {
 namespace {
 
-// The range of a value excludes typing errors such as GB in place of bytes.
+// A key, its member and the range of its value. The range excludes typing errors such as GB instead
+// of bytes.
 struct Key {
     std::string_view name;
     double least;

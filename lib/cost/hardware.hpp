@@ -24,8 +24,8 @@ struct Hardware {
     double memory_bytes_per_s = 0;  // peak of the GPU's memory
     i64 memory_bytes = 0;
     i64 gpus_per_node = 0;
-    Link node;         // from a GPU to the others of its node, in a large all-reduce
-    Link network;      // from a node to the others; the GPUs of the node share it
+    Link node;         // between the GPUs of a node, in a large all-reduce
+    Link network;      // between nodes; the GPUs of a node share it
     double watts = 0;  // power of one GPU with its share of the node
     // The fractions of these peaks that large operations reach.
     double matmul_fraction = 0;
@@ -36,9 +36,9 @@ struct Hardware {
 };
 
 // Parses a description: lines "KEY VALUE # SOURCE" with each member's name and a number in base
-// units (bytes, seconds, FLOP/s); a link is KEY_bytes_per_s and KEY_latency_s. Lines that start
-// with "#" are comments. Throws Error(usage) naming `path`, the line and the key: each key must
-// appear once, with its source.
+// units (bytes, seconds, FLOP/s); a link has two keys, KEY_bytes_per_s and KEY_latency_s. Lines
+// that start with "#" are comments. Throws Error(usage) naming `path`, the line and the key: each
+// key must appear once, with its source.
 Hardware parse_hardware(const std::string& path, std::string_view text);
 
 }  // namespace lm::cost

@@ -35,8 +35,8 @@ Sizes sizes_of(const ModelConfig& model, const ParallelConfig& parallel, const S
             .gates = is_gated(model.activation) ? 2.0 : 1.0};
 }
 
-// Returns the seconds of the four products of a forward pass. The backward pass has each twice, for
-// the gradients of its two operands.
+// Returns the seconds of the four products of a forward pass. The backward pass has two products
+// for each of these, one for the gradient of each operand.
 double products_s(const Sizes& s, const Hardware& gpu, DType dtype) {
     const auto product = [&](double n, double k) {
         return product_seconds(gpu, dtype, s.rows, n, k);
@@ -46,11 +46,12 @@ double products_s(const Sizes& s, const Hardware& gpu, DType dtype) {
 }
 
 // In a forward pass, the attention of a head has two products of 2 T^2 D operations. A fused kernel
-// skips the masked half of the operations. Its backward pass has five such products, of which one
-// recomputes the scores. An unfused backward pass has four. Without a fused kernel, softmax and
-// dropout also read and write the scores. With 2-byte elements these are 13 bytes for each score in
-// a forward pass: 2 to write the scores, 4 for softmax, 5 for dropout and its mask, 2 to read the
-// probabilities. A backward pass reads and writes 17.
+// skips the masked half of the operations. The backward pass of a fused kernel has five such
+// products, of which one recomputes the scores. An unfused backward pass has four such products.
+// Without a fused kernel, softmax and dropout also read and write the scores. With 2-byte elements
+// these are 13 bytes for each score in a forward pass: 2 to write the scores, 4 for softmax, 5 for
+// dropout and its mask, 2 to read the probabilities. An unfused backward pass reads and writes 17
+// bytes for each score.
 Passes attention_passes(const ModelConfig& model, const Sizes& s, const StepBatch& batch,
                         const Hardware& gpu, bool fused) {
     const double rate = gpu.flops(batch.dtype) * gpu.attention_fraction;
@@ -90,8 +91,9 @@ Passes stream_passes(const ParallelConfig& parallel, const Sizes& s, const Hardw
     return passes;
 }
 
-// Two all-reduces of [rows, hidden] in each pass (arXiv 1909.08053, section 3), or with sequence
-// parallelism a reduce-scatter and an all-gather of the same bytes (arXiv 2205.05198,
+// Returns the seconds of two all-reduces of [rows, hidden], which each pass has (arXiv 1909.08053,
+// section 3). With sequence parallelism each is a reduce-scatter and an all-gather of the same
+// bytes (arXiv 2205.05198,
 // section 4.2.2).
 double tensor_s(const Sizes& s, const Hardware& gpu) {
     const Ring ring{s.tp, s.tp <= as_double(gpu.gpus_per_node), 1};
@@ -150,7 +152,8 @@ Passes layer_passes(const ModelConfig& model, const ParallelConfig& parallel,
     return passes;
 }
 
-// Reads the rows and writes them, with a dropout mask; backward adds fp32 gradients.
+// The embedding reads the rows and writes them, with a dropout mask. Its backward adds fp32
+// gradients.
 Passes embedding_passes(const ModelConfig& model, const StepBatch& batch, const Hardware& gpu) {
     const double elements =
         as_double(batch.micro_batch) * as_double(batch.seq_length) * as_double(model.hidden);
@@ -160,8 +163,9 @@ Passes embedding_passes(const ModelConfig& model, const StepBatch& batch, const 
     return passes;
 }
 
-// The product with the output projection. The loss reads and writes 12 bytes for each logit: 2-byte
-// logits and fp32 copies. Backward writes their 2-byte gradient and reads it for both products.
+// The head has the product with the output projection. The loss reads and writes 12 bytes for each
+// logit: 2-byte logits and fp32 copies. Backward writes the 2-byte gradient of the logits and reads
+// it for both products.
 Passes head_passes(const ModelConfig& model, const ParallelConfig& parallel, const StepBatch& batch,
                    const Hardware& gpu) {
     const Sizes s = sizes_of(model, parallel, batch);

@@ -9,21 +9,21 @@ namespace lm::cost {
 
 // The properties of a training program that decide its speed.
 struct TrainingProgram {
-    // Attention never writes its scores to memory (arXiv 2205.14135), and skips those that the
+    // Attention never writes its scores to memory (arXiv 2205.14135), and skips the scores that the
     // causal mask hides.
     bool fused_attention = true;
     // Time of the host for the forward pass of a layer on one micro-batch. A backward pass takes
-    // twice as long. The GPU waits where it is faster than the host.
+    // twice as long. A GPU that is faster than the host waits for it.
     double host_pass_s = 0;
-    // Messages between stages, and data-parallel collectives where they may overlap, run during
-    // computation.
+    // Messages between stages run during computation, and so do data-parallel collectives if the
+    // run overlaps them.
     bool overlaps_messages = true;
     i64 gradient_bytes = 4;  // bytes of an element in data-parallel communication
 };
 
-// Megatron-LM and Megatron-DeepSpeed of 2021 and 2022, whose step times are published. The host's
-// time is calibrated by bench/step_times.py: PyTorch starts some 30 kernels in the forward pass of
-// a layer.
+// Megatron-LM and Megatron-DeepSpeed of 2021 and 2022, whose step times are published.
+// bench/step_times.py has calibrated the host's time: PyTorch starts some 30 kernels in the forward
+// pass of a layer.
 constexpr TrainingProgram megatron_2021{.fused_attention = false,
                                         .host_pass_s = 2.26e-3,
                                         .overlaps_messages = false,
@@ -43,7 +43,7 @@ struct StepBatch {
 struct PassTime {
     double products_s = 0;   // products with weights
     double attention_s = 0;  // products and softmax of attention
-    double stream_s = 0;     // norms, activation functions, residuals: reads and writes
+    double stream_s = 0;     // reads and writes of norms, activation functions, residuals
     double tensor_s = 0;     // communication of tensor parallelism
     double host_s = 0;       // waiting for the host
     double total() const { return products_s + attention_s + stream_s + tensor_s + host_s; }
@@ -59,10 +59,10 @@ struct Passes {
     Passes operator*(double n) const { return {forward * n, backward * n}; }
 };
 
-// One layer on one tensor rank.
+// Returns the time of one layer on one tensor rank.
 Passes layer_passes(const spec::ModelConfig& model, const spec::ParallelConfig& parallel,
                     const StepBatch& batch, const Hardware& gpu, const TrainingProgram& trainer);
-// The embedding, and the head with the loss.
+// Return the time of the embedding, and of the head with the loss.
 Passes embedding_passes(const spec::ModelConfig& model, const StepBatch& batch,
                         const Hardware& gpu);
 Passes head_passes(const spec::ModelConfig& model, const spec::ParallelConfig& parallel,

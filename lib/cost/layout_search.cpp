@@ -28,9 +28,9 @@ bool tensor_ranks_fit(const LayoutQuery& query, i64 tp) {
            query.parallel.pad_vocab_to % tp == 0;
 }
 
-// Returns the memory of the rank that needs most. Among stages with equal parts of the model the
-// first has most micro-batches in flight, so the others are skipped. TP divides all sizes, so all
-// tensor ranks need the same memory.
+// Returns the memory of the rank that needs most. If several stages have equal parts of the model,
+// the first of them has the most micro-batches in flight, so the others are skipped. TP divides all
+// sizes, so all tensor ranks need the same memory.
 i64 bytes_of(const LayoutQuery& query, const Layout& layout) {
     const StepShape step{.micro_batch = layout.micro_batch,
                          .seq_length = query.model.seq_length,
@@ -127,8 +127,8 @@ class Search {
     }
 
     // Takes the layouts that fit and have the shortest quick times, simulates their schedules, and
-    // sorts them by the result. Twice as many as wanted are simulated, because the quick time is a
-    // few per cent off.
+    // sorts them by the result. Simulates twice as many layouts as wanted, because the error of a
+    // quick time is a few per cent.
     void choose() {
         const auto quick = [](const Candidate& candidate) { return candidate.layout.time.total(); };
         std::ranges::stable_sort(tried_, {}, quick);
@@ -159,7 +159,8 @@ class Search {
         found_.too_large.push_back(layout);
         if (!found_.smallest || layout.bytes < found_.smallest->bytes) found_.smallest = layout;
         if (!found_.fitting.empty() || found_.rejected.size() == 3) return;
-        // Keeps one layout for each TP and PP: its variants exceed the memory for the same reason.
+        // Keeps one layout for each TP and PP, because its variants exceed the memory for the same
+        // reason.
         for (const Layout& other : found_.rejected) {
             if (other.parallel.tp == layout.parallel.tp && other.parallel.pp == layout.parallel.pp)
                 return;

@@ -12,12 +12,12 @@
 
 namespace lm::cost {
 
-constexpr i64 max_micro_batch = 64;  // the search tries no larger size unless one is given
+constexpr i64 max_micro_batch = 64;  // without a given size, the search tries no larger one
 
 // The values that all layouts of a search share, and the values that it tries.
 struct LayoutQuery {
     spec::ModelConfig model;
-    spec::ParallelConfig parallel;  // the search sets its other members
+    spec::ParallelConfig parallel;  // members that no search changes; it sets the others
     spec::Precision precision;
     spec::GpuAttention attention = spec::GpuAttention::flash;
     Hardware gpu;
@@ -47,17 +47,17 @@ struct Layout {
 struct LayoutSearch {
     // The fastest layouts that fit, fastest first; layouts of equal time by ascending memory.
     std::vector<Layout> fitting;
-    std::vector<Layout> rejected;    // at most 3 that would be faster but do not fit, fastest first
+    std::vector<Layout> rejected;    // at most 3 faster layouts that do not fit, fastest first
     i64 n_tried = 0;                 // layouts that satisfy the divisibility rules
-    std::vector<Layout> too_large;   // layouts that do not fit; their times are quick_step_time()s
+    std::vector<Layout> too_large;   // layouts that do not fit, with times of quick_step_time()
     std::optional<Layout> smallest;  // if none fits: the layout that needs least memory
 };
 
 // Tries every combination. TP divides the GPUs of a node, the heads, the groups, the MLP width and
 // the padding of the vocabulary. PP is at most the number of layers; layers are divided over stages
 // as in lm-train. The micro-batch size is at most max_micro_batch and divides the batch of a
-// replica. With interleaving, PP x chunks divides the layers, and PP the micro-batches. A value
-// that `query` gives is the only one tried.
+// replica. With interleaving, PP x chunks divides the layers, and PP divides the micro-batches. If
+// `query` gives a value, only this value is tried.
 LayoutSearch search_layouts(const LayoutQuery& query);
 
 }  // namespace lm::cost

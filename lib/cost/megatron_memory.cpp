@@ -12,11 +12,11 @@ using namespace spec;
 namespace {
 
 // Returns the bytes that a layer keeps of one micro-batch (section 4.1, tables 1 and 2), with
-// 2-byte activations. On every tensor rank, unless sequence parallelism divides them: the inputs of
-// the norms, of query-key-value and of the MLP, and two dropout masks (10 bytes of [rows, h]).
-// Divided: query, key, value; the input of the output projection; the inputs and the output of the
-// activation function. Unfused attention keeps the softmax, the dropped scores and a mask, 5 bytes
-// a score.
+// 2-byte activations. Every tensor rank keeps the whole inputs of the norms, of query-key-value and
+// of the MLP, and two dropout masks (10 bytes of [rows, h]), unless sequence parallelism divides
+// them. Tensor ranks divide query, key and value, the input of the output projection, and the
+// inputs and the output of the activation function. Unfused attention keeps the softmax, the
+// dropped scores and a mask, 5 bytes a score.
 double layer_bytes(const ModelConfig& model, const ParallelConfig& parallel,
                    const StepShape& step) {
     const double rows = as_double(step.rows());
@@ -35,7 +35,7 @@ double layer_bytes(const ModelConfig& model, const ParallelConfig& parallel,
 }
 
 // Returns the largest number of chunk passes whose activations a stage keeps: p - r micro-batches
-// under 1F1B, with v chunks (v - 1) p + 2 (p - r - 1) + 1 (arXiv 2104.04473, section 2.2; arXiv
+// under 1F1B; with v chunks, (v - 1) p + 2 (p - r - 1) + 1 (arXiv 2104.04473, section 2.2; arXiv
 // 2205.05198, section 4.2.3).
 double chunks_in_flight(const ParallelConfig& parallel, i64 n_micro_batches, i64 pp_rank) {
     const i64 p = parallel.pp;
@@ -68,7 +68,7 @@ MegatronMemory megatron_memory(const ModelConfig& model, const ParallelConfig& p
                        as_double(model.hidden + padded_vocab(model, parallel)) /
                        as_double(parallel.tp);
     }
-    // Recomputation holds one layer's activations in addition.
+    // Recomputation needs memory for the activations of one layer in addition.
     if (parallel.recompute.granularity == Recompute::Granularity::full) {
         ParallelConfig none = parallel;
         none.recompute = {};

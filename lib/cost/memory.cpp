@@ -16,8 +16,8 @@ MemoryPlan plan_memory(const ModelConfig& config, const ParallelConfig& parallel
     MemoryPlan plan;
     plan.weights = n * size_of(precision.weights);
     plan.gradients = fp32;
-    // With ZeRO stage 1, each data-parallel rank has the masters and moments only of its part of
-    // the elements (Rajbhandari et al. 2020, "ZeRO", section 5.1).
+    // With ZeRO stage 1, each data-parallel rank has masters and moments only for its part of the
+    // elements (Rajbhandari et al. 2020, "ZeRO", section 5.1).
     const i64 share = parallel.zero_stage == 0 ? fp32 : fp32 / parallel.dp;
     plan.masters = precision.weights == DType::fp32 ? 0 : share;
     plan.optimizer = 2 * share;

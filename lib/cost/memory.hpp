@@ -8,7 +8,7 @@
 
 namespace lm::cost {
 
-// The device that computes. Its workspace is part of the plan.
+// The device that computes. The plan includes the workspace of this device.
 struct Processor {
     i64 n_threads = 1;  // threads of the CPU
     bool cuda = false;
@@ -20,7 +20,7 @@ struct Processor {
 // of kernels.
 constexpr i64 cuda_allowance_bytes = i64{2} << 30;
 
-// Bytes of the buffers of a rank.
+// The bytes of the buffers of a rank.
 struct MemoryPlan {
     i64 weights = 0;
     i64 masters = 0;  // fp32 masters of 16-bit weights; 0 with fp32 weights

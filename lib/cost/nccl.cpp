@@ -15,7 +15,7 @@ i64 collectives_bytes(i64 n_channels) {
     return n_channels * 2 * connection_bytes + first_operations_bytes;
 }
 
-// Returns the number of links of a stage: one to and one from each neighbour.
+// Returns the number of links of a stage: a link to and a link from each neighbour.
 i64 n_links(const ParallelConfig& parallel, i64 pp_rank) {
     if (parallel.pp == 1) return 0;
     const bool at_end = pp_rank == 0 || pp_rank == parallel.pp - 1;

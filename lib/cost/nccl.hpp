@@ -15,12 +15,12 @@ constexpr int nccl_link_channels = 2;
 constexpr int nccl_overlap_channels = 16;
 constexpr int nccl_tensor_channels = 16;  // default of --tensor-comm-sms
 
-// Returns an estimate of NCCL's memory from its sources (2.28). The exact value depends on links
-// and topology, which only NCCL knows. Each channel has a connection to and from each neighbour on
-// the ring. Each connection has buffers for three protocols of 0.5, 4.7 and 4 MiB (init.cc,
-// computeBuffSizes), in pages of 2 MiB. Without a limit there are 24 channels, as on eight H100
-// with NVLink. `overlap`: data parallelism overlaps with computation. `tied`: the first and the
-// last stage share the word embedding.
+// Returns an estimate of NCCL's memory, derived from the sources of NCCL 2.28. The exact value
+// depends on links and topology, which only NCCL knows. Each channel has a connection to and from
+// each neighbour on the ring. Each connection has buffers for three protocols of 0.5, 4.7 and 4 MiB
+// (init.cc, computeBuffSizes), in pages of 2 MiB. Without a limit there are 24 channels, as on
+// eight H100 with NVLink. `overlap`: data parallelism overlaps with computation. `tied`: the first
+// and the last stage share the word embedding.
 i64 nccl_bytes(const spec::ParallelConfig& parallel, i64 pp_rank, bool overlap, bool tied);
 
 // Returns the largest number of NCCL's thread blocks that run while a stage computes: the blocks of

@@ -9,7 +9,7 @@ namespace lm::cost {
 namespace {
 
 // The figures are from NVIDIA's data sheet of each GPU. Most sheets state 16-bit figures with
-// sparsity; the table has half of them.
+// sparsity; the table has half of these figures.
 struct Peak {
     std::initializer_list<std::string_view>
         words;         // the GPU's name contains all of them; the first match counts

@@ -10,10 +10,10 @@
 
 namespace lm::cost {
 
-// Returns the peak FLOP/s of matrix products with inputs of `dtype` and fp32 accumulation; fp32 is
-// without TF32. `device` is the driver's name of the GPU, for example "NVIDIA H100 80GB HBM3".
-// Returns nullopt for a GPU that is not in the table. Returns nullopt for a MIG slice too, because
-// its name does not state its share of the GPU's clock and memory bandwidth.
+// Returns the peak FLOP/s of matrix products with inputs of `dtype` and fp32 accumulation; the
+// figure for fp32 is without TF32. `device` is the driver's name of the GPU, for example "NVIDIA
+// H100 80GB HBM3". Returns nullopt for a GPU that is not in the table. Also returns nullopt for a
+// MIG slice, whose name does not state its share of the GPU's clock and memory bandwidth.
 std::optional<double> peak_flops(std::string_view device, DType dtype);
 
 // Returns true for the name of a MIG slice, for example "NVIDIA H100 80GB HBM3 MIG 3g.40gb".

@@ -51,7 +51,8 @@ class VirtualPipeline {
         double clock_s = 0;
     };
 
-    // The arrival time of a message at virtual stage `at`: an activation (forward) or a gradient.
+    // Returns the arrival time of a message at virtual stage `at`. The message is an activation
+    // (forward) or a gradient.
     double& arrival(bool forward, i64 at, i64 micro_batch) {
         return arrived_[forward ? 1 : 0]
                        [static_cast<size_t>(at * shape_.n_micro_batches + micro_batch)];
@@ -68,8 +69,8 @@ class VirtualPipeline {
                 {s, action.chunk, action.micro_batch, forward, start_s, stage.clock_s});
     }
 
-    // Executes the next action of stage `s`. Returns false when it is a receive whose message has
-    // not been sent yet.
+    // Executes the next action of stage `s`. Returns false when the action is a receive whose
+    // message has not been sent yet.
     bool advance(i64 s, Stage& stage) {
         const PipelineAction& action = stage.actions[stage.next];
         const i64 here = action.chunk * shape_.n_stages + s;

@@ -15,7 +15,8 @@ struct PassDurations {
 };
 
 struct PipelineDurations {
-    // For each virtual stage, chunk * n_stages + stage; with a single element, for all of them.
+    // The durations of each virtual stage, chunk * n_stages + stage. A single element counts for
+    // all virtual stages.
     std::vector<PassDurations> passes = {{}};
     double message_s = 0;  // a message between two stages; it overlaps with computation
 };

@@ -46,10 +46,10 @@ double message_s(const SimulatedStep& step, const Hardware& gpu) {
     return bytes * sharing / link.bytes_per_s + link.latency_s;
 }
 
-// Returns the seconds of the collectives of data parallelism: an all-reduce of gradients, or with
-// ZeRO stage 1 their reduce-scatter and the all-gather of weights (arXiv 1910.02054, section 7).
-// Tensor ranks are adjacent, then data-parallel ranks. The groups of a node share its network. The
-// first and the last stage add the gradients of a tied embedding.
+// Returns the seconds of the collectives of data parallelism: an all-reduce of gradients; with ZeRO
+// stage 1, a reduce-scatter of gradients and an all-gather of weights (arXiv 1910.02054, section
+// 7). Tensor ranks are adjacent, then data-parallel ranks. The groups of a node share its network.
+// The first and the last stage add the gradients of a tied embedding.
 double data_s(const SimulatedStep& step, const Hardware& gpu, const TrainingProgram& trainer) {
     const ParallelConfig& parallel = step.parallel;
     const double in_a_node = std::max(1.0, as_double(gpu.gpus_per_node) / as_double(parallel.tp));
@@ -72,8 +72,8 @@ double data_s(const SimulatedStep& step, const Hardware& gpu, const TrainingProg
     return seconds;
 }
 
-// Returns the seconds of AdamW: it reads the gradient twice (norm and update), reads and writes
-// master and moments in fp32, and writes the weight.
+// Returns the seconds of AdamW. The optimizer reads the gradient twice (norm and update), reads and
+// writes the master and the moments in fp32, and writes the weight.
 double optimizer_s(const SimulatedStep& step, const Hardware& gpu) {
     const double share = step.parallel.zero_stage == 1 ? as_double(step.parallel.dp) : 1;
     return stream_seconds(
@@ -94,8 +94,8 @@ Parts parts_of(const SimulatedStep& step, const Hardware& gpu, const TrainingPro
     Parts parts{.stages = virtual_stages(step, gpu, trainer),
                 .message_s = message_s(step, gpu),
                 .durations = {}};
-    // A stage that does not send and receive during computation waits for a message in and one out,
-    // in each pass.
+    // If messages do not overlap with computation, a stage waits in each pass for two messages: one
+    // that it receives and one that it sends.
     const double wait_s = trainer.overlaps_messages ? 0 : parts.message_s;
     parts.durations.passes.clear();
     parts.durations.message_s = trainer.overlaps_messages ? parts.message_s : 0;
@@ -130,9 +130,8 @@ StepTime time_of(const SimulatedStep& step, const Hardware& gpu, const TrainingP
                   .data_s = data_s(step, gpu, trainer),
                   .optimizer_s = optimizer_s(step, gpu)};
     if (step.overlaps_data && trainer.overlaps_messages) {
-        // Each gradient is reduced while the last backward pass continues. The gradients of the
-        // first layers are complete only when the pass ends, so only half of the pass counts as
-        // overlap.
+        // Gradients are reduced during the last backward pass. The gradients of the first layers
+        // are complete only at the end of the pass, so only half of the pass counts as overlap.
         const double hidden_s = parts.durations.passes[0].backward_s / 2;
         time.data_s = std::max(0.0, time.data_s - hidden_s);
     }

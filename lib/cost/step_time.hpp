@@ -12,13 +12,13 @@ namespace lm::cost {
 struct StepTime {
     PassTime busiest;
     double messages_s = 0;   // messages between stages that the busiest stage waits for
-    double bubble_s = 0;     // idle: the pipeline fills or drains, or a slower stage is waited for
+    double bubble_s = 0;     // idle: the pipeline fills or drains, or waits for a slower stage
     double data_s = 0;       // data-parallel communication outside of computation
     double optimizer_s = 0;  // AdamW
     double total() const { return busiest.total() + messages_s + bubble_s + data_s + optimizer_s; }
 };
 
-// The model, layout and batch of a step. Its GPUs are a Hardware, its trainer a TrainingProgram.
+// The model, layout and batch of a step. Hardware describes its GPUs, TrainingProgram its trainer.
 struct SimulatedStep {
     const spec::ModelConfig& model;
     const spec::ParallelConfig& parallel;
@@ -27,7 +27,8 @@ struct SimulatedStep {
     bool overlaps_data = false;  // gradients are reduced during the last backward pass
 };
 
-// Returns the parameters of the rank that holds most: one of the first or of the last stage.
+// Returns the number of parameters of the rank with the most parameters, which is a rank of the
+// first or of the last stage.
 double largest_rank_parameters(const spec::ModelConfig& model,
                                const spec::ParallelConfig& parallel);
 
@@ -35,9 +36,9 @@ double largest_rank_parameters(const spec::ModelConfig& model,
 StepTime step_time(const SimulatedStep& step, const Hardware& gpu, const TrainingProgram& trainer,
                    std::vector<PipelineEvent>* events = nullptr);
 
-// Like step_time(), without a simulation of the schedule: the sum of n - 1 micro-batches on the
-// busiest stage and one on all stages. At most a few per cent off, and 1000 times as fast for long
-// pipelines. A search orders its layouts by this time.
+// As step_time(), without a simulation of the schedule: returns the sum of n - 1 micro-batches on
+// the busiest stage and one micro-batch on all stages. The error is at most a few per cent; for
+// long pipelines this is 1000 times as fast. A search orders its layouts by this time.
 StepTime quick_step_time(const SimulatedStep& step, const Hardware& gpu,
                          const TrainingProgram& trainer);
 

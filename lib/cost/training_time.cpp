@@ -40,7 +40,8 @@ TrainingTime training_time(const TrainingPlan& plan, const std::vector<spec::Ram
         time.steps_s += iteration_s(plan, step.batch) * as_double(step.n_iterations);
     }
     if (plan.eval_interval) {
-        // The forward pass is a third of a step, or a quarter when the step computes it twice.
+        // The forward pass is a third of a step; with recomputation, which computes it twice, a
+        // quarter.
         const double forward_s = time.full_iteration_s / (plan.recompute() ? 4 : 3);
         time.evaluations_s = as_double(n_iterations(steps) / *plan.eval_interval) *
                              as_double(plan.eval_iters) * forward_s;

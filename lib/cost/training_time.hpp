@@ -20,9 +20,9 @@ struct TrainingPlan {
     i64 data_parallel = 1;
     double flops_per_s = 0;  // rate of all GPUs together, including recomputation
     std::function<double(i64 batch)>
-        simulated_s;  // seconds of a step of `batch` samples; empty: flops_per_s decides
+        simulated_s;  // seconds of a step of `batch` samples; empty: use flops_per_s
     std::optional<i64> eval_interval;  // iterations; nullopt: no evaluations
-    i64 eval_iters = 0;                // batches of one evaluation, of all validation sets
+    i64 eval_iters = 0;                // batches of one evaluation, all validation sets together
     std::optional<i64> save_interval;  // iterations; nullopt: saves take no time
     double save_s = 0;                 // time that the training stops for one save
     // Returns true when the forward pass is computed twice.

@@ -13,8 +13,8 @@ using namespace spec;
 
 i64 cpu_workspace_bytes(const ModelConfig& config, const ParallelConfig& parallel,
                         const StepShape& step, i64 n_threads) {
-    // Column reductions need one row of the widest gradient for each block of rows. A norm needs
-    // two rows: the gradients of its weight and its bias.
+    // A column reduction needs one row of the widest gradient for each block of rows; a norm needs
+    // two rows, for the gradients of its weight and its bias.
     const i64 groups = ceil_div(config.n_groups, parallel.tp);
     const i64 widest = std::max({2 * config.hidden, 2 * ceil_div(config.ffn_hidden, parallel.tp),
                                  groups * (config.qkv_rows() / config.n_groups),
@@ -24,8 +24,8 @@ i64 cpu_workspace_bytes(const ModelConfig& config, const ParallelConfig& paralle
     const i64 flat = max_flat_pieces * static_cast<i64>(sizeof(double));
     // The weight and bias of a norm, converted to fp32.
     const i64 norm_rows = 2 * round_up(config.hidden, 16) * static_cast<i64>(sizeof(float));
-    // Each worker needs the scratchpad and the tile of a matrix product, the blocks of attention,
-    // or the rows of a norm.
+    // Each worker needs memory for the scratchpad and the tile of a matrix product, for the blocks
+    // of attention, or for the rows of a norm.
     const i64 floats = std::max({attention_forward_floats(config.head_dim),
                                  attention_backward_floats(step.seq_length, config.head_dim),
                                  norm_scratch_rows * round_up(config.hidden, 16)});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes of the workspace: the maximum over all operations, which use it in turn.
+// The bytes of the workspace: the maximum over all operations, which use the workspace in turn.
 #pragma once
 
 #include "cost/activation_plan.hpp"
@@ -13,7 +13,7 @@ i64 cpu_workspace_bytes(const spec::ModelConfig& config, const spec::ParallelCon
                         const StepShape& step, i64 n_threads);
 
 // Returns the workspace bytes of the CUDA backend (cost/cuda_scratch.hpp). With cuDNN attention,
-// they include an estimate for its backward.
+// the result includes an estimate for the attention backward.
 i64 cuda_workspace_bytes(const spec::ModelConfig& config, const spec::ParallelConfig& parallel,
                          const StepShape& step, i64 tp_rank, spec::GpuAttention attention);
 

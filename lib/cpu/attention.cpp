@@ -71,7 +71,7 @@ struct Head {
     i64 out_offset(i64 t) const { return ((sample * length + t) * a.n_heads + head) * width; }
     i64 lse_offset(i64 t) const { return (sample * a.n_heads + head) * length + t; }
     i64 first_key(i64 query) const { return starts ? starts[query] : 0; }
-    // Returns the first key visible to any query of [begin, end).
+    // Returns the first key that any query in [begin, end) sees.
     i64 first_key(i64 begin, i64 end) const {
         return starts ? *std::min_element(starts + begin, starts + end) : 0;
     }
@@ -100,13 +100,13 @@ struct Seen {
     i64 begin, end;
 };
 
-// y [rows, width] = factor * rows of x, as contiguous fp32.
+// Writes factor * rows of x to y, [rows, width] contiguous fp32.
 void copy_rows(const Source& x, i64 offset, i64 stride, i64 rows, i64 width, float factor,
                float* y) {
     for (i64 i = 0; i < rows; ++i) x.copy(offset + i * stride, factor, y + i * width, width);
 }
 
-// Returns the ALiBi distance (key - query) of the first key of a block.
+// Returns the distance key - query for the first key of a block, as ALiBi needs it.
 float distance(i64 query, i64 first) {
     return static_cast<float>(first - query);
 }

@@ -30,14 +30,15 @@ class Head {
           head_(head),
           mask_(a.dropout.p, a.dropout.seed, a.dropout.layer, a.dropout.site) {}
 
-    // The functions below return the offset, in elements, of token t's row of this head: q, k and v
+    // The _at functions return the offset, in elements, of token t's row of this head: q, k and v
     // in qkv [B, T, (H+2G)*D], out in [B, T, H*D], lse in [B, H, T].
     i64 q_at(i64 t) const { return (sample_ * t_ + t) * row_ + head_ * d_; }
     i64 k_at(i64 t) const { return (sample_ * t_ + t) * row_ + (a_.n_heads + group_) * d_; }
     i64 v_at(i64 t) const { return k_at(t) + a_.n_groups * d_; }
     i64 out_at(i64 t) const { return ((sample_ * t_ + t) * a_.n_heads + head_) * d_; }
     i64 lse_at(i64 t) const { return (sample_ * a_.n_heads + head_) * t_ + t; }
-    // Returns the first key that the query sees: the start of its document. It sees [first, query].
+    // Returns the first key that the query sees: the start of its document. The query sees the keys
+    // [first, query].
     i64 first_key(i64 query) const {
         return a_.doc_start ? a_.doc_start.template as<i32>()[sample_ * t_ + query] : 0;
     }
@@ -128,7 +129,8 @@ void backward_query(const AttentionBackward& a, const Head<T, AttentionBackward>
 
 template <typename T>
 void backward(const AttentionBackward& a) {
-    // backward_query() only adds, because all queries that see a key share its dk and dv.
+    // dqkv is zeroed first, because backward_query() only adds: all queries that see a key share
+    // the key's dk and dv.
     std::ranges::fill(a.dqkv.span<T>(), T{0});
     for (i64 sample = 0; sample < a.qkv[0]; ++sample) {
         for (i64 h = 0; h < a.n_heads; ++h) {

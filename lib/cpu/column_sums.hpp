@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Column sums of a matrix (gradients of biases and norm weights). Each block of
-// cost::reduction_rows rows has a partial row, and a fixed tree adds the partial rows. So the bits
-// are the same for any thread count.
+// cost::reduction_rows rows has one row of partial sums, and a fixed tree adds these partial rows.
+// So the bits are the same for any thread count.
 #pragma once
 
 #include "cost/cpu_scratch.hpp"
@@ -32,8 +32,8 @@ class ColumnSums {
     void add_rows(const Source& x);
     // Adds the partial rows of all blocks; the result is in the first one.
     void reduce();
-    // target[0..n) = (accumulate ? target : 0) + sums of columns [first, first + n). Call reduce()
-    // first.
+    // Computes target[0..n) = (accumulate ? target : 0) + sums of columns [first, first + n). Call
+    // reduce() before it.
     void put(float* target, i64 first, i64 n, bool accumulate) const;
     void finish(float* target, bool accumulate) {
         reduce();

@@ -50,8 +50,9 @@ void CpuDevice::copy_from_host(const device::View& target, const void* host) {
     if (target.bytes() > 0) std::memcpy(target.data, host, static_cast<size_t>(target.bytes()));
 }
 
-// The kernel zeroes anonymous memory. Large buffers are aligned to huge pages and request them:
-// with 4 KiB pages, page faults and TLB misses can take half of a training step's time.
+// The memory is anonymous, so the system zeroes it. Large buffers are aligned to huge pages and
+// request such pages: with 4 KiB pages, page faults and TLB misses can take half of a training
+// step's time.
 void* CpuDevice::allocate_raw(i64 bytes, std::string_view purpose) {
     const bool huge = bytes >= huge_page;
     const auto mapped = static_cast<size_t>(mapped_bytes(bytes));

@@ -36,8 +36,8 @@ void forward_rows(const EmbeddingForward& a, i64 begin, i64 end) {
 }
 
 // Calls add(table, table row, row of dout) for every addition to a gradient table, in the order of
-// the rows of dout. So every element has the same order of additions for any division of the
-// columns.
+// the rows of dout. So the additions to an element have the same order, however the columns are
+// divided.
 template <typename T, typename Add>
 void backward_columns(const EmbeddingBackward& a, const Add& add) {
     const i32* const tokens = a.tokens.as<i32>();

@@ -21,7 +21,7 @@ using device::Scale;
 using device::SumSquares;
 using device::WeightedSum;
 
-// Sets or adds to `out`, [1] fp64.
+// Sets `out`, [1] fp64, to the sum, or adds the sum to it.
 void put_sum(const device::View& out, double sum, bool accumulate) {
     double& target = *out.as<double>();
     target = accumulate ? target + sum : sum;

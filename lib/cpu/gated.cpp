@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gated activations. A row of x has the columns of the gate first, then those of the up projection.
+// Gated activations. A row of x has the columns of the gate, then the columns of the up projection.
 #include <cmath>
 #include <numbers>
 

@@ -53,7 +53,7 @@ void forward(const HeadNormForward& a) {
     }
 }
 
-// One head of backward, as in residual_norm.cpp.
+// Computes the backward of one head, by the formulas of residual_norm.cpp.
 template <typename T>
 void backward_head(const HeadNormBackward& a, i64 at, bool query) {
     const i64 d = a.query_weight[0];
@@ -145,7 +145,7 @@ struct NormOfHead {
     double eps;
     i64 width;
 
-    // Normalizes x, [width]; y may be scratch. Returns the statistics.
+    // Normalizes x, [width], and writes the result to y. Returns the statistics.
     std::pair<float, float> run(const float* x, const float* weight, const float* bias,
                                 float* y) const {
         float sum[widest];

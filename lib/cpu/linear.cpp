@@ -34,7 +34,8 @@ void forward(const LinearForward& a) {
             double sum = bias ? bias[m] : 0.0;
             for (i64 k = 0; k < width; ++k) sum += static_cast<double>(x[k]) * w[k];
             if (active) pre[n * m_end + m] = static_cast<T>(sum);
-            // Uses the rounded sum, so that activation_forward computes the same bits.
+            // The activation reads the rounded sum, so that activation_forward computes the same
+            // bits.
             a.y.as<T>()[n * m_end + m] =
                 static_cast<T>(activation_value(a.activation, static_cast<T>(sum)));
         }
@@ -121,7 +122,7 @@ void require_fast(DType type) {
     if (!is_fast_type(type)) no_such_type(type);
 }
 
-// pre += bias; y = activation(pre)
+// Computes pre += bias; y = activation(pre).
 void activate(Activation activation, float* pre, const float* bias, float* y, i64 n) {
     LM_CHECK(activation != Activation::none, "activation: expected an activation, got none");
     const VectorKernels& kernels = vector_kernels();
@@ -130,7 +131,7 @@ void activate(Activation activation, float* pre, const float* bias, float* y, i6
     (tanh_form ? kernels.gelu_tanh : kernels.gelu_erf)(pre, bias, y, n);
 }
 
-// dx *= activation'(pre)
+// Computes dx *= activation'(pre).
 void activate_backward(Activation activation, const float* pre, float* dx, i64 n) {
     const VectorKernels& kernels = vector_kernels();
     if (activation == Activation::squared_relu) return kernels.squared_relu_backward(pre, dx, n);

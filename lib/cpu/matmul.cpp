@@ -17,8 +17,8 @@
 namespace lm::cpu {
 namespace {
 
-// Measured on two Zen 3 cores (bench/RESULTS.md, CPU ops): larger tiles gain little, and leave too
-// few tiles to share between threads.
+// The sizes were measured on two Zen 3 cores (bench/RESULTS.md, CPU ops). Larger tiles gain little,
+// and there would be too few of them for the threads to share.
 constexpr i64 tile_rows = 288;
 constexpr i64 tile_cols = max_tile_cols;
 constexpr i64 row_granule = 6;
@@ -65,7 +65,7 @@ struct WorkerMemory {
 struct Primitive {
     dnnl::matmul primitive;
     std::vector<WorkerMemory> memory;  // indexed by worker
-    bool own_scratch = false;          // scratch memory from the workspace; else the library's
+    bool own_scratch = false;          // scratch memory is in the workspace; false: in the library
 };
 
 dnnl::memory::desc desc_of(DType type, i64 rows, i64 cols, i64 row_stride, i64 col_stride) {
@@ -203,7 +203,7 @@ void execute(const Primitive& primitive, dnnl::stream& stream, int worker, const
 
 ProductCode best_product_code() {
 #if defined(__SANITIZE_THREAD__)
-    return ProductCode::packed;  // the sanitizer does not see the locks of oneDNN
+    return ProductCode::packed;  // the sanitizer does not recognize oneDNN's locks
 #endif
     const bool wide = std::string_view(vector_kernels().name) == "AVX-512";
     return wide ? ProductCode::one_dnn : ProductCode::packed;
@@ -261,7 +261,8 @@ void Matmul::run(device::Context& context, const Product& p, TileRef finish) {
     });
 }
 
-// Finds the function by dlsym(), because the OpenMP runtime depends on how oneDNN was built.
+// Finds omp_set_num_threads() by dlsym(), because the OpenMP runtime depends on how oneDNN was
+// built.
 void use_one_library_thread() {
     static const auto set_threads =
         reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));

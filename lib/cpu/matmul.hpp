@@ -4,8 +4,8 @@
 // packed product of vector/product.hpp or by a single-threaded oneDNN primitive, which is created
 // once for each tile shape. Sums are fp32 for every operand type, and a result is rounded to 16
 // bits once, after bias and activation. Products of bf16 numbers are exact in fp32, so that
-// implementations and processors differ only in the order of the sum. fp16 is always computed by
-// the packed product, which widens it while packing.
+// implementations and processors differ only in the order of the sum. The packed product always
+// computes fp16, and widens it while packing.
 //
 // Why not oneDNN alone: tiles must be small enough for 2 to 64 threads to share them. Without
 // AVX-512, oneDNN 2.6 does not pack the operands of such tiles, and loses up to half of its speed
@@ -61,7 +61,7 @@ class TileRef {
 };
 
 enum class ProductCode { packed, one_dnn };
-// Returns the code that is faster for fp32 on this processor.
+// Returns the faster code for fp32 on this processor: the packed product or oneDNN.
 ProductCode best_product_code();
 // Returns true when oneDNN is fast for this operand type on this processor.
 bool is_fast_in_library(DType operands);
@@ -71,7 +71,7 @@ class Matmul {
     Matmul(int n_workers, ProductCode code);
     ~Matmul();
     // Computes the product and calls `finish` for every tile, on the tile's worker. The first
-    // product of a shape creates oneDNN's primitives for it.
+    // product of a shape creates oneDNN's primitives for this shape.
     void run(device::Context& context, const Product& product, TileRef finish);
 
   private:

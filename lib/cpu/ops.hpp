@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The operations of the CPU backend. Each entry of LM_OPS has a function in both namespaces:
-// `reference` defines the operation by plain loops, `fast` is the version used in training. One
-// source file has both functions of an operation.
+// `reference` defines the operation by plain loops, `fast` is the version used in training. Both
+// functions of an operation are in the same source file.
 #pragma once
 
 #include "device/ops.hpp"

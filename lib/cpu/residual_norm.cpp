@@ -53,8 +53,8 @@ void forward(const ResidualNormForward& a) {
     const T* const bias = maybe<T>(a.bias);
     const double offset = device::norm_offset(a.one_plus);
     for (i64 n = 0; n < rows; ++n) {
-        // `sum` may alias residual or branch. So the sums of a row are recomputed wherever they are
-        // needed, and stored last.
+        // `sum` may alias residual or branch. So the sums of a row are recomputed for each use, and
+        // stored at the end.
         const auto value = [&](i64 c) {
             const i64 i = n * width + c;
             const double kept = branch ? branch[i] * dropout.factor(n, c) : 0.0;
@@ -275,8 +275,8 @@ void residual_norm_forward(device::Context& context, const ResidualNormForward& 
                         .rstd = a.y ? a.rstd.as<float>() + n : nullptr,
                         .eps = static_cast<float>(a.eps)};
             if (is_half(main.dtype)) {
-                // The norm must see the rounded sum, because backward reads it: compute and round
-                // the sum first, then normalize it as a row without a branch.
+                // The norm must read the rounded sum, because backward reads that. So the sum is
+                // computed and rounded first, then normalized like a row without a branch.
                 float* const normed = std::exchange(row.y, nullptr);
                 vector_kernels().norm_row(row, width);
                 round_row(row.sum, main.dtype, width);
@@ -334,14 +334,14 @@ void residual_norm_backward(device::Context& context, const ResidualNormBackward
     const Source dsum_in(a.dsum_in);
     const Target dsum(a.dsum);
     const Target dbranch(a.dbranch);
-    // Columns [0, width) are dweight, [width, 2 width) dbias.
+    // Columns [0, width) are dweight, columns [width, 2 width) are dbias.
     ColumnSums sums(context, a.dy[0], 2 * width, scratch);
     sums.for_blocks([&](i64 begin, i64 end, float* partial, int worker) {
         std::fill(partial, partial + 2 * width, 0.0F);
         for (i64 n = begin; n < end; ++n) {
             const i64 i = n * width;
-            // A 16-bit dsum is computed in the scratch row to which dsum_in was widened: each
-            // element is read before it is written.
+            // A 16-bit dsum is computed in the scratch row to which dsum_in was widened. This is
+            // safe, because each element is read before it is written.
             float* const stream = rows.row(worker, 3);
             const NormBackwardRow row{
                 .dy = dy.row(i, width, rows.row(worker, 1)),

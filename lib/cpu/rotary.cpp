@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rotary position embedding, in place (Su et al. 2021). Pairs are (x[i], x[i + E/2]) of a head, as
-// in GPT-NeoX and Llama, or interleaved: (x[2i], x[2i + 1]), as in GPT-J.
+// Rotary position embedding, in place (Su et al. 2021). The pairs of a head are (x[i], x[i + E/2]),
+// as in GPT-NeoX and Llama, or, if interleaved, (x[2i], x[2i + 1]), as in GPT-J.
 #include <algorithm>
 
 #include "cpu/cpu_device.hpp"

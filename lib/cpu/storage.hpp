@@ -45,7 +45,7 @@ class Source {
         : data_(static_cast<const std::byte*>(view.data)), type_(view.dtype) {}
     explicit operator bool() const { return data_ != nullptr; }
     bool half() const { return is_half(type_); }
-    // Returns the row as fp32, nullptr without a view.
+    // Returns the row as fp32; nullptr when the view is none.
     const float* row(i64 offset, i64 n, float* scratch) const {
         if (!data_) return nullptr;
         if (!half()) return reinterpret_cast<const float*>(data_) + offset;

@@ -42,8 +42,8 @@ Action next(std::string_view operation, std::string_view path, const Detail& det
 // Counts a read and returns whether it should fail. Returns false for files of the kernel, which
 // are not on a disk.
 bool read_fails(std::string_view path);
-// Waits as a read does under "slow:MS". Call it before a read of mapped memory, because that read
-// is no operation of this layer.
+// Waits as a read does under "slow:MS". Call it before a read of mapped memory, because this layer
+// does not see that read.
 void delay_mapped_read();
 // Returns the errno of the armed fault.
 int error_number();

@@ -6,7 +6,8 @@
 namespace lm::model {
 namespace {
 
-// The name of an activation in the memory plan, and the member of `Owner` that gets its view.
+// The name of an activation in the memory plan, and the member of `Owner` to which its view is
+// assigned.
 template <typename Owner>
 struct Field {
     const char* name;

@@ -21,8 +21,8 @@ struct LayerActivations {
     MlpActivations mlp;
 };
 
-// The activations of one micro-batch, between its forward and its backward. The views of a module
-// that the chunk does not have are none.
+// The activations of one micro-batch, between its forward and its backward. If the chunk does not
+// have a module, the views of this module are none.
 struct MicroBatchActivations {
     MicroBatchInputs inputs;
     EmbeddingActivations embedding;
@@ -33,10 +33,10 @@ struct MicroBatchActivations {
 };
 
 struct ChunkActivations {
-    // One element for each of the micro-batches that can be between their forward and their
-    // backward in this chunk at the same time (cost::micro_batches_in_flight). Micro-batch i uses
-    // slot i % slots.size(). The slot is free again after the micro-batch's backward and the send
-    // of its gradient (parallel/stage_transfers.hpp).
+    // There are as many slots as micro-batches that can be between their forward and their backward
+    // in this chunk at the same time (cost::micro_batches_in_flight). Micro-batch i uses slot i %
+    // slots.size(). The slot is free again after the micro-batch's backward and the send of its
+    // gradient (parallel/stage_transfers.hpp).
     std::vector<MicroBatchActivations> slots;
     Scratch scratch;
 };

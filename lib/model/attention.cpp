@@ -13,8 +13,8 @@ View as_rows(const View& view) {
     return view.reshape({view[0] * view[1], view[2]});
 }
 
-// Returns 1 / sqrt(D), which scores are multiplied by (Vaswani et al. 2017, "Attention is all you
-// need", section 3.2.1).
+// Returns 1 / sqrt(D), the factor of the scores (Vaswani et al. 2017, "Attention is all you need",
+// section 3.2.1).
 double scale_of(const Pass& pass) {
     return 1.0 / std::sqrt(static_cast<double>(pass.setup.config.head_dim));
 }

@@ -66,10 +66,11 @@ Dropout GptChunk::dropout_of_attention_output(const Pass& pass, i64 layer) const
 void GptChunk::forward(Context& context, const MicroBatch& micro_batch) {
     const Pass pass = pass_of(context, micro_batch);
     const MicroBatchActivations& act = slot(micro_batch.slot);
-    View branch;  // [R, C] compute; empty: the stream has it already
+    View branch;  // [R, C] compute; empty: already added to the stream
     if (part_.embedding) {
         before_forward(spec::embedding_unit);
-        // The first stream of the chunk has not been written yet, so its memory is free.
+        // The first stream of the chunk has not been written yet, so its memory can be used as
+        // scratch.
         branch = embedding_.forward(pass, act.embedding, first_stream(act));
     }
     for (i64 layer = 0; layer < part_.n_layers(); ++layer) {
@@ -79,7 +80,7 @@ void GptChunk::forward(Context& context, const MicroBatch& micro_batch) {
         branch = layers_[index].mlp.forward_down(pass, act.layers[index].mlp);
     }
     if (part_.head) before_forward(spec::head_unit(setup_.config));
-    if (!branch) {  // the head alone: its input was received into the stream
+    if (!branch) {  // only a head: the stream has the received input
         final_norm_.normalize(pass, act.final_norm);
         return;
     }
@@ -91,8 +92,8 @@ void GptChunk::forward(Context& context, const MicroBatch& micro_batch) {
 }
 
 // Computes a layer up to the MLP's activation. First adds `branch` to the residual stream. An empty
-// `branch` means that attention_norm.stream has the stream already, because it is a stage's input
-// or was kept for recomputation.
+// `branch` means that attention_norm.stream has the stream already: it is the input of a stage, or
+// was kept for recomputation.
 void GptChunk::forward_layer(const Pass& pass, const MicroBatchActivations& act, i64 layer,
                              const View& branch) {
     const auto index = static_cast<size_t>(layer);
@@ -159,7 +160,7 @@ View GptChunk::backward_final_norm(const Pass& pass, const MicroBatchActivations
     const Dropout dropout = dropout_before(pass, part_.n_layers());
     const View& dresidual = setup_.scratch.dresidual;
     if (part_.head && layers_.empty() && !part_.embedding) {
-        // The gradient of the stage's input overwrites the input, and is sent from there.
+        // The gradient of the stage's input overwrites the input, and is sent from the same memory.
         return final_norm_.backward(
             pass, {.dy = act.head.dx, .dstream = {}, .out = act.final_norm.stream, .dropout = {}},
             act.final_norm);
@@ -175,8 +176,8 @@ View GptChunk::backward_final_norm(const Pass& pass, const MicroBatchActivations
         act.final_norm);
 }
 
-// Computes the gradients of a layer. `dbranch` is the gradient of its MLP branch. Returns the
-// gradient of the branch that was added before the layer. Updates the gradient of the stream in
+// Computes the gradients of a layer. `dbranch` is the gradient of the layer's MLP branch. Returns
+// the gradient of the branch that was added before the layer. Updates the gradient of the stream in
 // scratch.dresidual.
 View GptChunk::backward_layer(const Pass& pass, const MicroBatchActivations& act, i64 layer,
                               const View& dbranch) {
@@ -200,7 +201,7 @@ View GptChunk::backward_layer(const Pass& pass, const MicroBatchActivations& act
     const View dattention_input =
         modules.attention.backward(pass, dattention, a.attention_norm.y, a.attention);
     // No branch is added before the first layer of a later stage. The gradient of the stage's input
-    // overwrites the input, and is sent from there.
+    // overwrites the input, and is sent from the same memory.
     const bool stage_input = layer == 0 && !part_.embedding;
     return modules.attention_norm.backward(
         pass,
@@ -212,11 +213,11 @@ View GptChunk::backward_layer(const Pass& pass, const MicroBatchActivations& act
 }
 
 // Full recomputation: computes the activations of a group of layers again, starting with the stream
-// that was kept at the start of the group. Ends with the last layer's MLP activation, because
-// backward reads no later one.
+// that was kept at the start of the group. The last recomputed activation is the last layer's MLP
+// activation, because backward reads no later activation.
 void GptChunk::recompute_layers(const Pass& pass, const MicroBatchActivations& act,
                                 const cost::LayerGroup& group) {
-    View branch;  // [R, C] compute; empty: the stream has it already
+    View branch;  // [R, C] compute; empty: already added to the stream
     for (i64 layer = group.begin; layer < group.end; ++layer) {
         const auto index = static_cast<size_t>(layer);
         forward_layer(pass, act, layer, branch);
@@ -241,8 +242,8 @@ void GptChunk::zero_gradients(const Pass& pass) {
 
 // ---- everything else --------------------------------------------------------------------------
 
-// Connects the group for the largest collective of each kind: activations, gradients of norms,
-// statistics of the logits.
+// Warms up the tensor group for the largest collective of each kind: of activations, of gradients
+// of norms, of statistics of the logits.
 void GptChunk::warm_up() const {
     if (!setup_.tensor.several()) return;
     comm::Group& group = setup_.tensor.group();

@@ -15,14 +15,14 @@ namespace lm::model {
 struct MicroBatch {
     int slot = 0;          // the slot of its activations
     bool training = true;  // with dropout
-    bool first = true;  // first of the step: weight gradients are overwritten; later micro-batches
-                        // add to them
-    bool last = true;   // last of the step: its backward completes the gradients
+    bool first = true;     // first of the step: it overwrites weight gradients; later micro-batches
+                           // add to them
+    bool last = true;      // last of the step: its backward completes the gradients
 };
 
-// Callbacks between the units of a chunk, which overlap the communication of weights and gradients
-// with compute. Units: spec/partition.hpp. A tied word embedding matrix belongs to the
-// embedding's unit when the rank has that unit in this chunk, else to the head's
+// Callbacks between the units of a chunk, which overlap the communication of weights and
+// gradients with compute. Units: spec/partition.hpp. A tied word embedding matrix belongs to the
+// embedding's unit when this chunk has the embedding, else to the head's unit
 // (LocalTensor::unit).
 class ChunkHooks {
   public:
@@ -59,10 +59,10 @@ class GptChunk {
     int n_slots() const { return static_cast<int>(slots_.size()); }
 
     // The residual stream [R, C] compute: stage_input() at the start of a chunk without the
-    // embedding, stage_output() at the end of a chunk without the head. The input is received into
-    // stage_input() before forward(); backward() replaces it by its gradient. forward() writes the
-    // output to stage_output(). The gradient of the output is received into the same memory before
-    // backward().
+    // embedding, stage_output() at the end of a chunk without the head. Before forward(), the
+    // caller receives the input into stage_input(); backward() replaces the input by its gradient.
+    // forward() writes the output to stage_output(). Before backward(), the caller receives the
+    // gradient of the output into the same memory.
     const View& stage_input(int slot) const { return first_stream(this->slot(slot)); }
     // [R, C] compute
     const View& stage_output(int slot) const { return this->slot(slot).final_norm.stream; }
@@ -74,9 +74,9 @@ class GptChunk {
     // Adds the weighted sum of the token losses to step_sums[loss_sum]; the sum is the same on all
     // tensor ranks. Call it after forward(), for a chunk with the head.
     void loss(device::Context& context, const MicroBatch& micro_batch);
-    // Does what loss() does, and computes the gradients of the projection and of the final norm's
-    // output, times `grad_scale`. This is the head's backward; model/head.hpp states why loss and
-    // backward are one call.
+    // As loss(), and also computes the gradients of the projection and of the final norm's output,
+    // times `grad_scale`. This is the head's backward; model/head.hpp states why loss and backward
+    // are one call.
     void loss_and_gradient(device::Context& context, const MicroBatch& micro_batch,
                            double grad_scale);
 

@@ -8,7 +8,7 @@ View Embedding::forward(const Pass& pass, const EmbeddingActivations& act,
     if (pass.setup.config.embedding_norm) return forward_normalized(pass, act, scratch_rows);
     const TensorParallel& tensor = pass.setup.tensor;
     const View& branch = pass.setup.scratch.branch;
-    // The results of the ranks are summed, so only one rank adds the position rows.
+    // The results of the tensor ranks are summed, so only the first rank adds the position rows.
     const bool positions = weight_.position && tensor.first();
     device::embedding_forward(pass.context,
                               {.tokens = pass.inputs.tokens.flat(),

@@ -34,8 +34,8 @@ class Embedding {
     // Adds this micro-batch's part to the gradients of all parameters. dbranch: [R, C] compute.
     void backward(const Pass& pass, const View& dbranch, const EmbeddingActivations& act) const;
 
-    // Zeroes the gradients that backward adds to. `word`: also zeroes the word embedding matrix's
-    // gradient; false when a tied head overwrites it.
+    // Zeroes the gradients that backward adds to. `word`: also zeroes the gradient of the word
+    // embedding matrix; pass false when a tied head overwrites that gradient.
     void zero_gradients(const Pass& pass, bool word) const;
     // Sums the gradients of the norm: ResidualNorm::sum_gradients(). Collective over the tensor
     // group.

@@ -16,8 +16,8 @@ struct Head::Rows {
     View loss_mask;  // [S] fp32
     View losses;     // [S] fp32
     View logits;     // [S, V] compute
-    // The members below are adjacent in Scratch::row_stats, so that one all-reduce sums row_sum and
-    // target_logit (as `sums`).
+    // row_sum and the members after it are adjacent in Scratch::row_stats, so that one all-reduce
+    // sums row_sum and target_logit (as `sums`).
     View row_sum;       // [S] fp32
     View target_logit;  // [S] fp32
     View sums;          // [2S] fp32: row_sum and target_logit
@@ -70,7 +70,7 @@ void Head::forward_rows(const Pass& pass, const Rows& rows) const {
                                               .losses = rows.losses});
 }
 
-// Computes the losses, and the gradients of the logits in their memory.
+// Computes the losses, and the gradients of the logits in the memory of the logits.
 void Head::gradient_rows(const Pass& pass, const Rows& rows, double grad_scale) const {
     if (!pass.setup.tensor.several()) {
         logits(pass, rows.x, rows.logits);
@@ -111,8 +111,8 @@ void Head::loss_and_gradient(const Pass& pass, const View& x, const HeadActivati
     const TensorParallel& tensor = pass.setup.tensor;
     const Scratch& scratch = pass.setup.scratch;
     const View all = tensor.gather(x, scratch.gathered);
-    // When rows are divided over tensor ranks, dx is a sum over the ranks. This rank's addend goes
-    // to the memory of `branch`, which the head's backward pass does not use.
+    // When rows are divided over tensor ranks, dx is a sum over the ranks. This rank's addend is
+    // written to the memory of `branch`, which the head's backward pass does not use otherwise.
     const View dx = tensor.sequence_parallel() ? scratch.branch : act.dx;
     bool accumulate = pass.accumulate;
     for (i64 begin = 0; begin < all[0];) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The head: output projection to the vocabulary, and cross-entropy. Logits exist for one chunk of
-// rows at a time, so no rank ever holds them all. In training their gradient is computed while they
-// exist: loss_and_gradient() is the forward and backward of this module in one call. The vocabulary
-// is split over the tensor ranks, which exchange three numbers for each row. Shapes:
-// model/pass.hpp.
+// rows at a time, so no rank ever has the logits of all rows. In training the gradient of the
+// logits must be computed while they exist, so loss_and_gradient() is the forward and the backward
+// of this module in one call. The vocabulary is split over the tensor ranks, which exchange three
+// numbers for each row. Shapes: model/pass.hpp.
 #pragma once
 
 #include "model/pass.hpp"
@@ -28,8 +28,8 @@ class Head {
     // Adds the weighted sum of the token losses to step_sums[loss_sum]; the sum is the same on all
     // tensor ranks. x: [R, C] compute, the final norm's output.
     void loss(const Pass& pass, const View& x, const HeadActivations& act) const;
-    // Does what loss() does, and computes act.dx and the weight's gradient, both times
-    // `grad_scale`. x: [R, C] compute.
+    // As loss(), and also computes act.dx and the weight's gradient, both times `grad_scale`. x:
+    // [R, C] compute.
     void loss_and_gradient(const Pass& pass, const View& x, const HeadActivations& act,
                            double grad_scale) const;
 

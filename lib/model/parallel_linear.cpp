@@ -4,7 +4,8 @@
 namespace lm::model {
 namespace {
 
-// While it exists, products leave SMs to tensor-parallel collectives that overlap with them.
+// While an object of this class exists, products leave SMs to the tensor-parallel collectives that
+// overlap with them.
 class TensorCommSms {
   public:
     explicit TensorCommSms(const Pass& pass) : device_(pass.context.device) {
@@ -46,7 +47,7 @@ View column_linear_backward(const Pass& pass, const ColumnLinearGradient& grad) 
 View row_linear_forward(const Pass& pass, const RowLinear& linear) {
     const TensorParallel& tensor = pass.setup.tensor;
     const View& parts = pass.setup.scratch.branch;
-    // The results of the ranks are summed, so only one rank adds the bias.
+    // The results of the tensor ranks are summed, so only the first rank adds the bias.
     device::linear_forward(
         pass.context,
         {.x = linear.x, .w = linear.w, .bias = tensor.first() ? linear.bias : View{}, .y = parts});

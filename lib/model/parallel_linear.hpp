@@ -3,7 +3,7 @@
 // 3). In a column-parallel layer, each rank computes some of the outputs from all inputs. In a
 // row-parallel layer, each rank computes a part of the sum over the inputs. A branch (attention or
 // MLP) begins with a column-parallel layer and ends with a row-parallel layer. Letters: K inputs
-// and O outputs of this rank; the others as in model/pass.hpp.
+// and O outputs of this rank; model/pass.hpp has the other letters.
 #pragma once
 
 #include "model/pass.hpp"

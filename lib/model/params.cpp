@@ -21,7 +21,7 @@ View ParamMap::view_of(const spec::LocalTensor& local, const View& flat) const {
     return flat.rows(local.offset, local.end()).reshape(local.shape);
 }
 
-// Returns the view of a tensor, or none when the rank does not hold it.
+// Returns the view of a tensor, or none when the rank does not have the tensor.
 View ParamMap::find(std::string_view name, const View& flat) const {
     for (const spec::LocalTensor& local : layout_.tensors) {
         if (spec_of(local).name == name) return view_of(local, flat);
@@ -29,8 +29,8 @@ View ParamMap::find(std::string_view name, const View& flat) const {
     return {};
 }
 
-// Returns the tensors of a block (TensorSpec::block) as one view. They are adjacent in memory, so
-// that one GEMM multiplies them all. Returns none when the rank holds none of them.
+// Returns the tensors of a block (TensorSpec::block) as one view. These tensors are adjacent in
+// memory, so that one GEMM multiplies them all. Returns none when the rank does not have them.
 View ParamMap::find_block(std::string_view name, const View& flat) const {
     const spec::LocalTensor* first = nullptr;
     const spec::LocalTensor* last = nullptr;

@@ -24,7 +24,8 @@ struct LayerParams {
     MlpParams mlp;
 };
 
-// The parameters of one chunk. The views of a module that the chunk does not have are empty.
+// The parameters of one chunk. If the chunk does not have a module, the views of this module are
+// empty.
 struct Params {
     EmbeddingParams embedding;
     std::vector<LayerParams> layers;
@@ -52,8 +53,8 @@ class ParamMap {
     View view_of(const spec::LocalTensor& local, const View& flat) const;
 
   private:
-    // These return empty views for tensors that the rank does not hold. find_block() returns
-    // several adjacent tensors as one view. flat: [layout().n_elements] of any dtype.
+    // These functions return empty views for tensors that the rank does not have. find_block()
+    // returns several adjacent tensors as one view. flat: [layout().n_elements] of any dtype.
     View find(std::string_view name, const View& flat) const;
     View find_block(std::string_view name, const View& flat) const;
     NormParams find_norm(const std::string& name, const View& flat) const;

@@ -30,7 +30,7 @@ struct MicroBatchInputs {
     View sample_ids;  // [B] int64: global sample numbers, the key of dropout
 };
 
-// Constants, and memory that the micro-batches, layers and chunks of a rank use in turn.
+// Constants, and scratch memory that the micro-batches, layers and chunks of a rank use in turn.
 struct Scratch {
     View step_sums;  // [step_sum_count] fp64; the host reads it once in each step
     View branch;     // [N, C] compute: output of attention, MLP or embedding
@@ -54,8 +54,8 @@ struct Scratch {
 // Indexes of step_sums.
 enum StepSum : int {
     loss_sum = 0,
-    gradient_sum_squares = 1,  // gradients that this rank counts in the norm
-    copies_sum_squares = 2,    // gradients that tensor rank 0 counts; only shows NaN and infinity
+    gradient_sum_squares = 1,  // sum over gradients that this rank counts in the norm
+    copies_sum_squares = 2,    // sum over gradients that tensor rank 0 counts; to find NaN
     step_sum_count = 3
 };
 
@@ -83,7 +83,8 @@ struct Pass {
 };
 
 inline device::Dropout Pass::dropout(double p, i64 layer, device::DropoutSite site) const {
-    // The key of a mask is the row's place in its sample, so masks are the same in every layout.
+    // The key of a mask contains the row's place in its sample, so masks are the same in every
+    // layout.
     const i64 residual_rows = setup.scratch.dresidual[0];
     const i64 all_rows = setup.scratch.branch[0];
     return {.p = training ? p : 0.0,

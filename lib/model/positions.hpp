@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Position information of attention that is computed, not learned: rotary angles and ALiBi slopes.
-// They are constants of the model and are written to the scratch memory once.
+// The position information of attention that is computed and not learned: rotary angles and ALiBi
+// slopes. These are constants of the model, and are written to the scratch memory once.
 #pragma once
 
 #include <span>
@@ -17,8 +17,9 @@ namespace lm::model {
 std::vector<float> rotary_angles(i64 n_positions, i64 rotary_dim, double base, double scaling = 0);
 
 // Returns one slope for each head (Press et al. 2022, "Train short, test long", section 3 and the
-// authors' code). For n = 2^k heads the slopes are 2^(-8/n), 2^(-16/n), ... For other n they are
-// the slopes of the largest power of two below n, then every second slope of the next power.
+// authors' code). For n = 2^k heads the slopes are 2^(-8/n), 2^(-16/n), ... For any other n, the
+// slopes are those of the largest power of two below n, followed by every second slope of the next
+// power of two.
 std::vector<float> alibi_slopes(i64 n_heads);
 
 // Writes the constants for which `scratch` has views. The first ALiBi slope is the slope of global
@@ -30,8 +31,8 @@ void write_position_constants(const spec::ModelConfig& config, i64 first_head,
 // B samples of T = seq_length tokens.
 void limit_to_window(std::span<i32> starts, i64 seq_length, i64 window);
 
-// Writes the inputs of batches that do not have their own: positions 0 to T - 1, and the first keys
-// of an attention window, if `window` is above 0.
+// Writes the inputs that a batch without positions and first keys needs: positions 0 to T - 1, and
+// the first keys of an attention window, if `window` is above 0.
 void write_positions(device::Device& device, const MicroBatchInputs& inputs, i64 window);
 
 // Copies `starts`, the first keys of a batch's queries, limited to an attention window if `window`

@@ -24,7 +24,8 @@ struct ResidualNormActivations {
 class ResidualNorm {
   public:
     ResidualNorm() = default;
-    // Without parameters this is only the addition: the last operation of a stage without the head.
+    // With empty `weights` the operation is only the addition: the last operation of a stage
+    // without the head.
     ResidualNorm(const NormParams& weights, const NormParams& gradients)
         : weight_(weights), grad_(gradients) {}
 

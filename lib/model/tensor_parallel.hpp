@@ -41,8 +41,8 @@ class TensorParallel {
     // Sums a row-parallel layer's results, or the gradients of a column-parallel layer's input,
     // over the ranks, in place. parts: [N, C] compute. Returns own_rows(parts). Collective.
     View sum(const View& parts) const;
-    // start_gather() and start_sum() start what gather() and sum() do, and return at once: `x` has
-    // the result after work.wait().
+    // start_gather() and start_sum() start a gather() or a sum() and return at once. `x` has the
+    // result after work.wait().
     struct Started {
         View x;  // [N, C] compute from start_gather(), [R, C] compute from start_sum()
         comm::Work work;
@@ -50,8 +50,8 @@ class TensorParallel {
     // own: [R, C] compute; buffer, parts: [N, C] compute.
     Started start_gather(const View& own, const View& buffer) const;
     Started start_sum(const View& parts) const;
-    // Does what sum() does, and writes the result to `own`. parts: [N, C] compute, own: [R, C]
-    // compute. `own` is `parts` itself if it has all rows.
+    // As sum(), but writes the result to `own`. parts: [N, C] compute, own: [R, C] compute. `own`
+    // is `parts` itself if it has all rows.
     void sum(const View& parts, const View& own) const;
     // Sums x, [...] of any dtype that comm::Group adds, over all ranks, in place. Collective.
     void all_sum(const View& x) const;

@@ -13,12 +13,12 @@
 
 namespace lm::parallel {
 
-// Returns Megatron's default for --ddp-bucket-size. It is large enough that a part uses the
+// Returns Megatron's default for --ddp-bucket-size, with which a part is large enough to use the
 // network's bandwidth.
 i64 default_bucket_elements(i64 dp_size);
 
 // Returns `n_elements` of the layout, rounded up so that `dp_size` ranks can share the buffer in
-// equal parts. The padding holds zeros.
+// equal parts. The padding contains zeros.
 i64 padded_elements(i64 n_elements, i64 dp_size);
 
 // Returns buckets of about `bucket_elements` over [0, padded_elements), ascending and without gaps.

@@ -67,8 +67,8 @@ void DataParallel::start_reduce(size_t bucket) {
 void DataParallel::gradients_final(i64 from) {
     if (!config_.overlap_grad_reduce) return;
     // All ranks start the buckets in the same order, from the last to the first, because the
-    // collectives of a group must match. Backward completes the units in the same order on all
-    // ranks.
+    // collectives of a group must match. The order is the same because backward completes the units
+    // in the same order on all ranks.
     while (not_reduced_ > 0 && buckets_[not_reduced_ - 1].begin >= from) {
         start_reduce(--not_reduced_);
     }

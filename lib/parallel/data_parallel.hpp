@@ -28,7 +28,7 @@ class DataParallel {
     bool sharded() const { return zero_stage_ == 1; }
 
     // Connects the group for the collectives of a step. Call it before weights are set: it
-    // overwrites the buffers, which must hold zeros and hold zeros afterwards. Collective.
+    // overwrites the buffers, which must contain zeros, and contain zeros afterwards. Collective.
     void warm_up();
     // Call this when backward has completed the gradients of [from, E). With overlap_grad_reduce,
     // starts to reduce the buckets in that range.
@@ -39,7 +39,7 @@ class DataParallel {
 
     // Starts to gather the updated weights. Without overlap_param_gather, also waits for them.
     void start_gather();
-    // Gathers the weights when each rank has set only its owned() elements. Collective.
+    // Gathers the weights after each rank has set only its owned() elements. Collective.
     void gather_owned();
     // Blocks until weights [0, end) are gathered.
     void wait_weights(i64 end);

@@ -52,7 +52,7 @@ Grid silent_grid(const spec::ParallelConfig& parallel, i64 rank) {
 namespace {
 
 // Returns the group of the ranks that share `color`, ordered by rank. Splitting is collective, so
-// all ranks pass the same `size`, the size of each group; with size 1 none of them splits.
+// all ranks pass the same `size`, the size of each group; with size 1 no rank splits.
 std::unique_ptr<comm::Group> group_of(comm::Group& world, i64 size, i64 color, const char* name) {
     if (size == 1) return comm::self(name);
     return world.split(static_cast<int>(color), world.rank(), name);
@@ -80,7 +80,8 @@ Grid make_grid(comm::Group& world, const spec::ParallelConfig& parallel) {
     }
     grid.data = group_of(world, parallel.dp, rank_of(parallel, {at.tp, at.pp, 0}), "data");
     if (parallel.pp == 1) return grid;
-    // A stage between the two ends gets a group of its own: it needs none, but must call split().
+    // A stage that is neither the first nor the last needs no embedding group, but must call
+    // split(), so it gets a group of its own.
     const bool at_end = at.pp == 0 || at.pp == parallel.pp - 1;
     const i64 color = rank_of(parallel, {at.tp, at_end ? 0 : at.pp, at.dp});
     grid.embedding = group_of(world, 2, color, "embedding");

@@ -25,11 +25,12 @@ i64 rank_of(const spec::ParallelConfig& parallel, const Coordinates& at);
 struct Grid {
     spec::ParallelConfig parallel;
     Coordinates at;
-    std::unique_ptr<comm::Group> world;     // a duplicate of the group that was split
+    std::unique_ptr<comm::Group> world;     // all ranks: a duplicate of make_grid()'s `world`
     std::unique_ptr<comm::Group> tensor;    // the tp ranks of one stage and replica
     std::unique_ptr<comm::Group> pipeline;  // the stages of one (tp, dp), in order
-    // The ranks of `pipeline` again, for messages with gradients. With two stages, the previous and
-    // the next stage are the same rank, so activations and gradients need separate groups.
+    // A second group of the ranks of `pipeline`, for messages with gradients. With two stages, the
+    // previous and the next stage are the same rank, so activations and gradients need separate
+    // groups.
     std::unique_ptr<comm::Group> pipeline_backward;
     std::unique_ptr<comm::Group> data;       // the replicas of one (tp, pp)
     std::unique_ptr<comm::Group> embedding;  // first and last stage, for tied embeddings; elsewhere
@@ -43,8 +44,8 @@ Grid single();
 // (comm/self/silent_group.hpp). Not collective.
 Grid silent_grid(const spec::ParallelConfig& parallel, i64 rank);
 
-// Splits `world` into the groups of this rank. Throws Error(usage) unless its size is tp * pp * dp.
-// Collective.
+// Splits `world` into the groups of this rank. Throws Error(usage) unless the size of `world` is tp
+// * pp * dp. Collective.
 Grid make_grid(comm::Group& world, const spec::ParallelConfig& parallel);
 
 // Connects the groups for the messages that a training run sends between devices. `overlap`:

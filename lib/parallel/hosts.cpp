@@ -15,8 +15,8 @@
 namespace lm::parallel {
 namespace {
 
-// A group with all ranks of this rank's place, and possibly ranks of other places. A place is a
-// hash of the host, or of host and cores.
+// A group that contains all ranks of this rank's place, and possibly ranks of other places. A place
+// is a hash of the host, or of the host and the cores.
 struct Neighbours {
     std::unique_ptr<comm::Group> group;
     std::vector<u64> places;  // by member

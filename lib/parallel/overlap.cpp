@@ -9,7 +9,8 @@ Overlap::Overlap(const spec::ModelConfig& config, const spec::RankLayout& layout
                  DataParallel& data)
     : data_(data) {
     // Backward visits the units from the highest to the lowest. After a unit, only gradients of
-    // lower units are incomplete, so everything after the last tensor of a lower unit is complete.
+    // lower units are incomplete, so all gradients after the last tensor of a lower unit are
+    // complete.
     for (i64 unit = 0; unit <= spec::head_unit(config); ++unit) {
         i64 read = 0;
         i64 pending = 0;

@@ -70,7 +70,7 @@ class Comparison {
     Comparison(const model::ParamMap& map, const std::vector<HeldState>& state, int n_ranks)
         : map_(map), state_(state), n_ranks_(n_ranks) {}
 
-    // Returns the global rank of a member of the group.
+    // A function that returns the global rank of a member of the group.
     using RankOf = std::function<i64(int member)>;
 
     // Compares the members' copies of each tensor for which counts(tensor) is true, in each kind of
@@ -115,7 +115,7 @@ class Comparison {
     const std::vector<HeldState>& state_;
     int n_ranks_;
     std::string message_;
-    std::vector<int> ranks_;  // that differ from the majority
+    std::vector<int> ranks_;  // ranks that differ from the majority
 };
 
 // Returns whether another rank has a copy of this state of the tensor.
@@ -127,7 +127,7 @@ bool has_copies(const Grid& grid, const model::ParamMap& map, const HeldState& k
 }
 
 // Returns the fingerprints of this rank's state; 0 for state without a copy on another rank. The
-// device computes them in its workspace, as many at a time as fit there.
+// device computes as many of them at a time as fit into its workspace.
 Fingerprints fingerprints_of(const model::ParamMap& map, const Grid& grid, device::Context& context,
                              const std::vector<HeldState>& state) {
     const auto& tensors = map.layout().tensors;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compares the copies of state that must have the same bits on several ranks: weights over data
 // ranks, tensors that every tensor rank holds (norms, biases), the tied word embedding matrix of
-// the first and the last stage, and the optimizer state of all of these. Copies drift apart by
-// hardware faults, and by bugs such as clipping on some ranks only. The loss does not show it.
+// the first and the last stage, and the optimizer state of all of these. Hardware faults make
+// copies differ, and so do bugs such as clipping on some ranks only. The loss does not show such
+// differences.
 #pragma once
 
 #include <string>
@@ -24,8 +25,8 @@ struct HeldState {
 
 // Throws JointError(self_stopped) on all ranks when copies differ. The message names the first such
 // tensor, its kind, and the ranks that differ from most others, with their hosts. All ranks must
-// pass the same kinds. The device hashes the state; state without a copy on another rank is not
-// read. Overwrites the workspace of `context`. Collective over the grid.
+// pass the same kinds. The device hashes the state; it does not read state that has no copy on
+// another rank. Overwrites the workspace of `context`. Collective over the grid.
 void check_replicas(const model::ParamMap& map, Grid& grid, device::Context& context,
                     const std::vector<HeldState>& state);
 

@@ -16,8 +16,8 @@
 namespace lm::parallel {
 
 // The memory through which one micro-batch in flight enters and leaves a chunk. `input` is
-// received; the gradient of the input is later sent from the same memory. `output` is sent; its
-// gradient is later received in the same memory.
+// received; the gradient of the input is later sent from the same memory. `output` is sent; the
+// gradient of the output is later received into the same memory.
 struct StageBuffers {
     device::View input;   // [R, C] compute (model/pass.hpp); not used by the first virtual stage
     device::View output;  // [R, C] compute; not used by the last virtual stage
@@ -36,7 +36,7 @@ class StageTransfers {
     void begin(std::span<const spec::PipelineAction> actions);
 
     // Waits for the micro-batch's input, or the gradient of its output. Work that is enqueued on
-    // the device after the call may read it.
+    // the device after the call may read the received data.
     void receive_input(const spec::PipelineAction& action);
     void receive_gradient(const spec::PipelineAction& action);
     // Starts to send the chunk's output, or the gradient of its input, stream-ordered after the
@@ -48,7 +48,8 @@ class StageTransfers {
     // micro-batch. In a training step that send is already finished, because the gradient of its
     // output has arrived in the same memory; in an evaluation it may be pending.
     void acquire_output(const spec::PipelineAction& action);
-    // Call this after a forward pass that no backward pass follows: the input is not read again.
+    // Call this after a forward pass that no backward pass follows, because the input is then not
+    // read again.
     void release_input(const spec::PipelineAction& action);
 
     // Posts the receives whose buffers are free now. Call it after each action.
@@ -68,7 +69,7 @@ class StageTransfers {
     struct Receives {
         std::vector<spec::PipelineAction> all;
         size_t n_posted = 0;
-        size_t n_needed = 0;  // the first n_needed were asked for by receive_*()
+        size_t n_needed = 0;  // receive_*() has requested the first n_needed
     };
 
     void post_inputs();

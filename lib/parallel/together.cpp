@@ -40,8 +40,8 @@ std::string first_text(comm::Group& group, const std::string& text) {
 void together(comm::Group& group, const std::function<void()>& body) {
     if (group.size() == 1) return body();
     const std::optional<Error> own = run_and_catch(body);
-    // One maximum finds the first rank that failed and its exit code, because lower ranks send
-    // larger numbers.
+    // Lower ranks send larger numbers, which contain the exit code. So one maximum finds the first
+    // failed rank and its exit code.
     constexpr i64 codes = 256;
     i64 first = own ? (group.size() - group.rank()) * codes + static_cast<i64>(own->code()) : 0;
     group.all_reduce({&first, DType::int64, {1}}, comm::Reduction::max);
@@ -49,7 +49,7 @@ void together(comm::Group& group, const std::function<void()>& body) {
     const int rank = group.size() - static_cast<int>(first / codes);
     std::string text;
     if (group.rank() == rank) {
-        // A wrong flag is wrong on all ranks.
+        // A wrong flag is wrong on all ranks, so the message names no rank.
         const bool of_flags = rank == 0 && own->code() == Exit::usage;
         text = of_flags ? own->what() : fmt::format("{}: {}", own_place(rank), own->what());
     }

@@ -12,7 +12,7 @@ namespace lm::parallel {
 
 // Runs `body` on this rank. When it throws on any member, all members throw a JointError with the
 // exit code and the message of the first such rank. The message begins with that rank, its host and
-// its device, unless rank 0 finds a wrong flag. Collective.
+// its device. If rank 0 finds a wrong flag, the message names no rank. Collective.
 void together(comm::Group& group, const std::function<void()>& body);
 
 // Returns the root's text on all members. Collective.

@@ -36,7 +36,8 @@ std::string remedy(i64 line, const data::LineError& error, OnBadLine rule) {
     if (error.fault == Fault::length) return ": cut the text into several, or remove the line";
     if (error.fault == Fault::key)
         return fmt::format(": --json-keys names the member that holds the text, {}", skip);
-    // A file that begins with anything but an object has no lines to keep.
+    // If the first byte of a file does not begin an object, the file is not JSON Lines, and
+    // skipping lines would not help.
     if (line == 1 && error.byte == 1) return "";
     if (rule == OnBadLine::replace)
         return ": --on-bad-line replace repairs characters only, --on-bad-line skip drops the line";

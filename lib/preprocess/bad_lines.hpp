@@ -47,8 +47,8 @@ class BadLineWarnings {
 };
 
 // Reports the bad lines of the chunks of one part, in the order of the chunks. A message states the
-// line number in the file. So the reporter counts the lines of the file before the chunk's piece (a
-// range of the input), once for each piece that has a bad line.
+// line number in the file. So, once for each piece (range of the input) that has a bad line, the
+// reporter counts the lines of the file before the piece.
 class BadLineReporter {
   public:
     // `warnings` must outlive the reporter.

@@ -6,7 +6,7 @@
 
 namespace lm::preprocess {
 
-// Thrown when the observer requests a stop. The journals then cover everything that was encoded.
+// Thrown when the observer requests a stop. At that time the journals contain all encoded data.
 struct Stopped {};
 
 // All functions except begin() are called from several threads.
@@ -25,7 +25,8 @@ class BuildObserver {
     virtual void resumed(const BuildTotals& done) = 0;
     // Called when a chunk was encoded. `disk_bytes` of the inputs were read for it.
     virtual void advance(const BuildTotals& chunk, i64 disk_bytes) = 0;
-    // Returns whether the build must stop; it then throws Stopped. Called often: must be fast.
+    // Returns whether the build must stop; if true, the build throws Stopped. Must be fast, because
+    // it is called often.
     virtual bool stop_requested() = 0;
 };
 

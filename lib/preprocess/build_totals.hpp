@@ -11,7 +11,7 @@ namespace lm::preprocess {
 
 struct BuildTotals {
     i64 documents = 0;    // lines that were encoded
-    i64 tokens = 0;       // written under all keys
+    i64 tokens = 0;       // tokens of all keys
     i64 text_bytes = 0;   // bytes of the encoded texts: UTF-8, without JSON escapes
     i64 input_bytes = 0;  // bytes of the input after decompression
     i64 blank = 0;        // blank lines

@@ -10,7 +10,7 @@
 namespace lm::preprocess {
 namespace {
 
-// The encoder frees its buffers after a chunk longer than this.
+// After a chunk with more bytes than this, the encoder frees its buffers.
 constexpr size_t long_text = size_t{2} << 20;
 
 template <typename Id>

@@ -31,8 +31,8 @@ struct KeyTokens {
     std::vector<i32> sequences_per_document;  // [documents]
     i64 largest = -1;                         // the largest id; -1 without ids
 
-    // When the ids of one key have this number of bytes, the encoder passes them on before the
-    // chunk is complete. The ids of an ordinary chunk have fewer bytes.
+    // When the ids of one key take this number of bytes, the encoder passes them on before the
+    // chunk is complete. The ids of an ordinary chunk take fewer bytes.
     static constexpr i64 max_bytes = i64{8} << 20;
 
     explicit KeyTokens(bool wide) : ids(wide) {}
@@ -59,7 +59,7 @@ class ChunkEncoder {
 
     // Encodes out.chunk and replaces everything else in `out`. Stops at the first bad line that
     // ends the run. Calls `hand_over(key)` whenever the ids of a key take KeyTokens::max_bytes.
-    // hand_over() must use these ids before it returns; then they are dropped.
+    // hand_over() must use these ids before it returns, because the encoder then drops them.
     void encode(EncodedChunk& out, const std::function<void(size_t key)>& hand_over);
 
   private:

@@ -13,11 +13,11 @@ namespace {
 
 constexpr auto check_interval = std::chrono::milliseconds(200);
 
-// Bytes of a chunk of ordinary lines and its ids. They are not charged to the budget.
+// The bytes of a chunk of ordinary lines and its ids, which are not charged to the budget.
 constexpr i64 ordinary_bytes = i64{4} << 20;
 
-// Returns how many bytes a long line may need in addition to itself: for the text without escapes,
-// the line with its bad bytes replaced, two buffers of the normalizer, and the held ids.
+// Returns how many bytes a long line may need in addition to itself: for the decoded text, a copy
+// of the line with replaced bad bytes, two buffers of the normalizer, and the ids.
 i64 max_besides(i64 line_bytes, const EncodeRules& rules, const text::Tokenizer& tokenizer) {
     const i64 ids = std::min((rules.wide ? 4 : 2) * line_bytes,
                              static_cast<i64>(rules.keys.size()) * KeyTokens::max_bytes);
@@ -68,7 +68,8 @@ std::optional<ChunkPipeline::Item> ChunkPipeline::next(const std::function<void(
     return Item{&slot.encoded, slot.ahead};
 }
 
-// Gives the slot back to the worker that encodes its chunk, or frees it for another chunk.
+// If a worker still encodes the chunk of the slot, gives the slot back to this worker; otherwise
+// frees it for another chunk.
 void ChunkPipeline::release_item() {
     has_item_ = false;
     Slot& slot = slot_of(emptied_);
@@ -107,7 +108,7 @@ void ChunkPipeline::set_ahead(Slot& slot, std::optional<size_t> key) {
 }
 
 // Blocks until the consumer has used the ids that `slot` holds under `key`. To keep the ids in
-// order, it first waits until this slot is the consumer's next one.
+// order, the function first waits until the consumer reaches this slot.
 void ChunkPipeline::hand_over(Slot& slot, size_t key) {
     const auto wait_until = [this](const auto& done) {
         std::unique_lock lock(mutex_);

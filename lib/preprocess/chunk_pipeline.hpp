@@ -42,14 +42,14 @@ class ChunkPipeline {
     // The next part of the output, in input order.
     struct Item {
         const EncodedChunk* chunk;
-        // When set, the chunk is still being encoded. Only the ids under this key are valid then;
-        // they precede the ids of the following items.
+        // When set, a worker still encodes the chunk, and only the ids of this key are valid. They
+        // precede the ids of the next items.
         std::optional<size_t> ahead;
     };
     // Blocks until the next item is complete and returns it; returns nullopt after the last item.
     // The item is valid until the next call. Calls `check` every 200 ms while it waits; `check` may
-    // throw. Rethrows an exception of a worker or of the reader after it has returned all previous
-    // chunks.
+    // throw. After all previous chunks were returned, rethrows an exception of a worker or of the
+    // reader.
     std::optional<Item> next(const std::function<void()>& check);
 
   private:

@@ -13,8 +13,8 @@ namespace {
 
 constexpr i64 chunk_bytes = i64{1} << 20;
 // Bytes of text in a round. All threads count the pre-tokens of a round, then their counts are
-// merged, and the rarest pre-tokens are dropped if there are too many. So the counts depend on
-// where rounds end, and the size is fixed.
+// merged, and the rarest pre-tokens are dropped if there are too many. The counts depend on where
+// rounds end, so this size is fixed.
 constexpr i64 round_bytes = i64{64} << 20;
 // A worker frees its buffers after a chunk longer than this.
 constexpr size_t long_text = size_t{2} << 20;
@@ -102,7 +102,7 @@ void CorpusCounter::run(const std::function<void(i64, i64)>& progress) {
     data::ChunkReader reader(data::examine_inputs(io::expand_inputs(options_.inputs)), chunk_bytes);
     for (int i = 0; i < pool_.size(); ++i)
         workers_.push_back(std::make_unique<Worker>(options_, design_));
-    // Each round is read while the previous round is counted.
+    // This thread reads each round while the workers count the previous one.
     Chunks round = read_round(reader);
     while (!round.empty()) {
         try {

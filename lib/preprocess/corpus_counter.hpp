@@ -35,8 +35,8 @@ struct CorpusTotals {
 
 class CorpusCounter {
   public:
-    // `design` selects the normalizer and the pre-tokenizer. Both arguments must outlive the
-    // counter. Opens no file.
+    // Opens no file. `design` selects the normalizer and the pre-tokenizer. Both arguments must
+    // outlive the counter.
     CorpusCounter(const CorpusOptions& options, const text::TokenizerDesign& design);
     ~CorpusCounter();
 

@@ -82,9 +82,9 @@ class DatasetBuild {
         return description_;
     }
 
-    // With --resume, returns whether this run has nothing to do: all outputs are complete, and this
-    // run would write the same. In this case prints a note and removes the work directory. Throws
-    // Error(usage) when this run would write other outputs.
+    // With --resume, returns whether all outputs are complete and this run would write the same
+    // outputs, so that it has nothing to do. In this case prints a note and removes the work
+    // directory. Throws Error(usage) when this run would write other outputs.
     bool is_complete_already() {
         if (!options_.resume || options_.force || io::exists(work_.run_file())) return false;
         if (!work_.outputs_exist()) return false;
@@ -96,7 +96,7 @@ class DatasetBuild {
                         "--output-prefix",
                         difference);
         }
-        if (is_rank0()) work_.remove();  // a killed run may not have removed all of it
+        if (is_rank0()) work_.remove();  // a killed run may have left some of it
         note("{}: complete already: nothing to do", work_.output_prefix(0));
         return true;
     }
@@ -276,13 +276,13 @@ class DatasetBuild {
     BuildObserver& observer_;
     WorkDirectory work_;
 
-    // Set by load_tokenizer().
+    // load_tokenizer() sets these members:
     std::shared_ptr<const text::Tokenizer> tokenizer_;
     data::TokenType type_ = data::TokenType::u16;
     EncodeRules rules_;
     data::DatasetMetadata metadata_;  // common content of all outputs
 
-    // Set by examine_inputs().
+    // examine_inputs() sets these members:
     int n_workers_ = 1;
     InputPlan plan_;
 

@@ -16,18 +16,18 @@
 namespace lm::preprocess {
 
 struct BuildResult {
-    // True when this run encoded something. False when an earlier run had encoded everything; then
-    // this run at most renamed the outputs.
+    // True when this run has encoded something. False when an earlier run had encoded all inputs,
+    // so that this run has at most renamed the outputs.
     bool built = false;
-    // Set only when `built`, over all ranks: the totals, and the bytes of input that earlier runs
-    // had encoded.
+    // Set only when `built`. Both are sums over all ranks: the totals, and the bytes of input that
+    // earlier runs had encoded.
     BuildTotals totals;
     i64 resumed_bytes = 0;
     std::vector<std::string> prefixes;  // [keys] of the outputs
 };
 
-// Builds the datasets. Throws Stopped when the observer requests a stop: with options.resume the
-// work directory then holds everything that was encoded, otherwise it is removed. Collective.
+// Builds the datasets. Throws Stopped when the observer requests a stop. With options.resume, the
+// work directory then contains all encoded data; without it, the directory is removed. Collective.
 BuildResult build_datasets(const BuildOptions& options, const Launched& launch,
                            BuildObserver& observer);
 

@@ -30,8 +30,8 @@ struct PartTask {
     std::function<void()> check_others;
 };
 
-// Encodes the part from the position at which `writer` has resumed. Throws Stopped when the
-// observer requests a stop; the journal is up to date then.
+// Encodes the part from the position at which `writer` has resumed. When the observer requests a
+// stop, brings the journal up to date and throws Stopped.
 void encode_part(PartWriter& writer, const PartTask& task);
 
 }  // namespace lm::preprocess

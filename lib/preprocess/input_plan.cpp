@@ -19,8 +19,8 @@ i64 parse_number(std::string_view text, const std::string& all) {
     return value;
 }
 
-// Returns the number of parts per rank. Each compressed input can be a part, so that several are
-// decompressed in parallel.
+// Returns the number of parts per rank. Each compressed input can be a part of its own, so that
+// several inputs are decompressed in parallel.
 i64 parts_for(const InputPlan& plan, int n_workers) {
     const i64 n_compressed = std::ranges::count_if(
         plan.files, [](const data::InputFile& f) { return !f.divisible && f.size >= 0; });
@@ -28,7 +28,8 @@ i64 parts_for(const InputPlan& plan, int n_workers) {
     return std::clamp<i64>(n_compressed / (plan.n_ranks * plan.shard.count), 1, 4 * n_workers);
 }
 
-// Checks an input that is not a regular file: only one process can read it, and only once.
+// Checks an input that is not a regular file: throws if several processes would have to read it, or
+// if it would have to be read twice.
 void check_single_reader(const data::InputFile& file, const InputPlan& plan, bool resume) {
     const std::string name = io::input_name(file.path);
     if (plan.shard.count > 1)

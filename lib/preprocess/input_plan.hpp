@@ -11,7 +11,7 @@
 
 namespace lm::preprocess {
 
-// --shard i/n
+// The value i/n of --shard.
 struct Shard {
     i64 index = 0;  // in [0, count)
     i64 count = 1;
@@ -33,8 +33,9 @@ struct InputPlan {
     i64 bytes_per_rank() const;                               // -1: unknown
 };
 
-// Examines the inputs and divides them. An input such as a pipe can be read once, by one process:
-// with --shard or --resume it is Error(usage), with several ranks Error(failure).
+// Examines the inputs and divides them. Only one process can read an input such as a pipe, and only
+// once: for such an input, throws Error(usage) with --shard or --resume, and Error(failure) with
+// several ranks.
 InputPlan make_input_plan(const BuildOptions& options, int n_ranks, int n_workers);
 
 // Returns how many parts of a rank are encoded at a time: at most one per worker, and fewer when

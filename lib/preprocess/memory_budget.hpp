@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A budget for the memory that long lines need in addition to the memory of ordinary chunks. All
-// pipelines of a process share one budget. The chunk that a pipeline must write next may exceed the
-// budget, in one pipeline at a time. So a document larger than the budget can be encoded, and no
+// pipelines of a process share one budget. One pipeline at a time may exceed the budget, for the
+// chunk that it must write next. So a document larger than the budget can be encoded, and no
 // pipeline waits forever.
 #pragma once
 
@@ -17,9 +17,9 @@ class MemoryBudget {
   public:
     explicit MemoryBudget(i64 bytes) : limit_(bytes) {}
 
-    // The state of the chunk that asks for memory. later: its pipeline writes other chunks first.
-    // next: its pipeline writes it next. stopped: its pipeline has been stopped and never writes
-    // it.
+    // The state of the chunk for which memory is acquired. later: its pipeline writes other chunks
+    // before it. next: its pipeline writes it next. stopped: its pipeline was stopped and never
+    // writes it.
     enum class Turn { later, next, stopped };
 
     // Blocks until `pipeline` may allocate `bytes` more. Returns false when the pipeline has been

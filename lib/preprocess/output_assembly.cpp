@@ -27,7 +27,7 @@ Outputs make_outputs(const AssemblyTask& task, const std::vector<PartRecord>& re
     return outputs;
 }
 
-// Copies this rank's parts. The .bin of a single part is renamed instead.
+// Copies this rank's parts to their places. If there is only one part, renames its .bin instead.
 void place_parts(const AssemblyTask& task, Outputs& outputs, ThreadPool& pool) {
     const bool is_single = task.plan.n_parts() == 1;
     for (size_t k = 0; k < outputs.size(); ++k) {
@@ -42,8 +42,8 @@ void place_parts(const AssemblyTask& task, Outputs& outputs, ThreadPool& pool) {
     }
 }
 
-// Block b belongs to rank b % launch.size. Returns the digests of this rank's blocks; the other
-// digests are empty.
+// Block b belongs to rank b % launch.size. Returns the digests of all blocks, in which only those
+// of this rank's blocks are set.
 BlockDigests digest_own_blocks(const AssemblyTask& task, const Outputs& outputs, ThreadPool& pool) {
     BlockDigests digests;
     for (const data::DatasetAssembly& output : outputs) {
@@ -58,7 +58,7 @@ BlockDigests digest_own_blocks(const AssemblyTask& task, const Outputs& outputs,
     return digests;
 }
 
-// Fills in the digests that the other ranks have published. Rank 0 only.
+// Fills in the digests that the other ranks have published. Only rank 0 calls it.
 void add_digests_of_others(const AssemblyTask& task, const std::vector<std::string>& published,
                            BlockDigests& digests) {
     for (size_t rank = 0; rank < published.size(); ++rank) {

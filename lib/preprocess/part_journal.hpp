@@ -19,7 +19,7 @@
 namespace lm::preprocess {
 
 struct PartRecord {
-    data::ReadPosition next;  // position of the first line that is not yet encoded
+    data::ReadPosition next;  // position of the first line that is not encoded yet
     i64 lines = 0;            // lines of the current piece before `next`
     bool finished = false;
     BuildTotals totals;
@@ -33,10 +33,10 @@ struct PartRecord {
 class PartJournal {
   public:
     // Opens `path` or creates it, and locks it. Throws Error(usage) when another process has locked
-    // it.
+    // the file.
     static PartJournal open(const std::string& path);
 
-    // Returns the records before the first one that is corrupt or does not have `n_keys` keys.
+    // Returns the records, up to the first record that is corrupt or does not have `n_keys` keys.
     std::vector<PartRecord> read(size_t n_keys);
     // Truncates the journal after the first `n` records that read() returned.
     void keep(size_t n);

@@ -82,7 +82,7 @@ void PartWriter::save() {
 }
 
 void PartWriter::finish() {
-    // The files are durable before the journal states that the part is finished.
+    // The files are made durable before the journal states that the part is finished.
     record_.finished = true;
     for (data::DatasetPart& part : parts_) part.sync();
     write_record();

@@ -29,14 +29,14 @@ class PartWriter {
     // Returns how many lines of its piece precede `chunk`, the next chunk to be appended.
     i64 lines_before(const data::LineChunk& chunk) const;
 
-    // Appends ids of `key` while the rest of their chunk is still being encoded. Returns their
-    // counts.
+    // Appends ids of `key` while a worker still encodes the rest of their chunk. Returns the counts
+    // of the appended ids.
     BuildTotals append_ahead(const KeyTokens& ids, size_t key);
     // Appends a chunk without the ids that append_ahead() has written. Returns the counts of the
     // appended data.
     BuildTotals append(const EncodedChunk& encoded);
-    // Records the chunks that have been appended. Does nothing between append_ahead() and append():
-    // the journal has no positions within a chunk.
+    // Records the chunks that have been appended. Does nothing between append_ahead() and append(),
+    // because the journal has no positions within a chunk.
     void save();
     // Marks the part as finished. Its files and its journal are durable when finish() returns.
     void finish();

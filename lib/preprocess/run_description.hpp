@@ -27,9 +27,9 @@ io::Json origin_of(const io::OrderedJson& description);
 std::string difference_of_origins(const io::Json& existing, const io::Json& current);
 
 // Reads the run.json of an earlier run at `path` and returns its number of parts per rank. Throws
-// Error(usage) naming the first difference to `current`, Error(failure) when the file is corrupt.
-// The number of parts may differ. If another build of the program wrote the file, only prints a
-// note.
+// Error(usage) naming the first difference to `current`, Error(failure) when the file is corrupt. A
+// different number of parts is allowed. If another build of the program wrote the file, only prints
+// a note.
 i64 parts_of_same_run(const std::string& path, const io::OrderedJson& current);
 
 }  // namespace lm::preprocess

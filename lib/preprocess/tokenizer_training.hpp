@@ -37,12 +37,12 @@ struct TrainingProgress {
 // Trains a tokenizer. Throws Error(failure) when the corpus has no text.
 TrainingResult train_tokenizer(const TrainingOptions& options, const TrainingProgress& progress);
 
-// Throws Error(usage) when its parent does not exist, and when `directory` exists, unless `force`
-// is set and it contains only the files of a tokenizer.
+// Throws Error(usage) when the parent of `directory` does not exist. Also throws when `directory`
+// exists, unless `force` is set and the directory contains only the files of a tokenizer.
 void check_tokenizer_directory(const std::string& directory, bool force);
 
 // Writes vocab.json, merges.txt, tokenizer.json and tokenizer_config.json to `directory`. The
-// directory gets its name when all files are written. With Overwrite::yes it replaces an existing
+// directory gets its name after all files were written. With Overwrite::yes it replaces an existing
 // directory.
 void write_tokenizer(const std::string& directory, io::Overwrite overwrite,
                      const text::TrainedBpe& bpe, const text::TokenizerDesign& design);

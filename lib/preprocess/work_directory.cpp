@@ -24,7 +24,8 @@ bool is_current(const io::AppendFile& file) {
            open.st_ino == named.st_ino && open.st_dev == named.st_dev;
 }
 
-// Removes `beginning` from the front of `name`. Returns false when `name` does not begin with it.
+// Removes `beginning` from the front of `name`. Returns false when `name` does not begin with
+// `beginning`.
 bool consume(std::string_view& name, std::string_view beginning) {
     if (!name.starts_with(beginning)) return false;
     name.remove_prefix(beginning.size());
@@ -62,7 +63,7 @@ bool is_of_ranks(std::string_view name) {
 bool is_own(const std::string& directory, const std::string& name) {
     struct stat status {};
     if (::lstat((directory + "/" + name).c_str(), &status) != 0)
-        return true;  // it has been removed since
+        return true;  // the file was removed meanwhile
     if (S_ISDIR(status.st_mode)) return is_of_ranks(name);
     return S_ISREG(status.st_mode) && (name == "lock" || is_of_part(name) || is_of_whole(name));
 }
@@ -70,7 +71,7 @@ bool is_own(const std::string& directory, const std::string& name) {
 // Returns the name of a file in the directory that this program did not write; "" if there is none.
 std::string foreign_file_in(const std::string& directory) {
     for (const std::string& name : io::list_directory(directory)) {
-        const bool nfs_removes_it = name.starts_with(".nfs");  // when the last process closes it
+        const bool nfs_removes_it = name.starts_with(".nfs");  // NFS removes it at the last close
         if (!nfs_removes_it && !is_own(directory, name)) return name;
     }
     return "";
@@ -146,7 +147,8 @@ void WorkDirectory::make_lock(bool directory_is_new) {
     try {
         lock_ = std::make_unique<io::AppendFile>(io::AppendFile::open(file("lock")));
     } catch (...) {
-        // rmdir fails, as intended, when another process has created files there since.
+        // When another process has created files in the directory meanwhile, rmdir() fails, as
+        // intended.
         if (directory_is_new) ::rmdir(path_.c_str());
         throw;
     }
@@ -167,8 +169,8 @@ void WorkDirectory::refuse_foreign_files() const {
         foreign);
 }
 
-// Removes run.json first. If a kill follows, the next claim() finds no run.json and removes the
-// other files.
+// Removes run.json first: if the process is killed after that, the next claim() finds no run.json
+// and removes the other files.
 void WorkDirectory::clear() const {
     if (io::exists(run_file())) io::checked::unlink(run_file());
     for (const std::string& name : io::list_directory(path_)) {

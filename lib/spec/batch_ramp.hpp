@@ -19,7 +19,8 @@ struct RampStep {
     i64 consumed_after() const { return consumed_before + batch * n_iterations; }
 };
 
-// The batch size is `batch` once `samples` samples have been consumed.
+// From the iteration on before which `samples` samples have been consumed, the batch size is
+// `batch`.
 struct BatchFrom {
     i64 samples = 0;
     i64 batch = 0;
@@ -30,8 +31,9 @@ struct BatchRamp {
     i64 increment = 0;
     i64 samples = 0;  // samples after which the batch has its full size
     i64 global_batch = 1;
-    // --step-batch-size-schedule, ascending, the first entry at 0 samples. If not empty, `start` is
-    // the batch of the first entry; samples + 1 and `global_batch` are those of the last entry.
+    // --step-batch-size-schedule, ascending, the first entry at 0 samples. If it is not empty,
+    // `start` is the batch of the first entry, `global_batch` the batch of the last entry, and
+    // samples + 1 the samples of the last entry.
     std::vector<BatchFrom> steps = {};
 
     // Throws Error(usage) naming --rampup-batch-size, --step-batch-size-schedule or
@@ -50,8 +52,8 @@ struct BatchRamp {
     std::vector<RampStep> stages() const;
 };
 
-// Returns the steps that remain for a training of `total_samples` samples after `consumed` of them.
-// Iteration 1 is the first of the remaining ones. As in Megatron, a last batch that exceeds
+// Returns the steps that remain in a training of `total_samples` samples after `consumed` samples.
+// Iteration 1 is the first remaining iteration. As in Megatron, a last batch that exceeds
 // `total_samples` is dropped.
 std::vector<RampStep> ramp_steps(const BatchRamp& ramp, i64 total_samples, i64 consumed = 0);
 

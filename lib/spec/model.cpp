@@ -95,7 +95,7 @@ void ModelConfig::resolve() {
     }
     check_below_one("--attention-dropout", attention_dropout);
     check_below_one("--hidden-dropout", hidden_dropout);
-    // The bounds are far beyond the values of any model, and far within the range of fp32.
+    // The bounds are far beyond the values of real models, but well within the range of fp32.
     check_from_to("--init-method-std", init_std, 1e-30, 1e6);
     check_from_to("--rotary-base", rotary_base, 1, 1e30);
     check_from_to("--layernorm-epsilon", norm_eps, 1e-30, 1);

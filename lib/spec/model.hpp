@@ -43,7 +43,7 @@ struct ModelConfig {
     bool qk_norm = false;             // --qk-layernorm: norms of the heads of query and key
     bool untied_head = false;         // --untie-embeddings-and-output-weights
     bool linear_bias = true;          // --disable-bias-linear clears it
-    bool qkv_bias = false;            // --add-qkv-bias: query, key, value have biases in any case
+    bool qkv_bias = false;            // --add-qkv-bias: biases of query, key and value
     double attention_dropout = 0.1;
     double hidden_dropout = 0.1;
     double init_std = 0.02;

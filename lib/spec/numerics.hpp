@@ -11,8 +11,8 @@ struct Precision {
 };
 
 // The attention kernels on a GPU: --attention-backend.
-// cuDNN's kernels add gradients in an order that varies from run to run. For a problem that cuDNN
-// does not support, all values use the kernels of lib/cuda.
+// cuDNN's kernels add gradients in an order that varies from run to run. If cuDNN does not support
+// a problem, the kernels of lib/cuda are used with every value of the flag.
 enum class GpuAttention {
     automatic,  // cuDNN where every rank finds it, else flash
     flash,      // the kernels of lib/cuda

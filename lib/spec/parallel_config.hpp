@@ -32,8 +32,8 @@ inline constexpr std::array recompute_methods{Named{Recompute::Method::uniform, 
 
 // The quantity that is balanced over pipeline stages. layers: transformer layers.
 // layers_and_embedding: transformer layers, where embedding and head count as one layer each
-// (DeepSpeed's 'type:transformer|embedding'). embedding_and_layers, layers_and_head: likewise, but
-// only the embedding or only the head counts. parameters: elements of the tensors.
+// (DeepSpeed's 'type:transformer|embedding'). embedding_and_layers: transformer layers and the
+// embedding. layers_and_head: transformer layers and the head. parameters: elements of the tensors.
 enum class PipelineBalance {
     layers,
     layers_and_embedding,
@@ -53,8 +53,8 @@ struct ParallelConfig {
     bool sequence_parallel = false;  // divide norms and dropout over tensor ranks by rows
     i64 n_chunks = 1;                // chunks of each stage; more than 1: the interleaved schedule
     PipelineBalance balance = PipelineBalance::layers;
-    // Layers of the first and of the last stage, 0 when not given. `balance` divides the other
-    // layers over the stages for which no number is given.
+    // The number of layers of the first and of the last stage; 0: not given. `balance` divides the
+    // other layers over the stages without a given number.
     i64 first_stage_layers = 0;
     i64 last_stage_layers = 0;
     Recompute recompute = {};

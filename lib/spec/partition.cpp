@@ -22,8 +22,8 @@ Cuts even_cuts(i64 n, i64 n_parts) {
 }
 
 // Divides the layers of each stage over its chunks. Entry chunk * n_stages + stage of the result is
-// the first layer of that chunk. The layers are divided over stages first, so the stages are
-// balanced even where the chunks are not.
+// the first layer of that chunk. The layers are divided over the stages before the chunks, so the
+// stages are balanced even if the chunks are not.
 Cuts interleave(const Cuts& stages, i64 n_chunks) {
     Cuts cuts{0};
     for (i64 chunk = 0; chunk < n_chunks; ++chunk) {
@@ -41,9 +41,9 @@ struct Weights {
     double layer, embedding, head;
 };
 
-// Fills the stages in order with layers, each up to the weight `most` and with at least `least`
-// layers. The weight of the first stage includes the embedding, that of the last stage the head.
-// Returns an empty list when the layers do not fit.
+// Fills the stages in order with layers. Each stage gets at least `least` layers and at most the
+// weight `most`. The weight of the first stage includes the embedding, the weight of the last stage
+// the head. Returns an empty list when the layers do not fit.
 Cuts fill_stages(i64 n_layers, i64 n_stages, i64 least, const Weights& weights, double most) {
     Cuts cuts{0};
     for (i64 stage = 0; stage < n_stages; ++stage) {
@@ -89,8 +89,8 @@ Weights weights_of(const ModelConfig& config) {
             static_cast<double>(head)};
 }
 
-// Return whether the embedding counts as a layer, before the first layer, and the head as one after
-// the last.
+// Return whether the embedding counts as a layer before the first layer, and whether the head
+// counts as a layer after the last one.
 bool counts_embedding(const ParallelConfig& parallel) {
     return parallel.balance == PipelineBalance::layers_and_embedding ||
            parallel.balance == PipelineBalance::embedding_and_layers;

@@ -28,9 +28,9 @@ PipelineAction nth_backward(const PipelineShape& shape, i64 k) {
     return action;
 }
 
-// Returns the number of forward passes of a stage before its first forward and backward pair. They
-// give every later stage its first micro-batch. The number for the interleaved schedule is from
-// Megatron's schedules.py, get_pp_rank_microbatches.
+// Returns the number of forward passes of a stage before its first forward and backward pair. These
+// passes give every later stage its first micro-batch. The number for the interleaved schedule is
+// from Megatron's schedules.py, get_pp_rank_microbatches.
 i64 n_warmup(const PipelineShape& shape, i64 stage) {
     const i64 later_stages = shape.n_stages - 1 - stage;
     const i64 wanted = shape.n_chunks == 1
@@ -40,8 +40,9 @@ i64 n_warmup(const PipelineShape& shape, i64 stage) {
 }
 
 // Returns the passes of `stage`. The interleaved schedule needs a multiple of n_stages
-// micro-batches: rounds their number up, and removes the passes of the added micro-batches from the
-// result. Fewer messages to wait for cannot cause a deadlock.
+// micro-batches. So this function rounds their number up, and removes the passes of the added
+// micro-batches from the result. The removal cannot cause a deadlock, because it only removes
+// messages.
 std::vector<PipelineAction> compute_order(PipelineShape shape, i64 stage) {
     const i64 n_existing = shape.n_micro_batches;
     if (shape.n_chunks > 1) shape.n_micro_batches = round_up(n_existing, shape.n_stages);

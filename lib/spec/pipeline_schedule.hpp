@@ -48,9 +48,9 @@ struct PipelineAction {
 };
 
 // Returns all actions of `stage` during a step. A receive is listed right before the pass that
-// reads it, a send right after the pass that wrote it. The caller may start receives earlier and
-// finish sends later. Activations and gradients use separate channels. On each channel between two
-// stages, messages are received in the order in which they are sent.
+// reads the message, a send right after the pass that writes it. The caller may start receives
+// earlier and finish sends later. Activations and gradients use separate channels. On each channel
+// between two stages, messages are received in the order in which they are sent.
 std::vector<PipelineAction> pipeline_actions(const PipelineShape& shape, i64 stage);
 
 // Returns the actions of `stage` for an evaluation, which has forward passes only. n_micro_batches

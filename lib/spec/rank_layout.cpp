@@ -17,7 +17,7 @@ Shape Box::shape() const {
 namespace {
 
 // Returns the first of `n` granules (key-value groups with their heads, or rows) that tensor rank
-// `tp_rank` holds.
+// `tp_rank` has.
 i64 first_granule(i64 n, const ParallelConfig& parallel, i64 tp_rank) {
     return n * tp_rank / parallel.tp;
 }
@@ -42,8 +42,8 @@ TensorShare tensor_share(const ModelConfig& config, const ParallelConfig& parall
 
 namespace {
 
-// Returns the unit whose backward completes the gradient of `tensor` on a rank that holds `parts`,
-// or -1 when the rank does not hold the tensor.
+// Returns the unit whose backward completes the gradient of `tensor` on a rank with the model parts
+// `parts`; -1 when the rank does not have the tensor.
 i64 unit_among(const std::vector<ModelPart>& parts, const TensorSpec& tensor,
                const ModelConfig& config) {
     switch (tensor.place) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of every tensor that one rank of a (dp, pp, tp) grid holds, and its place in the rank's
-// flat parameter buffer. Ranks are numbered as in Megatron: the tensor rank varies fastest. Padded
-// vocabulary rows exist in memory only. They are zero, the softmax masks them, and no checkpoint
-// contains them.
+// For every tensor, the part that one rank of a (dp, pp, tp) grid has, and the place of this part
+// in the rank's flat parameter buffer. Ranks are numbered as in Megatron: the tensor rank varies
+// fastest. Padded vocabulary rows exist in memory only. They are zero, the softmax masks them, and
+// no checkpoint contains them.
 #pragma once
 
 #include <vector>
@@ -26,7 +26,7 @@ struct LocalTensor {
     Box box;                  // the part that this rank holds
     Shape shape;              // shape in memory: the shape of `box` with padded vocabulary rows
     i64 offset = 0;           // first element in the flat buffer
-    i64 unit = 0;             // the backward of this unit completes the gradient
+    i64 unit = 0;             // the unit whose backward completes the gradient
     bool replicated = false;  // every tensor rank holds the same elements
     bool copy = false;        // this is the last stage's copy of a tied embedding
     i64 numel() const { return shape.numel(); }

@@ -10,7 +10,7 @@
 namespace lm::spec {
 
 // A range of iterations with one save interval. The run saves at the multiples of `interval` and at
-// `until`. Each range starts where the previous one ends. The last one may have no end.
+// `until`. Each range starts where the previous range ends. The last range may have no end.
 struct SaveRange {
     i64 interval = 0;
     i64 until = 0;  // 0: no end
@@ -24,7 +24,7 @@ std::vector<SaveRange> parse_save_schedule(const std::string& text);
 // the checkpoint at its end.
 i64 count_saves(const std::vector<SaveRange>& ranges, i64 n_iterations);
 
-// Returns the iterations after `start` at which such a run saves, ascending.
+// Returns the iterations after `start` at which a run of n_iterations iterations saves, ascending.
 std::vector<i64> save_iterations(const std::vector<SaveRange>& ranges, i64 start, i64 n_iterations);
 
 }  // namespace lm::spec

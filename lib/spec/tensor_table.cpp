@@ -86,8 +86,8 @@ class TableBuilder {
         i64 granule;
     };
 
-    // Adds column-parallel projections, which one matrix product computes together. The tensor
-    // ranks shard the rows of each weight. All weights are adjacent in memory, then all biases.
+    // Adds column-parallel projections that one matrix product computes together. The tensor ranks
+    // shard the rows of each weight. All weights are adjacent in memory, then all biases.
     void column_parallel(const std::string& prefix, const std::string& block,
                          std::initializer_list<Projection> projections, i64 layer, bool bias) {
         for (const Projection& p : projections) {
@@ -101,9 +101,9 @@ class TableBuilder {
         }
     }
 
-    // Adds a row-parallel projection. It is divided by columns of the weight. Every tensor rank
-    // holds the whole bias, but only the first one adds it to the result, which is summed over the
-    // tensor ranks.
+    // Adds a row-parallel projection, whose weight is divided by columns. Every tensor rank has the
+    // whole bias, but only the first rank adds it, because the results are summed over the tensor
+    // ranks.
     void row_parallel(const std::string& name, i64 cols, i64 granule, i64 layer) {
         matrix(name + ".weight", config_.hidden, cols, branch_std_, {1, granule}, Place::layer,
                layer);

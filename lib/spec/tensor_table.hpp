@@ -21,7 +21,8 @@ struct Cut {
     i64 granule = 1;
 };
 
-// The part of the model that a tensor belongs to, which decides the pipeline stage that holds it.
+// The part of the model to which a tensor belongs. It determines which pipeline stage has the
+// tensor.
 enum class Place { embedding, layer, head };
 
 struct TensorSpec {
@@ -37,7 +38,7 @@ struct TensorSpec {
     // matrix product computes them together (query, key, value; gate, up).
     std::string block;
     bool vocab_rows = false;  // dimension 0 is the vocabulary, which rank_layout() pads
-    bool tied_head = false;   // the last stage holds a copy as its output projection
+    bool tied_head = false;   // the last stage has a copy as its output projection
 };
 
 // Returns the tensors in their order in memory.

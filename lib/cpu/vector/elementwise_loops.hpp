@@ -107,8 +107,8 @@ void philox_numbers(u64 key, u64 sample, u64 first, i64 n, u16* numbers) {
     }
 }
 
-// Computes the factors of elements [first, first + n). Philox gives blocks of 8 numbers, so those
-// before `first` in its block are computed and not used.
+// Computes the factors of elements [first, first + n). Philox gives blocks of 8 numbers, so the
+// numbers before `first` in its block are computed but not used.
 void dropout_factors(u64 key, u64 sample, u64 first, u32 threshold, float scale, float* factors,
                      i64 n) {
     constexpr i64 blocks_at_once = 64;

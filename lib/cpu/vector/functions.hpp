@@ -3,8 +3,8 @@
 //
 // exp(x) = 2^n exp(r) with n = round(x / ln 2) and r = x - n ln 2: argument reduction of Cody and
 // Waite (ln 2 in two parts), and the polynomial of Cephes' expf for exp(r). The error is below 1.5
-// ulp from -87.3 to 88.3. Below that range the result is zero (no denormals), above it is constant.
-// NaN stays NaN.
+// ulp from -87.3 to 88.3. Below that range the result is zero (no denormals), above the range the
+// result is constant. NaN stays NaN.
 #pragma once
 
 namespace lm::cpu {

@@ -5,7 +5,8 @@
 namespace lm::cpu {
 namespace {
 
-// g++ 12 compiles __builtin_convertvector() to several instructions here, an intrinsic to one.
+// Uses an intrinsic, a single instruction; g++ 12 would compile __builtin_convertvector() to
+// several.
 LM_INLINE Vec widen(ShortVec bits, Bf16) {
 #if defined(LM_VECTOR_AVX512)
     return (Vec)((BitsVec)_mm512_maskz_cvtepu16_epi32(0xffff, (__m256i)bits) << 16);

@@ -24,7 +24,7 @@ void norm_row(const NormRow& row, i64 n) {
     if (!row.y) return;
     const auto count = static_cast<float>(n);
     const float mean = row.mean ? horizontal_sum(total) / count : 0.0F;
-    // Lanes beyond the end read as `mean`, so that they add 0 to the sum of squares.
+    // Lanes beyond the end get the value `mean`, so that they add 0 to the sum of squares.
     Vec square{};
     for_vectors(n, [&](i64 i, i64 lanes) LM_BODY {
         const Vec centred = get(row.sum + i, lanes, mean) - mean;

@@ -79,7 +79,7 @@ void small_product(i64 m, i64 n, i64 k, const float* a, i64 a_row, i64 a_col, co
 
 // These functions transpose `width` vectors (rows) in registers in log2(width) rounds, one for each
 // power of two d. In a round, rows a = i and b = i + d exchange lanes: a gives its lanes whose
-// number has bit d, b its lanes whose number does not have it.
+// number has bit d, b gives its lanes whose number does not have bit d.
 template <int d, int... lane>
 LM_INLINE void exchange(Vec& a, Vec& b, Lanes<lane...>) {
     const Vec low = __builtin_shufflevector(a, b, ((lane & d) ? lane - d + width : lane)...);
@@ -135,12 +135,12 @@ __attribute__((noinline)) void transpose(i64 rows, i64 cols, const T* x, i64 ldx
 // reads sequentially. The loops, outermost first: blocks of pack_depth of k (packs all columns of
 // b), blocks of pack_rows rows (packs a), strips of b, strips of a.
 constexpr int strip_cols = tile_vectors * width;
-constexpr i64 pack_depth = product_depth;  // a strip of a and one of b fit into the L1 cache
+constexpr i64 pack_depth = product_depth;  // a strip of a and a strip of b fit into the L1 cache
 constexpr i64 pack_rows = product_rows;    // a block of a fits into the L2 cache
 
 // Packs tile_rows rows. Vectors of `width` lanes are stored at stride tile_rows < width: each store
-// overwrites the unused lanes of the previous one. The last one writes up to width - tile_rows
-// floats beyond the strip, where the next strip follows or product_scratch_floats() has room.
+// overwrites the unused lanes of the previous one. The last store writes up to width - tile_rows
+// floats beyond the strip, into the next strip or into spare room of product_scratch_floats().
 template <typename T>
 LM_INLINE void pack_whole_strip(const T* a, i64 a_row, i64 a_col, i64 depth, float* packed) {
     i64 k = 0;
@@ -162,7 +162,7 @@ LM_INLINE void pack_whole_strip(const T* a, i64 a_row, i64 a_col, i64 depth, flo
 }
 
 // Packs a strip that is partly outside of the operand: only n of its `strip` rows or columns exist,
-// and the others become zero. Element (k, i) of the strip is x[k * k_step + i * i_step].
+// and the missing ones become zero. Element (k, i) of the strip is x[k * k_step + i * i_step].
 template <typename T>
 LM_INLINE void pack_part(const T* x, i64 k_step, i64 i_step, i64 n, i64 strip, i64 depth,
                          float* packed) {
@@ -250,7 +250,8 @@ LM_INLINE void packed_tile(i64 depth, const float* a, const float* b, float* c, 
     }
 }
 
-// Computes a tile of which c has only rows x cols: writes it to a small array and copies that part.
+// Computes a tile that is only partly inside of c: writes the tile to a small array, and copies the
+// rows x cols that c has.
 LM_INLINE void packed_edge(i64 depth, const float* a, const float* b, float* c, i64 ldc, i64 rows,
                            i64 cols, bool accumulate) {
     float tile[tile_rows * strip_cols];

@@ -31,7 +31,8 @@ LM_INLINE void row_group(const float* x, i64 k_end, const T* w, float* y, i64 ld
     for (; k + 2 * width <= k_end; k += 2 * width) {
 #pragma GCC unroll 4
         for (int j = 0; j < rows; ++j) {
-            // The hardware prefetches one stream in a page, so the code prefetches the next rows.
+            // The hardware prefetches only one stream in a page, so the code itself prefetches the
+            // next rows.
             if (rows > 1) {
                 __builtin_prefetch(w + (j + rows) * k_end + k, 0, 2);
                 if (sizeof(T) == 4) __builtin_prefetch(w + (j + rows) * k_end + k + width, 0, 2);

@@ -74,8 +74,8 @@ void softmax_backward(float* p, float* dp, const float* factors, float delta, i6
     });
 }
 
-// Processes one part of a row, which stays in the L1 cache between the two passes. The rescaling is
-// that of Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018).
+// Processes one part of a row, which stays in the L1 cache between the two passes. The rescaling
+// follows Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018).
 void online_sum(const float* x, i64 n, float* max, double* sum) {
     Vec most = splat(*max);
     for_vectors(n, [&](i64 i, i64 lanes)

@@ -94,12 +94,12 @@ struct VectorKernels {
     void (*transpose)(i64 rows, i64 cols, const float* x, i64 ldx, float factor, float* y, i64 ldy);
     // Processes one block of n scores of an online softmax. Replaces elements [begin, end) by
     // exp(score + slope * (first_index + i) - max') and all others by 0, where max' is the maximum
-    // of *max and these scores. Updates *max, and *sum (of the exponentials). Returns the factor by
-    // which the caller must multiply its sums over earlier blocks.
+    // of *max and these scores. Updates *max, and *sum, the sum of the exponentials. Returns the
+    // factor by which the caller must multiply its sums over earlier blocks.
     float (*online_softmax)(float* scores, i64 n, i64 begin, i64 end, float slope,
                             float first_index, float* max, float* sum);
-    // Computes in backward the probabilities of forward from the scores p [n] and the log-sum-exp
-    // of their row: p[i] = exp(p[i] + slope * (first_index + i) - lse) in [begin, end), zero
+    // Recomputes the probabilities of the forward pass from the scores p [n] and the log-sum-exp of
+    // their row: p[i] = exp(p[i] + slope * (first_index + i) - lse) in [begin, end), zero
     // elsewhere.
     void (*recompute_softmax)(float* p, i64 n, i64 begin, i64 end, float slope, float first_index,
                               float lse);
@@ -112,7 +112,7 @@ struct VectorKernels {
     void (*scaled_copy)(float* y, const float* x, float factor, i64 n);  // y = factor * x
     double (*dot)(const float* x, const float* y, i64 n);                // summed in fp64
 
-    // GELU by tanh, and by erf, and squared ReLU: pre += bias (optional), y = activation(pre).
+    // For GELU by tanh, GELU by erf and squared ReLU: pre += bias (optional), y = activation(pre).
     void (*gelu_tanh)(float* pre, const float* bias, float* y, i64 n);
     void (*gelu_tanh_backward)(const float* pre, float* dx, i64 n);  // dx *= gelu'(pre)
     void (*gelu_erf)(float* pre, const float* bias, float* y, i64 n);
@@ -120,7 +120,8 @@ struct VectorKernels {
     void (*squared_relu)(float* pre, const float* bias, float* y, i64 n);
     void (*squared_relu_backward)(const float* pre, float* dx, i64 n);
 
-    // y = silu(gate) * up, and the gradients of gate and up. geglu: GELU by erf instead of silu.
+    // swiglu: y = silu(gate) * up, and the gradients of gate and up. geglu: the same with GELU by
+    // erf instead of silu.
     void (*swiglu)(const float* gate, const float* up, float* y, i64 n);
     void (*swiglu_backward)(const float* gate, const float* up, const float* dy, float* dgate,
                             float* dup, i64 n);
@@ -140,7 +141,7 @@ struct VectorKernels {
     void (*norm_backward_row)(const NormBackwardRow& row, i64 width);
 
     // Adds n elements of a row to *max, the row's maximum, and to *sum, the sum of exp(element -
-    // *max). They start at -infinity and 0.
+    // *max). Before the first call, *max must be -infinity and *sum 0.
     void (*online_sum)(const float* x, i64 n, float* max, double* sum);
     void (*softmax_gradient)(float* x, i64 n, float max, float share);  // x = share * exp(x - max)
 
@@ -158,8 +159,8 @@ const VectorKernels& vector_kernels();
 // Returns all sets of kernels that this processor can run, best first. For tests.
 std::span<const VectorKernels* const> all_vector_kernels();
 
-// The sets that this build has, one per instruction set; all_vector_kernels() lists those that this
-// processor can run.
+// The sets that this build has, one per instruction set; all_vector_kernels() lists the sets that
+// this processor can run.
 #if defined(__x86_64__)
 extern const VectorKernels avx512_kernels;
 extern const VectorKernels avx2_kernels;

@@ -60,9 +60,9 @@ struct DataSets {
     std::vector<NamedSource> test;
 };
 
-// Opens all datasets. Throws Error(usage) when the flags contradict each other, or do not fit the
-// data: a part is empty, has too few tokens or samples, or has a vocabulary larger than the
-// model's. Throws Error(failure) for corrupt files.
+// Opens all datasets. Throws Error(usage) when the flags contradict each other, or when they
+// contradict the data: a part is empty, has too few tokens or samples, or has a vocabulary larger
+// than the model's. Throws Error(failure) for corrupt files.
 DataSets open_data(const DataConfig& config);
 
 // Returns every prefix in `paths`.
