@@ -2,6 +2,7 @@
 #include "io/checked.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <linux/fs.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -78,8 +79,9 @@ int renameat2(const std::string& from, const std::string& to, unsigned flags) {
 // systems, such as /proc, ENOENT has another cause.
 [[noreturn]] void no_parent(const std::string& path, std::string_view action) {
     const std::string parent = parent_of(path);
-    if (io::exists(parent)) system_error(path, action, ENOENT);
-    run_error(path, "cannot {}: directory {} does not exist: create it first", action, parent);
+    if (io::exists(parent)) system_error(final_name(path), action, ENOENT);
+    run_error(final_name(path), "cannot {}: directory {} does not exist: create it first", action,
+              parent);
 }
 
 // Returns whether a rename or link failed because the file system lacks the operation.
@@ -107,7 +109,39 @@ void system_error(std::string_view path, std::string_view action, int error_numb
               remedy(error_number));
 }
 
+std::string final_name(std::string_view path) {
+    constexpr std::string_view mark = ".tmp.";
+    std::string name;
+    while (!path.empty()) {
+        const std::string_view part = path.substr(0, std::min(path.find('/'), path.size()));
+        path.remove_prefix(part.size());
+        const size_t at = part.find(mark);
+        name += at == 0 ? part : part.substr(0, at);
+        if (path.empty()) break;
+        name += '/';
+        path.remove_prefix(1);
+    }
+    return name;
+}
+
 namespace checked {
+namespace {
+
+// Reports a failed change of `path`. Unfinished outputs are removed later, so that the message has
+// the name that the user gave.
+[[noreturn]] void output_error(std::string_view path, std::string_view action, int error_number) {
+    system_error(final_name(path), action, error_number);
+}
+
+[[noreturn]] void rename_error(const std::string& from, const std::string& to,
+                               std::string_view verb, int error_number) {
+    const std::string name = final_name(to);
+    if (final_name(from) == name)
+        system_error(name, "give the new content this name", error_number);
+    system_error(to, fmt::format("{} {} to this name", verb, from), error_number);
+}
+
+}  // namespace
 
 int create(const std::string& path, int flags) {
     const int fd = faulted("create", path) ? -1 : retried([&] {
@@ -116,7 +150,7 @@ int create(const std::string& path, int flags) {
     if (fd >= 0) return fd;
     if (errno == EEXIST && (flags & O_EXCL)) return -1;
     if (errno == ENOENT) no_parent(path, "create");
-    system_error(path, "create", errno);
+    output_error(path, "create", errno);
 }
 
 namespace {
@@ -127,7 +161,7 @@ bool write_all(int fd, const std::string& path, std::span<const std::byte> bytes
                bool may_be_invalid) {
     const fault::Action action =
         fault::next("write", path, {.from = {}, .offset = offset, .bytes = bytes});
-    if (action == fault::Action::fail) system_error(path, "write", fault::error_number());
+    if (action == fault::Action::fail) output_error(path, "write", fault::error_number());
     if (action == fault::Action::cached_only && may_be_invalid) return false;
     if (action == fault::Action::short_write) bytes = bytes.first(bytes.size() / 2);
     while (!bytes.empty()) {
@@ -135,11 +169,11 @@ bool write_all(int fd, const std::string& path, std::span<const std::byte> bytes
         if (n < 0 && errno == EINVAL && may_be_invalid && action == fault::Action::none)
             return false;
         // A short write is continued. POSIX allows the result 0 only when the device is full.
-        if (n <= 0) system_error(path, "write", n == 0 ? ENOSPC : errno);
+        if (n <= 0) output_error(path, "write", n == 0 ? ENOSPC : errno);
         bytes = bytes.subspan(static_cast<size_t>(n));
         offset += n;
     }
-    if (action == fault::Action::short_write) system_error(path, "write", ENOSPC);
+    if (action == fault::Action::short_write) output_error(path, "write", ENOSPC);
     return true;
 }
 
@@ -195,21 +229,21 @@ void reserve(int fd, const std::string& path, i64 size) {
     // NFS and other file systems cannot reserve space. On these a full disk appears only at a
     // write.
     if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL) return truncate(fd, path, size);
-    system_error(path, "write", errno);
+    output_error(path, "write", errno);
 }
 
 void truncate(int fd, const std::string& path, i64 size) {
     const int result = faulted("truncate", path, {.from = {}, .offset = size, .bytes = {}})
                            ? -1
                            : retried([&] { return ::ftruncate(fd, size); });
-    if (result != 0) system_error(path, "set the size", errno);
+    if (result != 0) output_error(path, "set the size", errno);
 }
 
 void copy_to(int fd, const std::string& path, i64 offset, int source,
              const std::string& source_path, i64 n) {
     loff_t from = 0;
     loff_t to = offset;
-    if (faulted("write", path)) system_error(path, "write", errno);
+    if (faulted("write", path)) output_error(path, "write", errno);
     // Tries copy_file_range() first: it does not copy through user space, and on btrfs, XFS and NFS
     // 4.2 the two files share blocks.
     while (from < n) {
@@ -222,7 +256,7 @@ void copy_to(int fd, const std::string& path, i64 offset, int source,
                       "became shorter during the copy: stop the program that writes this file, and "
                       "copy it again");
         if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG || errno == EIO)
-            system_error(path, "write", errno);
+            output_error(path, "write", errno);
         break;  // copy_file_range() does not support these file systems: copy below
     }
     std::vector<std::byte> block(static_cast<size_t>(std::min<i64>(n - from, i64{4} << 20)));
@@ -245,12 +279,12 @@ void fsync(int fd, const std::string& path) {
     if (result == 0) return;
     // Some network and FUSE file systems do not support fsync() of directories.
     if ((errno == EINVAL || errno == ENOTSUP) && is_directory(path)) return;
-    system_error(path, "make durable (fsync)", errno);
+    output_error(path, "make durable (fsync)", errno);
 }
 
 void fsync_path(const std::string& path) {
     const Fd fd(retried([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
-    if (!fd.valid()) system_error(path, "open", errno);
+    if (!fd.valid()) output_error(path, "open", errno);
     fsync(fd.get(), path);
 }
 
@@ -261,7 +295,7 @@ void fsync_parent_of(const std::string& path) {
 void rename(const std::string& from, const std::string& to) {
     if (faulted("rename", to, {.from = from, .offset = 0, .bytes = {}}) ||
         ::rename(from.c_str(), to.c_str()) != 0) {
-        system_error(to, "rename " + from + " to this name", errno);
+        rename_error(from, to, "rename", errno);
     }
 }
 
@@ -279,11 +313,11 @@ bool finish_link(const std::string& from, const std::string& to) {
 
 bool rename_new(const std::string& from, const std::string& to) {
     if (faulted("rename", to, {.from = from, .offset = 0, .bytes = {}})) {
-        system_error(to, "rename " + from + " to this name", errno);
+        rename_error(from, to, "rename", errno);
     }
     if (renameat2(from, to, RENAME_NOREPLACE) == 0) return true;
     if (errno == EEXIST) return finish_link(from, to);
-    if (!unsupported(errno)) system_error(to, "rename " + from + " to this name", errno);
+    if (!unsupported(errno)) rename_error(from, to, "rename", errno);
     // NFS and other file systems lack RENAME_NOREPLACE (rename(2)). On these link(2) is used, which
     // also fails with EEXIST if the new name exists. A crash before unlink() leaves two names; the
     // next call removes the old one. Directories, and files on a file system without links, are
@@ -294,7 +328,7 @@ bool rename_new(const std::string& from, const std::string& to) {
             return true;
         }
         if (errno == EEXIST) return finish_link(from, to);
-        if (!unsupported(errno)) system_error(to, "link " + from + " to this name", errno);
+        if (!unsupported(errno)) rename_error(from, to, "link", errno);
     }
     if (io::exists(to)) return false;
     rename(from, to);
@@ -325,7 +359,7 @@ void make_directory(const std::string& path) {
         if (errno == EEXIST && is_directory(path)) return;
         if (errno == EEXIST) run_error(path, "exists and is not a directory: choose another name");
         if (errno == ENOENT) no_parent(path, "create the directory");
-        system_error(path, "create the directory", errno);
+        output_error(path, "create the directory", errno);
     }
 }
 

@@ -17,6 +17,10 @@ namespace lm::io {
 // Throws Error(failure) "PATH: cannot ACTION: <strerror>[: what to do]".
 [[noreturn]] void system_error(std::string_view path, std::string_view action, int error_number);
 
+// Returns `path` with the final names of temporary files and directories, whose names contain
+// ".tmp.": "m/global_step8" for "m.tmp.vm.7/global_step8.tmp.g0".
+std::string final_name(std::string_view path);
+
 namespace checked {
 
 // Opens `path` for writing with O_CREAT | O_CLOEXEC | `flags` and returns the descriptor. Returns

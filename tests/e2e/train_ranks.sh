@@ -115,7 +115,7 @@ mkdir full
 args+=(--train-iters 8)
 expect 75 "" ranks 2 --save full --exit-interval 4
 again=(lm-train "${args[@]}" --save full --load full)
-expect 3 "^lm-train: full/global_step8: NOT SAVED: rank 1 on .*: full/global_step8.tmp" mpirun -n 1 "${again[@]}" --save-retry 0 : \
+expect 3 "^lm-train: full/global_step8: NOT SAVED: rank 1 on .*: full/global_step8/" mpirun -n 1 "${again[@]}" --save-retry 0 : \
     -n 1 -x LM_IO_FAULT=fail:3 "${again[@]}" --save-retry 0
 [ -z "$(find full -name '*.tmp*')" ] || fail "left behind: $(find full -name '*.tmp*')"
 [ "$(head -n1 full/latest)" = global_step4 ] || fail "latest is $(head -n1 full/latest)"

@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "io/atomic.hpp"
+#include "io/checked.hpp"
 #include "io/fault.hpp"
 #include "io/file.hpp"
 #include "support/catch.hpp"
@@ -268,4 +269,20 @@ TEST_CASE("stale_temporaries: of ended processes of this host, and old ones of o
     CHECK(io::stale_temporaries(path) == expected);
     CHECK(io::stale_temporaries(dir / "no/such/file").empty());
     CHECK(io::temporary_name(path) == path + ".tmp." + host() + "." + std::to_string(::getpid()));
+}
+
+TEST_CASE("errors have the final names of unfinished outputs") {
+    CHECK(io::final_name("m.safetensors.tmp.vm.12.2") == "m.safetensors");
+    CHECK(io::final_name("/a/m.tmp.vm.7/global_step8.tmp.g0/x") == "/a/m/global_step8/x");
+    CHECK(io::final_name("a.tmp/.tmp.x/b.tmp") == "a.tmp/.tmp.x/b.tmp");
+    CHECK(io::final_name("").empty());
+    const test::TempDir dir;
+    const std::string path = dir.path() + "/file";
+    for (i64 at = 1; at <= 4; ++at) {  // create, write, fsync, rename
+        io::fault::arm(io::fault::Action::fail, at, ENOSPC);
+        const test::Caught error = caught([&] { io::write_file(path, "text", Overwrite::no); });
+        io::fault::arm(io::fault::Action::none, 0);
+        CHECK(error.message.starts_with(path + ": cannot "));
+        CHECK_FALSE(error.says(".tmp."));
+    }
 }
