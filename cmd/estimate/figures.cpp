@@ -7,12 +7,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 
 #include "base/units.hpp"
-#include "cli/color.hpp"
 #include "cli/main.hpp"
+#include "cli/terminal.hpp"
 #include "io/json.hpp"
+#include "text_table.hpp"
 
 namespace lm::estimate {
 namespace {
@@ -30,6 +30,7 @@ std::string text_of(Unit unit, double value) {
         case Unit::share:
             return fmt::format("{:.2f} %", 100 * value);
         case Unit::plain:
+        case Unit::flags:
             break;
     }
     return fmt::format("{:.6g}", value);
@@ -51,33 +52,6 @@ std::string text_of(Unit unit, const Value& value) {
 
 io::OrderedJson json_of(const Value& value) {
     return std::visit([](const auto& held) { return io::OrderedJson(held); }, value);
-}
-
-using Cells = std::vector<std::string>;
-
-// Returns `lines` with columns two spaces apart. A column is aligned to the left where `left` is
-// true. Line `best` is green on a terminal.
-std::string aligned(const std::vector<Cells>& lines, const std::vector<bool>& left,
-                    std::optional<size_t> best = std::nullopt) {
-    std::vector<size_t> widths(left.size());
-    for (const Cells& cells : lines) {
-        for (size_t i = 0; i < cells.size(); ++i) widths[i] = std::max(widths[i], cells[i].size());
-    }
-    std::string text;
-    for (const Cells& cells : lines) {
-        std::string line;
-        for (size_t i = 0; i < cells.size(); ++i) {
-            if (i > 0) line += "  ";
-            line += left[i] ? fmt::format("{:<{}}", cells[i], widths[i])
-                            : fmt::format("{:>{}}", cells[i], widths[i]);
-        }
-        line.erase(line.find_last_not_of(' ') + 1);
-        if (best && &cells == &lines[*best]) {
-            line = cli::colored(cli::Color::green, line, STDOUT_FILENO);
-        }
-        text += line + "\n";
-    }
-    return text;
 }
 
 bool is_words(const Value& value) {
@@ -105,13 +79,13 @@ void add_output_options(cli::Options& options, OutputFlags& flags) {
 }
 
 void Printout::table(std::string kind, std::vector<Column> columns,
-                     std::vector<std::vector<Value>> rows, bool best_first) {
+                     std::vector<std::vector<Value>> rows, size_t n_keys, bool best_first) {
     parts_.push_back(
-        {std::move(kind), Form::table, std::move(columns), std::move(rows), best_first});
+        {std::move(kind), Form::table, std::move(columns), std::move(rows), n_keys, best_first});
 }
 
 void Printout::add_figures(std::string kind, Form form, std::vector<Figure> figures) {
-    Part part{std::move(kind), form, {}, {{}}, false};
+    Part part{std::move(kind), form, {}, {{}}};
     for (Figure& figure : figures) {
         part.columns.push_back({std::move(figure.key), std::move(figure.label), figure.unit,
                                 std::move(figure.formula)});
@@ -142,46 +116,53 @@ double number_of(const Value& value) {
 
 }  // namespace
 
-std::string Printout::text_of_part(const Part& part) {
-    std::vector<Cells> lines;
-    if (part.form == Form::table) {
-        std::vector<bool> left;
-        Cells& headings = lines.emplace_back();
-        for (const Column& column : part.columns) headings.push_back(column.heading);
-        for (const std::vector<Value>& row : part.rows) {
-            Cells cells;
-            left.clear();
-            for (size_t i = 0; i < row.size(); ++i) {
-                left.push_back(i == 0 || is_words(row[i]));
-                cells.push_back(text_of(part.columns[i].unit, row[i]));
-            }
-            lines.push_back(std::move(cells));
+std::string Printout::text_of_rows(const Part& part, size_t width) {
+    TextTable table{.lines = {}, .left = {}, .n_keys = part.n_keys, .best_first = part.best_first};
+    auto& headings = table.lines.emplace_back();
+    for (const Column& column : part.columns) headings.push_back(column.heading);
+    for (const std::vector<Value>& row : part.rows) {
+        std::vector<std::string> cells;
+        table.left.clear();
+        for (size_t i = 0; i < row.size(); ++i) {
+            table.left.push_back(i == 0 || is_words(row[i]));
+            cells.push_back(text_of(part.columns[i].unit, row[i]));
         }
-        return aligned(lines, left, part.best_first ? std::optional<size_t>(1) : std::nullopt);
+        table.lines.push_back(std::move(cells));
     }
+    return text_of_table(table, width);
+}
+
+std::string Printout::text_of_figures(const Part& part, size_t width) {
+    TextTable table{.lines = {}, .left = {true, false, false}};
     for (size_t i = 0; i < part.columns.size(); ++i) {
         const Column& column = part.columns[i];
         const Value& value = part.rows[0][i];
-        lines.push_back({column.heading, text_of(column.unit, value)});
+        std::string text = text_of(column.unit, value);
+        if (column.unit == Unit::flags) {
+            text = wrapped_flags(text, column.heading.size() + 1, width);
+            return fmt::format("{} {}\n", column.heading, text);
+        }
+        table.lines.push_back({column.heading, std::move(text)});
         if (part.form != Form::sum) continue;
-        lines.back().push_back(
+        table.lines.back().push_back(
             fmt::format("{:.1f} %", 100 * number_of(value) / number_of(part.rows[0].back())));
     }
-    return aligned(lines, {true, false, false});
+    return text_of_table(table, 0);
 }
 
 std::string Printout::as_text(bool explain) const {
+    const auto width = static_cast<size_t>(cli::terminal_width(STDOUT_FILENO, 0));
     std::string text;
     for (const Part& part : parts_) {
         if (!text.empty()) text += "\n";
-        text += text_of_part(part);
+        text += part.form == Form::table ? text_of_rows(part, width) : text_of_figures(part, width);
     }
     if (!explain) return text;
     text += "\nHow:\n";
     for (const Part& part : parts_) {
         for (const Column& column : part.columns) {
             if (column.formula.empty()) continue;
-            text += fmt::format("  {}: {}\n", column.heading, column.formula);
+            text += formula_line(column.heading, column.formula, width);
         }
     }
     return text;

@@ -12,8 +12,9 @@
 
 namespace lm::estimate {
 
-// difference: the ratio to the exact value, minus one. share: a fraction of the whole.
-enum class Unit { count, bytes, seconds, difference, share, plain };
+// difference: the ratio to the exact value, minus one. share: a fraction of the whole. flags: the
+// only figure of its part, printed so that a shell takes its lines.
+enum class Unit { count, bytes, seconds, difference, share, plain, flags };
 using Value = std::variant<i64, double, bool, std::string, std::vector<i64>>;
 
 struct Figure {
@@ -39,10 +40,11 @@ void add_output_options(cli::Options& options, OutputFlags& flags);
 
 class Printout {
   public:
-    // Adds a table. JSON has one line for each row. `kind` names the table. With `best_first` the
-    // first row is green on a terminal.
+    // Adds a table. JSON has one line for each row. `kind` names the table. Text of a table that is
+    // wider than the terminal is divided into blocks, which repeat the first `n_keys` columns. With
+    // `best_first` the first row is green on a terminal.
     void table(std::string kind, std::vector<Column> columns, std::vector<std::vector<Value>> rows,
-               bool best_first = false);
+               size_t n_keys = 1, bool best_first = false);
     // Adds single figures. JSON has one line for all of them.
     void figures(std::string kind, std::vector<Figure> figures);
     // Adds single figures; the last one is the sum of the others. Text shows the share of each.
@@ -59,10 +61,12 @@ class Printout {
         Form form;
         std::vector<Column> columns;
         std::vector<std::vector<Value>> rows;
+        size_t n_keys = 1;
         bool best_first = false;
     };
     void add_figures(std::string kind, Form form, std::vector<Figure> figures);
-    static std::string text_of_part(const Part& part);
+    static std::string text_of_rows(const Part& part, size_t width);
+    static std::string text_of_figures(const Part& part, size_t width);
     std::string as_text(bool explain) const;
     std::string as_json(bool explain) const;
 

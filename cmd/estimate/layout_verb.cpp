@@ -25,6 +25,8 @@ namespace {
 
 using Granularity = spec::Recompute::Granularity;
 
+constexpr size_t n_layout_keys = 4;  // TP, PP, DP and micro batch name a layout
+
 struct Flags {
     config::TrainFlags train;
     std::optional<i64> gpus;
@@ -45,7 +47,6 @@ std::vector<Column> columns(bool has_training, bool json) {
         {"pp", "PP", Unit::plain, "at most the layers; stages divide them as lm-train does"},
         {"dp", "DP", Unit::plain, "--gpus / (TP x PP); divides --global-batch-size"},
         {"micro_batch", "micro batch", Unit::plain, "divides --global-batch-size / DP; at most 64"},
-        {"micro_batches", "in a step", Unit::plain, "--global-batch-size / (DP x micro batch)"},
         {"chunks", "chunks", Unit::plain,
          "--num-virtual-stages-per-pipeline-rank: more than 1 is the interleaved schedule"},
         {"recompute", "recompute", Unit::plain,
@@ -55,6 +56,9 @@ std::vector<Column> columns(bool has_training, bool json) {
          "the largest rank as in lm-estimate memory, with NCCL and --allowance"},
         {"step", "step", Unit::seconds,
          "compute + tensor + bubble + data; lm-estimate time --explain has all parts"},
+        {"tokens_per_s", "tokens/s", Unit::count, "--global-batch-size x --seq-length / step"},
+        {"micro_batches", "in a step", Unit::plain,
+         "micro-batches: --global-batch-size / (DP x micro batch)"},
         {"compute", "compute", Unit::seconds,
          "products, attention, other operations and waiting for the host, on the busiest stage"},
         {"tensor", "tensor", Unit::seconds,
@@ -65,8 +69,7 @@ std::vector<Column> columns(bool has_training, bool json) {
          "overlap"},
         {"data", "data", Unit::seconds,
          "rings over gradients, and over weights with ZeRO stage 1 (arXiv 1910.02054, section 7), "
-         "and the optimizer"},
-        {"tokens_per_s", "tokens/s", Unit::count, "--global-batch-size x --seq-length / step"}};
+         "and the optimizer"}};
     if (has_training) {
         columns.push_back({"training", "training", Unit::seconds,
                            "step x samples / --global-batch-size, without evaluations, saves and a "
@@ -108,17 +111,17 @@ std::vector<Value> row_of(const cost::LayoutQuery& query, const cost::Layout& la
         layout.parallel.pp,
         layout.parallel.dp,
         layout.micro_batch,
-        layout.n_micro_batches,
         layout.parallel.n_chunks,
         std::string(name_in(spec::recompute_granularities, layout.parallel.recompute.granularity)),
         i64{layout.parallel.zero_stage},
         layout.bytes,
         step_s,
+        tokens / step_s,
+        layout.n_micro_batches,
         time.busiest.total() - time.busiest.tensor_s,
         time.busiest.tensor_s,
         std::max(0.0, time.bubble_s + time.messages_s),  // rounding may give -1e-16
-        time.data_s + time.optimizer_s,
-        tokens / step_s};
+        time.data_s + time.optimizer_s};
     if (samples) row.emplace_back(step_s * as_double(*samples) / as_double(query.batch));
     if (json) row.emplace_back(flags_of(layout));
     return row;
@@ -226,7 +229,7 @@ void add_rejected(Printout& printout, const cost::LayoutQuery& query,
                     {"step", "step", Unit::seconds, "faster than all layouts that fit"},
                     {"memory", "needs", Unit::bytes, "memory of the largest rank"},
                     {"missing", "too much", Unit::bytes, "needs - --gpu-memory"}},
-                   std::move(rows));
+                   std::move(rows), n_layout_keys);
 }
 
 int run_layout(Flags flags) {
@@ -256,7 +259,7 @@ int run_layout(Flags flags) {
             rows.push_back(row_of(query, layout, samples, flags.output.json));
         }
         printout.table("layout", columns(samples.has_value(), flags.output.json), std::move(rows),
-                       true);
+                       n_layout_keys, true);
     }
     if (!found.rejected.empty()) add_rejected(printout, query, found);
     std::vector<Figure> figures = {
@@ -271,7 +274,7 @@ int run_layout(Flags flags) {
     }
     printout.figures("layouts", std::move(figures));
     if (!found.fitting.empty()) {
-        printout.figures("fastest", {{"flags", "lm-train", Unit::plain, flags_of(found.fitting[0]),
+        printout.figures("fastest", {{"flags", "lm-train", Unit::flags, flags_of(found.fitting[0]),
                                       "the flags of the fastest layout"}});
     }
     if (!flags.picture.replaces_figures()) printout.print(flags.output);
