@@ -18,8 +18,10 @@ namespace lm::shmcheck {
 namespace {
 
 constexpr double timeout_s = 60;
-constexpr const char* columns =
-    "{:<16}  {:>8}  {:>9}  {:>9}  {:>8}  {:>9}  {:>9}  {:>6}  {:>8}  {:>7}  {:>7}  {}\n";
+// Each table fits in 80 columns.
+constexpr const char* state_columns = "{:<12}  {:>7}  {:>8}  {:>8}  {:>8}  {:>9}  {:>9}  {:>5}\n";
+constexpr const char* speed_columns = "{:<12}  {:>5}  {:>7}  {:>10}  {:>10}\n";
+constexpr const char* gpu_columns = "{:<12}  {:>3}  {:<21}  {:>7}  {:>3}  {:>5}  {:>7}  {:>7}\n";
 
 std::string count_text(const std::optional<i64>& limit) {
     return limit ? fmt::format("{}", *limit) : "unlimited";
@@ -45,10 +47,24 @@ std::string value_text(const std::optional<Value>& value) {
     return value ? fmt::format("{:.0f}", static_cast<double>(*value)) : "-";
 }
 
+// gbps: 1e9 bytes/s.
+std::string copy_speed_text(double gbps) {
+    return gbps > 0 ? fmt::format("{}/s", human_size(static_cast<i64>(gbps * 1e9))) : "-";
+}
+
+// Returns a table of the speeds, with a line for each host.
+std::string speeds_text(const std::vector<cluster::NodeSample>& samples) {
+    std::string text = fmt::format(speed_columns, "HOST", "MHZ", "GFLOP/S", "COPY", "NETWORK");
+    for (const cluster::NodeSample& sample : samples) {
+        text += fmt::format(speed_columns, sample.host, fmt::format("{:.0f}", sample.cpu_mhz),
+                            speed_text(sample.gflops), copy_speed_text(sample.copy_gbps),
+                            copy_speed_text(sample.network_gbps));
+    }
+    return text;
+}
+
 // Returns a table with a line for each GPU; nothing without GPUs.
 std::string gpus_text(const std::vector<cluster::NodeSample>& samples) {
-    constexpr const char* gpu_columns =
-        "{:<16}  {:>3}  {:<28}  {:>7}  {:>5}  {:>6}  {:>7}  {:>8}\n";
     std::string text;
     for (const cluster::NodeSample& sample : samples) {
         for (size_t i = 0; i < sample.gpus.size(); ++i) {
@@ -70,17 +86,15 @@ std::string gpus_text(const std::vector<cluster::NodeSample>& samples) {
 
 std::string nodes_text(const std::vector<cluster::NodeSample>& samples,
                        const std::vector<cluster::NodeFinding>& findings) {
-    std::string text = fmt::format(columns, "HOST", "CLOCK", "FREE", "SWAP", "HUGEPAGE", "NOFILE",
-                                   "MEMLOCK", "MHZ", "GFLOP/S", "COPY", "NET", "PATHS");
+    std::string text = fmt::format(state_columns, "HOST", "CLOCK", "FREE", "SWAP", "HUGEPAGE",
+                                   "NOFILE", "MEMLOCK", "PATHS");
     for (const cluster::NodeSample& sample : samples) {
-        text += fmt::format(columns, sample.host, fmt::format("{:+.3f}", sample.clock_skew_s),
+        text += fmt::format(state_columns, sample.host, fmt::format("{:+.3f}", sample.clock_skew_s),
                             human_size(sample.available), human_size(sample.swap_used),
                             sample.huge_pages_free, count_text(sample.open_files),
-                            bytes_text(sample.locked_memory), fmt::format("{:.0f}", sample.cpu_mhz),
-                            speed_text(sample.gflops), speed_text(sample.copy_gbps),
-                            speed_text(sample.network_gbps), directories_text(sample));
+                            bytes_text(sample.locked_memory), directories_text(sample));
     }
-    text += gpus_text(samples);
+    text += speeds_text(samples) + gpus_text(samples);
     for (const cluster::NodeFinding& finding : findings) {
         text += fmt::format("{}: {}\n", finding.host, finding.text);
     }

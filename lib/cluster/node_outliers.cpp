@@ -98,6 +98,10 @@ std::string limit_text(const std::optional<i64>& limit) {
     return limit ? fmt::format("{}", *limit) : "unlimited";
 }
 
+std::string size_limit_text(const std::optional<i64>& limit) {
+    return limit ? human_size(*limit) : "unlimited";
+}
+
 void check_host(const NodeSample& sample, size_t host, Findings& findings) {
     if (std::abs(sample.clock_skew_s) > max_clock_skew_s) {
         findings.add(host, fmt::format("clock {:+.1f} s from the median", sample.clock_skew_s));
@@ -210,13 +214,13 @@ std::vector<NodeFinding> find_outliers(const std::vector<NodeSample>& samples) {
     findings.slow([](const NodeSample& s) { return s.cpu_mhz; }, least_clock, "core clock", "MHz");
     findings.slow([](const NodeSample& s) { return s.gflops; }, least_speed, "matrix product",
                   "GFLOP/s");
-    findings.slow([](const NodeSample& s) { return s.copy_gbps; }, least_speed, "memory copy",
-                  "GB/s");
-    findings.slow([](const NodeSample& s) { return s.network_gbps; }, least_network, "network",
-                  "GB/s");
+    findings.slow([](const NodeSample& s) { return gib_per_s(s.copy_gbps); }, least_speed,
+                  "memory copy", "GiB/s");
+    findings.slow([](const NodeSample& s) { return gib_per_s(s.network_gbps); }, least_network,
+                  "network", "GiB/s");
     findings.unusual([](const NodeSample& s) { return limit_text(s.open_files); },
                      "limit of open files");
-    findings.unusual([](const NodeSample& s) { return limit_text(s.locked_memory); },
+    findings.unusual([](const NodeSample& s) { return size_limit_text(s.locked_memory); },
                      "limit of locked memory");
     findings.unusual([](const NodeSample& s) { return std::to_string(s.huge_pages_free); },
                      "free huge pages");

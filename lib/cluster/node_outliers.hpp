@@ -12,7 +12,7 @@ namespace lm::cluster {
 
 struct NodeFinding {
     std::string host;
-    std::string text;  // "memory copy 4.2 GB/s, median 9.8 GB/s"
+    std::string text;  // "memory copy 4.2 GiB/s, median 9.8 GiB/s"
 };
 
 // Returns the findings in the order of the samples. Compares speeds, core clocks and free memory

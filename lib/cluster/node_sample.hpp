@@ -51,6 +51,11 @@ struct NodeSample {
 NodeSample sample_node(const std::vector<std::string>& directories,
                        const std::string& nvml = "libnvidia-ml.so.1");
 
+// Converts a speed of the sample (1e9 bytes/s) to the unit of the texts.
+inline double gib_per_s(double gbps) {
+    return gbps * 1e9 / 0x1p30;
+}
+
 io::OrderedJson to_json(const NodeSample& sample);
 // Throws Error(failure) naming `source`.
 NodeSample node_sample_from_json(const io::Json& json, const std::string& source);

@@ -51,14 +51,14 @@ TEST_CASE("hosts that are alike have no outliers, one slow or odd host is named"
     samples[4].gflops = 12;
     CHECK(only_finding(samples) == "n5: matrix product 12 GFLOP/s, median 20.4 GFLOP/s");
     samples = alike;
-    samples[2].copy_gbps = 4;
-    CHECK_THAT(only_finding(samples), StartsWith("n3: memory copy 4 GB/s, median "));
+    samples[2].copy_gbps = 4.294967296;  // 4 GiB/s
+    CHECK_THAT(only_finding(samples), StartsWith("n3: memory copy 4 GiB/s, median "));
     samples = alike;
     samples[0].cpu_mhz = 1200;
     CHECK_THAT(only_finding(samples), StartsWith("n1: core clock 1200 MHz"));
     samples = alike;
-    samples[7].network_gbps = 0.5;
-    CHECK_THAT(only_finding(samples), StartsWith("n8: network 0.5 GB/s, median 5 GB/s"));
+    samples[7].network_gbps = 0.536870912;  // 0.5 GiB/s
+    CHECK_THAT(only_finding(samples), StartsWith("n8: network 0.5 GiB/s, median 4.657 GiB/s"));
     samples = alike;
     samples[1].available = i64{100} << 30;
     CHECK_THAT(only_finding(samples), StartsWith("n2: free memory 100 GiB, median 500 GiB"));
@@ -67,7 +67,7 @@ TEST_CASE("hosts that are alike have no outliers, one slow or odd host is named"
     CHECK(only_finding(samples) == "n2: limit of open files 1024, 1048576 on most hosts");
     samples = alike;
     samples[1].locked_memory = 65536;
-    CHECK(only_finding(samples) == "n2: limit of locked memory 65536, unlimited on most hosts");
+    CHECK(only_finding(samples) == "n2: limit of locked memory 64.0 KiB, unlimited on most hosts");
     samples = alike;
     samples[3].huge_pages_free = 12;
     CHECK(only_finding(samples) == "n4: free huge pages 12, 0 on most hosts");
