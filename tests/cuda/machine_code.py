@@ -95,11 +95,22 @@ SM = {"sm_80": (164, 65536), "sm_90": (228, 65536)}
 RESERVED_BYTES = 1024  # shared memory that each block needs besides its own, which sm_90's code counts itself
 ATTENTION = {"forward": "attention_forward_kernel", "dK and dV": "attention_backward_keys_kernel",
              "dQ": "attention_backward_queries_kernel"}
+NORM_THREADS = 256
+
+
+def norm_backward(columns, registers, blocks):
+    """The rows of documented() for the norm's backward of up to N columns, without and with dropout ("80 (88)"). Shared
+    memory, as in residual_norm_registers.cuh: two sums of each column."""
+    steps = columns // (8 * NORM_THREADS)
+    kib = 2 * columns * 4 / 1024
+    numbers = [[int(n) for n in re.findall(r"\d+", text)] for text in (registers, blocks)]
+    return [(rf"backward_in_registersI13__nv_bfloat16Li{steps}ELb{dropout}E", NORM_THREADS, {"sm_90": numbers[0][at]}, kib,
+             {"sm_90": numbers[1][at]}) for dropout, at in ((0, 0), (1, -1))]
 
 
 def documented(path):
     """[(pattern of the kernel's name, threads, {architecture: registers}, KiB of dynamic shared memory, {architecture: blocks})]
-    of the table of attention's kernels in bench/cuda.md, and of the one-pass cross-entropy of GPT-2."""
+    of the tables of attention's and the norms' kernels in bench/cuda.md, and of the one-pass cross-entropy of GPT-2."""
     def both(text):  # "180 (168)": sm_90, and sm_80 in brackets
         numbers = [int(n) for n in re.findall(r"\d+", text)]
         return {"sm_90": numbers[0], "sm_80": numbers[-1]}
@@ -111,6 +122,14 @@ def documented(path):
                 kernel, width, dropout, registers, kib, blocks = match.groups()
                 name = rf"{ATTENTION[kernel]}I13__nv_bfloat16Li{width}ELb{1 if dropout else 0}E"
                 rows.append((name, 128, both(registers), float(kib), both(blocks)))
+            elif match := re.match(r"\| forward \| (\d+) \| (\d+) \|", line):
+                # The sum of a row stays in shared memory: 2048 columns of 2 bytes.
+                rows.append((r"residual_norm_forward_cu_\w+forwardI13__nv_bfloat16Li8E", NORM_THREADS, {"sm_90": int(match[1])}, 4,
+                             {"sm_90": int(match[2])}))
+            elif match := re.match(r"\| backward, up to (\d+)[^|]*\|([^|]*)\|([^|]*)\|", line):
+                rows += norm_backward(int(match[1]), match[2], match[3])
+    if len(rows) != 1 + len(ATTENTION) * 5 + 1 + 6:
+        sys.exit(f"{path}: {len(rows)} rows of kernels, not 23")
     return rows
 
 
