@@ -41,8 +41,8 @@ struct Destination {
     bool is_new = false;      // the directory does not exist yet
 };
 
-// Decides what DST means: the step itself when it has the name of a step, otherwise a directory of
-// steps.
+// Decides what DST means: when DST has the name of a step, it is the path of the copy, otherwise a
+// directory of steps.
 Destination destination_of(std::string to, i64 iteration) {
     to = io::without_trailing_slashes(to);
     const std::string name = ckpt::step_name(iteration);
@@ -60,8 +60,8 @@ Destination destination_of(std::string to, i64 iteration) {
     return {to, to + "/" + name, false};
 }
 
-// Makes `latest` name the copy unless it names a newer step, so that a run can load from the
-// directory.
+// Writes the copied step into the file `latest`, so that a run can load from the directory. Does
+// nothing when `latest` already names a newer step.
 void update_latest(const Destination& to, const ckpt::Manifest& copied) {
     if (to.names_step) return;
     const i64 iteration = copied.counters.iteration;

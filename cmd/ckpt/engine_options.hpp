@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options of the verbs that compute logits (generate, score), and the model that they open.
+// The options of the verbs that compute logits (generate, score), and the function that loads the
+// model of these verbs.
 #pragma once
 
 #include <functional>
@@ -22,7 +23,8 @@ struct EngineArgs {
 // Declares --tokenizer-*, --vocab-file, --merge-file, --dtype, --memory and --threads.
 void add_engine_options(cli::Options& options, EngineArgs& args);
 
-// Loads the weights. Logs a note when some layers do not fit into memory.
+// Returns an engine with the weights of `tensors`. Logs a note when some layers do not fit into
+// memory.
 std::unique_ptr<eval::Engine> load_engine(const ckpt::TensorSource& tensors,
                                           const EngineArgs& args);
 

@@ -60,8 +60,8 @@ void print_tensors(const MegatronImport& import) {
     }
 }
 
-// Returns the path of the step that commands about one step use: the latest step; without a tracker
-// file, the last one.
+// Returns the path of the step that a command about one step uses: the step that the tracker file
+// names, or without a tracker file the last step.
 std::string step_of(const std::string& path) {
     const std::vector<MegatronStep> steps = convert::megatron_steps(path);
     for (const MegatronStep& step : steps) {
@@ -99,7 +99,7 @@ void list_step(const MegatronStep& step, bool json) {
         fmt::format("complete{}{}", whole ? "" : ", weights only", step.latest ? ", latest" : "")));
 }
 
-// Lists a step that cannot be opened, in the form of lm-ckpt ls for an incomplete step.
+// Prints the line of a step that cannot be opened, as lm-ckpt ls prints an incomplete step.
 void list_damaged(const MegatronStep& step, const char* reason, bool json) {
     if (json) {
         return cli::write_stdout(io::json_line({{"path", step.path},
@@ -154,7 +154,7 @@ int show_foreign(const std::string& path, bool tensors, bool json) {
 
 namespace {
 
-// Verifies one step. When it cannot be opened or read, this error is the only entry of `problems`.
+// Verifies one step. When the step cannot be opened or read, `problems` has only this error.
 convert::ImportVerification verify_step(const MegatronStep& step, bool quiet) {
     convert::ConversionRequest request;
     request.in = step.path;

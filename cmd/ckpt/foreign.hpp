@@ -12,7 +12,8 @@ namespace lm::ckpt_tool {
 // Returns whether `path` is a checkpoint of Megatron.
 bool is_foreign(const std::string& path);
 
-// Each prints the result of a command for a checkpoint of Megatron and returns the exit code.
+// Each of these functions prints the result of one command for a checkpoint of Megatron and returns
+// the exit code.
 int list_foreign(const std::string& directory, bool json);
 int show_foreign(const std::string& path, bool tensors, bool json);
 int verify_foreign(const std::string& path, bool json, bool quiet);

@@ -57,7 +57,7 @@ eval::Sampling sampling_of(const Args& args) {
     return sampling;
 }
 
-// A prompt as a text or as ids.
+// A prompt, given as a text or as ids.
 struct Prompt {
     eval::GenerateRequest request;
     std::optional<std::string> text;
@@ -71,7 +71,7 @@ Prompt base_prompt(const Args& args) {
     return prompt;
 }
 
-// Returns a member that is a text or a list of texts.
+// Returns the texts of `value`, which is a text or a list of texts.
 std::vector<std::string> texts_of(const io::Json& value, const std::string& where) {
     if (value.is_string()) return {value.get<std::string>()};
     return io::json_as<std::vector<std::string>>(value, "'stop'", where);
@@ -100,7 +100,8 @@ Prompt parse_prompt(const Args& args, const RequestLine& line, u64 number) {
     return prompt;
 }
 
-// Removes the first tokens of a prompt that would not fit into the context with the new tokens.
+// Removes the first tokens of the prompt when prompt and new tokens together are longer than the
+// context.
 void cut(eval::GenerateRequest& request, i64 context) {
     const i64 room = std::max<i64>(1, context - request.max_new_tokens);
     const i64 beyond = std::max<i64>(0, std::ssize(request.prompt) - room);
@@ -123,7 +124,7 @@ void print_part(std::string_view text) {
     cli::flush_stdout();
 }
 
-// A model, its tokenizer, and the numbers and times of the generated tokens.
+// Continues prompts with a model and its tokenizer. Counts the tokens and measures the time.
 class Generation {
   public:
     Generation(const Args& args, const eval::Sampling& sampling)
@@ -149,7 +150,8 @@ class Generation {
 
     void load() { engine_ = load_engine(*model_.tensors, args_.engine); }
 
-    // Prints the continuation: a JSON object, or the text while it is generated.
+    // Generates the continuation and prints it: a JSON object at the end, or the text while the
+    // model generates it.
     void print(const Prompt& prompt) {
         const bool json = args_.json || args_.prompts;
         const eval::Generated result =

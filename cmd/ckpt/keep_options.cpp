@@ -30,8 +30,8 @@ ckpt::PruneRules parse_rules(const RuleFlags& flags) {
         try {
             rules.keep.schedule = spec::parse_save_schedule(flags.keep_schedule);
         } catch (const Error& error) {
-            // The parser's message begins with lm-train's flag: replaces it by the option of this
-            // program.
+            // The parser's message begins with the flag of lm-train. The user gave the option of
+            // this program.
             std::string reason = error.what();
             constexpr std::string_view other = "--save-schedule: ";
             if (reason.starts_with(other)) reason.erase(0, other.size());

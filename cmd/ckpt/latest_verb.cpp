@@ -31,8 +31,8 @@ struct Args {
     bool json = false;
 };
 
-// Cuts the lines after `step` from the logs in `directory` and from the logs that --logs names.
-// Returns the paths of the logs that were cut.
+// Removes the lines of iterations after `step` from the logs in `directory` and from the logs that
+// --logs names. Returns the paths of the logs that lost lines.
 std::vector<std::string> cut_logs(const Args& args, const std::string& directory, i64 step,
                                   const std::string& aside) {
     const auto checkpoint = ckpt::Checkpoint::open(directory + "/" + ckpt::step_name(step));
@@ -62,7 +62,7 @@ int set(const Args& args, const std::string& directory) {
     const std::string path = directory + "/" + ckpt::step_name(step);
     if (!io::exists(path)) usage_error(path, "does not exist: see lm-ckpt ls {}", directory);
     if (!args.no_verify) require_good(path, args.quiet);
-    ckpt::logs_matching(args.logs);  // before any change: throws when a pattern has no match
+    ckpt::logs_matching(args.logs);  // called before any change, because it may throw
     const ckpt::Rollback rollback = ckpt::roll_back(directory, step);
     const std::string aside = ckpt::abandoned_path(directory, rollback.generation.number);
     for (const std::string& later : rollback.set_aside) {

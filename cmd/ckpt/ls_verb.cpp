@@ -54,7 +54,7 @@ std::vector<Row> rows_of(const std::string& directory, const ckpt::Lineage& line
     return rows;
 }
 
-// Returns "local: 2 of 4 parts" for a local step of one host; an empty text for other steps.
+// Returns "local: 2 of 4 parts" for a local step of one host, and an empty text for any other step.
 std::string local_state(const ckpt::StepEntry& entry) {
     if (!io::exists(fmt::format("{}/{}", entry.path, ckpt::local_manifest_file))) return {};
     for (const ckpt::LocalStep& step : ckpt::local_steps_in(io::parent_of(entry.path), 0)) {
@@ -94,7 +94,7 @@ void print_json(const Row& row) {
     cli::write_stdout(io::json_line(object));
 }
 
-// "complete, latest" ends in column 80.
+// The widths are such that the longest state, "complete, latest", ends in column 80.
 void print_line(std::string_view step, std::string_view size, std::string_view layout,
                 std::string_view created, std::string_view branch, std::string_view state,
                 std::optional<cli::Color> color = std::nullopt) {

@@ -12,7 +12,8 @@ namespace lm::ckpt_tool {
 // Returns `path` without slashes at the end. Throws Error(usage) unless it is an existing
 // directory.
 std::string existing_directory(std::string path);
-// Parses "120" or "global_step120". Throws Error(usage) naming `object`.
+// Returns the step that "120" or "global_step120" names. Throws Error(usage) naming `object` for
+// another text.
 i64 parse_step(const std::string& object, const std::string& text);
 std::vector<std::string> split_at_commas(const std::string& text);
 

@@ -37,8 +37,8 @@ struct Args {
     bool quiet = false;
 };
 
-// Returns the complete steps of the current branch. Incomplete steps match no rule and are kept:
-// the user decides about them.
+// Returns the complete steps of the current branch. The rules do not apply to incomplete steps, so
+// prune keeps these: the user decides about them.
 std::vector<i64> complete_steps(const ckpt::Lineage& lineage) {
     std::vector<i64> complete;
     for (const ckpt::StepEntry& entry : lineage.steps) {
@@ -57,8 +57,8 @@ std::vector<i64> complete_steps(const ckpt::Lineage& lineage) {
     return complete;
 }
 
-// Refuses to keep a step that does not exist: after a typing error, prune would remove the intended
-// step.
+// Throws Error(usage) when the user asks to keep a step that does not exist: after such a typing
+// error, prune would remove the step that the user meant.
 void check_rules(const std::string& directory, const ckpt::KeepPolicy& policy,
                  const std::vector<i64>& complete) {
     for (const i64 step : policy.steps) {

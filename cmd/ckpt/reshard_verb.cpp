@@ -24,7 +24,7 @@ namespace {
 struct Args {
     std::string path;
     std::string out;
-    config::ParallelFlags parallel;  // only tensor and pipeline parallel sizes are used
+    config::ParallelFlags parallel;  // reshard uses only tensor and pipeline parallel sizes
     bool force = false;
     bool json = false;
     bool quiet = false;

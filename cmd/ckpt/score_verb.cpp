@@ -28,7 +28,8 @@ struct Args {
     EngineArgs engine;
 };
 
-// Returns the first line of an unfinished file: the run that its results belong to.
+// Returns the first line of an unfinished file of results. It describes the run, so that a later
+// process continues only a file of the same run.
 io::OrderedJson run_of(const Args& args, const std::vector<std::string>& checkpoints,
                        const eval::ScoreData& data) {
     io::OrderedJson steps = io::OrderedJson::array();
@@ -50,7 +51,8 @@ io::OrderedJson run_of(const Args& args, const std::vector<std::string>& checkpo
               tokenizer.vocab_file.value_or(""), tokenizer.merge_file.value_or("")}}};
 }
 
-// The scores of all checkpoints, in order: for each one a line for each item, then the total.
+// Scores the checkpoints in their order. For each checkpoint it writes a line for each item, then a
+// line with the total.
 class ScoreRun {
   public:
     ScoreRun(const Args& args, const eval::ScoreData& data,
@@ -82,8 +84,8 @@ class ScoreRun {
     }
 
   private:
-    // Adds the results of an earlier process for this checkpoint to `totals`, and their number to
-    // `item`. Returns whether that process has scored all items.
+    // Adds the results that an earlier process has written for this checkpoint to `totals`, and the
+    // number of these results to `item`. Returns whether the earlier process has scored all items.
     bool take_earlier(eval::ScoreTotals& totals, i64& item) {
         if (!results_) return false;
         const auto& earlier = results_->earlier();

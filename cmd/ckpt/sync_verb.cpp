@@ -32,7 +32,7 @@ struct Args {
     bool quiet = false;
 };
 
-// Shows the progress of one part of the work after the other.
+// Shows the progress of the work, with a new progress line for each part of it.
 class SyncProgress {
   public:
     explicit SyncProgress(bool quiet) : quiet_(quiet) {}
@@ -77,7 +77,7 @@ int run(const Args& args) {
     if (ckpt::is_step(source))
         usage_error(source,
                     "is a single step, expected a directory of steps: give its parent directory");
-    ckpt::logs_matching(args.logs);  // before the first copy: throws when a pattern has no match
+    ckpt::logs_matching(args.logs);  // called before the first copy, because it may throw
     const Stopwatch watch;
     SyncProgress progress(args.quiet);
     const auto report = sync::sync(

@@ -29,7 +29,8 @@ struct Args {
     bool json = false;
 };
 
-// Returns {"file", "tensor", "kind", "problem"}; null where the problem names none.
+// Returns an object with the members "file", "tensor", "kind" and "problem". A member is null when
+// the problem does not name it.
 io::OrderedJson to_json(const ckpt::Problem& problem) {
     const auto or_null = [](const std::string& text) {
         return text.empty() ? io::OrderedJson() : io::OrderedJson(text);
@@ -89,8 +90,8 @@ bool verify_latest(const std::string& directory, const std::vector<i64>& steps, 
 }
 
 // Verifies the steps of a directory. Sets `good` to false when a step is corrupt, and `readable` to
-// false when a step cannot be read. Returns the steps that exist: a training may delete some
-// meanwhile.
+// false when a step cannot be read. Returns the steps that still exist at the end: a training may
+// delete steps at the same time.
 std::vector<i64> verify_all(const std::string& directory, const std::vector<i64>& steps,
                             const Args& args, bool& good, bool& readable) {
     std::vector<i64> existing;

@@ -30,7 +30,7 @@ namespace {
 using namespace lm;
 
 struct Args {
-    // IN and OUT; with --output-dir one or more INs, with --against one IN.
+    // The arguments: IN and OUT; with --output-dir one or more INs; with --against one IN.
     std::vector<std::string> paths;
     std::string in;  // the current input
     std::string out;
@@ -89,8 +89,8 @@ Report report_of(const Args& args) {
     return {args.in, args.out, args.quiet, args.json};
 }
 
-// Compares the logits of a checkpoint and of a Hugging Face model, by our reference and, with
-// --check-python, by transformers.
+// Compares the logits of a checkpoint with the logits of a Hugging Face model. The latter come from
+// the reference of lm-utils and, with --check-python, also from transformers.
 void compare(const Args& args, const std::string& native, const std::string& hf, Report& report) {
     const std::vector<std::string> tokenizers{args.tokenizer, hf};
     report.compared(check::compare_with_hf(native, hf, tokenizers));
@@ -99,8 +99,8 @@ void compare(const Args& args, const std::string& native, const std::string& hf,
         check::compare_with_library(native, {args.check_python, "transformers", hf}, tokenizers));
 }
 
-// Checks an imported checkpoint of Megatron: that its logits are finite and, with --check-python,
-// that megatron-core computes the same logits from IN.
+// Checks a checkpoint that was imported from Megatron: that its logits are finite and, with
+// --check-python, that megatron-core computes the same logits from IN.
 void check_imported(const Args& args, const std::string& native, Report& report) {
     const std::vector<std::string> tokenizers{args.tokenizer, args.in};
     if (args.check_python.empty()) {
@@ -154,7 +154,7 @@ int prove(const Args& args, const cli::Options& options) {
     return 0;
 }
 
-// Returns the target format when --to is not given.
+// Returns the target format of a conversion without --to.
 convert::Format default_target(const Args& args, convert::Format from) {
     if (from != convert::Format::native) return convert::Format::native;
     const convert::Format to = convert::choose_hf_format(args.in);
@@ -250,7 +250,8 @@ void convert_all(Args& args, const cli::Options& options, const std::string& com
         args.in = args.paths[i];
         args.out = outputs[i];
         if (io::exists(args.out) && !args.force) {
-            // Outputs appear whole, so an output of an earlier call is complete.
+            // An output gets its name only when it is complete, so an output of an earlier call is
+            // complete.
             convert::check_output(args.out, formats[i].to);
             report_of(args).skipped(formats[i]);
             continue;

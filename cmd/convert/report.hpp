@@ -17,7 +17,7 @@ struct Formats {
     convert::Format to;
 };
 
-// Tensors whose copies on the tensor ranks of Megatron differ.
+// The tensors whose copies on the tensor ranks of Megatron differ.
 struct Drift {
     i64 n = 0;
     double largest = 0;  // absolute difference
@@ -25,18 +25,18 @@ struct Drift {
     void add(const std::string& tensor, double difference);
 };
 
-// The report of one output. Warnings are printed in any case.
+// The report of one output. It prints warnings also with `quiet`.
 class Report {
   public:
     // `quiet` hides notes.
     Report(std::string in, std::string out, bool quiet, bool json);
 
-    // The result of --check, of three kinds.
+    // Each adds the result of one kind of --check.
     void compared(const check::Comparison& result);
     void imported(const check::ImportCheck& result);
     void read_again(i64 n_tensors);
 
-    // Each prints the end of the report.
+    // Each prints the last lines of the report.
     void converted(const Formats& formats, const convert::ConversionReport& result,
                    const Drift& drift);
     void skipped(const Formats& formats);

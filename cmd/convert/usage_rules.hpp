@@ -19,8 +19,9 @@ void refuse_unused_options(const cli::Options& options, convert::Format from, co
 // Refuses an option that --against does not use.
 void refuse_options_of_conversions(const cli::Options& options);
 
-// Returns the directory in `output_dir` for each input: the last part of its path. Refuses inputs
-// without such a name, and two inputs with the same one.
+// Returns for each input the directory in `output_dir` that gets its output. The directory has the
+// name of the last part of the input's path. Refuses inputs without such a name, and two inputs
+// with the same name.
 std::vector<std::string> outputs_in(const std::string& output_dir,
                                     const std::vector<std::string>& inputs);
 

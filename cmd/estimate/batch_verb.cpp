@@ -68,8 +68,8 @@ void add_steps(Printout& printout, const Flags& flags, const std::vector<spec::R
     printout.table("step", std::move(columns), std::move(rows));
 }
 
-// Returns the first step from which on `unit` divides every batch, or nullptr when there is no such
-// step.
+// Returns the first step such that `unit` divides its batch and the batches of all later steps, or
+// nullptr when there is no such step.
 const spec::RampStep* first_working(const std::vector<spec::RampStep>& steps, i64 unit) {
     const spec::RampStep* first = nullptr;
     for (const spec::RampStep& step : steps) {

@@ -9,8 +9,8 @@
 
 namespace lm::estimate {
 
-// Prints the line of the logs that states why the job ended. Returns the exit code: 0 when a line
-// states an end, 1 when none does.
+// Prints the line of the logs that states why the job ended. Returns the exit code: 0 when the logs
+// have such a line, else 1.
 int print_cause(const std::vector<std::string>& logs, const OutputFlags& output);
 
 }  // namespace lm::estimate

@@ -35,8 +35,8 @@ std::vector<spec::SaveRange> ranges_of(const config::CheckpointFlags& flags) {
     return {{*flags.save_interval, 0}};
 }
 
-// Warns when the file system of --save has no room for all checkpoints; for two when --save-retain
-// deletes old ones.
+// Warns when the file system of --save has no room for all checkpoints, or, when --save-retain
+// deletes old checkpoints, no room for two.
 void check_room(const Flags& flags, const config::TrainFlags& train,
                 const cost::CheckpointSize& size, i64 n_saves) {
     if (train.checkpoints.save.empty()) return;
@@ -48,7 +48,8 @@ void check_room(const Flags& flags, const config::TrainFlags& train,
                   .files = ckpt::files_of_checkpoint(n_ranks, flags.nodes)});
 }
 
-// Returns the number of checkpoints.
+// Adds the figures of all checkpoints of the schedule to `printout`. Returns the number of
+// checkpoints.
 i64 add_total(Printout& printout, const config::TrainFlags& flags, const spec::ModelConfig& model,
               const cost::CheckpointSize& size) {
     const std::vector<spec::SaveRange> ranges = ranges_of(flags.checkpoints);

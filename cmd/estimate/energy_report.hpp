@@ -28,8 +28,9 @@ struct GpuTime {
     std::optional<double> hardware_watts;  // power of a GPU and its share of the node
 };
 
-// Returns the figures: GPU-hours; energy when the power is known; money and CO2 with their flags.
-// Throws Error(usage) when a flag needs the power and nothing states it.
+// Returns the figures: the GPU-hours; the energy if the power of the GPUs is known; money and CO2
+// if their flags are given. Throws Error(usage) when a given flag needs the power and the power is
+// not known.
 std::vector<Figure> energy_figures(const EnergyFlags& flags, const GpuTime& time);
 
 }  // namespace lm::estimate

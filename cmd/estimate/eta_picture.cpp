@@ -24,13 +24,13 @@ float value_of(const std::optional<double>& value) {
     return value ? static_cast<float>(*value) : std::numeric_limits<float>::quiet_NaN();
 }
 
-// Returns the samples per second.
+// Returns the samples per second; nullopt when the line does not state the batch.
 std::optional<double> throughput_of(const metrics::LoggedIteration& line) {
     if (!line.global_batch || !(line.step_s > 0)) return std::nullopt;
     return as_double(*line.global_batch) / line.step_s;
 }
 
-// Returns a line for each panel: a curve of characters, and the last value.
+// Returns a line of text for each panel: its curve as characters, and the last value of the curve.
 std::string text_of(const plot::LineFigure& figure) {
     constexpr int columns = 60;
     std::string text;

@@ -18,8 +18,9 @@ class RunCurves {
     static constexpr size_t n_panels = 4;
 
     explicit RunCurves(std::string name) : name_(std::move(name)) {}
-    // `before`: the last iteration before those of `line`. `first_of_run`: the program or the
-    // training started again after it; the later iterations are discarded.
+    // Adds the iterations after `before` that `line` reports. With `first_of_run`, the program or
+    // the training started again after `before`, so the earlier lines of later iterations are
+    // invalid.
     void add(const metrics::LoggedIteration& line, i64 before, bool first_of_run);
     bool has_samples() const { return has_samples_; }
     bool has_tokens() const { return has_tokens_; }
@@ -43,8 +44,9 @@ class RunCurves {
     bool has_samples_ = true, has_tokens_ = true;
 };
 
-// Returns the picture over `axis`: "iterations", "samples" or "tokens"; empty: tokens for several
-// runs when all logs have them, else iterations. Throws Error(usage) when a log lacks the axis.
+// Returns the picture. Its x axis is `axis`: "iterations", "samples" or "tokens". If `axis` is
+// empty, the x axis shows tokens for several runs whose logs all have tokens, else iterations.
+// Throws Error(usage) when a log does not have the numbers of the axis.
 Picture eta_picture(const std::vector<RunCurves>& runs, const std::string& axis);
 
 }  // namespace lm::estimate

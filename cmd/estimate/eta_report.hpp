@@ -11,12 +11,12 @@
 namespace lm::estimate {
 
 void add_log(Printout& printout, const metrics::LogSummary& log);
-// Adds the hours and shares of useful steps, steps computed twice, evaluations, saves, restarts,
-// waiting, ...
+// Adds the figures of where the time went: hours and shares of useful steps, steps computed twice,
+// evaluations, saves, restarts, waiting, ...
 void add_time_use(Printout& printout, const metrics::LogSummary& log);
-// Adds the newest `most` stops.
+// Adds a table of the newest stops: at most `most` of them.
 void add_stops(Printout& printout, const metrics::LogSummary& log, size_t most);
-// Adds up the energy files of all hosts and starts.
+// Adds the energy of the training: the sum over the energy files of all hosts and all starts.
 void add_energy(Printout& printout, const std::string& directory, const metrics::LogSums& sums);
 
 }  // namespace lm::estimate

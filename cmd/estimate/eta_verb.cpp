@@ -60,8 +60,8 @@ void add_seconds(Figures& figures, const char* key, const char* label, double va
     figures.push_back({key, label, Unit::seconds, value, formula});
 }
 
-// Adds samples, tokens and operations per second of `sums`. Omits a rate that the log does not
-// show.
+// Adds samples, tokens and operations per second, computed from `sums`. Omits a rate when the log
+// does not have its numbers.
 void add_rates(Figures& figures, const metrics::LogSums& sums, const std::string& which,
                const char* formula) {
     const auto add = [&](const char* key, const char* label, double value, const char* how) {
@@ -111,7 +111,8 @@ void add_finish(Figures& figures, const char* key, const char* label, double sec
                        "now + that time"});
 }
 
-// Returns the seconds of --max-age: a time, "auto", or "5x", times the time between two lines.
+// Returns the value of --max-age in seconds. `text` is a time, "auto", or a multiple such as "5x"
+// of the time between two lines.
 double max_age_s(const std::string& text, double between_lines_s) {
     constexpr double usual = 10;
     if (text == "auto") return usual * between_lines_s;
@@ -121,8 +122,8 @@ double max_age_s(const std::string& text, double between_lines_s) {
     return times * between_lines_s;
 }
 
-// Returns the seconds since the last iteration; without time stamps in the log, since the newest
-// change of its files.
+// Returns the seconds since the last iteration. When the log has no time stamps, returns the
+// seconds since the newest change of its files.
 double age_of(const Flags& flags, const metrics::LogSummary& log) {
     if (const auto age = metrics::age_s(log, unix_time_s())) return *age;
     double newest_s = 0;
@@ -146,7 +147,7 @@ bool is_too_old(const Flags& flags, const metrics::LogSummary& log, const metric
     return true;
 }
 
-// Adds the rest of the training on another number of nodes.
+// Adds the time that the rest of the training takes on another number of nodes.
 void add_nodes(Figures& figures, const Flags& flags, const metrics::LogSummary& log,
                const metrics::Left& left) {
     if (!flags.nodes) return;
@@ -184,7 +185,7 @@ void add_left(Figures& figures, const Flags& flags, const metrics::LogSummary& l
     add_finish(figures, "finish_calendar", "finish by calendar", calendar);
 }
 
-// Returns the name of the log for messages.
+// Returns the name that messages use for the logs.
 std::string name_of(const std::vector<std::string>& logs) {
     return logs.size() == 1 ? io::input_name(logs[0]) : "the logs";
 }
@@ -301,7 +302,7 @@ int follow(const Flags& flags) {
     return follow_logs(flags.logs, log, flags.interval.seconds, output);
 }
 
-// Reads the logs into `log`, and those of --overlay, and draws all of them.
+// Reads the logs into `log`, reads the logs of --overlay, and draws all of them in one picture.
 void plot_logs(const Flags& flags, metrics::LogSummary& log) {
     std::vector<RunCurves> runs;
     const auto read_run = [&runs](const std::vector<std::string>& logs, metrics::LogSummary& run) {

@@ -108,7 +108,7 @@ void Printout::append(Printout more) {
 
 namespace {
 
-// Returns a value that is a number.
+// Returns the number that `value` holds.
 double number_of(const Value& value) {
     const i64* whole = std::get_if<i64>(&value);
     return whole ? static_cast<double>(*whole) : std::get<double>(value);

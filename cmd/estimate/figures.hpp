@@ -12,8 +12,8 @@
 
 namespace lm::estimate {
 
-// difference: the ratio to the exact value, minus one. share: a fraction of the whole. flags: the
-// only figure of its part, printed so that a shell takes its lines.
+// difference: the ratio to the exact value, minus one. share: a fraction of the whole. flags: a
+// command's flags, the only figure of its part; a shell accepts the printed lines.
 enum class Unit { count, bytes, seconds, difference, share, plain, flags };
 using Value = std::variant<i64, double, bool, std::string, std::vector<i64>>;
 
@@ -40,14 +40,15 @@ void add_output_options(cli::Options& options, OutputFlags& flags);
 
 class Printout {
   public:
-    // Adds a table. JSON has one line for each row. `kind` names the table. Text of a table that is
-    // wider than the terminal is divided into blocks, which repeat the first `n_keys` columns. With
-    // `best_first` the first row is green on a terminal.
+    // Adds a table, which `kind` names. The JSON output has one line for each row. In the text
+    // output, a table that is wider than the terminal is divided into blocks, and each block
+    // repeats the first `n_keys` columns. With `best_first`, the first row is green on a terminal.
     void table(std::string kind, std::vector<Column> columns, std::vector<std::vector<Value>> rows,
                size_t n_keys = 1, bool best_first = false);
-    // Adds single figures. JSON has one line for all of them.
+    // Adds single figures. The JSON output has one line with all of them.
     void figures(std::string kind, std::vector<Figure> figures);
-    // Adds single figures; the last one is the sum of the others. Text shows the share of each.
+    // Adds single figures; the last one is the sum of the others. The text output shows the share
+    // of each figure in the sum.
     void sum(std::string kind, std::vector<Figure> figures);
     // Adds the tables and figures of `more`.
     void append(Printout more);

@@ -15,7 +15,7 @@
 namespace lm::estimate {
 namespace {
 
-// One log: its new lines, and the end that they state.
+// One log: its new lines, and the end of the run that these lines state.
 struct Followed {
     std::string path;
     metrics::LogTail tail;
@@ -34,7 +34,8 @@ i64 read_new_lines(std::vector<Followed>& logs, metrics::LogSummary& summary) {
     return n_lines;
 }
 
-// Returns the log with the strongest message of an end; nullptr while the run lasts.
+// Returns the log whose message states the end of the run most clearly; nullptr when no log states
+// an end.
 const Followed* ended_log(const std::vector<Followed>& logs) {
     const Followed* ended = nullptr;
     for (const Followed& log : logs) {

@@ -16,10 +16,11 @@ struct FollowOutput {
     std::function<std::string(const metrics::LogSummary&)> one_line;
 };
 
-// Reads `logs` until one states that the run has ended, and no line follows within an interval. On
-// a terminal the text is drawn again after each interval, else one line is printed. Returns the
-// exit code: 0 when the training is finished or has stopped with its state saved, 1 for any other
-// end. Prints the log line that states the end, unless the run ended at its last iteration.
+// Reads `logs` until a log states that the run has ended and no line follows within an interval.
+// After each interval it draws the text again on a terminal, or prints one line elsewhere. At the
+// end it prints the log line that states the end, unless the run ended at its last iteration.
+// Returns the exit code: 0 when the training is finished or has stopped with its state saved, 1 for
+// any other end.
 int follow_logs(const std::vector<std::string>& logs, metrics::LogSummary& summary,
                 double interval_s, const FollowOutput& output);
 

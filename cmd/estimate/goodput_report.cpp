@@ -31,7 +31,7 @@ cost::FailureRate published_rate(const std::string& name) {
     usage_error("--failures", "'{}' is not one of {}", name, fmt::join(names, ", "));
 }
 
-// The times between failures, and their source for --explain.
+// The times between failures, and the source of these times, which --explain prints.
 struct Failures {
     cost::FailureTimes times;
     std::string source;
@@ -60,7 +60,7 @@ Failures resolve_failures(const FailureFlags& flags, double n_gpus) {
                         rate.gpus, rate.source)};
 }
 
-// Refuses a training that fails so often that it hardly advances.
+// Throws Error(usage) when the training fails so often that it hardly advances.
 void check_advances(const cost::GoodputPlan& plan) {
     const double needed_s = plan.restart_s + plan.save_s;
     if (plan.job_s && *plan.job_s <= needed_s) {
@@ -83,7 +83,8 @@ i64 iterations_of(double interval_s, double step_s) {
     return std::max<i64>(1, std::llround(interval_s / step_s));
 }
 
-// Warns when saves at `given_s` lose more of the time than the best interval does, by a per cent.
+// Warns when the run with the save interval `given_s` takes at least one per cent longer than the
+// run with the best interval `best_s`.
 void compare_intervals(const cost::GoodputPlan& plan, const RunWithoutFailures& run, double best_s,
                        double total_s, i64 n_runs) {
     constexpr double much = 0.01;
@@ -180,7 +181,7 @@ GoodputReport report_goodput(const FailureFlags& flags, const RunWithoutFailures
     const double best_s = cost::best_interval_s(plan);
     const double interval_s =
         run.save_interval ? as_double(*run.save_interval) * run.step_s : best_s;
-    // About a million failures in all runs together.
+    // The number of runs is such that all runs together have about a million failures.
     const double expected = run.work_s / plan.failures.mean_s;
     const i64 n_runs = std::clamp(static_cast<i64>(1e6 / (expected + 1)), i64{20}, i64{10'000});
     const cost::GoodputRuns runs = cost::simulate_goodput(plan, interval_s, n_runs);

@@ -25,8 +25,8 @@ void add_failure_options(cli::Options& options, FailureFlags& flags);
 // The training without failures.
 struct RunWithoutFailures {
     i64 n_gpus = 0;
-    double work_s = 0;                 // steps and evaluations
-    double step_s = 0;                 // an iteration of the full batch
+    double work_s = 0;                 // time of all steps and evaluations
+    double step_s = 0;                 // time of an iteration with the full batch
     std::optional<i64> save_interval;  // iterations; nullopt: the best interval
     double save_s = 0;
     std::optional<double> job_s;  // limit of a job
@@ -39,8 +39,8 @@ struct GoodputReport {
     double total_s = 0;
 };
 
-// Simulates the training with failures. Warns when --save-interval loses much more time than the
-// best one. Throws Error(usage).
+// Simulates the training with failures. Warns when the training with --save-interval takes much
+// longer than with the best interval. Throws Error(usage) for an invalid flag.
 GoodputReport report_goodput(const FailureFlags& flags, const RunWithoutFailures& run);
 
 }  // namespace lm::estimate

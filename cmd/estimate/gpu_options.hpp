@@ -18,12 +18,13 @@ struct GpuFlags {
     std::string trainer;
 };
 
-// `gpu` and `trainer`: the default values; an empty gpu means that no hardware is given.
+// Declares the options. `gpu` and `trainer` are the default values of their options; an empty `gpu`
+// means that by default no hardware is known.
 void add_gpu_options(cli::Options& options, GpuFlags& flags, const std::string& gpu,
                      const std::string& trainer);
 
-// Returns the hardware of --gpu or --hardware with the values of the other options. Throws
-// Error(usage).
+// Returns the hardware that --gpu or --hardware names, changed by the values of the other options.
+// Throws Error(usage) for an unknown name or an invalid value.
 cost::Hardware resolve_hardware(const GpuFlags& flags);
 cost::TrainingProgram resolve_trainer(const GpuFlags& flags);
 

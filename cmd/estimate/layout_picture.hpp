@@ -7,7 +7,8 @@
 
 namespace lm::estimate {
 
-// Labels the `n_labels` fastest layouts that fit. `memory_bytes`: the memory of a GPU.
+// Returns the picture, with labels at the `n_labels` fastest layouts that fit. `memory_bytes` is
+// the memory of a GPU.
 Picture layout_picture(const cost::LayoutSearch& found, i64 memory_bytes, size_t n_labels);
 
 }  // namespace lm::estimate

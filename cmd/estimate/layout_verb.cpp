@@ -39,7 +39,8 @@ struct Flags {
     OutputFlags output;
 };
 
-// JSON states the flags of each layout. The text states only the flags of the fastest layout.
+// Returns the columns of the table. Only JSON has a column with the flags of each layout; the text
+// states the flags of the fastest layout below the table.
 std::vector<Column> columns(bool has_training, bool json) {
     std::vector<Column> columns = {
         {"tp", "TP", Unit::plain,
@@ -100,7 +101,8 @@ std::string flags_of(const cost::Layout& layout) {
     return text;
 }
 
-// `samples`: the samples of the training, if the flags give its length.
+// Returns the row of a layout. `samples`: the samples of the training; nullopt when no flag gives
+// its length.
 std::vector<Value> row_of(const cost::LayoutQuery& query, const cost::Layout& layout,
                           std::optional<i64> samples, bool json) {
     const cost::StepTime& time = layout.time;
@@ -127,7 +129,7 @@ std::vector<Value> row_of(const cost::LayoutQuery& query, const cost::Layout& la
     return row;
 }
 
-// Returns the recomputation granularity that the flags give, else all three.
+// Returns the recomputation granularities to try: the one that the flags give, else all three.
 std::vector<spec::Recompute> recomputes_of(const config::ParallelFlags& flags,
                                            const spec::Recompute& given) {
     const bool is_given = flags.recompute_activations || flags.checkpoint_activations ||
@@ -146,7 +148,8 @@ void check(const Flags& flags) {
     check_at_least("--global-batch-size", *flags.train.schedule.global_batch, 1);
 }
 
-// Sets the values that the search tries: of each size the given flag's value, else all values.
+// Sets the values that the search tries: for each size the value of its flag, or all values when
+// the flag is not given.
 void set_tried(cost::LayoutQuery& query, const Flags& flags) {
     const config::ParallelFlags& given = flags.train.parallel;
     const cli::Options& options = *flags.train.model.options;
@@ -168,7 +171,8 @@ void set_tried(cost::LayoutQuery& query, const Flags& flags) {
     if (!divides) query.balances.push_back(spec::PipelineBalance::layers_and_embedding);
 }
 
-// Returns the query of the flags. A layout flag that is given restricts the search to its value.
+// Returns the query that the flags describe. A given layout flag restricts the search to the value
+// of the flag.
 cost::LayoutQuery resolve_query(const Flags& flags) {
     const config::ParallelFlags& given = flags.train.parallel;
     cost::LayoutQuery query;
@@ -209,7 +213,8 @@ std::optional<i64> training_samples(const Flags& flags, i64 seq_length) {
     return resolve_schedule(flags.train, seq_length).samples;
 }
 
-// Adds the layouts that would be faster than all that fit, with the limit that they exceed.
+// Adds the layouts that would be faster than every layout that fits, each with the limit that it
+// exceeds.
 void add_rejected(Printout& printout, const cost::LayoutQuery& query,
                   const cost::LayoutSearch& found) {
     std::vector<std::vector<Value>> rows;

@@ -15,8 +15,8 @@ struct StageMemory {
     i64 nccl = 0;  // bytes
 };
 
-// Returns bars for the parts of the plan, NCCL and `allowance`, and a line at `limit` if given (all
-// in bytes). So a rank fits when its bar ends below the line.
+// Returns a bar for each stage: the parts of its plan, NCCL and `allowance`. If `limit` is given, a
+// line shows it: a rank fits when its bar ends below the line. All numbers are bytes.
 Picture memory_picture(std::span<const StageMemory> stages, i64 allowance,
                        std::optional<i64> limit);
 

@@ -95,7 +95,7 @@ i64 allowance_of(const Flags& flags) {
     return on_gpu(flags) ? cost::cuda_allowance_bytes : i64{100} << 20;
 }
 
-// The rank with the largest sum of buffers and NCCL's memory.
+// The rank whose buffers and NCCL memory together are largest.
 struct Largest {
     i64 buffers = 0;
     i64 nccl = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-estimate params: the exact number of parameters of each part, and published formulas.
+// lm-estimate params: the exact number of parameters of each part of a model, and the results of
+// published formulas.
 #include <cmath>
 #include <memory>
 

@@ -13,7 +13,7 @@ namespace lm::estimate {
 struct PictureFlags {
     std::string path;  // empty: no picture; "-": standard output
     bool force = false;
-    // Returns whether the picture replaces the figures on standard output.
+    // Returns whether standard output gets the picture instead of the figures.
     bool replaces_figures() const { return path == "-"; }
 };
 
@@ -25,7 +25,8 @@ struct Picture {
 // Declares --plot and --force. `subject` completes the help text: "write a picture: ...".
 void add_picture_options(cli::Options& options, PictureFlags& flags, const std::string& subject);
 
-// Throws Error(usage) for a name that has no known format, and for "-" with --json.
+// Throws Error(usage) when the name of the file has no ending of a known format, and for "-" with
+// --json.
 void check(const PictureFlags& flags, const OutputFlags& output);
 
 // Stores or prints the picture.

@@ -12,7 +12,8 @@
 namespace lm::estimate {
 namespace {
 
-// The models of arXiv 2104.04473 and BigScience have 100 to 200; a factor of 2 is odd.
+// The ratio of the models of arXiv 2104.04473 and BigScience is 100 to 200; another ratio by a
+// factor of 2 is unusual.
 void warn_of_ratio(const spec::ModelConfig& model) {
     constexpr double least = 50, most = 400;
     const double ratio = as_double(model.hidden) / as_double(model.n_layers);
@@ -21,7 +22,7 @@ void warn_of_ratio(const spec::ModelConfig& model) {
          model.n_layers, ratio);
 }
 
-// sqrt(2 / (5 h)) (Nguyen and Salazar, arXiv 1910.05895), BigScience's choice.
+// Compares with sqrt(2 / (5 h)) (Nguyen and Salazar, arXiv 1910.05895), which BigScience uses.
 void warn_of_init(const spec::ModelConfig& model) {
     constexpr double factor = 2;
     const double usual = std::sqrt(0.4 / as_double(model.hidden));

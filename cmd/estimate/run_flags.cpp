@@ -28,8 +28,9 @@ std::optional<i64> vocabulary_of_data(const config::DataFlags& flags) {
     return facts ? std::optional(facts->tokenizer.vocab_size) : std::nullopt;
 }
 
-// Returns the vocabulary size of the tokenizer or the data. Only warns when files are missing: the
-// machine that plans a training need not have its files.
+// Returns the vocabulary size of the tokenizer or the data. Returns nullopt if --vocab-size is
+// given, and, with a warning, if the files are missing: a machine on which a user plans a training
+// need not have the files of the training.
 std::optional<i64> vocabulary_of(const config::TrainFlags& flags) {
     if (flags.model.vocab_size) return std::nullopt;
     const text::TokenizerChoice& choice = flags.data.tokenizer;

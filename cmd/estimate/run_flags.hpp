@@ -19,14 +19,14 @@ namespace lm::estimate {
 void add_run_options(cli::Options& options, config::TrainFlags& flags,
                      const std::vector<std::string>& shown);
 
-// Returns `flags` with the values of --deepspeed_config. Every verb calls it first.
+// Returns `flags` with the values of --deepspeed_config. Every verb calls this function first.
 config::TrainFlags resolve_flags(const config::TrainFlags& flags);
 
 // Returns the model that lm-train trains with these flags. Takes the vocabulary size from the
-// tokenizer or the data if their files can be read. Throws Error(usage).
+// tokenizer or the data if their files can be read. Throws Error(usage) for invalid flags.
 spec::ModelConfig resolve_model(const config::TrainFlags& flags);
 
-// Returns --micro-batch-size, or 1 when it is not given. Throws Error(usage).
+// Returns --micro-batch-size, or 1 when it is not given. Throws Error(usage) for an invalid value.
 i64 resolve_micro_batch(const config::TrainFlags& flags);
 
 // The batch sizes and samples of a training.
@@ -34,8 +34,8 @@ struct BatchSchedule {
     spec::BatchRamp ramp;
     i64 samples = 0;
 };
-// Returns the schedule of the flags. `seq_length` 0: not known; then --train-tokens is refused.
-// Throws Error(usage).
+// Returns the schedule that the flags describe. When `seq_length` is 0, it is not known. Throws
+// Error(usage) for invalid flags, and for --train-tokens with an unknown `seq_length`.
 BatchSchedule resolve_schedule(const config::TrainFlags& flags, i64 seq_length);
 
 }  // namespace lm::estimate

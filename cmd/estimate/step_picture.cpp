@@ -10,7 +10,8 @@
 namespace lm::estimate {
 namespace {
 
-// Returns a line for each stage, 72 characters of its time: F forward, B backward, "." idle.
+// Returns a line for each stage. Its 72 characters show what the stage does from the start to the
+// end of the step: F forward, B backward, "." idle.
 std::string text_of(const std::vector<cost::PipelineEvent>& events, i64 n_stages, double end_s) {
     constexpr size_t columns = 72;
     std::vector<std::string> lines(static_cast<size_t>(n_stages), std::string(columns, '.'));

@@ -8,7 +8,7 @@
 
 namespace lm::estimate {
 
-// `events`: the passes of the step; `parts`: step_parts(), whose last figure is their sum.
+// Returns the picture of the step. `events`: the passes; `parts`: the result of step_parts().
 Picture step_picture(const std::vector<cost::PipelineEvent>& events,
                      const std::vector<Figure>& parts, i64 n_stages);
 

@@ -28,9 +28,10 @@ struct StepQuery {
 cost::StepTime simulate(const StepQuery& query, i64 batch,
                         std::vector<cost::PipelineEvent>* events = nullptr);
 
-// Returns the figures of the step of the full batch.
+// Returns the figures of the step with the full batch.
 std::vector<Figure> step_figures(const StepQuery& query, const cost::StepTime& time);
-// Returns the parts of the step's time, with the limit of each; the last figure is their sum.
+// Returns the parts of the step's time, each with what limits it. The last figure is the sum of the
+// parts.
 std::vector<Figure> step_parts(const StepQuery& query, const cost::StepTime& time);
 
 }  // namespace lm::estimate

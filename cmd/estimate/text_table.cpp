@@ -24,7 +24,8 @@ std::vector<size_t> widths_of(const TextTable& table) {
     return widths;
 }
 
-// Returns the columns of each block. Sets the width of a last column of words that is wrapped.
+// Returns the columns of each block of the table. If the last column has words that must be
+// wrapped, sets the width of this column.
 std::vector<std::vector<size_t>> blocks_of(const TextTable& table, size_t width,
                                            std::vector<size_t>& widths) {
     std::vector<size_t> keys;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text of tables and figures, in the width of a terminal.
+// The text of tables and figures, fitted to the width of a terminal.
 #pragma once
 
 #include <string>
@@ -16,12 +16,13 @@ struct TextTable {
     bool best_first = false;  // line 1, after the headings, is green on a terminal
 };
 
-// Returns the lines of `table`, columns two spaces apart. A table wider than `width` columns is
-// divided into blocks; a last column of words is wrapped. `width` 0: no limit.
+// Returns the lines of `table`, with two spaces between its columns. A table that is wider than
+// `width` characters is divided into blocks, and the words of a last column are wrapped. With
+// `width` 0 there is no limit.
 std::string text_of_table(const TextTable& table, size_t width);
 
-// Returns a command's flags in lines of at most `width` columns, which a shell joins. The first
-// line starts in column `indent`, as the others do. `width` 0: one line.
+// Returns the flags of a command in lines of at most `width` characters, which a shell joins. All
+// lines start in column `indent`. With `width` 0 there is one line.
 std::string wrapped_flags(const std::string& flags, size_t indent, size_t width);
 
 // Returns "  HEADING: FORMULA" and a newline; lines of more than `width` columns are wrapped.

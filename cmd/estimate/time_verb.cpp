@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-estimate time: the time of a step on described GPUs, and the days of a training, also at a
-// given throughput.
+// lm-estimate time: the time of a step on described GPUs, and the days that a training takes, on
+// these GPUs or at a given throughput.
 #include <cmath>
 #include <memory>
 #include <optional>
@@ -70,7 +70,8 @@ void add_calendar(std::vector<Figure>& figures, const Flags& flags, double runni
         days("calendar", "calendar time", calendar, "running and waiting, x 24 / --hours-per-day"));
 }
 
-// Adds the times with failures and returns the running time and the time with the queue.
+// Adds the figures of a training with failures to `printout`. Returns its running time, and its
+// time including the waiting in the queue.
 GoodputReport add_goodput(Printout& printout, const Flags& flags, const cost::TrainingTime& time) {
     std::optional<double> job_s;
     if (flags.job_minutes) job_s = *flags.job_minutes * 60;
@@ -119,7 +120,7 @@ void add_steps(std::vector<Figure>& figures, const Flags& flags, const cost::Tra
              "BigScience's README and arXiv 2104.04473, equation 4"));
 }
 
-// Returns the plan, and the samples of the training.
+// Returns the plan and the number of samples of the training.
 std::pair<cost::TrainingPlan, i64> resolve_plan(const Flags& flags) {
     if (!flags.gpus) usage_error("--gpus", "is missing");
     if (flags.simulates() && flags.tflops)
@@ -170,8 +171,8 @@ std::pair<cost::TrainingPlan, i64> resolve_plan(const Flags& flags) {
     return {plan, samples};
 }
 
-// Returns the step of the plan. Without --fp16 and --bf16, 16 bits are assumed, as in Megatron's
-// published trainings.
+// Returns the training step of the plan. Without --fp16 and --bf16 it assumes 16 bits, as in the
+// published trainings with Megatron.
 StepQuery step_query(const Flags& flags, const cost::TrainingPlan& plan) {
     StepQuery query{.model = plan.model,
                     .parallel = plan.parallel,
@@ -208,7 +209,7 @@ void warn_of_evaluations(const cost::TrainingTime& time) {
         100 * share, 100 * usual);
 }
 
-// Adds the figures of the whole training, with failures, energy and cost.
+// Adds the figures of the whole training: its time, also with failures, its energy and its cost.
 void add_training(Printout& printout, std::vector<Figure> figures, const Flags& flags,
                   const cost::TrainingPlan& plan, i64 samples) {
     const std::vector<spec::RampStep> steps = ramp_steps(plan.ramp, samples);
@@ -242,7 +243,7 @@ void add_training(Printout& printout, std::vector<Figure> figures, const Flags& 
                      energy_figures(flags.energy, {*flags.gpus, report.running_s, watts}));
 }
 
-// Refuses flags of the whole training when its length is not given.
+// Throws Error(usage) for a flag about the whole training when no flag gives its length.
 void check_length(const Flags& flags) {
     if (flags.has_length()) return;
     const char* flag = nullptr;

@@ -27,7 +27,7 @@ void check_names_files(const std::string& prefix);
 
 void declare_tokenizer(cli::Options& options, text::TokenizerChoice& choice);
 void declare(cli::Options& options, Args& args);
-// Checks combinations of options. Throws Error(usage).
+// Throws Error(usage) for options that contradict each other.
 void check(const Args& args);
 
 // Runs the program without a verb.

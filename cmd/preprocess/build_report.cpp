@@ -83,9 +83,9 @@ void BuildReporter::advance(const BuildTotals& chunk, i64 disk_bytes) {
                                  human_count(static_cast<double>(totals_.tokens) / elapsed_s)));
     }
     const i64 documents = before_.documents + totals_.documents;
-    // A chunk has many documents and may pass several multiples of the interval. With
-    // --log-interval each multiple gets a line. Without it only the last multiple gets a line, once
-    // a minute.
+    // A chunk has many documents, so the count may pass several multiples of the interval at once.
+    // With --log-interval each multiple gets a line. Without --log-interval only the last multiple
+    // gets a line, at most once a minute.
     const i64 last = documents / interval_ * interval_;
     if (args_.log_interval) {
         for (i64 at = shown_ / interval_ * interval_ + interval_; at <= last; at += interval_)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints the progress and the result of a dataset build. While it runs, it prints a progress bar on
-// a terminal and Megatron-LM's lines elsewhere; at the end, the closing line or the statistics.
+// Prints the progress and the result of a dataset build. While the build runs, it prints a progress
+// bar on a terminal and Megatron-LM's lines elsewhere; at the end, the closing line or the
+// statistics.
 #pragma once
 
 #include <mutex>
@@ -22,7 +23,7 @@ class BuildReporter final : public BuildObserver {
     void advance(const BuildTotals& chunk, i64 disk_bytes) override;
     bool stop_requested() override;
 
-    // Ends the progress bar and prints the closing line or the statistics of --json, and notes
+    // Ends the progress bar. Prints the closing line, or with --json the statistics, and notes
     // about the outputs. The outputs must exist.
     void report(const BuildResult& result);
 

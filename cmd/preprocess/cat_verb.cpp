@@ -25,7 +25,8 @@ struct CatArgs {
     text::TokenizerChoice tokenizer;
 };
 
-// Parses "A-B" (both included), "A" or "A-" into documents [A, B + 1) of n.
+// Parses the documents "A-B" (A to B, including B), "A" (only A) or "A-" (A to the last) of `n`
+// documents into a half-open range.
 Range parse_documents(const std::string& text, i64 n) {
     const auto number = [&](std::string_view part) {
         i64 value = 0;

@@ -36,11 +36,11 @@ struct CodecArgs {
 
 constexpr const char* stdin_name = "standard input";
 
-// Calls `use` with each line of standard input and its number. If `whole` is set, calls it once
-// with all of standard input.
+// Calls `use` with each line of standard input and the number of the line. If `whole` is set, calls
+// `use` once with all of standard input.
 void for_each_text(bool whole, const std::function<void(std::string_view, i64)>& use) {
-    // The reader decompresses whole inputs, but not pieces. Standard input is read as a piece,
-    // because bytes that look compressed are text or ids here.
+    // The reader decompresses a whole input, but not a piece. Here it reads standard input as a
+    // piece, because bytes that look compressed are text or ids.
     constexpr data::InputPiece as_it_comes{0, 0, std::numeric_limits<i64>::max()};
     data::ChunkReader reader({{"-"}}, {as_it_comes}, i64{1} << 20, {}, 1);
     data::LineChunk chunk;
@@ -61,8 +61,8 @@ std::string text_line(std::span<const i32> ids) {
     return fmt::format("{}\n", fmt::join(ids, " "));
 }
 
-// Returns the line that --json prints. Tokens are spelled as in vocab.json, because their bytes may
-// be invalid UTF-8.
+// Returns the line that --json prints. It spells tokens as in vocab.json, because the bytes of a
+// token may be invalid UTF-8.
 std::string json_line(std::span<const i32> ids, const text::Tokenizer& tokenizer) {
     io::OrderedJson json;
     json["ids"] = ids;
@@ -165,7 +165,8 @@ std::vector<i32> parse_binary_ids(std::string_view bytes) {
     return ids;
 }
 
-// Returns the bytes of the ids. An error names `where`, the origin of the ids.
+// Returns the text that the ids encode. The error for an invalid id names `where`, the origin of
+// the ids.
 std::string bytes_of(std::span<const i32> ids, const text::Tokenizer& tokenizer,
                      const std::string& where) {
     std::string bytes;

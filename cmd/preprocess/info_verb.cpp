@@ -21,7 +21,7 @@ struct InfoArgs {
 
 struct Lengths {
     i64 shortest = 0, longest = 0, longest_at = -1;
-    std::vector<i64> histogram;  // [bits] sequences by bit width of length: 0, 1, 2-3, 4-7...
+    std::vector<i64> histogram;  // [i]: sequences whose length has i bits
 };
 
 // Throws Error(failure) unless the document index is monotonic.

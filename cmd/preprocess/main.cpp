@@ -8,8 +8,9 @@
 
 int main(int argc, char** argv) {
     using namespace lm;
-    // Large blocks return to the system when they are freed. By default glibc raises this threshold
-    // up to 32 MiB and keeps freed blocks below it for the thread that allocated them.
+    // With a fixed threshold, glibc returns a large block to the system when it is freed. By
+    // default glibc raises the threshold up to 32 MiB, and keeps freed blocks that are smaller than
+    // the threshold for the thread that allocated them.
     ::mallopt(M_MMAP_THRESHOLD, 1 << 20);
     cli::Options options("lm-preprocess", "turn text into token files for training");
     preprocess::Args args;

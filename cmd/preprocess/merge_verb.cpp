@@ -28,7 +28,8 @@ struct MergeArgs {
 constexpr i64 block_documents = i64{1} << 16;
 constexpr i64 block_tokens = i64{1} << 22;
 
-// Returns whether both prefixes name the same files: one dataset may have two names.
+// Returns whether both prefixes name the same files. Prefixes with different texts may name one
+// dataset, for example through a link.
 bool is_same_dataset(const std::string& a, const std::string& b) {
     std::error_code none;
     return a == b || std::filesystem::equivalent(data::bin_path(a), data::bin_path(b), none);
@@ -72,12 +73,12 @@ std::optional<data::DatasetMetadata> merged_facts(const std::vector<std::string>
             "do "
             "not all end with the end-of-document id");
     }
-    merged->origin = nullptr;  // no single run wrote it
+    merged->origin = nullptr;  // no single run wrote the output
     merged->tool = fmt::format("lm-preprocess {} merge", version());
     return merged;
 }
 
-// Copies the documents of `input` in blocks of whole documents.
+// Copies the documents of `input` to `writer` in blocks of whole documents.
 void append(const data::IndexedDataset& input, data::IndexedWriter& writer,
             const std::function<void(i64)>& progress) {
     std::vector<i32> lengths, documents;

@@ -24,7 +24,8 @@ int preprocess(const Args& args) {
         if (launch.rank == 0) reporter.report(result);
         return 0;
     } catch (const Stopped&) {
-        // Without --resume the unfinished outputs are removed, and the process ends by the signal.
+        // A run without --resume removes its unfinished outputs, and the process ends by the
+        // signal.
         if (!options.resume) cli::end_by_signal(cli::stop_signal_number());
         note(
             "{}.unfinished: the run was interrupted and its work is kept: run the same command "
@@ -32,8 +33,8 @@ int preprocess(const Args& args) {
             options.output_prefix);
         return static_cast<int>(Exit::run_again);
     } catch (const Error& error) {
-        // All ranks usually have the same wrong argument. The launcher ends the job when rank 0
-        // exits, so only rank 0 prints it.
+        // A wrong argument is usually wrong on all ranks. The other ranks wait, so that rank 0
+        // exits first and the launcher ends the job before they print the same message.
         constexpr std::chrono::seconds rank0_exits(5);
         if (error.code() == Exit::usage && launch.rank > 0)
             std::this_thread::sleep_for(rank0_exits);

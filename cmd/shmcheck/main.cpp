@@ -88,15 +88,17 @@ void sleep_until_stopped(double seconds) {
     }
 }
 
-// Returns the values of a sample whose change is of interest.
+// Returns the values of a sample as a text. --watch prints a sample only when this text has
+// changed.
 std::string state_of(Sample sample) {
     sample.time.clear();
     sample.highest_used = 0;
     return sample_json(sample, {});
 }
 
-// Takes a sample every flags.watch seconds until a signal stops it. Prints the first one, and those
-// that differ from the previous one. Returns the worst health.
+// Takes a sample every flags.watch seconds until a signal stops the program. Prints the first
+// sample, and each sample that differs from the previous one. Returns the worst health of all
+// samples.
 Health watch(const Flags& flags, const Thresholds& thresholds) {
     cli::install_stop_signals();
     Health worst = Health::ok;

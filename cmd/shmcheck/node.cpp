@@ -47,7 +47,7 @@ std::string value_text(const std::optional<Value>& value) {
     return value ? fmt::format("{:.0f}", static_cast<double>(*value)) : "-";
 }
 
-// gbps: 1e9 bytes/s.
+// Returns a speed as text. `gbps` is the speed in 1e9 bytes/s.
 std::string copy_speed_text(double gbps) {
     return gbps > 0 ? fmt::format("{}/s", human_size(static_cast<i64>(gbps * 1e9))) : "-";
 }
@@ -63,7 +63,7 @@ std::string speeds_text(const std::vector<cluster::NodeSample>& samples) {
     return text;
 }
 
-// Returns a table with a line for each GPU; nothing without GPUs.
+// Returns a table with a line for each GPU, or an empty text when the hosts have no GPU.
 std::string gpus_text(const std::vector<cluster::NodeSample>& samples) {
     std::string text;
     for (const cluster::NodeSample& sample : samples) {
@@ -126,7 +126,8 @@ int check_nodes(const std::vector<std::string>& directories, bool json) {
         if (launch->world().rank() == 0) {
             cli::write_stdout(json ? nodes_json(samples, findings) : nodes_text(samples, findings));
         }
-        // Only rank 0 has samples and findings. All processes return the exit code of rank 0.
+        // Only rank 0 has samples and findings. The maximum is its number of findings, so that all
+        // processes return the same exit code.
         double n_findings = static_cast<double>(findings.size());
         launch->world().all_reduce({&n_findings, DType::fp64, {1}}, comm::Reduction::max);
         return static_cast<int>(n_findings > 0 ? Exit::answer_is_no : Exit::done);

@@ -9,8 +9,8 @@
 
 namespace lm::shmcheck {
 
-// Returns a table with a line for each host, a line for each finding, and "--exclude=HOSTS" or "no
-// outliers" as the last line.
+// Returns a table with a line for each host, then a line for each finding, then the line
+// "--exclude=HOSTS" or "no outliers".
 std::string nodes_text(const std::vector<cluster::NodeSample>& samples,
                        const std::vector<cluster::NodeFinding>& findings);
 // Returns a JSON line for each host, with its findings.

@@ -39,8 +39,8 @@ class LineInput {
   public:
     enum class Event { lines, pause, end };
 
-    // Waits for input. Calls `each` for each line that is complete. Returns pause when nothing
-    // arrived for `pause_ms`.
+    // Waits for input, and calls `each` for each complete line that arrived. Returns `pause` when
+    // no input arrived for `pause_ms`.
     template <typename F>
     Event read(int pause_ms, const F& each) {
         pollfd poll_fd{STDIN_FILENO, POLLIN, 0};
@@ -75,7 +75,7 @@ int summarize(const std::string& hosts_expected, bool fail_on_dead) {
     cluster::HostLines hosts;
     LineInput input;
     std::string printed;
-    bool waiting = false;  // the pause has been answered
+    bool waiting = false;  // the summary of this pause has been printed
     while (true) {
         const auto event = input.read(waiting ? -1 : pause_ms, [&](auto line) { hosts.add(line); });
         waiting = event == LineInput::Event::pause;

@@ -6,9 +6,10 @@
 
 namespace lm::shmcheck {
 
-// Prints the summary whenever the input pauses for a second and the summary has changed, and at its
-// end. `hosts_expected`: a number of hosts, or a list such as "n[001-004]"; empty: not known.
-// `fail_on_dead`: dead segments are a failure. Returns the exit code. Throws Error.
+// Prints the summary at the end of the input, and whenever the input pauses for a second and the
+// summary has changed. `hosts_expected` is a number of hosts, or a list such as "n[001-004]", or
+// empty when it is not known. With `fail_on_dead`, dead segments are a failure. Returns the exit
+// code. Throws Error for invalid input.
 int summarize(const std::string& hosts_expected, bool fail_on_dead);
 
 }  // namespace lm::shmcheck

@@ -22,7 +22,7 @@ using namespace lm;
 
 namespace {
 
-// Explains a hang from its dumps. A path is a dump or a directory of dumps.
+// Prints why a run hangs, from the dumps of its ranks. Each path is a dump or a directory of dumps.
 int explain(const std::vector<std::string>& paths) {
     std::vector<comm::RankDump> dumps;
     for (const std::string& path : paths) {
@@ -129,7 +129,7 @@ int main(int argc, char** argv) {
          "    --save checkpoints --load checkpoints --save-interval 1000",
          "mpirun -n 8 lm-train ... --tensor-model-parallel-size 2    8 ranks; or srun --mpi=pmix"});
     return cli::run_main(argc, argv, options, [&] {
-        train::set_gpu_environment(flags.device.deterministic_mode);  // before any thread
+        train::set_gpu_environment(flags.device.deterministic_mode);  // before any thread starts
         if (flags.logging.quiet) cli::hide_notes();
         if (!dumps.empty()) return explain(dumps);
         const std::string command_line = cli::command_line(argc, argv);

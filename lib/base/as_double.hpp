@@ -6,7 +6,7 @@
 
 namespace lm {
 
-// Returns the nearest double; exact up to 2^53.
+// Returns the double nearest to n. It is exact up to 2^53.
 constexpr double as_double(i64 n) {
     return static_cast<double>(n);
 }

@@ -27,7 +27,7 @@ void check_at_most(std::string_view flag, T value, std::type_identity_t<T> most)
     if (!(value <= most)) usage_error(flag, "must be at most {}, got {}", most, value);
 }
 
-// least <= value <= most
+// Checks least <= value <= most.
 template <typename T>
 void check_from_to(std::string_view flag, T value, std::type_identity_t<T> least,
                    std::type_identity_t<T> most) {
@@ -35,13 +35,13 @@ void check_from_to(std::string_view flag, T value, std::type_identity_t<T> least
         usage_error(flag, "must be from {} to {}, got {}", least, most, value);
 }
 
-// value > bound
+// Checks value > bound.
 template <typename T>
 void check_above(std::string_view flag, T value, std::type_identity_t<T> bound) {
     if (!(value > bound)) usage_error(flag, "must be above {}, got {}", bound, value);
 }
 
-// bound < value <= most
+// Checks bound < value <= most.
 template <typename T>
 void check_above_to(std::string_view flag, const std::optional<T>& value,
                     std::type_identity_t<T> bound, std::type_identity_t<T> most) {
@@ -49,7 +49,7 @@ void check_above_to(std::string_view flag, const std::optional<T>& value,
         usage_error(flag, "must be above {} and at most {}, got {}", bound, most, *value);
 }
 
-// 0 <= value < 1: a probability, a share, the rate of a moving average.
+// Checks 0 <= value < 1, for a probability, a share or the rate of a moving average.
 inline void check_below_one(std::string_view flag, double value) {
     if (!(value >= 0.0 && value < 1.0))
         usage_error(flag, "must be at least 0 and below 1, got {}", value);

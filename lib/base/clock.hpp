@@ -6,7 +6,7 @@
 
 namespace lm {
 
-// Returns seconds since an arbitrary start; never decreases.
+// Returns the seconds since an arbitrary start. The result never decreases.
 double monotonic_s();
 // Returns seconds since 1970-01-01 00:00 UTC.
 double unix_time_s();

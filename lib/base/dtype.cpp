@@ -63,7 +63,7 @@ float fp32_from_bf16(u16 bits) {
     return std::bit_cast<float>(static_cast<u32>(bits) << 16);
 }
 
-// Rounds to nearest even. Written out, since on x86 _Float16 needs g++ 12 or clang 15.
+// Rounds to nearest even. It does not use _Float16, which on x86 needs g++ 12 or clang 15.
 u16 fp16_from_fp32(float value) {
     const u32 bits = std::bit_cast<u32>(value);
     const u32 sign = (bits >> 16) & 0x8000U;
@@ -74,13 +74,13 @@ u16 fp16_from_fp32(float value) {
     } else if (magnitude >= 0x47800000U) {
         half = 0x7c00U;  // 65536 and above: infinity
     } else if (magnitude < 0x38800000U) {
-        // Below 2^-14, adjacent fp16 numbers are 2^-24 apart, as are fp32 numbers in [0.5, 1). So
-        // adding 0.5 in fp32 rounds to an fp16 number.
+        // Below 2^-14, adjacent fp16 numbers differ by 2^-24, as do adjacent fp32 numbers in [0.5,
+        // 1). So adding 0.5 in fp32 rounds to an fp16 number.
         const float rounded = std::bit_cast<float>(magnitude) + 0.5F;
         half = std::bit_cast<u32>(rounded) - std::bit_cast<u32>(0.5F);
     } else {
-        // A rounding carry into the exponent field gives the next power of two, or infinity: both
-        // are the correct result.
+        // When rounding carries into the exponent, the result is the next power of two or infinity,
+        // which is correct.
         const u32 odd = (magnitude >> 13) & 1U;
         half = ((magnitude + 0xfffU + odd) >> 13) - ((127 - 15) << 10);
     }

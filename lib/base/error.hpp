@@ -73,9 +73,9 @@ template <typename First, typename... Args>
     bug(file, line, fmt::format(format, std::forward<First>(first), std::forward<Args>(args)...));
 }
 
-// Returns the Error that reports `exception`: a copy if it is an Error itself; an Error(failure)
-// for std::bad_alloc and std::system_error (mostly a thread that cannot be created); an Error(bug)
-// for all others.
+// Returns the Error that reports `exception`: a copy of an Error; an Error(failure) for
+// std::bad_alloc and for std::system_error (mostly a thread that cannot be created); an Error(bug)
+// for any other exception.
 Error error_of(const std::exception& exception);
 
 // LM_CHECK(condition, format, arguments...): calls bug() when the condition does not hold; checked

@@ -34,7 +34,7 @@ constexpr std::array<Variables, 5> launchers = {{
 
 constexpr i64 max_ranks = 1 << 24;
 constexpr i64 max_port = 65535;
-// Ports of jobs lie below the ephemeral ports of Linux (32768 and above).
+// The ports of jobs are below 32768, where the ephemeral ports of Linux begin.
 constexpr i64 first_job_port = 20000;
 constexpr i64 n_job_ports = 12000;
 

@@ -33,21 +33,22 @@ struct Launched {
     bool in_slurm_step = false;
 };
 
-// Returns the rank and the number of ranks stated by the first launcher of `among` whose variables
-// are set; without such a launcher, those of a single process. A Slurm batch script that srun did
-// not start counts as a single process. Throws Error(usage) naming a variable with an invalid
+// Returns the rank and the number of ranks that the first launcher of `among` whose variables are
+// set states. Without such a launcher, returns rank 0 of 1. A Slurm batch script that srun did not
+// start also counts as a single process. Throws Error(usage) naming a variable with an invalid
 // value.
 Launched launched_by(std::initializer_list<Launcher> among,
                      const Environment& get = environment_of_process);
 
-// Returns the rank among the processes of this host; nullopt when the launcher does not state it.
+// Returns the rank of this process among the processes of the launch on this host; nullopt when the
+// launcher does not state this rank.
 std::optional<i64> rank_on_host(const Environment& get = environment_of_process);
 
-// Returns the id of the Slurm job, for messages; empty outside of Slurm.
+// Returns the id of the Slurm job, for messages; an empty text outside of Slurm.
 std::string slurm_job(const Environment& get = environment_of_process);
 
-// Returns a key of this launch: a hash of the job ids that launchers set. It is equal in all
-// processes of the launch. Launches without a job id have the same key.
+// Returns a key of this launch: a hash of the job ids that launchers set. All processes of a launch
+// get the same key. All launches without a job id get one key.
 std::string key_of_start(const Environment& get = environment_of_process);
 
 // The address where the processes of torchrun, and of srun without MPI, connect over TCP.
@@ -56,10 +57,11 @@ struct MeetingPoint {
     int port = 0;       // port on which rank 0 listens
     std::string token;  // equal for all ranks of a job; connections with another token are refused
 };
-// Returns the address in MASTER_ADDR and MASTER_PORT. Defaults under srun: the first host of the
-// step's node list, and a port from 20000 to 31999 computed from the ids of job and step. The token
-// is LM_RENDEZVOUS_TOKEN; its default names the ids of job and step under srun, else the number of
-// ranks and the port. Throws Error(usage) naming a variable that is missing or invalid.
+// Returns the address that MASTER_ADDR and MASTER_PORT state. Under srun, the default host is the
+// first host of the step's node list, and the default port is computed from the ids of job and step
+// (20000 to 31999). The token is the value of LM_RENDEZVOUS_TOKEN. Its default states the ids of
+// job and step under srun, else the number of ranks and the port. Throws Error(usage) naming a
+// variable that is missing or invalid.
 MeetingPoint meeting_point(const Launched& launched,
                            const Environment& get = environment_of_process);
 

@@ -19,11 +19,12 @@ inline std::string_view name_of(Severity severity) {
 
 using LogSink = std::function<void(Severity, std::string_view message)>;
 
-// Replaces the sink; nullptr removes it. Thread-safe.
+// Replaces the sink; nullptr removes the sink. Thread-safe.
 void set_log_sink(LogSink sink);
-// Sets a second sink, such as a log file, which gets the same messages; nullptr removes it.
+// Sets a second sink, such as a log file, which gets the same messages; nullptr removes the second
+// sink.
 void set_log_copy(LogSink sink);
-// Passes `message` to the sinks. Thread-safe: one call of a sink at a time.
+// Passes `message` to the sinks. Thread-safe: only one thread at a time calls a sink.
 void log_message(Severity severity, std::string_view message);
 
 // Logs "object: text" as a note to the user.

@@ -6,16 +6,17 @@
 
 namespace lm {
 
-// Returns the name of this host (gethostname), or "unknown" when the system gives none. The
-// environment variable LM_HOST replaces the name: tests use it to run several hosts on one machine.
+// Returns the name of this host (gethostname), or "unknown" when the system has no name. The
+// environment variable LM_HOST replaces the name, so that tests can run several hosts on one
+// machine.
 std::string host_name();
-// Stores the device that this process computes on, "cuda:3 (NVIDIA H100 80GB HBM3)", for
-// own_place(). Thread-safe.
+// Stores the name of the device that this process computes on, such as "cuda:3 (NVIDIA H100 80GB
+// HBM3)". own_place() uses it. Thread-safe.
 void set_own_device(const std::string& device);
-// Returns the place of an error of `rank`, a rank of this process: "rank 3 on n1", with the device
-// if one is set: "rank 3 on n1, cuda:3 (NVIDIA H100 80GB HBM3)".
+// Returns a text that states where an error of `rank`, a rank of this process, happened: "rank 3 on
+// n1", or, if a device is set, "rank 3 on n1, cuda:3 (NVIDIA H100 80GB HBM3)".
 std::string own_place(int rank);
-// Returns the name of the user of this process, or its number when it has no name.
+// Returns the name of the user of this process, or the number of a user without a name.
 std::string own_user();
 
 enum class Vectors { none, avx2, avx512 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables of the values of an enum and their names in options, files and messages. Each table
-// follows its enum in the same header, and all code that maps names to values or back reads it.
+// Tables that state the name of each value of an enum in options, files and messages. Each table
+// follows its enum in the same header. All code that converts between names and values uses the
+// table.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An Error that carries several problems of one command line. Each problem is printed on a line of
+// An Error with several problems of one command line. A program prints each problem on a line of
 // its own. In the message of the Error, an ASCII record separator separates the problems.
 #pragma once
 
@@ -13,7 +13,8 @@ namespace lm {
 
 // Throws an Error with these problems; does nothing when there are none.
 void throw_problems(const std::vector<std::string>& problems, Exit code = Exit::usage);
-// Returns the problems in the message of an Error: one, unless throw_problems() threw the Error.
+// Returns the problems in the message of an Error. Only an Error of throw_problems() has more than
+// one.
 std::vector<std::string_view> problems_in(std::string_view message);
 // Returns the message of an Error as one line: its first problem and the number of the others.
 std::string summary_of(std::string_view message);

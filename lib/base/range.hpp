@@ -26,8 +26,8 @@ inline std::vector<Range> intersection(const std::vector<Range>& a, const std::v
     return common;
 }
 
-// Appends `range`, which starts at or after the end of the last range. Joins the two when they are
-// adjacent.
+// Appends `range`, which starts at or after the end of the last range. Joins the two ranges when
+// they are adjacent.
 inline void append(std::vector<Range>& ranges, const Range& range) {
     if (!ranges.empty() && ranges.back().end == range.begin) {
         ranges.back().end = range.end;

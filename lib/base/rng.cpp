@@ -9,7 +9,8 @@
 namespace lm {
 namespace {
 
-// SplitMix64: Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014.
+// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA
+// 2014).
 u64 splitmix(u64 x) {
     x += 0x9E3779B97F4A7C15ULL;
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
@@ -17,7 +18,7 @@ u64 splitmix(u64 x) {
     return x ^ (x >> 31);
 }
 
-// Returns a number in (0, 1] with 53 random bits: never zero, so that its logarithm is finite.
+// Returns a number in (0, 1] with 53 random bits. It is never zero, so its logarithm is finite.
 double open_unit(u32 hi, u32 lo) {
     const u64 bits = (u64{hi} << 21) ^ (u64{lo} >> 11);
     return (static_cast<double>(bits) + 1.0) * 0x1.0p-53;

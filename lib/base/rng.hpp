@@ -30,7 +30,8 @@ inline Philox4 philox(u64 key, u64 counter_lo, u64 counter_hi) {
     return c;
 }
 
-// Mixes two 64-bit values into a key with the finalizer of SplitMix64 (Steele et al., OOPSLA 2014).
+// Returns a key computed from two 64-bit values with the finalizer of SplitMix64 (Steele et al.,
+// OOPSLA 2014).
 u64 mix(u64 a, u64 b);
 
 // Returns the key of a named random stream of a run. `name` is a tensor name or a purpose.

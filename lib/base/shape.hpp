@@ -12,8 +12,8 @@
 
 namespace lm {
 
-// Returns a * b. Throws Error(usage) when the product does not fit 64 bits. Use it for every
-// product of sizes.
+// Returns a * b. Throws Error(usage) when the product does not fit in 64 bits. Use this function
+// for every product of sizes.
 i64 checked_mul(i64 a, i64 b);
 
 class Shape {
@@ -27,7 +27,7 @@ class Shape {
     int rank() const { return rank_; }
     i64 operator[](int dim) const { return dims_[dim]; }
     i64& operator[](int dim) { return dims_[dim]; }
-    i64 numel() const;  // throws as checked_mul() does
+    i64 numel() const;  // the product, by checked_mul()
     std::span<const i64> dims() const { return {dims_.data(), static_cast<size_t>(rank_)}; }
     std::string str() const;  // "[50257, 768]"
 

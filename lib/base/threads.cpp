@@ -10,8 +10,8 @@
 namespace lm {
 namespace {
 
-// A training step starts a few thousand parallel regions. A short spin before sleeping saves two
-// system calls (futex wait and wake) for each and occupies a core only for microseconds.
+// A training step starts a few thousand parallel regions. Spinning for microseconds before sleeping
+// saves two system calls (futex wait and wake) in each region.
 constexpr int spins_before_sleep = 2000;
 
 inline void pause_briefly() {
@@ -68,15 +68,15 @@ ThreadPool::~ThreadPool() {
 
 void ThreadPool::run(i64 n_tasks, TaskRef task) {
     if (n_tasks <= 0) return;
-    // Workers load generation_ (acquire) before they read n_tasks_ and task_; the store of
-    // generation_ below is a release. All workers have left drain() when run() returns, so the next
-    // run() may change n_tasks_ and task_.
+    // Workers read n_tasks_ and task_ after they load generation_ (acquire), which is stored below
+    // (release). All workers have left drain() when run() returns, so the next run() may change
+    // n_tasks_ and task_.
     n_tasks_ = n_tasks;
     task_ = &task;
     next_.store(0, std::memory_order_relaxed);
     const bool parallel = n_tasks > 1 && !workers_.empty();
-    // busy_ counts the workers that have not left drain() of this run. It is set before generation_
-    // changes, so that no worker can decrement it too early.
+    // busy_ counts the workers that have not left the drain() of this run. It is set before
+    // generation_ changes, because afterwards a worker may decrement it at any time.
     if (parallel) {
         busy_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
         generation_.fetch_add(1, std::memory_order_release);
@@ -112,7 +112,7 @@ void ThreadPool::work(int worker) {
         seen = now;
         if (stop_.load(std::memory_order_acquire)) return;
         drain(worker);
-        // acq_rel: the writes of the tasks happen before run() returns.
+        // With acq_rel, the writes of the tasks happen before run() returns.
         if (busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) busy_.notify_one();
     }
 }

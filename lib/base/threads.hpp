@@ -17,7 +17,8 @@
 
 namespace lm {
 
-// A non-owning reference to a callable void(i64 task, int worker); no allocation.
+// A reference to a callable void(i64 task, int worker). It does not own the callable and allocates
+// no memory.
 class TaskRef {
   public:
     template <typename F>
@@ -36,8 +37,8 @@ class TaskRef {
 
 class ThreadPool {
   public:
-    // `n_threads` >= 1 counts the calling thread. `on_start` runs once on every worker thread
-    // (not on the caller's), to set per-thread state of libraries.
+    // `n_threads` >= 1 includes the calling thread. `on_start` runs once on every other thread of
+    // the pool, to set the state that libraries keep for each thread.
     explicit ThreadPool(int n_threads, void (*on_start)() = nullptr);
     ~ThreadPool();
     ThreadPool(const ThreadPool&) = delete;
@@ -46,11 +47,11 @@ class ThreadPool {
     int size() const { return static_cast<int>(workers_.size()) + 1; }
 
     // Calls task(i, worker) for every i in [0, n_tasks), with worker in [0, size()), and returns
-    // when all calls have returned. Then rethrows the first exception of a task. A task must not
-    // call run().
+    // when all calls have returned. If tasks threw exceptions, throws the first of these. A task
+    // must not call run().
     void run(i64 n_tasks, TaskRef task);
 
-    // Cuts [0, n) into ranges of `grain` and calls body(begin, end, worker) for each.
+    // Cuts [0, n) into ranges of length `grain` and calls body(begin, end, worker) for each range.
     template <typename Body>
     void run_ranges(i64 n, i64 grain, Body&& body) {
         run(ceil_div(n, grain), [&](i64 task, int worker) {
@@ -74,12 +75,12 @@ class ThreadPool {
     std::exception_ptr error_;
 };
 
-// Throws Error(failure): the system could not create a thread; `error` is the errno. The message
-// names the limits that may be the cause.
+// Throws the Error(failure) for a thread that the system could not create. `error` is the errno.
+// The message names the limits that may be the cause.
 [[noreturn]] void throw_no_thread(int error);
 
-// Starts a thread (or std::jthread) that runs `body`. Calls throw_no_thread() when the system
-// cannot create it.
+// Returns a new thread (or std::jthread) that runs `body`. Calls throw_no_thread() when the system
+// cannot create the thread.
 template <typename Thread = std::thread, typename Body>
 Thread start_thread(Body&& body) {
     try {
@@ -89,7 +90,8 @@ Thread start_thread(Body&& body) {
     }
 }
 
-// Returns the number of cores in the affinity mask of this process: the default of --threads.
+// Returns the number of cores in the affinity mask of this process, which is the default of
+// --threads.
 int available_cores();
 
 }  // namespace lm

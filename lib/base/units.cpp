@@ -74,8 +74,8 @@ bool is_digit(char c) {
     return c >= '0' && c <= '9';
 }
 
-// Removes digits with single underscores between them from the front of `text` and returns the
-// digits; "" when `text` does not start with a digit.
+// Removes digits, also with single underscores between them, from the front of `text`. Returns the
+// digits without underscores, or an empty text when `text` does not start with a digit.
 std::string parse_digits(std::string_view& text) {
     std::string digits;
     while (!text.empty()) {
@@ -106,7 +106,7 @@ struct Parser {
         usage_error(object, "'{}' is too large: it does not fit in 64 bits", text);
     }
 
-    // Removes the number, up to its unit, from the front of `rest` and returns it.
+    // Removes the number before the unit from the front of `rest` and returns the number.
     Decimal decimal(std::string_view& rest) const {
         std::string digits = parse_digits(rest);
         if (digits.empty()) not_a_value();
@@ -120,7 +120,7 @@ struct Parser {
             digits += fraction;
         }
         digits.erase(0, digits.find_first_not_of('0'));
-        // A number below 10^19 times a factor below 2^51 fits in 128 bits.
+        // The product of a number below 10^19 and a factor below 2^51 fits in 128 bits.
         constexpr size_t max_digits = 19;
         if (digits.size() > max_digits || result.scale > static_cast<int>(max_digits)) too_large();
         for (char c : digits) result.digits = result.digits * 10 + (c - '0');
@@ -134,7 +134,8 @@ struct Parser {
         not_a_value();
     }
 
-    // Returns the value in the base unit; throws when that is not a whole number.
+    // Returns the value in the base unit. Throws Error(usage) when this value is not a whole
+    // number.
     i64 whole(std::span<const Unit> units) const {
         std::string_view rest = text;
         const Decimal number = decimal(rest);

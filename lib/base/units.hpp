@@ -9,15 +9,16 @@
 
 namespace lm {
 
-// The parsers throw Error(usage) naming `object` (the option) for text that is not a number, an
-// unknown unit, a negative number (parse_number() accepts those) or an overflow. Underscores may
-// group digits. Fractions are exact: 1.5B is a count; 1.0001k is 1000.1, not whole, and an error.
+// The parsers throw Error(usage) naming `object` (the option) for a text that is not a number, an
+// unknown unit, an overflow, and, except parse_number(), a negative number. Underscores may group
+// digits. Fractions are exact: 1.5B is a count, but 1.0001k is an error, because 1000.1 is not a
+// whole number.
 
 // Parses a count. Units: k or K, M, G or B, T = 10^3, 10^6, 10^9, 10^12.
 i64 parse_count(std::string_view object, std::string_view text);
 
-// Parses a number of bytes. Units: KB MB GB TB PB = 10^3..10^15, KiB MiB GiB TiB PiB = 2^10..2^50;
-// the bare letters K M G T P are binary, as in dd and Slurm. k is accepted for K, and B for one
+// Parses a number of bytes. Units: KB MB GB TB PB = 10^3..10^15, KiB MiB GiB TiB PiB =
+// 2^10..2^50. K M G T P mean KiB MiB GiB TiB PiB, as in dd and Slurm. k means K, and B one
 // byte.
 i64 parse_size(std::string_view object, std::string_view text);
 

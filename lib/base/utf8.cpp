@@ -6,9 +6,9 @@
 namespace lm {
 namespace {
 
-// The first byte of a sequence determines the length and the range of the second byte (Unicode
-// standard, table 3-7). The ranges exclude overlong forms, surrogates and code points above
-// U+10FFFF.
+// The first byte of a sequence determines the length of the sequence and the range of its second
+// byte (Unicode standard, table 3-7). The ranges exclude overlong forms, surrogates and code points
+// above U+10FFFF.
 struct Lead {
     int length;    // 0: not a lead byte
     u8 low, high;  // allowed range of the second byte

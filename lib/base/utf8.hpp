@@ -29,7 +29,7 @@ struct DecodedChar {
 DecodedChar decode_utf8(std::string_view bytes);
 
 void append_utf8(std::string& out, u32 code_point);
-// Appends `bytes` to `out`, with invalid sequences replaced. Returns the number of replacements.
+// Appends `bytes` to `out` and replaces invalid sequences. Returns the number of replacements.
 i64 append_utf8_lossy(std::string& out, std::string_view bytes);
 
 }  // namespace lm

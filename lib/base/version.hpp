@@ -7,7 +7,8 @@
 
 namespace lm {
 
-// Returns "0.1.0" for a release, "0.1.0+6455890abc" for a checkout; defined by cmake/version.cmake.
+// Returns "0.1.0" for a release, "0.1.0+6455890abc" for a checkout. cmake/version.cmake writes the
+// definition.
 std::string_view version();
 
 // Returns the path of an installed data file such as "tokenizers/gpt2/vocab.json". Searches

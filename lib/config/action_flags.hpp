@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags of actions that the program takes instead of a training or in addition to it.
+// The flags of actions that the program does instead of a training, or in addition to it.
 #pragma once
 
 #include <optional>

@@ -33,6 +33,6 @@ struct CheckpointFlags {
 };
 
 const Fields<CheckpointFlags>& load_fields();  // directories, and what a run loads
-const Fields<CheckpointFlags>& save_fields();  // when and how it saves
+const Fields<CheckpointFlags>& save_fields();  // when and how a run saves
 
 }  // namespace lm::config

@@ -31,8 +31,8 @@ struct DocumentFlags {
     bool per_token_loss = false;        // gradients weight all unmasked tokens of a step equally
 };
 
-// Reads the files that name datasets into flags.paths. Throws Error(usage) when a flag also names
-// datasets.
+// Reads the files that name datasets, and stores the names in flags.paths. Throws Error(usage) when
+// a flag also names datasets.
 void read_data_files(DataFlags& flags);
 
 const Fields<data::DataPaths>& data_path_fields();
@@ -40,7 +40,7 @@ const Fields<DataFlags>& group_file_fields();
 const Fields<DataFlags>& data_order_fields();
 const Fields<DocumentFlags>& document_fields();
 
-// Declares the options of these tables and the tokenizer options, under the heading "Data".
+// Declares the options of the tables above and the tokenizer options, under the heading "Data".
 void add_data_options(cli::Options& options, DataFlags& flags, DocumentFlags& documents);
 
 }  // namespace lm::config

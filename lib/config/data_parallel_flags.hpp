@@ -28,8 +28,8 @@ const Fields<ZeroFlags>& zero_fields();
 const Fields<spec::DataParallelConfig>& data_parallel_fields();
 const Fields<RankCheckFlags>& rank_check_fields();
 
-// Returns the ZeRO stage, 0 or 1. Throws Error(usage) for another stage, for flags that contradict
-// each other, and for values out of range.
+// Returns the ZeRO stage that the flags choose, 0 or 1. Throws Error(usage) for another stage, for
+// flags that contradict each other, and for values out of range.
 int resolve_zero_stage(const ZeroFlags& zero, const spec::DataParallelConfig& data_parallel);
 
 }  // namespace lm::config

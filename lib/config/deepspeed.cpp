@@ -14,7 +14,8 @@
 namespace lm::config {
 namespace {
 
-// Keys that have no effect here; gradient_accumulation_steps only with a batch ramp or "auto".
+// Keys that have no effect here. gradient_accumulation_steps has no effect only with a batch ramp
+// or the value "auto".
 constexpr std::array ignored_keys = {"steps_per_print",
                                      "wall_clock_breakdown",
                                      "elastic_checkpoint",
@@ -28,7 +29,7 @@ constexpr std::array ignored_keys = {"steps_per_print",
                                      "data_types",
                                      "checkpoint"};
 
-// The top-level keys that are read.
+// The top-level keys that lm-train reads.
 constexpr std::array top_level = {"train_micro_batch_size_per_gpu",
                                   "train_batch_size",
                                   "gradient_clipping",
@@ -39,12 +40,12 @@ constexpr std::array top_level = {"train_micro_batch_size_per_gpu",
                                   "bfloat16",
                                   "curriculum_learning"};
 
-// Keys of DeepSpeed that have no effect here. They resemble keys that are read, but are not
-// misspellings of them.
+// Keys of DeepSpeed that have no effect here. They resemble keys that lm-train reads, but they are
+// not misspelled.
 constexpr std::array other_keys = {"loss_scale_raise_error_at_min", "consecutive_hysteresis"};
 
-// Keys within blocks that lm-train reads, and keys that request a behaviour that lm-train always
-// has. They are not reported as ignored.
+// Keys within blocks: the keys that lm-train reads, and keys for a behaviour that lm-train always
+// has. The note about ignored keys does not name them.
 constexpr std::array known_in_blocks = {
     "zero_optimization.stage",
     "fp16.enabled",
@@ -96,7 +97,7 @@ class Reader {
         return &*at;
     }
 
-    // Returns the block `key` when it exists and is enabled, else nullptr.
+    // Returns the block with the name `key` if it exists and is enabled, else nullptr.
     const io::Json* enabled(const char* key) {
         const io::Json* block = find(key);
         return block && io::json_get_or(*block, "enabled", false, path_) ? block : nullptr;
@@ -106,7 +107,8 @@ class Reader {
     static double value_of(double target) { return target; }
     static i64 value_of(const std::optional<i64>& target) { return target.value_or(0); }
 
-    // Sets `target` from the key. Throws Error(usage) when the flag was given with another value.
+    // Sets `target` to the value of the key. Throws Error(usage) when the flag was given with
+    // another value.
     template <typename Target>
     void set(const char* key, std::string_view flag, Target& target) {
         const io::Json* json = find(key);
@@ -147,8 +149,8 @@ class Reader {
         if (fp16) read_loss_scale(*fp16);
     }
 
-    // The loss scale of the file overrides Megatron's flags, as in the published trainings that
-    // used both. The dynamic scale then grows and shrinks by Megatron's rule.
+    // The loss scale in the file overrides Megatron's flags for the loss scale, as in the published
+    // trainings that used both. A dynamic scale still grows and shrinks by Megatron's rule.
     void read_loss_scale(const io::Json& fp16) {
         spec::LossScaleConfig& to = flags_.loss_scale;
         to = {};
@@ -188,9 +190,9 @@ class Reader {
         to.root_degree = io::json_get_or<i64>(schedule, "root_degree", to.root_degree, path_);
     }
 
-    // Checks that gradient_accumulation_steps x micro-batch size divides the global batch. Ignores
-    // the key with a batch ramp. resolve() of train/resolve/run_config.hpp checks the key against
-    // the number of ranks.
+    // Throws Error(usage) unless gradient_accumulation_steps x micro-batch size divides the global
+    // batch. With a batch ramp, ignores the key. resolve() of train/resolve/run_config.hpp later
+    // checks the key against the number of ranks.
     void check_accumulation() {
         constexpr const char* key = "gradient_accumulation_steps";
         const auto at = config_.find(key);
@@ -212,7 +214,7 @@ class Reader {
         flags_.schedule.accumulation_steps = steps;
     }
 
-    // Throws Error(usage) when the unknown key `name` looks like a misspelled key of `known`.
+    // Throws Error(usage) when the unknown key `name` looks like a misspelling of a key in `known`.
     void refuse_misspelled(const std::string& name, const std::vector<std::string>& known) const {
         const std::string nearest = cli::nearest_name(name, known);
         if (!nearest.empty()) wrong(name, "unknown key: did you mean {}?", nearest);
@@ -241,7 +243,8 @@ class Reader {
             note("{}: these keys have no effect here and are ignored: {}", path_, ignored);
     }
 
-    // Returns the keys of `block` that have no effect here; none when the block is not enabled.
+    // Returns the keys of `block` that have no effect here; an empty list when the block is not
+    // enabled.
     std::vector<std::string> unread(const std::string& block, const io::Json& value) const {
         std::vector<std::string> keys;
         if (!value.is_object()) return keys;

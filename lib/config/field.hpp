@@ -31,7 +31,7 @@ enum class Block {
     stopping,
     logging
 };
-// The names of these objects. The fields of Block::run have no object of their own.
+// The names of the JSON objects. The fields of Block::run have no object of their own.
 inline constexpr std::array blocks{Named{Block::model, "model"},
                                    Named{Block::parallel, "parallel"},
                                    Named{Block::training, "schedule"},
@@ -43,8 +43,8 @@ inline std::string_view name_of(Block block) {
     return name_in(blocks, block);
 }
 
-// The reaction of a resumed run to a value of the field that differs from the checkpoint's. Used
-// for fields of Block::model and Block::training; the comparison reads no other field.
+// The reaction of a resumed run when the value of a field differs from the value in the checkpoint.
+// The resumed run compares only the fields of Block::model and Block::training.
 enum class OnResume {
     noted,         // prints a note
     ignored,       // does nothing, because a resumed run does not use the value
@@ -74,7 +74,7 @@ struct Field {
                                 std::optional<double> Section::*, std::vector<i64> Section::*,
                                 std::vector<std::string> Section::*>;
 
-    std::string_view option;  // "--name" or "--name,--alias"; empty: this table declares none
+    std::string_view option;  // "--name" or "--name,--alias"; empty: no option
     Member member;
     std::string_view metavar;
     std::string_view help;
@@ -86,7 +86,8 @@ struct Field {
     Derived derived = Derived::no;
     OnResume on_resume = OnResume::noted;
 
-    // Returns the key in JSON: `name`, else the option's first name with '_' instead of '-'.
+    // Returns the key in JSON: `name`, or if it is empty, the option's first name with '_' instead
+    // of '-'.
     std::string key() const {
         if (!name.empty()) return std::string(name);
         std::string text(option.substr(2, option.find(',') - 2));
@@ -94,8 +95,8 @@ struct Field {
         return text;
     }
 
-    // Returns the flag as messages name it: the option's first name; without an option, `help`,
-    // else the key as an option.
+    // Returns the name of the flag in messages: the option's first name. A field without an option
+    // has the name `help`, or if that is empty, the key in the form of an option.
     std::string flag() const {
         if (!option.empty()) return std::string(option.substr(0, option.find(',')));
         if (!help.empty()) return std::string(help);

@@ -23,7 +23,7 @@ io::OrderedJson json_of(const std::optional<Value>& value) {
 }
 
 // Adds the fields of `block` to `json` in the order of the table. `derived` maps the keys of
-// derived fields to their values; a derived field that is not in it is omitted.
+// derived fields to their values; derived fields without an entry in `derived` are omitted.
 template <typename Section>
 void add_json(io::OrderedJson& json, Block block, const Fields<Section>& fields,
               const Section& section, const io::OrderedJson& derived) {
@@ -44,8 +44,8 @@ void add_json(io::OrderedJson& json, Block block, const Fields<Section>& fields,
     }
 }
 
-// Calls add_json() for the table of a section that RunConfig does not store. Every field of `block`
-// must be derived.
+// Does the same for a section that RunConfig does not store, so every field of `block` must be
+// derived.
 template <typename Section>
 void add_derived_json(io::OrderedJson& json, Block block, const Fields<Section>& fields,
                       const io::OrderedJson& derived) {

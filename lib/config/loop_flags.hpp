@@ -25,7 +25,8 @@ inline constexpr std::array reactions{
     Named{Reaction::skip, "skip"}, Named{Reaction::roll_back, "rollback"}};
 
 // The kinds of planted faults. transient: a repetition of the step has no fault. persistent: one
-// replica has the fault in every repetition. correct: all replicas have it.
+// replica has the fault in every repetition. correct: all replicas have the fault in every
+// repetition.
 enum class InjectedError { transient, persistent, correct };
 inline constexpr std::array injected_errors{Named{InjectedError::transient, "transient_error"},
                                             Named{InjectedError::persistent, "persistent_error"},

@@ -9,9 +9,10 @@
 namespace lm::config {
 namespace {
 
-// Flags that share one text. `flags` are separated by blanks. "--name" has no value, "--name=" has
-// one value, "--name=*" any number of values. "--name=X" of a refused flag has one value; the value
-// X is accepted, because it changes nothing. "--name,--alias" is one flag with two names.
+// Flags that share one text. Blanks separate the flags in `flags`. "--name" has no value, "--name="
+// has one value, "--name=*" has any number of values. "--name=X" is a refused flag with one value,
+// but with the value X it is accepted, because X changes nothing. "--name,--alias" is one flag with
+// two names.
 struct Family {
     const char* text;
     const char* flags;
@@ -165,8 +166,8 @@ constexpr Family accepted[] = {
     {"the log line has no energy: --codecarbon-dir writes it to files", "--log-energy"},
 };
 
-// Flags that are refused, each with any number of values. The text states the reason and the
-// remedy. "--x-*" is every name that starts with "--x-".
+// Flags that are refused, with any number of values. The text states the reason and the remedy.
+// "--x-*" stands for every name that starts with "--x-".
 constexpr Family refused[] = {
     {"old name: use --tensor-model-parallel-size", "--model-parallel-size="},
     {"old name: use --micro-batch-size", "--batch-size="},
@@ -301,7 +302,7 @@ constexpr Family refused[] = {
     {"the log is on standard output and in --log-file", "--log-path="},
 };
 
-// Names that these flags have in Hugging Face's Trainer, nanoGPT and other scripts.
+// Names of flags in scripts for Hugging Face's Trainer, nanoGPT and other programs.
 constexpr Family foreign[] = {
     {"use --lr", "--learning-rate,--learning_rate="},
     {"use --micro-batch-size", "--per-device-train-batch-size,--per_device_train_batch_size="},

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flags of Megatron-LM and Megatron-DeepSpeed scripts that lm-train does not have. A flag without
-// effect here is accepted with a note. A flag that would change a result is refused with the
-// reason. A flag of a feature that does not exist yet is recorded (cli::Options::later), and each
-// program decides about it.
-// No flag is ignored silently.
+// Flags of Megatron-LM and Megatron-DeepSpeed scripts that lm-train does not have. A flag
+// without effect here is accepted with a note. A flag that would change a result is refused
+// with the reason. A flag of a feature that does not exist yet is recorded
+// (cli::Options::later), and each program decides whether to accept it. No flag is ignored
+// silently.
 #pragma once
 
 #include <string>
@@ -18,8 +18,8 @@ struct MegatronChoices {
     std::string dataloader = "single";
 };
 
-// Declares these flags. Call it after all other options are declared: a flag that `options` already
-// has is skipped.
+// Declares the flags that `options` does not have yet. Call it after all other options are
+// declared.
 void add_megatron_flags(cli::Options& options, MegatronChoices& choices);
 
 }  // namespace lm::config

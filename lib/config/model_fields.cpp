@@ -252,8 +252,8 @@ const Fields<ModelFlags>& initial_fields() {
          .help = "dropout of the embedding and of each output that is added to the residual stream",
          .block = Block::training,
          .derived = Derived::combined},
-        // The dropout probabilities are in the manifest twice: in "schedule" by the rows above, and
-        // in "model" by these rows. Only the rows above are compared.
+        // The manifest has the dropout probabilities twice: in "schedule" by the rows above, and in
+        // "model" by these rows. A resumed run compares only the values in "schedule".
         {.block = Block::model,
          .name = "attention_dropout",
          .derived = Derived::combined,

@@ -43,8 +43,8 @@ PositionEmbedding position_from(const ModelFlags& flags) {
                                                                         : position;
 }
 
-// Returns the activation function of the flags. As in Megatron, the fused bias-GELU and OpenAI's
-// GELU are the tanh form; the plain GELU is the erf form.
+// Returns the activation function that the flags choose. As in Megatron, the fused bias-GELU and
+// OpenAI's GELU use tanh, and the plain GELU uses erf.
 Activation activation_from(const ModelFlags& flags) {
     if (flags.swiglu) return Activation::swiglu;
     if (flags.squared_relu) return Activation::squared_relu;
@@ -55,9 +55,9 @@ Activation activation_from(const ModelFlags& flags) {
     return tanh_form ? Activation::gelu_tanh : Activation::gelu_erf;
 }
 
-// Returns the number of keys that a query sees with --window-size LEFT,RIGHT, its own included; 0:
-// all previous keys and its own. As in Megatron, the value may have parentheses, and -1 means no
-// limit.
+// Returns the number of keys that a query sees with --window-size LEFT,RIGHT, including its own
+// key. Returns 0 when a query sees all previous keys. As in Megatron, the value may have
+// parentheses, and -1 means no limit.
 i64 window_from(const std::string& value) {
     constexpr std::string_view flag = "--window-size";
     if (value.empty()) return 0;
@@ -82,7 +82,7 @@ i64 window_from(const std::string& value) {
     return left + 1;
 }
 
-// The flags that were given on the command line; no flag when there is no command line.
+// States which flags were given on the command line. Without a command line, no flag was given.
 class Given {
   public:
     explicit Given(const ModelFlags& flags) : options_(flags.options) {}
@@ -133,8 +133,8 @@ void override_shape(ModelConfig& model, const ModelFlags& flags) {
     const auto set = [](i64& target, const std::optional<i64>& value) {
         if (value) target = *value;
     };
-    // The preset's MLP width fits only the preset's hidden size: --hidden-size sets it back to the
-    // default.
+    // The MLP width of a preset fits only the hidden size of the preset, so --hidden-size sets the
+    // MLP width back to the default.
     if (flags.hidden && !(flags.saved && model.hidden == *flags.hidden)) model.ffn_hidden = 0;
     set(model.n_layers, flags.n_layers);
     set(model.hidden, flags.hidden);
@@ -160,7 +160,8 @@ void override_shape(ModelConfig& model, const ModelFlags& flags) {
     }
 }
 
-// Checks that a preset, a checkpoint or a flag sets each size that has no default, to 1 or more.
+// Throws Error(usage) unless a preset, a checkpoint or a flag sets each size without a default to 1
+// or more.
 void require_sizes(const ModelConfig& model, const ModelFlags& flags) {
     std::vector<std::string_view> missing;
     std::vector<std::string> problems;
@@ -183,8 +184,8 @@ void require_sizes(const ModelConfig& model, const ModelFlags& flags) {
     throw_problems(problems);
 }
 
-// Prints the flags that a preset sets, the flags that override it, and the values derived from
-// them.
+// Prints a note with the flags that the preset sets, the given flags that override these, and the
+// values derived from both.
 void note_preset(const Preset& preset, const ModelConfig& model, const Given& given) {
     ModelConfig resolved = preset.model;
     resolved.resolve();

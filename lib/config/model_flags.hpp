@@ -53,24 +53,24 @@ struct ModelFlags {
     bool softmax_over_padding = false;
     i64 seed = 1234;
     std::optional<spec::ModelConfig> saved;  // the model that the flags override, as a preset
-    const cli::Options* options = nullptr;  // states which flags were given: they override a preset
+    const cli::Options* options = nullptr;   // states the given flags, which override a preset
 };
 
 // Declares the flags under the heading "Model". `options` and `flags` must outlive parsing and stay
 // where they are.
 void add_model_options(cli::Options& options, ModelFlags& flags);
 
-// Returns the model of the flags, resolved and checked: the saved model or the preset, overridden
-// by the given flags. The vocabulary is --vocab-size, else the saved model's, else `data_vocab`
-// (from the tokenizer or the data's metadata file), else the preset's, else GPT-2's; with
-// --softmax-over-padding it includes the padding for `tensor_ranks`. Prints notes on the values of
-// the preset, the flags that override it, and flags without effect. Throws Error(usage) naming the
-// flag.
+// Returns the resolved and checked model: the saved model or the preset, with the values of the
+// given flags. The vocabulary size is the first of these that is known: --vocab-size, the size in
+// the saved model, `data_vocab` (from the tokenizer or the data's metadata file), the size in the
+// preset, GPT-2's size. With --softmax-over-padding it includes the padding for `tensor_ranks`.
+// Prints notes on the values of the preset, on flags that override them, and on flags without
+// effect. Throws Error(usage) naming an invalid flag.
 spec::ModelConfig resolve_model(const ModelFlags& flags,
                                 std::optional<i64> data_vocab = std::nullopt, i64 tensor_ranks = 1);
 
-// Returns --seq-length, else the sequence length of the saved model or the preset. Accepts flags
-// that resolve_model() rejects.
+// Returns --seq-length, or if it is not given, the sequence length of the saved model or the
+// preset. Also works with flags that resolve_model() rejects.
 std::optional<i64> seq_length_of(const ModelFlags& flags);
 
 }  // namespace lm::config

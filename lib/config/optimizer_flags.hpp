@@ -18,7 +18,8 @@ const Fields<spec::AdamWConfig>& optimizer_fields();
 const Fields<PrecisionFlags>& precision_fields();
 const Fields<spec::LossScaleConfig>& loss_scale_fields();
 
-// Returns the precision of the flags. Throws Error(usage) for flags that contradict each other.
+// Returns the precision that the flags choose. Throws Error(usage) for flags that contradict each
+// other.
 spec::Precision resolve_precision(const PrecisionFlags& flags);
 
 }  // namespace lm::config

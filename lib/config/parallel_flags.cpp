@@ -23,8 +23,8 @@ constexpr std::string_view partition_flag = "--pp-partition-method";
 constexpr std::string_view granularity_flag = "--recompute-granularity";
 constexpr const char too_small[] = "must be at least 1, got {}";
 
-// Parses --pp-partition-method as Megatron-DeepSpeed scripts write it: in any case, with the types
-// in any order.
+// Parses --pp-partition-method as Megatron-DeepSpeed scripts write it: in upper or lower case, with
+// the types in any order.
 PipelineBalance balance_of(std::string method) {
     std::ranges::transform(method, method.begin(),
                            [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
@@ -94,7 +94,7 @@ Recompute recompute_of(const ParallelFlags& flags) {
     return {.granularity = selected ? selective : none};
 }
 
-// Returns the number of chunks of a stage, each with at most
+// Returns the number of chunks of a stage when each chunk has at most
 // --num-layers-per-virtual-pipeline-stage layers.
 i64 chunks_of(const ParallelFlags& flags, const spec::ModelConfig& model) {
     if (flags.virtual_stages) return *flags.virtual_stages;
@@ -244,7 +244,7 @@ std::vector<std::string> size_problems(const ParallelFlags& flags, const spec::M
     cut(model.n_heads, "--num-attention-heads");
     if (model.n_groups != model.n_heads) cut(model.n_groups, "--num-query-groups");
     cut(model.ffn_hidden, "--ffn-hidden-size");
-    // The embedding and the head may each be a whole stage when they count as layers.
+    // When the embedding and the head count as layers, each may be a whole stage.
     const i64 most = counted_layers(model, {.balance = balance_of(flags)});
     if (flags.pipeline > most) {
         problems.push_back(problem(pipeline_flag,
@@ -254,7 +254,7 @@ std::vector<std::string> size_problems(const ParallelFlags& flags, const spec::M
     return problems;
 }
 
-// Checks the layers of the first and the last stage.
+// Returns the problem with the numbers of layers of the first and the last stage, if there is one.
 std::optional<std::string> ends_problem(const ParallelFlags& flags,
                                         const spec::ModelConfig& model) {
     if (!flags.first_stage_layers && !flags.last_stage_layers) return std::nullopt;

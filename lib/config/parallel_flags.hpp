@@ -33,13 +33,14 @@ const Fields<ParallelFlags>& stage_fields();
 const Fields<ParallelFlags>& recompute_fields();
 void add_parallel_options(cli::Options& options, ParallelFlags& flags);
 
-// Returns a text "--flag: problem: remedy" for each flag that is invalid or asks for more ranks,
-// stages or chunks than the model has heads, groups, MLP columns or layers. Their shares may differ
-// in size, but none may be empty.
+// Returns a text "--flag: problem: remedy" for each invalid flag. A flag is also invalid when it
+// asks for more ranks, stages or chunks than the model has heads, groups, MLP columns or layers:
+// the shares of the ranks may differ in size, but each must have at least one.
 std::vector<std::string> layout_problems(const ParallelFlags& flags,
                                          const spec::ModelConfig& model);
 
-// Returns the parallel configuration of the flags. Throws Error(usage) with the first problem.
+// Returns the parallel configuration that the flags describe. If they have problems, throws
+// Error(usage) with the first one.
 spec::ParallelConfig resolve_parallel(const ParallelFlags& flags, const ModelFlags& model_flags,
                                       const spec::ModelConfig& model);
 

@@ -74,7 +74,7 @@ const std::vector<Preset>& presets() {
         {"llama-1b", "TinyLlama 1.1B", llama(22, 2048, 5632, 32, 4, 2048)},
         {"llama-7b", "Llama 2 7B", llama(32, 4096, 11008, 32, 0, 4096)},
         {"llama-70b", "Llama 2 70B", llama(80, 8192, 28672, 64, 8, 4096)},
-        // The values are from table 1 of arXiv 2104.04473, as the AWS Megatron example lists it.
+        // The values come from table 1 of arXiv 2104.04473, as the AWS Megatron example lists them.
         {"1.7b", "arXiv 2104.04473, table 1", gpt(24, 2304, 24, 2048)},
         {"3.6b", "arXiv 2104.04473, table 1", gpt(30, 3072, 32, 2048)},
         {"7.5b", "arXiv 2104.04473, table 1", gpt(36, 4096, 32, 2048)},
@@ -98,7 +98,7 @@ const Preset& preset_named(std::string_view name) {
 
 namespace {
 
-// A flag and its value. The flag is empty when the value is the default.
+// A setting of a model as a flag and its value. The flag is empty when the value is the default.
 struct Setting {
     std::string_view flag;
     std::string value;  // empty: a switch

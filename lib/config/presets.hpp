@@ -12,13 +12,14 @@ namespace lm::config {
 
 struct Preset {
     std::string_view name;
-    std::string_view source;  // the paper or project that published it
+    std::string_view source;  // the paper or project that published the model
     spec::ModelConfig model;  // before ModelConfig::resolve()
 };
 
 const std::vector<Preset>& presets();
 
-// Returns the preset. Throws Error(usage) listing the names.
+// Returns the preset with this name. For an unknown name, throws Error(usage) listing the known
+// names.
 const Preset& preset_named(std::string_view name);
 
 // Returns the flags that describe the model, "--num-layers 12 --hidden-size 768 ...", without flags

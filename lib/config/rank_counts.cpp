@@ -44,8 +44,8 @@ Ranks replicas_of(i64 n, i64 tp, i64 pp) {
 
 namespace {
 
-// Returns "8 or 16": the largest number of `sorted` up to `wanted` and the smallest one above it,
-// both times `factor`.
+// Returns a text such as "8 or 16": the largest number in `sorted` that is at most `wanted`, and
+// the smallest number above `wanted`, both times `factor`.
 std::string nearest(const std::vector<i64>& sorted, i64 wanted, i64 factor = 1) {
     const auto above = std::ranges::upper_bound(sorted, wanted);
     std::string text;
@@ -54,8 +54,8 @@ std::string nearest(const std::vector<i64>& sorted, i64 wanted, i64 factor = 1) 
     return text + (text.empty() ? "" : " or ") + fmt::format("{}", *above * factor);
 }
 
-// Returns the remedy: rank counts and micro-batch sizes that divide all batches into whole
-// micro-batches.
+// Returns the text of the remedy. It names rank counts and micro-batch sizes that divide all
+// batches into whole micro-batches.
 std::string remedy_text(const spec::BatchRamp& ramp, i64 micro_batch, const Ranks& ranks) {
     const i64 many = ramp.global_batch;
     const auto sizes = spec::fitting_dp_sizes(ramp, micro_batch, many);

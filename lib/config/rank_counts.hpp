@@ -21,16 +21,16 @@ struct Ranks {
 // when `n` is not a multiple of tp x pp.
 Ranks replicas_of(i64 n, i64 tp, i64 pp);
 
-// Like replicas_of(), but for the ranks that the launcher started: the error names a parallel flag
-// instead of --world-size.
+// Does the same for the ranks that the launcher started. The error names a parallel flag instead of
+// --world-size.
 Ranks started_replicas(i64 n, i64 tp, i64 pp);
 
-// Returns the multiples of `unit` next to `n`, for an error message: "16 or 24".
+// Returns the nearest multiples of `unit` below and above `n`, for an error message: "16 or 24".
 std::string multiples_around(i64 n, i64 unit);
 
-// Returns a text "--flag: problem: remedy" when the ranks cannot share the full batch in whole
-// micro-batches, and another one for the batches of the ramp. The remedy names the nearest values
-// that work.
+// Returns a text "--flag: problem: remedy" when the ranks cannot divide the full batch into whole
+// micro-batches, and another text when they cannot divide the batches of the ramp. The remedy names
+// the nearest values that work.
 std::vector<std::string> batch_problems(const spec::BatchRamp& ramp, i64 micro_batch,
                                         const Ranks& ranks);
 

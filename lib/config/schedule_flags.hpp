@@ -49,14 +49,15 @@ const Fields<ScheduleFlags>& decay_fields();   // decay of the rate
 const Fields<ScheduleFlags>& weight_decay_fields();
 const Fields<CurriculumFlags>& curriculum_fields();
 
-// Returns the batch ramp of the flags. Without --global-batch-size, the global batch is one
-// micro-batch. `seq_length`: the tokens of a sample, in which --step-batch-size-schedule counts; 0:
-// not known; then that flag is refused. Throws Error(usage) naming the flag.
+// Returns the batch ramp that the flags describe. Without --global-batch-size, the global batch is
+// one micro-batch. `seq_length` is the number of tokens of a sample; 0: not known. Throws
+// Error(usage) naming an invalid flag, and for --step-batch-size-schedule, which counts tokens,
+// when `seq_length` is not known.
 spec::BatchRamp batch_ramp(const ScheduleFlags& flags, i64 seq_length);
 
-// Returns the number of samples that a training consumes until --train-samples, --train-iters or
-// --train-tokens ends it, whichever comes first. `seq_length` 0: not known; then --train-tokens is
-// refused. Each sample counts as `seq_length` tokens, also where a curriculum shortens it.
+// Returns the number of samples that a training consumes until it reaches --train-samples,
+// --train-iters or --train-tokens. Each sample counts as `seq_length` tokens, even when a
+// curriculum shortens it. With `seq_length` 0 (not known), throws Error(usage) for --train-tokens.
 i64 training_samples(const ScheduleFlags& flags, const spec::BatchRamp& ramp, i64 seq_length);
 
 }  // namespace lm::config

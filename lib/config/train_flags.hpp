@@ -47,8 +47,8 @@ struct TrainFlags {
 // they are.
 void add_train_options(cli::Options& options, TrainFlags& flags);
 
-// Calls visit(fields) for the table of fields of each section, in the order of the JSON of
-// --print-config.
+// Calls visit(fields) with the table of fields of each section, in the order in which
+// --print-config prints the sections.
 template <typename Visit>
 void for_each_section(Visit&& visit) {
     visit(shape_fields());
@@ -89,7 +89,8 @@ struct ResumeRule {
     bool clears = false;  // the flag states the opposite of the value in JSON
 };
 
-// Returns the rule of the field with that key in `block`. Throws for a key without a row.
+// Returns the rule of the field with this key in `block`. Throws Error(bug) when no row has the
+// key.
 ResumeRule resume_rule(Block block, std::string_view key);
 
 }  // namespace lm::config

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The factors of an AdamW step, which are equal for all elements. They are rounded to fp32 once, so
-// that the inner loops of all backends use the same numbers.
+// The factors of an AdamW step, which are the same for all elements. This header rounds them to
+// fp32, so that the inner loops of all backends use the same numbers.
 #pragma once
 
 #include <cmath>

@@ -18,7 +18,7 @@ struct OpTimes;
 class TunedChoices;
 class Device;
 
-// Owns device memory. Move-only. The memory is zero-filled when allocated.
+// Owns device memory, which is zero-filled when it is allocated. Move-only.
 class Buffer {
   public:
     Buffer() = default;
@@ -34,8 +34,8 @@ class Buffer {
 
     i64 bytes() const { return bytes_; }
     std::byte* data() const { return static_cast<std::byte*>(data_); }
-    // Returns a view [shape] of any dtype at `offset` bytes; a view beyond the buffer's end is a
-    // bug.
+    // Returns a view [shape] of any dtype that begins at byte `offset`. Throws a bug when the view
+    // ends after the buffer.
     View view(i64 offset, DType dtype, const Shape& shape) const;
     View view(DType dtype, const Shape& shape) const { return view(0, dtype, shape); }
 
@@ -55,22 +55,23 @@ class Device {
     virtual ~Device() = default;
     virtual std::string name() const = 0;  // "cpu (2 threads, AVX2)"
     virtual const OpTable& ops() const = 0;
-    // Allocates zero-filled memory. Throws Error(failure) with `purpose` and the size when the
-    // device has not enough memory.
+    // Allocates zero-filled memory. When the device has not enough memory, throws Error(failure),
+    // which names `purpose` and the size.
     Buffer allocate(i64 bytes, std::string_view purpose);
-    // Copies `source`, [...] of any dtype, after all enqueued work, in stream order. Blocks until
-    // the bytes are at `host`.
+    // Copies `source`, [...] of any dtype, to `host` after all work that is already enqueued.
+    // Blocks until the copy is complete.
     virtual void copy_to_host(void* host, const View& source) = 0;
-    // Copies to `target`, [...] of any dtype, after all enqueued work, in stream order. On return,
-    // `host` may be reused.
+    // Copies `host` to `target`, [...] of any dtype, after all work that is already enqueued. The
+    // caller may change `host` as soon as this function returns.
     virtual void copy_from_host(const View& target, const void* host) = 0;
-    // Blocks until all enqueued work is finished.
+    // Blocks until the device has finished all enqueued work.
     virtual void synchronize() = 0;
-    // Returns whether the host can read and write the memory of views directly; else it must copy.
+    // Returns whether the host can read and write the memory of views directly. If not, it must
+    // copy.
     virtual bool is_host() const { return false; }
-    // Calls `work`, which enqueues operations. Adds the time that the device takes for them, in
-    // seconds, to `seconds`: before it returns, or the next time that the host waits for the
-    // device.
+    // Calls `work`, which enqueues operations. Adds the seconds that the device takes for the
+    // operations to `seconds`, either before this function returns, or when the host next waits for
+    // the device.
     virtual void measure(const std::function<void()>& work, double& seconds);
     // Device memory in bytes, as the driver reports it. now: in use by all processes; at_start: in
     // use when this device was opened, before its first allocation; total: the memory of the
@@ -83,18 +84,18 @@ class Device {
     virtual InUse memory_in_use() { return {}; }
     // Allows later fp32 products to round their operands to TF32, on devices that support it.
     virtual void allow_tf32() {}
-    // Makes later attention operations use cuDNN for the shapes and options that it supports, or
-    // with `on` false the device's own kernels. Returns an empty text, or why the device has no
-    // cuDNN.
+    // With `on`, later attention operations use cuDNN for the shapes and options that it supports;
+    // otherwise they use the device's own kernels. Returns an empty text on success, else the
+    // reason why the device has no cuDNN.
     virtual std::string use_cudnn(bool on) { return on ? "this device has no cuDNN" : ""; }
     // Reserves `n` of the device's SMs for communication that overlaps compute: GEMMs that are
     // enqueued after this call use algorithms for the other SMs. 0 reserves no SM.
     void reserve_sms(int n) { plan_for_reserved(reserved_ = n, also_reserved_); }
-    // Reserves `n` further SMs, until it is called with 0.
+    // Reserves `n` further SMs, until the next call with `n` 0.
     void also_reserve_sms(int n) { plan_for_reserved(reserved_, also_reserved_ = n); }
-    // Turns autotuning on; nullptr turns it off. An operation whose shape has no entry in `choices`
-    // then measures its algorithms and stores the fastest. Measuring overwrites the outputs of the
-    // operation, so use this before the first step only.
+    // Turns autotuning on; nullptr turns it off. With autotuning, an operation whose shape has no
+    // entry in `choices` measures its algorithms and stores the fastest one. Measuring overwrites
+    // the outputs of the operation, so turn autotuning on only before the first step.
     virtual void tune(TunedChoices* choices) { (void)choices; }
     i64 allocated_bytes() const { return allocated_; }  // by allocate(), not yet freed
 
@@ -110,8 +111,9 @@ class Device {
     int also_reserved_ = 0;
 };
 
-// The device that an operation runs on, and its scratch memory. Operations never allocate; each
-// checks that its workspace is large enough.
+// The device that an operation runs on, and the workspace that the operation may use as scratch
+// memory. Operations never allocate memory; each operation checks that the workspace is large
+// enough.
 struct Context {
     Device& device;
     View workspace;            // [bytes] uint8

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dropout mask, defined exactly so that every backend computes the same one. Element e of
+// The dropout mask, defined exactly so that every backend computes the same mask. Element e of
 // sample s at (layer, site) is dropped if its 16-bit random number is below
 //     threshold = round(p * 65536)
 // Kept values are multiplied by 1 / (1 - threshold / 65536), so that the expectation is exact for

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The form of a matrix product, for the products of the CPU and of the GPU.
+// The form of a matrix product (GEMM), which the code for CPU and GPU uses.
 #pragma once
 
 namespace lm::device {

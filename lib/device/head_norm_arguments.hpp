@@ -9,7 +9,8 @@
 
 namespace lm::device {
 
-// y = norm(x) * (weight + offset) + bias for each head of query and key; values are copied.
+// Computes y = norm(x) * (weight + offset) + bias for each head of query and key, and copies the
+// values.
 struct HeadNormForward {
     spec::Normalization norm = spec::Normalization::layer_norm;
     double eps = 1e-5;
@@ -24,8 +25,8 @@ struct HeadNormForward {
     bool one_plus = false;
 };
 
-// dx = norm'(dy) for each head of query and key; the gradients of values are copied. Computes the
-// statistics of the heads again.
+// Computes dx = norm'(dy) for each head of query and key, and copies the gradients of the values.
+// Computes the statistics of the heads again, because forward does not store them.
 struct HeadNormBackward {
     spec::Normalization norm = spec::Normalization::layer_norm;
     double eps = 1e-5;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of the arguments of one operation.
+// The class that checks the arguments of an operation.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,17 +13,18 @@ namespace lm::device {
 // names the operation and the argument, and prints the expected and the actual value.
 class Checker {
   public:
-    // main: the first argument, [...] compute, whose dtype is the compute type.
+    // For an operation whose first argument, `main`, is [...] compute: its dtype is the compute
+    // type of the operation.
     explicit Checker(std::string_view op, const View& main) : op_(op), type_(main.dtype) {
         require(main.data != nullptr, "expected memory for the first argument, got none");
         require(type_ == DType::fp32 || type_ == DType::fp64 || is_half(type_),
                 "expected a compute type (fp32, bf16, fp16 or fp64), got {}", name_of(type_));
     }
 
-    // For an operation on bits, without a compute type.
+    // For an operation without a compute type, which works on bits.
     explicit Checker(std::string_view op) : op_(op), type_(DType::fp32) {}
 
-    // Throws a bug "OP: TEXT" when the condition is false. The text is formatted only then.
+    // When the condition is false, formats the text and throws a bug "OP: TEXT".
     template <typename... Values>
     void require(bool condition, fmt::format_string<Values...> format, Values&&... values) const {
         if (condition) return;

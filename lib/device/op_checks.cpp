@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each operation has its own check function: a table could not state the relations between
-// arguments. The compute type is fp32, bf16 or fp16. Tests also use fp64 for finite differences
+// Each operation has its own check function, because a table could not state the relations between
+// arguments. The compute type is fp32, bf16 or fp16. Tests with finite differences also use fp64
 // with the reference loops; then all floating-point arguments are fp64.
 #include "device/op_checks.hpp"
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The number of calls, the time and the floating-point operations (FLOPs) of each operation. The
-// checked calls record them when a Context has an OpTimes. On a GPU the times are added when the
-// host waits for the device, so an OpTimes must not be moved or destroyed before that.
+// checked calls add them to the OpTimes of their Context, if it has one. On a GPU they add the time
+// when the host waits for the device, so an OpTimes must not be moved or destroyed before the host
+// has waited.
 #pragma once
 
 #include <array>

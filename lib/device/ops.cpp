@@ -7,7 +7,7 @@
 namespace lm::device {
 namespace {
 
-// Returns the FLOPs of the product of `rows`, [M, K], and `weight`, [N, K] compute.
+// Returns the FLOPs of the product of `rows`, [M, K] compute, and `weight`, [N, K] compute.
 double product_flops(const View& rows, const View& weight) {
     return 2.0 * static_cast<double>(rows[0]) * static_cast<double>(weight.numel());
 }

@@ -24,10 +24,10 @@
 
 namespace lm::device {
 
-// Dropout. The mask is a function of (seed, global sample index, layer, site, element). It does not
-// depend on layout, micro-batch size or thread count, so backward recomputes it instead of storing
-// it. Elements are numbered within one sample: t * width + column for a row operation; (head * T +
-// query) * T + key for attention, with the global number of the head.
+// Dropout. The mask is a function of (seed, global sample index, layer, site, element) and of
+// nothing else, such as the layout or the threads, so backward computes it again. The elements of a
+// sample have numbers: t * width + column in a row operation; (head * T + query) * T + key in
+// attention, with the global number of the head.
 struct Dropout {
     double p = 0.0;  // 0: off
     u64 seed = 0;
@@ -86,7 +86,7 @@ struct LinearForward {
     View y{};     // [M, N] bf16|fp16|fp32
     Activation activation = Activation::none;
     View pre_activation{};  // [M, N] bf16|fp16|fp32; none without an activation
-    // True: y is computed from the stored (rounded) pre_activation instead of the fp32 sum, so that
+    // If true, y is computed from the stored (rounded) pre_activation instead of the fp32 sum. Then
     // activation_forward() can recompute y from pre_activation with the same bits.
     bool recomputed = false;
 };
@@ -99,8 +99,8 @@ struct ActivationForward {
     Activation activation = Activation::none;
 };
 
-// dx = (dy w) * activation'(pre_activation). The activation is the one that computed this layer's
-// input x. Its backward is fused into this product.
+// dx = (dy w) * activation'(pre_activation). The previous layer computed this layer's input x with
+// the activation; this product includes the backward of that activation.
 struct LinearBackwardInput {
     View dy{};  // [M, N] bf16|fp16|fp32
     View w{};   // [N, K] bf16|fp16|fp32
@@ -109,7 +109,7 @@ struct LinearBackwardInput {
     View pre_activation{};  // [M, K] bf16|fp16|fp32; none without an activation
 };
 
-// dw = dy^T x; dbias = sums of dy's columns. Both are accumulated when `accumulate` is set.
+// dw = dy^T x; dbias = the sum of each column of dy. If `accumulate` is set, both are accumulated.
 struct LinearBackwardWeight {
     View dy{};     // [M, N] bf16|fp16|fp32
     View x{};      // [M, K] bf16|fp16|fp32
@@ -137,13 +137,13 @@ struct GatedBackward {
 
 using Norm = spec::Normalization;
 
-// Returns the offset of norm weights. Adding -0 changes no bit of a weight.
+// Returns the number to add to a norm's weight. Adding -0 changes no bit of a weight.
 constexpr float norm_offset(bool one_plus) {
     return one_plus ? 1.0F : -0.0F;
 }
 
-// sum = residual + dropout(branch); y = norm(sum) * (weight + offset) + bias, where `one_plus` sets
-// the offset 1 (LayerNorm-1p), else 0.
+// sum = residual + dropout(branch); y = norm(sum) * (weight + offset) + bias. The offset is 1 with
+// `one_plus` (LayerNorm-1p), else 0.
 struct ResidualNormForward {
     Norm norm = Norm::layer_norm;
     double eps = 1e-5;
@@ -317,7 +317,7 @@ struct SumSquares {
     bool accumulate = false;  // add to out instead of overwriting it
 };
 
-// out = sum over n of x[n] * weight[n], summed in fp64 by a fixed tree (losses).
+// out = sum over n of x[n] * weight[n] (a loss), summed in fp64 by a fixed tree.
 struct WeightedSum {
     View x{}, weight{};  // [N] fp32
     View out{};          // [1] fp64
@@ -355,7 +355,7 @@ struct Scale {
     double factor = 1;
 };
 
-// Every operation, X(name, Args): for the table, the checked calls and the op tests.
+// Calls X(name, Args) for every operation. OpTable, the checked calls and the tests use it.
 #define LM_OPS(X)                                   \
     X(embedding_forward, EmbeddingForward)          \
     X(embedding_backward, EmbeddingBackward)        \

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Algorithms that a device chose by measurement: the fastest of several for one operation and
-// shape. Measurements vary from run to run, and algorithms may differ in the last bit of their
-// results. So the first choice is stored, and every later lookup uses it: all ranks, and a run and
-// its resume, use the same algorithms.
+// Algorithms that a device chose by measurement: for each operation and shape the fastest of
+// several. Measurements vary from run to run, and algorithms may differ in the last bit of their
+// results. So the first choice is stored and used for ever: all ranks of a run, and its resumed
+// runs, use the same algorithms.
 #pragma once
 
 #include <algorithm>
@@ -14,18 +14,18 @@ namespace lm::device {
 class TunedChoices {
   public:
     virtual ~TunedChoices() = default;
-    // Returns the choice for `key`, which contains all that the choice depends on; empty: no
-    // choice.
+    // Returns the stored choice for `key`, or an empty text. `key` contains everything that the
+    // choice depends on.
     virtual std::string find(const std::string& key) = 0;
-    // Stores `choice` for `key` unless another process has stored one first. Returns the stored
-    // one.
+    // Stores `choice` for `key` unless another process has already stored a choice. Returns the
+    // stored choice.
     virtual std::string store(const std::string& key, const std::string& choice) = 0;
 };
 
 // Returns the index of the algorithm to use. times[i] are the measured times of algorithm i, at
-// least one each, all in one unit; algorithm 0 is the default. The result is the algorithm with the
-// smallest median, or 0 when its median is not smaller than the default's by the fraction
-// `least_gain`.
+// least one, in the same unit for all algorithms. Algorithm 0 is the default. The result is the
+// algorithm with the smallest median time, but 0 unless this median is smaller than the median of
+// algorithm 0 by the fraction `least_gain`.
 inline size_t fastest_algorithm(std::vector<std::vector<float>> times, float least_gain) {
     std::vector<float> medians;
     for (std::vector<float>& of_one : times) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A View is a typed, shaped, contiguous range of device memory. It does not own the memory: a
-// Buffer (device/device.hpp) does.
+// A View is a typed, shaped, contiguous range of device memory. A Buffer (device/device.hpp) owns
+// the memory.
 #pragma once
 
 #include <span>
@@ -59,8 +59,8 @@ struct View {
     i64 bytes() const { return numel() * size_of(dtype); }
     i64 operator[](int dim) const { return shape[dim]; }
 
-    // Returns the elements as T. A view of another dtype than T's is a bug. The pointer is valid on
-    // the device that the memory belongs to.
+    // Returns a pointer to the elements as T. Throws a bug when the view has another dtype than T.
+    // The pointer is valid on the device that owns the memory.
     template <typename T>
     T* as() const {
         check_dtype(DTypeOf<std::remove_const_t<T>>::value);
@@ -71,8 +71,8 @@ struct View {
         return {as<T>(), static_cast<size_t>(numel())};
     }
 
-    // These functions return a view of the same memory. reshape() keeps the number of elements.
-    // rows() returns [begin, end) of dimension 0.
+    // Both return a view of the same memory. reshape() keeps the number of elements. rows() returns
+    // the rows [begin, end) of dimension 0.
     View reshape(const Shape& new_shape) const;
     View rows(i64 begin, i64 end) const;
     View flat() const { return reshape({numel()}); }

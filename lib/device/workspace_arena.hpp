@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Division of an operation's workspace into parts. Kernel files (.cu) include this header.
+// Divides the workspace of an operation into parts. Kernel files (.cu) include this header.
 #pragma once
 
 #include "device/view.hpp"
 
 namespace lm::device {
 
-// Reserves parts of a workspace one after another, each rounded up to `alignment` bytes. The size
-// of a workspace comes from cost/workspace.cpp; if it is too small, that formula has a bug.
+// Reserves consecutive parts of a workspace, each rounded up to `alignment` bytes. The formulas in
+// cost/workspace.cpp compute the size of the workspace; if it is too small, a formula has a bug.
 class WorkspaceArena {
   public:
-    // workspace: [bytes] uint8, or none: then nothing can be reserved
+    // workspace: [bytes] uint8, or an empty View, in which no part can be reserved
     WorkspaceArena(const View& workspace, i64 alignment)
         : next_(static_cast<std::byte*>(workspace.data)),
           left_(workspace ? workspace.bytes() : 0),

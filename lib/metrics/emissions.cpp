@@ -60,7 +60,8 @@ constexpr std::string_view columns[] = {"timestamp",
                                         "pue",
                                         "wue"};
 
-// Returns a field of CSV (RFC 4180): quoted if it has a comma, a quote or a line end.
+// Returns `text` as a field of CSV (RFC 4180): with quotes around it if it has a comma, a quote or
+// a line end.
 std::string quoted(std::string_view text) {
     if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
     std::string field = "\"";
@@ -170,9 +171,9 @@ void EmissionsFile::write(const EmissionsRow& row) {
 
 namespace {
 
-// A row: the field of each column name.
+// A row: maps the name of a column to the row's field in that column.
 using Row = std::map<std::string, std::string, std::less<>>;
-// Returns the last row of each run id in the file.
+// Returns for each run id the last row in the file that has this id.
 std::map<std::string, Row> rows_of(const std::string& path) {
     std::istringstream lines(io::read_file(path));
     std::string line;

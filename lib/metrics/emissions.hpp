@@ -11,7 +11,8 @@
 
 namespace lm::metrics {
 
-// The values of a row that differ between runs. Columns that are not listed are empty or constant.
+// The values of a row that differ between runs. The columns without a member here are empty or
+// constant.
 struct EmissionsRow {
     double unix_time_s = 0;
     std::string run_id;
@@ -29,14 +30,15 @@ struct EmissionsRow {
     double cpu_utilization = 0;  // mean over the run, from 0 to 1
 };
 
-// Returns the column names, and the row, as lines of CSV without a newline.
+// Return a line of CSV without a newline: the column names, or the values of a row.
 std::string emissions_header();
 std::string to_csv(const EmissionsRow& row);
 
 // A file of rows. write() keeps the rows of earlier runs and replaces the row of this run.
 class EmissionsFile {
   public:
-    // Reads the rows of earlier runs. Throws Error(usage) when the file has other columns.
+    // Reads the rows of earlier runs from `path`. Throws Error(usage) when the file has other
+    // columns.
     static EmissionsFile open(std::string path);
     // Replaces the file by the earlier rows and `row`. An error does not stop the training: the
     // first of consecutive errors is logged as a warning, the others are not logged.
@@ -51,7 +53,7 @@ class EmissionsFile {
     bool failed_ = false;
 };
 
-// Sums over the runs of emissions files.
+// The sums over all runs in the emissions files of a directory.
 struct EmissionsSum {
     i64 n_files = 0, n_runs = 0;
     double duration_s = 0;  // sum over the hosts
@@ -60,9 +62,9 @@ struct EmissionsSum {
     double emissions_kg = 0;
 };
 
-// Adds up all files emissions*.csv of a directory, those of CodeCarbon, too. When several rows of a
-// file have one run id, the last one counts, because each row has the totals of its run so far.
-// Throws Error(failure) naming a file that is not an emissions file.
+// Adds up all files emissions*.csv of a directory, including files of CodeCarbon. When several rows
+// of a file have the same run id, only the last of these rows counts, because each row has the
+// totals of its run so far. Throws Error(failure) naming a file that is not an emissions file.
 EmissionsSum sum_emissions(const std::string& directory);
 
 }  // namespace lm::metrics

@@ -17,7 +17,8 @@
 namespace lm::metrics {
 namespace {
 
-// CRC-32C (Castagnoli), reflected polynomial 0x82F63B78: RFC 3720, appendix B.4.
+// Returns the table of CRC-32C (Castagnoli) with the reflected polynomial 0x82F63B78: RFC 3720,
+// appendix B.4.
 constexpr std::array<u32, 256> make_crc_table() {
     std::array<u32, 256> table{};
     for (u32 n = 0; n < 256; ++n) {
@@ -29,8 +30,8 @@ constexpr std::array<u32, 256> make_crc_table() {
 }
 constexpr std::array<u32, 256> crc_table = make_crc_table();
 
-// Returns the CRC masked as in TFRecord (tensorflow/core/lib/hash/crc32c.h), since a CRC of data
-// that contains CRCs is weak.
+// Returns the CRC of `bytes`, masked as TFRecord requires (tensorflow/core/lib/hash/crc32c.h): an
+// unmasked CRC of data that contains CRCs is weak.
 u32 masked_crc(std::string_view bytes) {
     return std::rotr(crc32c(bytes), 15) + 0xA282EAD8U;
 }
@@ -78,7 +79,7 @@ std::string event_head(double unix_time_s, i64 step) {
     return out;
 }
 
-// Returns a TFRecord: length, CRC of the length, payload, CRC of the payload.
+// Returns `payload` as a TFRecord: length, CRC of the length, payload, CRC of the payload.
 std::string framed(std::string_view payload) {
     std::string out;
     put_fixed(out, static_cast<u64>(payload.size()));
@@ -95,7 +96,7 @@ T fixed_at(std::string_view text, size_t at) {
     return value;
 }
 
-// Reads a number in base 128 at `at` and moves `at` to its end.
+// Returns the number in base 128 that begins at `at`, and moves `at` to the end of the number.
 u64 varint_at(std::string_view text, size_t& at) {
     u64 value = 0;
     for (int shift = 0; at < text.size() && shift < 64; shift += 7) {
@@ -106,7 +107,7 @@ u64 varint_at(std::string_view text, size_t& at) {
     return value;
 }
 
-// Returns the field `step` of an Event; 0 when it has none.
+// Returns the field `step` of an Event; 0 when the Event has no such field.
 i64 step_of(std::string_view event) {
     for (size_t at = 0; at < event.size();) {
         const u64 key = varint_at(event, at);

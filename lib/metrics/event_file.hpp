@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes a TensorBoard event file: length-prefixed, checksummed records (TFRecord) of hand-encoded
-// protobuf (tensorflow/core/util/event.proto), with scalars and SessionLog records only. Readers
-// tolerate a torn last record, so the file is written by plain appends.
+// Writes a TensorBoard event file: records with a length and checksums (TFRecord) that hold
+// Protocol Buffers (tensorflow/core/util/event.proto), encoded here without a library. It writes
+// only scalars and SessionLog. Readers tolerate an incomplete last record, so plain appends write
+// the file.
 #pragma once
 
 #include <optional>
@@ -15,21 +16,21 @@
 
 namespace lm::metrics {
 
-// Each function returns one record with its framing, ready to append.
+// Each function returns one complete TFRecord, ready to append to a file.
 std::string version_event(double unix_time_s);
 // Returns a record that makes readers ignore the values that earlier files of the directory have
 // for `step` and later steps.
 std::string purge_event(double unix_time_s, i64 step);
 std::string scalar_event(double unix_time_s, i64 step, std::string_view tag, float value);
 
-// One record of an event file with its framing. `step` is 0 for the version record.
+// One complete TFRecord of an event file. `step` is 0 for the version record.
 struct EventRecord {
     i64 step = 0;
     std::string_view bytes;
 };
 
-// Returns the complete records in the text of an event file, up to the first torn or corrupt one.
-// They point into `text`.
+// Returns the records before the first incomplete or corrupt record in the text of an event file.
+// The records point into `text`.
 std::vector<EventRecord> event_records(std::string_view text);
 
 u32 crc32c(std::string_view bytes);
@@ -40,7 +41,7 @@ class EventFile {
     // writes the version record and, with `resume_step`, the purge record. Throws Error(failure).
     static EventFile create(const std::string& directory, std::optional<i64> resume_step);
 
-    // Queues a value until flush(). `step` must not be negative.
+    // Queues a value, which the next flush() writes. `step` must not be negative.
     void scalar(i64 step, std::string_view tag, double value);
     i64 queued() const { return n_queued_; }
     // Appends the queued values in one write. A failed write logs a warning, and this object drops

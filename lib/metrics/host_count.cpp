@@ -15,7 +15,7 @@ std::optional<i64> whole(std::string_view text) {
     return value;
 }
 
-// Counts the numbers of "001-004" or "7"; 0: not valid.
+// Returns how many numbers a range such as "001-004" or "7" has; 0 when it is not valid.
 i64 count_range(std::string_view text) {
     const size_t dash = text.find('-');
     const std::optional<i64> first = whole(text.substr(0, dash));
@@ -25,7 +25,8 @@ i64 count_range(std::string_view text) {
     return *last - *first + 1;
 }
 
-// Counts the hosts of an item without a comma outside of brackets; several brackets multiply.
+// Returns the number of hosts that an item names. The item has no comma outside of brackets. With
+// several brackets, the product of their numbers counts.
 i64 count_item(std::string_view item) {
     i64 n = item.empty() ? 0 : 1;
     while (true) {

@@ -8,7 +8,7 @@
 
 namespace lm::metrics {
 
-// Returns the number of hosts of a list such as "n[001-004,7],login1": 6; 0 when the list is not
+// Returns the number of hosts in a list: 6 for "n[001-004,7],login1"; 0 when the list is not
 // valid.
 i64 count_hosts(std::string_view list);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Accumulates iterations between two log lines. The loss is the mean over the iterations with an
-// optimizer step. Only step times count, so an evaluation or a save does not raise the step time of
-// the line.
+// Accumulates the iterations between two log lines. The loss of a line is the mean over the
+// iterations with an optimizer step. The step time of a line contains only the times of steps,
+// without evaluations and saves.
 #pragma once
 
 #include <optional>
@@ -23,8 +23,8 @@ struct IterationRecord {
     double model_flops = 0;  // per device, without recomputation, as MFU counts
 };
 
-// The sums of an interval. A checkpoint keeps them, so that the first line of a resumed run is the
-// same as in an uninterrupted run.
+// The sums over an interval. A checkpoint stores them, so that the first line of a resumed run is
+// the same as in an uninterrupted run.
 struct IntervalSums {
     i64 n = 0, stepped = 0, not_finite = 0;
     double loss = 0, elapsed_s = 0, samples = 0, tokens = 0, flops = 0, model_flops = 0;
@@ -34,9 +34,9 @@ class Interval {
   public:
     void add(const IterationRecord& iteration);
     bool empty() const { return sums_.n == 0; }
-    // Fills the means and rates of `record` (loss, step_s, samples_per_s, tokens_per_s,
-    // flops_per_s, skipped and nan iterations; mfu when peak_flops > 0, the dense peak of one
-    // device) and starts the next interval.
+    // Sets the means and rates of `record` (loss, step_s, samples_per_s, tokens_per_s, flops_per_s,
+    // skipped and nan iterations) and starts the next interval. `peak_flops` is the dense peak of
+    // one device; mfu is set only if it is above 0.
     void finish(StepRecord& record, double peak_flops = 0);
 
     const IntervalSums& sums() const { return sums_; }

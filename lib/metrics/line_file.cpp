@@ -15,7 +15,8 @@ LineFile LineFile::open(std::string path) {
 }
 
 void LineFile::write(std::string_view text) {
-    // After a failed write the file may end with half a line.
+    // After a failed write the file may end with half a line, so the next line begins with a
+    // newline.
     std::string line(failing_ ? "\n" : "");
     line += text;
     line += '\n';

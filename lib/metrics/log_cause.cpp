@@ -19,7 +19,7 @@ bool has(std::string_view line, std::string_view text) {
     return line.find(text) != npos;
 }
 
-// Returns whether the line only warns: the training continues.
+// Returns whether the line is only a warning, after which the training continues.
 bool is_warning(std::string_view line) {
     return has(line, "warning: ") || has(line, "NOT SAVED") || has(line, "Warning: ") ||
            has(line, "WARNING");
@@ -37,8 +37,8 @@ const CauseRule* find_rule(std::string_view line) {
     return nullptr;
 }
 
-// Returns the first number that follows a word with only characters of " :(-=" in between. Tries
-// the words in their order.
+// Returns the first number that follows one of the words, with only characters of " :(-=" between
+// word and number. Tries the words in their order.
 template <size_t n>
 std::optional<i64> number_after(std::string_view line,
                                 const std::array<std::string_view, n>& words) {
@@ -119,7 +119,7 @@ bool has_rank(const CauseRule& rule) {
     return rule.strength != orderly && std::ranges::find(all_ranks, rule.kind) == all_ranks.end();
 }
 
-// A shell prints only this word when its program was killed.
+// A shell prints only this word when the program that it ran was killed.
 constexpr CauseRule killed_word{"Killed", "", "killed", effect, "shell"};
 constexpr CauseRule bare_exception{"Error", "", "failed", error, "Python"};
 constexpr CauseRule unknown{"", "", unknown_cause, hint, "an unknown program"};
@@ -194,8 +194,9 @@ void LogCause::add(std::string_view text) {
     find_rank_of_launcher(line);
 }
 
-// torchrun prints a block "rank : 3 (local_rank: 3)" for each failed rank, and the first failure
-// last, after "Root Cause". Open MPI prints "Process name: [[29973,1],3]".
+// Finds the failed rank that a launcher states. torchrun prints a block with "rank : 3 (local_rank:
+// 3)" for each failed rank; the block of the first failure is the last one, after "Root Cause".
+// Open MPI prints "Process name: [[29973,1],3]".
 void LogCause::find_rank_of_launcher(std::string_view line) {
     constexpr std::array<std::string_view, 1> end_of_job{"],"};
     if (root_ && !root_->rank && line.starts_with("Process name: [[")) {

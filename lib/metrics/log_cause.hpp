@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the line of a log that states why the last job ended: the root cause, not its consequences
-// on other ranks. Reads the messages of lm-train, Megatron-LM, Python, PyTorch, NCCL, CUDA, the
-// kernel, Slurm, torchrun and MPI.
+// on other ranks. Knows messages of lm-train, Megatron-LM, Python, PyTorch, NCCL, CUDA, the kernel,
+// Slurm, torchrun and MPI.
 #pragma once
 
 #include <optional>
@@ -29,11 +29,11 @@ class LogCause {
   public:
     void add(std::string_view line);
     i64 n_lines() const { return n_lines_; }
-    // Returns the root cause; nullopt when no line states why the job ended: the training runs, or
-    // its process was killed without a message in this log.
+    // Returns the root cause; nullopt when no line states why the job ended. Then the training
+    // still runs, or its process was killed without a message in this log.
     const std::optional<Cause>& root() const { return root_; }
     // Returns the last line that reports a failure but matches no rule (kind `unknown`); nullopt
-    // when no line does. The failure may be harmless.
+    // when there is no such line. The failure may be harmless.
     const std::optional<Cause>& hint() const { return hint_; }
 
   private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The messages that state why a job ended (log_cause.hpp): of lm-train, Megatron-LM, Python,
-// PyTorch, NCCL, CUDA, the kernel, Slurm, torchrun and MPI.
+// The messages that state why a job ended (log_cause.hpp). They come from lm-train, Megatron-LM,
+// Python, PyTorch, NCCL, CUDA, the kernel, Slurm, torchrun and MPI.
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace lm::metrics {
 
-// The strongest line of a log is its cause.
+// How clearly a line states the cause. The strongest line of a log is the cause of the end.
 enum class CauseStrength {
     hint,     // a word such as "error" in a line that no rule knows
     orderly,  // a planned end
@@ -18,17 +18,18 @@ enum class CauseStrength {
     root,     // a message that states the cause
 };
 
-// A message and its meaning. A line matches when it contains both texts.
+// A message and its meaning. A line is this message when it contains the texts `text` and `also`.
 struct CauseRule {
     std::string_view text;
     std::string_view also;  // empty: no second text
     // finished, stopped, killed, failed, out_of_memory, nan, full_disk, superseded, ...
     std::string_view kind;
-    CauseStrength strength;   // the line of the largest strength is the cause; if equal, the first
+    CauseStrength strength;   // among lines of equal strength, the first is the cause
     std::string_view source;  // the program that prints the message
 };
 
-// The first rule that matches a line counts: special messages precede general ones.
+// Returns all rules. The first rule that matches a line counts, so special messages precede general
+// messages.
 std::span<const CauseRule> cause_rules();
 
 }  // namespace lm::metrics

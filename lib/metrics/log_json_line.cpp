@@ -21,7 +21,8 @@ void read_number(const io::Json& json, const char* key, std::optional<T>& to) {
     if (fits && at->get<T>() >= 0 && at->get<T>() <= most) to = at->get<T>();
 }
 
-// Returns the number of hosts of the member "nodes", a list as Slurm writes it; 0: there is none.
+// Returns the number of hosts in the member "nodes", a list as Slurm writes it; 0 without this
+// member.
 i64 n_hosts_of(const io::Json& json) {
     const auto at = json.find("nodes");
     if (at == json.end() || !at->is_string()) return 0;

@@ -8,10 +8,11 @@
 
 namespace lm::metrics {
 
-// A larger count is two counts that were printed without a space between them.
+// A larger count is not valid: it consists of two counts that were printed without a space between
+// them.
 constexpr i64 largest_count = 1'000'000'000'000'000;
 
-// Sets the kind and the fields of `out`.
+// Parses `line` into the kind and the fields of `out`.
 void read_json_line(std::string_view line, LogLine& out);
 
 }  // namespace lm::metrics

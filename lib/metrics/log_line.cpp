@@ -40,12 +40,12 @@ std::optional<T> number(std::string_view text) {
     return value;
 }
 
-// Reads a text from its start on; rest() is the unread part.
+// Parses a text from its start; rest() is the part that is not yet parsed.
 class Scanner {
   public:
     explicit Scanner(std::string_view text) : rest_(text) {}
 
-    // Skips `word` and returns true if the rest starts with it.
+    // Returns whether the rest starts with `word`. If so, skips `word`.
     bool skip(std::string_view word) {
         if (!rest_.starts_with(word)) return false;
         rest_.remove_prefix(word.size());
@@ -86,7 +86,7 @@ double fraction_of(Scanner& text) {
                                 std::pow(10, std::min<size_t>(digits.size(), 9));
 }
 
-// Parses "+01:00" or "+0100"; returns seconds.
+// Returns the seconds of a time zone such as "+01:00" or "+0100".
 double zone_of(Scanner text) {
     const bool west = text.skip("-");
     if (!west && !text.skip("+")) return 0;
@@ -119,8 +119,8 @@ std::optional<double> time_stamp_at(std::string_view text) {
 
 // ---- Megatron's line ---------------------------------------------------------------------------
 
-// Parses the fields "name: value |" that the summary needs. All others are ignored: a loss or a
-// norm may be nan.
+// Parses the fields "name: value |" that the summary needs, and ignores all other fields. A loss or
+// a norm may be nan.
 struct Fields {
     LoggedIteration& out;
     std::optional<double> step_s, samples_per_s;
@@ -163,9 +163,9 @@ struct Fields {
 };
 
 // Returns the step time with the best precision. Megatron prints the elapsed time with two decimals
-// and the samples per second with three: for short steps the rate is more precise. The rate is used
-// only where both agree, because old versions of Megatron-DeepSpeed print a rate that is 1000 times
-// too small.
+// and the samples per second with three, so for short steps the time from the samples per second is
+// more precise. That time is used only if it agrees with the elapsed time, because old versions of
+// Megatron-DeepSpeed print samples per second that are 1000 times too small.
 double precise_step_s(const Fields& fields) {
     const double printed = *fields.step_s;
     const auto& batch = fields.out.global_batch;
@@ -174,8 +174,8 @@ double precise_step_s(const Fields& fields) {
     return std::abs(derived - printed) <= 0.0051 ? derived : printed;
 }
 
-// Parses the text after "iteration N/". Returns false when the line is cut or mixed with another
-// one.
+// Parses the text after "iteration N/". Returns false when the line is incomplete or mixed with
+// another line.
 bool read_fields(std::string_view text, LoggedIteration& iteration) {
     Scanner scanner(text);
     scanner.skip_blanks();
@@ -185,7 +185,7 @@ bool read_fields(std::string_view text, LoggedIteration& iteration) {
     iteration.total_iterations = *total;
     Fields fields{iteration, {}, {}};
     std::string_view rest = scanner.rest();
-    // Ignores a field without a bar after it, since the field may be cut.
+    // Ignores a field without a bar after it, since the field may be incomplete.
     for (size_t bar; (bar = rest.find('|')) != npos; rest.remove_prefix(bar + 1)) {
         const std::string_view field = rest.substr(0, bar);
         const size_t colon = field.find(':');
@@ -199,7 +199,7 @@ bool read_fields(std::string_view text, LoggedIteration& iteration) {
     return true;
 }
 
-// The text "iteration N/" in a line; `begin` is npos when it was not found.
+// The place of the text "iteration N/" in a line; `begin` is npos when the line has no such text.
 struct Mark {
     size_t begin = npos;
     size_t end = 0;  // offset after the slash
@@ -219,8 +219,8 @@ Mark find_mark(std::string_view line, size_t from) {
     return {};
 }
 
-// Parses a line that has one or more marks. With several, lines of several ranks have run together,
-// and all but the last are cut.
+// Parses a line that has one or more marks. Several marks mean that several ranks printed into one
+// line; then only the iteration of the last mark may be complete.
 bool read_megatron(std::string_view line, LogLine& out) {
     Mark mark = find_mark(line, 0);
     if (mark.begin == npos) return false;
@@ -264,13 +264,13 @@ bool read_ramp(std::string_view line, LogLine& out) {
     return true;
 }
 
-// Returns the time stamp with which --log-file begins each line.
+// Returns the time stamp at the start of a line of --log-file.
 std::optional<double> time_of_log_file(std::string_view line) {
     return line.starts_with("20") ? time_stamp_at(line) : std::nullopt;
 }
 
-// Parses "successfully loaded checkpoint from DIR at iteration N" of Megatron, "resuming after
-// iteration N" of lm-train.
+// Parses the line of a loaded checkpoint: Megatron's "successfully loaded checkpoint from DIR at
+// iteration N" or lm-train's "resuming after iteration N".
 bool read_loaded(std::string_view line, LogLine& out) {
     constexpr std::string_view megatron = " at iteration ", ours = ": resuming after iteration ";
     size_t at = find(line, ours);
@@ -292,14 +292,14 @@ bool read_loaded(std::string_view line, LogLine& out) {
     return true;
 }
 
-// Returns the time stamp at the start of a line: that of --log-file, or in brackets before the
-// text.
+// Returns the time stamp at the start of a line: the stamp of --log-file, or a stamp in brackets
+// before offset `text`.
 std::optional<double> time_before(std::string_view line, size_t text) {
     const auto time = time_of_log_file(line);
     return time ? time : time_stamp_in(line.substr(0, text));
 }
 
-// Parses "NAME loss at iteration N | lm loss value: ..." of an evaluation.
+// Parses the line of an evaluation: "NAME loss at iteration N | lm loss value: ...".
 bool read_validation(std::string_view line, LogLine& out) {
     const size_t at = find(line, " loss at ");
     if (at == npos || find(line, "| lm loss value: ") == npos) return false;
@@ -308,8 +308,8 @@ bool read_validation(std::string_view line, LogLine& out) {
     return true;
 }
 
-// Parses "time (ms) | save-checkpoint: 57514.53" of Megatron, and "DIR/global_stepN: saved, 2.3 TiB
-// in 40.0 s, loop blocked 1.2 s" of lm-train.
+// Parses the line of a save: Megatron's "time (ms) | save-checkpoint: 57514.53" or lm-train's
+// "DIR/global_stepN: saved, 2.3 TiB in 40.0 s, loop blocked 1.2 s".
 bool read_saved(std::string_view line, LogLine& out) {
     constexpr std::string_view timer = "save-checkpoint: ", blocked = ", loop blocked ";
     const size_t note = find(line, ": saved, ");
@@ -331,7 +331,7 @@ bool read_saved(std::string_view line, LogLine& out) {
     return true;
 }
 
-// Parses the line "> program      lm-train VERSION" of a start, and other lines of --log-file.
+// Parses a line of --log-file, such as "> program      lm-train VERSION", which states a start.
 bool read_ours(std::string_view line, LogLine& out) {
     out.unix_time_s = time_of_log_file(line);
     if (find(line, "> program      lm-train ") != npos) {
@@ -342,7 +342,8 @@ bool read_ours(std::string_view line, LogLine& out) {
     return out.kind != LogLine::Kind::other;
 }
 
-// Parses "[after megatron is initialized] datetime: 2021-08-08 01:00:51 " and others.
+// Parses a line with a time stamp, such as "[after megatron is initialized] datetime: 2021-08-08
+// 01:00:51 ".
 bool read_clock(std::string_view line, LogLine& out) {
     constexpr std::string_view word = "] datetime: ";
     const size_t at = find(line, word);

@@ -11,7 +11,7 @@
 
 namespace lm::metrics {
 
-// A logged iteration; fields that the line does not have are empty.
+// A logged iteration. Members whose fields the line does not have are empty.
 struct LoggedIteration {
     i64 iteration = 0;
     i64 total_iterations = 0;
@@ -24,7 +24,7 @@ struct LoggedIteration {
     size_t digest = 0;                  // hash of the line from "iteration" to its end
 };
 
-// "will use batch size rampup starting from global batch size ..."
+// The batch ramp in a line "will use batch size rampup starting from global batch size ...".
 struct LoggedRamp {
     i64 start = 0, global_batch = 0, increment = 0, samples = 0;
 };
@@ -45,19 +45,21 @@ struct LogLine {
     LoggedIteration iteration;  // valid for Kind::iteration
     i64 loaded_iteration = 0;   // valid for Kind::loaded
     LoggedRamp ramp;            // valid for Kind::ramp
-    // Kind::validation and Kind::saved: the time that the training waited, if the line states it.
+    // For Kind::validation and Kind::saved: the time that the training waited; nullopt when the
+    // line does not state this time.
     std::optional<double> busy_s;
     i64 n_nodes = 0;  // valid for Kind::start: nodes of the job; 0: not stated
-    // Set for Kind::clock; for the other kinds without an iteration if the line has a time stamp.
+    // The time stamp of the line. Always set for Kind::clock; may be set for other kinds, except
+    // Kind::iteration.
     std::optional<double> unix_time_s;
-    // Number of iteration lines within this line that have no valid value for a needed field,
-    // because they are cut or mixed with other output.
+    // Number of logged iterations in this line without a valid value for a needed field, because
+    // they are incomplete or mixed with other output.
     i64 n_invalid = 0;
 };
 
 LogLine read_log_line(std::string_view line);
 
-// Returns the time stamp of a parsed line, of any kind.
+// Returns the time stamp of a parsed line of any kind; nullopt when the line has no time stamp.
 std::optional<double> time_of(const LogLine& line);
 
 // Returns the time of the last "2026-01-31 12:00:00.123456" in `text` (also with T, a comma, Z or

@@ -19,8 +19,8 @@ void operator+=(LogSums& sums, const LogSums& more) {
 
 }  // namespace
 
-// Welford's update of sums of squares about the mean (Technometrics 4, 1962): the difference of
-// plain sums of squares would lose most digits for batches of thousands.
+// Updates the sums of squares about the mean by Welford's method (Technometrics 4, 1962). A
+// difference of plain sums of squares would lose most digits when a batch has thousands of samples.
 void StepFit::add(double batch, double step_s, double weight) {
     n_ += weight;
     const double dx = batch - mean_x_;
@@ -73,8 +73,8 @@ void LogSummary::add(std::string_view text) {
     add_event(line);
 }
 
-// Adds the time before an event to the account. The time before a start was spent waiting, also
-// when the log has no line of the end of the program before it.
+// Adds the time before an event to the account. The time before a start counts as waiting, even
+// when the log does not state that the earlier program ended.
 void LogSummary::add_event(const LogLine& line) {
     using Phase = TimeAccount::Phase;
     const bool starts = line.kind == LogLine::Kind::start ||
@@ -126,8 +126,8 @@ double LogSummary::follow_clock(double now) {
     return passed_s;
 }
 
-// Returns whether `line` repeats an iteration that another rank logged: the last one, or a line
-// equal to one of the last 64.
+// Returns whether `line` repeats an iteration that another rank has logged: it has the last
+// iteration, or is equal to one of the last 64 lines.
 bool LogSummary::is_repeated(const LoggedIteration& line) const {
     if (!last_ || started_ || line.iteration > last_->iteration) return false;
     return line.iteration == last_->iteration ||
@@ -138,7 +138,7 @@ void LogSummary::add_iteration(LoggedIteration line) {
     constexpr size_t max_digests = 64;
     digests_.push_back(line.digest);
     if (digests_.size() > max_digests) digests_.pop_front();
-    if (!line.global_batch && last_) line.global_batch = last_->global_batch;  // the field was cut
+    if (!line.global_batch && last_) line.global_batch = last_->global_batch;  // the line was cut
     const bool goes_back = last_ && line.iteration <= last_->iteration;
     const bool first_of_run = !last_ || goes_back || started_;
     const bool is_loaded = loaded_ && *loaded_ < line.iteration;
@@ -151,8 +151,8 @@ void LogSummary::add_iteration(LoggedIteration line) {
     }
     const double step_s = line.step_s * as_double(line.iteration - before);
     if (line.unix_time_s) {
-        // The time stamp is made after the steps of its line, so the time of these steps is not
-        // missing.
+        // The program makes the time stamp of a line after the steps of the line, so the time of
+        // these steps is not missing.
         const bool first = !clock_;
         const double passed_s = follow_clock(*line.unix_time_s);
         if (!first) {
@@ -179,8 +179,9 @@ void LogSummary::add_iteration(LoggedIteration line) {
     missing_now_s_ = 0;
 }
 
-// The line begins after iteration `before`. `first_of_run`: a restart, or a rollback within the
-// run, has discarded the logged iterations after `before`.
+// Adds the stop, if there was one, between iteration `before` and the line after it.
+// `first_of_run`: a restart, or a rollback within the run, has discarded the logged iterations
+// after `before`.
 void LogSummary::find_stop(bool first_of_run, i64 before) {
     LogStop stop{.restarted = first_of_run && (n_starts_ > 0 || !has_starts_),
                  .last_iteration = last_->iteration,

@@ -19,7 +19,7 @@ namespace lm::metrics {
 struct LogStop {
     bool restarted = false;  // false: a gap in time, or a rollback, within a run
     i64 last_iteration = 0;  // last logged iteration before the stop
-    i64 resumed_after = 0;   // iteration of the loaded checkpoint, if the log states it; else
+    i64 resumed_after = 0;   // iteration of the loaded checkpoint. If the log does not state it:
                              // last_iteration, or an estimate when the iterations went back
     double repeated_s = 0;   // time of iterations that were computed twice
     std::optional<double> missing_s;    // time in which no iteration was computed
@@ -34,18 +34,20 @@ struct LogSums {
     i64 iterations = 0;
     double samples = 0, tokens = 0;
     double step_s = 0;
-    // FLOPs and seconds of only those iterations whose line states FLOP/s.
+    // The FLOPs and seconds of the iterations whose line states FLOP/s.
     double flops = 0, flops_s = 0;
     double mean_batch() const { return samples / static_cast<double>(iterations); }
     double mean_step_s() const { return step_s / static_cast<double>(iterations); }
 };
 
-// Least-squares fit of step_s = a + b * batch. `weight` of a line is its number of iterations.
+// Fits step_s = a + b * batch to the lines of a log by least squares. The weight of a line is its
+// number of iterations.
 class StepFit {
   public:
     void add(double batch, double step_s, double weight);
     // Returns a / (a + b * batch), in [0, 1]: the share of a step's time that does not grow with
-    // its batch. Returns nullopt when the batch sizes are nearly equal or make no difference.
+    // the batch. Returns nullopt when the batch sizes are nearly equal or do not change the step
+    // time.
     std::optional<double> fixed_share(double batch) const;
 
   private:
@@ -60,9 +62,10 @@ class LogSummary {
     };
     explicit LogSummary(const Settings& settings) : settings_(settings) {}
 
-    // Calls `function` for each iteration that is not a duplicate, in the order of the log.
-    // `before`: the last iteration before those of the line. `first_of_run`: the program started,
-    // or the training went back to an older checkpoint; iterations after `before` are discarded.
+    // A function that add() calls for each logged line that is not a duplicate, in the order of the
+    // log. The line has the iterations after `before`. `first_of_run`: before this line the program
+    // started, or the training went back to an older checkpoint, so the earlier lines after
+    // `before` are invalid.
     using Observer =
         std::function<void(const LoggedIteration& line, i64 before, bool first_of_run)>;
     void observe(Observer function) { observer_ = std::move(function); }
@@ -83,15 +86,16 @@ class LogSummary {
     const std::optional<LoggedRamp>& ramp() const { return ramp_; }
     std::optional<double> tokens_per_sample() const { return tokens_per_sample_; }
 
-    // Returns the sums over all iterations, including recomputed ones: the work that the machine
-    // did.
+    // Returns the sums over all work that the machine did, including iterations that were computed
+    // twice.
     const LogSums& sums() const { return sums_; }
-    // Returns the sums over the last lines (at most Settings::window) with the current batch size.
-    // Omits the first line of a run (warm-up) if there are other lines.
+    // Returns the sums over the last lines with the current batch size, at most Settings::window
+    // lines. If there are other lines, omits the first line of a run, in which the program warms
+    // up.
     LogSums recent() const;
     const StepFit& fit() const { return fit_; }
 
-    // stops() holds the newest stops, at most this many; n_stops() counts all.
+    // stops() holds at most max_stops stops, the newest ones. n_stops() counts all stops.
     static constexpr size_t max_stops = 1000;
     const std::deque<LogStop>& stops() const { return stops_; }
     i64 n_stops() const { return n_stops_; }
@@ -101,14 +105,14 @@ class LogSummary {
     // Returns the time between the first and the last time stamp; nullopt with fewer than two
     // stamps.
     std::optional<double> wall_s() const;
-    // Returns the time of the last iteration (unix time): the last time stamp plus the time of the
-    // iterations after it; nullopt without a time stamp.
+    // Returns the time at which the last iteration ended (unix time): the last time stamp plus the
+    // time of the iterations after this stamp; nullopt when the log has no time stamp.
     std::optional<double> last_time_s() const { return clock_; }
     // Returns the number of iterations from one log line to the next.
     i64 interval() const { return interval_; }
-    // Returns where the time went.
+    // Returns how the training used its time.
     TimeUse time_use() const { return account_.use(); }
-    // Returns the nodes of the newest job that the log names; 0: it names none.
+    // Returns the number of nodes of the newest job; 0 when the log does not state it.
     i64 n_nodes() const { return n_nodes_; }
     // Returns the part of wall_s() in which no iteration was computed.
     double missing_s() const { return std::max(0.0, missing_s_ + missing_now_s_); }
@@ -122,7 +126,7 @@ class LogSummary {
     bool is_repeated(const LoggedIteration& line) const;
     void add_iteration(LoggedIteration line);
     void add_sums(const LoggedIteration& line, i64 n, bool first_of_run);
-    // Returns the time since the last stamp or iteration.
+    // Sets the clock to `now`. Returns the time since its last value.
     double follow_clock(double now);
     void add_event(const LogLine& line);
     void find_stop(bool first_of_run, i64 before);
@@ -131,7 +135,7 @@ class LogSummary {
     Settings settings_;
     Observer observer_;
     i64 n_lines_ = 0, n_logged_ = 0, n_invalid_ = 0, n_repeated_ = 0;
-    // Holds the first line until the second one shows how many iterations a line stands for.
+    // The first line, which is kept until the second line shows how many iterations a line reports.
     std::optional<LoggedIteration> first_;
     std::optional<LoggedIteration> last_;
     std::optional<LoggedRamp> ramp_;
@@ -141,7 +145,7 @@ class LogSummary {
     std::deque<size_t> digests_;  // digests of the last lines
     StepFit fit_;
     i64 interval_ = 1;  // iterations between two lines
-    // Events since the last logged iteration: a start, a loaded checkpoint, seconds without
+    // What happened since the last logged iteration: a start, a loaded checkpoint, seconds without
     // iterations.
     bool started_ = false;
     i64 n_starts_ = 0;  // lines that state a start

@@ -64,8 +64,8 @@ i64 LogTail::read_new(const std::function<void(std::string_view)>& use) {
     }
 }
 
-// Returns whether another file has the name of the log now. If no file has the name, the rotation
-// is not complete, and the old file may still grow.
+// Returns whether another file now has the name of the log. As long as no file has this name, the
+// rotation of the log is not complete, and the old file may still grow.
 bool LogTail::was_replaced() const {
     struct stat named {};
     struct stat opened {};
@@ -80,7 +80,8 @@ i64 LogTail::poll(const std::function<void(std::string_view)>& use) {
         offset_ = 0;
         rest_.clear();
     }
-    // A replaced file is read to its end: it does not grow after the check.
+    // The check precedes the reading: after it a replaced file does not grow, so the reading
+    // reaches its end.
     const bool replaced = was_replaced();
     i64 n_lines = read_new(use);
     if (!replaced) return n_lines;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the lines that programs append to a log, as `tail -F` does: a log that does not exist yet
-// is read once it appears, a truncated log from its start, and after a rotation the new file of
-// that name.
+// Reads the lines that programs append to a log, as `tail -F` does: waits for a log that does not
+// exist yet, reads a truncated log again from its start, and after a rotation reads the new file
+// with the name of the log.
 #pragma once
 
 #include <functional>
@@ -15,10 +15,10 @@ namespace lm::metrics {
 class LogTail {
   public:
     explicit LogTail(std::string path) : path_(std::move(path)) {}
-    // Calls `use` with each complete line that was appended since the last call, without its line
-    // end. Returns the number of lines. A line whose end is not yet written is passed by the call
-    // that finds its end, or by the first call after the file was replaced. Throws Error(failure)
-    // when the log exists and cannot be read.
+    // Calls `use` with each complete line that programs appended since the last call of poll(),
+    // without its line end. Returns the number of lines. A line without a line end is passed to
+    // `use` by the later poll() that finds the line end, or by the first poll() after the file was
+    // replaced. Throws Error(failure) when the log exists and cannot be read.
     i64 poll(const std::function<void(std::string_view)>& use);
 
   private:

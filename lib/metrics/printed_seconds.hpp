@@ -7,8 +7,8 @@
 
 namespace lm::metrics {
 
-// Returns the seconds of the duration with which `text` starts: "1 h 02 min", "3 min 05 s",
-// "12.3 s"; nullopt: there is none.
+// Returns the seconds of the duration with which `text` starts: "1 h 02 min", "3 min 05 s", "12.3
+// s"; nullopt when `text` does not start with a duration.
 std::optional<double> printed_seconds(std::string_view text);
 
 }  // namespace lm::metrics

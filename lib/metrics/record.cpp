@@ -25,7 +25,7 @@ void put_origin(io::OrderedJson& json, const RunOrigin& origin) {
     put_if(json, "generation", origin.generation);
 }
 
-// Bytes that are not UTF-8 are replaced.
+// Returns the object as one line of text. Replaces bytes that are not UTF-8.
 std::string line_of(const io::OrderedJson& json) {
     return json.dump(-1, ' ', false, io::OrderedJson::error_handler_t::replace);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The records that a training reports and their text forms: the log line and validation block of
-// Megatron (so that existing log tools work) and JSON Lines. Records hold base units; sinks format
-// them.
+// The records that a training reports, and their forms as text: the log line and the validation
+// block of Megatron, so that existing log tools work, and JSON Lines. Records hold base units; the
+// functions below format them.
 #pragma once
 
 #include <array>
@@ -14,12 +14,13 @@
 
 namespace lm::metrics {
 
-// The form of the log line: that of BigScience's Megatron-DeepSpeed or of Megatron-LM.
+// Whether the log line has the form of BigScience's Megatron-DeepSpeed or the form of Megatron-LM.
 enum class LogFormat { megatron_deepspeed, megatron_lm };
 inline constexpr std::array log_formats{Named{LogFormat::megatron_deepspeed, "megatron-deepspeed"},
                                         Named{LogFormat::megatron_lm, "megatron-lm"}};
 
-// A logged iteration: means over the interval, the iterations since the previous logged one.
+// A logged iteration. Its means are over the interval: the iterations since the previous logged
+// iteration.
 struct StepRecord {
     i64 iteration = 0;
     i64 total_iterations = 0;
@@ -92,9 +93,11 @@ struct LocalSaveRecord {
 
 double perplexity(double loss);  // exp(min(20, loss)), as in Megatron
 
-// Return the text without a newline at the end; the block has three lines: dashes, text, dashes.
+// Each returns text without a newline at its end. log_line() returns the line of
+// Megatron-DeepSpeed; the validation block has three lines: dashes, text, dashes.
 std::string log_line(const StepRecord& record);
-// The line of Megatron-LM (core 0.16), with the local time. `throughput`: --log-throughput.
+// Returns the log line of Megatron-LM (core 0.16), with the local time. `throughput`: the value of
+// --log-throughput.
 std::string megatron_lm_line(const StepRecord& record, bool throughput);
 std::string validation_line(const ValidationRecord& record);
 std::string validation_block(const ValidationRecord& record);

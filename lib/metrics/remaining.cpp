@@ -18,7 +18,7 @@ bool is_usable(const LoggedRamp& r) {
            (r.global_batch - r.start) % r.increment == 0;
 }
 
-// Returns the batch ramp, or nullopt when not even the batch size is known.
+// Returns the batch ramp; nullopt when the batch size is not known.
 std::optional<spec::BatchRamp> ramp_of(const LogSummary& log, const RunLength& length) {
     if (length.ramp) return length.ramp;
     if (const auto& r = log.ramp(); r && is_usable(*r)) {

@@ -23,17 +23,18 @@ struct Left {
     std::optional<i64> samples;  // nullopt: the log shows neither samples nor batches
 };
 
-// Returns the rest of the training. It ends at the first of --train-samples, --train-iters and
-// --train-tokens, or without them at the total iterations of the log. The batch ramp is that of
-// `length`, else of the log; without a ramp the batch size does not change. `name` is the name of
-// the log in messages. Throws Error(usage) for --train-samples with --train-iters, and when the log
-// lacks the counts that a flag limits.
+// Returns the rest of the training. The training ends as soon as it reaches --train-samples,
+// --train-iters or --train-tokens; without these flags, at the total iterations that the log
+// states. The batch ramp comes from `length`, or else from the log; without a ramp the batch size
+// does not change. `name` is the name of the log in messages. Throws Error(usage) for
+// --train-samples with --train-iters, and when the log does not have the counts that a flag limits.
 Left remaining_of(const LogSummary& log, const RunLength& length, const std::string& name);
 
-// Returns the seconds that `left` takes. A line a + b x batch, fitted to the iterations of the log,
-// gives the time of iterations with another batch size than the current one. When the log has only
-// one batch size, the time is assumed to be proportional to the samples, and a note states this.
-// `share`: the batch of a replica on other nodes / its batch in the log.
+// Returns the seconds that the rest `left` takes. For another batch size than the current one, the
+// time of an iteration is computed as a + b x batch, with a and b fitted to the iterations of the
+// log. When the log has only one batch size, the time is assumed to be proportional to the samples,
+// and a note states this. `share` is the batch of a replica on the other number of nodes, divided
+// by its batch in the log.
 double seconds_left(const LogSummary& log, const Left& left, double share = 1);
 
 // Returns the share of the wall time in which iterations were computed for the first time; nullopt

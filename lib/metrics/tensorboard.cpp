@@ -68,13 +68,13 @@ void TensorBoard::add_gigaflos(i64 samples, const std::string& tag, double value
     add(by_gigaflos_, gigaflos(samples), tag + " vs gigaflos (without embeddings)", value);
 }
 
-// Adds a series of Megatron-LM, which has no axis of tokens.
+// Adds a value to a series by iteration and by samples: Megatron-LM has no axis of tokens.
 void TensorBoard::add_plain(const Axes& x, const std::string& tag,
                             const std::optional<double>& value) {
     if (value) add_axes(x, tag, *value, false);
 }
 
-// The tags of Megatron-LM's training_log().
+// Adds the values with the tags of Megatron-LM's training_log().
 void TensorBoard::add_megatron_lm(const StepRecord& r) {
     const Axes x{r.iteration, r.consumed_samples, r.consumed_tokens};
     add_plain(x, "learning-rate", r.learning_rate);
@@ -91,7 +91,8 @@ i64 TensorBoard::gigaflos(i64 samples) const {
     return gigaflos_of(options_, samples);
 }
 
-// Writes the world size at `iteration` and 0 at the next one, so that each start is a visible peak.
+// Writes the world size at `iteration` and 0 at the next iteration, so that each start is a visible
+// peak.
 void TensorBoard::add_world_size(i64 iteration) {
     constexpr std::string_view tag = "iteration-time/world_size at restart";
     add(by_iteration_, iteration, tag, static_cast<double>(options_.world_size));

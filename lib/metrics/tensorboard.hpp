@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes the scalars of a training with the tags and axes of Megatron-DeepSpeed (training.py,
-// training_log() and evaluate_and_print_results()), so that its dashboards and tools work: each
-// series by iteration, samples and tokens. The series by iteration are in DIR, the others in
-// DIR/vs-samples, DIR/vs-tokens and DIR/vs-gigaflos. Each directory has one axis, because the purge
-// record of a resumed run applies to all series of a directory.
+// training_log() and evaluate_and_print_results()), so that dashboards and tools for
+// Megatron-DeepSpeed work. Each series exists by iteration (in DIR), by samples (in
+// DIR/vs-samples), by tokens (in DIR/vs-tokens) and by gigaflos (in DIR/vs-gigaflos). Each
+// directory has one axis, because the purge record of a resumed run applies to all series of a
+// directory.
 #pragma once
 
 #include <optional>
@@ -46,11 +47,11 @@ class TensorBoard {
     TensorBoard(TensorBoard&&) = default;
     TensorBoard& operator=(TensorBoard&&) = default;
 
-    // Call for every iteration, with the loss of that iteration.
+    // Adds the loss and the counters of one iteration. Call it for every iteration.
     void iteration(const StepRecord& record);
-    // Call for every logged iteration, with times and rates of the interval. Flushes.
+    // Adds the times and rates of an interval, and flushes. Call it for every logged iteration.
     void interval(const StepRecord& record);
-    // Adds the seconds of a step in one phase.
+    // Adds the seconds that a step spent in one phase.
     void timer(i64 iteration, const std::string& phase, double seconds);
     void validation(const ValidationRecord& record);  // flushes
     void flush();

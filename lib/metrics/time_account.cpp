@@ -22,7 +22,8 @@ void TimeAccount::add_steps(i64 first, i64 last, double step_s, i64 skipped, i64
     use_.nan += not_finite;
 }
 
-// Lost iterations of a line that is discarded in part are assumed to be among its first ones.
+// When a line is discarded in part, its skipped and nan iterations are assumed to be among its
+// first iterations, which are kept.
 void TimeAccount::subtract(const Steps& steps, double share) {
     const double n = as_double(steps.last - steps.first + 1) * share;
     const bool whole = share == 1;

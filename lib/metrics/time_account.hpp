@@ -9,9 +9,9 @@
 
 namespace lm::metrics {
 
-// Seconds, and iterations of the first four. The sum of the seconds is the time from the first
-// iteration, or the event before it, to the last time stamp; in a log without time stamps it is the
-// time of the steps.
+// The seconds of each use, and the iterations of the first four uses. The sum of the seconds is the
+// time from the first iteration, or from the event before it, to the last time stamp. In a log
+// without time stamps, the sum is the time of the steps.
 struct TimeUse {
     double useful_s = 0;
     double repeated_s = 0;  // computed again after a restart or a rollback: the discarded time
@@ -34,15 +34,16 @@ class TimeAccount {
     // The state of the training between two logged iterations.
     enum class Phase { running, stopped, starting };
 
-    // Iterations `first` to `last` took `step_s` each; `skipped` and `nan` of them are lost. An
-    // iteration that is both counts as nan.
+    // Adds the iterations `first` to `last`, each of which took `step_s`. `skipped` of them were
+    // skipped and `nan` of them had nan; an iteration with both counts as nan.
     void add_steps(i64 first, i64 last, double step_s, i64 skipped, i64 nan);
-    // Discards the iterations after `last`. Returns the seconds that they took. `step_s` is assumed
-    // for iterations older than the newest 100,000 lines.
+    // Discards the `n` iterations after `last`. Returns the seconds that they took. For iterations
+    // older than the newest 100,000 lines, it assumes `step_s`.
     double discard_after(i64 last, i64 n, double step_s);
-    // Time without iterations. Negative when a step began before an event within it.
+    // Adds time without iterations. `seconds` is negative when a step began before an event that
+    // happened during the step.
     void add_gap(Phase phase, double seconds);
-    // The time that an evaluation or a save took, as the log states it.
+    // Adds the time of an evaluation or a save that the log states.
     void add_evaluation(double seconds) { evaluation_s_ += seconds; }
     void add_save(double seconds) { save_s_ += seconds; }
 
