@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The token sequence for lm-convert --check.
+// Chooses the tokens for which lm-convert --check computes logits.
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The logits of a model by a published library: a Python with transformers or megatron-core.
+// Computes the logits of a model with a published library: transformers or megatron-core, in
+// Python.
 #pragma once
 
 #include <span>

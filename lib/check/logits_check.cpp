@@ -101,7 +101,7 @@ struct OurLogits {
     std::vector<float> logits;
 };
 
-// Computes the logits with the weights rounded to `weights`.
+// Opens `native` and computes its logits with the weights rounded to `weights`.
 OurLogits forward(const std::string& native, const std::vector<std::string>& tokenizers,
                   DType weights) {
     const ckpt::Checkpoint checkpoint = ckpt::open(native);
@@ -111,8 +111,9 @@ OurLogits forward(const std::string& native, const std::vector<std::string>& tok
     return result;
 }
 
-// Returns the type whose rounding the two sides may differ by. A 16-bit checkpoint without masters
-// whose type is not `theirs` was rounded when it was converted: then its type. Otherwise fp32.
+// Returns the type whose rounding may be the difference of the two sides. If a 16-bit checkpoint
+// has no masters and its type is not `theirs`, its weights were rounded by the conversion, so the
+// type of the checkpoint is returned; otherwise fp32.
 DType coarser_type(const OurLogits& ours, DType theirs) {
     const DType stored = stored_type(ours.checkpoint);
     const bool finer = is_half(stored) && !ours.checkpoint.has(ckpt::SliceKind::master);
@@ -123,11 +124,12 @@ bool within_rounding(const Comparison& result, DType dtype) {
     return result.largest <= tolerance(dtype) * result.rms;
 }
 
-// Compares the logits with those of a model of type `theirs_type`. Throws Error(answer_is_no) when
-// the two sides have different numbers of logits, or when the logits differ by more than rounding
-// explains. The other model may hold weights that were rounded to the checkpoint's type and stored
-// in a finer one. So when the first comparison fails, compares the logits of the weights in the
-// checkpoint's type, and keeps these logits if they pass.
+// Compares both sides' logits. `theirs_type` is the type of the other model. Throws
+// Error(answer_is_no) when the two sides have different numbers of logits, or when the logits
+// differ by more than rounding explains. The weights of the other model may have been rounded to
+// the checkpoint's type and then stored in a finer type. So when the first comparison fails,
+// computes our logits again with weights in the checkpoint's type and compares these; keeps these
+// if they agree.
 Comparison compare(OurLogits& ours, const std::vector<double>& theirs, const std::string& whose,
                    DType theirs_type) {
     if (ours.logits.size() != theirs.size()) {
@@ -179,7 +181,7 @@ Comparison compare_with_hf(const std::string& native, const std::string& hf,
 
 Comparison compare_with_library(const std::string& native, const LibraryModel& model,
                                 const std::vector<std::string>& tokenizers) {
-    // megatron-core loads the weights that the import has copied, not their masters.
+    // megatron-core loads the weights that the import has copied; it does not use the masters.
     const DType theirs_type = model.library == "transformers" ? convert::hf_weights_type(model.path)
                                                               : stored_type(ckpt::open(native));
     OurLogits ours = forward(native, tokenizers, theirs_type);

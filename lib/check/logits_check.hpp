@@ -18,15 +18,16 @@ struct Comparison {
     std::string theirs;  // "transformers 4.44.2"; empty: our reference of Hugging Face's models
 };
 
-// Computes the logits of the checkpoint `native` with the code of lm-train, and those of the
+// Computes the logits of the checkpoint `native` with the code of lm-train, and the logits of the
 // Hugging Face model `hf` with hf_reference_logits() in fp64. Both sides use weights of the type of
-// `hf`, so that a difference is not hidden by their rounding. The tokens are those of
-// check_tokens() with the directories `tokenizers`. Throws Error(answer_is_no) when config.json
-// describes another model, or the logits differ by more than rounding explains.
+// `hf`, so that rounding of the weights does not hide a difference. check_tokens() chooses the
+// tokens, with the directories `tokenizers`. Throws Error(answer_is_no) when config.json describes
+// another model, or when the logits differ by more than rounding explains.
 Comparison compare_with_hf(const std::string& native, const std::string& hf,
                            const std::vector<std::string>& tokenizers);
 
-// Compares the logits of `native` in the same way with those of a published library.
+// Compares the logits of `native` in the same way with the logits that a published library
+// computes.
 Comparison compare_with_library(const std::string& native, const LibraryModel& model,
                                 const std::vector<std::string>& tokenizers);
 

@@ -34,7 +34,7 @@ std::string_view kind_name(CompletedValue value) {
     return "words";
 }
 
-// Returns the shell assignments that state how the value of an option is completed.
+// Returns the shell assignments that state how the shell completes the value of an option.
 std::string kind_of(const Option& option) {
     const std::string kind = fmt::format("kind={}", kind_name(completed_value(option)));
     const std::vector<std::string>& words = completed_words(option);
@@ -66,7 +66,8 @@ std::string several_of(const Options& options) {
     return text;
 }
 
-// Shell code that completes the second and further values of an option like the first one.
+// Shell code that completes the second and further values of an option in the same way as the first
+// value.
 constexpr const char* further_value = R"(    for ((i = COMP_CWORD - 1; i > 0; --i)); do
         [[ ${COMP_WORDS[i]} == -* ]] || continue
         [[ $current == -* || $several != *" ${COMP_WORDS[i]} "* ]] || previous=${COMP_WORDS[i]}

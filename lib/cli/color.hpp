@@ -13,8 +13,8 @@ enum class Color { red, yellow, green };
 // Returns whether the descriptor `fd` is a terminal that shows colors and NO_COLOR is not set.
 bool shows_color(int fd);
 
-// Returns `text` in bold and in `color` where shows_color(fd), else as it is. `text` has no line
-// end inside.
+// Returns `text` in bold and in `color` if shows_color(fd) is true, else unchanged. `text` contains
+// no line end.
 std::string colored(Color color, std::string_view text, int fd);
 
 }  // namespace lm::cli

@@ -11,7 +11,7 @@
 namespace lm::cli {
 namespace {
 
-// Thrown to end the parsing at --help, --help-all or --version.
+// An exception that ends the parsing at --help, --help-all or --version.
 struct HelpRequest {
     Options::Parsed what;
 };
@@ -91,8 +91,8 @@ class Applier {
     }
 
   private:
-    // Ignores a refused option whose value is its neutral_value, which changes nothing. Any other
-    // value is an error.
+    // Throws Error(usage) for a refused option, unless its value is neutral_value, with which the
+    // option would change nothing.
     void refuse(const Option& option, const Values& values) {
         if (option.neutral_value.empty() || values.size() != 1 ||
             !same_value(values.front(), option.neutral_value)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Applies one command line to an option table: stores each option's values in its target and
-// distributes the operands.
+// Applies one command line to an option table: stores the values of each option in the option's
+// target and distributes the operands.
 #pragma once
 
 #include <functional>

@@ -8,8 +8,8 @@
 
 namespace lm::cli {
 
-// The script of each generator completes the first word to commands, and later words to options of
-// the command, choices, prefixes of datasets, steps of checkpoint directories and file names.
+// The generated scripts complete the first word to commands. They complete later words to options
+// of the command, choices, prefixes of datasets, steps of checkpoint directories and file names.
 
 // Returns a bash script to source.
 std::string bash_completion(const Options& options);

@@ -95,7 +95,8 @@ std::string examples_text(const Options& options) {
     return (options.examples().size() == 1 ? "\nExample:\n" : "\nExamples:\n") + text;
 }
 
-// Returns the options of a group in two columns, then the names of those that `detail` only names.
+// Returns the options of a group in two columns, then the names of the options that `detail` does
+// not describe.
 std::string group_text(const std::vector<Option>& group, HelpDetail detail, size_t width) {
     std::string text;
     std::string named;

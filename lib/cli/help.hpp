@@ -8,7 +8,8 @@
 
 namespace lm::cli {
 
-// brief: --help, which only names some options. full: --help-all.
+// brief: the text of --help, which names some options without describing them. full: the text of
+// --help-all.
 enum class HelpDetail { brief, full };
 
 // Returns the usage line, examples, operands, commands, and the options under their headings in two

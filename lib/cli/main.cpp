@@ -34,9 +34,9 @@ std::atomic<bool> notes_hidden = false;
 
 constexpr const char* stdout_name = "standard output";
 
-// Opens /dev/null for standard descriptors that are closed, in a mode in which their use fails.
-// Otherwise the next file that the program opens would get their number, and output would go into
-// it.
+// Opens /dev/null for each closed standard descriptor, in a mode in which using the descriptor
+// fails. Otherwise the next file that the program opens would get the number of this descriptor,
+// and the output of the program would go into that file.
 void keep_standard_descriptors() {
     for (int fd = 0; fd <= 2; ++fd) {
         if (fcntl(fd, F_GETFD) != -1 || errno != EBADF) continue;
@@ -45,8 +45,8 @@ void keep_standard_descriptors() {
     }
 }
 
-// Returns the rank and the number of ranks that a launcher states. When its variables are invalid,
-// returns those of a single process; the code that connects the ranks reports the error.
+// Returns the rank and the number of ranks that a launcher states. When the variables of the
+// launcher are invalid, returns rank 0 of 1; the code that connects the ranks reports the error.
 Launched launched() {
     try {
         return launched_by({Launcher::open_mpi, Launcher::pmi, Launcher::torchrun, Launcher::pmix,
@@ -71,7 +71,7 @@ std::string one_line(std::string_view text) {
 }
 
 // Returns whether the object of an error is an option ("--to") or an operand ("IN... OUT"), which
-// --help explains. Others are files and values.
+// --help explains. Other objects are files and values.
 bool names_argument(std::string_view message) {
     const std::string_view object = message.substr(0, message.find(": "));
     const bool operand = std::ranges::all_of(
@@ -96,9 +96,9 @@ class Reporter {
         const bool on_all_ranks =
             in_command_line || dynamic_cast<const JointError*>(&failure) != nullptr;
         if (on_all_ranks && !is_rank0()) return;
-        // An error that all ranks throw (JointError) is printed by rank 0 without a rank: its text
-        // names the rank where the error occurred. An Error(usage) of rank 0 is printed without a
-        // rank, too, because all ranks have the same command line.
+        // Rank 0 prints an error that all ranks throw (JointError) without its own rank, because
+        // the text names the rank where the error occurred. It also prints an Error(usage) without
+        // its rank, because all ranks have the same command line.
         const bool of_rank =
             !on_all_ranks && launched_.size > 1 && !(is_rank0() && failure.code() == Exit::usage);
         const std::string where = of_rank ? own_place(launched_.rank) + ": " : "";
@@ -111,7 +111,7 @@ class Reporter {
         }
     }
 
-    // Shows how to use a command that was given without arguments, before the error.
+    // Prints how to use a command that was given without arguments. The error follows.
     void usage(const Options& options) const {
         if (is_rank0()) print_line(usage_text(options));
     }

@@ -22,7 +22,7 @@ int run_main(int argc, char** argv, Options& options, const std::function<int()>
 // Returns the arguments as one line, quoted for a shell. Manifests and logs contain it.
 std::string command_line(int argc, char** argv);
 
-// Makes run_main() print no further notes; warnings and errors stay.
+// Afterwards run_main() prints no notes, only warnings and errors.
 void hide_notes();
 
 // Writes to standard output through a buffer; run_main() flushes it at the end. Throws

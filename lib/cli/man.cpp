@@ -200,8 +200,8 @@ std::string title_of(const Section& section) {
     return section.title == "Options" ? "Common options" : section.title;
 }
 
-// Returns ".Ss lm-ckpt ls DIR" with summary, operands and options of a verb. For the sections in
-// `elsewhere`, which the page prints at another place, the text has only a reference.
+// Returns ".Ss lm-ckpt ls DIR" with the summary, operands and options of a verb. A section in
+// `elsewhere` is printed at another place of the page, so the text only refers to it.
 std::string verb_section(const Options& verb, const std::vector<Section>& elsewhere) {
     std::string text = ".Ss " + escaped(verb.program());
     for (const Option& operand : operands_of(verb)) text += " " + escaped(operand_text(operand));
@@ -220,8 +220,8 @@ std::string verb_section(const Options& verb, const std::vector<Section>& elsewh
     return text;
 }
 
-// Returns the program's own meaning of a code, "" for the general meaning, nullopt when the program
-// does not return the code.
+// Returns the program's own meaning of a code. Returns an empty text when the code has its general
+// meaning, and nullopt when the program does not return the code.
 std::optional<std::string> own_meaning(const Options& options, Exit code) {
     for (const auto& [declared, meaning] : options.exit_codes()) {
         if (declared == code) return meaning;
@@ -229,8 +229,9 @@ std::optional<std::string> own_meaning(const Options& options, Exit code) {
     return std::nullopt;
 }
 
-// Returns the text of an exit code in the man page: the program's own meaning, then that of each
-// verb after the verb's name, or else the general meaning; nullopt for a code that is not returned.
+// Returns the text of an exit code in the man page: the program's own meaning, then the meaning for
+// each verb after the name of the verb. Without such meanings, returns the general meaning. Returns
+// nullopt for a code that neither the program nor a verb returns.
 std::optional<std::string> meaning_of(const Options& options, const ExitMeaning& entry) {
     std::string text;
     bool returned = entry.always;

@@ -14,13 +14,13 @@ namespace lm::cli {
 // Returns the options under their headings, in order of declaration, and -h/--help and --version at
 // the end. Omits hidden, accepted and refused options.
 std::vector<std::pair<std::string, std::vector<Option>>> groups_of(const Options& options);
-// Returns the same options without their headings.
+// Returns the options of groups_of() without their headings.
 std::vector<Option> shown_options(const Options& options);
 std::vector<Option> operands_of(const Options& options);
 std::vector<Option> accepted_of(const Options& options);
 
-// Returns whether help and man page print "..." after the metavar: the option takes several values,
-// and the metavar does not list them as "START INCREMENT SAMPLES" does.
+// Returns whether help and man page print "..." after the metavar. This is the case when the option
+// takes several values and the metavar is not a list such as "START INCREMENT SAMPLES".
 bool has_dots(const Option& option);
 // The values that a shell completes.
 enum class CompletedValue { none, words, files, pairs, steps };
@@ -29,7 +29,7 @@ enum class CompletedValue { none, words, files, pairs, steps };
 CompletedValue completed_value(const Option& option);
 const std::vector<std::string>& completed_words(const Option& option);
 // Returns how operands are completed: as prefixes of pairs if the first operand is P, as a
-// directory and one of its steps if the second one is STEP, else as file names.
+// directory and one of its steps if the second operand is STEP, else as file names.
 CompletedValue completed_operand(const Options& options);
 std::string verb_name(const Options& options, const Options& verb);  // "ls" of "lm-ckpt ls"
 

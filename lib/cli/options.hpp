@@ -66,8 +66,8 @@ class Options {
     // Sets the heading of the options declared after this call, in help and man page.
     void group(std::string title);
 
-    // `names` is "--name" or "--name,--alias,-n". The value of the target at this call is the
-    // default; help shows it unless it is empty or nullopt. An i64 is a count of at least 0:
+    // `names` is "--name" or "--name,--alias,-n". The default is the value of the target at this
+    // call; help shows the default unless it is empty or nullopt. An i64 is a count of at least 0:
     // 5_000_000, 5M, 300B.
     void flag(std::string_view names, bool* target, std::string help);
     void flag_off(std::string_view names, bool* target, std::string help);  // sets *target to false
@@ -100,10 +100,10 @@ class Options {
                       std::string help);
     void choice(std::string_view names, std::string* target, std::vector<std::string> choices,
                 std::string help);
-    // Makes the value of the choice declared last optional: without a value, the option sets the
+    // Makes the value of the last declared option optional. Without a value, this option sets its
     // first choice.
     void value_is_optional();
-    // Sets the words that completion offers as values of the option declared last.
+    // Sets the words that completion offers as values of the last declared option.
     void completes(std::vector<std::string> words);
     void positional(std::string name, std::string* target, std::string help);
     void positional(std::string name, std::optional<std::string>* target, std::string help);
@@ -111,21 +111,21 @@ class Options {
                      std::string help);  // one or more operands
     void positionals_or_none(std::string name, std::vector<std::string>* target, std::string help);
 
-    // Declares a flag of Megatron-LM that has no effect here. Parsing accepts it with `n_values`
-    // values (-1: any number) and causes one note on stderr with the text `instead`.
+    // Declares a flag of Megatron-LM that has no effect here. Parsing accepts the flag with
+    // `n_values` values (-1: any number) and prints one note on stderr with the text `instead`.
     void accepted(std::string_view names, int n_values, std::string instead);
-    // Declares a flag of other programs that is not supported: its use is Error(usage) with the
-    // reason. "--x-*" means all flags with that prefix. With the value `neutral_value`, which asks
-    // for what happens without the flag, the flag is accepted with a note.
+    // Declares a flag of other programs that is not supported: its use is an Error(usage) with the
+    // reason. "--x-*" means all flags with that prefix. With the value `neutral_value`, the flag
+    // requests the behaviour without it, and is accepted with a note.
     void refused(std::string_view names, int n_values, std::string reason,
                  std::string neutral_value = "");
 
-    // Hides the options that are declared so far, except those before entry `first` of the table
-    // and the listed ones. Hidden options are still parsed, without a note, so that a command line
+    // Hides the options that are declared so far, except the listed options and the options before
+    // entry `first` of the table. Hidden options are parsed without a note, so that a command line
     // of another program is accepted.
     void show_only(const std::vector<std::string>& groups_and_names, size_t first = 0);
-    // For the options declared so far, from entry `first` of the table on: --help describes only
-    // the listed ones and names the others. --help-all describes all.
+    // From entry `first` of the table to the last option declared so far, --help describes only the
+    // listed options and names the others. --help-all describes all options.
     void describe_only(const std::vector<std::string>& names, size_t first = 0);
 
     // Declares a verb (lm-ckpt ls) and returns its options. run_main() calls `run` of the chosen
@@ -133,19 +133,19 @@ class Options {
     Options& verb(std::string name, std::string summary, std::function<int()> run);
 
     // Parses a command line and stores the values in the targets. At -h, --help, --help-all or
-    // --version parsing ends with that result. Throws Error(usage); the options before the error
-    // have then been stored.
+    // --version, parsing ends and returns the value for this option. Throws Error(usage) for an
+    // invalid command line; the values of the options before the error are then stored.
     enum class Parsed { run, help, help_all, version };
     Parsed parse(const std::vector<std::string>& arguments);
     bool given(std::string_view name) const;  // whether the option was on the command line
-    // Returns the options of the chosen verb; nullptr when none was chosen.
+    // Returns the options of the chosen verb; nullptr when the command line has no verb.
     Options* chosen_verb();
     std::function<int()> chosen_run() const;
 
     // Sets the command lines that --help and the answer to a bare command show as examples.
     void examples(std::vector<std::string> lines);
-    // Declares an exit code besides 0, 2, 3 and 70 for EXIT STATUS of the man page. `meaning`, when
-    // not empty, replaces the general wording.
+    // Adds an exit code besides 0, 2, 3 and 70 to the section EXIT STATUS of the man page. If
+    // `meaning` is not empty, it replaces the general text of the code.
     void exits_with(Exit code, std::string meaning = {});
 
     // Returns the declared options. The built-in options (--help, --help-all and --version) are not

@@ -104,7 +104,7 @@ bool looks_like_option(const std::string& argument) {
            !(argument[1] >= '0' && argument[1] <= '9');
 }
 
-// "--x-*" means all names with that prefix.
+// Returns whether the option stands for all names with one prefix, as "--x-*" does.
 bool is_family(const Option& option) {
     return option.name().ends_with('*');
 }

@@ -11,13 +11,14 @@
 
 namespace lm::cli {
 
-// Called for each occurrence of an option, in order, with its values. An Error that it throws is a
-// problem of the command line; any other exception ends the parsing.
+// A function that is called for each occurrence of an option, in order, with its values. If the
+// function throws an Error, this is a problem of the command line; any other exception ends the
+// parsing.
 using OnOption = std::function<void(const Option&, const std::vector<std::string>& values)>;
 
-// Adds to `problems` the Errors of `on_option`, unknown options, missing values and values of
-// flags. Returns the operands (positional arguments) in order; nullopt when an unknown option or a
-// missing value makes them uncertain.
+// Adds to `problems` the Errors of `on_option`, unknown options, missing values, and values given
+// to flags. Returns the operands (positional arguments) in order; nullopt when an unknown option or
+// a missing value makes it uncertain which arguments are operands.
 std::optional<std::vector<std::string>> parse_arguments(const std::vector<Option>& table,
                                                         const std::vector<std::string>& arguments,
                                                         const OnOption& on_option,
@@ -26,7 +27,8 @@ std::optional<std::vector<std::string>> parse_arguments(const std::vector<Option
 // Returns the known name that is most similar to `name`, or "" when none is similar.
 std::string nearest_name(std::string_view name, const std::vector<std::string>& known);
 
-// Throws Error(usage) for a value of `option` that is not one of `choices`. Names the nearest one.
+// Throws the Error(usage) for a value of `option` that is not one of `choices`. The message names
+// the nearest choice.
 [[noreturn]] void refuse_value(std::string_view option, std::string_view value,
                                const std::vector<std::string>& choices);
 

@@ -69,8 +69,9 @@ struct ProgressLine::State {
     double due_s = 0;    // time of the next line
     double shown_s = 0;  // time of the last update of the rate
     i64 shown_done = 0;  // `done` at shown_s
-    // The amounts and times of the intervals so far, each divided by e for every rate_memory_s that
-    // has passed since. Their ratio is the rate: at the start the mean of all intervals.
+    // The sums of the amounts and the times of the intervals so far, in which each interval is
+    // divided by e for every rate_memory_s that has passed after it. The ratio of both sums is the
+    // rate.
     double recent_amount = 0;
     double recent_s = 0;
     i64 done = 0;
@@ -96,8 +97,8 @@ void ProgressLine::State::update_rate(double now_s) {
     shown_done = done;
 }
 
-// Returns the line without the last fields that do not fit. Drops the amount first, because the
-// percentage shows it, too.
+// Returns the line with as many fields as fit into `width`. Drops the amount first, because the
+// percentage also shows the amount, and then fields at the end.
 std::string ProgressLine::State::line_within(size_t width) const {
     std::string text = line(true);
     if (text.size() > width && total > 0) text = line(false);

@@ -32,8 +32,8 @@ i64 now_ms() {
     return i64{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000 + 1;
 }
 
-// One Ctrl-C may arrive twice: from the terminal and from a launcher. Signals within this time
-// count as one.
+// One Ctrl-C may cause two signals: from the terminal and from a launcher. Signals within this time
+// count as one signal.
 constexpr i64 same_press_ms = 200;
 
 bool is_second_press(int signal) {
@@ -93,7 +93,7 @@ void report_stop() {
     stop_report(name);
 }
 
-// Handles signals only in sigsuspend(), so that none arrives between the report and the wait.
+// Handles signals only in sigsuspend(), so that no signal arrives between the report and the wait.
 void* wait_for_signals(void*) {
     const sigset_t held = signals_to_block();
     sigset_t open;
@@ -105,7 +105,8 @@ void* wait_for_signals(void*) {
 }
 
 void create_signal_thread() {
-    // Handlers and a report need little stack, and ulimit -v counts the whole stack.
+    // The stack is small, because handlers and a report need little stack and ulimit -v counts the
+    // whole stack.
     constexpr size_t stack_bytes = size_t{256} << 10;
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);

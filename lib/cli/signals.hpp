@@ -26,13 +26,13 @@ enum class StopRequest { none, save_and_stop };
 enum class Sigterm { as_sigint, after_10_s };
 
 // Installs the handlers of SIGUSR1, SIGTERM, SIGHUP and SIGINT. A second SIGINT or SIGTERM, more
-// than 0.2 s after the first, ends the process with the default action. With after_10_s a SIGTERM
-// does this only 10 s after the first signal, since launchers and batch systems repeat it.
-// Interrupted system calls are restarted. A SIGINT or SIGHUP that was ignored at the start
-// (background job of a script, nohup) stays ignored.
+// than 0.2 s after the first, ends the process with the default action. With after_10_s, a SIGTERM
+// ends the process only 10 s after the first signal or later, because launchers and batch systems
+// repeat SIGTERM. Interrupted system calls are restarted. A SIGINT or SIGHUP that was ignored when
+// the process started (background job of a script, nohup) stays ignored.
 void install_stop_signals(Sigterm sigterm = Sigterm::as_sigint);
-// Sets the function that a thread of its own calls, once, with the name of the first stop signal;
-// nullptr: none. Returns when no call is running.
+// Sets a function that a separate thread calls once, with the name of the first stop signal.
+// nullptr removes the function. Returns as soon as no call is running.
 void on_stop_signal(std::function<void(std::string_view signal)> report);
 StopRequest stop_requested();
 int stop_signal_number();  // number of the first signal; 0 when none was received

@@ -17,8 +17,8 @@ int terminal_width(int fd, int otherwise);
 // Writes `text` and a newline to standard error in one write. Errors are ignored. Thread-safe.
 void print_line(std::string_view text);
 
-// Replaces the progress line on the terminal; an empty text removes it, so that a line of standard
-// output can take its place. Thread-safe.
+// Replaces the progress line on the terminal. An empty text removes the progress line, so that a
+// line of standard output can take its place. Thread-safe.
 void set_status_line(std::string_view text);
 
 }  // namespace lm::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The types of option values: how help shows each one and how the command line states it.
+// The types of option values: the text of a value in help, and the parsers of the command line.
 #pragma once
 
 #include <fmt/ranges.h>

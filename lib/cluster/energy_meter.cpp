@@ -10,8 +10,8 @@
 namespace lm::cluster {
 namespace {
 
-// Returns the text of a file without the newline; nullopt when it cannot be read. Since Linux 5.10
-// only root may read energy_uj.
+// Returns the text of a file without the newline; nullopt when the file cannot be read. Since Linux
+// 5.10 only root may read the files energy_uj.
 std::optional<std::string> line_of(const std::string& path) {
     try {
         std::string text = io::read_file(path);
@@ -35,9 +35,10 @@ EnergyMeter EnergyMeter::open(const Settings& settings) {
     return meter;
 }
 
-// The directory has links to all zones: "intel-rapl:0" is a package, "intel-rapl:0:1" a part of it
-// (Documentation/power/powercap/powercap.rst). The energy of a package includes its cores, but not
-// its memory. Zones of other drivers ("intel-rapl-mmio") repeat the same counters and are skipped.
+// Finds the zones in the directory of their links: "intel-rapl:0" is a package, "intel-rapl:0:1" a
+// part of this package (Documentation/power/powercap/powercap.rst). The energy of a package
+// includes its cores, but not its memory. Zones of other drivers ("intel-rapl-mmio") repeat the
+// same counters and are skipped.
 void EnergyMeter::find_zones() {
     if (!io::is_directory(settings_.powercap)) return;
     for (const std::string& zone : io::list_directory(settings_.powercap)) {

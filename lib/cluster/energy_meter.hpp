@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The energy that this host uses: counters of the processors and of the memory (RAPL, by Linux's
-// powercap files), and of NVIDIA GPUs (NVML). Parts without a counter have a constant power.
+// Measures the energy that this host uses, with the counters of the processors and the memory
+// (RAPL, in Linux's powercap files) and of NVIDIA GPUs (NVML). Parts without a counter are assumed
+// to have a constant power.
 #pragma once
 
 #include <optional>
@@ -11,7 +12,7 @@
 
 namespace lm::cluster {
 
-// Joules.
+// The energy of the parts of a host, in joules.
 struct EnergyUse {
     double cpu_j = 0, memory_j = 0, gpu_j = 0;
     double total_j() const { return cpu_j + memory_j + gpu_j; }
@@ -25,7 +26,7 @@ class EnergyMeter {
         double cpu_w = 0;                        // power of the processors without a counter
         double memory_w = 0;                     // power of the memory without a counter
     };
-    // Finds the counters of this host.
+    // Returns a meter with the counters that this host has.
     static EnergyMeter open(const Settings& settings);
 
     // Adds the energy since the previous call, or since open(). Call it at least every few minutes:

@@ -23,7 +23,7 @@ namespace {
 constexpr double leave_s = 10;
 constexpr double check_interval_s = 0.5;
 
-// Polls with growing pauses: ranks usually meet within milliseconds, but one may need minutes.
+// Polls with growing pauses: ranks usually meet within milliseconds, but a rank may need minutes.
 class Poll {
   public:
     void pause() {
@@ -47,7 +47,7 @@ std::string random_number() {
     return hash_text(fmt::format("{} {} {} {}", device(), device(), ::getpid(), monotonic_s()));
 }
 
-// Returns the content of a small file, "" when it does not exist.
+// Returns the content of a small file, or an empty text when the file does not exist.
 std::string read_if_exists(const std::string& path) {
     try {
         return io::exists(path) ? io::read_file(path) : std::string();
@@ -65,7 +65,7 @@ void remove_earlier(const std::string& directory) {
     try {
         io::remove_tree(old);
     } catch (const Error&) {
-        // Ignored: the caller removes the whole directory at the end.
+        // The error is ignored, because the caller removes the whole directory at the end.
     }
 }
 
@@ -180,7 +180,8 @@ void FileRendezvous::keep_alive() {
         try {
             publish("alive", fmt::format("{} {}", n, host_name()));
         } catch (const Error&) {
-            // The directory was removed: the job has ended, or gather() will report the error.
+            // This error means that the directory was removed: the job has ended, or gather() will
+            // report why.
         }
         lock.lock();
         alive_stopped_.wait_for(lock, std::chrono::duration<double>(interval_s),
@@ -198,8 +199,8 @@ void FileRendezvous::stop_alive_thread() {
     alive_thread_.join();
 }
 
-// Throws when the rank's file "alive" has not changed for the timeout, measured by this rank's
-// clock.
+// Throws Error(failure) when the file "alive" of `rank` has not changed during the timeout,
+// measured by the clock of this rank.
 void FileRendezvous::check_alive(int rank) {
     const std::string text = read_if_exists(file("alive", rank));
     auto& [seen, changed_s] = seen_alive_[static_cast<size_t>(rank)];

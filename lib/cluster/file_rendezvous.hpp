@@ -31,31 +31,32 @@ class FileRendezvous {
     FileRendezvous& operator=(const FileRendezvous&) = delete;
 
     // Meets the other ranks in DIRECTORY/ranks. Call it once, before all other members. Rank 0 must
-    // have created DIRECTORY; the other ranks wait for it. Blocks until all `launched.size` ranks
-    // have joined. A single rank writes no files. Throws Error(failure) naming the missing ranks
-    // after `timeout_s`. Collective.
+    // have created DIRECTORY; the other ranks wait until DIRECTORY exists. Blocks until all
+    // `launched.size` ranks have joined. A single rank writes no files. After `timeout_s`, throws
+    // Error(failure) naming the missing ranks. Collective.
     void join();
 
     // Publishes `text` under `phase`. Call it once for each phase.
     void publish(std::string_view phase, const std::string& text);
-    // Publishes like publish(). Afterwards this rank writes no file, not even "alive".
+    // Publishes `text` under `phase`. Afterwards this rank writes no file, not even "alive".
     void publish_last(std::string_view phase, const std::string& text);
     // Blocks until all ranks have published under `phase`, and returns their texts by rank. Throws
     // Error(failure) when an awaited rank has not been alive for `timeout_s`. Throws
     // JointError(failure) "rank R on HOST: why" when a rank has failed. The error names the first
     // failure, whichever rank reported it.
     std::vector<std::string> gather(std::string_view phase);
-    // Throws like gather() when a rank has failed. Reads the directory at most twice a second, so
-    // any thread may call it every few milliseconds.
+    // When a rank has failed, throws the same error as gather(). Reads the directory at most twice
+    // a second, so any thread may call this function every few milliseconds.
     void check();
 
     // Publishes that this rank fails, and waits at most 10 s until all ranks have published that
-    // they fail. Then rank 0 may remove DIRECTORY. Returns true when rank 0 prints `why`: the
-    // caller then throws a JointError, which other ranks do not print.
+    // they fail. Afterwards rank 0 may remove DIRECTORY. Returns whether rank 0 prints `why`. If
+    // so, the caller throws a JointError, which the other ranks do not print.
     bool leave(const std::string& why) noexcept;
 
   private:
-    // The first failure of the job. Ranks that it stops publish it as their own failure.
+    // The first failure of the job. A rank that stops because of this failure publishes it as its
+    // own failure.
     struct Failure {
         std::string who;  // "rank R on HOST"
         std::string why;

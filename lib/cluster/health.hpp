@@ -12,7 +12,7 @@ namespace lm::cluster {
 enum class Health { ok, warning, critical };
 std::string_view name_of(Health health);
 
-// Shares of bytes or inodes in use, from 0 to 1.
+// The thresholds: shares of bytes or inodes in use, from 0 to 1.
 struct HealthThresholds {
     double warning = 0;
     double critical = 0;
@@ -23,8 +23,8 @@ struct HealthVerdict {
     std::string reason;  // "97.3 % of its bytes are used (critical from 95 %)"; empty: ok
 };
 
-// Returns the worse verdict of the bytes and the inodes in use. A share that equals a threshold
-// counts as above it.
+// Returns the verdict on the bytes in use or the verdict on the inodes in use, whichever is worse.
+// A share that equals a threshold counts as above the threshold.
 HealthVerdict judge_use(const io::FilesystemUse& use, const HealthThresholds& thresholds);
 
 }  // namespace lm::cluster

@@ -9,12 +9,13 @@
 
 namespace lm::cluster {
 
-// Returns the hosts in the syntax of Slurm's node lists, such as "n[003-007,012],login". After
-// `max_runs` runs of numbers, the remaining hosts are only counted.
+// Returns the hosts in the syntax of Slurm's node lists, such as "n[003-007,012],login". The list
+// has at most `max_runs` runs of numbers; after these it only states the number of the remaining
+// hosts.
 std::string host_list(const std::vector<std::string>& hosts, size_t max_runs = 40);
 
-// Returns the hosts of a list such as "n[003-007,12],login" in its order; nullopt when the list is
-// not valid or has more than a million hosts.
+// Returns the hosts of a list such as "n[003-007,12],login" in the order of the list; nullopt when
+// the list is not valid or has more than a million hosts.
 std::optional<std::vector<std::string>> expand_hosts(std::string_view list);
 
 }  // namespace lm::cluster

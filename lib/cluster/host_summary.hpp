@@ -26,10 +26,11 @@ struct HostSummary {
 // Collects lines in any order. The last line of each host counts.
 class HostLines {
   public:
-    // Throws Error(failure) naming the number of a line that lm-shmcheck did not print.
+    // Adds a line. Throws Error(failure) with the number of the line when lm-shmcheck did not print
+    // it.
     void add(std::string_view line);
     bool empty() const { return hosts_.empty() && nodes_.empty(); }
-    // Returns one line for each finding: hosts that share a finding are in one line, in the form of
+    // Returns one line for each finding, with all hosts that have this finding in the form of
     // Slurm's node lists.
     HostSummary summary(const ExpectedHosts& expected) const;
 

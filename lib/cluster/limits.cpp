@@ -74,8 +74,8 @@ std::optional<i64> keyed_number(const std::string& path, const std::string& key)
     return std::nullopt;
 }
 
-// A limit of at least this value means no limit: control groups of version 1 then report LONG_MAX
-// rounded down to pages.
+// A limit of at least this value means no limit: without a limit, control groups of version 1
+// report LONG_MAX rounded down to pages.
 constexpr i64 no_limit = i64{1} << 60;
 
 struct GroupFiles {
@@ -87,15 +87,15 @@ constexpr GroupFiles files_v1 = {"/memory.limit_in_bytes", "/memory.usage_in_byt
                                  "total_inactive_file"};
 constexpr GroupFiles files_v2 = {"/memory.max", "/memory.current", "inactive_file"};
 
-// Returns the minimum of the remaining memory of the group `root/path` and of all groups above it;
-// nullopt: none has a limit.
+// Returns the memory that remains under the limits of the group `root/path` and of all groups above
+// it: the minimum over these groups. Returns nullopt when no group has a limit.
 std::optional<i64> least_left(const std::string& root, std::string path, const GroupFiles& files) {
     std::optional<i64> least;
     while (true) {
         const std::string group = root + path;
         const std::optional<i64> limit = number_in(group + files.limit);
         const std::optional<i64> use = number_in(group + files.use);
-        // The use includes inactive file pages. They are subtracted, because the kernel reclaims
+        // The use includes inactive file pages. These are subtracted, because the kernel reclaims
         // them before its out-of-memory killer acts.
         if (limit && use && *limit < no_limit) {
             const i64 cached = keyed_number(group + "/memory.stat", files.cached).value_or(0);
@@ -108,8 +108,8 @@ std::optional<i64> least_left(const std::string& root, std::string path, const G
     }
 }
 
-// Returns the minimum of the limits in `file` of the group `root/path` and of all groups above it;
-// nullopt: none has a limit.
+// Returns the lowest limit in the files `file` of the group `root/path` and of all groups above it;
+// nullopt when no group has a limit.
 std::optional<i64> lowest_limit(const std::string& root, std::string path, const char* file) {
     std::optional<i64> lowest;
     while (true) {

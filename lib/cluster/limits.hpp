@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Limits of this host and process that a training run can reach: locked memory, open files, huge
-// pages, control group memory, tmpfs mounts. Also the memory that is still free under these limits.
+// The limits of this host and process that a training run can reach: locked memory, open files,
+// huge pages, control group memory, tmpfs mounts. Also the memory that is still free under these
+// limits.
 #pragma once
 
 #include <optional>
@@ -22,8 +23,8 @@ struct Limit {
 // Returns the limits of this host and process. Limits that the system does not report are omitted.
 std::vector<Limit> read_limits();
 
-// Returns the lowest memory limit, in bytes, of this process's control group and its ancestors.
-// nullopt: no limit.
+// Returns the lowest memory limit, in bytes, of this process's control group and the groups above
+// it; nullopt when no group has a limit.
 std::optional<i64> cgroup_memory_limit();
 
 // The memory that this process can still allocate before the out-of-memory killer acts: the minimum
@@ -49,8 +50,8 @@ struct Mount {
 std::vector<Mount> tmpfs_mounts();
 
 // The paths of this process's control group, from /proc/self/cgroup: the path of version 2
-// ("0::/a"), and the path of version 1's memory controller ("4:memory:/a"). Empty: the root group,
-// or the file has no such line.
+// ("0::/a"), and the path of the memory controller of version 1 ("4:memory:/a"). A path is empty
+// for the root group, and when the file has no line for it.
 struct CgroupPaths {
     std::string v2;
     std::string v1_memory;

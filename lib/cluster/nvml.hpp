@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the sensors of NVIDIA GPUs through NVML, the management library of the driver. It is opened
-// at run time, so that programs start on machines without a driver.
+// Reads the sensors of NVIDIA GPUs through NVML, the management library of the driver. The library
+// is opened at run time, so that programs start on machines without a driver.
 #pragma once
 
 #include <memory>

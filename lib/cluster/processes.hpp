@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The processes of this host and the files that they have open or mapped, read from /proc
 // (proc(5)). Without privileges the files of other users' processes are not visible;
-// Process::visible records that.
+// Process::visible states whether the files of a process are visible.
 #pragma once
 
 #include <map>
@@ -41,7 +41,7 @@ struct ProcessTable {
     std::map<FileId, FileUse> files;           // only files of the file system `device`
     std::map<i64, std::vector<i64>> system_v;  // pids by System V segment id
 
-    // Returns false when a process whose files are not visible may have a file of user `uid`
+    // Returns whether the files of all processes are visible that may have a file of user `uid`
     // open.
     bool sees_all_of(i64 uid) const;
 };
@@ -63,7 +63,7 @@ struct MapsLine {
 // Returns nullopt for anonymous memory and malformed lines.
 std::optional<MapsLine> parse_maps_line(std::string_view line);
 
-// Returns the user's name, or the number when the user has none.
+// Returns the name of the user, or the number of a user without a name.
 std::string user_name(i64 uid);
 
 }  // namespace lm::cluster

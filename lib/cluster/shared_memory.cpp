@@ -40,10 +40,10 @@ std::vector<Process> processes_named(const ProcessTable& table, const std::vecto
 
 enum class Holder { none, some, unknown };
 
-// Returns whether a process, visible or not, has this file open or mapped, in this container or
-// another one. The kernel grants a write lease only on a file that no other process has open
-// (fcntl(2), F_SETLEASE), and only to its owner or a privileged user. The lease is released at
-// once.
+// Asks the kernel whether another process, visible or not, in this container or another one, has
+// this file open or mapped. The kernel grants a write lease only on a file that no other process
+// has open (fcntl(2), F_SETLEASE), and only to the owner of the file or a privileged user. Releases
+// the lease at once.
 Holder ask_for_lease(const std::string& path) {
     const io::Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     if (!fd.valid()) return Holder::unknown;
@@ -98,7 +98,8 @@ std::vector<Segment> named_segments(const std::string& directory, u64 device) {
     return segments;
 }
 
-// Appends files that were unlinked while processes still hold them: they keep their memory.
+// Appends the files that were unlinked but that processes still hold, because such a file keeps its
+// memory.
 void add_deleted(std::vector<Segment>& segments, const ProcessTable& table) {
     for (const auto& [file, use] : table.files) {
         if (!use.deleted) continue;
@@ -114,8 +115,8 @@ void add_deleted(std::vector<Segment>& segments, const ProcessTable& table) {
     }
 }
 
-// The kernel reports the creator and the number of attached processes; /proc/PID/maps shows which
-// processes are attached.
+// Sets the owners of a System V segment: /proc/PID/maps shows which processes are attached. The
+// kernel reports only the creator and the number of attached processes.
 void find_system_v_owners(Segment& segment, i64 n_attached, const ProcessTable& table) {
     const auto creator = table.processes.find(segment.creator);
     const auto attached = table.system_v.find(segment.id);

@@ -43,15 +43,15 @@ struct SharedMemory {
 // Throws Error(failure) when `directory` cannot be read.
 SharedMemory read_shared_memory(const std::string& directory);
 
-// Parses the text of /proc/sysvipc/shm. Owners and state of the segments are not set.
+// Returns the segments in the text of /proc/sysvipc/shm, without their owners and states.
 std::vector<Segment> parse_system_v(std::string_view text);
 
 struct Removal {
     bool removed = false;
     std::string reason;  // why the segment was kept; empty when it was removed
 };
-// Checks a dead segment once more, and removes it if it is still dead. Keeps a segment that changed
-// less than `min_age_s` ago: its user may be about to open it.
+// Checks once more whether a segment is dead, and removes it if it is. Keeps a segment that changed
+// less than `min_age_s` ago, because a process may be about to open it.
 Removal remove_if_dead(const std::string& directory, const Segment& segment, i64 min_age_s);
 
 }  // namespace lm::cluster

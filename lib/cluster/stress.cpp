@@ -34,7 +34,7 @@ struct ChildProgress {
     volatile int error = 0;
 };
 
-// Writes a word to every page and reads all of them back. Returns false when a word differs.
+// Writes a word to every page and reads all words back. Returns false when a word differs.
 bool touch(void* memory, i64 bytes, i64 seed) {
     auto* words = static_cast<volatile i64*>(memory);
     constexpr i64 stride = page_bytes / static_cast<i64>(sizeof(i64));
@@ -47,7 +47,7 @@ bool touch(void* memory, i64 bytes, i64 seed) {
 }
 
 // Makes this process the first victim of the out-of-memory killer, and makes it end when its parent
-// ends. Neither is essential, so errors are ignored.
+// ends. The test also works without these settings, so errors are ignored.
 void prefer_as_oom_victim(pid_t parent) {
     const int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     if (fd >= 0) {
@@ -61,7 +61,8 @@ void prefer_as_oom_victim(pid_t parent) {
 int allocate_and_touch(int fd, i64 bytes, ChildProgress& progress) {
     for (i64 done = 0; done < bytes; done += chunk_bytes) {
         const i64 n = std::min(chunk_bytes, bytes - done);
-        // Allocates the pages, so that a full file system is an error here and not a SIGBUS below.
+        // Allocates the pages here, where a full file system is an error. Otherwise writing below
+        // would cause a SIGBUS.
         if (fallocate(fd, 0, done, n) != 0) return errno;
         progress.allocated = done + n;
         void* memory =
@@ -82,7 +83,7 @@ int run_in_child(const char* directory, i64 bytes, ChildProgress& progress) {
     return fd < 0 ? errno : allocate_and_touch(fd, bytes, progress);
 }
 
-// Returns the reason to refuse a test of `bytes`; empty: the test may start.
+// Returns the reason to refuse a test of `bytes`, or an empty text when the test may start.
 std::string refusal(const std::string& directory, i64 bytes) {
     struct statvfs status = {};
     if (statvfs(directory.c_str(), &status) != 0) {

@@ -3,9 +3,9 @@
 // memory: a bus error or the out-of-memory killer ends only the child, and the end of the child
 // frees the memory.
 //
-// An amount above the free memory is refused without a test. Killing a process does not free the
-// shared memory of others, so the out-of-memory killer would kill one process of the host after
-// another.
+// An amount above the free memory is refused without a test. In such a test, the out-of-memory
+// killer might kill many processes of the host, because killing a process does not free the shared
+// memory of others.
 #pragma once
 
 #include <string>
@@ -22,8 +22,9 @@ struct StressResult {
     std::string reason;  // empty when the test passed
 };
 
-// Returns the bytes of `room` that a test leaves free: MemAvailable is an estimate, and other
-// processes continue to allocate.
+// Returns the number of bytes that a test leaves free when `room` bytes are free. The margin is
+// needed because MemAvailable is an estimate, and because other processes continue to allocate
+// memory.
 constexpr i64 stress_margin(i64 room) {
     return room / 16 > (i64{256} << 20) ? room / 16 : i64{256} << 20;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The interface to the engine that computes a model's logits on the CPU, one token after another.
-// lib/infer implements it in liblm_train.so, which open_engine() opens when it is called: programs
-// that only list or copy checkpoints start without that library.
+// The interface to the engine that computes a model's logits on the CPU, token by token. lib/infer
+// implements it in liblm_train.so, which open_engine() opens when it is called: programs that only
+// list or copy checkpoints start without that library.
 #pragma once
 
 #include <functional>
@@ -20,7 +20,7 @@ struct EngineOptions {
     std::optional<DType> dtype;  // type of the matrices in memory; nullopt: as stored
 };
 
-// The probability of a token after the tokens before it.
+// The probability of a token, given the tokens before it.
 struct TokenScore {
     double log_probability = 0;  // natural logarithm
     bool greedy = false;         // no other token is more probable
@@ -37,8 +37,8 @@ struct Residency {
     double bytes_per_s = 0;     // speed of the first read
 };
 
-// A sequence of tokens and the keys and values of all its tokens. All sums are fp32 whatever the
-// type of the weights. Results are the same for any number of threads.
+// A model with a sequence of tokens and the keys and values of these tokens. All sums are fp32,
+// whatever the type of the weights. Results are the same for any number of threads.
 class Engine {
   public:
     virtual ~Engine() = default;
@@ -51,8 +51,8 @@ class Engine {
     // Appends tokens: at least one, and no more than fit into the context. Returns the logits
     // [vocab_size] of the next token, valid until the next call.
     virtual std::span<const float> append(std::span<const i32> tokens) = 0;
-    // Appends tokens. Writes to scores[i] the score of targets[i], as the successor of token number
-    // tokens.size() - targets.size() + i. targets.size() <= tokens.size().
+    // Appends tokens. Writes to scores[i] the score of targets[i] as the successor of the token
+    // number tokens.size() - targets.size() + i in `tokens`, so targets.size() <= tokens.size().
     virtual void score(std::span<const i32> tokens, std::span<const i32> targets,
                        std::span<TokenScore> scores) = 0;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Continues a prompt, one token after another.
+// Continues a prompt token by token.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,8 @@ struct GenerateRequest {
     u64 sequence = 0;         // number of the prompt, for the random numbers
 };
 
-// Why a text ended: a stop text, the end of document, the number of tokens, the model's context.
+// The reason why a text ended: a stop text, the end of document, the requested number of tokens, or
+// the end of the model's context.
 enum class Finish { stop, end_of_document, length, context };
 std::string_view name_of(Finish finish);
 
@@ -33,15 +34,16 @@ struct Generated {
     double tokens_s = 0;  // time to compute the tokens after the first
 };
 
-// Receives each part of the text as soon as no later token can change it. Optional: may be null.
+// A function that receives each part of the text as soon as no later token can change this part.
+// May be empty.
 using TextSink = std::function<void(std::string_view text)>;
 
-// Throws Error(usage) when the prompt does not fit into the context, has an id beyond the
-// vocabulary, or is empty without a known end of document.
+// Throws Error(usage) when the prompt is longer than the context, when it has an id beyond the
+// vocabulary, and when it is empty and the end of document is not known.
 void check_prompt(const GenerateRequest& request, const spec::ModelConfig& model,
                   const ModelTokenizer& tokenizer);
 
-// Generates the text of a checked prompt. Overwrites the engine's sequence.
+// Returns the text that continues a checked prompt. Overwrites the sequence in the engine.
 Generated generate(Engine& engine, const ModelTokenizer& tokenizer, const GenerateRequest& request,
                    const Sampling& sampling, const TextSink& sink);
 

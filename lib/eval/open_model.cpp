@@ -14,8 +14,9 @@
 namespace lm::eval {
 namespace {
 
-// Returns the installed tokenizer with the model's digest. If the model states no digest, returns
-// the one with as many ids as the model. Returns nullptr when there is none.
+// Returns the installed tokenizer that has the digest that the model states. If the model states no
+// digest, returns the installed tokenizer with as many ids as the model. Returns nullptr when no
+// installed tokenizer fits.
 std::shared_ptr<const text::Tokenizer> installed(const OpenedModel& model) {
     const std::string& digest = model.tokenizer.digest;
     for (const char* type : {"GPT2BPETokenizer", "ByteTokenizer"}) {
@@ -30,7 +31,7 @@ std::shared_ptr<const text::Tokenizer> installed(const OpenedModel& model) {
     return nullptr;
 }
 
-// Compares the chosen tokenizer with the one that the model was trained with.
+// Compares the chosen tokenizer with the tokenizer with which the model was trained.
 void check_tokenizer(const OpenedModel& model, const text::Tokenizer& tokenizer) {
     const std::string& digest = model.tokenizer.digest;
     if (digest.empty() || digest == tokenizer.digest()) return;

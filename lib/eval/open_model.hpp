@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model of any format, opened for its logits, and its tokenizer.
+// A model of any format, opened to compute logits, and the tokenizer of the model.
 #pragma once
 
 #include <memory>
@@ -18,21 +18,22 @@ struct OpenedModel {
     std::vector<std::string> directories;  // where its tokenizer files may be, the nearest first
 };
 
-// Opens a checkpoint of lm-utils or Megatron (a step, or a directory of steps: the latest one) or a
-// model of Hugging Face, without reading tensors. Throws Error(usage) for a path without a model.
+// Opens a checkpoint of lm-utils or Megatron, or a model of Hugging Face, without reading tensors.
+// In a directory of steps, opens the latest step. Throws Error(usage) for a path without a model.
 OpenedModel open_model(const std::string& path);
 
-// The tokenizer of a model and its end of document, -1: unknown.
+// The tokenizer of a model, and the id of the end of document (-1: unknown).
 struct ModelTokenizer {
     std::shared_ptr<const text::Tokenizer> tokenizer;  // nullptr: none was found
     i32 end_of_document = -1;
 };
 
-// Returns the tokenizer that `choice` names. Without a choice: the tokenizer.json, or vocab.json
-// and merges.txt, in one of the model's directories; else GPT-2's or the byte tokenizer, if its
-// digest is the model's or, for a model without a digest, if it has as many ids as the model (with
-// a note). Warns when the digest differs from the model's. Throws Error(usage) when the number of
-// ids differs, too.
+// Returns the tokenizer that `choice` names. If `choice` names none, returns the tokenizer of the
+// files tokenizer.json, or vocab.json and merges.txt, in one of the model's directories. Without
+// such files, returns GPT-2's or the byte tokenizer if it has the digest that the model states; if
+// the model states no digest, it must have as many ids as the model, and a note states this choice.
+// Warns when the tokenizer has another digest than the model states. Throws Error(usage) when it
+// also has another number of ids.
 ModelTokenizer find_tokenizer(const OpenedModel& model, const text::TokenizerChoice& choice);
 
 // Throws Error(usage) when no tokenizer was found.

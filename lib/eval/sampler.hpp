@@ -9,9 +9,9 @@
 
 namespace lm::eval {
 
-// Sampling divides the logits by the temperature, keeps the top_k most probable tokens, then the
-// fewest of these whose probabilities sum to top_p (Holtzman et al. 2020, "The curious case of
-// neural text degeneration"), as transformers' generate() does.
+// Sampling divides the logits by the temperature and keeps the top_k most probable tokens. Among
+// these it keeps the most probable tokens whose probabilities sum to at least top_p (Holtzman et
+// al. 2020, "The curious case of neural text degeneration"), as transformers' generate() does.
 struct Sampling {
     double temperature = 0;  // 0: greedy, the most probable token
     i64 top_k = 0;           // 0: all
@@ -21,12 +21,12 @@ struct Sampling {
 
 class Sampler {
   public:
-    // `sequence`: the number of the prompt. Each has random numbers of its own.
+    // `sequence` is the number of the prompt. Each prompt has random numbers of its own.
     Sampler(const Sampling& sampling, u64 sequence);
 
-    // Returns the token number `index` of the sequence: a function of the arguments and the seed
-    // alone. The smaller id counts as more probable when logits are equal. Throws Error(failure)
-    // when the largest logit is not finite.
+    // Returns token number `index` of the sequence. It depends only on the arguments and the seed.
+    // When logits are equal, the smaller id counts as more probable. Throws Error(failure) when the
+    // largest logit is not finite.
     i32 choose(std::span<const float> logits, i64 index);
 
   private:

@@ -16,7 +16,8 @@
 namespace lm::eval {
 namespace {
 
-// The log-probability of a document of `n_bytes` bytes (-1: unknown), and the loss of its tokens.
+// Returns the line of a document: its log-probability, its bytes (`n_bytes` -1: unknown), and the
+// loss per token.
 io::OrderedJson document_line(i64 item, const TokensScore& score, i64 n_bytes) {
     io::OrderedJson line{{"kind", "document"}, {"index", item}, {"tokens", score.tokens}};
     if (n_bytes >= 0) line["bytes"] = n_bytes;
@@ -51,7 +52,8 @@ class DatasetItems final : public ScoreData {
     }
 
   private:
-    // Returns the bytes of the text, without ends of documents; -1: no tokenizer.
+    // Returns the number of bytes of the text that the tokens encode, without ends of documents; -1
+    // without a tokenizer.
     static i64 bytes_of(std::vector<i32>& tokens, const ModelTokenizer& tokenizer) {
         if (!tokenizer.tokenizer) return -1;
         std::erase(tokens, tokenizer.end_of_document);
@@ -67,7 +69,7 @@ class DatasetItems final : public ScoreData {
 
 // ---- JSON Lines --------------------------------------------------------------------------------
 
-// A context or a continuation: a text or ids.
+// A context or a continuation, given as a text or as ids.
 struct Passage {
     std::optional<std::string> text;
     std::vector<i32> ids;
@@ -124,7 +126,8 @@ Line parse_line(std::string_view text, const std::string& where, const std::stri
     return line;
 }
 
-// Returns the characters of a choice without spaces at its start; of ids their number.
+// Returns the number of characters of a choice, without spaces at its start. For a choice of ids,
+// returns the number of ids.
 i64 characters_of(const Passage& choice) {
     if (!choice.text) return std::ssize(choice.ids);
     const std::string_view text = *choice.text;

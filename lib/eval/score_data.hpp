@@ -16,7 +16,7 @@ struct ScoreDataOptions {
     i64 limit = 0;                  // use only that many items; 0: all
 };
 
-// Items to score. An item of JSON Lines is one of
+// The items to score. A line of JSON Lines has one of these forms:
 //   {"text": TEXT}                                     a document
 //   {"context": C, "continuation": C}                  a request
 //   {"context": C, "choices": [C, ...], "label": N}    a question; "label" is optional
@@ -24,9 +24,9 @@ struct ScoreDataOptions {
 class ScoreData {
   public:
     virtual ~ScoreData() = default;
-    // Opens PREFIX.bin and PREFIX.idx, if `path` is PREFIX or PREFIX.bin and they exist; otherwise
-    // JSON Lines; "-": standard input. Parses all lines. Throws Error(failure) naming the line that
-    // is none of these forms.
+    // Opens PREFIX.bin and PREFIX.idx if `path` is PREFIX or PREFIX.bin and these files exist.
+    // Otherwise opens JSON Lines, for "-" from standard input, and parses all lines. Throws
+    // Error(failure) naming a line that has another form.
     static std::unique_ptr<ScoreData> open(const std::string& path,
                                            const ScoreDataOptions& options);
 
@@ -46,13 +46,14 @@ class ScoreData {
                                   const ModelTokenizer& tokenizer) const = 0;
 };
 
-// Sums over the lines of the results, which ScoreData::score() returned or a file holds.
+// Adds up lines of results, which ScoreData::score() has returned or a file has stored.
 class ScoreTotals {
   public:
     void add(const io::OrderedJson& line);
-    // Returns {"kind": "total", ...}, with documents, tokens, bytes, loss (per token), perplexity
-    // and bits_per_byte; requests, request_loss and greedy (the share); questions, accuracy and
-    // accuracy_normalized (of those with a label). Members without items are absent.
+    // Returns {"kind": "total", ...}. If there were documents, it has the members documents,
+    // tokens, bytes, loss (per token), perplexity and bits_per_byte; if there were requests, the
+    // members requests, request_loss and greedy (a share); if there were questions, the members
+    // questions, accuracy and accuracy_normalized (over the questions with a label).
     io::OrderedJson to_json() const;
 
   private:

@@ -11,8 +11,8 @@ namespace {
 
 constexpr const char* unfinished_suffix = ".partial";
 
-// Returns the complete lines of `text`, up to the first that is not JSON. Sets `n_bytes` to their
-// length in bytes.
+// Returns the complete lines of `text` before the first line that is not JSON. Sets `n_bytes` to
+// the length of these lines in bytes.
 std::vector<io::OrderedJson> whole_lines(const std::string& text, i64& n_bytes) {
     std::vector<io::OrderedJson> lines;
     n_bytes = 0;

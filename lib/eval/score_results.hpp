@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the results of lm-ckpt score to FILE, which appears when it is complete. Until then they
-// are the lines of FILE.partial, which a later process can continue. The first line of that file
-// names data, checkpoints and options.
+// Writes the results of lm-ckpt score to FILE, which appears when all results are complete. Until
+// then FILE.partial has the results so far, and a later process can continue this file. The first
+// line of FILE.partial names data, checkpoints and options.
 #pragma once
 
 #include <string>
@@ -16,9 +16,9 @@ enum class Unfinished { replace, resume };
 
 class ScoreResults {
   public:
-    // Opens FILE.partial. With Unfinished::resume, keeps its whole lines. Throws Error(usage) when
-    // `path` exists and `force` is false, when another process writes it, and when the lines belong
-    // to another `run`.
+    // Opens FILE.partial. With Unfinished::resume, keeps the complete lines of this file. Throws
+    // Error(usage) when `path` exists and `force` is false, when another process writes the
+    // results, and when the lines belong to another `run`.
     static ScoreResults open(const std::string& path, const io::OrderedJson& run,
                              Unfinished unfinished, bool force);
 

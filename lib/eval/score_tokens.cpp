@@ -22,8 +22,8 @@ void add(TokensScore& sum, std::span<const TokenScore> scores) {
     }
 }
 
-// The tokens that the model reads for one pair: all but the last one. The last `targets` of them
-// have a successor to score.
+// The tokens that the model reads for one pair: all tokens except the last one. For the last
+// `targets` of these tokens, the next token is scored.
 struct Reading {
     std::vector<i32> tokens;
     std::span<const i32> targets;
@@ -74,7 +74,8 @@ TokensScore score_document(Engine& engine, std::span<const i32> tokens, i32 befo
     const auto context = static_cast<size_t>(engine.context());
     for (size_t begin = 0; begin + 1 < all.size(); begin += context) {
         const size_t n = std::min(context, all.size() - 1 - begin);
-        // The last window begins earlier, so that its targets have as much context as fits.
+        // The last window begins earlier than its first target, so that the targets have as much
+        // context as fits.
         const size_t first = begin + n > context ? begin + n - context : 0;
         scores.resize(n);
         engine.truncate(0);

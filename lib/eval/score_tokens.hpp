@@ -18,11 +18,11 @@ struct TokensScore {
     bool greedy = true;          // each token is the most probable one
 };
 
-// Scores all tokens of a document, in consecutive windows of the model's context. The first token
-// of a window has one token of context: the last one of the previous window; in the first window
-// `before`, the end of document. If `before` is -1, the first token has no score. The last window
-// scores the rest of the tokens with as much context as fits. This is loglikelihood_rolling() of
-// lm-evaluation-harness.
+// Returns the score of all tokens of a document, as loglikelihood_rolling() of
+// lm-evaluation-harness computes it. Consecutive windows have the length of the model's context.
+// The first token of a window has one token of context: the last token of the previous window, or
+// in the first window the end of document, `before`. If `before` is -1, the first token has no
+// score. The last window scores the remaining tokens with as much context as fits.
 TokensScore score_document(Engine& engine, std::span<const i32> tokens, i32 before);
 
 struct TokenPair {
@@ -31,15 +31,15 @@ struct TokenPair {
 };
 
 // Encodes both texts together. Spaces at the end of the context belong to the continuation, as in
-// _encode_pair() of lm-evaluation-harness. `before` replaces an empty context; throws Error(usage)
-// naming `object` if it is -1.
+// _encode_pair() of lm-evaluation-harness. The token `before` replaces an empty context; if
+// `before` is -1, throws Error(usage) naming `object`.
 TokenPair encode_pair(const text::Tokenizer& tokenizer, const std::string& context,
                       const std::string& continuation, i32 before, const std::string& object);
 
-// Scores the continuations of several pairs. Tokens with which all pairs begin are computed once.
-// A pair that is longer than the model's context by n tokens loses the first n tokens of its
-// context. Throws Error(usage) naming `object` when a continuation alone is longer, or has an id
-// beyond the vocabulary.
+// Returns the scores of the continuations of several pairs. The model reads the tokens with which
+// all pairs begin only once. A pair that is n tokens longer than the model's context loses its
+// first n tokens. Throws Error(usage) naming `object` when a continuation alone is longer than the
+// model's context, or has an id beyond the vocabulary.
 std::vector<TokensScore> score_pairs(Engine& engine, std::span<const TokenPair> pairs,
                                      const std::string& object);
 

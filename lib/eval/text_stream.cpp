@@ -9,8 +9,8 @@
 namespace lm::eval {
 namespace {
 
-// Returns the length of the longest suffix of `text` that is a prefix of `stop`, shorter than
-// `stop`.
+// Returns the length of the longest suffix of `text` that is also a prefix of `stop`. The result is
+// below the length of `stop`.
 size_t common_end(std::string_view text, std::string_view stop) {
     for (size_t n = std::min(text.size(), stop.size() - 1); n > 0; --n) {
         if (text.ends_with(stop.substr(0, n))) return n;
@@ -56,7 +56,8 @@ std::string TextStream::append(std::string_view bytes) {
         kept_.resize(stop_at);
         return as_text(std::exchange(kept_, {}));
     }
-    // Moves the start of the kept bytes back to the start of a character, so that none is split.
+    // Also keeps an incomplete character at the end of the ready bytes, so that no character is
+    // split.
     size_t ready = kept_.size() - keep;
     ready -= begun_character(std::string_view(kept_).substr(0, ready));
     const std::string text = as_text(std::string_view(kept_).substr(0, ready));

@@ -16,8 +16,8 @@ constexpr i64 block = 64;  // keys of a block, and rows of a task
 
 }  // namespace
 
-// The queries of one task: all heads of a group, for some tokens. Row r is head r % (H/G) of the
-// group and token r / (H/G).
+// The queries of one task: the queries of all heads of a group, for some tokens. Row r belongs to
+// head r % (H/G) of the group and to token r / (H/G).
 struct KvCache::Rows {
     i64 layer, group;
     i64 first;        // number of the first token in the sequence
@@ -53,7 +53,8 @@ float* KvCache::block_of(i64 layer, i64 group, i64 number) const {
     return reinterpret_cast<float*>(memory_.data()) + index * 2 * block * config_.head_dim;
 }
 
-// Queries and outputs [R, D], scores [R, 64], maximum and sum [R].
+// Returns the floats of scratch memory of one worker: queries and outputs [R, D], scores [R, 64],
+// maximum and sum [R].
 i64 KvCache::scratch_floats() const {
     const i64 rows = std::max(block, in_group_);
     return round_up(rows * (2 * config_.head_dim + block + 2), 16);
@@ -127,7 +128,7 @@ void KvCache::attend(device::Context& context, i64 layer, i64 first, const View&
     const i64 n_tasks = ceil_div(qkv[0], tokens);
     auto* const scratch = reinterpret_cast<float*>(scratch_.data());
     cpu::pool_of(context).run(n_tasks * config_.n_groups, [&](i64 task, int worker) {
-        // The last tokens see the most keys: they come first.
+        // The last tokens see the most keys, so their tasks start first.
         const i64 at = (n_tasks - 1 - task / config_.n_groups) * tokens;
         attend_rows({.layer = layer,
                      .group = task % config_.n_groups,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The keys and values of a sequence, and the attention of new tokens to all tokens of the sequence.
 // Keys are stored transposed in blocks of 64, as small_product() reads them, so that attention
-// copies nothing. Online softmax over blocks: FlashAttention-2 (Dao, 2023, algorithm 1).
+// copies no key. The softmax over the blocks is the online softmax of FlashAttention-2 (Dao, 2023,
+// algorithm 1).
 //
 // Letters: H heads, G key-value groups, D width of a head, n new tokens.
 #pragma once
@@ -32,7 +33,7 @@ class KvCache {
     void store(device::Context& context, i64 layer, i64 first, const View& qkv);
     struct Rows;
     void attend_rows(const Rows& rows, float* scratch) const;
-    // Returns the keys [D, 64] of a block; its values [64, D] follow.
+    // Returns the address of a block in memory: first its keys [D, 64], then its values [64, D].
     float* block_of(i64 layer, i64 group, i64 block) const;
     i64 scratch_floats() const;
 

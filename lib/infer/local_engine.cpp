@@ -58,7 +58,8 @@ class LocalEngine final : public eval::Engine {
                 TokenDecoder decoder)
         : device_(std::move(device)), weights_(std::move(weights)), decoder_(std::move(decoder)) {}
 
-    // Appends tokens in chunks. Calls body(index of the chunk's first token, its rows [n, C]).
+    // Appends tokens in chunks. Calls body(index of the chunk's first token, rows of the chunk [n,
+    // C]) for each chunk.
     template <typename Body>
     void for_chunks(std::span<const i32> tokens, const Body& body) {
         LM_CHECK(!tokens.empty() && length_ + std::ssize(tokens) <= context(),

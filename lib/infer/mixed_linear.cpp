@@ -10,11 +10,13 @@
 namespace lm::infer {
 namespace {
 
-// More rows than this are computed as a matrix product, which reads packed operands.
+// With more rows than this, a layer is computed by the matrix product of the CPU, which packs its
+// operands.
 constexpr i64 few_rows = 8;
-// A task reads about this many bytes of weights. Shapes alone decide the tasks.
+// The bytes of weights that one task reads, approximately. The division into tasks depends only on
+// the shapes.
 constexpr i64 task_bytes = i64{128} << 10;
-// The bytes of a matrix that are widened at a time: enough for 64 threads to share the product.
+// The bytes of a matrix that are widened to fp32 before each product: enough work for 64 threads.
 constexpr i64 band_bytes = i64{64} << 20;
 
 i64 band_rows(i64 inputs) {

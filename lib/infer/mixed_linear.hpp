@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear layers with fp32 activations and weights of any storage type: y = x w^T + bias. A few rows
-// of x are multiplied while each weight is read once from memory and widened in registers. Many
-// rows are a matrix product; 16-bit weights are widened in bands, in scratch memory.
+// Linear layers with fp32 activations and weights of any storage type: y = x w^T + bias. For a few
+// rows of x, each weight is read once from memory and widened to fp32 in registers. For many rows,
+// the matrix product of the CPU is called; 16-bit weights are first widened to fp32 in scratch
+// memory, a band of rows at a time.
 #pragma once
 
 #include "device/device.hpp"
@@ -17,7 +18,8 @@ struct MixedLinear {
     View y;     // [M, N] fp32
 };
 
-// Floats of scratch memory for linear layers with K inputs; 0 for fp32 weights.
+// Returns the floats of scratch memory that linear layers with `inputs` inputs need; 0 for fp32
+// weights.
 i64 band_floats(DType weights, i64 inputs);
 
 // `context` belongs to a CPU device. band: [at least band_floats()] fp32.

@@ -85,7 +85,8 @@ void TokenDecoder::norm(const Add& add, const model::NormParams& params, const V
                .one_plus = c.norm_1p});
 }
 
-// Writes the word rows, normalized if the model does so, plus the position rows.
+// Writes the sum of the word embedding, which some models normalize, and the position embedding to
+// `out`.
 void TokenDecoder::embed(std::span<const i32> tokens, const View& out) {
     const spec::ModelConfig& c = weights_->config();
     const model::EmbeddingParams& matrices = weights_->matrices().embedding;
@@ -184,7 +185,7 @@ View TokenDecoder::forward(std::span<const i32> tokens, i64 first) {
 
 View TokenDecoder::logits(const View& x) {
     const View out = rows_of(logits_, x[0]);
-    // Rows of padding are not computed.
+    // Computes no logits for the padding of the vocabulary.
     linear(x, weights_->matrices().head.weight.rows(0, weights_->config().vocab_size), {}, out);
     return out;
 }

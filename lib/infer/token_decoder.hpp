@@ -11,15 +11,15 @@ namespace lm::infer {
 
 class TokenDecoder {
   public:
-    // The most rows of one call of forward().
+    // The largest number of rows in one call of forward().
     static constexpr i64 most_rows = 512;
 
     // Allocates the activations of most_rows rows, and the keys and values of `context` tokens.
-    // `weights` and `device`, a CPU, outlive it.
+    // `weights` and `device`, a CPU, outlive the decoder.
     static TokenDecoder allocate(WeightMemory& weights, i64 context, device::Device& device);
 
-    // Computes the tokens number `first`, first + 1, ... of the sequence, at most most_rows.
-    // Returns the final norm's output, [n, C] fp32, valid until the next call.
+    // Runs the model on at most most_rows tokens, which have the numbers `first`, first + 1, ... in
+    // the sequence. Returns the output of the final norm, [n, C] fp32, valid until the next call.
     View forward(std::span<const i32> tokens, i64 first);
     // Computes the logits [S, V] fp32 of rows x [S, C] fp32, S <= logit_rows().
     View logits(const View& x);

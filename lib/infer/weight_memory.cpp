@@ -18,8 +18,8 @@ namespace {
 
 constexpr i64 page = 4096;
 constexpr i64 part_bytes = i64{16} << 20;  // read by one thread at a time: a block of a checkpoint
-// The part of the free memory that weights may use; the rest is for keys, values, activations and
-// the page cache.
+// The share of the free memory that weights may use. Keys, values, activations and the page cache
+// use the rest.
 constexpr double usable = 0.8;
 
 }  // namespace
@@ -109,8 +109,8 @@ i64 WeightMemory::unit_bytes(i64 unit) const {
     return bytes;
 }
 
-// Decides which layers stay in memory: the first ones, as many as fit in addition to the
-// embedding, the head and one layer that is read again.
+// Decides which layers stay in memory: as many of the first layers as fit in addition to the
+// embedding, the head and the memory of one layer that is read again.
 void WeightMemory::decide(const eval::EngineOptions& options) {
     const auto n_layers = static_cast<size_t>(config_.n_layers);
     kept_.assign(n_layers, true);
@@ -159,7 +159,8 @@ void WeightMemory::read(const std::vector<i64>& units, ThreadPool& pool) {
         const std::string& name = map_.spec_of(*part.local).name;
         const ckpt::TensorInfo* const stored = source_->find(name);
         LM_CHECK(stored != nullptr, "expected tensor {} in {}, got none", name, source_->path());
-        // Masters are more exact than the stored weights, if the caller asks for fp32 matrices.
+        // If the caller asks for fp32 matrices and the stored weights have 16 bits, reads the
+        // masters, which are more exact.
         const bool masters = residency_.dtype == DType::fp32 && is_half(stored->dtype);
         source_->load(name, masters ? ckpt::SliceKind::master : ckpt::SliceKind::weight,
                       {.box = part.local->box,

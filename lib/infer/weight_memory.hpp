@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The weights of a model in memory: matrices in their stored type, vectors as fp32. Layers beyond
-// the memory limit have address space only; their tensors are read each time that a pass needs
-// them, and their memory is given back afterwards.
+// the memory limit have only address space: each time that a pass needs such a layer, its tensors
+// are read, and afterwards the system gets their memory back.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@
 
 namespace lm::infer {
 
-// Address space whose pages use memory from their first write until they are dropped.
+// Address space. A page of it uses memory from the first write to the page until drop().
 class LazyPages {
   public:
     LazyPages() = default;
@@ -36,14 +36,14 @@ class LazyPages {
 
 class WeightMemory {
   public:
-    // Reads the weights of `source`, which outlives them, with the threads of `pool`.
+    // Reads the weights of `source` with the threads of `pool`. `source` outlives the result.
     static WeightMemory load(const ckpt::TensorSource& source, const eval::EngineOptions& options,
                              ThreadPool& pool);
 
     const eval::Residency& residency() const { return residency_; }
     const spec::ModelConfig& config() const { return config_; }
-    // The matrices, [..] of residency().dtype, and the vectors, [..] fp32. The views of a layer
-    // may be read after use().
+    // Return the matrices, [..] of residency().dtype, and the vectors, [..] fp32. The views of a
+    // layer may be read only after use() of this layer.
     const model::Params& matrices() const { return matrices_; }
     const model::Params& vectors() const { return vectors_; }
     // Makes the weights of a layer readable until the next call.

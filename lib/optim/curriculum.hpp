@@ -20,16 +20,16 @@ struct Curriculum {
     i64 total_steps = 0;      // total_curriculum_step; linear and root
     i64 difficulty_step = 8;  // lengths are multiples of it
     i64 root_degree = 1;      // fixed_root
-    // fixed_discrete: lengths[i] applies up to iteration max_steps[i], and the last length after
-    // all of them. So there is one more length than max_steps.
+    // fixed_discrete: lengths[i] applies up to iteration max_steps[i]. The last length applies
+    // after the last of these iterations, so `lengths` has one element more than `max_steps`.
     std::vector<i64> lengths, max_steps;
 
-    // Throws Error(usage) for invalid values.
+    // Throws Error(usage) when a member has an invalid value.
     void check(i64 seq_length) const;
 
-    // Returns the number of tokens of each sample that are used in iteration `iteration` (from 1).
+    // Returns the number of tokens of each sample on which iteration `iteration` (from 1) trains.
     i64 seq_length(i64 iteration) const;
-    // Returns true when all later iterations have the same length as this one.
+    // Returns whether all later iterations have the same sequence length as `iteration`.
     bool finished(i64 iteration) const;
 };
 
@@ -38,7 +38,7 @@ inline constexpr std::array curriculum_kinds{
     Named{Curriculum::Kind::fixed_root, "fixed_root"},
     Named{Curriculum::Kind::fixed_discrete, "fixed_discrete"}};
 
-// Throws Error(usage) naming `option` for an unknown name.
+// Returns the kind with the name `text`. Throws Error(usage) naming `option` for an unknown name.
 Curriculum::Kind parse_curriculum_kind(std::string_view option, std::string_view text);
 std::string_view name_of(Curriculum::Kind kind);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The learning rate as a function of training progress, with the same values as Megatron-LM's
-// OptimizerParamScheduler (and Megatron-DeepSpeed's AnnealingLR for decay by tokens). Progress is
-// the number of samples of the optimizer steps before an iteration. So with a warm-up the first
-// iteration has rate 0, and a log line states the rate of the next iteration.
+// OptimizerParamScheduler (for decay by tokens, as Megatron-DeepSpeed's AnnealingLR). The progress
+// of an iteration is the number of samples in the optimizer steps before this iteration. So with a
+// warm-up the first iteration has rate 0, and a log line states the rate of the next iteration.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ inline constexpr std::array anneal_styles{
     Named{AnnealStyle::linear, "linear"}, Named{AnnealStyle::cosine, "cosine"},
     Named{AnnealStyle::exponential, "exponential"}, Named{AnnealStyle::minus_sqrt, "minus_sqrt"}};
 
-// The parsers of names throw Error(usage) for an unknown name.
+// The parsers return the style with the name `text`, and throw Error(usage) for an unknown name.
 DecayStyle parse_decay_style(std::string_view text);
 std::string_view name_of(DecayStyle style);
 AnnealStyle parse_anneal_style(std::string_view text);
@@ -38,8 +38,8 @@ struct LearningRate {
     DecayStyle style = DecayStyle::linear;
     double warmup_samples = 0;
     double decay_samples = 0;  // from the start of the run, warm-up included
-    // > 0: the decay counts tokens. The warm-up still counts samples; warmup_tokens is the number
-    // of tokens in warmup_samples.
+    // If this is above 0, the decay counts tokens. The warm-up still counts samples; warmup_tokens
+    // is the number of tokens in warmup_samples.
     double decay_tokens = 0;
     double warmup_tokens = 0;
     double anneal_samples = 0;  // wsd: the last part of decay_samples
@@ -51,7 +51,8 @@ struct LearningRate {
     double at(i64 samples, i64 tokens = 0) const;
 };
 
-// The highest and the lowest rate of tensors whose rate otherwise follows a LearningRate.
+// The highest and the lowest rate of tensors that have a range of their own and otherwise follow a
+// LearningRate.
 struct RateRange {
     double max = 0;
     double min = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loss scale of fp16 training: the factor on the loss that keeps small gradients from becoming
-// zero (Micikevicius et al. 2018, "Mixed precision training"). It changes by the rules of
-// Megatron's DynamicGradScaler. The trainer decides whether a step overflowed, and skips such a
+// The loss scale of fp16 training: a factor on the loss, so that small gradients do not become zero
+// (Micikevicius et al. 2018, "Mixed precision training"). The scale changes by the rules of
+// Megatron's DynamicGradScaler. The trainer decides whether a step has overflowed, and skips such a
 // step.
 #pragma once
 
@@ -12,7 +12,8 @@
 
 namespace lm::optim {
 
-// The state that a checkpoint stores, so that a resumed run has the scales of an uninterrupted one.
+// The state that a checkpoint stores, so that a resumed run has the same scales as an uninterrupted
+// run.
 struct LossScaleState {
     double scale = 1.0;
     i64 steps_since_overflow = 0;
@@ -27,18 +28,18 @@ class LossScaler {
 
     double scale() const { return state_.scale; }
     bool dynamic() const { return dynamic_; }
-    // Returns the lowest scale to which overflows can lead; with a fixed scale 1, or the fixed
-    // scale where that is lower.
+    // Returns the lowest scale that a run may use after overflows. With a fixed scale, returns the
+    // smaller of 1 and the fixed scale.
     double lowest() const { return dynamic_ ? config_.min : std::min(1.0, state_.scale); }
-    // Call this after each step, also after a skipped one. An overflow decrements the hysteresis;
-    // at 0 or below, the scale is halved, too. After `window` steps without overflow the scale is
-    // doubled and the hysteresis restored.
+    // Call this after each step, including skipped steps. An overflow decrements the hysteresis; if
+    // the hysteresis is then 0 or below, the scale is halved. After `window` steps without
+    // overflow, the scale is doubled and the hysteresis gets its first value again.
     void update(bool overflow);
 
     const LossScaleState& state() const { return state_; }
-    // Sets the state of a dynamic scale. A fixed scale keeps the value that the flags set.
+    // Sets the state if the scale is dynamic. A fixed scale keeps the value of the flags.
     void restore(const LossScaleState& state);
-    // Sets the state, also of a fixed scale: to repeat a step with another scale.
+    // Sets the state, even if the scale is fixed. It serves to repeat a step with another scale.
     void replace(const LossScaleState& state) { state_ = state; }
 
   private:

@@ -11,14 +11,14 @@
 
 namespace lm::optim {
 
-// Returns the factor for gradients of global norm `norm`: clip / (norm + 1e-6), but at most 1
-// (Megatron's clip_grad_norm_fp32).
+// Returns the factor by which gradients with the global norm `norm` are multiplied: clip / (norm +
+// 1e-6), but at most 1 (Megatron's clip_grad_norm_fp32).
 double clip_coefficient(double norm, double clip);
 
 class AdamWOptimizer {
   public:
-    // `weights` and `gradients` are the flat buffers of `map`, n elements. `updated` has the ranges
-    // of these buffers that this rank updates, s elements in total. Shapes:
+    // `weights` and `gradients` are the flat buffers of `map`, with n elements. `updated` has the
+    // ranges of these buffers that this rank updates, with s elements in total. Shapes:
     //   weights     [n] bf16|fp16|fp32
     //   gradients   [n] fp32
     //   masters     [s] fp32, the ranges of `updated` in order; none when weights are fp32
@@ -28,7 +28,7 @@ class AdamWOptimizer {
                    const std::vector<Range>& updated, device::View weights, device::View masters,
                    device::View gradients, device::View exp_avg, device::View exp_avg_sq);
 
-    // Performs update number `step` (from 1), with gradients multiplied by `grad_scale`.
+    // Multiplies the gradients by `grad_scale` and does update number `step` (from 1) with them.
     void step(device::Context& context, i64 step, const UpdateRates& rates, double grad_scale);
 
     const spec::AdamWConfig& config() const { return config_; }

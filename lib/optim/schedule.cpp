@@ -130,8 +130,8 @@ std::string_view Schedule::unreached_limit() const {
     return end_.samples + batch(end_) > *train_samples_ ? "" : "--train-samples";
 }
 
-// Returns the number of remaining iterations if batch size and sequence length are constant from
-// `done` on, else 0. run() adds these iterations at once.
+// Returns the number of iterations after `done` if batch size and sequence length do not change in
+// them, else 0. run() adds these iterations at once.
 i64 Schedule::steady_iterations(const Counters& done) const {
     if (!ramp_.is_full(done.samples)) return 0;
     if (curriculum_ && !curriculum_->finished(done.iteration + 1)) return 0;
@@ -159,8 +159,8 @@ Counters Schedule::run(i64 max_iterations) const {
     return done;
 }
 
-// Returns the samples of the first `iterations` iterations, also beyond the end of the run: the
-// decay may be longer than the run.
+// Returns the samples of the first `iterations` iterations, even if these are more than the run
+// has, because the decay may be longer than the run.
 i64 Schedule::samples_after_unbounded(i64 iterations) const {
     i64 samples = 0;
     i64 k = 0;
@@ -189,7 +189,7 @@ void Schedule::set_rate(const ScheduleRequest& request) {
     rate_.style = request.decay_style;
     rate_.anneal = request.anneal_style;
     const bool decay_given = request.decay_samples || request.decay_iters;
-    // Megatron's default is --train-samples itself, also when this is not a whole number of
+    // Megatron's default is the value of --train-samples, even if this is not a whole number of
     // batches.
     rate_.decay_samples = decay_given ? in_samples(request.decay_samples, request.decay_iters)
                                       : static_cast<double>(planned_samples());

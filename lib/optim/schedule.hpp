@@ -22,7 +22,7 @@ struct Counters {
     bool operator==(const Counters&) const = default;
 };
 
-// The values of the flags, each in the unit of its flag.
+// The values of the flags, each in the unit in which the flag counts.
 struct ScheduleRequest {
     i64 seq_length = 0;
     spec::BatchRamp ramp;
@@ -33,9 +33,9 @@ struct ScheduleRequest {
     std::optional<double> lr;
     double min_lr = 0, warmup_init = 0;
     DecayStyle decay_style = DecayStyle::linear;
-    // --decoupled-lr, --decoupled-min-lr: of the word embedding and the output projection
+    // --decoupled-lr, --decoupled-min-lr: for the word embedding and the output projection
     std::optional<double> decoupled_lr, decoupled_min_lr;
-    // --start-weight-decay, --end-weight-decay: both, unless the style is constant
+    // --start-weight-decay, --end-weight-decay: both are given unless the style is constant
     std::optional<double> start_weight_decay, end_weight_decay;
     WeightDecayStyle weight_decay_style = WeightDecayStyle::constant;
     std::optional<i64> warmup_samples, warmup_iters;  // at most one, or warmup_fraction
@@ -65,28 +65,28 @@ class Schedule {
     // Returns the counters after the next iteration.
     Counters next(const Counters& done) const;
 
-    // Returns true when the run ends at `done`: less than a batch of train_samples is left, or
-    // train_iters or train_tokens is reached.
+    // Returns whether the run ends at `done`: the rest of train_samples is less than a batch, or
+    // the run has reached train_iters or train_tokens.
     bool finished(const Counters& done) const;
     // end() returns the counters at the end of the run. after() returns the counters after
     // `iteration` iterations, or end() when the run is shorter.
     const Counters& end() const { return end_; }
     Counters after(i64 iteration) const { return run(iteration); }
-    // Returns --train-samples; without it, the samples that the run consumes. The run may consume
-    // fewer samples than --train-samples.
+    // Returns the value of --train-samples, or if the flag is not given, the number of samples that
+    // the run consumes. A run may consume fewer samples than --train-samples.
     i64 planned_samples() const { return train_samples_.value_or(end_.samples); }
     i64 total_iterations() const { return end_.iteration; }
-    // Returns the flag of the limit that the run does not reach, because it reaches another limit
-    // first; an empty text without such a limit.
+    // Returns the flag of a limit that the run does not reach because it reaches another limit
+    // first. Returns an empty text when there is no such flag.
     std::string_view unreached_limit() const;
 
     const spec::BatchRamp& ramp() const { return ramp_; }
     const LearningRate& learning_rate() const { return rate_; }
-    // The highest and the lowest rate of the word embedding and the output projection, if they
-    // differ from the others.
+    // Returns the highest and the lowest rate of the word embedding and the output projection;
+    // nullopt when they have the rates of the other tensors.
     const std::optional<RateRange>& decoupled() const { return decoupled_; }
     const std::optional<GrowingWeightDecay>& weight_decay() const { return weight_decay_; }
-    // Replace the rates; warmup_tokens is computed. Throw Error(usage).
+    // Replace the rates, and compute warmup_tokens. Throw Error(usage) for invalid rates.
     void set_learning_rate(const LearningRate& rate, const std::optional<RateRange>& decoupled);
     void set_weight_decay(const std::optional<GrowingWeightDecay>& growing);
     const std::optional<Curriculum>& curriculum() const { return curriculum_; }

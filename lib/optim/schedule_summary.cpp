@@ -11,8 +11,8 @@
 namespace lm::optim {
 namespace {
 
-// Returns the counters after the first iteration whose `what` (samples, or tokens for a decay by
-// tokens) is at least `wanted`.
+// Returns the counters after the first iteration at which the counter `what` (samples, or tokens
+// for a decay by tokens) is at least `wanted`.
 Counters reach(const Schedule& schedule, i64 Counters::*what, double wanted) {
     i64 low = 0;  // binary search: after(low) < wanted <= after(high)
     i64 high = schedule.total_iterations();

@@ -31,18 +31,19 @@ class Axis {
     // numbers around `data`. `most` is the greatest number of intervals between ticks. An empty
     // extent gives 0 to 1; one value gives a range around it.
     static Axis linear(const DataExtent& data, double begin, double end, int most);
-    // Like linear(), but the ends are the least and the greatest value of `data`.
+    // Returns a linear axis whose ends are the least and the greatest value of `data`.
     static Axis tight(const DataExtent& data, double begin, double end, int most);
-    // Like linear(), but logarithmic. All values of `data` must be positive.
+    // Returns a logarithmic axis around `data`. All values of `data` must be positive.
     static Axis logarithmic(const DataExtent& data, double begin, double end, int most);
 
-    // Returns the position of `value` in points; not limited to the axis.
+    // Returns the position of `value` in points. It may lie outside of the axis.
     double at(double value) const;
     double low() const { return low_; }
     double high() const { return high_; }
     const std::vector<Tick>& ticks() const { return ticks_; }
-    // Returns n if the labels are divided by 10^n, for example -5 for values of 1e-5; the axis
-    // title must state it. 0: the labels state their factor (k, M, B, T) or have none.
+    // Returns n if the labels are divided by 10^n, for example -5 for values of 1e-5; the title of
+    // the axis must then state this factor. Returns 0 if the labels have no factor, or state the
+    // factor themselves (k, M, B, T).
     int exponent() const { return exponent_; }
 
   private:
@@ -55,7 +56,7 @@ class Axis {
     std::vector<Tick> ticks_;
 };
 
-// Returns the least of 1, 2, 2.5, 5 x 10^n that is at least `span` / `most`.
+// Returns the least number of the form 1, 2, 2.5 or 5 x 10^n that is at least `span` / `most`.
 double round_step(double span, int most);
 
 // Returns " (×10⁻⁵)" for -5, and nothing for 0.

@@ -117,8 +117,8 @@ void draw_bars(Svg& svg, const BarChart& chart, const BarLayout& layout) {
     }
 }
 
-// Writes the sums above the bars: horizontally if they fit, else turned by 90 degrees. Writes none
-// if turned texts would overlap, too.
+// Writes the sums above the bars: horizontally if they fit, else turned by 90 degrees. Writes no
+// sums if even turned texts would overlap.
 void draw_totals(Svg& svg, const BarChart& chart, const BarLayout& layout) {
     std::vector<std::string> totals;
     for (const std::vector<double>& bar : chart.values) {

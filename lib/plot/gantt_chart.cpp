@@ -41,7 +41,7 @@ GanttLayout layout_of(const GanttChart& chart) {
     return layout;
 }
 
-// The box between two times in a row, with a gap to the next row.
+// Returns the box between two times in a row. The box leaves a gap to the next row.
 Rectangle box_of(const GanttLayout& layout, size_t row, double from, double to) {
     const double gap = std::min(1.5, 0.15 * layout.row_height);
     return {from, layout.rows.y + static_cast<double>(row) * layout.row_height + gap / 2, to - from,
@@ -62,8 +62,8 @@ void draw_span(Svg& svg, const GanttLayout& layout, const GanttChart& chart,
              {small_size, Anchor::middle, "#ffffff"});
 }
 
-// Draws the spans [begin, end) of one row whose boxes are too narrow to draw each one. Each bin
-// gets the color of the kind that takes most of its time.
+// Draws the spans [begin, end) of one row in bins, because the boxes of the single spans would be
+// too narrow. Each bin gets the color of the kind that takes most of the bin's time.
 void draw_binned(Svg& svg, const GanttLayout& layout, const GanttChart& chart, size_t begin,
                  size_t end) {
     const size_t row = chart.spans[begin].row;

@@ -103,8 +103,8 @@ void draw_part(Svg& svg, std::span<const Point> points, std::string_view color, 
                      {color, 0.7 * line_width, {}, 0.45});
         return;
     }
-    // With many points per column, the polyline fills a solid band. The band is drawn faintly, and
-    // the means of the columns are drawn over it.
+    // With many points per column, the polyline of a curve fills a solid band. This band is drawn
+    // faintly, and the means of the columns are drawn over it.
     constexpr double dense = 3, mean_width = 1.5;
     const double columns = (points.back().x - points.front().x) / column_width + 1;
     if (static_cast<double>(points.size()) < dense * columns) {

@@ -11,8 +11,8 @@
 
 namespace lm::plot {
 
-// The curve of a run in one panel, in the units of the data. A y that is not finite interrupts the
-// curve, and so does an x that decreases.
+// The curve of a run in one panel, in the units of the data. A y that is not finite and an x that
+// decreases interrupt the curve.
 struct Curve {
     size_t run = 0;          // index in LineFigure::runs, which gives the color
     bool discarded = false;  // work that a restart repeats: drawn faintly

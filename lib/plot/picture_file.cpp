@@ -10,7 +10,8 @@
 namespace lm::plot {
 namespace {
 
-// Returns the PNG that a program makes of the file `svg`; empty when no program works.
+// Returns the PNG into which an installed program converts the file `svg`; empty when no program
+// works.
 std::string png_of(const std::string& svg) {
     const std::vector<std::vector<std::string>> commands = {
         {"rsvg-convert", "--dpi-x=300", "--dpi-y=300", svg},
@@ -19,7 +20,8 @@ std::string png_of(const std::string& svg) {
         {"convert", "-density", "300", "svg:" + svg, "png:-"}};
     for (const std::vector<std::string>& words : commands) {
         io::ProgramResult result = io::run_program(words);
-        // Other programs of these names exist: the output must be a PNG (RFC 2083, section 3.1).
+        // Other programs have these names, too, so this checks that the output is a PNG (RFC 2083,
+        // section 3.1).
         const bool is_png = result.output.starts_with("\x89PNG\r\n");
         if (result.code == 0 && is_png) return std::move(result.output);
     }

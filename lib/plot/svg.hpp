@@ -45,17 +45,18 @@ class Svg {
     // A white page; viewers show `title` as the name of the picture.
     Svg(double width, double height, std::string_view title);
 
-    // `kind` is the class attribute of the element, by which tests and style sheets find it.
+    // Adds a line. `kind` is the class attribute of the element, by which tests and style sheets
+    // find the element.
     void line(std::string_view kind, Point from, Point to, const Stroke& stroke);
     void polyline(std::string_view kind, std::span<const Point> points, const Stroke& stroke);
     void dot(std::string_view kind, Point center, double radius, std::string_view color);
-    // A box without a border; viewers show `hint` under the pointer.
+    // Adds a box without a border. Viewers show `hint` when the pointer is on the box.
     void box(std::string_view kind, const Rectangle& area, std::string_view color,
              std::string_view hint = {});
-    // `at` is on the base line of the text.
+    // Adds a text. `at` is a point on its base line.
     void text(std::string_view kind, Point at, std::string_view text, const TextStyle& style);
 
-    // Returns the document. Call once.
+    // Returns the document. Call it only once.
     std::string finish();
 
   private:

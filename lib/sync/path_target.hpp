@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A directory of this machine. Every byte is verified while it is copied.
+// The target of a sync that is a directory of this machine. It verifies every byte while it copies.
 #pragma once
 
 #include <optional>

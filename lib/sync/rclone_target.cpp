@@ -10,7 +10,7 @@ namespace lm::sync {
 
 RcloneTarget::RcloneTarget(std::string name, std::optional<i64> rate) : name_(std::move(name)) {
     while (name_.ends_with('/')) name_.pop_back();
-    // The suffix B states the unit: bytes per second. Without it rclone reads KiB per second.
+    // The suffix B means bytes per second. Without a suffix, the unit would be KiB per second.
     if (rate) limit_ = fmt::format("--bwlimit={}B", *rate);
 }
 
@@ -42,7 +42,7 @@ void RcloneTarget::rename(const std::string& from, const std::string& to) {
     rclone({"moveto", remote(from), remote(to)});
 }
 
-// Removes the manifest first: without it the step is incomplete, so that no run loads it.
+// Removes the manifest first: a step without a manifest is incomplete, so that no run loads it.
 void RcloneTarget::remove_step(const std::string& name) {
     rclone({"deletefile", remote(name) + "/manifest.json"});
     rclone({"purge", remote(name)});

@@ -46,7 +46,8 @@ void RsyncTarget::send_step(const std::string& path) {
     const bool shows = programs_show_progress();
     if (shows) words.emplace_back("--info=progress2");
     io::must_run(name_, words, shows ? io::Stdout::shown : io::Stdout::returned);
-    // -T: mv fails when a directory of that name exists, instead of moving the step into it.
+    // -T: if a directory with the new name exists, mv fails instead of moving the step into this
+    // directory.
     on_host(fmt::format("cd {} && sync && mv -T {} {} && sync", io::shell_quoted(path_),
                         io::shell_quoted(temporary), io::shell_quoted(name)));
 }

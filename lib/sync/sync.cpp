@@ -30,7 +30,7 @@ class Sync {
     Sync(const SyncRequest& request, SyncTarget& target, std::string cache)
         : request_(request), target_(target), cache_(std::move(cache)) {}
 
-    // Returns all actions, also after a transfer that failed.
+    // Does the sync. Returns a report of all actions, even if a transfer failed.
     SyncReport run() {
         try {
             sync_all();
@@ -60,8 +60,8 @@ class Sync {
         }
     }
 
-    // Calls `transfer`; after an Error(failure) calls it again, at most `retries` times. A repeated
-    // call continues the interrupted transfer.
+    // Calls `transfer`. When it throws Error(failure), calls it again, at most `retries` times. A
+    // repeated call continues the interrupted transfer.
     void again(const std::function<void()>& transfer) const {
         for (i64 attempt = 1;; ++attempt) {
             try {
@@ -136,8 +136,8 @@ class Sync {
         report_.bytes += bytes;
     }
 
-    // Compares the bytes of the copy at the target with the step. Skips a copy whose optimizer
-    // state was removed: it has other bytes than the step.
+    // Compares the bytes of the copy at the target with the step. Skips a copy without optimizer
+    // state, because the copy then has other bytes than the step.
     void verify(const ckpt::StepEntry& entry) {
         const ckpt::Manifest& copy = *find_step(to_, entry.step)->manifest;
         if (copy.digest != entry.manifest->digest) return;
@@ -178,7 +178,7 @@ class Sync {
     }
 
     // Sets aside the steps of this run at the target that a rollback at the source has abandoned.
-    // Otherwise a run would load the newest of them after a loss of the target's `latest`.
+    // Otherwise, if the target's `latest` were lost, a run would load the newest of these steps.
     void set_branches_aside() {
         if (!from_.tip || from_.tip->lineage.empty()) return;
         const ckpt::LineageEntry& newest = from_.tip->lineage.back();

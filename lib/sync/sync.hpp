@@ -27,8 +27,9 @@ struct SyncRequest {
 };
 
 struct SyncReport {
-    // Steps, by the operation at the destination. present: it had the step already. set_aside: its
-    // step of another branch was renamed. state_removed: it lost its optimizer state.
+    // Steps, by the operation at the destination. present: the destination had the step already.
+    // set_aside: a step of another branch at the destination was renamed. state_removed: the step
+    // at the destination lost its optimizer state.
     std::vector<i64> copied, present, verified, removed, state_removed, set_aside;
     i64 bytes = 0;   // size of the copied steps
     i64 n_logs = 0;  // copied logs
@@ -37,13 +38,13 @@ struct SyncReport {
     std::vector<std::string> failed;
 };
 
-// Syncs to the destination of the request. Returns nullopt when another process syncs to it
-// already. Throws Error(usage) when the rules need an operation that the destination does not
-// support. Continues with the next step when a step cannot be copied, and ends when another
-// transfer still fails after all retries (SyncReport::failed).
+// Syncs to the destination of the request. Returns nullopt when another process already syncs to
+// this destination. Throws Error(usage) when the rules need an operation that the destination does
+// not support. When a step cannot be copied, continues with the next step; when another transfer
+// still fails after all retries, ends. SyncReport::failed has these errors.
 std::optional<SyncReport> sync(const SyncRequest& request);
 
-// Syncs to an open target. A remote target copies its manifests to the directory `cache`.
+// Syncs to an open target. If the target is remote, copies its manifests to the directory `cache`.
 SyncReport sync_to(SyncTarget& target, const SyncRequest& request, const std::string& cache);
 
 }  // namespace lm::sync

@@ -9,8 +9,8 @@
 
 namespace lm::sync {
 
-// present: the destination has the step. copy: it lacks the step. replace: it has another step of
-// this number, which is set aside before the copy.
+// present: the destination has the step. copy: the destination does not have the step. replace: the
+// destination has another step with this number, which is set aside before the copy.
 enum class SyncAction { present, copy, replace };
 
 struct PlannedStep {
@@ -25,10 +25,10 @@ const ckpt::StepEntry* find_step(const ckpt::Lineage& lineage, i64 step);
 // optimizer state.
 bool is_same_step(const ckpt::Manifest& a, const ckpt::Manifest& b);
 
-// Returns the steps of the source's current branch that `keep` keeps, ascending. The other steps
-// are not copied, because the destination would remove them at once. `keep` is applied to the steps
-// of that branch at the source and at the destination together, because the source may have removed
-// older ones. The result points into `source`.
+// Returns the steps of the source's current branch that `keep` keeps, ascending. A sync does not
+// copy the other steps, because the destination would remove them at once. `keep` is applied to the
+// steps of this branch at the source and at the destination together, because the source may have
+// removed older steps. The result points into `source`.
 std::vector<PlannedStep> plan_sync(const ckpt::Lineage& source, const ckpt::Lineage& destination,
                                    const ckpt::KeepPolicy& keep);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The destination of lm-ckpt sync: a directory, host:path over rsync and ssh, or a remote of
-// rclone. Each operation either completes or throws Error(failure); a transfer that failed is
-// continued by the next call with the same arguments.
+// rclone. Each operation either completes or throws Error(failure). After a failed transfer, the
+// next call with the same arguments continues this transfer.
 #pragma once
 
 #include <functional>
@@ -34,9 +34,9 @@ class SyncTarget {
     // Returns whether the destination is not a directory of this machine.
     virtual bool is_remote() const { return true; }
 
-    // `progress` gets the bytes done and all bytes of the following transfers and comparisons of
-    // steps; empty: there is no progress. rsync and rclone print their own to stderr instead, if
-    // that is a terminal.
+    // `progress` is called during later transfers and comparisons of steps, with the bytes done and
+    // the bytes in total; it may be empty. rsync and rclone do not call it: they print their
+    // progress to stderr if that is a terminal.
     void set_progress(std::function<void(i64 done, i64 total)> progress) {
         progress_ = std::move(progress);
     }
@@ -47,9 +47,11 @@ class SyncTarget {
     // Throws Error(failure) when the target has too little free space for the local step `path`.
     // Does nothing for a remote target, whose free space is unknown.
     virtual void require_space(const std::string& path);
-    // Copies the local step `path` under a temporary name. The complete copy gets the step's name.
+    // Copies the local step `path` under a temporary name, and renames the complete copy to the
+    // name of the step.
     virtual void send_step(const std::string& path) = 0;
-    // Copies the local file `path` to `name`, whole or not at all.
+    // Copies the local file `path` to `name`. `name` appears only when the copy is
+    // complete.
     virtual void send_file(const std::string& path, const std::string& name) = 0;
     // Renames the step `from` to `to`; creates the directory that contains `to`.
     virtual void rename(const std::string& from, const std::string& to) = 0;
