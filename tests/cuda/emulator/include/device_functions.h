@@ -32,7 +32,31 @@ constexpr int warpSize = 32;
 
 namespace emulator {
 
+#ifdef __cpp_lib_source_location
 using Where = std::source_location;
+#else
+// clang 14 lacks the builtin of std::source_location, so libstdc++ does not define it there.
+class Where {
+  public:
+    static constexpr Where current(const char* file = __builtin_FILE(),
+                                   const char* function = __builtin_FUNCTION(),
+                                   unsigned line = __builtin_LINE()) {
+        Where here;
+        here.file_ = file;
+        here.function_ = function;
+        here.line_ = line;
+        return here;
+    }
+    constexpr const char* file_name() const { return file_; }
+    constexpr const char* function_name() const { return function_; }
+    constexpr unsigned line() const { return line_; }
+
+  private:
+    const char* file_ = "";
+    const char* function_ = "";
+    unsigned line_ = 0;
+};
+#endif
 
 void block_barrier(const Where& where);
 
