@@ -15,11 +15,6 @@ write("corpus.jsonl", [{"text": text} for text in texts])
 write("heldout.jsonl", [{"text": text} for text in texts[:3]])
 write("prompts.jsonl", [{"prompt": "The cat"}, {"prompt": "A dog"}])
 write("questions.jsonl", [{"context": "The cat", "choices": [" sat", " rain"], "label": 0}])
-with open("train.log", "w") as out:
-    for i in range(10, 101, 10):
-        out.write(f" iteration {i:8d}/    1000 | consumed samples: {i * 64:12d} | elapsed time per iteration (ms): 512.5 | "
-                  f"learning rate: 1.000E-04 | global batch size:    64 | lm loss: {9 - i / 100:.6E} | loss scale: 1.0 | "
-                  "grad norm: 1.000 | number of skipped iterations:   0 | number of nan iterations:   0 |\n")
 END
 mkdir corpus scratch store
 for i in {1..300}; do printf 'Line %d of a book.\n\n' "$i"; done >book.txt
@@ -29,7 +24,8 @@ for name in corpus news books; do
 done
 lm-train --num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 32 --data-path corpus_text_document \
     --micro-batch-size 2 --global-batch-size 4 --train-iters 400 --lr 1e-3 --save checkpoints --save-interval 100 \
-    --eval-iters 0 --quiet
+    --eval-iters 0 --quiet --log-file train.log
+cp train.log other.log
 for name in A B C; do lm-ckpt copy checkpoints $name >/dev/null; done
 lm-convert checkpoints ckpts --to megatron-lm --quiet
 lm-convert checkpoints megatron --to megatron-lm --tensor-model-parallel-size 2 --quiet

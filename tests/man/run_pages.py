@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 PROGRAM = re.compile(r"(?:[A-Z_]+=\S+ )*(lm-[a-z]+(?= |$)|echo |for |mpirun |srun |sbatch |torchrun |kill |cmake |pip |tar |apt |module "
                      r"|\. ~|fpath=|set -p|tests/|tools/|\./|ctest )")
@@ -30,7 +31,7 @@ TRAINING = ("--num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-lengt
             "--train-iters 20 --lr 1e-3 --lr-decay-style constant --eval-iters 0 --threads 1 --device cpu")
 ENDLESS = re.compile("--watch|--follow")
 # The answer of these may be "no".
-ANSWERS = re.compile(r"lm-ckpt diff|lm-shmcheck|lm-estimate (batch|layout|memory)")
+ANSWERS = re.compile(r"lm-ckpt diff|lm-shmcheck|lm-estimate (batch|layout|memory|eta .*--max-age)")
 
 
 def commands_of(page):
@@ -77,10 +78,13 @@ def main():
                     continue
                 replaced = set_aside(place, command)
                 ran += 1
+                start = time.monotonic()
                 done = subprocess.run(["bash", "-euo", "pipefail", "-c", runnable(command)], cwd=place,
                                       stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=1200)
                 for name in replaced:
                     subprocess.run(f"rm -rf {name} && mv {name}.aside {name}", shell=True, cwd=place, check=True)
+                # Shows the command that a slow or ended test was at.
+                print(f"{os.path.basename(page)}:{number}: {time.monotonic() - start:.1f} s", flush=True)
                 if done.returncode > (1 if ANSWERS.match(command) else 0):
                     failed += 1
                     print(f"{page}:{number}: exit code {done.returncode}:\n{command}\n{done.stdout[-1500:]}{done.stderr[-1500:]}",
