@@ -153,6 +153,10 @@ class Group {
     void send(const View& x, int to) { start_send(x, to).wait(); }
     void receive(const View& x, int from) { start_receive(x, from).wait(); }
 
+    // Returns whether messages between two members pass through a third one, so that their speed is
+    // not that of the network between the two.
+    virtual bool relays_messages() const { return false; }
+
     // Returns the number of the next collective, and increments it. A device group that wraps this
     // host group calls this function, too, so that both number their collectives in one sequence.
     virtual i64 next_collective_number() { return n_counted_++; }

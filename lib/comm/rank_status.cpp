@@ -16,9 +16,11 @@ std::string last_state(const RankStatus& status) {
 
 }  // namespace
 
-std::string timeout_text(const std::string& operation, i64 number,
-                         const std::vector<RankStatus>& statuses, int n_ranks, double waited_s) {
+std::string timeout_text(const std::string& operation, i64 number, std::vector<RankStatus> statuses,
+                         int n_ranks, double waited_s) {
     constexpr size_t max_described = 4;
+    // The others may wait for a rank that does not answer.
+    std::ranges::stable_partition(statuses, [](const RankStatus& s) { return !s.answered; });
     std::vector<int> missing;
     std::string details;
     for (const RankStatus& s : statuses) {

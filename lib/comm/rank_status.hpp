@@ -23,8 +23,8 @@ struct RankStatus {
 // rank 2 on n1 is in save of step 400 for 61 s". For a rank that does not answer, the text is "rank
 // 2 on n1 does not answer, its recorder shows save of step 400 for 61 s". `number` is the number of
 // the collective; -1: a message. `statuses` are the answers of the asked members. The members that
-// have not started the operation are reported as missing.
-std::string timeout_text(const std::string& operation, i64 number,
-                         const std::vector<RankStatus>& statuses, int n_ranks, double waited_s);
+// have not started the operation are reported as missing, those that do not answer first.
+std::string timeout_text(const std::string& operation, i64 number, std::vector<RankStatus> statuses,
+                         int n_ranks, double waited_s);
 
 }  // namespace lm::comm

@@ -3,8 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <memory>
+#include <sstream>
+#include <utility>
 
 #include "base/clock.hpp"
 #include "base/log.hpp"
@@ -66,7 +67,7 @@ double gbps(i64 n_bytes, double seconds) {
 // host i exchanges messages with host i XOR 2^r. So ceil(log2(n)) rounds measure each host with
 // several others, and one slow partner does not hide a fast network. Collective.
 double network_gbps(comm::Group& hosts) {
-    std::vector<std::byte> in(long_bytes), out(long_bytes);
+    std::vector<std::byte> in(short_bytes), out(short_bytes);
     double best = 0;
     for (int distance = 1; distance < hosts.size(); distance *= 2) {
         const int partner = hosts.rank() ^ distance;
@@ -78,6 +79,8 @@ double network_gbps(comm::Group& hosts) {
         const double long_s = longer_of_both(hosts, partner, own_s) *
                               static_cast<double>(long_bytes) / static_cast<double>(short_bytes);
         if (long_s > longest_exchange_s) continue;
+        in.resize(long_bytes);
+        out.resize(long_bytes);
         for (int round = 0; round < 2; ++round) {
             best = std::max(best, gbps(long_bytes, exchange(hosts, partner, in.data(), out.data(),
                                                             long_bytes)));
@@ -86,19 +89,25 @@ double network_gbps(comm::Group& hosts) {
     return best;
 }
 
-// Returns the texts of all members on member 0. Collective.
-std::vector<std::string> gather_texts(comm::Group& group, const std::string& text) {
-    i64 longest = static_cast<i64>(text.size());
-    group.all_reduce({&longest, DType::int64, {1}}, comm::Reduction::max);
-    const auto width = static_cast<size_t>(longest);
-    std::vector<char> own(width, ' ');  // JSON ignores spaces at the end
-    std::memcpy(own.data(), text.data(), text.size());
-    std::vector<char> all(width * static_cast<size_t>(group.size()));
-    group.all_gather({own.data(), DType::uint8, {longest}},
-                     {all.data(), DType::uint8, {longest * group.size()}});
-    std::vector<std::string> texts;
-    for (size_t at = 0; at < all.size(); at += width) texts.emplace_back(all.data() + at, width);
-    return texts;
+// Returns the lines of all members on member 0, in their order; the lines of some members on the
+// others. A binomial tree: a member has at most log2(n) children. `line` ends with a newline.
+// Collective.
+std::string gather_lines(comm::Group& group, std::string line) {
+    for (int distance = 1; distance < group.size(); distance *= 2) {
+        i64 size = static_cast<i64>(line.size());
+        if ((group.rank() & distance) != 0) {
+            group.send({&size, DType::int64, {1}}, group.rank() - distance);
+            group.send({line.data(), DType::uint8, {size}}, group.rank() - distance);
+            break;
+        }
+        const int child = group.rank() + distance;
+        if (child >= group.size()) continue;
+        group.receive({&size, DType::int64, {1}}, child);
+        std::string more(static_cast<size_t>(size), '\0');
+        group.receive({more.data(), DType::uint8, {size}}, child);
+        line += more;
+    }
+    return line;
 }
 
 // Returns the speeds of all ranks of this host, by rank. All ranks that have GPUs have the same
@@ -130,17 +139,22 @@ std::vector<cluster::NodeSample> sample_nodes(comm::Group& world,
         for (size_t i = 0; i < std::min(speeds.size(), own.gpus.size()); ++i) {
             own.gpus[i].tflops = speeds[i];
         }
-        own.clock_skew_s = clock_skew_s(*hosts);
-        own.network_gbps = network_gbps(*hosts);
-        const std::vector<std::string> texts =
-            gather_texts(*hosts, io::json_line(cluster::to_json(own)));
-        for (const std::string& text : texts) {
-            if (world.rank() != 0) break;
-            samples.push_back(
-                cluster::node_sample_from_json(io::parse_json(text, "node check"), "node check"));
-        }
+        samples = exchange_samples(*hosts, std::move(own));
     }
     world.barrier();
+    return samples;
+}
+
+std::vector<cluster::NodeSample> exchange_samples(comm::Group& hosts, cluster::NodeSample own) {
+    own.clock_skew_s = clock_skew_s(hosts);
+    if (!hosts.relays_messages()) own.network_gbps = network_gbps(hosts);
+    std::istringstream lines(gather_lines(hosts, io::json_line(cluster::to_json(own))));
+    std::vector<cluster::NodeSample> samples;
+    if (hosts.rank() != 0) return samples;
+    for (std::string line; std::getline(lines, line);) {
+        samples.push_back(
+            cluster::node_sample_from_json(io::parse_json(line, "node check"), "node check"));
+    }
     return samples;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures all hosts of a job at once: one rank of each host samples its host
-// (cluster/node_sample.hpp), then pairs of hosts measure the network.
+// (cluster/node_sample.hpp), then pairs of hosts measure the network, unless all messages pass
+// through rank 0.
 #pragma once
 
 #include <string>
@@ -17,6 +18,12 @@ namespace lm::train {
 std::vector<cluster::NodeSample> sample_nodes(comm::Group& world,
                                               const std::vector<std::string>& directories,
                                               const std::vector<double>& own_tflops);
+
+// Returns the samples of all members, each with its clock skew and network speed, in the order of
+// the members, on member 0; nothing on the others. `hosts` has one member for each host. `own`: the
+// sample of this host. Each member sends and receives O(log(n)) messages to measure the network and
+// to gather the samples, and reads n clocks. Collective.
+std::vector<cluster::NodeSample> exchange_samples(comm::Group& hosts, cluster::NodeSample own);
 
 // On rank 0, warns of hosts that differ from the other hosts of the job. Takes about 1 s, at most 5
 // s. The arguments are those of sample_nodes(). Collective.

@@ -55,7 +55,7 @@ start_hosts() {
 ClusterName=hosts
 SlurmctldHost=ctl(10.77.0.1)
 AuthInfo=socket=$box/munge/socket,cred_expire=5
-SlurmdTimeout=10
+SlurmdTimeout=${slurmd_timeout:-10}
 JobRequeue=1
 $(for ((i = 1; i <= n; i++)); do echo "NodeName=n$i NodeAddr=10.77.0.$((10 + i)) CPUs=$cpus RealMemory=1000"; done)
 CONF

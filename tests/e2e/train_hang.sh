@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A rank that is stopped at a random time of a step, an evaluation or a save: the timeout names it with
 # its state, every rank dumps its flight recorder, and --explain names it too. $2: number of runs
-# [3], $3: ranks [3].
+# [4], $3: ranks [3].
 # labels: e2e;mpi
 # timeout: 300
 here=$(dirname "$(realpath "$0")")
@@ -10,7 +10,7 @@ here=$(dirname "$(realpath "$0")")
 . "$here/common.bash"
 # shellcheck source=tests/e2e/mpirun.bash
 . "$here/mpirun.bash"
-n_runs=${2:-3}
+n_runs=${2:-4}
 n_ranks=${3:-3}
 
 make_corpus corpus.jsonl 300
@@ -22,6 +22,8 @@ args=(--num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 48 --
 step=(--eval-iters 0)
 evaluation=(--eval-interval 2 --eval-iters 200)
 save=(--eval-iters 0 --save-interval 1 --save-retain keep-last=1 --async-save off)
+# A chain of messages: a stage waits for one that waits for the stopped one.
+pipeline=(--eval-iters 0 --num-layers "$n_ranks" --pipeline-model-parallel-size "$n_ranks")
 
 # stopped_run PHASE FLAGS...: stops one rank at a random time.
 stopped_run() {
@@ -53,10 +55,11 @@ stopped_run() {
 }
 
 for ((i = 0; i < n_runs; i++)); do
-    case $((i % 3)) in
+    case $((i % 4)) in
         0) stopped_run step "${step[@]}" ;;
         1) stopped_run evaluation "${evaluation[@]}" ;;
         2) stopped_run save "${save[@]}" ;;
+        3) stopped_run pipeline "${pipeline[@]}" ;;
     esac
 done
 expect 3 "nothing.jsonl: " lm-train --explain nothing.jsonl

@@ -360,8 +360,8 @@ std::string MpiGroup::timeout_message(const Operation& operation, i64 number, do
         const bool asked = number >= 0 ? member != rank() : member == operation.peer;
         if (asked) others.push_back(member);
     }
-    return timeout_text(describe(operation), number, world_.ask(world_ranks(others), id_),
-                        world_.size(), waited_s);
+    return timeout_text(describe(operation), number,
+                        world_.ask_for_silent(world_ranks(others), id_), world_.size(), waited_s);
 }
 
 // Compares the members' operations by the minimum and maximum of a digest of their texts. Gathers

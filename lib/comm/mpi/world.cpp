@@ -312,6 +312,15 @@ std::vector<RankStatus> MpiWorld::ask(const std::vector<int>& ranks, u64 group) 
     return statuses;
 }
 
+std::vector<RankStatus> MpiWorld::ask_for_silent(const std::vector<int>& ranks, u64 group) {
+    std::vector<RankStatus> statuses = ask(ranks, group);
+    if (!std::ranges::all_of(statuses, &RankStatus::answered)) return statuses;
+    for (RankStatus& status : ask(all_but(ranks, rank_, size_), group)) {
+        if (!status.answered) statuses.push_back(std::move(status));
+    }
+    return statuses;
+}
+
 // ---- The plugin --------------------------------------------------------------------------------
 
 namespace {

@@ -57,6 +57,9 @@ class MpiWorld final : public Launch {
     // dump of their flight recorders. Blocks for 7 s at most. The thread whose operation timed out
     // calls it.
     std::vector<RankStatus> ask(const std::vector<int>& ranks, u64 group);
+    // The same; if all of `ranks` answer, asks all other ranks, too, and appends those that do not
+    // answer: `ranks` may wait for one of them, for example in a chain of messages.
+    std::vector<RankStatus> ask_for_silent(const std::vector<int>& ranks, u64 group);
 
     // Marks this rank as failed: it makes no more MPI calls.
     void fail() { failed_.store(true); }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/error.hpp"
 
@@ -30,8 +31,7 @@ TcpGroup::~TcpGroup() {
 std::string TcpGroup::timeout_message(const Operation& operation, i64 number, double waited_s) {
     const bool collective = number >= 0;
     const size_t n_asked = collective ? static_cast<size_t>(size() - 1) : 1;
-    const std::vector<RankStatus> statuses =
-        world_.ask(id_, collective ? -1 : operation.peer, n_asked);
+    std::vector<RankStatus> statuses = world_.ask(id_, collective ? -1 : operation.peer, n_asked);
     Operation named = operation;  // `operation`, with the world rank of its peer
     if (operation.peer == rank()) {
         named.peer = world_.rank();
@@ -40,7 +40,14 @@ std::string TcpGroup::timeout_message(const Operation& operation, i64 number, do
         const int place = collective ? operation.peer - (operation.peer > rank() ? 1 : 0) : 0;
         named.peer = statuses[static_cast<size_t>(place)].rank;
     }
-    return timeout_text(named.str(), number, statuses, world_.size(), waited_s);
+    // The members that were asked may wait for another rank, for example in a chain of messages.
+    if (std::ranges::all_of(statuses, &RankStatus::answered)) {
+        for (RankStatus& status :
+             world_.ask(0, -1, static_cast<size_t>(world_.size() - 1))) {  // 0: group "world"
+            if (!status.answered) statuses.push_back(std::move(status));
+        }
+    }
+    return timeout_text(named.str(), number, std::move(statuses), world_.size(), waited_s);
 }
 
 Frame TcpGroup::frame_of(const Operation& o, i64 number) const {

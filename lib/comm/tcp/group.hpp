@@ -21,6 +21,7 @@ class TcpGroup final : public Group {
     ~TcpGroup() override;
 
     void abort(const std::string& reason) noexcept override { world_.abort(Exit::failure, reason); }
+    bool relays_messages() const override { return true; }
     i64 next_collective_number() override { return n_started_.fetch_add(1); }
     std::string timeout_message(const Operation& operation, i64 number, double waited_s) override;
 
