@@ -37,7 +37,7 @@ done
 ninja -C "$build" -t commands programs >"$dir/commands" || die "$(cat "$dir/commands")"
 while read -r file; do
     grep -qF -e "$file" "$dir/commands" || [ "$file" = man/lm-operations.7 ] || die "the target programs does not build $file"
-done < <(find "$build" -name cmake_install.cmake -exec sed -nE 's/.* FILES "([^"]*)"\)?$/\1/p' {} + |
+done < <(find "$build" -path "$build/deb-packages" -prune -o -name cmake_install.cmake -exec sed -nE 's/.* FILES "([^"]*)"\)?$/\1/p' {} + |
     sed -n "s|^$(realpath "$build")/||p" | sort -u)
 for file in lm-utils/slurm/train.sbatch lm-utils/cron/watchdog doc/lm-utils/LICENSE doc/lm-utils/README.md doc/lm-utils/docs/train.md; do
     [ -s "$dir/share/$file" ] || die "no $file"
