@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""lm-preprocess beside Megatron-LM's tools/preprocess_data_fast.py (gigatoken): whole processes, from JSON Lines to .bin and .idx, in
+"""lm-preprocess and Megatron-LM's tools/preprocess_data_fast.py (gigatoken): whole processes, from JSON Lines to .bin and .idx, in
 alternation, on one core and on two. A Markdown table on stdout; files that differ are an error, exit code 1.
 
 megatron_fast.py LM_PREPROCESS MEGATRON TABLES ROUNDS CORPUS.jsonl: MEGATRON is a checkout of Megatron-LM; TABLES has GPT-2's vocab.json
@@ -27,7 +27,7 @@ DECOMPRESS = {"": None, ".zst": ("zstd", "-dqf"), ".xz": ("xz", "-dkf")}
 
 
 def timed(cores, *commands):
-    """Runs the commands one after the other on some cores; the output of a failed one is the message of the error."""
+    """Runs the commands in sequence on some cores; the output of a failed one is the message of the error."""
     start, cpu, memory = time.perf_counter(), 0.0, 0
     for command in commands:
         with tempfile.TemporaryFile() as log:
@@ -62,22 +62,22 @@ class Contest:
         self.tokenizer = write_tokenizer(tables, os.path.join(folder, "tokenizer"))
 
     def commands(self, source, n_cores):
-        """The commands of the three rows for one input: ours, Megatron-LM's, and the decompressor alone."""
+        """The commands of the three rows for one input: lm-preprocess, Megatron-LM's, and the decompressor alone."""
         plain, suffix = (os.path.splitext(source) if not source.endswith(".jsonl") else (source, ""))
-        ours = [self.program, "--input", source, "--output-prefix", os.path.join(self.folder, "ours"), "--tokenizer-model",
-                os.path.join(self.tokenizer, "tokenizer.json"), "--append-eod", "--workers", str(n_cores), "--force", "--quiet"]
+        own = [self.program, "--input", source, "--output-prefix", os.path.join(self.folder, "own"), "--tokenizer-model",
+               os.path.join(self.tokenizer, "tokenizer.json"), "--append-eod", "--workers", str(n_cores), "--force", "--quiet"]
         text = os.path.join(self.folder, "decompressed.jsonl") if suffix else plain
-        theirs = [sys.executable, self.script, "--input", text, "--output-prefix", os.path.join(self.folder, "theirs"), "--tokenizer-type",
-                  "HuggingFaceTokenizer", "--tokenizer-model", self.tokenizer, "--use-gigatoken", "--append-eod"]
+        megatron = [sys.executable, self.script, "--input", text, "--output-prefix", os.path.join(self.folder, "megatron"),
+                    "--tokenizer-type", "HuggingFaceTokenizer", "--tokenizer-model", self.tokenizer, "--use-gigatoken", "--append-eod"]
         if not suffix:
-            return {"lm-preprocess": [ours], "preprocess_data_fast.py": [theirs]}
+            return {"lm-preprocess": [own], "preprocess_data_fast.py": [megatron]}
         unpack = ["sh", "-c", f'{" ".join(DECOMPRESS[suffix])} -c "$1" >"$2"', "sh", source, text]
         alone = ["sh", "-c", f'{" ".join(DECOMPRESS[suffix])} -c "$1" >/dev/null', "sh", source]
-        return {"lm-preprocess": [ours], "preprocess_data_fast.py": [unpack, theirs], DECOMPRESS[suffix][0] + " alone": [alone]}
+        return {"lm-preprocess": [own], "preprocess_data_fast.py": [unpack, megatron], DECOMPRESS[suffix][0] + " alone": [alone]}
 
     def check_equal(self):
         for end in ("bin", "idx"):
-            names = [os.path.join(self.folder, f"{side}_text_document.{end}") for side in ("ours", "theirs")]
+            names = [os.path.join(self.folder, f"{side}_text_document.{end}") for side in ("own", "megatron")]
             if subprocess.run(["cmp", *names]).returncode != 0:
                 sys.exit(f"megatron_fast.py: the .{end} files differ")
 
