@@ -25,6 +25,12 @@ bool is_warning(std::string_view line) {
            has(line, "WARNING");
 }
 
+// Returns whether the line is one of the arguments that Megatron-LM lists at its start, such as
+// "error_injection_rate ............ 0".
+bool is_argument(std::string_view line) {
+    return has(line, " ..... ") || has(line, " .......");
+}
+
 const CauseRule* find_rule(std::string_view line) {
     const bool warning = is_warning(line), is_note = has(line, "note: ");
     for (const CauseRule& rule : cause_rules()) {
@@ -160,7 +166,7 @@ void LogCause::consider(const CauseRule& rule, std::string_view line) {
 void LogCause::add(std::string_view text) {
     ++n_lines_;
     const std::string_view line = trimmed(text);
-    if (line.empty()) return;
+    if (line.empty() || is_argument(line)) return;
     const LogLine parsed = read_log_line(line);
     const bool iterates = parsed.kind == LogLine::Kind::iteration;
     // Lines of several ranks mix, so a line after an error may be older than the error.

@@ -43,6 +43,14 @@ TEST_CASE("a failure that no rule knows is a hint, and three iterations discard 
     CHECK(!log.hint());
 }
 
+TEST_CASE("the arguments that Megatron-LM lists at its start state no failure") {
+    metrics::LogCause log;
+    log.add("  error_injection_type ............................ transient_error");
+    log.add("  data_path ....................................... ['/data/Segmentation fault']");
+    CHECK(!log.root());
+    CHECK(!log.hint());
+}
+
 TEST_CASE("the cause of each log of the corpora is found") {
     // Written with the table; from public threads that the table did not know; after messages of
     // public threads; after messages that the table did not know either.
