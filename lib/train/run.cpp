@@ -25,6 +25,7 @@
 #include "io/path.hpp"
 #include "parallel/hosts.hpp"
 #include "parallel/together.hpp"
+#include "train/loop/early_stop.hpp"
 #include "train/loop/host_memory.hpp"
 #include "train/loop/job_end.hpp"
 #include "train/loop/loop.hpp"
@@ -302,6 +303,8 @@ Exit train(const RunParts& run, const std::string& joined) {
     log.open_files();
     const std::vector<std::string> hosts = parallel::hosts_of(world);
     if (is_rank0) print(describe_start(joined, hosts) + describe_plan(config, data.sets), log);
+    if (const auto ended = stop_before_load(config, checkpoint, world, run.status, log))
+        return *ended;
     check_host_memory_together(config, world);
     count_start_together(config, checkpoint, world);
     const std::optional<JobEnd> end = find_job_end(config, world);
@@ -315,8 +318,7 @@ Exit train(const RunParts& run, const std::string& joined) {
         set_own_device(device->name());
     }
     describe_and_check_hosts(config, *device, hosts, world, log);
-    const bool continues = checkpoint && !config.checkpoints.finetune;
-    const i64 iterations_done = continues ? checkpoint->manifest().counters.iteration : 0;
+    const i64 iterations_done = progress_in(config, checkpoint).iteration;
     const std::unique_ptr<Trainer> trainer =
         allocate_trainer(config.trainer, trial_steps(config, iterations_done), *device, world,
                          run.recorder, run.quiet_s);

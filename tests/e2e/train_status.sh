@@ -69,8 +69,24 @@ has '.state == "failed" and .exit_code == 2 and (.iteration | not)'
 touch kill
 expect 76 '' lm-train "${args[@]}" --train-iters 1000000 --kill-switch-path kill
 has '.state == "stopped" and .exit_code == 76 and (.reason | test("--kill-switch-path"))'
+has '.iteration > 4 and .consumed_samples == .iteration * 2'
+rm kill
 expect 0 '' lm-train "${args[@]}" --train-iters 1000000 --exit-iteration 1
-has '.state == "finished" and .exit_code == 0'
+has '.state == "finished" and .exit_code == 0 and .iteration > 4'
+
+# A finished training and the kill switch end a run before the weights are read, whatever they are.
+last=$(head -n 1 run/latest | tr -dc 0-9)
+mv "run/global_step$last" whole
+cp -r whole "run/global_step$last"
+for file in "run/global_step$last"/*.safetensors; do dd if=/dev/urandom of="$file" bs=1 count=64 seek=20000 conv=notrunc status=none; done
+expect 0 "the training is finished already, after iteration $last" lm-train "${args[@]}" --train-iters "$last" \
+    --override-opt_param-scheduler
+has '.state == "finished" and .iteration == '"$last"' and .reason == "the training is finished already"'
+touch kill
+expect 76 "kill exists: stopped after iteration $last of" lm-train "${args[@]}" --train-iters 1000000 --kill-switch-path kill
+has '.state == "stopped" and .iteration == '"$last"
+rm -r "run/global_step$last"
+mv whole "run/global_step$last"
 
 # A plan writes nothing.
 rm run/status.json

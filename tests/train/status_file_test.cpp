@@ -33,7 +33,10 @@ TEST_CASE("the status file follows a run from start to end") {
     CHECK(run.json()["state"] == "starting");
     CHECK(run.json()["iteration"].is_null());
     CHECK(run.json()["due"] > unix_time_s() + 500);  // the timeout of operations between ranks
+    status.resumed(0, 4);
     status.claimed("4711", 3);
+    CHECK(run.json()["iteration"] == 0);
+    CHECK(run.json()["consumed_samples"] == 4);
     status.iteration(1, 8, 2.0, false);  // the first iteration is written although it is not logged
     CHECK(run.json()["state"] == "running");
     status.iteration(2, 16, 2.5, false);

@@ -62,6 +62,8 @@ TrainingLoop::TrainingLoop(const LoopParts& parts, const Progress& start)
       since_start_(parts.since_start) {}
 
 void TrainingLoop::prepare_saves() {
+    const optim::Counters& done = progress_.done;
+    if (done.iteration > 0) status_.resumed(done.iteration, done.samples);
     if (!rules_.saves) return;
     saver_.prepare(progress_.loaded);
     status_.planned(coming_saves(config_, progress_.done.iteration));

@@ -126,6 +126,12 @@ void StatusFile::planned(const ComingSaves& saves) {
     fields_["growing_saves"] = saves.growing;
 }
 
+void StatusFile::resumed(i64 done, i64 samples) {
+    if (!active_) return;
+    fields_["iteration"] = done;
+    fields_["consumed_samples"] = samples;
+}
+
 void StatusFile::iteration(i64 done, i64 samples, double step_s, bool logged) {
     if (!active_) return;
     const bool first = fields_["step_s"].is_null();

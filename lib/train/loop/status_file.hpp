@@ -43,6 +43,8 @@ class StatusFile {
     // Sets the run id and the generation that this start has claimed in --save.
     void claimed(const std::string& run_id, i64 generation);
     void planned(const ComingSaves& saves);
+    // Sets the progress of the checkpoint with which this start begins.
+    void resumed(i64 done, i64 samples);
     // Records an iteration that took `step_s` seconds. Writes the state "running" when `logged`, at
     // the first iteration, and when the last write is a minute old.
     void iteration(i64 done, i64 samples, double step_s, bool logged);

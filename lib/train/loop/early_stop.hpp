@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The end of a run that has nothing to do. It is decided from the manifest of the checkpoint,
+// before a device is opened and weights are loaded: the tasks of an array that follow a finished
+// training cost seconds.
+#pragma once
+
+#include <optional>
+
+#include "ckpt/format/checkpoint.hpp"
+#include "comm/group.hpp"
+#include "train/loop/status_file.hpp"
+#include "train/loop/training_log.hpp"
+#include "train/resolve/run_config.hpp"
+
+namespace lm::train {
+
+// Returns the progress in `checkpoint`; none without a checkpoint and with --finetune.
+optim::Counters progress_in(const RunConfig& config,
+                            const std::optional<ckpt::Checkpoint>& checkpoint);
+
+// Returns the exit code when the kill switch exists, or when the training in `checkpoint` is
+// finished and no evaluation is pending: then the run has ended, and `status` and `log` state why.
+// Returns nullopt when the run must train. Claims no generation of --save. Collective.
+std::optional<Exit> stop_before_load(const RunConfig& config,
+                                     const std::optional<ckpt::Checkpoint>& checkpoint,
+                                     comm::Group& world, StatusFile& status, TrainingLog& log);
+
+}  // namespace lm::train
