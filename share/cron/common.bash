@@ -29,6 +29,7 @@ mkdir -p "$STATE_DIRECTORY" || broken "$STATE_DIRECTORY: cannot be created"
 
 now=$(date +%s)
 alerts=0
+unchecked= # what a check could not do
 # alert KIND TEXT: a finding; KIND is one word that stays the same while the finding lasts.
 alert() {
     local kind=$1
@@ -38,7 +39,14 @@ alert() {
 }
 fine() { echo "$JOB_NAME: $*"; }
 # finish: exits with the result of the check.
-finish() { exit $alerts; }
+finish() {
+    [ -z "$unchecked" ] || [ $alerts = 1 ] || broken "$unchecked"
+    [ -z "$unchecked" ] || echo "$program: $unchecked"
+    exit $alerts
+}
+
+# replace FILE TEXT: writes a line to FILE, which keeps its old content when the disk is full.
+replace() { { echo "$2" >"$1.$$" && mv -T "$1.$$" "$1"; } 2>/dev/null || { rm -f "$1.$$" && return 1; }; }
 
 # only_one: exits when another process of this script still runs, with an alert when that one has run for BUSY_HOURS.
 only_one() {
@@ -56,16 +64,28 @@ only_one() {
     touch "$lock"
 }
 
-# read_status: fills the array `status` from the status file; an empty text for null. Fails without a file.
+# read_status: fills the array `status` from the status file; an empty text for null. Fails without a file. The numbers that the
+# checks compare must be numbers: bash runs commands that a text in $((...)) names.
 declare -A status=()
 read_status() {
-    local text
-    [ -e "$STATUS_FILE" ] || return 1
+    local text code=0
     text=$(python3 -c 'import json, shlex, sys
-for key, value in json.load(open(sys.argv[1])).items():
+try:
+    values = json.load(open(sys.argv[1]))
+    assert isinstance(values["state"], str) and values["time"] is not None
+    for key in ("time", "due", "iteration", "saved_iteration"):
+        if values.get(key) is not None: values[key] = int(float(values[key]))
+except FileNotFoundError:
+    sys.exit(1)
+except OSError as error:
+    sys.exit(print("cannot be read:", error.strerror) or 3)
+except Exception:
+    sys.exit(print("is not a status file") or 3)
+for key, value in values.items():
     if key.isidentifier():
-        print(f"status[{key}]={shlex.quote(str() if value is None else str(value))}")' "$STATUS_FILE" 2>/dev/null) ||
-        broken "$STATUS_FILE: is not a status file"
+        print(f"status[{key}]={shlex.quote(str() if value is None else str(value))}")' "$STATUS_FILE" 2>&1) || code=$?
+    [ $code != 1 ] || return 1
+    [ $code = 0 ] || broken "$STATUS_FILE: $text"
     eval "$text"
 }
 
@@ -81,9 +101,11 @@ age() {
         else if (s < 172800) printf "%.1f h", s / 3600; else printf "%.1f days", s / 86400 }'
 }
 
-# jobs_of_training: prints "ID|STATE|REASON|TIME" for each job of the training, pending ones last.
+# jobs_of_training: prints "ID|STATE|REASON|TIME" for each job of the training, pending ones last. Jobs of other users may have the
+# same name.
+job_user=${JOB_USER:-$(id -un)}
 jobs_of_training() {
     local list
-    list=$(squeue -h -r -n "$JOB_NAME" -t R,CG,CF,PD,RQ,RS,S,SE,ST,SI -o '%i|%T|%r|%M' 2>&1) || broken "squeue: $list"
+    list=$(squeue -h -r -u "$job_user" -n "$JOB_NAME" -t R,CG,CF,PD,RQ,RS,S,SE,ST,SI -o '%i|%T|%r|%M' 2>&1) || broken "squeue: $list"
     awk -F'|' 'NF { print ($2 == "PENDING") "|" $0 }' <<<"$list" | sort -t'|' -k1,1 -s | cut -d'|' -f2-
 }

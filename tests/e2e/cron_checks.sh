@@ -102,8 +102,39 @@ check 0 'scheduled: job 13' watchdog
 : >state/watchdog.progress # a full disk left it
 check 0 'scheduled: job 13' watchdog
 check 0 'scheduled: job 13' watchdog
-echo '{' >status.json
-check 3 'status.json: is not a status file' watchdog
+# shellcheck disable=SC2016
+for text in '{' '[1]' '{"state": null, "time": 1}' '{"state": "running", "time": 1, "iteration": "now[$(touch evil)]"}'; do
+    echo "$text" >status.json
+    check 3 '^watchdog: .*status.json: is not a status file' watchdog
+    check 3 '^pulse: /.*status.json: is not a status file' pulse
+done
+[ -z "$(find . -name evil)" ] || fail "a value of the status file was run"
+
+# A job that has trained for hours needs a while to end, or to start again. One that does not end is an alert.
+status stopped 75 90 null 2
+for state in RUNNING COMPLETING; do
+    queue "12|$state|None|20:00:00"
+    check 0 'job 12 runs for 20:00:00 and starts or ends: stopped, iteration 90' watchdog
+done
+written() { jq ".time = $(date +%s) - $1" status.json >s && mv s status.json; } # SECONDS ago
+written 2400
+check 1 'ALERT never-starts: .* has ended 40 min ago' watchdog
+# The file of a job that was killed promises nothing for the next job, which prepares its start.
+status running null 90 "$in_past" 2
+written 1200
+queue '13|RUNNING|None|3:00'
+check 0 'job 13 runs for 3:00 and starts' watchdog
+queue '13|RUNNING|None|19:00'
+check 0 'job 13 runs for 19:00 and starts' watchdog
+queue '13|RUNNING|None|21:00'
+check 1 'ALERT silent: job 13' watchdog
+written 7200
+queue '13|RUNNING|None|31:00'
+check 1 'ALERT never-starts: job 13 runs for 31:00, but the training has not started' watchdog
+rm state/watchdog.progress
+queue "13|PENDING|Priority|0:00"
+status stopped 75 90 null 2
+check 0 "scheduled: job 13" watchdog
 
 # Starts without progress: the fourth generation that does not pass iteration 90 is the third wasted start.
 for generation in 3 4 5; do
@@ -118,7 +149,7 @@ queue '20_2|RUNNING|None|0:03' '20_3|PENDING|JobArrayTaskLimit|0:00'
 check 0 'scheduled|starts' watchdog
 queue '20_3|PENDING|JobArrayTaskLimit|0:00'
 check 0 'scheduled' watchdog
-queue '20_5|RUNNING|None|0:02'
+queue '20_5|RUNNING|None|0:20'
 check 1 'ALERT burning: 3 starts without progress' watchdog
 status running null 95 "$in_future" 5
 check 0 'running: iteration 95' watchdog
@@ -281,6 +312,23 @@ echo 'QUOTA_COMMAND="echo work 190 100"' >>site.conf
 check 1 'ALERT quota: work: 190 %' fs-watch
 echo 'FS_PATHS=/nonexistent' >>site.conf
 check 3 'df: ' fs-watch
+mkdir "with space"
+echo "FS_PATHS=('$work/with space' /)" >>site.conf
+check 1 "^tiny: .*/with space: .* of the inodes" fs-watch
+# A disk on which the checks can write nothing hides no alert.
+rm -r state
+mkdir -p state/watchdog.last state/watchdog.mail.sent state/watchdog.progress
+echo "MAIL_TO=oncall@localhost WEBHOOK_FILE=" >>site.conf
+: >status.json && rm status.json
+queue ''
+for n in 1 2; do
+    n_before=$(mails)
+    check 1 '^alert: .*/state/watchdog.last: cannot be written' alert watchdog
+    [ "$(mails)" = $((n_before + 1)) ] || fail "no message: $(tail -n 9 stand-in/mails)"
+    grep -q 'ALERT gone' <<<"$(tail -n 5 stand-in/mails)" || fail "the message: $(tail -n 9 stand-in/mails)"
+done
+queue '13|PENDING|Priority|0:00'
+check 3 '^watchdog: .*/state/watchdog.progress: cannot be written' watchdog
 # ---- cron.sbatch: a controller that does not answer, and a job that Slurm holds ------------------
 mkdir chain empty
 cat >chain/squeue <<'END'
@@ -305,12 +353,16 @@ for name in empty other; do
     [ "$(grep -c -- "--job-name=lm-cron-$name --begin=.* cron.sbatch" chain/submitted)" -ge 1 ] || fail "$name: $(cat chain/submitted)"
 done
 rm chain/submitted
-echo '77 launch failed requeued held' >chain/queue
+echo "77 launch failed requeued held|$PWD" >chain/queue
 chain
 [ "$(cat chain/cancelled)" = 77 ] || fail "a held job: $(cat out)"
 grep -q 'job-name=lm-cron-empty' chain/submitted || fail "a held job: no other one: $(cat out)"
 rm chain/submitted
-echo '78 BeginTime' >chain/queue
+echo "78 BeginTime|/elsewhere" >chain/queue
+chain
+grep -q 'job-name=lm-cron-empty' chain/submitted || fail "the job of another directory ends this chain: $(cat out)"
+rm chain/submitted
+echo "78 BeginTime|$PWD" >chain/queue
 chain
 ! grep -q lm-cron-empty chain/submitted || fail "a second job of a chain: $(cat chain/submitted)"
 echo "watchdog, alert, pulse, backup and fs-watch in cron's environment"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Quiet days of slurm_drill.sh, simulated; sourced. The checks run every ten minutes with stand-ins for date and squeue over a
-# training of 20-hour jobs that waits in the queue, starts, trains, saves, validates and is finished at the end.
+# training of 20-hour jobs that waits in the queue, starts, trains, saves, validates, ends with its job, and is finished at the end.
 # shellcheck disable=SC2154,SC2016
 
 # quiet DAYS: fails when a check sends any message. 0: three hours.
@@ -47,6 +47,9 @@ next_phase() {
             quiet_phase=running quiet_until=$((quiet_began + 20 * 3600))
             ;;
         running)
+            quiet_phase=ending quiet_until=$(($1 + 600))
+            ;;
+        ending)
             quiet_phase=pending quiet_until=$(($1 + RANDOM % 4 * 3600 + 600))
             quiet_generation=$((quiet_generation + 1)) quiet_job=$((quiet_job + 1))
             ;;
@@ -62,7 +65,18 @@ quiet_pending() {
     [ ! -e quiet/status.json ] || quiet_status stopped 75 "$1" null
     echo "$quiet_job|PENDING|JobArrayTaskLimit|0:00" >quiet/queue
 }
-quiet_starting() { echo "$quiet_job|RUNNING|None|10:00" >quiet/queue; }
+# A job that was killed, for a maintenance of its nodes, leaves the last promise of its status file.
+quiet_starting() {
+    ((quiet_generation % 3 != 2)) || quiet_status running null "$((quiet_began - 3000))" $((quiet_began - 2760))
+    echo "$quiet_job|RUNNING|None|$((($1 - quiet_began) / 60)):00" >quiet/queue
+}
+# The epilog of the job.
+quiet_ending() {
+    local states=(RUNNING COMPLETING)
+    quiet_status stopped 75 $(($1 - 30)) null
+    echo "$quiet_job|${states[RANDOM % 2]}|None|20:00:00" >quiet/queue
+    echo "$((quiet_job + 1))|PENDING|JobArrayTaskLimit|0:00" >>quiet/queue
+}
 quiet_running() {
     local states=(running running running saving validating) state written
     state=${states[RANDOM % 5]}

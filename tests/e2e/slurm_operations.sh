@@ -63,6 +63,20 @@ finish "$job" 0
 job=$(RUN_DIRECTORY=$work/debug submit slurm/debug.sbatch --threads 1)
 finish "$job" 0
 grep -q '^all ranks train, save and resume' tiny-"$job".log || fail "debug: $(cat tiny-"$job".log)"
+# A host without room in /dev/shm ends the job, and its log names the host.
+mkdir full
+cat >full/lm-shmcheck <<END
+#!/bin/sh
+[ "\$1" = --json ] || exec "$bin/lm-shmcheck" "\$@"
+echo '{"kind": "host", "time": "2026-11-24T23:21:09Z", "host": "n7", "filesystem": "/dev/shm", "size": 100, "used": 99,' \
+    '"available": 1, "use": 0.99, "inodes": 100, "inodes_used": 3, "health": "critical", "reason": "99 % full",' \
+    '"dead_segments": 0, "dead_bytes": 0, "segments": []}'
+exit 1
+END
+chmod +x full/lm-shmcheck
+job=$(RUN_DIRECTORY=$work/debug-full PATH=$work/full:$PATH submit slurm/debug.sbatch --threads 1)
+finish "$job" 1
+grep -q '^critical: .* n7' tiny-"$job".log || fail "a host without room: $(cat tiny-"$job".log)"
 job=$(options=(--ntasks-per-node=1) && submit slurm/convert.sbatch debug/checkpoints/global_step40 hf)
 finish "$job" 0
 [ -s hf/config.json ] || fail "convert: $(cat tiny-"$job".log)"
@@ -101,7 +115,7 @@ cat >stand-in/lm-train <<'END'
 [ "$SLURM_PROCID" = 0 ] || exit 0
 echo started
 echo "task ${SLURM_ARRAY_TASK_ID:-} on $SLURM_JOB_NODELIST"
-echo "{\"reason\": \"rank 1 on n2: device lost\"}" >"$RUN_DIRECTORY/status.json"
+echo "{\"state\": \"failed\", \"time\": 1, \"reason\": \"rank 1 on n2: device lost\"}" >"$RUN_DIRECTORY/status.json"
 exit "$WITH_CODE"
 END
 chmod +x stand-in/lm-train
@@ -164,6 +178,14 @@ scancel "$job"
 pending JobHeldUser --hold
 check 1 'ALERT held: .*JobHeldUser' watchdog
 scancel "$job"
+# The job of another user with the same name is another training.
+job=$(sbatch --parsable --uid=nobody --chdir=/ --job-name=tiny --output=/dev/null --hold --wrap=true)
+until [ -n "$(squeue -h -j "$job" -o %i)" ]; do sleep 0.1; done
+check 1 'ALERT gone' watchdog
+echo JOB_USER=nobody >>site.conf
+check 1 'ALERT held: .*JobHeldUser' watchdog
+echo JOB_USER= >>site.conf
+scancel "$job"
 scontrol update NodeName=n4 State=DRAIN Reason=test
 pending 'ReqNodeNotAvail.*n4' --nodelist=n4
 check 0 'scheduled: job [0-9]+ \(ReqNodeNotAvail' watchdog
@@ -206,7 +228,7 @@ mkdir -p "$RUN_DIRECTORY/global_step1"
 echo global_step1 >"$RUN_DIRECTORY/latest"
 exit 75
 END
-job=$(options=(--array=1-4%1 --hold) && RUN_DIRECTORY=$work/moved FRESH=1 PATH=$work/stand-in:$PATH submit slurm/train.sbatch)
+job=$(options=(--array=1-4%1 --hold --job-name=tr1/13B --output="$PWD/tiny-%A.log") && RUN_DIRECTORY=$work/moved FRESH=1 PATH=$work/stand-in:$PATH submit slurm/train.sbatch)
 for task in 1 2; do
     scontrol release "${job}_$task"
     until [ "$(grep -cs '^saved, work remains' tiny-"$job".log)" = $task ]; do sleep 0.1; done
@@ -214,7 +236,7 @@ done
 sed -i s/first/other/ moved/global_step1/manifest.json
 scontrol release "${job}_3"
 scontrol release "${job}_4"
-until [ -z "$(squeue -h -n tiny)" ]; do sleep 0.1; done
+until [ -z "$(squeue -h -n tr1/13B)" ]; do sleep 0.1; done
 grep -q 'moved: has the training other, but this job has trained first' tiny-"$job".log || fail "another training: $(cat tiny-"$job".log)"
 ! grep -E '^task [34]' tiny-"$job".log || fail "another training was continued"
 
@@ -223,7 +245,7 @@ cat >stand-in/lm-train <<'END'
 #!/bin/sh
 [ "$SLURM_PROCID" = 0 ] || exit 0
 echo "start on $SLURM_JOB_NODELIST"
-echo "{\"reason\": \"rank 1 on n1: device lost\"}" >"$RUN_DIRECTORY/status.json"
+echo "{\"state\": \"failed\", \"time\": 1, \"reason\": \"rank 1 on n1: device lost\"}" >"$RUN_DIRECTORY/status.json"
 exit 3
 END
 job=$(options=(--nodes=1) && FRESH=1 MAX_FAILURES=2 PATH=$work/stand-in:$PATH REQUEUE=1 submit slurm/train.sbatch)
