@@ -362,7 +362,8 @@ echo "78 BeginTime|/elsewhere" >chain/queue
 chain
 grep -q 'job-name=lm-cron-empty' chain/submitted || fail "the job of another directory ends this chain: $(cat out)"
 rm chain/submitted
-echo "78 BeginTime|$PWD" >chain/queue
+ln -s "$PWD" link
+echo "78 BeginTime|$PWD/link" >chain/queue
 chain
 ! grep -q lm-cron-empty chain/submitted || fail "a second job of a chain: $(cat chain/submitted)"
 echo "watchdog, alert, pulse, backup and fs-watch in cron's environment"
