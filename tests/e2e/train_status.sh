@@ -84,7 +84,7 @@ expect 0 "the training is finished already, after iteration $last" lm-train "${a
 has '.state == "finished" and .iteration == '"$last"' and .reason == "the training is finished already"'
 touch kill
 expect 76 "kill exists: stopped after iteration $last of" lm-train "${args[@]}" --train-iters 1000000 --kill-switch-path kill
-has '.state == "stopped" and .iteration == '"$last"
+has '.state == "stopped" and .iteration == '"$last"' and .run_id == "'"$run_id"'" and .generation > 0'
 rm -r "run/global_step$last"
 mv whole "run/global_step$last"
 

@@ -46,7 +46,12 @@ std::optional<Exit> stop_before_load(const RunConfig& config,
         note("{}, after iteration {}", why, done.iteration);
     }
     if (stop == Stop::no) return std::nullopt;
-    if (done.iteration > 0) status.resumed(done.iteration, done.samples);
+    if (done.iteration > 0) {
+        const ckpt::Manifest& manifest = checkpoint->manifest();
+        status.resumed(done.iteration, done.samples);
+        status.claimed(manifest.run_id, manifest.generation);
+        log.claimed(manifest.run_id, manifest.generation);
+    }
     status.stopping(why);
     log.started(done, world.size());
     if (done.iteration > 0) log.resumed(done);
