@@ -95,7 +95,7 @@ std::string value_text(const cluster::Limit& limit) {
 std::string heading_text(const Shown& shown) {
     std::string text;
     if (shown.watching) text += fmt::format("{:<20}  ", "TIME");
-    text += fmt::format("{:<16}  {:<10}  {:>9}  {:>9}  {:>9}  {:>4}  {:>6}", "HOST", "FILESYSTEM",
+    text += fmt::format("{:<12}  {:<10}  {:>8}  {:>8}  {:>8}  {:>4}  {:>6}", "HOST", "FILESYSTEM",
                         "SIZE", "USED", "AVAIL", "USE%", "INODES");
     if (shown.watching) text += fmt::format("  {:>9}", "HIGHEST");
     return text + "  SEGMENTS\n";
@@ -105,7 +105,7 @@ std::string sample_text(const Sample& sample, const Shown& shown) {
     const io::FilesystemUse& use = sample.memory.use;
     std::string text;
     if (shown.watching) text += fmt::format("{:<20}  ", sample.time);
-    text += fmt::format("{:<16}  {:<10}  {:>9}  {:>9}  {:>9}  {:>4}  {:>6}", sample.host,
+    text += fmt::format("{:<12}  {:<10}  {:>8}  {:>8}  {:>8}  {:>4}  {:>6}", sample.host,
                         sample.filesystem, human_size(use.size), human_size(use.used),
                         human_size(use.available), percent(use.use()), percent(use.inode_use()));
     if (shown.watching) text += fmt::format("  {:>9}", human_size(sample.highest_used));

@@ -4,7 +4,7 @@
 
 DATA is the directory of prepare_pages.sh; each page has its own copy. A command is a line of an indented block that begins with
 a program. A line that ends with a backslash continues on the next one. In a command, "..." stands for the flags of a small
-training, and /store and host: for a directory.
+training, and /store, /dev/shm/run and host: for a directory.
 """
 import os
 import re
@@ -50,7 +50,7 @@ def runnable(command):
     if "--load checkpoints" in command:
         flags += " --override-opt_param-scheduler"
     command = re.sub(r" \.\.\.(?= |$)", " " + flags, command)
-    command = re.sub(r"(host:|(?<= ))/store/", "store/", command)
+    command = re.sub(r"(host:|(?<= ))/store/", "store/", command).replace("/dev/shm/run", "store/shm")
     return f"timeout -s INT 3 {command} || [ $? = 124 ]" if ENDLESS.search(command) else command
 
 
