@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 
 #include "metrics/log_line.hpp"
 
@@ -129,6 +130,8 @@ bool has_rank(const CauseRule& rule) {
 constexpr CauseRule killed_word{"Killed", "", "killed", effect, "shell"};
 constexpr CauseRule bare_exception{"Error", "", "failed", error, "Python"};
 constexpr CauseRule unknown{"", "", unknown_cause, hint, "an unknown program"};
+// A training that continues with such a loss prints no other message.
+constexpr CauseRule loss_not_finite{"lm loss", "", "nan", hint, "the loss of an iteration"};
 constexpr CauseRule last_iteration{"iteration", "", "finished", orderly, "the last iteration"};
 
 // Returns whether the line is the name of a Python exception without a message.
@@ -180,6 +183,10 @@ void LogCause::add(std::string_view text) {
     }
     if (iterates) {
         const LoggedIteration& step = parsed.iteration;
+        if (step.loss && !std::isfinite(*step.loss)) {
+            hint_ =
+                Cause{&loss_not_finite, std::string(line.substr(0, max_bytes)), n_lines_, {}, {}};
+        }
         if (step.iteration == step.total_iterations) consider(last_iteration, line);
         return;
     }

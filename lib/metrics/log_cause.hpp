@@ -32,8 +32,9 @@ class LogCause {
     // Returns the root cause; nullopt when no line states why the job ended. Then the training
     // still runs, or its process was killed without a message in this log.
     const std::optional<Cause>& root() const { return root_; }
-    // Returns the last line that reports a failure but matches no rule (kind `unknown`); nullopt
-    // when there is no such line. The failure may be harmless.
+    // Returns the last line that reports a failure but matches no rule (kind `unknown`), or the
+    // last iteration when its loss is not finite (kind `nan`); nullopt when there is no such line.
+    // The failure may be harmless.
     const std::optional<Cause>& hint() const { return hint_; }
 
   private:

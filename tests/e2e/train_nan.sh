@@ -94,7 +94,7 @@ run persistent.log "${inject[@]}" --error-injection-type persistent_error
 grep -q 'the same in a repeated step (persistent), but ranks .* compute different losses of the same samples' \
     persistent.log.err || fail "$(cat persistent.log.err)"
 run correct.log "${inject[@]}" --error-injection-type correct_result
-grep -q 'the same in a repeated step (persistent), and the same on another data-parallel rank' correct.log.err || fail "$(cat correct.log.err)"
+grep -q 'the same in a repeated step (persistent), and the same losses on another data-parallel rank' correct.log.err || fail "$(cat correct.log.err)"
 events=$(grep -c 'not both finite' transient.log.err)
 [ "$events" -lt 10 ] || fail "$events faults in 30 iterations"
 for log in persistent correct; do

@@ -43,6 +43,22 @@ TEST_CASE("a failure that no rule knows is a hint, and three iterations discard 
     CHECK(!log.hint());
 }
 
+TEST_CASE("a loss that is not finite is a hint, unless the training recovers") {
+    metrics::LogCause log;
+    const auto iteration = [&log](const char* n, const char* loss) {
+        log.add(std::string(" iteration ") + n +
+                "/ 100 | consumed samples: 64 | elapsed time per iteration (ms): 12.5 |"
+                " global batch size: 8 | lm loss: " +
+                loss + " |");
+    };
+    for (const char* n : {"1", "2", "3", "4"}) iteration(n, "nan");
+    REQUIRE(log.hint());
+    CHECK(log.hint()->rule->kind == "nan");
+    CHECK(log.hint()->line_number == 4);
+    for (const char* n : {"5", "6", "7"}) iteration(n, "2.5E+00");
+    CHECK(!log.hint());
+}
+
 TEST_CASE("the arguments that Megatron-LM lists at its start state no failure") {
     metrics::LogCause log;
     log.add("  error_injection_type ............................ transient_error");

@@ -255,7 +255,7 @@ std::string StepGuard::compare_ranks(const Step& step, const std::vector<double>
             differing.push_back(fmt::format("{} and {}", rank, next));
         }
     }
-    if (differing.empty()) return ", and the same on another data-parallel rank";
+    if (differing.empty()) return ", and the same losses on another data-parallel rank";
     return fmt::format(", but ranks {} compute different losses of the same samples",
                        fmt::join(differing, "; "));
 }
