@@ -17,6 +17,7 @@
 #include "comm/self/group.hpp"
 #include "cost/memory.hpp"
 #include "cost/workspace.hpp"
+#include "data/sampling/row_order.hpp"
 #include "device/ops.hpp"
 #include "spec/numerics.hpp"
 #include "train/open_device.hpp"
@@ -99,11 +100,15 @@ class Bench {
     View full(const Shape& shape) { return make(shape, DType::fp32); }
     View ints(const Shape& shape, i64 step, i64 limit) {
         const View view = make(shape, DType::int32);
-        std::vector<i32> values(static_cast<size_t>(view.numel()));
-        for (size_t i = 0; i < values.size(); ++i) {
-            values[i] = static_cast<i32>(static_cast<i64>(i) * step % limit);
-        }
-        device_->copy_from_host(view, values.data());
+        device_->copy_from_host(view, integers(view.numel(), step, limit).data());
+        return view;
+    }
+    // Returns the order of the rows by ints({n}, step, limit).
+    View order(i64 n, i64 step, i64 limit) {
+        std::vector<i32> rows(static_cast<size_t>(n));
+        data::order_rows(integers(n, step, limit), limit, rows);
+        const View view = make({n}, DType::int32);
+        device_->copy_from_host(view, rows.data());
         return view;
     }
     void reset() { buffers_.clear(); }
@@ -126,6 +131,13 @@ class Bench {
     }
 
   private:
+    static std::vector<i32> integers(i64 n, i64 step, i64 limit) {
+        std::vector<i32> values(static_cast<size_t>(n));
+        for (size_t i = 0; i < values.size(); ++i) {
+            values[i] = static_cast<i32>(static_cast<i64>(i) * step % limit);
+        }
+        return values;
+    }
     View make(const Shape& shape, DType dtype) {
         buffers_.push_back(device_->allocate(View{nullptr, dtype, shape}.bytes(), "bench"));
         return buffers_.back().view(0, dtype, shape);
@@ -316,6 +328,8 @@ void ends(Bench& bench) {
     bench.reset();
     const View tokens = bench.ints({rows}, 7919, vocab - 47);
     const View places = bench.ints({rows}, 1, m.length);
+    const View token_order = bench.order(rows, 7919, vocab - 47);
+    const View place_order = bench.order(rows, 1, m.length);
     const View table = bench.half({vocab, m.hidden}),
                place_table = bench.half({m.length, m.hidden});
     const View out = bench.half({rows, m.hidden});
@@ -324,7 +338,8 @@ void ends(Bench& bench) {
         device::embedding_forward(bench.context(), {tokens, table, 0, places, place_table, out});
     });
     bench.report("embedding_backward", product(rows, m.hidden, 12), 0, [&] {
-        device::embedding_backward(bench.context(), {tokens, out, dtable, 0, places, dplaces});
+        device::embedding_backward(
+            bench.context(), {tokens, token_order, out, dtable, 0, places, place_order, dplaces});
     });
 }
 

@@ -342,7 +342,8 @@ void embedding(Bench& bench) {
         device::embedding_forward(bench.context(), {tokens, table, 0, positions, places, out});
     });
     bench.bytes("embedding_backward", N * C * (bench.width() + 16), [&] {
-        device::embedding_backward(bench.context(), {tokens, out, dtable, 0, positions, dplaces});
+        device::embedding_backward(bench.context(),
+                                   {tokens, {}, out, dtable, 0, positions, {}, dplaces});
     });
 }
 

@@ -53,9 +53,9 @@ Sizes sizes_of(const ModelConfig& config, const ParallelConfig& parallel, const 
             .x = step.compute};
 }
 
-// Appends the activations that only some architectures and layouts have.
+// Appends the activations that only some architectures, layouts and devices have.
 void add_activations_of_variants(std::vector<ActivationSpec>& table, const ModelConfig& config,
-                                 const Sizes& sizes) {
+                                 const Sizes& sizes, bool cuda) {
     const auto& [b, t, n, r, c, heads, a, q, f, up, v, chunk, x] = sizes;
     using enum Lifetime;
     using enum Holder;
@@ -65,6 +65,12 @@ void add_activations_of_variants(std::vector<ActivationSpec>& table, const Model
         table.push_back({"embedding", {r, c}, x, per_micro_batch, embedding});
         table.push_back({"embedding_norm_mean", {r}, DType::fp32, per_micro_batch, embedding});
         table.push_back({"embedding_norm_rstd", {r}, DType::fp32, per_micro_batch, embedding});
+    }
+    if (cuda) {
+        table.push_back({"token_order", {n}, DType::int32, per_micro_batch, embedding});
+        if (config.position == PositionEmbedding::absolute) {
+            table.push_back({"position_order", {n}, DType::int32, per_micro_batch, embedding});
+        }
     }
     if (config.position == PositionEmbedding::rope) {
         table.push_back({"rotary_angles", {t, config.rotary_dim()}, DType::fp32, once});
@@ -139,7 +145,7 @@ std::vector<ActivationSpec> activation_table(const ModelConfig& config,
         {"dattention", {b, t, a}, x, backward},
         {"dqkv", {b, t, q}, x, backward},
     };
-    add_activations_of_variants(table, config, sizes);
+    add_activations_of_variants(table, config, sizes, step.cuda);
     return table;
 }
 

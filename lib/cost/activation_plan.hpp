@@ -23,6 +23,7 @@ struct StepShape {
     i64 n_micro_batches = 1;      // micro-batches of a step on one rank
     DType compute = DType::fp32;  // dtype of activations; statistics are fp32
     i64 logits_bytes = cpu_logits_bytes;
+    bool cuda = false;  // a GPU, which needs the order of the rows for the embedding's gradient
     i64 rows() const { return micro_batch * seq_length; }
 };
 

@@ -11,26 +11,17 @@ namespace lm::cost {
 constexpr i64 cuda_alignment = 256;
 // The largest number of partial sums of a reduction over a flat range.
 constexpr i64 cuda_sum_blocks = 1024;
-// The number of row indexes that one thread block sorts.
-constexpr i64 cuda_sort_tile = 2048;
-// The number of sorted rows that one thread block sums for the embedding's gradient.
+// The number of rows that one thread block sums for the embedding's gradient.
 constexpr i64 cuda_embedding_chunk = 64;
 
 constexpr i64 cuda_piece(i64 bytes) {
     return round_up(bytes, cuda_alignment);
 }
 
-// Returns the bytes of a radix sort of n row indexes: keys and positions, each double-buffered; 256
-// counts for each tile, and 256 totals.
-constexpr i64 cuda_sort_bytes(i64 n) {
-    constexpr i64 counts = 4 * 256;
-    return 4 * cuda_piece(4 * n) + cuda_piece(counts * ceil_div(n, cuda_sort_tile)) +
-           cuda_piece(counts);
-}
-// Returns the scratch bytes that the backward of an embedding of `width` columns needs: the sort,
-// and two partial sums for each chunk.
+// Returns the scratch bytes that the backward of an embedding of `width` columns needs: two partial
+// sums for each chunk.
 constexpr i64 cuda_embedding_bytes(i64 n, i64 width) {
-    return cuda_sort_bytes(n) + 2 * cuda_piece(4 * ceil_div(n, cuda_embedding_chunk) * width);
+    return 2 * cuda_piece(4 * ceil_div(n, cuda_embedding_chunk) * width);
 }
 
 // The bytes of cuBLASLt's workspace for one matrix product: the size that the cuBLASLt
@@ -52,11 +43,11 @@ constexpr i64 column_sum_floats(i64 rows, i64 columns) {
 }
 
 // The largest number of thread blocks of a norm gradient. Each block has a partial sum of the
-// weight's gradient, followed by a partial sum of the bias's gradient. The registers of an SM hold
-// three blocks, and an H100 or H200 has 132 SMs.
+// weight's gradient, one of the bias's gradient, and one of the branch's gradient. The registers of
+// an SM hold three blocks, and an H100 or H200 has 132 SMs.
 constexpr i64 norm_gradient_parts = 396;
 constexpr i64 norm_gradient_floats(i64 columns) {
-    return norm_gradient_parts * 2 * columns;
+    return norm_gradient_parts * 3 * columns;
 }
 
 // The largest head size of the attention kernels.

@@ -24,6 +24,7 @@ MemoryPlan plan_memory(const ModelConfig& config, const ParallelConfig& parallel
     StepShape shape = step;
     shape.compute = precision.weights;
     shape.logits_bytes = processor.logits_bytes();
+    shape.cuda = processor.cuda;
     plan.activations = plan_activations(config, parallel, shape,
                                         stage_shape(config, parallel, step, pp_rank, tp_rank))
                            .bytes;

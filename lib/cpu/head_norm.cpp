@@ -86,6 +86,9 @@ template <typename T>
 void backward(const HeadNormBackward& a) {
     const i64 d = a.query_weight[0];
     const i64 per_row = a.x[2] / d;
+    for (const device::View& sum : {a.dquery_weight, a.dquery_bias, a.dkey_weight, a.dkey_bias}) {
+        if (sum && !a.accumulate) std::fill_n(sum.as<T>(), d, T{0});
+    }
     for (i64 head = 0; head < a.x[0] * a.x[1] * per_row; ++head) {
         if (head % per_row < a.n_heads + a.n_groups) {
             backward_head<T>(a, head * d, head % per_row < a.n_heads);
@@ -237,11 +240,11 @@ void head_norm_backward(device::Context& context, const HeadNormBackward& a) {
         }
     });
     sums.reduce();
-    sums.put(a.dquery_weight.as<float>(), 0, d, true);
-    sums.put(a.dkey_weight.as<float>(), 2 * d, d, true);
+    sums.put(a.dquery_weight.as<float>(), 0, d, a.accumulate);
+    sums.put(a.dkey_weight.as<float>(), 2 * d, d, a.accumulate);
     if (!a.dquery_bias) return;
-    sums.put(a.dquery_bias.as<float>(), d, d, true);
-    sums.put(a.dkey_bias.as<float>(), 3 * d, d, true);
+    sums.put(a.dquery_bias.as<float>(), d, d, a.accumulate);
+    sums.put(a.dkey_bias.as<float>(), 3 * d, d, a.accumulate);
 }
 
 }  // namespace fast

@@ -124,8 +124,8 @@ void backward_parameters(const ResidualNormBackward& a) {
     T* const dbias = maybe<T>(a.dbias);
     const bool centred = a.norm == Norm::layer_norm;
     for (i64 c = 0; c < width; ++c) {
-        double weight_sum = a.dweight.as<T>()[c];
-        double bias_sum = dbias ? dbias[c] : 0.0;
+        double weight_sum = a.accumulate ? a.dweight.as<T>()[c] : 0.0;
+        double bias_sum = dbias && a.accumulate ? dbias[c] : 0.0;
         for (i64 n = 0; n < rows; ++n) {
             const double mean = centred ? a.mean.as<T>()[n] : 0.0;
             const double dy = a.dy.as<T>()[n * width + c];
@@ -153,6 +153,17 @@ void join_backward(const ResidualNormBackward& a) {
     }
 }
 
+template <typename T>
+void backward_branch_bias(const ResidualNormBackward& a) {
+    const T* const gradient = (a.dbranch ? a.dbranch : a.dsum).as<T>();
+    const i64 width = a.dsum[1];
+    for (i64 c = 0; c < width; ++c) {
+        double sum = a.accumulate ? a.dbranch_bias.as<T>()[c] : 0.0;
+        for (i64 n = 0; n < a.dsum[0]; ++n) sum += gradient[n * width + c];
+        a.dbranch_bias.as<T>()[c] = static_cast<T>(sum);
+    }
+}
+
 }  // namespace
 
 namespace reference {
@@ -166,9 +177,13 @@ void residual_norm_forward(device::Context& context, const ResidualNormForward& 
 void residual_norm_backward(device::Context& context, const ResidualNormBackward& a) {
     (void)context;
     with_type(a.dsum.dtype, [&]<typename T>(T) {
-        if (!a.dy) return join_backward<T>(a);
-        backward_parameters<T>(a);  // before backward(), which may overwrite sum
-        backward<T>(a);
+        if (a.dy) {
+            backward_parameters<T>(a);  // before backward(), which may overwrite sum
+            backward<T>(a);
+        } else {
+            join_backward<T>(a);
+        }
+        if (a.dbranch_bias) backward_branch_bias<T>(a);
     });
 }
 
@@ -318,11 +333,7 @@ void join_backward(device::Context& context, const ResidualNormBackward& a) {
     });
 }
 
-}  // namespace
-
-void residual_norm_backward(device::Context& context, const ResidualNormBackward& a) {
-    if (!is_fast_type(a.dsum.dtype)) no_such_type(a.dsum.dtype);
-    if (!a.dy) return join_backward(context, a);
+void norm_backward(device::Context& context, const ResidualNormBackward& a) {
     const i64 width = a.dy[1];
     const bool centred = a.norm == Norm::layer_norm;
     const FactorRows factors(a.dropout, a.dy[0], width);
@@ -362,8 +373,19 @@ void residual_norm_backward(device::Context& context, const ResidualNormBackward
         }
     });
     sums.reduce();
-    sums.put(a.dweight.as<float>(), 0, width, true);
-    if (a.dbias) sums.put(a.dbias.as<float>(), width, width, true);
+    sums.put(a.dweight.as<float>(), 0, width, a.accumulate);
+    if (a.dbias) sums.put(a.dbias.as<float>(), width, width, a.accumulate);
+}
+
+}  // namespace
+
+void residual_norm_backward(device::Context& context, const ResidualNormBackward& a) {
+    if (!is_fast_type(a.dsum.dtype)) no_such_type(a.dsum.dtype);
+    a.dy ? norm_backward(context, a) : join_backward(context, a);
+    if (!a.dbranch_bias) return;
+    ColumnSums sums(context, a.dsum[0], a.dsum[1]);
+    sums.add_rows(a.dbranch ? a.dbranch : a.dsum);
+    sums.finish(a.dbranch_bias.as<float>(), a.accumulate);
 }
 
 }  // namespace fast

@@ -47,6 +47,10 @@ void misaligned_workspace(const void* begin) {
                     cost::cuda_alignment, begin));
 }
 
+void CudaDevice::missing(const char* argument) const {
+    bug(__FILE__, __LINE__, fmt::format("{}: expected {}, got none", operation_, argument));
+}
+
 CudaDevice::CudaDevice(int index) : index_(index) {}
 
 std::unique_ptr<CudaDevice> CudaDevice::open(int index) {

@@ -60,6 +60,8 @@ class CudaDevice final : public device::Device {
     // enter() stores the operation that is being enqueued, for error messages.
     void enter(const char* operation) { operation_ = operation; }
     const char* operation() const { return operation_; }
+    // Throws a bug: the operation that is being enqueued has no `argument`.
+    [[noreturn]] void missing(const char* argument) const;
     // Throws Error(failure) "cuda:0: OPERATION: MESSAGE (NAME)", with the message and the name that
     // CUDA has for `status`, unless `status` is success.
     void check(cudaError_t status) const {

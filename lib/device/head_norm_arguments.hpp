@@ -26,7 +26,8 @@ struct HeadNormForward {
 };
 
 // Computes dx = norm'(dy) for each head of query and key, and copies the gradients of the values.
-// Computes the statistics of the heads again, because forward does not store them.
+// Computes the statistics of the heads again, because forward does not store them. Adds to the
+// gradients of the parameters when `accumulate` is set, else overwrites them.
 struct HeadNormBackward {
     spec::Normalization norm = spec::Normalization::layer_norm;
     double eps = 1e-5;
@@ -35,13 +36,14 @@ struct HeadNormBackward {
     View query_weight{};   // [D] bf16|fp16|fp32
     View key_weight{};     // [D] bf16|fp16|fp32
     View dx{};             // [B, T, W] bf16|fp16|fp32; may alias dy
-    View dquery_weight{};  // [D] fp32, accumulated
-    View dquery_bias{};    // [D] fp32, accumulated; optional
-    View dkey_weight{};    // [D] fp32, accumulated
-    View dkey_bias{};      // [D] fp32, accumulated; present if dquery_bias is
+    View dquery_weight{};  // [D] fp32
+    View dquery_bias{};    // [D] fp32; optional
+    View dkey_weight{};    // [D] fp32
+    View dkey_bias{};      // [D] fp32; present if dquery_bias is
     i64 n_heads = 0;
     i64 n_groups = 0;
     bool one_plus = false;
+    bool accumulate = true;
 };
 
 // The widest head that the operations support.

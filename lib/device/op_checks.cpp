@@ -71,12 +71,14 @@ void check(const EmbeddingBackward& a) {
     c.rank(a.dtable, "dtable", 2);
     const i64 n = a.tokens[0];
     c.is(a.tokens, "tokens", DType::int32, {n});
+    if (a.token_order) c.is(a.token_order, "token_order", DType::int32, {n});
     c.typed(a.dout, "dout", {n, a.dtable[1]});
     c.stat(a.dtable, "dtable", a.dtable.shape);
     c.together(a.positions, "positions", a.dposition_table, "dposition_table");
     if (!a.positions) return;
     c.rank(a.dposition_table, "dposition_table", 2);
     c.is(a.positions, "positions", DType::int32, {n});
+    if (a.position_order) c.is(a.position_order, "position_order", DType::int32, {n});
     c.stat(a.dposition_table, "dposition_table", {a.dposition_table[0], a.dtable[1]});
 }
 
@@ -175,6 +177,7 @@ void check(const ResidualNormBackward& a) {
     c.typed(a.dsum, "dsum", {n, width});
     c.maybe_typed(a.dbranch, "dbranch", {n, width});
     c.dropout(a.dropout, n);
+    c.maybe_stat(a.dbranch_bias, "dbranch_bias", {width});
     if (!a.dy) {
         return c.require(!a.sum && !a.weight && !a.dweight,
                          "without dy: expected no sum, weight and dweight");

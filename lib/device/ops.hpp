@@ -17,6 +17,7 @@
 #include <span>
 
 #include "device/device.hpp"
+#include "device/embedding_arguments.hpp"
 #include "device/head_norm_arguments.hpp"
 #include "spec/activation.hpp"
 #include "spec/normalization.hpp"
@@ -52,29 +53,6 @@ enum DropoutSite : i32 {
 // Linear layers use no activation, a GELU or the squared ReLU. Gated operations use a gated unit
 // (Shazeer 2020, "GLU variants improve transformer").
 using spec::Activation;
-
-// ---- Embedding --------------------------------------------------------------------------------
-
-// out[n] = table[tokens[n] - vocab_start] + position_table[positions[n]]; the first term is zero
-// when another rank holds the row.
-struct EmbeddingForward {
-    View tokens{};  // [N] int32
-    View table{};   // [V, C] bf16|fp16|fp32
-    i64 vocab_start = 0;
-    View positions{};       // [N] int32; optional
-    View position_table{};  // [P, C] bf16|fp16|fp32; present if `positions` is
-    View out{};             // [N, C] bf16|fp16|fp32
-};
-
-// dtable[tokens[n] - vocab_start] += dout[n]; dposition_table[positions[n]] += dout[n].
-struct EmbeddingBackward {
-    View tokens{};  // [N] int32
-    View dout{};    // [N, C] bf16|fp16|fp32
-    View dtable{};  // [V, C] fp32, accumulated
-    i64 vocab_start = 0;
-    View positions{};        // [N] int32; optional
-    View dposition_table{};  // [P, C] fp32, accumulated; present if `positions` is
-};
 
 // ---- Linear -----------------------------------------------------------------------------------
 
@@ -161,7 +139,9 @@ struct ResidualNormForward {
 
 // dsum = dsum_in + norm'(dy); dbranch = dropout'(dsum). dsum_in is the gradient that reaches `sum`
 // from later layers. Without dy, dsum = dsum_in; then sum, weight, the statistics and the gradients
-// of the parameters must be none, too.
+// of the parameters must be none, too. dbranch_bias, the sums of the branch's gradient over rows,
+// is the gradient of the bias of the linear layer that computed the branch. The sums over rows are
+// accumulated when `accumulate` is set.
 struct ResidualNormBackward {
     Norm norm = Norm::layer_norm;
     View dy{};       // [N, C] bf16|fp16|fp32; optional
@@ -173,9 +153,11 @@ struct ResidualNormBackward {
     View dsum{};     // [N, C] bf16|fp16|fp32; may alias dsum_in or sum
     Dropout dropout;
     View dbranch{};  // [N, C] bf16|fp16|fp32; optional
-    View dweight{};  // [C] fp32, accumulated
-    View dbias{};    // [C] fp32, accumulated; optional
+    View dweight{};  // [C] fp32
+    View dbias{};    // [C] fp32; optional
     bool one_plus = false;
+    bool accumulate = true;
+    View dbranch_bias{};  // [C] fp32; optional; of dbranch, or without it of dsum
 };
 
 // ---- Attention --------------------------------------------------------------------------------

@@ -39,6 +39,8 @@ constexpr Field<Scratch> scratch_fields[] = {
 constexpr Field<MicroBatchActivations> micro_batch_fields[] = {
     FIELD("tokens", inputs.tokens),
     FIELD("positions", inputs.positions),
+    FIELD("token_order", inputs.token_order),
+    FIELD("position_order", inputs.position_order),
     FIELD("targets", inputs.targets),
     FIELD("loss_mask", inputs.loss_mask),
     FIELD("doc_start", inputs.doc_start),

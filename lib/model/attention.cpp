@@ -3,8 +3,6 @@
 
 #include <cmath>
 
-#include "model/parallel_linear.hpp"
-
 namespace lm::model {
 namespace {
 
@@ -105,14 +103,8 @@ void Attention::normalize_backward(const Pass& pass, const View& dqkv,
                                               .dkey_bias = grad_.key_norm.bias,
                                               .n_heads = pass.setup.share.n_heads,
                                               .n_groups = pass.setup.share.n_groups,
-                                              .one_plus = config.norm_1p});
-}
-
-void Attention::zero_gradients(const Pass& pass) const {
-    for (const NormParams& norm : {grad_.query_norm, grad_.key_norm}) {
-        if (norm.weight) device::fill(pass.context, {.x = norm.weight, .value = 0});
-        if (norm.bias) device::fill(pass.context, {.x = norm.bias, .value = 0});
-    }
+                                              .one_plus = config.norm_1p,
+                                              .accumulate = pass.accumulate});
 }
 
 void Attention::sum_gradients(const TensorParallel& tensor) const {

@@ -5,7 +5,7 @@
 // Shapes: model/pass.hpp.
 #pragma once
 
-#include "model/pass.hpp"
+#include "model/parallel_linear.hpp"
 #include "model/residual_norm.hpp"
 
 namespace lm::model {
@@ -34,16 +34,21 @@ class Attention {
 
     // Returns the branch, [R, C] compute, in scratch.branch. x: [R, C] compute.
     View forward(const Pass& pass, const View& x, const AttentionActivations& act) const;
-    // Computes the gradients of all parameters. Returns the gradient of x, [R, C] compute, in
+    // Computes the gradients of the parameters, that of the output bias only where
+    // output_bias_gradient() is none. Returns the gradient of x, [R, C] compute, in
     // scratch.dnorm. dbranch: [R, C] compute; x: [R, C] compute, as in forward().
     View backward(const Pass& pass, const View& dbranch, const View& x,
                   const AttentionActivations& act) const;
 
-    // Zeroes the gradients of the norms, because backward() only adds to them.
-    void zero_gradients(const Pass& pass) const;
     // Sums the gradients of the norms, which each tensor rank computed for its own heads.
     // Collective over the tensor group.
     void sum_gradients(const TensorParallel& tensor) const;
+
+    // Returns the gradient of the output's bias, [C] fp32, where the norm's backward computes it
+    // (folded_bias()).
+    View output_bias_gradient(const Pass& pass) const {
+        return folded_bias(pass, grad_.output_bias);
+    }
 
   private:
     // Normalizes each head of query and key, from act.projected to act.qkv.

@@ -56,6 +56,13 @@ Dropout GptChunk::dropout_before(const Pass& pass, i64 layer) const {
                        : pass.dropout(p, number - 1, device::mlp_output_site);
 }
 
+// Returns the gradient of the bias of that branch, if this chunk computes it with the norm after
+// the branch (folded_bias()).
+View GptChunk::bias_before(const Pass& pass, i64 layer) const {
+    return layer > 0 ? layers_[static_cast<size_t>(layer - 1)].mlp.down_bias_gradient(pass)
+                     : View{};
+}
+
 Dropout GptChunk::dropout_of_attention_output(const Pass& pass, i64 layer) const {
     return pass.dropout(setup_.config.hidden_dropout, part_.first_layer + layer,
                         device::attention_output_site);
@@ -133,7 +140,9 @@ void GptChunk::backward(Context& context, const MicroBatch& micro_batch) {
     const Pass pass = pass_of(context, micro_batch);
     const MicroBatchActivations& act = slot(micro_batch.slot);
     const TensorParallel& tensor = setup_.tensor;
-    if (micro_batch.first) zero_gradients(pass);
+    // All other gradients are overwritten in the first micro-batch. This is also true for the word
+    // embedding matrix of a tied head, because the head's GEMM precedes the embedding's backward.
+    if (micro_batch.first && part_.embedding) embedding_.zero_gradients(pass, !tied_);
     View dbranch = backward_final_norm(pass, act);
     if (part_.head) {
         if (micro_batch.last) final_norm_.sum_gradients(tensor);
@@ -166,14 +175,22 @@ View GptChunk::backward_final_norm(const Pass& pass, const MicroBatchActivations
             act.final_norm);
     }
     if (part_.head) {
-        return final_norm_.backward(
-            pass, {.dy = act.head.dx, .dstream = {}, .out = dresidual, .dropout = dropout},
-            act.final_norm);
+        return final_norm_.backward(pass,
+                                    {.dy = act.head.dx,
+                                     .dstream = {},
+                                     .out = dresidual,
+                                     .dropout = dropout,
+                                     .branch_bias = bias_before(pass, part_.n_layers())},
+                                    act.final_norm);
     }
     // The gradient was received into the memory of the output.
-    return final_norm_.backward(
-        pass, {.dy = {}, .dstream = act.final_norm.stream, .out = dresidual, .dropout = dropout},
-        act.final_norm);
+    return final_norm_.backward(pass,
+                                {.dy = {},
+                                 .dstream = act.final_norm.stream,
+                                 .out = dresidual,
+                                 .dropout = dropout,
+                                 .branch_bias = bias_before(pass, part_.n_layers())},
+                                act.final_norm);
 }
 
 // Computes the gradients of a layer. `dbranch` is the gradient of the layer's MLP branch. Returns
@@ -195,7 +212,8 @@ View GptChunk::backward_layer(const Pass& pass, const MicroBatchActivations& act
                                   {.dy = dmlp_input,
                                    .dstream = dresidual,
                                    .out = dresidual,
-                                   .dropout = dropout_of_attention_output(pass, layer)},
+                                   .dropout = dropout_of_attention_output(pass, layer),
+                                   .branch_bias = modules.attention.output_bias_gradient(pass)},
                                   a.mlp_norm);
     if (setup_.selective_recompute) modules.attention_norm.normalize(pass, a.attention_norm);
     const View dattention_input =
@@ -208,7 +226,8 @@ View GptChunk::backward_layer(const Pass& pass, const MicroBatchActivations& act
         {.dy = dattention_input,
          .dstream = dresidual,
          .out = stage_input ? a.attention_norm.stream : dresidual,
-         .dropout = stage_input ? Dropout{} : dropout_before(pass, layer)},
+         .dropout = stage_input ? Dropout{} : dropout_before(pass, layer),
+         .branch_bias = bias_before(pass, layer)},
         a.attention_norm);
 }
 
@@ -225,19 +244,6 @@ void GptChunk::recompute_layers(const Pass& pass, const MicroBatchActivations& a
             branch = layers_[index].mlp.forward_down(pass, act.layers[index].mlp);
         }
     }
-}
-
-// Zeroes the gradients that backward only adds to. GEMMs overwrite their gradients in the first
-// micro-batch and need no zeros. This is also true for the word embedding matrix of a tied head,
-// because the head's GEMM precedes the embedding's backward pass.
-void GptChunk::zero_gradients(const Pass& pass) {
-    if (part_.embedding) embedding_.zero_gradients(pass, !tied_);
-    for (const Layer& layer : layers_) {
-        layer.attention_norm.zero_gradients(pass);
-        layer.attention.zero_gradients(pass);
-        layer.mlp_norm.zero_gradients(pass);
-    }
-    if (part_.head) final_norm_.zero_gradients(pass);
 }
 
 // ---- everything else --------------------------------------------------------------------------

@@ -122,8 +122,8 @@ class GptChunk {
     View backward_final_norm(const Pass& pass, const MicroBatchActivations& act);
     void recompute_layers(const Pass& pass, const MicroBatchActivations& act,
                           const cost::LayerGroup& group);
-    void zero_gradients(const Pass& pass);
     device::Dropout dropout_before(const Pass& pass, i64 layer) const;
+    View bias_before(const Pass& pass, i64 layer) const;
     device::Dropout dropout_of_attention_output(const Pass& pass, i64 layer) const;
 
     void before_forward(i64 unit) {

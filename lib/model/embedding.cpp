@@ -56,6 +56,7 @@ void Embedding::backward(const Pass& pass, const View& dbranch,
         if (grad_.position) {
             device::embedding_backward(pass.context,
                                        {.tokens = pass.inputs.positions.flat(),
+                                        .token_order = pass.inputs.position_order,
                                         .dout = tensor.gather(dbranch, scratch.gathered),
                                         .dtable = grad_.position});
         }
@@ -65,17 +66,18 @@ void Embedding::backward(const Pass& pass, const View& dbranch,
     const bool positions = grad_.position && !normalized;
     device::embedding_backward(pass.context,
                                {.tokens = pass.inputs.tokens.flat(),
+                                .token_order = pass.inputs.token_order,
                                 .dout = tensor.gather(dwords, scratch.gathered),
                                 .dtable = grad_.word,
                                 .vocab_start = pass.setup.share.vocab_start,
                                 .positions = positions ? pass.inputs.positions.flat() : View{},
+                                .position_order = positions ? pass.inputs.position_order : View{},
                                 .dposition_table = positions ? grad_.position : View{}});
 }
 
 void Embedding::zero_gradients(const Pass& pass, bool word) const {
     if (word) device::fill(pass.context, {.x = grad_.word, .value = 0});
     if (grad_.position) device::fill(pass.context, {.x = grad_.position, .value = 0});
-    norm_.zero_gradients(pass);
 }
 
 }  // namespace lm::model

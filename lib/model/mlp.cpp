@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/mlp.hpp"
 
-#include "model/parallel_linear.hpp"
-
 namespace lm::model {
 void Mlp::forward_up(const Pass& pass, const View& x, const MlpActivations& act) const {
     const spec::Activation activation = pass.setup.config.activation;

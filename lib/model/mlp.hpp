@@ -4,7 +4,7 @@
 // Shapes: model/pass.hpp.
 #pragma once
 
-#include "model/pass.hpp"
+#include "model/parallel_linear.hpp"
 
 namespace lm::model {
 
@@ -35,10 +35,15 @@ class Mlp {
     // recomputation.
     void recompute_activation(const Pass& pass, const MlpActivations& act) const;
 
-    // Computes the gradients of all parameters. Returns the gradient of x, [R, C] compute, in
+    // Computes the gradients of the parameters, that of the down bias only where
+    // down_bias_gradient() is none. Returns the gradient of x, [R, C] compute, in
     // scratch.dnorm. dbranch: [R, C] compute; x: [R, C] compute, as in forward_up().
     View backward(const Pass& pass, const View& dbranch, const View& x,
                   const MlpActivations& act) const;
+
+    // Returns the gradient of the down projection's bias, [C] fp32, where the norm's backward
+    // computes it (folded_bias()).
+    View down_bias_gradient(const Pass& pass) const { return folded_bias(pass, grad_.down_bias); }
 
   private:
     MlpParams weight_, grad_;

@@ -56,9 +56,12 @@ View row_linear_forward(const Pass& pass, const RowLinear& linear) {
 
 void row_linear_backward(const Pass& pass, const RowLinearGradient& grad) {
     const View dy = pass.setup.tensor.gather(grad.dy, pass.setup.scratch.gathered);
-    device::linear_backward_weight(
-        pass.context,
-        {.dy = dy, .x = grad.x, .dw = grad.dw, .dbias = grad.dbias, .accumulate = pass.accumulate});
+    device::linear_backward_weight(pass.context,
+                                   {.dy = dy,
+                                    .x = grad.x,
+                                    .dw = grad.dw,
+                                    .dbias = folded_bias(pass, grad.dbias) ? View{} : grad.dbias,
+                                    .accumulate = pass.accumulate});
     device::LinearBackwardInput input = grad.input;
     input.dy = dy;
     device::linear_backward_input(pass.context, input);

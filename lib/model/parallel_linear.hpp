@@ -35,6 +35,13 @@ struct RowLinear {
 // scratch.branch.
 View row_linear_forward(const Pass& pass, const RowLinear& linear);
 
+// Returns `dbias`, [C] fp32, the gradient of a row-parallel layer's bias, where the backward of
+// the norm after the branch computes it, as the sum over rows of its output, which is not read
+// again. With sequence parallelism the norm has only a part of the rows: returns none.
+inline View folded_bias(const Pass& pass, const View& dbias) {
+    return pass.setup.tensor.sequence_parallel() ? View{} : dbias;
+}
+
 struct RowLinearGradient {
     View dy;                            // [R, C] compute
     View x;                             // [N, K] compute
@@ -42,7 +49,7 @@ struct RowLinearGradient {
     View dbias;                         // [C] fp32, or none
     device::LinearBackwardInput input;  // its dy is replaced by the rows of all ranks
 };
-// Computes the gradients of weight, bias and input.
+// Computes the gradients of weight, input and, unless folded_bias() has it, bias.
 void row_linear_backward(const Pass& pass, const RowLinearGradient& grad);
 
 }  // namespace lm::model

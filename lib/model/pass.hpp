@@ -22,8 +22,10 @@ using device::View;
 
 // The inputs of one micro-batch. A view is none when the chunk does not read it.
 struct MicroBatchInputs {
-    View tokens;      // [B, T] int32; chunks with the embedding
-    View positions;   // [B, T] int32; chunks with the embedding, and all with rotary embedding
+    View tokens;     // [B, T] int32; chunks with the embedding
+    View positions;  // [B, T] int32; chunks with the embedding, and all with rotary embedding
+    // [N] int32, on GPUs: the rows, sorted by their tokens, and by their positions (learned ones).
+    View token_order, position_order;
     View targets;     // [B, T] int32; chunks with the head
     View loss_mask;   // [B, T] fp32; chunks with the head
     View doc_start;   // [B, T] int32: first key that each query attends to; none: key 0

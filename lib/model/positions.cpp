@@ -78,6 +78,16 @@ void write_positions(device::Device& device, const MicroBatchInputs& inputs, i64
         }
         device.copy_from_host(positions, host.data());
     }
+    if (const View& order = inputs.position_order) {
+        const i64 n = order[0];
+        const i64 n_samples = inputs.positions[0];
+        std::vector<i32> host(static_cast<size_t>(n));
+        for (i64 i = 0; i < n; ++i) {
+            host[static_cast<size_t>(i)] =
+                static_cast<i32>(i % n_samples * inputs.positions[1] + i / n_samples);
+        }
+        device.copy_from_host(order, host.data());
+    }
     if (!inputs.doc_start || window == 0) return;
     const std::vector<i32> zeros(static_cast<size_t>(inputs.doc_start.numel()));
     copy_starts(device, inputs.doc_start, zeros, window);

@@ -31,8 +31,8 @@ void write_position_constants(const spec::ModelConfig& config, i64 first_head,
 // B samples of T = seq_length tokens.
 void limit_to_window(std::span<i32> starts, i64 seq_length, i64 window);
 
-// Writes the inputs that a batch without positions and first keys needs: positions 0 to T - 1, and
-// the first keys of an attention window, if `window` is above 0.
+// Writes the inputs that a batch without positions and first keys needs: positions 0 to T - 1 with
+// their order, and the first keys of an attention window, if `window` is above 0.
 void write_positions(device::Device& device, const MicroBatchInputs& inputs, i64 window);
 
 // Copies `starts`, the first keys of a batch's queries, limited to an attention window if `window`

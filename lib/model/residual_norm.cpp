@@ -39,7 +39,9 @@ View ResidualNorm::backward(const Pass& pass, const StreamGradient& grad,
                                       .dsum_in = grad.dstream,
                                       .dsum = grad.out,
                                       .dropout = grad.dropout,
-                                      .dbranch = dbranch};
+                                      .dbranch = dbranch,
+                                      .accumulate = pass.accumulate,
+                                      .dbranch_bias = grad.branch_bias};
     if (grad.dy) {
         args.dy = grad.dy;
         args.sum = act.stream;
@@ -52,11 +54,6 @@ View ResidualNorm::backward(const Pass& pass, const StreamGradient& grad,
     }
     device::residual_norm_backward(pass.context, args);
     return dbranch ? dbranch : grad.out;
-}
-
-void ResidualNorm::zero_gradients(const Pass& pass) const {
-    if (grad_.weight) device::fill(pass.context, {.x = grad_.weight, .value = 0});
-    if (grad_.bias) device::fill(pass.context, {.x = grad_.bias, .value = 0});
 }
 
 void ResidualNorm::sum_gradients(const TensorParallel& tensor) const {

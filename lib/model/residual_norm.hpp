@@ -45,14 +45,14 @@ class ResidualNorm {
         View dstream;  // [R, C] compute: gradient of the stream from later layers; none: zero
         View out;      // [R, C] compute: receives the gradient of the stream; may be `dstream`
         device::Dropout dropout = {};  // as in forward()
+        View branch_bias = {};  // [C] fp32: gradient of the bias that the branch ends with, or none
     };
-    // Computes out = dstream + norm'(dy). Adds to the gradients of the parameters. Returns the
-    // gradient of the branch, [R, C] compute: `out` itself; with dropout, scratch.dbranch.
+    // Computes out = dstream + norm'(dy), the gradients of the parameters and that of the branch's
+    // bias. Returns the gradient of the branch, [R, C] compute: `out` itself; with dropout,
+    // scratch.dbranch.
     View backward(const Pass& pass, const StreamGradient& grad,
                   const ResidualNormActivations& act) const;
 
-    // Zeroes the gradients before the first micro-batch, because backward() only adds to them.
-    void zero_gradients(const Pass& pass) const;
     // Sums the gradients over the tensor ranks: with sequence parallelism each rank has normalized
     // its own rows. Collective over the tensor group.
     void sum_gradients(const TensorParallel& tensor) const;

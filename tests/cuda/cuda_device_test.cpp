@@ -5,6 +5,7 @@
 #include "base/error.hpp"
 #include "base/rng.hpp"
 #include "cpu/cpu_device.hpp"
+#include "data/sampling/row_order.hpp"
 #include "device/op_times.hpp"
 #include "support/catch.hpp"
 #include "train/open_device.hpp"
@@ -39,13 +40,18 @@ std::vector<float> embedding_gradient(device::Device& device, const std::vector<
                                       const std::vector<float>& dout, i64 vocab, i64 width) {
     const auto n = static_cast<i64>(tokens.size());
     const device::Buffer index = device.allocate(4 * n, "tokens");
+    const device::Buffer order = device.allocate(4 * n, "order");
     const device::Buffer rows = device.allocate(4 * n * width, "dout");
     const device::Buffer table = device.allocate(4 * vocab * width, "dtable");
     const device::Buffer workspace = device.allocate(i64{4} << 20, "workspace");
     device.copy_from_host(index.view(DType::int32, {n}), tokens.data());
+    std::vector<i32> ordered(tokens.size());
+    data::order_rows(tokens, vocab + 20, ordered);
+    device.copy_from_host(order.view(DType::int32, {n}), ordered.data());
     device.copy_from_host(rows.view(DType::fp32, {n, width}), dout.data());
     device::Context context{device, workspace.view(DType::uint8, {workspace.bytes()})};
     device::embedding_backward(context, {.tokens = index.view(DType::int32, {n}),
+                                         .token_order = order.view(DType::int32, {n}),
                                          .dout = rows.view(DType::fp32, {n, width}),
                                          .dtable = table.view(DType::fp32, {vocab, width}),
                                          .vocab_start = 3});

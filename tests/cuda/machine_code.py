@@ -100,9 +100,9 @@ NORM_THREADS = 256
 
 def norm_backward(columns, registers, blocks):
     """The rows of documented() for the norm's backward of up to N columns, without and with dropout ("80 (88)"). Shared
-    memory, as in residual_norm_registers.cuh: two sums of each column."""
+    memory, as in residual_norm_registers.cuh: two sums of each column, and those of the branch's bias for each thread."""
     steps = columns // (8 * NORM_THREADS)
-    kib = 2 * columns * 4 / 1024
+    kib = (2 * columns + NORM_THREADS * 8 * steps) * 4 / 1024
     numbers = [[int(n) for n in re.findall(r"\d+", text)] for text in (registers, blocks)]
     return [(rf"backward_in_registersI13__nv_bfloat16Li{steps}ELb{dropout}E", NORM_THREADS, {"sm_90": numbers[0][at]}, kib,
              {"sm_90": numbers[1][at]}) for dropout, at in ((0, 0), (1, -1))]

@@ -187,6 +187,28 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
         fail "not noted: $(cat repeatable.log.err)"
 fi
 
+# ---- Launches: those of a layer in a step of one micro-batch, kernels and products of cuBLASLt. Biases of the products that
+# end a branch cost GPT-2 none, since the norm's backward sums them. ----
+if [ -n "${LM_PLUGIN_DIR:-}" ]; then
+    # count MODEL LAYERS STEPS KIND: prints the number of launches of that kind in a run.
+    count() {
+        rm -f launches.*
+        EMULATED_CUDA_LOG=$PWD/launches train launches.log "$1" cuda --bf16 --num-layers "$2" --global-batch-size 1 --train-iters "$3"
+        awk -v kind="$4" '$1 == kind { ++n } END { print n + 0 }' launches.*
+    }
+    # launches MODEL KIND EXPECTED: compares steps of one and of two layers, without the start of the run.
+    launches() {
+        local one two
+        one=$(($(count "$1" 1 2 "$2") - $(count "$1" 1 1 "$2")))
+        two=$(($(count "$1" 2 2 "$2") - $(count "$1" 2 1 "$2")))
+        [ $((two - one)) = "$3" ] || fail "$1: $((two - one)) launches of a $2 in a layer, not $3 ($one in a step of one layer)"
+    }
+    launches gpt2 kernel 14
+    launches gpt2 product 12
+    launches llama kernel 10
+    launches llama product 12
+fi
+
 # ---- Messages without a GPU ----
 if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     try=(lm-train "${data[@]}" "${schedule[@]}" "${shape[@]}" --train-iters 1 --device)

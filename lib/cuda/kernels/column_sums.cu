@@ -15,7 +15,7 @@ namespace {
 constexpr int tree_columns = 32;
 constexpr int tree_rows = 16;
 
-__global__ void add_parts_kernel(PartSums sums, float* target, bool accumulate) {
+__global__ void add_parts_kernel(PartSums sums, PartTargets targets, bool accumulate) {
     __shared__ float shared[tree_rows][tree_columns];
     const i64 column = i64{blockIdx.x} * tree_columns + threadIdx.x;
     float total = 0;
@@ -28,7 +28,15 @@ __global__ void add_parts_kernel(PartSums sums, float* target, bool accumulate) 
     __syncthreads();
     if (threadIdx.y != 0 || column >= sums.columns) return;
     for (int y = 1; y < tree_rows; ++y) total += shared[y][threadIdx.x];
-    target[column] = accumulate ? target[column] + total : total;
+    const i64 which = column / targets.width;
+    float* to = nullptr;
+#pragma unroll
+    for (int i = 0; i < PartTargets::most; ++i) {
+        if (which == i) to = targets.to[i];
+    }
+    if (to == nullptr) return;
+    to += column % targets.width;
+    *to = accumulate ? *to + total : total;
 }
 
 template <typename T, int W>
@@ -43,9 +51,10 @@ __global__ void column_sums_kernel(const T* x, i64 rows, i64 columns, float* par
 
 }  // namespace
 
-void add_parts(cudaStream_t stream, const PartSums& sums, float* target, bool accumulate) {
+void add_parts(cudaStream_t stream, const PartSums& sums, const PartTargets& targets,
+               bool accumulate) {
     launch(stream, add_parts_kernel, blocks_for(sums.columns, tree_columns),
-           dim3(tree_columns, tree_rows), 0, sums, target, accumulate);
+           dim3(tree_columns, tree_rows), 0, sums, targets, accumulate);
 }
 
 void column_sums(cudaStream_t stream, const device::View& workspace, const device::View& x,

@@ -17,8 +17,20 @@ struct PartSums {
     i64 stride = 0;
     i64 columns = 0;
 };
+// Where the sums go: the sum of column c to to[c / width][c % width]. A part has `width` columns
+// for each target; without a target (nullptr) they are dropped.
+struct PartTargets {
+    static constexpr int most = 4;
+    float* to[most] = {};
+    i64 width = 0;
+};
+// Each target [width] = (accumulate ? target : 0) + the sum of all parts.
+void add_parts(cudaStream_t stream, const PartSums& sums, const PartTargets& targets,
+               bool accumulate);
 // target[columns] = (accumulate ? target : 0) + the sum of all parts.
-void add_parts(cudaStream_t stream, const PartSums& sums, float* target, bool accumulate);
+inline void add_parts(cudaStream_t stream, const PartSums& sums, float* target, bool accumulate) {
+    add_parts(stream, sums, {.to = {target}, .width = sums.columns}, accumulate);
+}
 
 // target[F] = (accumulate ? target : 0) + the sums of the columns of x [N, F] bf16|fp16|fp32. Uses
 // cost::column_sum_floats(N, F) floats of `workspace` ([bytes] uint8).

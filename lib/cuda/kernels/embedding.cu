@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Embedding lookup and its gradient. The gradient uses no atomics, so that its bits are the same in
-// every run: the rows of dout are sorted stably by their table row (sort.cuh), and each table row
-// sums its rows of dout in the order of the batch.
-#include <bit>
-
+// every run: the loader orders the rows of dout by their table row (data/sampling/row_order.hpp),
+// and each table row sums its rows of dout in the order of the batch.
 #include "cost/cuda_scratch.hpp"
 #include "cuda/cuda_device.hpp"
-#include "cuda/kernels/sort.cuh"
+#include "cuda/kernels/kernel_launch.cuh"
 #include "cuda/kernels/vector.cuh"
 #include "cuda/ops.hpp"
 
@@ -42,10 +40,10 @@ __global__ void forward_kernel(const i32* tokens, const T* table, i64 table_rows
 
 // ---- Backward ----------------------------------------------------------------------------------
 //
-// The sorted rows are cut into chunks of equal length, one block for each, so that a frequent token
-// is summed by many blocks. A run is a range of equal table rows. sum_kernel adds a run that is
-// inside one chunk to dtable. A run that crosses chunk boundaries leaves one partial sum in each of
-// its chunks; join_kernel adds these in order. Every element of dtable is written by one thread.
+// The ordered rows are cut into chunks of equal length, one block for each, so that a frequent
+// token is summed by many blocks. A run is a range of equal table rows. sum_kernel adds a run that
+// is inside one chunk to dtable. A run that crosses chunk boundaries leaves one partial sum in each
+// of its chunks; join_kernel adds these in order. Every element of dtable is written by one thread.
 
 constexpr int sum_threads = 128;
 constexpr int chunk = static_cast<int>(cost::cuda_embedding_chunk);
@@ -56,9 +54,10 @@ static_assert(chunk % ahead == 0 && chunk <= sum_threads);
 // earlier chunk, and of the run that continues in the next chunk.
 template <typename T>
 struct Sums {
-    const i32* rows;    // [n]: table rows, ascending; n_table_rows marks a row of another table
-    const i32* source;  // [n]: the row of dout for each of `rows`
+    const i32* index;  // [n]: the table row of each row of dout, plus `start`
+    const i32* order;  // [n]: rows of dout; those of equal table rows are adjacent and ascending
     i64 n;
+    i64 start;
     i64 n_table_rows;
     const T* dout;       // [n, width]
     float* dtable;       // [n_table_rows, width]
@@ -66,6 +65,12 @@ struct Sums {
     float* last_parts;   // [n_chunks, width]: sums of the run that continues in the next chunk
     i64 width;
     bool vectors;  // aligned for accesses of sum_width elements
+
+    // Returns the table row of the i-th row of the order; n_table_rows: a row of another table.
+    __device__ i32 row(i64 i) const {
+        const i64 row = index[order[i]] - start;
+        return static_cast<i32>(row >= 0 && row < n_table_rows ? row : n_table_rows);
+    }
 };
 
 template <int count>
@@ -125,12 +130,12 @@ __global__ void __launch_bounds__(sum_threads) sum_kernel(Sums<T> s) {
     const int length = static_cast<int>(min(i64{chunk}, s.n - begin));
     const int i = static_cast<int>(threadIdx.x);
     if (i < length) {
-        rows[i + 1] = s.rows[begin + i];
-        source[i] = s.source[begin + i];
+        rows[i + 1] = s.row(begin + i);
+        source[i] = s.order[begin + i];
     }
     if (i == 0) {
-        rows[0] = begin > 0 ? s.rows[begin - 1] : -1;
-        rows[length + 1] = begin + length < s.n ? s.rows[begin + length] : -1;
+        rows[0] = begin > 0 ? s.row(begin - 1) : -1;
+        rows[length + 1] = begin + length < s.n ? s.row(begin + length) : -1;
     }
     __syncthreads();
     const i64 first = static_cast<i64>(blockIdx.y) * sum_threads + threadIdx.x;
@@ -143,14 +148,14 @@ __global__ void __launch_bounds__(sum_threads) sum_kernel(Sums<T> s) {
 constexpr int parts_ahead = 8;  // partial sums whose loads are in flight at once
 
 // Returns the end of the range of chunks that begin inside the run of `row`. The first of them
-// begins at sorted row `next`. Uses binary search, because the rows are sorted.
+// begins at ordered row `next`. Uses binary search: the run's rows are adjacent.
 template <typename T>
 __device__ i64 end_of_run(const Sums<T>& s, i64 next, i32 row) {
     i64 inside = next / chunk;
     i64 outside = (s.n + chunk - 1) / chunk;
     while (outside - inside > 1) {
         const i64 middle = (inside + outside) / 2;
-        (s.rows[middle * chunk] == row ? inside : outside) = middle;
+        (s.row(middle * chunk) == row ? inside : outside) = middle;
     }
     return outside;
 }
@@ -161,10 +166,10 @@ template <typename T>
 __global__ void __launch_bounds__(sum_threads) join_kernel(Sums<T> s) {
     const i64 next = (static_cast<i64>(blockIdx.x) + 1) * chunk;
     if (next >= s.n) return;
-    const i32 row = s.rows[next - 1];
+    const i32 row = s.row(next - 1);
     const i64 begin = next - chunk;
-    if (row >= s.n_table_rows || s.rows[next] != row) return;
-    if (begin > 0 && s.rows[begin - 1] == row) return;  // the run began in an earlier chunk
+    if (row >= s.n_table_rows || s.row(next) != row) return;
+    if (begin > 0 && s.row(begin - 1) == row) return;  // the run began in an earlier chunk
     const i64 end = end_of_run(s, next, row);
     const i64 first = static_cast<i64>(blockIdx.y) * sum_threads + threadIdx.x;
     const i64 stride = static_cast<i64>(gridDim.y) * sum_threads;
@@ -186,20 +191,20 @@ __global__ void __launch_bounds__(sum_threads) join_kernel(Sums<T> s) {
     });
 }
 
-// dtable[index[n] - start] += dout[n], for the indices whose rows are in the table. index: [N]
-// int32; dout: [N, C] compute; dtable: [R, C] fp32.
+// dtable[index[n] - start] += dout[n], for the indices whose rows are in the table. index, order:
+// [N] int32; dout: [N, C] compute; dtable: [R, C] fp32.
 template <typename T>
-void add_rows(device::Context& context, const device::View& index, i64 start,
-              const device::View& dout, const device::View& dtable) {
+void add_rows(device::Context& context, const device::View& index, const device::View& order,
+              i64 start, const device::View& dout, const device::View& dtable) {
+    if (!order) device_of(context).missing("the order of the rows");
     const i64 n = index[0];
     const i64 width = dtable[1];
     const i64 n_chunks = ceil_div(n, i64{chunk});
     device::WorkspaceArena scratch = arena_of(context.workspace);
-    const Sorted sorted =
-        sort_rows(stream_of(context), scratch, index.as<i32>(), n, start, dtable[0]);
-    Sums<T> s{.rows = sorted.rows,
-              .source = sorted.source,
+    Sums<T> s{.index = index.as<i32>(),
+              .order = order.as<i32>(),
               .n = n,
+              .start = start,
               .n_table_rows = dtable[0],
               .dout = pointer<const T>(dout),
               .dtable = dtable.as<float>(),
@@ -232,8 +237,9 @@ void ops::embedding_forward(device::Context& context, const EmbeddingForward& a)
 
 void ops::embedding_backward(device::Context& context, const EmbeddingBackward& a) {
     with_type(a.dout.dtype, [&]<typename T>(T) {
-        add_rows<T>(context, a.tokens, a.vocab_start, a.dout, a.dtable);
-        if (a.positions) add_rows<T>(context, a.positions, 0, a.dout, a.dposition_table);
+        add_rows<T>(context, a.tokens, a.token_order, a.vocab_start, a.dout, a.dtable);
+        if (!a.positions) return;
+        add_rows<T>(context, a.positions, a.position_order, 0, a.dout, a.dposition_table);
     });
 }
 

@@ -226,13 +226,11 @@ void head_norm_backward(device::Context& context, const HeadNormBackward& a) {
         launch(stream, backward<T>, blocks_for(n_parts, 1), dim3(warps * warp_size), 0, args,
                pointer<T>(a.query_weight), pointer<T>(a.key_weight));
     });
-    const device::View* const targets[] = {&a.dquery_weight, &a.dquery_bias, &a.dkey_weight,
-                                           &a.dkey_bias};
-    for (i64 i = 0; i < 4; ++i) {
-        if (!*targets[i]) continue;
-        add_parts(stream, {parts + i * width, n_parts, 4 * width, width},
-                  pointer<float>(*targets[i]), true);
-    }
+    add_parts(stream, {parts, n_parts, 4 * width, 4 * width},
+              {.to = {pointer<float>(a.dquery_weight), pointer<float>(a.dquery_bias),
+                      pointer<float>(a.dkey_weight), pointer<float>(a.dkey_bias)},
+               .width = width},
+              a.accumulate);
 }
 
 }  // namespace ops

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dropout, residual sum and norm backward. With xhat = (sum - mean) * rstd and g = dy * weight:
 // norm'(dy) = rstd * (g - mean(g) - xhat * mean(g * xhat)); RMSNorm has no mean(g) term. dweight
-// and dbias are the column sums of dy * xhat and dy.
+// and dbias are the column sums of dy * xhat and dy, dbranch_bias those of dbranch or dsum.
 //
 // Two implementations. Rows of 16-bit types that fit into the registers of a block are read once
 // (residual_norm_registers.cuh). All other rows (fp32, long rows, widths that are not a multiple of
@@ -109,6 +109,13 @@ __global__ void join_backward(const Backward<T> a) {
 
 // ---- Launches ----------------------------------------------------------------------------------
 
+// Sums the branch's gradient, which the stream's last kernel has written.
+void sum_branch(device::Context& context, const ResidualNormBackward& a) {
+    if (!a.dbranch_bias) return;
+    column_sums(stream_of(context), context.workspace, a.dbranch ? a.dbranch : a.dsum,
+                pointer<float>(a.dbranch_bias), a.accumulate);
+}
+
 template <typename T, int width>
 void run_in_general(device::Context& context, const ResidualNormBackward& a) {
     const Backward<T> args = kernel_arguments<T>(a);
@@ -122,7 +129,8 @@ void run_in_general(device::Context& context, const ResidualNormBackward& a) {
            args, parts);
     launch(stream, backward_rows<T, width>, blocks_for(args.rows, 1),
            row_threads(n_steps, general_threads), 0, args);
-    add_parameter_gradients(stream, a, parts, n_parts);
+    add_parameter_gradients(stream, a, parts, n_parts, 2);
+    sum_branch(context, a);
 }
 
 template <typename T, int width>
@@ -145,6 +153,7 @@ void run_join(device::Context& context, const ResidualNormBackward& a) {
     const RowGrid grid = row_grid(a.dsum[0], ceil_div(a.dsum[1], width));
     launch(stream_of(context), join_backward<T, width>, grid.blocks, grid.threads, 0,
            kernel_arguments<T>(a));
+    sum_branch(context, a);
 }
 
 }  // namespace

@@ -39,7 +39,8 @@ struct Backward {
     T* dbranch;         // [rows, width] or nullptr
     i64 rows;
     i64 width;
-    float offset;  // added to the weights
+    float offset;      // added to the weights
+    bool sums_branch;  // also sums the gradient of the branch over rows
     RowDropout dropout;
 };
 
@@ -57,16 +58,20 @@ Backward<T> kernel_arguments(const ResidualNormBackward& a) {
             .rows = a.dsum[0],
             .width = a.dsum[1],
             .offset = device::norm_offset(a.one_plus),
+            .sums_branch = a.dbranch_bias.data != nullptr,
             .dropout = RowDropout(a.dropout, a.dsum[0], a.dsum[1])};
 }
 
-// Adds the partial sums parts[n_parts][2][C] to dweight and dbias.
+// Adds the partial sums parts[n_parts][n_sums][C] to dweight and dbias, and with three sums to
+// dbranch_bias.
 inline void add_parameter_gradients(cudaStream_t stream, const ResidualNormBackward& a,
-                                    const float* parts, i64 n_parts) {
+                                    const float* parts, i64 n_parts, int n_sums) {
     const i64 width = a.dsum[1];
-    add_parts(stream, {parts, n_parts, 2 * width, width}, pointer<float>(a.dweight), true);
-    if (!a.dbias) return;
-    add_parts(stream, {parts + width, n_parts, 2 * width, width}, pointer<float>(a.dbias), true);
+    add_parts(stream, {parts, n_parts, n_sums * width, n_sums * width},
+              {.to = {pointer<float>(a.dweight), pointer<float>(a.dbias),
+                      n_sums == 3 ? pointer<float>(a.dbranch_bias) : nullptr},
+               .width = width},
+              a.accumulate);
 }
 
 // ---- Kernel ------------------------------------------------------------------------------------
@@ -162,12 +167,61 @@ __device__ StepValues values_of(const RowPieces<T, steps>& pieces, const RowPack
     return values;
 }
 
-// Writes the sums over the block's rows, dweight and dbias, to parts[blockIdx.x][2][width]. The
-// blockDim.y threads of a column add to shared memory one after another, with a barrier in between:
-// a fixed order.
+// The sums of a thread's columns of the branch's gradient. They are in shared memory, after the
+// sums of write_parts(), because the registers are full. Groups of four columns, so that adjacent
+// threads access adjacent 16 bytes.
+constexpr int group = 4;
+static_assert(W % group == 0);
+
+template <int steps>
+class BranchSums {
+  public:
+    __device__ explicit BranchSums(i64 width)
+        : all_(dynamic_shared<float>() + 2 * width),
+          own_(all_ + group * (threadIdx.y * blockDim.x + threadIdx.x)),
+          stride_(group * blockDim.x * blockDim.y) {}
+    __device__ void clear() {
+        for (int i = 0; i < steps * W / group; ++i) {
+            const float zeros[group] = {};
+            store<group>(own_ + i * stride_, zeros);
+        }
+    }
+    __device__ void add(int step, const float (&d)[W]) {
+#pragma unroll
+        for (int i = 0; i < W / group; ++i) {
+            float* const at = own_ + (step * W / group + i) * stride_;
+            float sum[group];
+            load<group>(at, sum);
+#pragma unroll
+            for (int k = 0; k < group; ++k) sum[k] += d[i * group + k];
+            store<group>(at, sum);
+        }
+    }
+    // Returns the sum of a column over the rows of the block, in the order of threadIdx.y. Needs a
+    // barrier after add().
+    __device__ float of_column(u32 column) const {
+        const u32 pack = column / W;
+        const u32 step = pack / blockDim.x;
+        const float* const first = all_ + (step * W + column % W) / group * stride_ +
+                                   group * (pack % blockDim.x) + column % group;
+        float sum = 0.0F;
+        for (u32 y = 0; y < blockDim.y; ++y) sum += first[group * y * blockDim.x];
+        return sum;
+    }
+
+  private:
+    float* all_;
+    float* own_;
+    u32 stride_;
+};
+
+// Writes the sums over the block's rows, dweight and dbias and the sums of the branch's gradient if
+// there are any, to parts[blockIdx.x][2 or 3][width]. The blockDim.y threads of a column add to
+// shared memory one after another, with a barrier in between: a fixed order.
 template <int steps>
 __device__ void write_parts(float* parts, i64 width, const float (&dweight)[steps][W],
-                            const float (&dbias)[steps][W]) {
+                            const float (&dbias)[steps][W], const BranchSums<steps>& branch,
+                            bool sums_branch) {
     float* const shared = dynamic_shared<float>();  // [2][width]
     for (unsigned y = 0; y < blockDim.y; ++y) {
         __syncthreads();
@@ -186,8 +240,12 @@ __device__ void write_parts(float* parts, i64 width, const float (&dweight)[step
     }
     __syncthreads();
     const i64 thread = i64{threadIdx.y} * blockDim.x + threadIdx.x;
-    for (i64 i = thread; i < 2 * width; i += i64{blockDim.x} * blockDim.y) {
-        parts[blockIdx.x * 2 * width + i] = shared[i];
+    const i64 threads = i64{blockDim.x} * blockDim.y;
+    parts += blockIdx.x * (sums_branch ? 3 : 2) * width;
+    for (i64 i = thread; i < 2 * width; i += threads) parts[i] = shared[i];
+    if (!sums_branch) return;
+    for (i64 i = thread; i < width; i += threads) {
+        parts[2 * width + i] = branch.of_column(static_cast<u32>(i));
     }
 }
 
@@ -208,6 +266,8 @@ __global__ void __launch_bounds__(register_threads, resident_blocks(steps, with_
     }
     float dweight[steps][W] = {};
     float dbias[steps][W] = {};
+    BranchSums<steps> branch(a.width);
+    if (a.sums_branch) branch.clear();
     constexpr bool ahead = steps < max_steps;
     RowPieces<T, steps> pieces;
     u32 row = threadIdx.y;
@@ -250,12 +310,16 @@ __global__ void __launch_bounds__(register_threads, resident_blocks(steps, with_
             }
             const u32 at = block.at(a, row, s);
             store<W>(block.dsum + at, d);
-            if (!a.dbranch) continue;
-            if constexpr (with_dropout) DropoutRow(a.dropout, begin + row).apply(column_of(s), d);
-            store<W>(block.dbranch + at, d);
+            if (a.dbranch) {
+                if constexpr (with_dropout) {
+                    DropoutRow(a.dropout, begin + row).apply(column_of(s), d);
+                }
+                store<W>(block.dbranch + at, d);
+            }
+            if (a.sums_branch) branch.add(s, d);
         }
     }
-    write_parts<steps>(parts, a.width, dweight, dbias);
+    write_parts<steps>(parts, a.width, dweight, dbias, branch, a.sums_branch);
 }
 
 // ---- Launch ------------------------------------------------------------------------------------
@@ -270,13 +334,15 @@ void run_in_registers(device::Context& context, const ResidualNormBackward& a) {
     const i64 n_blocks = std::min(at_a_time, cost::norm_gradient_parts);
     const i64 block_rows = round_up(ceil_div(args.rows, n_blocks), at_once);
     const i64 n_parts = ceil_div(args.rows, block_rows);
-    float* const parts =
-        arena_of(context.workspace).reserve<float>(cost::norm_gradient_floats(args.width));
+    const int n_sums = args.sums_branch ? 3 : 2;
+    float* const parts = arena_of(context.workspace).reserve<float>(n_parts * n_sums * args.width);
+    const i64 branch_floats = args.sums_branch ? threads * at_once * steps * W : 0;
     launch(stream_of(context), backward_in_registers<T, steps, with_dropout>,
            blocks_for(n_parts, 1),
            dim3(static_cast<unsigned>(threads), static_cast<unsigned>(at_once)),
-           static_cast<size_t>(2 * args.width) * sizeof(float), args, parts, block_rows);
-    add_parameter_gradients(stream_of(context), a, parts, n_parts);
+           static_cast<size_t>(2 * args.width + branch_floats) * sizeof(float), args, parts,
+           block_rows);
+    add_parameter_gradients(stream_of(context), a, parts, n_parts, n_sums);
 }
 
 }  // namespace

@@ -2,10 +2,12 @@
 #include "data/sampling/batch.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/bounds.hpp"
 #include "base/error.hpp"
 #include "base/shape.hpp"
+#include "data/sampling/row_order.hpp"
 
 namespace lm::data {
 
@@ -32,6 +34,10 @@ Batch::Batch(i64 length, const BatchOptions& options)
     if (options.reset_position_ids) positions.resize(n);
     if (options.reset_attention_mask) document_starts.resize(n);
     if (options.eod_mask_loss) loss_mask.resize(n);
+    if (options.n_ids == 0) return;
+    token_order.resize(n);
+    std::iota(token_order.begin(), token_order.end(), 0);
+    if (options.reset_position_ids) position_order = token_order;
 }
 
 i64 Batch::n_unmasked() const {
@@ -79,6 +85,10 @@ void fill_batch(const SampleSource& source, const BatchOptions& options, i64 fir
                            part(batch.document_starts, r), part(batch.loss_mask, r));
         }
     }
+    if (!batch.token_order.empty()) order_rows(batch.tokens, options.n_ids, batch.token_order);
+    if (!batch.position_order.empty()) {
+        order_rows(batch.positions, batch.seq_length, batch.position_order);
+    }
 }
 
 void truncate(const Batch& full, i64 seq_length, Batch& batch) {
@@ -100,6 +110,13 @@ void truncate(const Batch& full, i64 seq_length, Batch& batch) {
     cut(full.positions, batch.positions);
     cut(full.document_starts, batch.document_starts);
     cut(full.loss_mask, batch.loss_mask);
+    const auto cut_rows = [&](const std::vector<i32>& from, std::vector<i32>& to) {
+        to.reserve(from.size());
+        to.resize(from.empty() ? 0 : static_cast<size_t>(full.n_rows * seq_length));
+        cut_order(from, full.seq_length, seq_length, to);
+    };
+    cut_rows(full.token_order, batch.token_order);
+    cut_rows(full.position_order, batch.position_order);
 }
 
 }  // namespace lm::data

@@ -18,6 +18,9 @@ struct BatchOptions {
     bool reset_position_ids = false;    // positions restart at 0 after each eod
     bool reset_attention_mask = false;  // Batch::document_starts is filled
     bool eod_mask_loss = false;         // the loss of a prediction from an eod is 0
+    // Above 0: Batch::token_order is filled, and position_order with reset_position_ids. Token ids
+    // are below it.
+    i64 n_ids = 0;
 
     // Throws Error(usage) when a flag is set and eod_id is not.
     void check() const;
@@ -33,7 +36,9 @@ struct Batch {
     std::vector<i32> positions;   // [B, T] with reset_position_ids
     // [B, T] with reset_attention_mask: the first position to which each token may attend.
     std::vector<i32> document_starts;
-    std::vector<float> loss_mask;  // [B, T] with eod_mask_loss: 1 or 0
+    std::vector<float> loss_mask;     // [B, T] with eod_mask_loss: 1 or 0
+    std::vector<i32> token_order;     // [B * T] with n_ids: the rows, by order_rows() of `tokens`
+    std::vector<i32> position_order;  // [B * T] the same of `positions`
 
     Batch() = default;
     Batch(i64 seq_length, const BatchOptions& options);

@@ -277,7 +277,8 @@ data::BatchOptions RunConfig::batch_options() const {
             .eod_id = eod < 0 ? std::nullopt : std::optional(eod),
             .reset_position_ids = trainer.documents.reset_position_ids,
             .reset_attention_mask = trainer.documents.reset_attention_mask,
-            .eod_mask_loss = trainer.documents.eod_mask_loss};
+            .eod_mask_loss = trainer.documents.eod_mask_loss,
+            .n_ids = trainer.cuda ? trainer.model.vocab_size : 0};
 }
 
 i64 RunConfig::validation_batch() const {

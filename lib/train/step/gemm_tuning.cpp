@@ -177,7 +177,8 @@ std::vector<LinearShape> linear_shapes(const TrainerConfig& config, i64 tp_rank)
     const cost::StepShape step{.micro_batch = config.micro_batch,
                                .seq_length = m.seq_length,
                                .compute = config.precision.weights,
-                               .logits_bytes = config.processor().logits_bytes()};
+                               .logits_bytes = config.processor().logits_bytes(),
+                               .cuda = config.cuda};
     const i64 chunk = cost::head_chunk_rows(step, share.vocab_rows);
     for (const i64 n : {chunk, rows % chunk}) {
         if (n > 0) shapes.push_back({.rows = n, .inputs = m.hidden, .outputs = share.vocab_rows});

@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "cost/nccl.hpp"
 #include "model/positions.hpp"
+#include "train/step/copy_batch.hpp"
 
 namespace lm::train {
 
@@ -116,7 +117,11 @@ void Trainer::load_batch(const StageSchedule& schedule, const PipelineAction& ac
     const PhaseScope phase = enter(schedule.phase(StepPhase::data), "data", action.micro_batch);
     const model::MicroBatch at = micro_batch_of(schedule, action);
     const data::Batch& batch = next_batch(batches, action);
-    copy_to_device(batch, chunk_of(action).slot(at.slot).inputs);
+    const model::MicroBatchInputs& inputs = chunk_of(action).slot(at.slot).inputs;
+    LM_CHECK(!inputs.token_order || batch.token_order.size() == batch.tokens.size(),
+             "expected the order of {} tokens, got {}", batch.tokens.size(),
+             batch.token_order.size());
+    copy_batch(device_, batch, config_.model.window, no_mask_, inputs);
     unmasked_ = static_cast<double>(batch.n_unmasked());
     probe_.begin_forward(chunk_of(action), at, action.micro_batch, batch.sample_ids);
 }
@@ -199,20 +204,6 @@ const data::Batch& Trainer::next_batch(BatchSource& batches, const PipelineActio
     data::Batch& batch = round_[static_cast<size_t>(action.micro_batch) % round_.size()];
     if (action.chunk == 0) batch = batches.next();
     return batch;
-}
-
-// Copies the batch to the device. Stages in the middle need neither tokens nor targets.
-void Trainer::copy_to_device(const data::Batch& batch, const model::MicroBatchInputs& inputs) {
-    device_.copy_from_host(inputs.sample_ids, batch.sample_ids.data());
-    model::copy_starts(device_, inputs.doc_start, batch.document_starts, config_.model.window);
-    if (inputs.tokens) device_.copy_from_host(inputs.tokens, batch.tokens.data());
-    if (inputs.positions && !batch.positions.empty()) {
-        device_.copy_from_host(inputs.positions, batch.positions.data());
-    }
-    if (!inputs.targets) return;
-    device_.copy_from_host(inputs.targets, batch.targets.data());
-    const std::vector<float>& mask = batch.loss_mask.empty() ? no_mask_ : batch.loss_mask;
-    device_.copy_from_host(inputs.loss_mask, mask.data());
 }
 
 // Reserves SMs for NCCL at fixed points of the step, even if no NCCL kernel is running, so that
@@ -299,7 +290,8 @@ cost::StepShape Trainer::step_shape() const {
             .seq_length = seq_length_,
             .n_micro_batches = config_.n_micro_batches,
             .compute = config_.precision.weights,
-            .logits_bytes = config_.processor().logits_bytes()};
+            .logits_bytes = config_.processor().logits_bytes(),
+            .cuda = config_.cuda};
 }
 
 void Trainer::set_seq_length(i64 seq_length) {
@@ -371,7 +363,7 @@ void Trainer::logits(const data::Batch& batch, const VisitRow& visit) {
              grid_.world->size());
     Context context = this->context();
     model::GptChunk& chunk = chunks_.front();
-    copy_to_device(batch, chunk.slot(0).inputs);
+    copy_batch(device_, batch, config_.model.window, no_mask_, chunk.slot(0).inputs);
     chunk.forward(context, {.training = false});
     const device::View logits = chunk.scratch().logits;  // memory for one chunk of rows
     const i64 n_rows = chunk.slot(0).final_norm.y[0];

@@ -164,7 +164,6 @@ class Trainer {
     model::GptChunk& chunk_of(const spec::PipelineAction& action) {
         return chunks_[static_cast<size_t>(action.chunk)];
     }
-    void copy_to_device(const data::Batch& batch, const model::MicroBatchInputs& inputs);
     double token_weight(const StageSchedule& schedule) const;
     void reserve_sms(bool collectives);
     device::View step_sums() const;  // [step_sum_count] fp64

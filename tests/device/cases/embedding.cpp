@@ -1,12 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include "data/sampling/row_order.hpp"
 #include "device/cases/op_list.hpp"
 
 namespace lm::test {
 
 using namespace device;
 using std::vector;
+
+namespace {
+
+// Returns the order of the rows by the ids in `index`.
+Tensor order_of(const std::string& name, const Tensor& index, i64 n_ids) {
+    const vector<i32> ids(index.values.begin(), index.values.end());
+    vector<i32> order(ids.size());
+    data::order_rows(ids, n_ids, order);
+    return integers(name, Kind::i32, {order.begin(), order.end()});
+}
+
+}  // namespace
 
 void add_embedding(OpList& list, i64 n, i64 vocab, i64 width, bool positions, i64 start) {
     OpCase f;
@@ -37,17 +50,19 @@ void add_embedding(OpList& list, i64 n, i64 vocab, i64 width, bool positions, i6
     b.name = fmt::format("embedding_backward n={} V={} C={} positions={} start={}", n, vocab, width,
                          positions, start);
     b.forward = std::make_shared<OpCase>(f);
-    b.tensors = {f.tensor("tokens"), in("dout", {n, width}), updated("dtable", {vocab, width})};
+    b.tensors = {f.tensor("tokens"), order_of("token_order", f.tensor("tokens"), 2 * vocab),
+                 in("dout", {n, width}), updated("dtable", {vocab, width})};
     b.gradients = {{"table", "dtable"}};
     b.upstream = {{"out", "dout"}};
     if (positions) {
         b.tensors.push_back(f.tensor("positions"));
+        b.tensors.push_back(order_of("position_order", f.tensor("positions"), 9));
         b.tensors.push_back(updated("dposition_table", {9, width}));
         b.gradients.emplace_back("position_table", "dposition_table");
     }
     b.call = [start](Context& context, const Views& v) {
-        embedding_backward(context, {v["tokens"], v["dout"], v["dtable"], start, v["positions"],
-                                     v["dposition_table"]});
+        embedding_backward(context, {v["tokens"], v["token_order"], v["dout"], v["dtable"], start,
+                                     v["positions"], v["position_order"], v["dposition_table"]});
     };
     list.push_back(f);
     list.push_back(b);

@@ -67,13 +67,13 @@ void add_head_norm(OpList& list, const HeadNormCase& c) {
                  in("query_weight", {c.width}),
                  in("key_weight", {c.width}),
                  out("dx", full),
-                 updated("dquery_weight", {c.width}),
-                 updated("dkey_weight", {c.width})};
+                 row_sums(c.accumulate, "dquery_weight", c.width),
+                 row_sums(c.accumulate, "dkey_weight", c.width)};
     b.upstream = {{"y", "dy"}};
     b.gradients = {{"x", "dx"}, {"query_weight", "dquery_weight"}, {"key_weight", "dkey_weight"}};
     if (c.bias()) {
-        b.tensors.push_back(updated("dquery_bias", {c.width}));
-        b.tensors.push_back(updated("dkey_bias", {c.width}));
+        b.tensors.push_back(row_sums(c.accumulate, "dquery_bias", c.width));
+        b.tensors.push_back(row_sums(c.accumulate, "dkey_bias", c.width));
         b.gradients.emplace_back("query_bias", "dquery_bias");
         b.gradients.emplace_back("key_bias", "dkey_bias");
     }
@@ -81,7 +81,7 @@ void add_head_norm(OpList& list, const HeadNormCase& c) {
         head_norm_backward(
             context, {c.norm, 1e-5, v["dy"], v["x"], v["query_weight"], v["key_weight"], v["dx"],
                       v["dquery_weight"], v["dquery_bias"], v["dkey_weight"], v["dkey_bias"],
-                      c.heads, c.groups, c.one_plus});
+                      c.heads, c.groups, c.one_plus, c.accumulate});
     };
     list.push_back(b);
 }

@@ -56,6 +56,47 @@ Values norm_formula(const NormCase& c, const Values& v) {
     return result;
 }
 
+// The sums over rows of the branch's gradient, which are added to `dbranch_bias`.
+Values branch_bias_formula(const NormCase& c, const Values& v) {
+    vector<double> sums = c.accumulate ? v.at("dbranch_bias") : vector<double>(at(c.width), 0.0);
+    const auto width = static_cast<double>(c.width);
+    for (i64 row = 0; row < c.rows(); ++row) {
+        const auto normed = [&](i64 column) {
+            const bool centred = c.norm == Norm::layer_norm;
+            const double mean = centred ? v.at("mean")[at(row)] : 0.0;
+            return (v.at("sum")[at(row * c.width + column)] - mean) * v.at("rstd")[at(row)];
+        };
+        const auto scaled = [&](i64 column) {
+            return v.at("dy")[at(row * c.width + column)] *
+                   (v.at("weight")[at(column)] + (c.one_plus ? 1.0 : 0.0));
+        };
+        double mean_g = 0;
+        double mean_gx = 0;
+        for (i64 i = 0; c.y && i < c.width; ++i) {
+            if (c.norm == Norm::layer_norm) mean_g += scaled(i) / width;
+            mean_gx += scaled(i) * normed(i) / width;
+        }
+        const i64 place = c.first_row + row;
+        const double sample = c.p > 0 ? v.at("sample_ids")[at(place / c.length)] : 0;
+        for (i64 i = 0; i < c.width; ++i) {
+            double d = v.at("dsum_in")[at(row * c.width + i)];
+            if (c.y) d += v.at("rstd")[at(row)] * (scaled(i) - mean_g - normed(i) * mean_gx);
+            const i64 element = place % c.length * c.width + i;
+            if (c.branch) d *= dropout_factor(c.p, 2, sample, element);
+            sums[at(i)] += d;
+        }
+    }
+    return {{"dbranch_bias", sums}};
+}
+
+void add_branch_bias(OpCase& backward, const NormCase& c) {
+    if (!c.branch_bias) return;
+    backward.name += c.accumulate ? " branch_bias" : " branch_bias overwritten";
+    backward.tensors.push_back(row_sums(c.accumulate, "dbranch_bias", c.width));
+    backward.rounds_first = true;
+    backward.formula = [c](const Values& v) { return branch_bias_formula(c, v); };
+}
+
 // Without a norm: the residual sum at the end of a pipeline stage.
 void add_join_backward(OpList& list, const NormCase& c, const OpCase& forward) {
     const Shape full{c.rows(), c.width};
@@ -72,8 +113,11 @@ void add_join_backward(OpList& list, const NormCase& c, const OpCase& forward) {
         args.dsum = v["dsum"];
         args.dropout = c.dropout(v);
         args.dbranch = v["dbranch"];
+        args.accumulate = c.accumulate;
+        args.dbranch_bias = v["dbranch_bias"];
         residual_norm_backward(context, args);
     };
+    add_branch_bias(b, c);
     list.push_back(b);
 }
 
@@ -115,9 +159,13 @@ void add_norm(OpList& list, const NormCase& c) {
     b.name = "residual_norm_backward " + shape;
     b.bound = c.width < 3 ? 1e-2 : 2e-5;
     b.forward = std::make_shared<OpCase>(f);
-    b.tensors = {
-        in("dy", full),      in("sum", full),   in("weight", {c.width}),      stat_in("rstd", {n}),
-        in("dsum_in", full), out("dsum", full), updated("dweight", {c.width})};
+    b.tensors = {in("dy", full),
+                 in("sum", full),
+                 in("weight", {c.width}),
+                 stat_in("rstd", {n}),
+                 in("dsum_in", full),
+                 out("dsum", full),
+                 row_sums(c.accumulate, "dweight", c.width)};
     b.upstream = {{"y", "dy"}, {"sum", "dsum_in"}};
     b.gradients = {{"weight", "dweight"}};
     if (centred) b.tensors.push_back(stat_in("mean", {n}));
@@ -128,14 +176,16 @@ void add_norm(OpList& list, const NormCase& c) {
         b.gradients.emplace_back("branch", "dbranch");
     }
     if (c.bias) {
-        b.tensors.push_back(updated("dbias", {c.width}));
+        b.tensors.push_back(row_sums(c.accumulate, "dbias", c.width));
         b.gradients.emplace_back("bias", "dbias");
     }
     b.call = [c](Context& context, const Views& v) {
         residual_norm_backward(
             context, {c.norm, v["dy"], v["sum"], v["weight"], v["mean"], v["rstd"], v["dsum_in"],
-                      v["dsum"], c.dropout(v), v["dbranch"], v["dweight"], v["dbias"], c.one_plus});
+                      v["dsum"], c.dropout(v), v["dbranch"], v["dweight"], v["dbias"], c.one_plus,
+                      c.accumulate, v["dbranch_bias"]});
     };
+    add_branch_bias(b, c);
     list.push_back(b);
 }
 

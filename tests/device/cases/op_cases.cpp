@@ -118,6 +118,34 @@ void add_later_cases(OpList& list) {
     }
 }
 
+// Gradients of parameters that overwrite; and of the branch's bias, with one and with several rows
+// of a block, and without a norm.
+void add_branch_biases(OpList& list) {
+    add_head_norm(list, {2, 19, 3, 1, 64, Norm::layer_norm, false, false});
+    for (const i64 width : {5, 24, 768, 2504, 4104}) {
+        for (const double p : {0.0, 0.1}) {
+            add_norm(list, {.batch = 2,
+                            .length = width > 1000 ? 7 : 40,
+                            .width = width,
+                            .norm = p > 0 ? Norm::rms_norm : Norm::layer_norm,
+                            .bias = p == 0,
+                            .p = p,
+                            .branch_bias = true,
+                            .accumulate = width != 768});
+        }
+    }
+    add_norm(list, {.batch = 1, .length = 40, .width = 64, .branch = false, .branch_bias = true});
+    for (const double p : {0.0, 0.1}) {
+        add_norm(list, {.batch = 2,
+                        .length = 9,
+                        .width = 72,
+                        .y = false,
+                        .p = p,
+                        .branch_bias = true,
+                        .accumulate = p > 0});
+    }
+}
+
 // Parts of heads and adjacent pairs, 1 + weight in a norm, and the squared ReLU.
 void add_variants(OpList& list) {
     for (const bool inverse : {false, true}) {
@@ -159,6 +187,7 @@ void add_variants(OpList& list) {
     add_whole_cross_entropy(list, 5, 7, 7, 1.0);
     add_whole_cross_entropy(list, 3, 5003, 4999, 10.0);
     add_whole_cross_entropy(list, 1, 30011, 30001, 3.0);  // fp32: too long for shared memory
+    add_branch_biases(list);
 }
 
 // Random values depend on the position in the list, so new cases are added to add_variants().

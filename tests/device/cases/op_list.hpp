@@ -34,6 +34,8 @@ struct NormCase {
     double p = 0;
     i64 first_row = 0, n_rows = 0;  // part of the samples' rows; n_rows 0: all
     bool one_plus = false;
+    bool branch_bias = false;  // backward: also the gradient of the branch's bias
+    bool accumulate = true;    // backward
 
     i64 rows() const { return n_rows > 0 ? n_rows : batch * length; }
     device::Dropout dropout(const Views& v) const;
@@ -44,6 +46,7 @@ struct HeadNormCase {
     i64 batch, length, heads, groups, width;
     device::Norm norm = device::Norm::layer_norm;
     bool one_plus = false;
+    bool accumulate = true;  // backward
 
     bool bias() const { return norm == device::Norm::layer_norm; }
 };

@@ -39,6 +39,9 @@ Tensor out(const std::string& name, const Shape& shape, Kind kind) {
 Tensor updated(const std::string& name, const Shape& shape, Kind kind) {
     return {name, kind, Role::updated, shape, random_values(shape.numel())};
 }
+Tensor row_sums(bool accumulate, const std::string& name, i64 n) {
+    return accumulate ? updated(name, {n}) : out(name, {n}, Kind::stat);
+}
 Tensor stat_in(const std::string& name, const Shape& shape) {
     return {name, Kind::stat, Role::input, shape, random_values(shape.numel())};
 }

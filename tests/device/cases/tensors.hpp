@@ -17,6 +17,8 @@ std::vector<double> random_values(i64 n, double scale = 1.0);
 Tensor in(const std::string& name, const Shape& shape, double scale = 1.0);
 Tensor out(const std::string& name, const Shape& shape, Kind kind = Kind::compute);
 Tensor updated(const std::string& name, const Shape& shape, Kind kind = Kind::stat);
+// Sums over rows, [n]: accumulated, or overwritten.
+Tensor row_sums(bool accumulate, const std::string& name, i64 n);
 // An input of kind `stat`.
 Tensor stat_in(const std::string& name, const Shape& shape);
 Tensor integers(const std::string& name, Kind kind, const std::vector<double>& values);

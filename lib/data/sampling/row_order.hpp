@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// The order in which a GPU adds the rows of a micro-batch to the gradient of an embedding: rows of
+// equal ids are adjacent, so that each row of the table is written once and in a fixed order.
+#pragma once
+
+#include <span>
+
+#include "base/types.hpp"
+
+namespace lm::data {
+
+// Writes the numbers of the rows to `order`, sorted by their ids; equal ids keep the order of the
+// rows. ids, order: [N]. Ids outside of [0, n_ids) come last, as one group. A counting sort (Knuth,
+// TAOCP vol. 3, 5.2). The first call in a thread allocates n_ids + 1 counters, later calls with
+// that n_ids nothing.
+void order_rows(std::span<const i32> ids, i64 n_ids, std::span<i32> order);
+
+// Writes to `cut` the order of the first `length` rows of each sample, from `order` of samples with
+// `full_length` rows. order: [B * full_length]; cut: [B * length].
+void cut_order(std::span<const i32> order, i64 full_length, i64 length, std::span<i32> cut);
+
+}  // namespace lm::data
