@@ -70,10 +70,9 @@ std::vector<Figure> energy_figures(const EnergyFlags& flags, const GpuTime& time
     }
     const auto need_watts = [&watts](const char* flag) {
         if (!watts)
-            usage_error(
-                flag,
-                "needs the power of a GPU: give --gpu, or --watts (of a GPU and its share of "
-                "the node's power)");
+            usage_error(flag,
+                        "needs the power of a GPU: give --gpu, or --watts, the power of a GPU with "
+                        "its share of the node");
     };
     if (!flags.price.empty()) {
         const Price price = parse_price(flags.price);

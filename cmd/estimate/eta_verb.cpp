@@ -153,7 +153,8 @@ void add_nodes(Figures& figures, const Flags& flags, const metrics::LogSummary& 
     if (!flags.nodes) return;
     const i64 before = flags.log_nodes.value_or(log.n_nodes());
     if (before == 0)
-        usage_error("--nodes", "the log does not name its nodes: add --log-nodes, their number");
+        usage_error("--nodes",
+                    "the log does not name its nodes: give their number with --log-nodes");
     const double ratio = as_double(before) / as_double(*flags.nodes);
     const double seconds = metrics::seconds_left(log, left, ratio);
     add_count(figures, "nodes", "nodes of the log", before, "its last start, or --log-nodes");

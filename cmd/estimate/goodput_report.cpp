@@ -91,8 +91,8 @@ void compare_intervals(const cost::GoodputPlan& plan, const RunWithoutFailures& 
     const double best_total_s = cost::simulate_goodput(plan, best_s, n_runs).mean.total_s();
     if (total_s - best_total_s < much * best_total_s) return;
     warn(
-        "--save-interval: with a save every {} iterations, the run takes {} more than with a save "
-        "every {}, the best interval",
+        "--save-interval: with an interval of {} iterations, the run takes {} longer than with the "
+        "best interval of {} iterations",
         *run.save_interval, human_duration(total_s - best_total_s),
         iterations_of(best_s, run.step_s));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measurements of this host that are compared with those of the other hosts of a job: memory,
+// Measurements of this host, to compare with the measurements of the other hosts of a job: memory,
 // limits, directories, processor, GPUs. Takes about half a second, with slow directories up to 3.5.
 #pragma once
 

@@ -132,8 +132,8 @@ class Group {
     void warm_up_reduce_scatter(const View& in, const View& out, Reduction reduction);
     void warm_up_all_gather(const View& in, const View& out);
 
-    // Records all later operations in `recorder`, also those of groups that split() forms later.
-    // nullptr: records nothing. The recorder must outlive these groups.
+    // Records all later operations of this group, and of groups that split() forms later, in
+    // `recorder`. nullptr: records nothing. The recorder must outlive these groups.
     void record_to(FlightRecorder* recorder);
 
     // Ends the group: pending and later operations of all members throw with `reason`. Does not

@@ -331,10 +331,11 @@ spec::ParallelConfig resolve_parallel(const ParallelFlags& flags, const ModelFla
 
 void require_equal_rows(const spec::ParallelConfig& parallel, i64 micro_batch, i64 seq_length) {
     if (!parallel.sequence_parallel || micro_batch * seq_length % parallel.tp == 0) return;
-    usage_error("--sequence-parallel",
-                "{} tensor ranks cannot divide the {} rows of a micro-batch equally: change "
-                "--seq-length {} or --micro-batch-size {}, or omit the flag",
-                parallel.tp, micro_batch * seq_length, seq_length, micro_batch);
+    usage_error(
+        "--sequence-parallel",
+        "{} tensor ranks cannot divide the {} rows of a micro-batch equally (--seq-length {} x "
+        "--micro-batch-size {}): change one of these two flags, or omit --sequence-parallel",
+        parallel.tp, micro_batch * seq_length, seq_length, micro_batch);
 }
 
 }  // namespace lm::config

@@ -10,8 +10,8 @@
 namespace lm::convert {
 namespace {
 
-// Returns a copy of `expected` in which the members that the forward pass does not use are those of
-// `found`.
+// Returns a copy of `expected` that has the values of `found` in the members that the forward pass
+// does not use.
 spec::ModelConfig with_unused_members(spec::ModelConfig expected, const spec::ModelConfig& found) {
     expected.seq_length = found.seq_length;
     expected.attention_dropout = found.attention_dropout;

@@ -36,9 +36,10 @@ double largest_rank_parameters(const spec::ModelConfig& model,
 StepTime step_time(const SimulatedStep& step, const Hardware& gpu, const TrainingProgram& trainer,
                    std::vector<PipelineEvent>* events = nullptr);
 
-// As step_time(), without a simulation of the schedule: returns the sum of n - 1 micro-batches on
-// the busiest stage and one micro-batch on all stages. The error is at most a few per cent; for
-// long pipelines this is 1000 times as fast. A search orders its layouts by this time.
+// Estimates step_time() without a simulation of the schedule: returns the time of n - 1
+// micro-batches on the busiest stage plus the time of one micro-batch on all stages. The error is
+// at most a few per cent; for long pipelines this is 1000 times as fast. A search orders its
+// layouts by this time.
 StepTime quick_step_time(const SimulatedStep& step, const Hardware& gpu,
                          const TrainingProgram& trainer);
 

@@ -40,7 +40,7 @@ struct CompressedUnit {
     size_t max_content = 0;  // upper bound of the decompressed bytes of the unit
 };
 
-// Returns the unit at the start of `bytes`, which is not empty.
+// Returns the unit with which `bytes` begins. `bytes` is not empty.
 CompressedUnit find_unit(Compression compression, std::span<const std::byte> bytes);
 
 // Decompresses consecutive whole units into `out`, which must have room for the sum of their

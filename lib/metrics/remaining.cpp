@@ -135,8 +135,8 @@ double seconds_left(const LogSummary& log, const Left& left, double share) {
     constexpr double alike = 1e-2;
     if (!fixed && share != 1) {
         note(
-            "--nodes: the log has only one batch size: the time is assumed to be inverse to the "
-            "nodes, which overestimates the gain of more nodes");
+            "--nodes: the log has only one batch size: the time is assumed to be inversely "
+            "proportional to the number of nodes, which overestimates the gain of more nodes");
     } else if (!fixed && std::abs(ratio - 1) > alike) {
         note(
             "the mean batch is {:.0f} samples in the log and {:.0f} in the remaining iterations: "

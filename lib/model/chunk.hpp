@@ -74,9 +74,9 @@ class GptChunk {
     // Adds the weighted sum of the token losses to step_sums[loss_sum]; the sum is the same on all
     // tensor ranks. Call it after forward(), for a chunk with the head.
     void loss(device::Context& context, const MicroBatch& micro_batch);
-    // As loss(), and also computes the gradients of the projection and of the final norm's output,
-    // times `grad_scale`. This is the head's backward; model/head.hpp states why loss and backward
-    // are one call.
+    // Does the work of loss(), and also computes the gradients of the projection and of the final
+    // norm's output, times `grad_scale`. This is the head's backward; model/head.hpp states why
+    // loss and backward are one call.
     void loss_and_gradient(device::Context& context, const MicroBatch& micro_batch,
                            double grad_scale);
 

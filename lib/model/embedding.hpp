@@ -42,8 +42,8 @@ class Embedding {
     void sum_gradients(const TensorParallel& tensor) const { norm_.sum_gradients(tensor); }
 
   private:
-    // As forward(), with a norm after the embedding: returns [R, C] compute. scratch_rows: [R, C]
-    // compute.
+    // Computes forward() with a norm after the embedding. Returns [R, C] compute. scratch_rows: [R,
+    // C] compute.
     View forward_normalized(const Pass& pass, const EmbeddingActivations& act,
                             const View& scratch_rows) const;
 

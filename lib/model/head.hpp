@@ -28,8 +28,8 @@ class Head {
     // Adds the weighted sum of the token losses to step_sums[loss_sum]; the sum is the same on all
     // tensor ranks. x: [R, C] compute, the final norm's output.
     void loss(const Pass& pass, const View& x, const HeadActivations& act) const;
-    // As loss(), and also computes act.dx and the weight's gradient, both times `grad_scale`. x:
-    // [R, C] compute.
+    // Does the work of loss(), and also computes act.dx and the weight's gradient, both times
+    // `grad_scale`. x: [R, C] compute.
     void loss_and_gradient(const Pass& pass, const View& x, const HeadActivations& act,
                            double grad_scale) const;
 

@@ -18,8 +18,8 @@ std::vector<float> rotary_angles(i64 n_positions, i64 rotary_dim, double base, d
 
 // Returns one slope for each head (Press et al. 2022, "Train short, test long", section 3 and the
 // authors' code). For n = 2^k heads the slopes are 2^(-8/n), 2^(-16/n), ... For any other n, the
-// slopes are those of the largest power of two below n, followed by every second slope of the next
-// power of two.
+// slopes are the slopes for the largest power of two below n, followed by every second slope of the
+// next power of two.
 std::vector<float> alibi_slopes(i64 n_heads);
 
 // Writes the constants for which `scratch` has views. The first ALiBi slope is the slope of global

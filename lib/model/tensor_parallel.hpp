@@ -50,8 +50,8 @@ class TensorParallel {
     // own: [R, C] compute; buffer, parts: [N, C] compute.
     Started start_gather(const View& own, const View& buffer) const;
     Started start_sum(const View& parts) const;
-    // As sum(), but writes the result to `own`. parts: [N, C] compute, own: [R, C] compute. `own`
-    // is `parts` itself if it has all rows.
+    // Computes sum(parts), but writes the result to `own`. parts: [N, C] compute, own: [R, C]
+    // compute. `own` is `parts` itself if it has all rows.
     void sum(const View& parts, const View& own) const;
     // Sums x, [...] of any dtype that comm::Group adds, over all ranks, in place. Collective.
     void all_sum(const View& x) const;

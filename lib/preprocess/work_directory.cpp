@@ -134,8 +134,9 @@ WorkDirectory::Found WorkDirectory::claim(bool resume, bool force) {
     }
     if (resume) return io::exists(file("complete")) ? Found::complete : Found::unfinished;
     if (!force) {
-        usage_error(path_, "{}",
-                    "left by a run that was killed: --resume continues it, --force starts again");
+        usage_error(
+            path_, "{}",
+            "left by a run that was killed: --resume continues that run, --force starts again");
     }
     note("{}: left by a run that was killed: removed", path_);
     clear();

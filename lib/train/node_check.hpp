@@ -26,7 +26,7 @@ std::vector<cluster::NodeSample> sample_nodes(comm::Group& world,
 std::vector<cluster::NodeSample> exchange_samples(comm::Group& hosts, cluster::NodeSample own);
 
 // On rank 0, warns of hosts that differ from the other hosts of the job. Takes about 1 s, at most 5
-// s. The arguments are those of sample_nodes(). Collective.
+// s. Has the same arguments as sample_nodes(). Collective.
 void warn_of_outliers(comm::Group& world, const std::vector<std::string>& directories,
                       const std::vector<double>& own_tflops);
 

@@ -121,8 +121,8 @@ void check_fits(const RunConfig& config, const ckpt::Checkpoint& checkpoint) {
     if (!loads_optimizer(config.checkpoints) || checkpoint.has(ckpt::SliceKind::exp_avg)) return;
     usage_error(
         checkpoint.path(),
-        "--load: the checkpoint has weights only, no optimizer state: give --finetune to start "
-        "a training with them, or --no-load-optim to resume after its iteration {}",
+        "--load: the checkpoint has weights only, no optimizer state: give --finetune to start a "
+        "training with these weights, or --no-load-optim to resume after iteration {}",
         checkpoint.manifest().counters.iteration);
 }
 

@@ -49,7 +49,7 @@ Progress load_or_initialize(const RunConfig& config, const io::OrderedJson& data
                             Trainer& trainer);
 
 // Loads the newest step of --save into `trainer`. Throws JointError(self_stopped) when there is
-// none. The arguments and the result are those of load_or_initialize(). Collective.
+// none. Has the same arguments and result as load_or_initialize(). Collective.
 Progress load_newest(const RunConfig& config, const io::OrderedJson& data, comm::Group& world,
                      Trainer& trainer);
 

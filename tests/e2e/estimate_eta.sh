@@ -211,7 +211,7 @@ sed 's/"kind":"step"/&,"nodes":0/; 1i {"kind":"start","time":1,"nodes":"n[1-4]"}
 run nodes.json lm-estimate eta named.json --nodes 2 --json
 [ "$(field nodes.json eta nodes)" = 4 ] || fail "$(cat nodes.json)"
 near "$(field nodes.json eta left_with_nodes)" 24 || fail "$(cat nodes.json)"
-expect 2 '--nodes: the log does not name its nodes: add --log-nodes' lm-estimate eta tr1.log --nodes 2
+expect 2 '--nodes: the log does not name its nodes: give their number with --log-nodes' lm-estimate eta tr1.log --nodes 2
 expect 2 '--log-nodes: needs --nodes' lm-estimate eta tr1.log --log-nodes 2
 
 # --why: the root among the logs of a job, not its effects.

@@ -56,7 +56,7 @@ warns() { # PATTERN ARGUMENTS...
     lm-estimate "$@" >out 2>err || true
     grep -Eq "warning: .*$pattern" err || fail "$*: no '$pattern' in: $(cat err)"
 }
-warns 'with a save every 20000 iterations, the run takes .* more than with a save every [0-9]+, the best' time "${run[@]}" "${fail_flags[@]}" --save-interval 20000
+warns 'with an interval of 20000 iterations, the run takes .* longer than with the best interval of [0-9]+ iter' time "${run[@]}" "${fail_flags[@]}" --save-interval 20000
 lm-estimate time "${run[@]}" "${fail_flags[@]}" --save-interval "$(value a.json goodput .best_interval_iterations)" >out 2>err
 [ ! -s err ] || fail "the best interval: $(cat err)"
 warns 'evaluations take 25.0 % of the time' time "${run[@]}" --eval-interval 100 --eval-iters 100

@@ -33,7 +33,7 @@ expect 2 'no such checkpoint: .* contains no step' lm-train "${args[@]}" --load 
 # A run that starts a new training, or from weights alone, does not use another run's directory.
 for load in "--load other --fresh" "--load ck/other --fresh" "--load none" ""; do
     read -ra words <<<"$load"
-    expect 2 '^lm-train: ck: --save: holds checkpoints of a run already: give it to --load' lm-train "${args[@]}" "${words[@]}" --save ck
+    expect 2 '^lm-train: ck: --save: holds checkpoints of a run already: to resume that run, give the directory to --load' lm-train "${args[@]}" "${words[@]}" --save ck
 done
 for load in ck ck/global_step8; do
     expect 2 '^lm-train: ck: --save: .*--finetune starts another run: give another directory' lm-train "${args[@]}" --finetune --load $load --save ck

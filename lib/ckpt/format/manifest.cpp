@@ -159,7 +159,8 @@ void check_version(const io::Json& document, const std::string& path) {
     }
     for (const auto& feature :
          io::json_get_or<std::vector<std::string>>(document, "features", {}, path)) {
-        run_error(path, "uses the feature '{}', which this lm-utils does not know: use a newer one",
+        run_error(path,
+                  "uses the feature '{}', which this lm-utils does not know: use a newer lm-utils",
                   feature);
     }
 }

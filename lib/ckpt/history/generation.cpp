@@ -146,8 +146,10 @@ bool may_run(const io::Json& claim) {
 void report_superseded(const std::string& directory, i64 number) {
     const io::Json old = read_claim(file_of(directory, number));
     if (old.is_null() || !may_run(old)) return;
-    note("{}: supersedes generation {} ({}): if that run is alive, it stops at its next save",
-         directory, number, describe(old));
+    note(
+        "{}: this run supersedes generation {} ({}): if the earlier run is alive, it stops at its "
+        "next save",
+        directory, number, describe(old));
 }
 
 // Returns the generation in the name of a save's temporary directory; 0 for other names.

@@ -85,8 +85,8 @@ void MpiWorld::join() {
     on_exit(end_job, nullptr);
     if (provided < MPI_THREAD_SERIALIZED) {
         run_error("MPI",
-                  "MPI_THREAD_SERIALIZED required, library provides thread level {}: use a library "
-                  "with thread support",
+                  "the library provides thread level {}, but MPI_THREAD_SERIALIZED is required: "
+                  "use a library with thread support",
                   provided);
     }
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);

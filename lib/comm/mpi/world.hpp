@@ -54,8 +54,8 @@ class MpiWorld final : public Launch {
     void remove_group(u64 id);
 
     // Asks the ranks for their status in the group with this id, and all ranks of the job for a
-    // dump of their flight recorders. Blocks for 7 s at most. The thread whose operation timed out
-    // calls it.
+    // dump of their flight recorders. Blocks for 7 s at most. Called by the thread whose operation
+    // timed out.
     std::vector<RankStatus> ask(const std::vector<int>& ranks, u64 group);
     // The same; if all of `ranks` answer, asks all other ranks, too, and appends those that do not
     // answer: `ranks` may wait for one of them, for example in a chain of messages.

@@ -118,8 +118,8 @@ void TorchFile::open_old(i64 size) {
     const Pickle protocol = parse_pickle(bytes, at, path_);
     if (!protocol.root->is(PickleValue::Kind::integer) || protocol.root->integer != 1001) {
         run_error(path_,
-                  "unknown protocol version: expected 1001, that of torch.save's format without "
-                  "zip: save the file again with torch.save");
+                  "unknown protocol version: expected 1001, the version of torch.save's format "
+                  "without zip: save the file again with torch.save");
     }
     const Pickle system = parse_pickle(bytes, at, path_);
     const PickleValue* little = system.root->find("little_endian");

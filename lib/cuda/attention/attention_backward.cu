@@ -189,7 +189,7 @@ __global__ __launch_bounds__(n_threads) void attention_backward_keys_kernel(
         const Step next =
             query < last_query ? Step{step.head, query} : Step{step.head + 1, first_query};
         load_step(next, stage ^ 1);
-        wait_for_copies<1>();  // all copies except those of the next stage
+        wait_for_copies<1>();  // all copies except the next stage's
         __syncthreads();
         const AttentionHead<T> head(input, sample, first_head + step.head);
         const QueryNumbers numbers = memory.numbers(stage);

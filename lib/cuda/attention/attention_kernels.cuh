@@ -39,8 +39,8 @@ template <typename T>
 void flash_attention_backward(cudaStream_t stream, const AttentionInput& input, int batch,
                               const T* dout, const float* lse, const float* delta, T* dqkv);
 
-// Attention of fp32, with fp32 arithmetic throughout. The arguments are those of the functions for
-// 16-bit types.
+// Attention of fp32, with fp32 arithmetic throughout. The arguments are the same as for the
+// functions for 16-bit types.
 void fp32_attention_forward(cudaStream_t stream, const AttentionInput& input, int batch, float* out,
                             float* lse);
 void fp32_attention_backward(cudaStream_t stream, const AttentionInput& input, int batch,

@@ -55,7 +55,8 @@ struct Rows {
     __device__ T* at(int row, int c) const { return base + i64{row} * stride + c * 8; }
 };
 
-// Returns the rows of one head in qkv, out or dout, whose row of token 0 is at `base`.
+// Returns the rows of one head in qkv, out or dout. `base` is the address of the head's row of
+// token 0.
 template <typename T>
 __device__ Rows<T> rows_of(const AttentionInput& input, T* base, int stride) {
     return {base, stride, input.length, input.width, input.vectors};

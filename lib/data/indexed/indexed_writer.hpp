@@ -44,8 +44,8 @@ class IndexedWriter {
     // Completes and publishes the three files. Returns `facts` with counts, dtype, sizes and
     // digests filled in.
     DatasetMetadata commit(DatasetMetadata facts);
-    // As commit(), for an unknown tokenizer: writes no metadata file, and removes an existing
-    // metadata file.
+    // Does the work of commit() for an unknown tokenizer, but writes no metadata file, and removes
+    // an existing metadata file.
     void commit_without_metadata();
 
   private:

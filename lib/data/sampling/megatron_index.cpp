@@ -109,8 +109,8 @@ MegatronIndex MegatronIndex::build(const TokenRange& range, i64 seq_length, cons
                                    u32 seed, int n_threads) {
     if (range.sequences.end > std::numeric_limits<i32>::max()) {
         usage_error("--data-order",
-                    "{}: document {} is used, but Megatron's orders have at most 2^31 - 1: use "
-                    "--data-order stateless",
+                    "{}: document {} is used, but Megatron's orders support at most 2^31 - 1 "
+                    "documents: use --data-order stateless",
                     range.dataset->prefix(), range.sequences.end - 1);
     }
     NumpyRandom random(seed);

@@ -131,8 +131,7 @@ Template read_post_processor(const Json& json, const std::string& path) {
     if (part.type() != "Sequence") return one_post_processor(json, path);
     part.only({"processors"});
     Template whole;
-    for (const Json& inner :
-         part.array("processors")) {  // each adds ids before and after those of earlier ones
+    for (const Json& inner : part.array("processors")) {  // each adds ids around the earlier ids
         const Template one = one_post_processor(inner, path);
         whole.prefix.insert(whole.prefix.begin(), one.prefix.begin(), one.prefix.end());
         whole.suffix.insert(whole.suffix.end(), one.suffix.begin(), one.suffix.end());

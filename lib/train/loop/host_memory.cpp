@@ -63,8 +63,8 @@ void check_host_memory(const RunConfig& config, i64 ranks_here) {
     if (config.trainer.cuda || need.host - need.rank.save_buffer * ranks_here <= room->bytes) {
         usage_error(
             "--async-save-buffer",
-            "the training needs {2} on this host, of which {0} for each of {1} ranks buffer a "
-            "save, but {3} are available ({4}): give a smaller size, or --async-save off",
+            "the training needs {2} on this host, but {3} are available ({4}); to buffer a save, "
+            "each of the {1} ranks needs {0}: give a smaller size, or --async-save off",
             human_size(need.rank.save_buffer), ranks_here, human_size(need.host),
             human_size(room->bytes), room->whose);
     }

@@ -207,7 +207,7 @@ void RankComparison::warn_of_leaks(const std::vector<RankSample>& ranks) {
         if (!hours || !leaking_hosts_.insert(hosts_[r]).second || world_.rank() != 0) continue;
         warn(
             "{}: its available memory shrinks and would be exhausted in {:.1f} hours: {} left: "
-            "look there for the process, or the files in /dev/shm, that grow",
+            "look on this host for a process that grows, or for files in /dev/shm that grow",
             hosts_[r], *hours, human_size(static_cast<i64>(left)));
     }
 }
@@ -222,8 +222,8 @@ void RankComparison::print_table() {
                      [&](size_t a, size_t b) { return own_s[a] > own_s[b]; });
     order.resize(std::min<size_t>(order.size(), 5));
     note(
-        "the slowest ranks, in ms of each step (ratio: own work to the median), and their memory "
-        "and its growth");
+        "the slowest ranks, with the ratio of their own work to the median, the ms of a step in "
+        "each phase, and their memory with its growth");
     const auto steps = static_cast<double>(steps_);
     for (const size_t rank : order) {
         std::string line = fmt::format("rank {:>5} {:<16} ratio {:.2f} |", rank, hosts_[rank],

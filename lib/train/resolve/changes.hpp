@@ -13,8 +13,8 @@ namespace lm::train {
 // checkpoint. Reads a few pages of each dataset.
 io::OrderedJson training_data(const RunConfig& config);
 
-// With --use-checkpoint-opt_param-scheduler, replaces the learning rate schedule and the weight
-// decay by those of the checkpoint, as Megatron does. Does nothing with --finetune or
+// With --use-checkpoint-opt_param-scheduler, takes the learning rate schedule and the weight
+// decay from the checkpoint, as Megatron does. Does nothing with --finetune or
 // --no-load-optim.
 void adopt_schedule(RunConfig& config, const ckpt::Checkpoint& checkpoint);
 

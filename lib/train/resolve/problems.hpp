@@ -22,8 +22,9 @@ class Problems {
     bool check(Check&& check) {
         return run(check, found_);
     }
-    // As check(), for a limit of this program or of this host that prevents a training but not a
-    // plan: a flag that only later versions will have, or too little memory or disk space.
+    // Does the work of check() for a limit of this program or of this host that prevents a training
+    // but not a plan: a flag that only later versions will have, or too little memory or disk
+    // space.
     template <typename Check>
     bool check_limit(Check&& check) {
         return run(check, for_other_hosts_ ? limits_ : found_);
@@ -32,8 +33,8 @@ class Problems {
         check([&] { throw Error(Exit::usage, std::move(text)); });
     }
 
-    // Throws an Error with all problems; does nothing when there are none. The exit code is that of
-    // the first problem.
+    // Throws an Error with all problems; does nothing when there are none. The first problem gives
+    // the exit code.
     void throw_found() const { throw_problems(found_, code_); }
     const std::vector<std::string>& limits() const { return limits_; }
 

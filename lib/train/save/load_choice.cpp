@@ -210,10 +210,9 @@ void check_save(const config::CheckpointFlags& flags,
             "give another directory; to resume that run, omit --finetune and give the "
             "directory to --load too");
     }
-    usage_error(
-        flags.save,
-        "--save: holds checkpoints of a run already: give it to --load too to resume that run, "
-        "or give another directory");
+    usage_error(flags.save,
+                "--save: holds checkpoints of a run already: to resume that run, give the "
+                "directory to --load too; otherwise give another directory");
 }
 
 }  // namespace lm::train

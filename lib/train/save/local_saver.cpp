@@ -199,8 +199,8 @@ void LocalSaver::make_room() const {
         // rolled back to an earlier step.
         const std::string path = directory_ + "/" + ckpt::step_name(step);
         note(
-            "{}: removed to free space: not older than step {} that is being saved (the run was "
-            "rolled back, or the manifest cannot be read)",
+            "{}: removed to free space, although it is not older than step {}, which is being "
+            "saved (the run was rolled back, or the manifest cannot be read)",
             path, iteration_);
         io::remove_tree(path);
     }

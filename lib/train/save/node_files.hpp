@@ -36,8 +36,8 @@ class NodeFiles {
     // Writes the index parts. On entry `own` has the digests of this rank. On return the report of
     // rank 0 has the references to all parts, one a line, or a failure. Collective.
     void write_index(const std::string& directory, SaveReport& own);
-    // As write_index(), for a `directory` that the nodes do not share: each leader writes an index
-    // part with the files of its own node only. Collective.
+    // Does the work of write_index() for a `directory` that the nodes do not share, so each leader
+    // writes an index part with only the files of its own node. Collective.
     void write_node_index(const std::string& directory, SaveReport& own);
 
     comm::Group& node() const { return *node_; }  // the ranks of this node; member 0 is its leader

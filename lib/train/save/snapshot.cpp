@@ -27,7 +27,7 @@ i64 padded_bytes(const ckpt::Piece& piece) {
     return ceil_div(bytes_of(piece), page) * page;
 }
 
-// Orders pieces as their files are written: those of the optimizer state come first.
+// Orders pieces as their files are written: pieces of the optimizer state come first.
 bool is_written_before(const ckpt::Piece* a, const ckpt::Piece* b) {
     const auto key = [](const ckpt::Piece* piece) {
         return std::tuple(piece->kind == ckpt::SliceKind::weight, piece->tensor, piece->kind);
