@@ -74,7 +74,7 @@ Apply apply_all(std::vector<T>* target) {
     };
 }
 
-// The first occurrence replaces the default; later occurrences append.
+// The first occurrence of the option replaces its default; later occurrences append values.
 Apply apply_added(std::vector<std::string>* target) {
     return [target, any = std::make_shared<bool>(false)](const std::string&, const Values& values) {
         if (!std::exchange(*any, true)) target->clear();

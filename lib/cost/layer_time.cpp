@@ -152,8 +152,8 @@ Passes layer_passes(const ModelConfig& model, const ParallelConfig& parallel,
     return passes;
 }
 
-// The embedding reads the rows and writes them, with a dropout mask. Its backward adds fp32
-// gradients.
+// The forward pass of the embedding reads rows of the table and writes the output, with a dropout
+// mask. The backward pass adds fp32 gradients.
 Passes embedding_passes(const ModelConfig& model, const StepBatch& batch, const Hardware& gpu) {
     const double elements =
         as_double(batch.micro_batch) * as_double(batch.seq_length) * as_double(model.hidden);

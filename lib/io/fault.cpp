@@ -48,10 +48,11 @@ Fault parse_fault(std::string_view text) {
     const auto [end, error] = std::from_chars(count.data(), count.data() + count.size(), fault.at);
     const bool whole = error == std::errc() && end == count.data() + count.size();
     if (fault.action == Action::none || !whole || fault.at < 1 || fault.error_number == 0) {
-        usage_error("LM_IO_FAULT",
-                    "expected fail:K, short:K, kill:K, cached:K, read:K or slow:MS with K >= 1, or "
-                    "also EIO, EACCES, ESTALE or ENOSPC as in fail:K:EACCES, got '{}'",
-                    text);
+        usage_error(
+            "LM_IO_FAULT",
+            "expected fail:K, short:K, kill:K, cached:K, read:K or slow:MS with K >= 1; an "
+            "error may follow (EIO, EACCES, ESTALE or ENOSPC, as in fail:K:EACCES); got '{}'",
+            text);
     }
     return fault;
 }

@@ -27,8 +27,8 @@ struct MicroBatch {
 class ChunkHooks {
   public:
     virtual ~ChunkHooks() = default;
-    // Waits until the unit's weights have arrived; they are read next. Called once for each unit in
-    // a forward(), in order.
+    // Waits until the weights of the unit have arrived. forward() calls this once for each unit, in
+    // order, just before it reads the weights.
     virtual void before_forward(i64 unit) { (void)unit; }
     // Called when the unit's gradients are complete on this rank: only for the `last` micro-batch,
     // from the head down to the embedding.

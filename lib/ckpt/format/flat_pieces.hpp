@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the elements of a rank's local tensors in a range [begin, end) of its flat buffer
-// (spec::RankLayout). Padding exists only at the end of dimension 0, so the elements of a tensor's
-// box come first and without gaps.
+// (spec::RankLayout). A local tensor has padding only at the end of dimension 0, so in the buffer
+// the padding follows the elements of the tensor's box, which have no gaps.
 #pragma once
 
 #include <algorithm>

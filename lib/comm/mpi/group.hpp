@@ -40,8 +40,8 @@ class MpiGroup final : public Group {
         Operation operation;
         i64 number = 0;
         std::vector<MPI_Request> requests;
-        // Set for an in-place reduce-scatter, whose result MPI writes to the front of `in`: the
-        // address of that result, which finish() copies to operation.out. Otherwise nullptr.
+        // For an in-place reduce-scatter, MPI writes the result to the front of `in`, and finish()
+        // copies the result from this address to operation.out. For other operations nullptr.
         const void* copy_from = nullptr;
     };
 

@@ -108,7 +108,7 @@ i64 last_iteration(const RunConfig& config) {
     const i64 total = config.schedule.total_iterations();
     const i64 last = std::min(total, stopping.exit_iteration.value_or(total));
     if (!stopping.exit_samples) return last;
-    // Finds by bisection the first iteration that has consumed that many samples.
+    // Finds by bisection the first iteration after which the run has consumed exit_samples samples.
     i64 low = 1;
     i64 high = std::max<i64>(last, 1);
     while (low < high) {
