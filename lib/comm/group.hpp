@@ -186,10 +186,10 @@ class Group {
     // Warms up operations like `largest`, of all sizes up to its size.
     virtual void warm_up(const Operation& /*largest*/) {}
 
-    // For groups that wrap another group: records the operations of both groups, and `wrapped`
-    // stops recording.
+    // A group that wraps the group `wrapped` calls this function. Afterwards it records the
+    // operations of both groups, and `wrapped` records nothing.
     void record_instead_of(Group& wrapped);
-    // For groups that wrap another group: starts `operation` in the wrapped group `to`.
+    // A group that wraps the group `to` calls this function. It starts `operation` in `to`.
     static Work forward_to(Group& to, const Operation& operation) { return to.begin(operation); }
 
   private:

@@ -17,7 +17,7 @@ struct WatchdogOptions {
     double timeout_s = 600;  // reports after this time without an event
     // Polled every 0.2 s. Returns true when a report was requested (SIGUSR2).
     std::function<bool()> dump_requested;
-    // Called for each line, from the watchdog's thread.
+    // A function that the watchdog's thread calls with each line of its report.
     std::function<void(const std::string& line)> report;
     // Writes the events to a file. Returns the name of the file, or an empty text when no directory
     // for files is set. Called from the watchdog's thread.

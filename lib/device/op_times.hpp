@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The number of calls, the time and the floating-point operations (FLOPs) of each operation. The
-// checked calls add them to the OpTimes of their Context, if it has one. On a GPU they add the time
-// when the host waits for the device, so an OpTimes must not be moved or destroyed before the host
-// has waited.
+// checked calls of operations add to the OpTimes of their Context, if it has one. On a GPU the time
+// is added when the host waits for the device, so an OpTimes must not be moved or destroyed before
+// the host has waited.
 #pragma once
 
 #include <array>

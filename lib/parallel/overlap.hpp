@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Overlaps data parallelism with compute: waits for the weights of a unit just before the unit
-// reads them, and starts to reduce its gradients when its backward has completed them.
+// reads them, and starts to reduce the gradients of the unit when its backward has completed them.
 // spec/partition.hpp defines units.
 #pragma once
 

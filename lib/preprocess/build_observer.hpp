@@ -23,7 +23,8 @@ class BuildObserver {
     // Called when an earlier run has encoded a part or the beginning of a part. `done` has the
     // counts of the encoded data.
     virtual void resumed(const BuildTotals& done) = 0;
-    // Called when a chunk was encoded. `disk_bytes` of the inputs were read for it.
+    // Called when a chunk was encoded. `disk_bytes`: the bytes that were read from the inputs for
+    // this chunk.
     virtual void advance(const BuildTotals& chunk, i64 disk_bytes) = 0;
     // Returns whether the build must stop; if true, the build throws Stopped. Must be fast, because
     // it is called often.

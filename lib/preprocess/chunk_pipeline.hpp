@@ -63,11 +63,11 @@ class ChunkPipeline {
 
     Slot& slot_of(i64 number) { return slots_[static_cast<size_t>(number) % slots_.size()]; }
 
-    // Called by the consumer.
+    // The consumer calls these functions.
     void release_item();
     bool wait_for_item(const Slot& slot, const std::function<void()>& check);
 
-    // Called by the workers.
+    // The workers call these functions.
     void work(ChunkEncoder& encoder);
     Slot* read_chunk();
     void hand_over(Slot& slot, size_t key);

@@ -26,7 +26,8 @@ struct PartTask {
     MemoryBudget& budget;
     BadLineWarnings& warnings;
     BuildObserver& observer;
-    // Called several times per second. Throws when another part or rank has failed.
+    // A function that the encoding calls several times per second. It throws when another part or
+    // rank has failed.
     std::function<void()> check_others;
 };
 

@@ -18,8 +18,8 @@ class MemoryBudget {
     explicit MemoryBudget(i64 bytes) : limit_(bytes) {}
 
     // The state of the chunk for which memory is acquired. later: its pipeline writes other chunks
-    // before it. next: its pipeline writes it next. stopped: its pipeline was stopped and never
-    // writes it.
+    // first. next: its pipeline writes this chunk next. stopped: its pipeline was stopped and never
+    // writes this chunk.
     enum class Turn { later, next, stopped };
 
     // Blocks until `pipeline` may allocate `bytes` more. Returns false when the pipeline has been

@@ -15,8 +15,8 @@
 namespace lm::preprocess {
 namespace {
 
-// Returns whether the open file still has its name. Another process may have removed it before this
-// one locked it.
+// Returns whether the open file still has its name. Another process may have removed the file
+// before this process locked it.
 bool is_current(const io::AppendFile& file) {
     struct stat open {
     }, named{};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A growing array of ids of 16 or 32 bits. With consume_at() its size is bounded, and a consumer
-// receives its content whenever it is full.
+// A growing array of ids of 16 or 32 bits. With consume_at() the size of the array is bounded:
+// whenever the array is full, a consumer receives the content.
 #pragma once
 
 #include <cstdlib>

@@ -4,8 +4,8 @@
 
 namespace lm::train {
 
-// Sets these variables. Call it before the process starts a thread: setenv() races with getenv() in
-// other threads.
+// Sets the variables below. Call it before the process starts a thread: setenv() races with
+// getenv() in other threads.
 //
 // CUDA_DEVICE_MAX_CONNECTIONS=32, the maximum: streams that share one of the driver's work queues
 // block each other. A receive that waits for its message must not block the work that produces the

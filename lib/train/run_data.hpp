@@ -23,9 +23,10 @@ struct Vocabulary {
 // Throws Error(usage) unless datasets or --mock-data are given, but not both.
 void check_mock(const config::DataFlags& flags);
 
-// Returns the vocabulary of the tokenizer that the flags name. If they name none, it is the
-// tokenizer in the metadata files of the datasets. A NullTokenizer has `vocab_size` ids. Warns when
-// the two tokenizers differ. Throws Error(usage) when their end-of-document tokens differ.
+// Returns the vocabulary of the tokenizer that the flags name. If the flags name none, returns the
+// vocabulary of the tokenizer in the metadata files of the datasets. A NullTokenizer has
+// `vocab_size` ids. Warns when the two tokenizers differ. Throws Error(usage) when their
+// end-of-document tokens differ.
 Vocabulary find_vocabulary(const config::DataFlags& flags, std::optional<i64> vocab_size);
 
 // Returns the tokenizer of the run's data: the tokenizer that the flags name; without one, the

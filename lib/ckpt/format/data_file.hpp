@@ -30,8 +30,8 @@ struct Piece {
     i64 flat_begin = 0;
     i64 flat_end = 0;
     const void* data = nullptr;
-    // Set for a piece that is not in host memory; `data` is then unused. Copies bytes of the piece
-    // to `to`, from byte `offset` of the piece on.
+    // A function that copies bytes of the piece, from byte `offset` of the piece on, to `to`. It is
+    // set for a piece that is not in host memory; `data` is then unused.
     std::function<void(std::span<std::byte> to, i64 offset)> read = {};
     // Whether several threads may call `read` at once. If false, only the saving thread calls it.
     bool concurrent = false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Locks of a step (flock(2) on its manifest), between programs that read it for a long time, such
-// as copies, and programs that remove or replace it. A lock ends when its process ends, even by a
-// kill. On a file system without locks every lock succeeds.
+// Locks of a step (flock(2) on its manifest), between programs that read the step for a long time,
+// such as copies, and programs that remove or replace the step. A lock ends when its process ends,
+// even by a kill. On a file system without locks every lock succeeds.
 #pragma once
 
 #include <string>

@@ -89,9 +89,9 @@ class CublasMatmul {
     // after all other blocks, and the product would take up to twice its time.
     void reserve_sms(int n);
     // Enqueues the product and its epilogue. Returns true when the epilogue was fused. Returns
-    // false when `rest` has performed the epilogue, because cuBLASLt does not support it for these
-    // operands or is slower with it. The first product of a key runs the library's heuristics on
-    // the host.
+    // false when `rest` has computed the epilogue, because for these operands cuBLASLt does not
+    // support the epilogue or is slower with it. The first product of a key runs the library's
+    // heuristics on the host.
     bool run(device::Context& context, const FusedProduct& product, Rest rest);
     // Returns true when the operands of the epilogue have the alignment and type that fusing needs.
     static bool can_fuse(const FusedProduct& product);

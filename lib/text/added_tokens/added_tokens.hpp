@@ -49,8 +49,8 @@ class AddedTokenMatcher {
                 match.token->lstrip ? strip_before(whole, match.begin, done) : match.begin;
             const size_t end = rstrip ? std::max(match.end, stripped) : match.end;
             // As in Hugging Face tokenizers, a token counts even inside the whitespace that rstrip
-            // adds to the previous token. It is dropped only if lstrip moves `begin` to `end` or
-            // beyond it.
+            // adds to the previous token. The token is dropped only if lstrip moves `begin` to
+            // `end` or beyond.
             if (begin >= end) continue;
             if (done < begin) text(whole.substr(done, begin - done));
             token(match.token->id);
@@ -72,8 +72,8 @@ class AddedTokenMatcher {
 
     bool ignore_special_ = false;
     std::vector<AddedToken> tokens_;  // sorted by content
-    // For each token: the index of the longest other token that is a prefix of it, or its own index
-    // if there is none.
+    // For each token: the index of the longest other token that is a prefix of this token, or the
+    // token's own index if no other token is.
     std::vector<size_t> prefix_of_;
     TokenStarts starts_;
 };

@@ -166,8 +166,8 @@ class BpeEncoder : public Encoder {
         n_parts_ = 0;
     }
 
-    // Encodes a new long pre-token that gather() refused: it is too long, or it or one of its parts
-    // equals a whole token.
+    // Encodes a new long pre-token that gather() refused because it is too long, or because the
+    // pre-token or one of its parts equals a whole token.
     void encode_alone(std::string_view text, u32 index, IdBuffer& out) {
         const std::string_view pretoken = batch_.pretoken(text, index);
         if (const i32 whole = model_->find_whole(pretoken); whole >= 0) return out.push(whole);

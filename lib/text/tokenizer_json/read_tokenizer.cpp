@@ -170,16 +170,17 @@ class Reader {
         parts_.added.push_back(std::move(token));
     }
 
-    // Hugging Face tokenizers ignores a duplicate token. Here it is an error if its flags or its id
-    // differ.
+    // Hugging Face tokenizers ignores a duplicate token. Here a duplicate with other flags or
+    // another id is an error.
     void check_again(const AddedToken& token, const AddedToken& before) const {
         if (token != before)
             run_error(path_, "added token '{}' is listed twice, with different flags or ids",
                       token.content);
     }
 
-    // Hugging Face tokenizers ignores the id in the file. It gives an added token the id that the
-    // vocabulary has for it, else the next free id. Here it is an error if the file has another id.
+    // Hugging Face tokenizers ignores the id in the file: an added token gets its id in the
+    // vocabulary, or if it is not in the vocabulary, the next free id. Here another id in the file
+    // is an error.
     void check_id(const std::string& content, i64 id) {
         const i32 in_vocab = index_->find(content);
         const i64 expected = in_vocab < 0 ? std::max(n_vocab_, next_added_) : in_vocab;

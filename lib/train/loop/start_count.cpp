@@ -30,8 +30,8 @@ bool last_start_runs(const io::Json& count) {
 }
 
 // Returns the number of earlier starts from this step with these flags; 0 when the file is missing
-// or unreadable. A start whose process still runs is not counted: it has not failed, and the new
-// start supersedes it.
+// or unreadable. A start whose process still runs is not counted, because it has not failed; the
+// new start supersedes that start.
 i64 earlier_starts(const std::string& path, i64 iteration, const std::string& configuration) {
     try {
         if (!io::exists(path)) return 0;

@@ -79,8 +79,8 @@ struct RunEnd {
 const char* state_of(Exit code);
 
 // Runs `body` and returns its exit code. Then rank 0 writes the end of the run to the status file
-// `path`; another rank does so only when it ends with an error of its own. Rethrows what `body`
-// throws.
+// `path`; another rank writes it only when this rank ends with an error of its own. Rethrows what
+// `body` throws.
 int with_end_status(const std::string& path, const std::function<int()>& body);
 
 // Writes the end of a run to the status file `path`. Keeps the other fields, which rank 0 wrote

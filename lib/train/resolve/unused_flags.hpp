@@ -6,9 +6,9 @@
 
 namespace lm::train {
 
-// For each given flag without effect: throws Error(usage) if only lm-train has the flag or Megatron
-// refuses it too, else prints a note. Call it before a DeepSpeed configuration is applied.
-// `on_gpus`: the run computes on GPUs.
+// For a given flag without effect, throws Error(usage) if only lm-train has this flag or if
+// Megatron also refuses it; otherwise prints a note. Call it before a DeepSpeed configuration is
+// applied. `on_gpus`: the run computes on GPUs.
 void check_unused_flags(const config::TrainFlags& flags, bool on_gpus);
 
 }  // namespace lm::train

@@ -128,8 +128,8 @@ std::vector<std::string> NodeFiles::place(std::vector<ckpt::IndexPart> plans) {
                 {part_.files.size() - 1, whole.digests.size(), files[i]->digests.size()});
             ckpt::append(whole, std::move(*files[i]));
         }
-        // The leader writes the headers, so its answer names this file even if it has no share in
-        // it.
+        // The leader writes the headers, so the leader's answer names this file even if the leader
+        // has no share in the file.
         if (!answers[0].contains(name)) answers[0][name] = {0, whole.size};
     }
     std::vector<std::string> texts;

@@ -37,7 +37,7 @@ class StepGuard {
               Trainer& trainer, TrainingLog& log)
         : config_(config), data_(data), world_(world), trainer_(trainer), log_(log) {}
 
-    // The step to judge. Its samples are `first_sample` and those after it.
+    // The step to judge. Its samples are `first_sample` and the samples after it.
     struct Step {
         i64 iteration = 0;
         i64 first_sample = 0;

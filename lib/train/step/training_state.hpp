@@ -72,8 +72,9 @@ class TrainingState {
     // `with_optimizer` false: loads weights and masters only; the moments and the step count stay
     // 0.
     void load(const ckpt::Checkpoint& checkpoint, bool with_optimizer);
-    // Loads the weights of an fp32 training on the CPU, rounded to `dtype`: from the weights of the
-    // checkpoint if they have this type, otherwise from its masters. Call gather_loaded() after it.
+    // Loads weights rounded to `dtype`, for an fp32 training on the CPU. Reads the weights of the
+    // checkpoint if they have this type, otherwise the masters of the checkpoint. Call
+    // gather_loaded() afterwards.
     void load_rounded(const ckpt::Checkpoint& checkpoint, DType dtype);
     // Gathers the weights that load() has read on the data-parallel ranks. Collective.
     void gather_loaded() { data_parallel_->gather_owned(); }
