@@ -8,12 +8,14 @@
 #include "base/bounds.hpp"
 #include "base/error.hpp"
 #include "base/shape.hpp"
+#include "ckpt/format/manifest.hpp"
 #include "ckpt/format/step_files.hpp"
+#include "config/plan_warnings.hpp"
 #include "cost/formulas.hpp"
 #include "figures.hpp"
-#include "plan_warnings.hpp"
 #include "run_flags.hpp"
 #include "spec/save_schedule.hpp"
+#include "train/save/step_plan.hpp"
 #include "verbs.hpp"
 
 namespace lm::estimate {
@@ -22,6 +24,7 @@ namespace {
 struct Flags {
     config::TrainFlags train;
     i64 nodes = 1;
+    bool lists_files = false;
     OutputFlags output;
 };
 
@@ -35,23 +38,46 @@ std::vector<spec::SaveRange> ranges_of(const config::CheckpointFlags& flags) {
     return {{*flags.save_interval, 0}};
 }
 
-// Warns when the file system of --save has no room for all checkpoints, or, when --save-retain
-// deletes old checkpoints, no room for two.
-void check_room(const Flags& flags, const config::TrainFlags& train,
-                const cost::CheckpointSize& size, i64 n_saves) {
+// The files of a checkpoint, by kind.
+struct Sizes {
+    i64 weights = 0;    // tensors
+    i64 optimizer = 0;  // tensors
+    i64 headers = 0;    // safetensors headers, and the zeros between tensors
+    i64 index = 0;
+    i64 manifest = 0;
+    i64 total = 0;
+    i64 n_files = 0;
+};
+
+Sizes sizes_of(const std::vector<train::StepFile>& files, const cost::CheckpointSize& tensors) {
+    Sizes sizes{.weights = tensors.weights,
+                .optimizer = tensors.optimizer,
+                .n_files = static_cast<i64>(files.size())};
+    for (const train::StepFile& file : files) {
+        if (file.name == ckpt::manifest_file) sizes.manifest += file.bytes;
+        if (file.name.starts_with("index-")) sizes.index += file.bytes;
+        sizes.total += file.bytes;
+    }
+    sizes.headers = sizes.total - tensors.total() - sizes.index - sizes.manifest;
+    return sizes;
+}
+
+// Warns when the file system of --save has no room for all checkpoints; for two when --save-retain
+// deletes old ones.
+void check_room(const config::TrainFlags& train, const Sizes& sizes, i64 n_saves) {
     if (train.checkpoints.save.empty()) return;
     const bool deletes = !train.checkpoints.save_retain.empty();
-    const i64 n_ranks = std::max(flags.nodes, train.action.world_size.value_or(1));
-    warn_of_room(train.checkpoints.save,
-                 {.n = deletes ? std::min<i64>(2, n_saves) : n_saves,
-                  .bytes = size.total(),
-                  .files = ckpt::files_of_checkpoint(n_ranks, flags.nodes)});
+    constexpr i64 directory = 1;
+    config::warn_of_room(train.checkpoints.save,
+                         {.n = deletes ? std::min<i64>(2, n_saves) : n_saves,
+                          .bytes = sizes.total,
+                          .files = sizes.n_files + directory});
 }
 
 // Adds the figures of all checkpoints of the schedule to `printout`. Returns the number of
 // checkpoints.
 i64 add_total(Printout& printout, const config::TrainFlags& flags, const spec::ModelConfig& model,
-              const cost::CheckpointSize& size) {
+              const Sizes& size) {
     const std::vector<spec::SaveRange> ranges = ranges_of(flags.checkpoints);
     if (ranges.empty()) return 1;
     const BatchSchedule schedule = resolve_schedule(flags, model.seq_length);
@@ -64,29 +90,64 @@ i64 add_total(Printout& printout, const config::TrainFlags& flags, const spec::M
           "at multiples of the intervals, at the ends of ranges and of the run"},
          {"weights", "weights in all", Unit::bytes, checked_mul(saves, size.weights),
           "checkpoints x weights"},
-         {"total", "in all", Unit::bytes, checked_mul(saves, size.total()),
+         {"total", "in all", Unit::bytes, checked_mul(saves, size.total),
           "number of checkpoints x checkpoint, when none is pruned"}});
     return saves;
+}
+
+void add_sizes(Printout& printout, const Sizes& size) {
+    printout.figures(
+        "checkpoint",
+        {{"weights", "weights", Unit::bytes, size.weights,
+          "4 bytes (2 with --bf16, --fp16) x parameters, vocabulary unpadded; "
+          "lm-ckpt copy --weights-only"},
+         {"optimizer", "optimizer state", Unit::bytes, size.optimizer,
+          "8 bytes x parameters of Adam's moments, and 4 of fp32 masters with 16-bit "
+          "weights"},
+         {"headers", "headers of data files", Unit::bytes, size.headers,
+          "safetensors headers, and zeros that align large tensors to 4096 bytes"},
+         {"index", "index files", Unit::bytes, size.index,
+          "places and digests of the parts that the ranks write"},
+         {"manifest", "manifest", Unit::bytes, size.manifest,
+          fmt::format("the list of tensors, and room of {} bytes for the description of the run, "
+                      "twice that for more than about 100 data sets or restarts",
+                      ckpt::manifest_room)},
+         {"total", "checkpoint", Unit::bytes, size.total,
+          "the sum: the bytes of all files of global_stepN; about 14 bytes x parameters in 16 bits "
+          "(BigScience measured 2.3 TB for 176B)"},
+         {"files", "files", Unit::count, size.n_files,
+          "two data files a node, index files, and the manifest"}});
+}
+
+void add_files(Printout& printout, const std::vector<train::StepFile>& files) {
+    std::vector<std::vector<Value>> rows;
+    for (const train::StepFile& file : files) rows.push_back({file.name, file.bytes});
+    printout.table("file", {{"name", "file", Unit::plain, ""}, {"bytes", "bytes", Unit::count, ""}},
+                   std::move(rows));
 }
 
 int run(const Flags& flags) {
     const config::TrainFlags train = resolve_flags(flags.train);
     const spec::ModelConfig model = resolve_model(train);
-    const cost::CheckpointSize size =
-        cost::checkpoint_size(model, resolve_precision(train.precision));
-    Printout printout;
-    printout.figures("checkpoint",
-                     {{"weights", "weights", Unit::bytes, size.weights,
-                       "4 bytes (2 with --bf16, --fp16) x parameters, vocabulary unpadded; "
-                       "lm-ckpt copy --weights-only"},
-                      {"optimizer", "optimizer state", Unit::bytes, size.optimizer,
-                       "8 bytes x parameters of Adam's moments, and 4 of fp32 masters with 16-bit "
-                       "weights"},
-                      {"total", "checkpoint", Unit::bytes, size.total(),
-                       "the sum: 14 bytes x parameters in 16 bits (BigScience measured 2.3 TB for "
-                       "176B), without file headers of about 100 bytes for each tensor"}});
+    const spec::ParallelConfig parallel = resolve_ranks(train, model);
+    const spec::Precision precision = resolve_precision(train.precision);
+    const i64 n_ranks = checked_mul(checked_mul(parallel.tp, parallel.pp), parallel.dp);
     check_at_least("--nodes", flags.nodes, 1);
-    check_room(flags, train, size, add_total(printout, train, model, size));
+    if (n_ranks % flags.nodes != 0) {
+        usage_error("--nodes", "{} nodes cannot have equal numbers of {} ranks: give --world-size",
+                    flags.nodes, n_ranks);
+    }
+    const std::vector<train::StepFile> files =
+        train::files_of_step({.model = model,
+                              .parallel = parallel,
+                              .weights = precision.weights,
+                              .bucket_elements = train.data_parallel.bucket_elements,
+                              .n_nodes = flags.nodes});
+    const Sizes size = sizes_of(files, cost::checkpoint_size(model, precision));
+    Printout printout;
+    if (flags.lists_files) add_files(printout, files);
+    add_sizes(printout, size);
+    check_room(train, size, add_total(printout, train, model, size));
     printout.print(flags.output);
     return 0;
 }
@@ -103,12 +164,13 @@ void add_checkpoint_verb(cli::Options& program) {
                       "lm-estimate checkpoint --model gpt2-124m --global-batch-size 512 "
                       "--train-tokens 10B --save-interval 1000"});
     options.value("--nodes", &flags->nodes, "N",
-                  "nodes that write the files, for the check of --save");
-    add_run_options(
-        options, flags->train,
-        {"Model", "--global-batch-size", "--rampup-batch-size", "--train-samples", "--train-iters",
-         "--train-tokens", "--fp16", "--bf16", "--deepspeed_config", "--save-interval",
-         "--save-schedule", "--save", "--save-retain", "--world-size"});
+                  "nodes, of equally many ranks; each writes two data files [1]");
+    options.flag("--files", &flags->lists_files, "list the files with their sizes");
+    add_run_options(options, flags->train,
+                    {"Model", "Parallel", "--ddp-bucket-size", "--global-batch-size",
+                     "--rampup-batch-size", "--train-samples", "--train-iters", "--train-tokens",
+                     "--fp16", "--bf16", "--deepspeed_config", "--save-interval", "--save-schedule",
+                     "--save", "--save-retain", "--world-size"});
     add_output_options(options, flags->output);
 }
 

@@ -11,21 +11,6 @@
 #include "metrics/remaining.hpp"
 
 namespace lm::estimate {
-namespace {
-
-using Figures = std::vector<Figure>;
-
-void add_count(Figures& figures, const char* key, const char* label, i64 value,
-               const char* formula = "") {
-    figures.push_back({key, label, Unit::count, value, formula});
-}
-
-void add_seconds(Figures& figures, const char* key, const char* label, double value,
-                 const char* formula) {
-    figures.push_back({key, label, Unit::seconds, value, formula});
-}
-
-}  // namespace
 
 void add_log(Printout& printout, const metrics::LogSummary& log) {
     Figures figures;

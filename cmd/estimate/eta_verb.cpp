@@ -46,19 +46,7 @@ struct Flags {
     OutputFlags output;
 };
 
-using Figures = std::vector<Figure>;
-
 constexpr double longest_left_s = 1e11;  // thousands of years: not a useful date
-
-void add_count(Figures& figures, const char* key, const char* label, i64 value,
-               const char* formula = "") {
-    figures.push_back({key, label, Unit::count, value, formula});
-}
-
-void add_seconds(Figures& figures, const char* key, const char* label, double value,
-                 const char* formula) {
-    figures.push_back({key, label, Unit::seconds, value, formula});
-}
 
 // Adds samples, tokens and operations per second, computed from `sums`. Omits a rate when the log
 // does not have its numbers.

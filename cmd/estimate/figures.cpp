@@ -72,6 +72,16 @@ std::string with_separators(i64 value) {
     return text;
 }
 
+void add_count(Figures& figures, const char* key, const char* label, i64 value,
+               std::string formula) {
+    figures.push_back({key, label, Unit::count, value, std::move(formula)});
+}
+
+void add_seconds(Figures& figures, const char* key, const char* label, double value,
+                 std::string formula) {
+    figures.push_back({key, label, Unit::seconds, value, std::move(formula)});
+}
+
 void add_output_options(cli::Options& options, OutputFlags& flags) {
     options.group("Output");
     options.flag("--json", &flags.json, "print JSON Lines in base units (bytes, seconds)");

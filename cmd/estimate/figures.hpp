@@ -25,6 +25,12 @@ struct Figure {
     std::string formula;  // formula and its source
 };
 
+using Figures = std::vector<Figure>;
+void add_count(Figures& figures, const char* key, const char* label, i64 value,
+               std::string formula = "");
+void add_seconds(Figures& figures, const char* key, const char* label, double value,
+                 std::string formula = "");
+
 struct Column {
     std::string key;
     std::string heading;

@@ -17,10 +17,6 @@
 namespace lm::estimate {
 namespace {
 
-Figure seconds(const char* key, const char* label, double value, std::string formula) {
-    return {key, label, Unit::seconds, value, std::move(formula)};
-}
-
 cost::FailureRate published_rate(const std::string& name) {
     const std::string path = share_file("failures.txt");
     std::vector<std::string> names;
@@ -100,15 +96,12 @@ void compare_intervals(const cost::GoodputPlan& plan, const RunWithoutFailures& 
 void add_interval_figures(std::vector<Figure>& figures, const cost::GoodputPlan& plan,
                           double best_s, double step_s) {
     const double m = plan.failures.mean_s;
-    figures.push_back(
-        seconds("young", "best interval by Young", cost::young_interval_s(plan.save_s, m),
-                "sqrt(2 C M), C = --save-time, M = time between failures; CACM 17(9), 1974"));
-    figures.push_back(
-        seconds("daly", "best interval by Daly", cost::daly_interval_s(plan.save_s, m),
-                "sqrt(2 C M) (1 + sqrt(C / 2M) / 3 + C / 18M) - C; FGCS 22, 2006, equation 37"));
-    figures.push_back(
-        seconds("best_interval", "best interval by simulation", best_s,
-                "the shortest mean of simulated runs, over intervals from Daly's / 8 to x 8"));
+    add_seconds(figures, "young", "best interval by Young", cost::young_interval_s(plan.save_s, m),
+                "sqrt(2 C M), C = --save-time, M = time between failures; CACM 17(9), 1974");
+    add_seconds(figures, "daly", "best interval by Daly", cost::daly_interval_s(plan.save_s, m),
+                "sqrt(2 C M) (1 + sqrt(C / 2M) / 3 + C / 18M) - C; FGCS 22, 2006, equation 37");
+    add_seconds(figures, "best_interval", "best interval by simulation", best_s,
+                "the shortest mean of simulated runs, over intervals from Daly's / 8 to x 8");
     figures.push_back({"best_interval_iterations", "  in iterations", Unit::count,
                        iterations_of(best_s, step_s),
                        "for --save-interval; interval / time of an iteration"});
@@ -119,33 +112,32 @@ void add_time_figures(std::vector<Figure>& figures, const cost::GoodputRuns& run
     const cost::Goodput& mean = runs.mean;
     figures.push_back(
         {"failures", "failures", Unit::plain, mean.failures, "mean of the simulated runs"});
-    figures.push_back(seconds("work", "steps and evaluations", mean.work_s, ""));
-    figures.push_back(seconds("saving", "saving", mean.saving_s,
-                              "after each interval of work, and before the limit of a job"));
-    figures.push_back(seconds("repeated", "work computed twice", mean.repeated_s,
-                              "since the last save, at each failure"));
-    figures.push_back(seconds("restarting", "restarting", mean.restarting_s,
-                              "--restart-time for each failure and each next job"));
-    figures.push_back(seconds("lost", "lost time", mean.running_s() - mean.work_s,
-                              "saving, computed twice and restarting"));
+    add_seconds(figures, "work", "steps and evaluations", mean.work_s, "");
+    add_seconds(figures, "saving", "saving", mean.saving_s,
+                "after each interval of work, and before the limit of a job");
+    add_seconds(figures, "repeated", "work computed twice", mean.repeated_s,
+                "since the last save, at each failure");
+    add_seconds(figures, "restarting", "restarting", mean.restarting_s,
+                "--restart-time for each failure and each next job");
+    add_seconds(figures, "lost", "lost time", mean.running_s() - mean.work_s,
+                "saving, computed twice and restarting");
     figures.push_back({"goodput", "goodput", Unit::share, mean.work_s / mean.running_s(),
                        "steps and evaluations / running time"});
-    figures.push_back(seconds("running", "running time with failures", mean.running_s(), ""));
+    add_seconds(figures, "running", "running time with failures", mean.running_s(), "");
     if (mean.job_stops > 0) {
         figures.push_back({"job_stops", "jobs that reach their limit", Unit::plain, mean.job_stops,
                            "of --exit-duration-in-mins"});
-        figures.push_back(
-            seconds("queue", "waiting in the queue", mean.queue_s, "--queue-gap for each of them"));
+        add_seconds(figures, "queue", "waiting in the queue", mean.queue_s,
+                    "--queue-gap for each of them");
     }
-    figures.push_back(seconds("total", "time with failures", mean.total_s(),
-                              fmt::format("mean of {} simulated runs; standard error {}",
-                                          runs.n_runs, human_duration(runs.error_s))));
-    figures.push_back(seconds("p10", "  one run of ten is shorter than", runs.p10_s, ""));
-    figures.push_back(seconds("p90", "  one run of ten is longer than", runs.p90_s, ""));
-    figures.push_back(
-        seconds("closed_form", "the same in closed form", expected_s,
+    add_seconds(figures, "total", "time with failures", mean.total_s(),
+                fmt::format("mean of {} simulated runs; standard error {}", runs.n_runs,
+                            human_duration(runs.error_s)));
+    add_seconds(figures, "p10", "  one run of ten is shorter than", runs.p10_s, "");
+    add_seconds(figures, "p90", "  one run of ten is longer than", runs.p90_s, "");
+    add_seconds(figures, "closed_form", "the same in closed form", expected_s,
                 "M exp(R / M) (exp((t + C) / M) - 1) work / t at interval t, R = --restart-time, "
-                "and the stops of jobs; Daly 2006, equation 20; for failures at a constant rate"));
+                "and the stops of jobs; Daly 2006, equation 20; for failures at a constant rate");
 }
 
 }  // namespace
@@ -187,12 +179,11 @@ GoodputReport report_goodput(const FailureFlags& flags, const RunWithoutFailures
     const cost::GoodputRuns runs = cost::simulate_goodput(plan, interval_s, n_runs);
     if (run.save_interval) compare_intervals(plan, run, best_s, runs.mean.total_s(), n_runs);
     GoodputReport report{.running_s = runs.mean.running_s(), .total_s = runs.mean.total_s()};
-    report.figures.push_back(
-        seconds("mttf", "time between failures", plan.failures.mean_s, failures.source));
+    add_seconds(report.figures, "mttf", "time between failures", plan.failures.mean_s,
+                failures.source);
     add_interval_figures(report.figures, plan, best_s, run.step_s);
-    report.figures.push_back(seconds(
-        "interval", "interval of the following figures", interval_s,
-        run.save_interval ? "--save-interval x time of an iteration" : "the best interval"));
+    add_seconds(report.figures, "interval", "interval of the following figures", interval_s,
+                run.save_interval ? "--save-interval x time of an iteration" : "the best interval");
     add_time_figures(report.figures, runs, cost::expected_goodput(plan, interval_s).total_s());
     return report;
 }

@@ -9,6 +9,7 @@
 #include "base/log.hpp"
 #include "base/shape.hpp"
 #include "base/threads.hpp"
+#include "config/plan_warnings.hpp"
 #include "config/rank_counts.hpp"
 #include "cost/memory.hpp"
 #include "cost/nccl.hpp"
@@ -123,13 +124,10 @@ void add_verdict(Printout& printout, const Flags& flags, const Largest& largest,
     printout.figures("verdict", std::move(figures));
 }
 
-spec::ParallelConfig resolve_ranks(const config::TrainFlags& flags,
-                                   const spec::ModelConfig& model) {
-    spec::ParallelConfig parallel = resolve_parallel(flags.parallel, flags.model, model);
-    parallel.zero_stage = config::resolve_zero_stage(flags.zero, flags.data_parallel);
-    const auto& world_size = flags.action.world_size;
-    if (world_size) parallel.dp = config::replicas_of(*world_size, parallel.tp, parallel.pp).dp;
-    if (parallel.zero_stage == 1 && !world_size) {
+spec::ParallelConfig resolve_with_note(const config::TrainFlags& flags,
+                                       const spec::ModelConfig& model) {
+    const spec::ParallelConfig parallel = resolve_ranks(flags, model);
+    if (parallel.zero_stage == 1 && !flags.action.world_size) {
         warn("without --world-size, one replica is assumed, which holds the whole optimizer state");
     }
     return parallel;
@@ -159,7 +157,8 @@ int run(Flags flags) {
     flags.train = resolve_flags(flags.train);
     const i64 micro_batch = resolve_micro_batch(flags.train);
     const spec::ModelConfig model = resolve_model(flags.train);
-    const spec::ParallelConfig parallel = resolve_ranks(flags.train, model);
+    const spec::ParallelConfig parallel = resolve_with_note(flags.train, model);
+    config::warn_of_model(model, parallel);
     const spec::Precision precision = resolve_precision(flags.train.precision);
     const i64 n_threads = flags.train.device.threads.value_or(available_cores());
     check_at_least("--threads", n_threads, 1);

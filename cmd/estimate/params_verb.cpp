@@ -5,9 +5,9 @@
 #include <memory>
 
 #include "base/log.hpp"
+#include "config/plan_warnings.hpp"
 #include "cost/formulas.hpp"
 #include "figures.hpp"
-#include "plan_warnings.hpp"
 #include "run_flags.hpp"
 #include "verbs.hpp"
 
@@ -56,6 +56,10 @@ void add_formulas(Printout& printout, const spec::ModelConfig& model, i64 padded
          {"hidden_per_layer", "hidden size / layers", Unit::plain,
           static_cast<double>(model.hidden) / static_cast<double>(model.n_layers),
           "h / L; trained models have from 60 (GPT-2) to 510"},
+         {"parameters_at_depth", "parameters at best width", Unit::count,
+          static_cast<i64>(std::llround(cost::parameters_at_depth(model.n_layers))),
+          "12 L exp(2 x 5.039) exp(2 x 0.0555 L) for these layers; a model with many more should "
+          "be deeper, with many fewer wider; arXiv 2006.12467"},
          {"head_size", "head size", Unit::plain, model.head_dim,
           "--kv-channels, or hidden size / heads"},
          {"model_flops_per_token", "operations per token", Unit::plain,
@@ -95,7 +99,7 @@ int run(const Flags& flags) {
     const spec::ParallelConfig parallel =
         resolve_parallel(flags.train.parallel, flags.train.model, model);
     warn_of_odd_shapes(model);
-    warn_of_model(model, parallel);
+    config::warn_of_model(model, parallel);
     Printout printout;
     add_parts(printout, count_parameters(model));
     add_formulas(printout, model, padded_vocab(model, parallel));

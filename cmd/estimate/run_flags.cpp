@@ -8,6 +8,7 @@
 #include "base/log.hpp"
 #include "ckpt/history/steps.hpp"
 #include "config/deepspeed.hpp"
+#include "config/rank_counts.hpp"
 #include "config/schedule_flags.hpp"
 #include "data/sampling/datasets.hpp"
 #include "text/tokenizer_choice.hpp"
@@ -83,6 +84,15 @@ spec::ModelConfig resolve_model(const config::TrainFlags& flags) {
         }
     }
     return config::resolve_model(model, vocabulary_of(flags), flags.parallel.tensor);
+}
+
+spec::ParallelConfig resolve_ranks(const config::TrainFlags& flags,
+                                   const spec::ModelConfig& model) {
+    spec::ParallelConfig parallel = resolve_parallel(flags.parallel, flags.model, model);
+    parallel.zero_stage = config::resolve_zero_stage(flags.zero, flags.data_parallel);
+    const auto& world_size = flags.action.world_size;
+    if (world_size) parallel.dp = config::replicas_of(*world_size, parallel.tp, parallel.pp).dp;
+    return parallel;
 }
 
 i64 resolve_micro_batch(const config::TrainFlags& flags) {

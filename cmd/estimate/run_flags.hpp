@@ -26,6 +26,9 @@ config::TrainFlags resolve_flags(const config::TrainFlags& flags);
 // tokenizer or the data if their files can be read. Throws Error(usage) for invalid flags.
 spec::ModelConfig resolve_model(const config::TrainFlags& flags);
 
+// Returns the layout of the ranks. Without --world-size it has one replica. Throws Error(usage).
+spec::ParallelConfig resolve_ranks(const config::TrainFlags& flags, const spec::ModelConfig& model);
+
 // Returns --micro-batch-size, or 1 when it is not given. Throws Error(usage) for an invalid value.
 i64 resolve_micro_batch(const config::TrainFlags& flags);
 

@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/shape.hpp"
+#include "config/plan_warnings.hpp"
 #include "config/rank_counts.hpp"
 #include "cost/formulas.hpp"
 #include "cost/training_time.hpp"
@@ -17,7 +18,6 @@
 #include "figures.hpp"
 #include "goodput_report.hpp"
 #include "gpu_options.hpp"
-#include "plan_warnings.hpp"
 #include "run_flags.hpp"
 #include "step_picture.hpp"
 #include "step_report.hpp"
@@ -49,10 +49,6 @@ struct Flags {
     }
 };
 
-Figure days(const char* key, const char* label, double seconds, const char* formula) {
-    return {key, label, Unit::seconds, seconds, formula};
-}
-
 void add_calendar(std::vector<Figure>& figures, const Flags& flags, double running) {
     double calendar = running;
     if (flags.job_minutes && !flags.failures.given()) {
@@ -60,14 +56,14 @@ void add_calendar(std::vector<Figure>& figures, const Flags& flags, double runni
         figures.push_back({"jobs", "jobs", Unit::count, static_cast<i64>(jobs),
                            "running time / --exit-duration-in-mins, rounded up"});
         const double gaps = (jobs - 1) * flags.queue_gap.seconds;
-        figures.push_back(days("queue", "waiting in the queue", gaps, "(jobs - 1) x --queue-gap"));
+        add_seconds(figures, "queue", "waiting in the queue", gaps, "(jobs - 1) x --queue-gap");
         calendar += gaps;
     }
     if (flags.hours_per_day) {
         calendar *= 24 / *flags.hours_per_day;
     }
-    figures.push_back(
-        days("calendar", "calendar time", calendar, "running and waiting, x 24 / --hours-per-day"));
+    add_seconds(figures, "calendar", "calendar time", calendar,
+                "running and waiting, x 24 / --hours-per-day");
 }
 
 // Adds the figures of a training with failures to `printout`. Returns its running time, and its
@@ -105,19 +101,18 @@ void add_steps(std::vector<Figure>& figures, const Flags& flags, const cost::Tra
          "24 B s L h^2 k (1 + s/(6h) + V/(16 L h)), k = 3, or 4 with recomputation; 32 instead of "
          "24 for a gated MLP; arXiv 2104.04473, equation 3, and Megatron-DeepSpeed's log"});
     if (!plan.simulated_s) {
-        figures.push_back(days("iteration", "one iteration", seconds.full_iteration_s,
-                               "operations / (--gpus x --tflops), at the full batch"));
+        add_seconds(figures, "iteration", "one iteration", seconds.full_iteration_s,
+                    "operations / (--gpus x --tflops), at the full batch");
     }
-    figures.push_back(
-        days("steps", "all steps", seconds.steps_s,
-             "the sum over all batches of the ramp; a smaller batch has a larger pipeline bubble"));
+    add_seconds(
+        figures, "steps", "all steps", seconds.steps_s,
+        "the sum over all batches of the ramp; a smaller batch has a larger pipeline bubble");
     if (!flags.tflops) return;
-    figures.push_back(
-        days("rule", "rule of thumb",
-             cost::training_seconds(n_parameters, tokens, as_double(*flags.gpus), *flags.tflops,
-                                    plan.recompute()),
-             "6 T P / (n X), 8 with recomputation: tokens, parameters, GPUs, throughput; "
-             "BigScience's README and arXiv 2104.04473, equation 4"));
+    add_seconds(figures, "rule", "rule of thumb",
+                cost::training_seconds(n_parameters, tokens, as_double(*flags.gpus), *flags.tflops,
+                                       plan.recompute()),
+                "6 T P / (n X), 8 with recomputation: tokens, parameters, GPUs, throughput; "
+                "BigScience's README and arXiv 2104.04473, equation 4");
 }
 
 // Returns the plan and the number of samples of the training.
@@ -185,7 +180,7 @@ StepQuery step_query(const Flags& flags, const cost::TrainingPlan& plan) {
                     .gpu = resolve_hardware(flags.hardware),
                     .trainer = resolve_trainer(flags.hardware)};
     if (query.is_megatron && query.precision.weights == DType::fp32)
-        query.precision.weights = DType::bf16;
+        query.precision.weights = DType::fp16;
     query.parallel.zero_stage =
         config::resolve_zero_stage(flags.train.zero, flags.train.data_parallel);
     const i64 unit = checked_mul(query.micro_batch, query.parallel.dp);
@@ -199,16 +194,6 @@ StepQuery step_query(const Flags& flags, const cost::TrainingPlan& plan) {
     return query;
 }
 
-void warn_of_evaluations(const cost::TrainingTime& time) {
-    constexpr double usual = 0.05;
-    const double share = time.evaluations_s / time.running_s();
-    if (share <= usual) return;
-    warn(
-        "--eval-interval: evaluations take {:.1f} % of the time, more than the usual {:.0f} %: "
-        "evaluate less often or with fewer --eval-iters",
-        100 * share, 100 * usual);
-}
-
 // Adds the figures of the whole training: its time, also with failures, its energy and its cost.
 void add_training(Printout& printout, std::vector<Figure> figures, const Flags& flags,
                   const cost::TrainingPlan& plan, i64 samples) {
@@ -220,17 +205,17 @@ void add_training(Printout& printout, std::vector<Figure> figures, const Flags& 
     const cost::TrainingTime seconds = cost::training_time(plan, steps);
     add_steps(figures, flags, plan, steps, seconds);
     if (flags.eval_interval) {
-        figures.push_back(days("evaluations", "evaluations", seconds.evaluations_s,
-                               "iterations / --eval-interval x --eval-iters x --eval-sets x the "
-                               "forward part of an iteration (1/3, 1/4 with recomputation)"));
-        warn_of_evaluations(seconds);
+        add_seconds(figures, "evaluations", "evaluations", seconds.evaluations_s,
+                    "iterations / --eval-interval x --eval-iters x --eval-sets x the "
+                    "forward part of an iteration (1/3, 1/4 with recomputation)");
+        config::warn_of_evaluations(seconds.evaluations_s / seconds.running_s());
     }
     if (flags.save_interval) {
-        figures.push_back(
-            days("saves", "saves", seconds.saves_s, "iterations / --save-interval x --save-time"));
+        add_seconds(figures, "saves", "saves", seconds.saves_s,
+                    "iterations / --save-interval x --save-time");
     }
-    figures.push_back(
-        days("running", "running time", seconds.running_s(), "steps, evaluations and saves"));
+    add_seconds(figures, "running", "running time", seconds.running_s(),
+                "steps, evaluations and saves");
     GoodputReport report{.running_s = seconds.running_s(), .total_s = seconds.running_s()};
     Printout after;
     if (flags.failures.given()) report = add_goodput(after, flags, seconds);
@@ -271,7 +256,7 @@ int run_time(Flags flags) {
     flags.job_minutes = flags.train.stopping.exit_duration_min;
     if (!flags.gpus) flags.gpus = flags.train.action.world_size;
     auto [plan, samples] = resolve_plan(flags);
-    warn_of_model(plan.model, plan.parallel);
+    config::warn_of_model(plan.model, plan.parallel);
     Printout printout;
     std::vector<Figure> figures;
     std::vector<Figure> parts;

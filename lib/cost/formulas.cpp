@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cost/formulas.hpp"
 
+#include <cmath>
+
 namespace lm::cost {
 
 using namespace spec;
@@ -20,6 +22,11 @@ double megatron_parameters(const ModelConfig& config, i64 padded_vocab) {
     const double h = static_cast<double>(config.hidden);
     const double rows = static_cast<double>(padded_vocab + config.max_positions);
     return 12 * l * h * h * (1 + 13 / (12 * h) + rows / (12 * l * h));
+}
+
+double parameters_at_depth(i64 n_layers) {
+    const double l = static_cast<double>(n_layers);
+    return 12 * l * std::exp(2 * 5.039) * std::exp(2 * 5.55e-2 * l);
 }
 
 i64 rank_parameters(const ModelConfig& config, const ParallelConfig& parallel, i64 tp_rank,

@@ -322,7 +322,7 @@ Exit train(const RunParts& run, const std::string& joined) {
     const std::unique_ptr<Trainer> trainer =
         allocate_trainer(config.trainer, trial_steps(config, iterations_done), *device, world,
                          run.recorder, run.quiet_s);
-
+    if (const auto memory = describe_memory(*device, world); is_rank0) print(memory, log);
     run.recorder.enter("load");
     // load_or_initialize() gets the only copy of `checkpoint`, so that the files of the checkpoint
     // are closed before pruning may remove them.

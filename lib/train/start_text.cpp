@@ -71,4 +71,13 @@ std::string describe_devices(const device::Device& device, comm::Group& world) {
     return fmt::format(" > {:<12} {} on each rank{}\n", "devices", name, others);
 }
 
+std::string describe_memory(const device::Device& device, comm::Group& world) {
+    i64 own = device.allocated_bytes();
+    std::vector<i64> all(static_cast<size_t>(world.size()));
+    world.all_gather({&own, DType::int64, {1}}, {all.data(), DType::int64, {world.size()}});
+    const auto most = std::ranges::max_element(all);
+    return fmt::format(" > {:<12} {} bytes allocated on rank {}, the most of all ranks\n", "memory",
+                       *most, most - all.begin());
+}
+
 }  // namespace lm::train

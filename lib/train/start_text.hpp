@@ -22,4 +22,7 @@ std::string describe_cuda(const std::string& libraries);
 // device has another name. Collective.
 std::string describe_devices(const device::Device& device, comm::Group& world);
 
+// Returns the line about the memory that the ranks have allocated on their devices. Collective.
+std::string describe_memory(const device::Device& device, comm::Group& world);
+
 }  // namespace lm::train

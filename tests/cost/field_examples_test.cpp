@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Worked examples of published trainings: BigScience's chronicles and READMEs, arXiv 2104.04473.
+#include <cmath>
+
 #include "cost/formulas.hpp"
-#include "spec/batch_ramp.hpp"
+#include "cost/training_time.hpp"
 #include "support/catch.hpp"
 
 using namespace lm;
@@ -52,12 +54,42 @@ TEST_CASE("sizes of checkpoints as BigScience measured them") {
           Approx(25.7).margin(0.05));
 }
 
+TEST_CASE("14 bytes for each of 176 billion parameters: 2294.78 GiB; 2 bytes: 327.83 GiB") {
+    const ModelConfig model = gpt(14336, 70, 112, 250680);
+    const double n = static_cast<double>(count_parameters(model).total());
+    const CheckpointSize size = checkpoint_size(model, {DType::bf16});
+    CHECK(static_cast<double>(size.total()) / n * 176e9 / gib == Approx(2294.78).margin(0.005));
+    CHECK(static_cast<double>(size.weights) / n * 176e9 / gib == Approx(327.83).margin(0.005));
+}
+
+TEST_CASE("70 layers are best used by 47.4 billion parameters") {
+    CHECK(std::llround(parameters_at_depth(70)) == 47'376'960'962);
+}
+
+TEST_CASE("4805 iterations of 15 s take 20.02 hours, 19.69 with the published 3660 s an hour") {
+    struct Row {
+        i64 iterations;
+        double published_h;
+    };
+    for (const Row& row : {Row{4805, 19.69}, Row{2402, 9.84}, Row{18146, 74.37}}) {
+        TrainingPlan plan{.model = gpt(1024, 24, 16, 50257),
+                          .parallel = {},
+                          .ramp = {.global_batch = 16},
+                          .simulated_s = [](i64) { return 15.0; }};
+        const TrainingTime time =
+            training_time(plan, ramp_steps(plan.ramp, row.iterations * plan.ramp.global_batch));
+        CHECK(time.steps_s == 15.0 * static_cast<double>(row.iterations));
+        CHECK(time.steps_s / 3660 == Approx(row.published_h).margin(0.005));
+    }
+}
+
 TEST_CASE("a block of 104B has 1,614,870,800 parameters, its embedding 582,981,200") {
     const ModelConfig model = gpt(11600, 64, 80, 50257);
     const ModelConfig shorter = gpt(11600, 63, 80, 50257);
     CHECK(count_parameters(model).total() - count_parameters(shorter).total() == 1'614'870'800);
     CHECK(count_parameters(model).embedding - 2048 * 11600 == 582'981'200);
-    // 18 bytes of each parameter: two blocks and the embedding, over 4 tensor ranks.
+    // 18 bytes of each parameter: two blocks over 4 tensor ranks, and with the embedding.
+    CHECK(i64{2} * 1'614'870'800 / 4 * 18 == 14'533'837'200);
     CHECK((i64{2} * 1'614'870'800 + 582'981'200) / 4 * 18 == 17'157'252'600);
 }
 

@@ -21,6 +21,18 @@ near "$(field bloom.json eta calendar)" "$(awk 'BEGIN { printf "%.3f", (115311 -
 sed 's/consumed samples: *[0-9]*/consumed samples: 94118832/; s/20155564032/192755367936/; s/105.22/105.00/' bloom.log >tokens.log
 run tokens.json lm-estimate eta tokens.log --train-tokens 341B --json
 awk -v s="$(field tokens.json eta left)" 'BEGIN { d = s / 86400; exit !(d > 42.953 && d < 42.956) }' || fail "$(cat tokens.json)"
+sed 's/105.22/105.00/' bloom.log >days.log
+run days.json lm-estimate eta days.log --json
+awk -v s="$(field days.json eta left)" 'BEGIN { exit !(sprintf("%.1f", s / 86400) == "124.7") }' || fail "$(cat days.json)"
+# 13B's chronicle: 784 samples in 32 s, 24.5 a second; 145 million samples at 20 hours a day take 82 days, 41 on 64 nodes and
+# about 20 on 128.
+sed 's/iteration *12695.*consumed tokens: *[0-9]*/iteration 6400\/ 191328 | consumed samples: 5000000/; s/105.22/32.00/; s/size: *2048/size: 784/' \
+    bloom.log >nodes.log
+for expected in "32 82.2" "64 41.1" "128 20.5"; do
+    run nodes.json lm-estimate eta nodes.log --train-samples 150M --hours-per-day 20 --log-nodes 32 --nodes "${expected% *}" --json
+    awk -v s="$(field nodes.json eta calendar_with_nodes)" -v days="${expected#* }" \
+        'BEGIN { exit !(sprintf("%.1f", s / 86400) == days) }' || fail "$expected: $(cat nodes.json)"
+done
 run bloom.txt lm-estimate eta bloom.log --explain --hours-per-day 20
 grep -Eq '^time left +124 d 23 h$' bloom.txt || fail "$(cat bloom.txt)"
 grep -Eq '^calendar time +149 d 23 h$' bloom.txt || fail "$(cat bloom.txt)"

@@ -10,6 +10,7 @@
 #include "base/machine.hpp"
 #include "ckpt/format/damage.hpp"
 #include "ckpt/format/model_json.hpp"
+#include "ckpt/format/step_files.hpp"
 #include "io/checked.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
@@ -260,6 +261,7 @@ std::string manifest_text(const Manifest& manifest) {
     document["seed"] = manifest.seed;
     document["state"] = io::OrderedJson(io::parse_json(manifest.state, "state"));
     document["totals"] = to_json(manifest.totals());
+    const auto n_described = static_cast<i64>(io::json_text(document).size());
     document["tensors"] = io::OrderedJson::array();
     for (const TensorInfo& tensor : manifest.tensors) {
         document["tensors"].push_back({{"name", tensor.name},
@@ -270,9 +272,11 @@ std::string manifest_text(const Manifest& manifest) {
     for (const IndexReference& part : manifest.index) document["index"].push_back(to_json(part));
     document["digest"] = zero_digest();
     std::string text = io::json_text(document);
-    const std::string own = digest(text);
     LM_CHECK(text.ends_with(tail_after), "expected a manifest that ends with its digest, got {}",
              text.substr(text.size() - std::min<size_t>(text.size(), 80)));
+    const i64 padding = round_up(n_described, manifest_room) - n_described;
+    text.insert(digits_at(text) - tail_before.size(), static_cast<size_t>(padding), ' ');
+    const std::string own = digest(text);
     text.replace(digits_at(text), digest_digits, own.substr(digest_prefix.size()));
     return text;
 }

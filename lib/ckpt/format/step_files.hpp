@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The number of files of a checkpoint that several nodes write.
+// The number and sizes of the files of a checkpoint that several nodes write.
 #pragma once
 
-#include "base/types.hpp"
+#include <span>
+
+#include "ckpt/format/index.hpp"
 
 namespace lm::ckpt {
 
@@ -16,5 +18,14 @@ i64 nodes_per_part(i64 n_ranks, i64 n_nodes);
 // Returns the largest number of files of a checkpoint by `n_ranks` ranks on `n_nodes` nodes. The
 // directory counts as a file.
 i64 files_of_checkpoint(i64 n_ranks, i64 n_nodes);
+
+// The text of a manifest is padded with spaces before its digest, so that the bytes of all keys but
+// `tensors` and `index` are a multiple of this number. So the size of a manifest does not depend on
+// the command line, host, data and counters of a run, and can be planned.
+constexpr i64 manifest_room = i64{32} << 10;
+
+// Returns the file that placed shares make up (place_shares()), with the slices and digests of all
+// of them, in their order.
+DataFile join_shares(std::span<DataFile* const> shares);
 
 }  // namespace lm::ckpt

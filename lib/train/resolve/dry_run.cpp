@@ -3,9 +3,11 @@
 
 #include <cstdio>
 
+#include "base/as_double.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "cli/main.hpp"
+#include "config/plan_warnings.hpp"
 #include "io/json.hpp"
 #include "train/loop/host_memory.hpp"
 #include "train/resolve/changes.hpp"
@@ -16,6 +18,21 @@
 #include "train/save/save_room.hpp"
 
 namespace lm::train {
+namespace {
+
+// Prints the warnings of lm-estimate about the model and the evaluations. An evaluation computes
+// the forward pass of its batches: a third of a step, or a quarter of one that recomputes.
+void warn_of_plan(const RunConfig& config, i64 n_validation_sets) {
+    const spec::ParallelConfig& parallel = config.trainer.parallel;
+    config::warn_of_model(config.trainer.model, parallel);
+    const config::ValidationFlags& validation = config.validation;
+    if (config.validation_samples() == 0 || n_validation_sets == 0) return;
+    const bool recomputes = parallel.recompute.granularity == spec::Recompute::Granularity::full;
+    const double steps = as_double(validation.iters * n_validation_sets) / (recomputes ? 4 : 3);
+    config::warn_of_evaluations(steps / (as_double(validation.interval) + steps));
+}
+
+}  // namespace
 
 Exit dry_run(const config::TrainFlags& flags, std::string command_line, StartedRanks ranks,
              i64 ranks_here) {
@@ -43,6 +60,7 @@ Exit dry_run(const config::TrainFlags& flags, std::string command_line, StartedR
         if (checkpoint && data.train) {
             problems.check([&] { check_changes(*config, training_data(*config), *checkpoint); });
         }
+        warn_of_plan(*config, std::ssize(data.valid));
         const std::string plan = describe_plan(*config, data);
         if (flags.action.print_config) {
             cli::write_stdout(io::json_text(to_json(*config)));

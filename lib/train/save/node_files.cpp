@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "ckpt/format/index.hpp"
+#include "ckpt/format/step_files.hpp"
 #include "io/json.hpp"
 #include "parallel/together.hpp"
 #include "train/save/save_room.hpp"
@@ -116,20 +117,22 @@ std::vector<std::string> NodeFiles::place(std::vector<ckpt::IndexPart> plans) {
             planned.push_back(share.file->slices.front().offset);
         }
         places_[name].header = ckpt::place_shares(files, tensors_);
-        ckpt::DataFile& whole = part_.files.emplace_back();
-        whole.name = name;
-        whole.size = files.front()->size;
-        whole.header_bytes = files.front()->header_bytes;
-        whole.header_digest = files.front()->header_digest;
+        size_t n_digests = 0;
         for (size_t i = 0; i < shares.size(); ++i) {
             answers[shares[i].member][name] = {files[i]->slices.front().offset - planned[i],
-                                               whole.size};
-            digests_[shares[i].member].push_back(
-                {part_.files.size() - 1, whole.digests.size(), files[i]->digests.size()});
-            ckpt::append(whole, std::move(*files[i]));
+                                               files[i]->size};
+            const size_t own = files[i]->digests.size();
+            digests_[shares[i].member].push_back({part_.files.size(), n_digests, own});
+            n_digests += own;
         }
+<<<<<<< HEAD
         // The leader writes the headers, so the leader's answer names this file even if the leader
         // has no share in the file.
+=======
+        const ckpt::DataFile& whole = part_.files.emplace_back(ckpt::join_shares(files));
+        // The leader writes the headers, so its answer names this file even if it has no share in
+        // it.
+>>>>>>> 0ef197da (estimate: exact bytes of a checkpoint; warnings in more places)
         if (!answers[0].contains(name)) answers[0][name] = {0, whole.size};
     }
     std::vector<std::string> texts;

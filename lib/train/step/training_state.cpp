@@ -4,23 +4,15 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "ckpt/format/rank_pieces.hpp"
 #include "model/init.hpp"
 #include "model/pass.hpp"
+#include "parallel/owned_ranges.hpp"
 #include "parallel/replica_check.hpp"
 #include "spec/partition.hpp"
 
 namespace lm::train {
 namespace {
-
-// Returns the tensors that this rank counts in the gradient norm and writes to checkpoints: all its
-// tensors, except copies of tensors that another tensor rank or stage counts.
-spec::RankLayout counted_tensors(const spec::RankLayout& layout, i64 tp_rank) {
-    spec::RankLayout counted = layout;
-    std::erase_if(counted.tensors, [tp_rank](const spec::LocalTensor& tensor) {
-        return tensor.copy || (tensor.replicated && tp_rank > 0);
-    });
-    return counted;
-}
 
 // Returns the tensors that this rank does not count because tensor rank 0 counts its copy of them.
 spec::RankLayout copied_tensors(const spec::RankLayout& layout, i64 tp_rank) {
@@ -39,16 +31,6 @@ std::vector<Range> elements_of(const spec::RankLayout& layout) {
         append(ranges, {tensor.offset, tensor.end()});
     }
     return ranges;
-}
-
-// Returns the word embedding matrix if the first and the last stage share it. Returns nullptr if
-// they do not share it, and when one rank is both stages.
-const spec::LocalTensor* shared_table(const model::ParamMap& map, comm::Group& embedding) {
-    if (embedding.size() == 1) return nullptr;
-    const auto& tensors = map.layout().tensors;
-    const auto table = std::ranges::find_if(
-        tensors, [&map](const auto& tensor) { return map.spec_of(tensor).tied_head; });
-    return table == tensors.end() ? nullptr : &*table;
 }
 
 // Returns the element `which` of step_sums, [step_sum_count] fp64, as a view [1] fp64.
@@ -84,19 +66,15 @@ TrainingState::TrainingState(const TrainerConfig& config, device::Device& device
 
 void TrainingState::build_data_parallel(const TrainerConfig& config) {
     const spec::RankLayout& layout = map_.layout();
-    const spec::LocalTensor* const table = shared_table(map_, *grid_.embedding);
-    LM_CHECK(table == nullptr || table->offset == 0,
-             "expected the shared word embedding at element 0 of the flat buffer, got {}",
-             table->offset);
-    const i64 table_end = table != nullptr ? table->end() : 0;
+    const i64 table_end = parallel::shared_table_end(layout, map_.table(), config.parallel);
     data_parallel_ = std::make_unique<parallel::DataParallel>(
         *grid_.data, config.parallel.zero_stage, config.data_parallel, weights_, gradients_,
         layout.n_elements, table_end);
-    counted_ =
-        intersection(data_parallel_->owned(), elements_of(counted_tensors(layout, grid_.at.tp)));
+    counted_ = intersection(data_parallel_->owned(),
+                            elements_of(ckpt::counted_tensors(layout, grid_.at.tp)));
     copies_ =
         intersection(data_parallel_->owned(), elements_of(copied_tensors(layout, grid_.at.tp)));
-    if (table != nullptr) tied_ = intersection(data_parallel_->updated(), {{0, table_end}});
+    if (table_end > 0) tied_ = intersection(data_parallel_->updated(), {{0, table_end}});
 }
 
 void TrainingState::bind_optimizer(const TrainerConfig& config, const TrainingMemory& memory) {
@@ -222,28 +200,16 @@ void TrainingState::initialize(device::Context& context) {
 }
 
 std::vector<ckpt::Piece> TrainingState::checkpoint_pieces() {
-    const spec::RankLayout counted = counted_tensors(map_.layout(), grid_.at.tp);
-    std::vector<ckpt::Piece> pieces;
-    const auto add = [&](ckpt::SliceKind kind, const device::View& data, const Range& range) {
-        for (ckpt::Piece& piece :
-             ckpt::pieces_of(counted, kind, data.dtype, data.data, range.begin, range.end)) {
-            if (!device_.is_host()) read_by_copies(piece, device_);
-            pieces.push_back(std::move(piece));
-        }
-    };
-    const device::View& weights = gathered_weights();
-    for (const Range& range : data_parallel_->owned()) {
-        add(ckpt::SliceKind::weight, weights.rows(range.begin, range.end), range);
-    }
-    i64 at = 0;
-    for (const Range& range : data_parallel_->owned()) {
-        const i64 first = data_parallel_->sharded() ? at : range.begin;
-        if (masters_)
-            add(ckpt::SliceKind::master, masters_.rows(first, first + range.size()), range);
-        add(ckpt::SliceKind::exp_avg, exp_avg_.rows(first, first + range.size()), range);
-        add(ckpt::SliceKind::exp_avg_sq, exp_avg_sq_.rows(first, first + range.size()), range);
-        at += range.size();
-    }
+    std::vector<ckpt::Piece> pieces =
+        ckpt::pieces_of_rank(map_.layout(), grid_.at.tp, data_parallel_->owned(),
+                             {.weights_dtype = weights_.dtype,
+                              .weights = gathered_weights().data,
+                              .masters = masters_.data,
+                              .exp_avg = exp_avg_.data,
+                              .exp_avg_sq = exp_avg_sq_.data,
+                              .sharded = data_parallel_->sharded()});
+    if (device_.is_host()) return pieces;
+    for (ckpt::Piece& piece : pieces) read_by_copies(piece, device_);
     return pieces;
 }
 

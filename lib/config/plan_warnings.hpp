@@ -6,12 +6,16 @@
 
 #include "spec/rank_layout.hpp"
 
-namespace lm::estimate {
+namespace lm::config {
 
 // Warns when the ratio of hidden size to number of layers is below 50 or above 400, when the
 // initialization differs from sqrt(0.4 / h) by a factor of 2 or more (h: hidden size), and when
 // padding enlarges the vocabulary by more than 1 %.
 void warn_of_model(const spec::ModelConfig& model, const spec::ParallelConfig& parallel);
+
+// Warns when evaluations take more than 5 % of the running time. `share`: evaluations / running
+// time.
+void warn_of_evaluations(double share);
 
 // The room that the checkpoints of a training need.
 struct CheckpointNeed {
@@ -24,4 +28,4 @@ struct CheckpointNeed {
 // allows too few.
 void warn_of_room(const std::string& directory, const CheckpointNeed& need);
 
-}  // namespace lm::estimate
+}  // namespace lm::config

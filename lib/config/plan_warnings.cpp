@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plan_warnings.hpp"
+#include "config/plan_warnings.hpp"
 
 #include <cmath>
 
@@ -9,7 +9,7 @@
 #include "base/units.hpp"
 #include "io/filesystem_use.hpp"
 
-namespace lm::estimate {
+namespace lm::config {
 namespace {
 
 // The ratio of the models of arXiv 2104.04473 and BigScience is 100 to 200; another ratio by a
@@ -53,6 +53,15 @@ void warn_of_model(const spec::ModelConfig& model, const spec::ParallelConfig& p
     warn_of_padding(model, parallel);
 }
 
+void warn_of_evaluations(double share) {
+    constexpr double usual = 0.05;
+    if (share <= usual) return;
+    warn(
+        "--eval-interval: evaluations take {:.1f} % of the time, more than the usual {:.0f} %: "
+        "evaluate less often or with fewer --eval-iters",
+        100 * share, 100 * usual);
+}
+
 void warn_of_room(const std::string& directory, const CheckpointNeed& need) {
     const io::FilesystemUse use = io::filesystem_use(io::nearest_existing(directory));
     const std::string what =
@@ -71,4 +80,4 @@ void warn_of_room(const std::string& directory, const CheckpointNeed& need) {
     }
 }
 
-}  // namespace lm::estimate
+}  // namespace lm::config

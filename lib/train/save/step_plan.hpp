@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans the files of a checkpoint before a run exists.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/dtype.hpp"
+#include "spec/rank_layout.hpp"
+
+namespace lm::train {
+
+// A run that saves checkpoints.
+struct SavingRun {
+    const spec::ModelConfig& model;
+    const spec::ParallelConfig& parallel;
+    DType weights = DType::fp32;
+    std::optional<i64> bucket_elements;  // --ddp-bucket-size
+    i64 n_nodes = 1;                     // each with the same number of ranks, in their order
+};
+
+struct StepFile {
+    std::string name;
+    i64 bytes = 0;
+};
+
+// Returns the files in the directory of a step that the run saves, sorted by name, with their exact
+// sizes. The manifest has one manifest_room for the keys whose length depends on the run. Plans the
+// files with the functions that write them, and writes nothing.
+std::vector<StepFile> files_of_step(const SavingRun& run);
+
+}  // namespace lm::train

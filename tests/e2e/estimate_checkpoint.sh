@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# lm-estimate checkpoint prints exactly the bytes of the files that lm-train saves: models, types of weights, layouts, sizes of
+# buckets, and nodes.
+# timeout: 300
+# shellcheck source=tests/e2e/common.bash
+. "$(dirname "$0")/common.bash"
+# shellcheck source=tests/e2e/mpirun.bash
+. "$(dirname "$0")/mpirun.bash"
+
+train=(--seq-length 32 --mock-data --micro-batch-size 1 --global-batch-size 8 --lr 1e-3 --threads 1 --eval-iters 0 --train-iters 2
+    --no-node-check)
+gpt=(--num-layers 4 --hidden-size 48 --num-attention-heads 4 --vocab-size 301)
+llama=(--num-layers 4 --hidden-size 64 --num-attention-heads 4 --num-query-groups 2 --group-query-attention --swiglu
+    --disable-bias-linear --normalization RMSNorm --position-embedding-type rope --untie-embeddings-and-output-weights
+    --vocab-size 300)
+bloom=(--num-layers 5 --hidden-size 64 --num-attention-heads 4 --position-embedding-type alibi --embed-layernorm --vocab-size 290)
+# Large enough that slices are aligned and have several digests.
+large=(--num-layers 2 --hidden-size 512 --num-attention-heads 4 --vocab-size 9000)
+
+# same_bytes HOSTS FLAGS...: a rank on each of these hosts. The files of the step have the estimated names and sizes.
+n_checked=0
+same_bytes() {
+    local hosts command=() host nodes
+    read -ra hosts <<<"$1"
+    shift
+    rm -rf saved
+    for host in "${hosts[@]}"; do command+=(-n 1 -x "LM_HOST=$host" lm-train "${train[@]}" "$@" --save saved :); done
+    mpirun "${command[@]::${#command[@]}-1}" >out 2>err </dev/null || fail "$*: $(cat err)"
+    nodes=$(printf '%s\n' "${hosts[@]}" | sort -u | wc -l)
+    lm-estimate checkpoint "${train[@]}" "$@" --world-size ${#hosts[@]} --nodes "$nodes" --files --json >estimate.json 2>err ||
+        fail "$*: $(cat err)"
+    (cd saved/global_step2 && find . -type f -printf '%P %s\n' | sort) >on_disk
+    jq -r 'select(.kind == "file") | "\(.name) \(.bytes)"' estimate.json | sort >estimated
+    diff on_disk estimated >differences || fail "$* on $nodes nodes: on disk and estimated: $(cat differences)"
+    [ "$(awk '{ n += $2 } END { print n }' on_disk)" = "$(jq 'select(.kind == "checkpoint").total' estimate.json)" ] ||
+        fail "$*: the sum: $(cat estimate.json)"
+    n_checked=$((n_checked + 1))
+}
+same_bytes a "${gpt[@]}"
+same_bytes a "${gpt[@]}" --bf16
+same_bytes a "${llama[@]}" --fp16
+same_bytes a "${large[@]}" --bf16 --ddp-bucket-size 100000
+same_bytes "a a" "${large[@]}" --tensor-model-parallel-size 2
+same_bytes "a a a a" "${bloom[@]}" --bf16 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2
+same_bytes "a a b b" "${gpt[@]}" --pipeline-model-parallel-size 2 --use-distributed-optimizer --ddp-bucket-size 5000
+same_bytes "a a b b c c d d" "${llama[@]}" --bf16 --use-distributed-optimizer --tensor-model-parallel-size 2
+same_bytes "a b c d" "${gpt[@]}" --pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2 --bf16
+
+# Long texts of the run fill the room of the manifest, and do not change its size.
+same_bytes a "${gpt[@]}" --seed 1234567 --lr-warmup-samples 1 --weight-decay 0.123456789 --log-interval 7
+lm-train "${train[@]}" "${gpt[@]}" --save saved --load saved --train-iters 11 --save-interval 1 --seed 1234567 --lr-warmup-samples 1 \
+    --weight-decay 0.123456789 --log-interval 7 --override-opt_param-scheduler >out 2>err </dev/null || fail "resume: $(cat err)"
+sizes=$(find saved -name manifest.json -printf '%s\n' | sort -u | wc -l)
+manifests=$(find saved -name manifest.json | wc -l)
+[ "$manifests of $sizes sizes" = "10 of 1 sizes" ] || fail "sizes of manifests: $(ls -l saved/*/manifest.json)"
+
+expect 2 '--nodes: 3 nodes cannot have equal numbers of 4 ranks: give --world-size' \
+    lm-estimate checkpoint --model gpt2-124m --world-size 4 --nodes 3
+echo "$n_checked checkpoints have exactly the estimated files"
