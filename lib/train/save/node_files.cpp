@@ -125,14 +125,9 @@ std::vector<std::string> NodeFiles::place(std::vector<ckpt::IndexPart> plans) {
             digests_[shares[i].member].push_back({part_.files.size(), n_digests, own});
             n_digests += own;
         }
-<<<<<<< HEAD
+        const ckpt::DataFile& whole = part_.files.emplace_back(ckpt::join_shares(files));
         // The leader writes the headers, so the leader's answer names this file even if the leader
         // has no share in the file.
-=======
-        const ckpt::DataFile& whole = part_.files.emplace_back(ckpt::join_shares(files));
-        // The leader writes the headers, so its answer names this file even if it has no share in
-        // it.
->>>>>>> 0ef197da (estimate: exact bytes of a checkpoint; warnings in more places)
         if (!answers[0].contains(name)) answers[0][name] = {0, whole.size};
     }
     std::vector<std::string> texts;
