@@ -14,7 +14,21 @@ namespace {
 
 const std::vector<std::string> gpus = {"a100", "a100-40g", "a100-efa", "h100",
                                        "h200", "v100",     "cpu"};
+const std::vector<std::string> networks = {"hdr", "ndr", "omni-path", "efa"};
 const std::vector<std::string> trainers = {"lm-train", "megatron"};
+
+// Sets the network of a node to that of --network and --nics.
+void set_network(const GpuFlags& flags, cost::Hardware& hardware) {
+    check_at_least("--nics", flags.nics, 1);
+    const double of_link = hardware.network.bytes_per_s / as_double(hardware.nics);
+    cost::Link link{of_link, hardware.network.latency_s};
+    if (!flags.network.empty()) {
+        const std::string path = share_file("hardware/networks/" + flags.network + ".txt");
+        link = cost::parse_network(path, io::read_file(path));
+    }
+    hardware.nics = flags.nics.value_or(hardware.nics);
+    hardware.network = {link.bytes_per_s * as_double(hardware.nics), link.latency_s};
+}
 
 }  // namespace
 
@@ -32,6 +46,10 @@ void add_gpu_options(cli::Options& options, GpuFlags& flags, const std::string& 
     options.value(
         "--node-bandwidth", &flags.node_bandwidth, "SIZE",
         "bytes per second between a GPU and its node in a large all-reduce; default: of --gpu");
+    options.choice("--network", &flags.network, networks,
+                   "links between nodes, described in share/lm-utils/hardware/networks/NAME.txt; "
+                   "default: of --gpu");
+    options.value("--nics", &flags.nics, "N", "network links (rails) of a node; default: of --gpu");
     options.value("--network-bandwidth", &flags.network_bandwidth, "SIZE",
                   "bytes per second from a node to the others; default: of --gpu");
     options.choice("--trainer", &flags.trainer, trainers,
@@ -53,6 +71,7 @@ cost::Hardware resolve_hardware(const GpuFlags& flags) {
         check_at_least("--node-bandwidth", flags.node_bandwidth->value, 1);
         hardware.node.bytes_per_s = as_double(flags.node_bandwidth->value);
     }
+    set_network(flags, hardware);
     if (flags.network_bandwidth) {
         check_at_least("--network-bandwidth", flags.network_bandwidth->value, 1);
         hardware.network.bytes_per_s = as_double(flags.network_bandwidth->value);

@@ -15,6 +15,8 @@ struct GpuFlags {
     std::string hardware_file;
     std::optional<i64> gpus_per_node;
     std::optional<cli::Bytes> node_bandwidth, network_bandwidth;
+    std::string network;
+    std::optional<i64> nics;
     std::string trainer;
 };
 

@@ -114,18 +114,23 @@ std::vector<Figure> step_parts(const StepQuery& query, const cost::StepTime& tim
         seconds("stream_s", "norms, activation functions, residuals", time.busiest.stream_s,
                 fmt::format("bound by memory: bytes / ({:.3f} of the peak)",
                             query.gpu.memory_fraction)),
-        seconds(
-            "tensor_s", "tensor parallelism", time.busiest.tensor_s,
-            std::string("bound by ") + (in_node ? "the node's links" : "the network") +
-                ": 2 all-reduces of B T h in each pass of a layer (arXiv 1909.08053, section 3)"),
+        seconds("tensor_s", "tensor parallelism", time.busiest.tensor_s,
+                std::string("bound by ") + (in_node ? "the node's links" : "the network") +
+                    ": 2 all-reduces of B T h in each pass of a layer (arXiv 1909.08053, section "
+                    "3); on "
+                    "a ring, between nodes also on double binary trees where these are faster"),
         seconds("host_s", "waiting for the host", time.busiest.host_s,
                 "where the GPU is faster than the host starts kernels"),
         seconds("messages_s", "messages between stages", time.messages_s,
                 "bound by the network; only those that do not overlap with computation"),
         seconds("bubble_s", "pipeline bubble", time.bubble_s,
                 "idle time of the busiest stage under the schedule of spec::pipeline_actions"),
-        seconds("data_s", "data parallelism", time.data_s,
-                "bound by the network: rings over gradients, and over weights with ZeRO stage 1"),
+        seconds(
+            "data_s", "data parallelism", time.data_s,
+            fmt::format(
+                "bound by the network, {} links of a node: rings or trees over gradients; rings "
+                "over gradients and weights with ZeRO stage 1",
+                query.gpu.nics)),
         seconds("optimizer_s", "optimizer", time.optimizer_s,
                 "bound by memory: 34 bytes of each parameter"),
         seconds("total_s", "one iteration", time.total(), "the sum")};

@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <span>
 
 #include "base/error.hpp"
 #include "base/units.hpp"
@@ -21,20 +22,23 @@ struct Key {
     double least;
     double most;
 };
-constexpr std::array keys = {Key{"matmul_flops", 1e9, 1e17},
-                             Key{"fp32_flops", 1e9, 1e17},
-                             Key{"sms", 1, 1e4},
-                             Key{"memory_bytes_per_s", 1e9, 1e15},
-                             Key{"memory_bytes", 1e9, 1e13},
-                             Key{"gpus_per_node", 1, 1e4},
-                             Key{"node_bytes_per_s", 1e8, 1e14},
-                             Key{"node_latency_s", 0, 1},
-                             Key{"network_bytes_per_s", 1e8, 1e14},
-                             Key{"network_latency_s", 0, 1},
-                             Key{"watts", 1, 1e5},
-                             Key{"matmul_fraction", 0.01, 1},
-                             Key{"attention_fraction", 0.01, 1},
-                             Key{"memory_fraction", 0.01, 1}};
+constexpr std::array hardware_keys = {Key{"matmul_flops", 1e9, 1e17},
+                                      Key{"fp32_flops", 1e9, 1e17},
+                                      Key{"sms", 1, 1e4},
+                                      Key{"memory_bytes_per_s", 1e9, 1e15},
+                                      Key{"memory_bytes", 1e9, 1e13},
+                                      Key{"gpus_per_node", 1, 1e4},
+                                      Key{"node_bytes_per_s", 1e8, 1e14},
+                                      Key{"node_latency_s", 0, 1},
+                                      Key{"network_bytes_per_s", 1e8, 1e14},
+                                      Key{"network_latency_s", 0, 1},
+                                      Key{"nics", 1, 1e3},
+                                      Key{"watts", 1, 1e5},
+                                      Key{"matmul_fraction", 0.01, 1},
+                                      Key{"attention_fraction", 0.01, 1},
+                                      Key{"memory_fraction", 0.01, 1}};
+constexpr std::array network_keys = {Key{"link_bytes_per_s", 1e8, 1e14},
+                                     Key{"link_latency_s", 0, 1}};
 
 std::string_view trimmed(std::string_view text) {
     const size_t start = text.find_first_not_of(" \t\r");
@@ -44,14 +48,15 @@ std::string_view trimmed(std::string_view text) {
 
 using Values = std::map<std::string_view, double>;
 
-void add_line(Values& values, const std::string& place, std::string_view line) {
+void add_line(Values& values, std::span<const Key> keys, const std::string& place,
+              std::string_view line) {
     const size_t hash = line.find('#');
     const std::string_view source = hash == line.npos ? "" : trimmed(line.substr(hash + 1));
     const std::string_view text = trimmed(line.substr(0, hash));
     if (text.empty()) return;
     const size_t space = std::min(text.find_first_of(" \t"), text.size());
     const std::string_view name = text.substr(0, space);
-    const auto* key = std::ranges::find(keys, name, &Key::name);
+    const auto key = std::ranges::find(keys, name, &Key::name);
     if (key == keys.end())
         usage_error(place, "unknown key '{}': use the keys of the files in share/hardware", name);
     const double value =
@@ -65,18 +70,29 @@ void add_line(Values& values, const std::string& place, std::string_view line) {
     if (!values.emplace(key->name, value).second) usage_error(place, "duplicate key '{}'", name);
 }
 
-}  // namespace
-
-Hardware parse_hardware(const std::string& path, std::string_view text) {
+// Parses a file that must have each of `keys` once.
+Values parse_values(const std::string& path, std::string_view text, std::span<const Key> keys) {
     Values values;
     for (i64 number = 1; !text.empty(); ++number) {
         const size_t end = std::min(text.find('\n'), text.size());
-        add_line(values, fmt::format("{}:{}", path, number), text.substr(0, end));
+        add_line(values, keys, fmt::format("{}:{}", path, number), text.substr(0, end));
         text.remove_prefix(std::min(end + 1, text.size()));
     }
     for (const Key& key : keys) {
         if (!values.contains(key.name)) usage_error(path, "missing key '{}'", key.name);
     }
+    return values;
+}
+
+}  // namespace
+
+Link parse_network(const std::string& path, std::string_view text) {
+    Values values = parse_values(path, text, network_keys);
+    return {values["link_bytes_per_s"], values["link_latency_s"]};
+}
+
+Hardware parse_hardware(const std::string& path, std::string_view text) {
+    Values values = parse_values(path, text, hardware_keys);
     const auto whole = [&](std::string_view name) {
         return static_cast<i64>(std::llround(values[name]));
     };
@@ -91,6 +107,7 @@ Hardware parse_hardware(const std::string& path, std::string_view text) {
             .gpus_per_node = whole("gpus_per_node"),
             .node = {values["node_bytes_per_s"], values["node_latency_s"]},
             .network = {values["network_bytes_per_s"], values["network_latency_s"]},
+            .nics = whole("nics"),
             .watts = values["watts"],
             .matmul_fraction = values["matmul_fraction"],
             .attention_fraction = values["attention_fraction"],

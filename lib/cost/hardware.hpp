@@ -26,6 +26,7 @@ struct Hardware {
     i64 gpus_per_node = 0;
     Link node;         // between the GPUs of a node, in a large all-reduce
     Link network;      // between nodes; the GPUs of a node share it
+    i64 nics = 1;      // network links (rails) of a node; network.bytes_per_s is their sum
     double watts = 0;  // power of one GPU with its share of the node
     // The fractions of these peaks that large operations reach.
     double matmul_fraction = 0;
@@ -40,5 +41,9 @@ struct Hardware {
 // that start with "#" are comments. Throws Error(usage) naming `path`, the line and the key: each
 // key must appear once, with its source.
 Hardware parse_hardware(const std::string& path, std::string_view text);
+
+// Parses the description of one network link of a node, in the same form, with the keys
+// link_bytes_per_s and link_latency_s.
+Link parse_network(const std::string& path, std::string_view text);
 
 }  // namespace lm::cost

@@ -95,9 +95,11 @@ Passes stream_passes(const ParallelConfig& parallel, const Sizes& s, const Hardw
 // section 3). With sequence parallelism each is a reduce-scatter and an all-gather of the same
 // bytes (arXiv 2205.05198,
 // section 4.2.2).
-double tensor_s(const Sizes& s, const Hardware& gpu) {
-    const Ring ring{s.tp, s.tp <= as_double(gpu.gpus_per_node), 1};
-    return 4 * ring_seconds(gpu, ring, s.rows * s.hidden * s.element);
+double tensor_s(const ParallelConfig& parallel, const Sizes& s, const Hardware& gpu) {
+    const double bytes = s.rows * s.hidden * s.element;
+    const RankGroup group{.n = s.tp, .per_node = std::min(s.tp, as_double(gpu.gpus_per_node))};
+    if (parallel.sequence_parallel) return 4 * ring_seconds(gpu, group, bytes);
+    return 2 * all_reduce_seconds(gpu, group, bytes);
 }
 
 void wait_for_host(PassTime& pass, double host_s) {
@@ -132,7 +134,10 @@ Passes layer_passes(const ModelConfig& model, const ParallelConfig& parallel,
     passes += stream_passes(parallel, s, gpu);
     passes.forward.products_s = products_s(s, gpu, batch.dtype);
     passes.backward.products_s = 2 * passes.forward.products_s;
-    passes.forward.tensor_s = passes.backward.tensor_s = tensor_s(s, gpu);
+    const double weights = s.hidden * (s.qkv + s.heads + (s.gates + 1) * s.ffn);
+    const double accumulation_s =
+        stream_seconds(gpu, trainer.accumulation_bytes(batch.dtype) * weights);
+    passes.forward.tensor_s = passes.backward.tensor_s = tensor_s(parallel, s, gpu);
     const PassTime forward = passes.forward;
     double backward_host_s = 2 * trainer.host_pass_s;
     if (parallel.recompute.granularity == Recompute::Granularity::full) {
@@ -147,6 +152,7 @@ Passes layer_passes(const ModelConfig& model, const ParallelConfig& parallel,
             passes.backward.attention_s += forward.attention_s;
         }
     }
+    passes.backward.stream_s += accumulation_s;
     wait_for_host(passes.forward, trainer.host_pass_s);
     wait_for_host(passes.backward, backward_host_s);
     return passes;

@@ -19,6 +19,16 @@ struct TrainingProgram {
     // run overlaps them.
     bool overlaps_messages = true;
     i64 gradient_bytes = 4;  // bytes of an element in data-parallel communication
+    // The product that computes the gradient of a weight adds it to the sum over micro-batches.
+    bool fused_accumulation = true;
+
+    // Returns the bytes that are read and written for each weight and micro-batch to sum the
+    // gradients. A fused product reads and writes the sum in fp32. Otherwise the gradient in 16
+    // bits is read, too; with fp16 the sum has 16 bits, with bf16 32.
+    double accumulation_bytes(DType dtype) const {
+        if (fused_accumulation) return 8;
+        return dtype == DType::fp16 ? 6 : 10;
+    }
 };
 
 // Megatron-LM and Megatron-DeepSpeed of 2021 and 2022, whose step times are published.
@@ -27,7 +37,8 @@ struct TrainingProgram {
 constexpr TrainingProgram megatron_2021{.fused_attention = false,
                                         .host_pass_s = 2.26e-3,
                                         .overlaps_messages = false,
-                                        .gradient_bytes = 2};
+                                        .gradient_bytes = 2,
+                                        .fused_accumulation = false};
 // lm-train. host_pass_s is an estimate, not a measurement: about 9 kernel starts in the forward
 // pass of a layer, some 4 us each.
 constexpr TrainingProgram lm_train{.host_pass_s = 40e-6};

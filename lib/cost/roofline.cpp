@@ -22,11 +22,28 @@ double stream_seconds(const Hardware& gpu, double bytes) {
     return bytes / (gpu.memory_bytes_per_s * gpu.memory_fraction);
 }
 
-double ring_seconds(const Hardware& gpu, const Ring& ring, double bytes) {
-    if (ring.n <= 1) return 0;
-    const Link& link = ring.in_node ? gpu.node : gpu.network;
-    const double rate = link.bytes_per_s / (ring.in_node ? 1 : ring.sharing);
-    return (ring.n - 1) / ring.n * bytes / rate + (ring.n - 1) * link.latency_s;
+double link_rate(const Hardware& gpu, const RankGroup& group) {
+    if (group.in_node()) return gpu.node.bytes_per_s;
+    const double rails = std::min(group.per_node, as_double(gpu.nics));
+    return std::min(gpu.network.bytes_per_s / group.sharing,
+                    gpu.network.bytes_per_s * rails / as_double(gpu.nics));
+}
+
+double ring_seconds(const Hardware& gpu, const RankGroup& group, double bytes) {
+    if (group.n <= 1) return 0;
+    const double latency_s = (group.nodes() - 1) * gpu.network.latency_s +
+                             (group.n - group.nodes()) * gpu.node.latency_s;
+    return (group.n - 1) / group.n * bytes / link_rate(gpu, group) + latency_s;
+}
+
+double all_reduce_seconds(const Hardware& gpu, const RankGroup& group, double bytes) {
+    const double ring_s = 2 * ring_seconds(gpu, group, bytes);
+    if (group.in_node()) return ring_s;
+    constexpr double tree_efficiency = 0.92;
+    const double latency_s = std::log2(group.nodes()) * gpu.network.latency_s +
+                             (group.per_node - 1) * gpu.node.latency_s;
+    const double tree_s = 2 * (bytes / (tree_efficiency * link_rate(gpu, group)) + latency_s);
+    return std::min(ring_s, tree_s);
 }
 
 }  // namespace lm::cost

@@ -17,15 +17,29 @@ double product_seconds(const Hardware& gpu, DType dtype, double m, double n, dou
 double stream_seconds(const Hardware& gpu, double bytes);
 
 // The ranks of a collective, and their share of the links.
-struct Ring {
+struct RankGroup {
     double n = 1;         // ranks
-    bool in_node = true;  // all ranks are in one node
+    double per_node = 1;  // ranks in a node; n: all are in one node
     double sharing = 1;   // groups that use the network of a node at the same time
+    bool in_node() const { return per_node >= n; }
+    double nodes() const { return in_node() ? 1 : n / per_node; }
 };
+
+// Returns the bytes per second that a collective of the group moves through its slowest link. In a
+// node, this is a GPU's link. Between nodes, the group shares the network with the other groups of
+// its nodes, and uses at most one network link (rail) for each of its ranks in a node.
+double link_rate(const Hardware& gpu, const RankGroup& group);
 
 // Returns the seconds of a reduce-scatter or an all-gather of `bytes` (all parts together) on a
 // ring: (n - 1) / n of the bytes pass each link, in n - 1 steps (Thakur et al. 2005, "Optimization
-// of collective communication operations in MPICH", section 4). An all-reduce takes twice the time.
-double ring_seconds(const Hardware& gpu, const Ring& ring, double bytes);
+// of collective communication operations in MPICH", section 4). A ring enters each node once.
+double ring_seconds(const Hardware& gpu, const RankGroup& group, double bytes);
+
+// Returns the seconds of an all-reduce of `bytes`: of the faster algorithm for this size, as NCCL
+// chooses. A ring takes twice ring_seconds(). Double binary trees between nodes, with a chain in
+// each node, have 2 (log2(nodes) + ranks in a node - 1) steps instead of 2 (n - 1), but reach 0.92
+// of the bandwidth and send all bytes twice (NCCL 2.28, src/graph/tuning.cc; Sanders, Speck and
+// Traeff 2009, "Two-tree algorithms for full bandwidth broadcast, reduction and scan").
+double all_reduce_seconds(const Hardware& gpu, const RankGroup& group, double bytes);
 
 }  // namespace lm::cost

@@ -52,22 +52,23 @@ double message_s(const SimulatedStep& step, const Hardware& gpu) {
 // The first and the last stage add the gradients of a tied embedding.
 double data_s(const SimulatedStep& step, const Hardware& gpu, const TrainingProgram& trainer) {
     const ParallelConfig& parallel = step.parallel;
-    const double in_a_node = std::max(1.0, as_double(gpu.gpus_per_node) / as_double(parallel.tp));
-    const Ring ring{
-        .n = as_double(parallel.dp),
-        .in_node = is_in_node(gpu, parallel.tp * parallel.dp),
-        .sharing = as_double(gpu.gpus_per_node) / std::min(in_a_node, as_double(parallel.dp))};
+    const double of_node = as_double(gpu.gpus_per_node);
+    const double in_a_node =
+        std::clamp(of_node / as_double(parallel.tp), 1.0, as_double(parallel.dp));
+    const RankGroup group{.n = as_double(parallel.dp),
+                          .per_node = in_a_node,
+                          .sharing = std::max(1.0, of_node / in_a_node)};
     const double gradients = as_double(trainer.gradient_bytes) * step.elements;
     const double weights = as_double(size_of(step.batch.dtype)) * step.elements;
-    const double others = parallel.zero_stage == 1 ? weights : gradients;
-    double seconds = ring_seconds(gpu, ring, gradients) + ring_seconds(gpu, ring, others);
+    double seconds = parallel.zero_stage == 1
+                         ? ring_seconds(gpu, group, gradients) + ring_seconds(gpu, group, weights)
+                         : all_reduce_seconds(gpu, group, gradients);
     if (parallel.pp > 1 && !step.model.untied_head) {
-        const Ring ends{.n = 2,
-                        .in_node = is_in_node(gpu, parallel.tp * parallel.dp * parallel.pp),
-                        .sharing = as_double(gpu.gpus_per_node)};
+        const bool in_node = is_in_node(gpu, parallel.tp * parallel.dp * parallel.pp);
+        const RankGroup ends{.n = 2, .per_node = in_node ? 2.0 : 1.0, .sharing = of_node};
         const i64 rows = padded_vocab(step.model, parallel) / parallel.tp;
-        seconds += 2 * ring_seconds(gpu, ends,
-                                    as_double(rows * step.model.hidden * trainer.gradient_bytes));
+        seconds += all_reduce_seconds(gpu, ends,
+                                      as_double(rows * step.model.hidden * trainer.gradient_bytes));
     }
     return seconds;
 }

@@ -41,6 +41,24 @@ TEST_CASE("every shared description is complete") {
     CHECK(a100.flops(DType::fp32) == 19.5e12);
     CHECK(a100.memory_bytes == 80'000'000'000);
     CHECK(a100.network.bytes_per_s == 100e9);
+    CHECK(a100.nics == 4);
+}
+
+TEST_CASE("every shared network is complete") {
+    const auto network = [](const std::string& name) {
+        const std::string path = std::string(LM_SHARE_DIR) + "/hardware/networks/" + name + ".txt";
+        return parse_network(path, io::read_file(path));
+    };
+    CHECK(network("hdr").bytes_per_s == 25e9);
+    CHECK(network("ndr").bytes_per_s == 50e9);
+    CHECK(network("omni-path").bytes_per_s == 12.5e9);
+    CHECK(network("efa").bytes_per_s == 12.5e9);
+    // The descriptions of nodes agree with those of their links.
+    CHECK(shared_hardware("a100").network.bytes_per_s == 4 * network("hdr").bytes_per_s);
+    CHECK(shared_hardware("h100").network.bytes_per_s == 8 * network("ndr").bytes_per_s);
+    CHECK(shared_hardware("v100").network.bytes_per_s == 4 * network("omni-path").bytes_per_s);
+    CHECK(shared_hardware("v100").network.latency_s == network("omni-path").latency_s);
+    CHECK(shared_hardware("a100-efa").network.bytes_per_s == 4 * network("efa").bytes_per_s);
 }
 
 TEST_CASE("errors of a description name the line and the key") {

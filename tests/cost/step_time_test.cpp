@@ -48,9 +48,32 @@ TEST_CASE("a large product takes the time of its operations, a thin one that of 
 
 TEST_CASE("a ring moves (n - 1) / n of the bytes") {
     const Hardware gpu = shared_hardware("a100");
-    CHECK(ring_seconds(gpu, {1, true, 1}, 1e9) == 0);
-    CHECK(ring_seconds(gpu, {8, true, 1}, 8e9) == Approx(7e9 / 235e9 + 7 * 8e-6));
-    CHECK(ring_seconds(gpu, {4, false, 8}, 8e9) == Approx(6e9 / 12.5e9 + 3 * 15e-6));
+    CHECK(ring_seconds(gpu, {1, 1, 1}, 1e9) == 0);
+    CHECK(ring_seconds(gpu, {8, 8, 1}, 8e9) == Approx(7e9 / 235e9 + 7 * 8e-6));
+    CHECK(ring_seconds(gpu, {4, 1, 8}, 8e9) == Approx(6e9 / 12.5e9 + 3 * 15e-6));
+}
+
+TEST_CASE("a ring enters each node once, and uses a link for each of its ranks in a node") {
+    const Hardware gpu = shared_hardware("a100");  // 4 links of 25 GB/s a node
+    // 16 ranks on 2 nodes: one hop between nodes, 14 in a node.
+    CHECK(ring_seconds(gpu, {16, 8, 1}, 16e9) == Approx(15e9 / 100e9 + 15e-6 + 14 * 8e-6));
+    // One rank in each node uses one link, even if it has the network for itself.
+    CHECK(link_rate(gpu, {8, 1, 1}) == 25e9);
+    CHECK(link_rate(gpu, {8, 2, 1}) == 50e9);
+    CHECK(link_rate(gpu, {8, 2, 4}) == 25e9);
+    CHECK(link_rate(gpu, {8, 8, 1}) == gpu.node.bytes_per_s);
+}
+
+TEST_CASE("an all-reduce between nodes is a tree for few bytes and a ring for many") {
+    const Hardware gpu = shared_hardware("a100");
+    const RankGroup group{256, 8, 1};  // 32 nodes
+    const auto tree_s = [](double bytes) { return 2 * (bytes / 92e9 + 5 * 15e-6 + 7 * 8e-6); };
+    for (const double bytes : {1e3, 1e6, 1e8}) {
+        CHECK(all_reduce_seconds(gpu, group, bytes) == Approx(tree_s(bytes)));
+    }
+    CHECK(all_reduce_seconds(gpu, group, 1e11) == Approx(2 * ring_seconds(gpu, group, 1e11)));
+    CHECK(all_reduce_seconds(gpu, group, 1e11) < tree_s(1e11));
+    CHECK(all_reduce_seconds(gpu, {8, 8, 1}, 1e3) == 2 * ring_seconds(gpu, {8, 8, 1}, 1e3));
 }
 
 TEST_CASE("the parts of a step grow with what causes them") {

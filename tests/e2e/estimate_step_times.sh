@@ -39,6 +39,16 @@ hardware=$root/share/hardware
 sed 's/^network_bytes_per_s 100e9/network_bytes_per_s 10e9/' "$hardware/a100.txt" >slow.txt
 run slow.json lm-estimate time "${step[@]}" --hardware slow.txt --json
 jq -e -n --slurpfile slow slow.json --slurpfile one one.json '$slow[0].step_s > $one[0].step_s' >/dev/null || fail "$(cat slow.json)"
+for network in "--network omni-path" "--nics 1" "--network efa --nics 2"; do
+    # shellcheck disable=SC2086
+    run other.json lm-estimate time "${step[@]}" --gpu a100 $network --json
+    jq -e -n --slurpfile other other.json --slurpfile one one.json '$other[0].step_s > $one[0].step_s' >/dev/null ||
+        fail "$network: $(cat other.json)"
+done
+run same.json lm-estimate time "${step[@]}" --gpu a100 --network hdr --nics 4 --json
+cmp same.json one.json || fail "a100 has four links of HDR: $(cat same.json)"
+expect 2 "'ib' is not one of hdr, ndr, omni-path, efa" lm-estimate time "${step[@]}" --gpu a100 --network ib
+expect 2 '--nics: must be at least 1, got 0' lm-estimate time "${step[@]}" --gpu a100 --nics 0
 sed '/^sms/d' "$hardware/a100.txt" >bad.txt
 expect 2 "bad.txt: missing key 'sms'" lm-estimate time "${step[@]}" --hardware bad.txt
 expect 2 '--hardware: no.txt does not exist' lm-estimate time "${step[@]}" --hardware no.txt
