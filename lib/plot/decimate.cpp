@@ -40,7 +40,8 @@ std::vector<Point> decimated(std::span<const Point> points, double width) {
 std::vector<Point> column_means(std::span<const Point> points, double width) {
     std::vector<Point> means;
     for (size_t first = 0; first < points.size();) {
-        const size_t end = end_of_column(points, first, width);
+        size_t end = end_of_column(points, first, width);
+        if (2 * (points.size() - end) < end - first) end = points.size();
         Point sum;
         for (size_t i = first; i < end; ++i) {
             sum.x += points[i].x;

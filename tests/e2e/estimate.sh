@@ -57,7 +57,7 @@ has "$out" '^64 +256 +32 +from iteration 23[0-9]+ on$'
 has "$out" '^96 +384 +48 +no: 1024 is not a multiple of 48$'
 
 out=$("$estimate" checkpoint --model bloom-176b --bf16 --json 2>/dev/null)
-has "$out" '"weights":352494542848,.*"total":2467461799936'
+has "$out" '"weights":352494542848,"optimizer":2114967257088,.*"total":2467513076864,"files":4'
 out=$("$estimate" checkpoint --model gpt3-13b --fp16 --save-schedule 10@100,18@1000,1500 \
     --global-batch-size 1024 --train-iters 150_000 2>/dev/null)
 has "$out" '^checkpoints +161$'

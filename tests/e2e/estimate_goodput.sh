@@ -67,6 +67,16 @@ warns '--hidden-size 4096 / --num-layers 8 = 512: ' params --num-layers 8 "${mod
 warns '--hidden-size 4096 / --num-layers 100 = 41: ' params --num-layers 100 "${model[@]}"
 warns '--init-method-std 0.02 is 2 x sqrt.0.4 / hidden size. = 0.00988' params --num-layers 32 "${model[@]}"
 warns '--vocab-size 50257 is padded by 1.9 % to 51200' params --num-layers 32 "${model[@]}" --tensor-model-parallel-size 8
+warns '--hidden-size 4096 / --num-layers 8 = 512: ' memory --num-layers 8 "${model[@]}"
+warns '--vocab-size 50257 is padded by 1.9 % to 51200' layout --num-layers 32 "${model[@]}" --bf16 --gpus 8 --global-batch-size 64 \
+    --tensor-model-parallel-size 8
+# A dry run of lm-train prints them, too; a third of a step for each batch of an evaluation.
+tiny=(--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 32 --vocab-size 128 --mock-data --micro-batch-size 1
+    --global-batch-size 1 --train-iters 1000 --lr 1e-3 --eval-interval 100)
+expect 0 '--hidden-size 64 / --num-layers 2 = 32: ' lm-train "${tiny[@]}" --eval-iters 100 --dry-run
+grep -q '^lm-train: warning: --eval-interval: evaluations take 25.0 % of the time' err || fail "$(cat err)"
+expect 0 '' lm-train "${tiny[@]}" --eval-iters 10 --dry-run
+if grep -q 'evaluations take' err; then fail "3 % of evaluations: $(cat err)"; fi
 lm-estimate params --num-layers 32 "${model[@]}" --init-method-std 0.01 >out 2>err
 [ ! -s err ] || fail "a usual model: $(cat err)"
 warns '--save: .*: .* are free, but 5000 checkpoints need 105 TiB' checkpoint --model 1.7b --bf16 --save here --train-iters 5_000_000 \

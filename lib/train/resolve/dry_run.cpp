@@ -39,6 +39,7 @@ Exit dry_run(const config::TrainFlags& flags, std::string command_line, StartedR
     Problems problems(flags.action.world_size.has_value());
     if (flags.action.world_size) ranks.n = *flags.action.world_size;
     auto config = resolve(flags, std::move(command_line), ranks, problems);
+    i64 n_validation_sets = 0;
     if (config) {
         // A plan for --world-size ranks is for other hosts: checks that one rank fits on this host,
         // and counts checkpoint files as if each rank had its own host.
@@ -60,7 +61,7 @@ Exit dry_run(const config::TrainFlags& flags, std::string command_line, StartedR
         if (checkpoint && data.train) {
             problems.check([&] { check_changes(*config, training_data(*config), *checkpoint); });
         }
-        warn_of_plan(*config, std::ssize(data.valid));
+        n_validation_sets = std::ssize(data.valid);
         const std::string plan = describe_plan(*config, data);
         if (flags.action.print_config) {
             cli::write_stdout(io::json_text(to_json(*config)));
@@ -76,6 +77,7 @@ Exit dry_run(const config::TrainFlags& flags, std::string command_line, StartedR
         note("{} (the plan continues, a training would stop here)", text);
     }
     problems.throw_found();
+    if (config) warn_of_plan(*config, n_validation_sets);
     return Exit::done;
 }
 
