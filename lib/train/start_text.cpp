@@ -76,8 +76,8 @@ std::string describe_memory(const device::Device& device, comm::Group& world) {
     std::vector<i64> all(static_cast<size_t>(world.size()));
     world.all_gather({&own, DType::int64, {1}}, {all.data(), DType::int64, {world.size()}});
     const auto most = std::ranges::max_element(all);
-    return fmt::format(" > {:<12} {} bytes allocated on rank {}, the most of all ranks\n", "memory",
-                       *most, most - all.begin());
+    return fmt::format(" > {:<12} {} bytes on rank {}, the most of all ranks\n", "allocated", *most,
+                       most - all.begin());
 }
 
 }  // namespace lm::train

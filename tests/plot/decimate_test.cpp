@@ -39,7 +39,7 @@ TEST_CASE("few points are all kept") {
     CHECK(decimated(std::vector<Point>{}, 1).empty());
     CHECK(decimated(std::vector<Point>{{3, 4}}, 1).size() == 1);
     CHECK(column_means(std::vector<Point>{{3, 4}, {3.5, 8}}, 1).front().y == 6);
-    // The last point alone is no mean; two of four points are.
+    // One point after four joins their column, two do not.
     const std::vector<Point> last = {{0, 1}, {0.2, 1}, {0.4, 1}, {0.6, 1}, {1, 6}};
     CHECK(column_means(last, 1).size() == 1);
     CHECK(column_means(last, 1).front().y == 2);
