@@ -250,8 +250,8 @@ void convert_all(Args& args, const cli::Options& options, const std::string& com
         args.in = args.paths[i];
         args.out = outputs[i];
         if (io::exists(args.out) && !args.force) {
-            // An output gets its name only when it is complete, so an output of an earlier call is
-            // complete.
+            // A complete output of an earlier call is skipped. check_output() refuses any other
+            // file or directory of that name.
             convert::check_output(args.out, formats[i].to);
             report_of(args).skipped(formats[i]);
             continue;

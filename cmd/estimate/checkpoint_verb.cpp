@@ -134,8 +134,9 @@ int run(const Flags& flags) {
     const i64 n_ranks = checked_mul(checked_mul(parallel.tp, parallel.pp), parallel.dp);
     check_at_least("--nodes", flags.nodes, 1);
     if (n_ranks % flags.nodes != 0) {
-        usage_error("--nodes", "{} nodes cannot have equal numbers of {} ranks: give --world-size",
-                    flags.nodes, n_ranks);
+        usage_error("--nodes",
+                    "{} ranks cannot be divided equally among {} nodes: give --world-size", n_ranks,
+                    flags.nodes);
     }
     const std::vector<train::StepFile> files =
         train::files_of_step({.model = model,

@@ -16,9 +16,9 @@ struct TextTable {
     bool best_first = false;  // line 1, after the headings, is green on a terminal
 };
 
-// Returns the lines of `table`, with two spaces between its columns. A table that is wider than
-// `width` characters is divided into blocks, and the words of a last column are wrapped. With
-// `width` 0 there is no limit.
+// Returns the lines of `table`, with two spaces between its columns. If the table is wider than
+// `width` characters, its columns are divided into blocks, one below the other, and the words of
+// its last column are wrapped if it is aligned to the left. With `width` 0 there is no limit.
 std::string text_of_table(const TextTable& table, size_t width);
 
 // Returns the flags of a command in lines of at most `width` characters, which a shell joins. All

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Joins the ranks that a launcher (base/launcher.hpp) has started: a rank alone without a
-// connection, ranks of mpirun, mpiexec or srun over MPI, other ranks over TCP. MPI is a plugin,
-// liblm_mpi.so in the directory of this library. The plugin is opened only when MPI is used, so
-// that a single process never loads MPI.
+// Joins the ranks that a launcher (base/launcher.hpp) has started. A single rank needs no
+// connection; ranks of mpirun, mpiexec and srun --mpi join over MPI; other ranks join over TCP if
+// LaunchOptions::rendezvous is set. MPI is a plugin, liblm_mpi.so in the directory of this library,
+// which is opened only when MPI is used, so that a single process never loads MPI.
 #pragma once
 
 #include <functional>

@@ -53,9 +53,9 @@ std::vector<ActivationSpec> activation_table(const spec::ModelConfig& config,
                                              const spec::ParallelConfig& parallel,
                                              const StepShape& step, i64 tp_rank = 0);
 
-// The local layers [begin, end) of a pipeline chunk that backward recomputes together. The group is
-// empty for a layer whose activations are all stored, and for a layer that recomputes only cheap
-// activations (ActivationSpec::cheap).
+// Adjacent local layers [begin, end) of a chunk that the backward pass recomputes as one group. The
+// group of a layer is empty if all its activations are stored, or if only the cheap ones
+// (ActivationSpec::cheap) are recomputed.
 struct LayerGroup {
     i64 begin = 0;
     i64 end = 0;

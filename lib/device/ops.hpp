@@ -36,9 +36,9 @@ struct Dropout {
     i32 site = 0;        // DropoutSite
     View sample_ids{};   // [B] int64: global sample index of each sample of the micro-batch
     i64 first_head = 0;  // attention: global number of local head 0
-    // For row operations on a part of the micro-batch's rows (sequence parallelism). first_row: the
-    // index of local row 0 in the micro-batch; sample_rows: T, or 0 if the call has all rows of
-    // the micro-batch.
+    // For row operations on a part of the rows of a micro-batch (sequence parallelism). first_row:
+    // the place of the call's row 0 among all rows. sample_rows: rows of a sample (T), which such a
+    // part needs; 0: the call has all rows.
     i64 first_row = 0;
     i64 sample_rows = 0;
     bool on() const { return p > 0.0; }

@@ -29,8 +29,8 @@ void check_mock(const config::DataFlags& flags);
 // end-of-document tokens differ.
 Vocabulary find_vocabulary(const config::DataFlags& flags, std::optional<i64> vocab_size);
 
-// Returns the tokenizer of the run's data: the tokenizer that the flags name; without one, the
-// tokenizer of the data's metadata file; nullptr if this program does not have that tokenizer.
+// Returns the tokenizer of the run's data: the tokenizer that the flags name; if they name none,
+// the tokenizer of the data's metadata file; nullptr if this program does not have that tokenizer.
 std::shared_ptr<const text::Tokenizer> tokenizer_of(const RunConfig& config);
 
 // Opens the data of the run, and checks that the files fit the flags.

@@ -55,6 +55,6 @@ sizes=$(find saved -name manifest.json -printf '%s\n' | sort -u | wc -l)
 manifests=$(find saved -name manifest.json | wc -l)
 [ "$manifests of $sizes sizes" = "10 of 1 sizes" ] || fail "sizes of manifests: $(ls -l saved/*/manifest.json)"
 
-expect 2 '--nodes: 3 nodes cannot have equal numbers of 4 ranks: give --world-size' \
+expect 2 '--nodes: 4 ranks cannot be divided equally among 3 nodes: give --world-size' \
     lm-estimate checkpoint --model gpt2-124m --world-size 4 --nodes 3
 echo "$n_checked checkpoints have exactly the estimated files"

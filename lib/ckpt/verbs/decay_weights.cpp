@@ -17,7 +17,9 @@ namespace lm::ckpt {
 // (k + 1).
 std::vector<double> decay_weights(const std::vector<i64>& tokens, EmulatedDecay style) {
     LM_CHECK(tokens.size() >= 2 && tokens.front() < tokens.back(),
-             "expected ascending tokens of at least two steps, got {} steps", tokens.size());
+             "expected at least two steps, the last with more consumed tokens than the first, got "
+             "{} steps",
+             tokens.size());
     const auto k = static_cast<double>(tokens.size() - 1);
     const auto all = static_cast<double>(tokens.back() - tokens.front());
     std::vector<double> decay{1};  // w_0, then w_1 .. w_k

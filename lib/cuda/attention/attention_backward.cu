@@ -28,7 +28,7 @@ struct Gradient {
     float weight;  // P M: the weight after dropout
     float score;   // dS: the gradient of the score
 };
-// Returns both elements, computed from `weight` (of P) and `dweight` (of dout V^T).
+// `weight`: the element of P for the same query and key; `dweight`: the element of dout V^T.
 __device__ inline Gradient gradient(float weight, float dweight, bool kept, float dropout_scale,
                                     float delta) {
     const float dropped = kept ? dropout_scale : 0.0F;

@@ -11,8 +11,8 @@ namespace lm::data {
 
 // Writes the numbers of the rows to `order`, sorted by their ids; equal ids keep the order of the
 // rows. ids, order: [N]. Ids outside of [0, n_ids) come last, as one group. A counting sort (Knuth,
-// TAOCP vol. 3, 5.2). The first call in a thread allocates n_ids + 1 counters, later calls with
-// that n_ids nothing.
+// TAOCP vol. 3, 5.2). A thread keeps its n_ids + 1 counters, so a later call allocates memory only
+// for a larger n_ids.
 void order_rows(std::span<const i32> ids, i64 n_ids, std::span<i32> order);
 
 // Writes to `cut` the order of the first `length` rows of each sample, from `order` of samples with

@@ -24,8 +24,8 @@ void check_size(const SampleSource& source, const std::string& what, std::string
                 i64 n_samples) {
     if (source.size() >= n_samples) return;
     usage_error(option,
-                "{} has {} samples in this order, but the run needs {}: give more data, or train "
-                "for fewer samples",
+                "{} has only {} samples with this --data-order, but the run needs {}: give more "
+                "data, or train for fewer samples",
                 what, source.size(), n_samples);
 }
 

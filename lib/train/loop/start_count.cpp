@@ -65,7 +65,7 @@ void count_start(const std::string& directory, i64 iteration, const std::string&
         for (const std::string& old : io::stale_temporaries(path)) io::remove_tree(old);
         io::write_file(path, count.dump() + "\n", io::Overwrite::yes);
     } catch (const std::exception& error) {
-        warn("{}: this start is not counted", error.what());
+        warn("{}: this start does not count among the starts that save no new step", error.what());
     }
 }
 

@@ -34,8 +34,8 @@ class Changes {
                         saved.digest, now.digest);
         }
         note(
-            "{}: the checkpoint has the tokenizer {}, and the data of this run has {}: used as the "
-            "same tokenizer (--override-tokenizer)",
+            "{}: the checkpoint has the tokenizer {}, and the data of this run has {}: "
+            "--override-tokenizer takes them for the same tokenizer",
             checkpoint_.path(), saved.digest, now.digest);
     }
 

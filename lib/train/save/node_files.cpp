@@ -167,15 +167,17 @@ void NodeFiles::accept_digests(int member, const std::string& digests) {
     for (const DigestRange& range : digests_[static_cast<size_t>(member)]) {
         for (size_t i = 0; i < range.n; ++i, at += hex_digits) {
             LM_CHECK(at + hex_digits <= digests.size(),
-                     "expected digests of all blocks, got only {} of member {}",
+                     "expected digests of all blocks, got only {} from rank {} of the node",
                      digests.size() / hex_digits, member);
             Hash128& digest = part_.files[range.file].digests[range.begin + i];
-            LM_CHECK(parse_hex(std::string_view(digests).substr(at, hex_digits), digest),
-                     "expected 32 hex digits of member {}, got {}", member, digests.substr(at, 32));
+            LM_CHECK(
+                parse_hex(std::string_view(digests).substr(at, hex_digits), digest),
+                "expected a block's digest of 32 hex digits from rank {} of the node, got '{}'",
+                member, digests.substr(at, hex_digits));
         }
     }
-    LM_CHECK(at == digests.size(), "expected {} digests of member {}, got {}", at / hex_digits,
-             member, digests.size() / hex_digits);
+    LM_CHECK(at == digests.size(), "expected {} digests from rank {} of the node, got {}",
+             at / hex_digits, member, digests.size() / hex_digits);
 }
 
 // Sets the digests of all members of the node on its leader. Collective over the node.
