@@ -69,6 +69,7 @@ FilesystemUse filesystem_use(const std::string& path) {
     const FilesystemUse use = {.size = static_cast<i64>(status.f_blocks) * block,
                                .used = static_cast<i64>(status.f_blocks - status.f_bfree) * block,
                                .available = static_cast<i64>(status.f_bavail) * block,
+                               .block = block,
                                .inodes = static_cast<i64>(status.f_files),
                                .inodes_used = static_cast<i64>(status.f_files - status.f_ffree),
                                .inodes_available = static_cast<i64>(status.f_favail)};

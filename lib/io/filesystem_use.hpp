@@ -13,6 +13,7 @@ struct FilesystemUse {
     i64 size = 0;  // bytes
     i64 used = 0;
     i64 available = 0;  // bytes, for a process without privileges
+    i64 block = 0;      // bytes; files are allocated in whole blocks
     i64 inodes = 0;     // 0: no limit
     i64 inodes_used = 0;
     i64 inodes_available = 0;

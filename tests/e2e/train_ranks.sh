@@ -93,11 +93,12 @@ run alone.log lm-train "${args[@]}" --load parts/global_step10
 same_figures second.log alone.log
 
 # Corrupt bytes that only one rank reads: all ranks load the previous step.
-file=parts/global_step20/optim-00000.safetensors
+run cut.log ranks 4 "${tp2dp2[@]}" --load parts/global_step10 --save cut --save-interval 2 --exit-iteration 14
+file=cut/global_step14/optim-00000.safetensors
 flip $file
-expect 0 "warning: .*$file: .* checksum mismatch.*: using parts/global_step10 instead" \
-    ranks 4 "${tp2dp2[@]}" --load parts --exit-iteration 11
-grep -q 'resuming after iteration 10' err || fail "no fall-back: $(cat err)"
+expect 0 "warning: .*$file: .* checksum mismatch.*: using cut/global_step12 instead" \
+    ranks 4 "${tp2dp2[@]}" --load cut --exit-iteration 13
+grep -q 'resuming after iteration 12' err || fail "no fall-back: $(cat err)"
 
 # One clear line, printed once, and its exit code.
 reported_once() { [ "$(grep -c "^lm-train: .*$1" err)" = 1 ] || fail "'$1' not reported once: $(cat err)"; }

@@ -84,6 +84,16 @@ class Copier {
     const CopyOptions& options_;
 };
 
+// Returns the bytes that a file system with blocks of `block` bytes allocates for the copy.
+i64 allocated_bytes(const CopyPlan& plan, i64 block) {
+    i64 total = block;  // the directory
+    for (const DataFile& file : plan.files) total += round_up(file.size, block);
+    for (const auto& [name, text] : plan.documents) {
+        total += round_up(static_cast<i64>(text.size()), block);
+    }
+    return total;
+}
+
 }  // namespace
 
 std::string copy_temporary(const std::string& path) {
@@ -91,15 +101,16 @@ std::string copy_temporary(const std::string& path) {
 }
 
 void require_space(const CopyPlan& plan, const std::string& path) {
-    const std::string temporary = copy_temporary(path);
-    const i64 needed = plan.n_bytes() - (io::is_directory(temporary) ? tree_bytes(temporary) : 0);
     const std::string directory = io::parent_of(path);
     // `directory` may not exist yet, and a refused copy must not create it, so the nearest existing
     // directory is examined.
-    const i64 available = io::filesystem_use(io::nearest_existing(directory)).available;
-    if (needed <= available) return;
+    const io::FilesystemUse use = io::filesystem_use(io::nearest_existing(directory));
+    const std::string temporary = copy_temporary(path);
+    const i64 needed = allocated_bytes(plan, use.block) -
+                       (io::is_directory(temporary) ? tree_bytes(temporary) : 0);
+    if (needed <= use.available) return;
     run_error(directory, "{} needs {}, {} are available: free space, or choose another directory",
-              io::base_name(path), human_size(needed), human_size(available));
+              io::base_name(path), human_size(needed), human_size(use.available));
 }
 
 CopyResult copy(const CopyPlan& plan, const std::string& path, const CopyOptions& options) {

@@ -360,8 +360,10 @@ std::string MpiGroup::timeout_message(const Operation& operation, i64 number, do
         const bool asked = number >= 0 ? member != rank() : member == operation.peer;
         if (asked) others.push_back(member);
     }
+    const std::vector<int> ranks = world_ranks(others);
     return timeout_text(describe(operation), number,
-                        world_.ask_for_silent(world_ranks(others), id_), world_.size(), waited_s);
+                        number >= 0 ? world_.ask(ranks, id_) : world_.ask_for_silent(ranks, id_),
+                        world_.size(), waited_s);
 }
 
 // Compares the members' operations by the minimum and maximum of a digest of their texts. Gathers

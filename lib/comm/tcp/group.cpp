@@ -40,8 +40,8 @@ std::string TcpGroup::timeout_message(const Operation& operation, i64 number, do
         const int place = collective ? operation.peer - (operation.peer > rank() ? 1 : 0) : 0;
         named.peer = statuses[static_cast<size_t>(place)].rank;
     }
-    // The members that were asked may wait for another rank, for example in a chain of messages.
-    if (std::ranges::all_of(statuses, &RankStatus::answered)) {
+    // The peer of a message may wait for another rank, in a chain of messages.
+    if (!collective && std::ranges::all_of(statuses, &RankStatus::answered)) {
         for (RankStatus& status :
              world_.ask(0, -1, static_cast<size_t>(world_.size() - 1))) {  // 0: group "world"
             if (!status.answered) statuses.push_back(std::move(status));
