@@ -294,20 +294,30 @@ Progress load_or_initialize(const RunConfig& config, const io::OrderedJson& data
     return progress;
 }
 
-Progress load_newest(const RunConfig& config, const io::OrderedJson& data, comm::Group& world,
-                     Trainer& trainer) {
-    RunConfig newest = config;
-    config::CheckpointFlags& flags = newest.checkpoints;
-    flags.load = flags.save;
-    flags.finetune = flags.no_load_optim = false;
+Progress load_newest(const RunConfig& config, const io::OrderedJson& data, i64 iteration,
+                     comm::Group& world, Trainer& trainer) {
+    RunConfig from = config;
     std::optional<ckpt::Checkpoint> checkpoint;
-    if (!flags.save.empty()) checkpoint = open_checkpoint(newest, world);
-    if (!checkpoint) {
+    const auto is_usable = [&] {
+        if (!checkpoint) return false;
+        return from.checkpoints.finetune || checkpoint->manifest().counters.iteration <= iteration;
+    };
+    if (!config.checkpoints.save.empty()) {
+        from.checkpoints.load = config.checkpoints.save;
+        from.checkpoints.finetune = from.checkpoints.no_load_optim = false;
+        checkpoint = open_checkpoint(from, world);
+    }
+    if (!is_usable() && !config.checkpoints.load.empty()) {
+        from = config;
+        from.checkpoints.fresh = true;  // this start is not a repetition of itself
+        checkpoint = open_checkpoint(from, world);
+    }
+    if (!is_usable()) {
         throw JointError(Exit::self_stopped,
                          "rollback: --save has no checkpoint yet: give --save-interval, or another "
                          "policy than rollback");
     }
-    return load_or_initialize(newest, data, std::move(checkpoint), world, trainer);
+    return load_or_initialize(from, data, std::move(checkpoint), world, trainer);
 }
 
 void require_same_model(const spec::ModelConfig& saved, const spec::ModelConfig& wanted,

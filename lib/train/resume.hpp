@@ -48,10 +48,11 @@ Progress load_or_initialize(const RunConfig& config, const io::OrderedJson& data
                             std::optional<ckpt::Checkpoint> checkpoint, comm::Group& world,
                             Trainer& trainer);
 
-// Loads the newest step of --save into `trainer`. Throws JointError(self_stopped) when there is
-// none. Has the same arguments and result as load_or_initialize(). Collective.
-Progress load_newest(const RunConfig& config, const io::OrderedJson& data, comm::Group& world,
-                     Trainer& trainer);
+// Loads the newest step of --save into `trainer`; of --load, when --save has no step yet or only
+// steps after `iteration`, which are of another branch. Throws JointError(self_stopped) when there
+// is none. Has the other arguments and the result of load_or_initialize(). Collective.
+Progress load_newest(const RunConfig& config, const io::OrderedJson& data, i64 iteration,
+                     comm::Group& world, Trainer& trainer);
 
 // Throws Error(usage) that names the first flag in which the models differ, among the flags that a
 // resumed run cannot change.

@@ -66,7 +66,7 @@ if command -v script >/dev/null; then
         "memory ${model[*]} --pipeline-model-parallel-size 2 --micro-batch-size 2 --global-batch-size 24 --world-size 12" \
         "batch --global-batch-size 576 --rampup-batch-size 192 16 1000 --train-samples 2000 --seq-length 128"; do
         script -qec "stty cols 80; NO_COLOR=1 lm-estimate $verb" /dev/null </dev/null | tr -d '\r' >terminal
-        [ "$(wc -L <terminal)" -le 80 ] || fail "$verb: lines of more than 80 columns: $(cat terminal)"
+        [ "$(grep -v "^lm-estimate: warning: " terminal | wc -L)" -le 80 ] || fail "$verb: lines of more than 80 columns: $(cat terminal)"
         cp terminal "${verb%% *}.terminal"
     done
     [ "$(grep -c '^TP PP ' <(tr -s ' ' <layout.terminal))" -ge 2 ] || fail "no second block: $(cat layout.terminal)"

@@ -85,6 +85,15 @@ run window.log lm-train "${args[@]}" --train-iters 10 --skip-train-iteration-ran
 diff <(losses window.log) <(losses back.log | awk '!seen[$1]++ || $1 > 5' | grep -v '^[45] ') || fail "rollback: other losses"
 expect 4 'rollback: --save has no checkpoint yet' env LM_STEP_FAULT=gradient:nan:2:0:1 lm-train "${args[@]}" --train-iters 10 \
     --on-nan rollback --save none
+# Steps after the present iteration are of another branch: the run goes back to the step that it began with.
+run straight.log lm-train "${args[@]}" --train-iters 10 --save straight --save-interval 3
+for policy in rollback stop; do cp -r straight branch-$policy; done
+LM_STEP_FAULT=gradient:nan:5:0:1 run branch.log lm-train "${args[@]}" --train-iters 10 --on-nan rollback \
+    --load branch-rollback/global_step3 --save branch-rollback
+[ "$(grep -c 'branch-rollback/global_step3: resuming after iteration 3' branch.log.err)" = 2 ] || fail "$(cat branch.log.err)"
+diff <(losses window.log | tail -n 5) <(losses branch.log | tail -n 5) || fail "rollback to another branch: other losses"
+expect 4 ': run the same command with --skip-train-iteration-range 5-5, or a lower --lr' env LM_STEP_FAULT=gradient:nan:5:0:1 \
+    lm-train "${args[@]}" --train-iters 10 --load branch-stop/global_step3 --save branch-stop
 
 # --error-injection-rate, which Megatron-LM's own tests use: --rerun-suspect distinguishes the kinds of errors.
 inject=(mpirun -n 2 lm-train "${args[@]}" --train-iters 30 --on-nan skip --rerun-suspect --error-injection-rate 10)

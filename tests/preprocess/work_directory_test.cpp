@@ -66,7 +66,7 @@ TEST_CASE("an empty directory is claimed and removed") {
 TEST_CASE("unfinished work is resumed, replaced or refused") {
     const Fixture f;
     f.leave_unfinished();
-    CHECK(test::caught([&] { f.claim(false, false); }).says("--resume continues it"));
+    CHECK(test::caught([&] { f.claim(false, false); }).says("--resume continues that run"));
     CHECK(f.claim(true, false) == Found::unfinished);
     CHECK(io::exists(f.open().journal(0)));
     CHECK(f.claim(false, true) == Found::nothing);

@@ -357,12 +357,10 @@ std::string MpiGroup::describe(const Operation& operation) const {
 std::string MpiGroup::timeout_message(const Operation& operation, i64 number, double waited_s) {
     std::vector<int> others;
     for (int member = 0; member < size(); ++member) {
-        const bool asked = number >= 0 ? member != rank() : member == operation.peer;
-        if (asked) others.push_back(member);
+        if (number >= 0 ? member != rank() : member == operation.peer) others.push_back(member);
     }
-    const std::vector<int> ranks = world_ranks(others);
-    return timeout_text(describe(operation), number,
-                        number >= 0 ? world_.ask(ranks, id_) : world_.ask_for_silent(ranks, id_),
+    const auto ask = number >= 0 ? &MpiWorld::ask : &MpiWorld::ask_for_silent;
+    return timeout_text(describe(operation), number, (world_.*ask)(world_ranks(others), id_),
                         world_.size(), waited_s);
 }
 

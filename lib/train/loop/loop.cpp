@@ -195,12 +195,12 @@ void TrainingLoop::wait_for_originals() {
     saver_.wait_for_originals();
 }
 
-// Loads the newest step of --save or --local-save, and begins a branch at that step. The run then
+// Loads the newest step of this run (load_newest()), and begins a branch at that step. The run then
 // skips the batches after that step, up to and including the batch that the guard refused.
 void TrainingLoop::roll_back() {
     saver_.finish();
     const i64 refused = progress_.done.iteration + 1;
-    progress_ = load_newest(config_, data_identities_, world_, trainer_);
+    progress_ = load_newest(config_, data_identities_, progress_.done.iteration, world_, trainer_);
     prepare_saves();
     log_.resumed(progress_.done);
     loader_.seek(progress_.done.samples);

@@ -45,10 +45,12 @@ std::string norms_text(const std::vector<double>& norms) {
                        fmt::join(layers, " "), norms.back());
 }
 
-// Returns the step that `latest` of --save names; nullopt without one. Does not throw.
-std::optional<i64> newest_step_if_any(const std::string& save) {
+// Returns the step that `latest` of --save names; nullopt when it names none before `iteration`: a
+// later step is of another branch. Does not throw.
+std::optional<i64> step_before(i64 iteration, const std::string& save) {
     try {
-        return save.empty() ? std::nullopt : ckpt::latest_step(save);
+        const std::optional<i64> step = save.empty() ? std::nullopt : ckpt::latest_step(save);
+        return step && *step < iteration ? step : std::nullopt;
     } catch (const std::exception&) {
         return std::nullopt;
     }
@@ -177,7 +179,7 @@ std::string StepGuard::remedy(i64 iteration) const {
     std::string text;
     if (world_.rank() == 0) {
         const std::string& save = config_.checkpoints.save;
-        const std::optional<i64> step = newest_step_if_any(save);
+        const std::optional<i64> step = step_before(iteration, save);
         if (step) text = fmt::format("run lm-ckpt latest {} {}, then ", save, *step);
         text += fmt::format("run the same command with --skip-train-iteration-range {}-{}",
                             step ? *step + 1 : iteration, iteration);
