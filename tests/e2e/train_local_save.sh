@@ -93,9 +93,12 @@ ends_with_same_bits "both copies damaged"
 rm -rf run local
 tiers "a b c d" --log-json log.json || fail "$(cat err)"
 [ "$(grep -c '"kind":"local_save".*"hosts":4,' log.json)" = 9 ] || fail "--log-json: $(cat log.json)"
-flip run/global_step20/optim-00001.safetensors
+rm -rf run local
+tiers "a b c d" --exit-interval 14 || [ $? = 75 ] || fail "$(cat err)"
+flip run/global_step14/optim-00001.safetensors
 tiers "a b c d" || fail "$(cat err)"
-resumes_from 18
+resumes_from 12
+rm -rf run/global_step14 # the damaged step stays beside the new ones
 ends_with_same_bits "damaged durable step"
 
 # A manifest that cannot be read, on one host: the step comes from the partners, and is not removed.
