@@ -119,7 +119,7 @@ END
             eval "$command"
             git init -q --bare hub && git clone -q hub logs 2>/dev/null
             sed -i "s#^PATH=.*#PATH=$PATH; export SLURM_CONF=$SLURM_CONF#; s#^JOB_NAME=[^ ]*#JOB_NAME=tr1#; s#/data/tr1-13B-cron#$HOME/tr1-cron#
-                s#/data/tr1-13B-logs#$work/logs#; s#/data/tr1-13B#$work/run#; s#/store/tr1-13B#$work/store#; s# /store\"#\"#
+                s#/data/tr1-13B-logs#$work/logs#; s#/data/tr1-13B#$work/run#; s#/store/tr1-13B#$work/store#; s# /store)#)#
                 s#^FS_PERCENT=85#FS_PERCENT=100#; s#^FS_DAYS=7#FS_DAYS=0#" "$HOME/tr1-cron/site.conf"
             ;;
         share/cron/watchdog*) prints 'tr1: (running|saving): iteration [0-9]+ of 1000000' eval "$command" ;;
