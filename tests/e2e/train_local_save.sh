@@ -98,7 +98,7 @@ tiers "a b c d" --exit-interval 14 || [ $? = 75 ] || fail "$(cat err)"
 flip run/global_step14/optim-00001.safetensors
 tiers "a b c d" || fail "$(cat err)"
 resumes_from 12
-rm -rf run/global_step14 # the damaged step stays beside the new ones
+rm -rf run/global_step14 # the damaged step stays next to the new ones
 ends_with_same_bits "damaged durable step"
 
 # A manifest that cannot be read, on one host: the step comes from the partners, and is not removed.
