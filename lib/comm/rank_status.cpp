@@ -20,7 +20,8 @@ std::string timeout_text(const std::string& operation, i64 number, std::vector<R
                          int n_ranks, double waited_s) {
     constexpr size_t max_described = 4;
     // The others may wait for a rank that does not answer.
-    std::ranges::stable_partition(statuses, [](const RankStatus& s) { return !s.answered; });
+    std::stable_partition(statuses.begin(), statuses.end(),
+                          [](const RankStatus& s) { return !s.answered; });
     std::vector<int> missing;
     std::string details;
     for (const RankStatus& s : statuses) {
