@@ -13,7 +13,7 @@ Usage: ./check.sh [--all] [--long] [--fuzz] [--preset NAME] [--jobs N]
   --long     also run the proofs (ctest label proof), which may take hours
   --fuzz     also run the fuzzers, 2,000 runs of each
   --preset NAME  build preset [release]; dev has debug information
-  --jobs N   compilers at a time, one test more [all cores]
+  --jobs N   compilers at a time [all cores]; tests: one more
 END
 }
 

@@ -19,7 +19,7 @@ import sys
 DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data")
 CALIBRATED = {("3.6", 8, 2, 32, 1), ("3.6", 2, 8, 8, 1), ("39.1", 8, 8, 32, 2), ("39.1", 2, 4, 8, 16), ("175", 3, 4, 8, 16),
               ("22B", 4, 8, 1, 1)}  # model, micro batch, TP, DP, PP; 22B with full recomputation
-# Rows of the 39.1B model, as (micro batch, TP, DP, PP), that are 10 to 39 % slower than the estimate and than their neighbours.
+# Rows of the 39.1B model, as (micro batch, TP, DP, PP), whose estimates are 10 to 39 % too low, and which are slower than their neighbours.
 # For example TP 4, DP 16, PP 8 takes 17.6 s and TP 4, DP 8, PP 16 15.0 s at micro batch 3. The second has 79 slots of 3 layers,
 # the first 39 of 6: the same computation, fewer messages. Its gradients, 2.4 GB a GPU, cannot take 2.6 s more: TP 1, DP 32,
 # PP 16 with twice these gradients is regular, and TP 4, DP 16, PP 8 itself at micro batch 12.

@@ -91,10 +91,9 @@ Passes stream_passes(const ParallelConfig& parallel, const Sizes& s, const Hardw
     return passes;
 }
 
-// Returns the seconds of two all-reduces of [rows, hidden], which each pass has (arXiv 1909.08053,
-// section 3). With sequence parallelism each is a reduce-scatter and an all-gather of the same
-// bytes (arXiv 2205.05198,
-// section 4.2.2).
+// Returns the seconds that a pass communicates: two all-reduces of [rows, hidden] (arXiv
+// 1909.08053, section 3), or with sequence parallelism two pairs of reduce-scatter and all-gather
+// (arXiv 2205.05198, section 4.2.2).
 double tensor_s(const ParallelConfig& parallel, const Sizes& s, const Hardware& gpu) {
     const double bytes = s.rows * s.hidden * s.element;
     const RankGroup group{.n = s.tp, .per_node = std::min(s.tp, as_double(gpu.gpus_per_node))};

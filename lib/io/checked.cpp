@@ -136,7 +136,7 @@ namespace {
 [[noreturn]] void rename_error(const std::string& from, const std::string& to,
                                std::string_view verb, int error_number) {
     const std::string name = final_name(to);
-    if (final_name(from) == name)
+    if (from != name && final_name(from) == name)
         system_error(name, "give the new content this name", error_number);
     system_error(to, fmt::format("{} {} to this name", verb, from), error_number);
 }

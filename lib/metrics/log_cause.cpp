@@ -29,7 +29,7 @@ bool is_warning(std::string_view line) {
 // Returns whether the line is one of the arguments that Megatron-LM lists at its start, such as
 // "error_injection_rate ............ 0".
 bool is_argument(std::string_view line) {
-    return has(line, " ..... ") || has(line, " .......");
+    return has(line, " .....");
 }
 
 const CauseRule* find_rule(std::string_view line) {

@@ -34,8 +34,8 @@ class Attention {
 
     // Returns the branch, [R, C] compute, in scratch.branch. x: [R, C] compute.
     View forward(const Pass& pass, const View& x, const AttentionActivations& act) const;
-    // Computes the gradients of the parameters, that of the output bias only where
-    // output_bias_gradient() is none. Returns the gradient of x, [R, C] compute, in
+    // Computes the gradients of the parameters, except that of the output bias if
+    // output_bias_gradient() returns a view. Returns the gradient of x, [R, C] compute, in
     // scratch.dnorm. dbranch: [R, C] compute; x: [R, C] compute, as in forward().
     View backward(const Pass& pass, const View& dbranch, const View& x,
                   const AttentionActivations& act) const;

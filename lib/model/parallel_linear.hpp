@@ -35,9 +35,9 @@ struct RowLinear {
 // scratch.branch.
 View row_linear_forward(const Pass& pass, const RowLinear& linear);
 
-// Returns `dbias`, [C] fp32, the gradient of a row-parallel layer's bias, where the backward of
-// the norm after the branch computes it, as the sum over rows of its output, which is not read
-// again. With sequence parallelism the norm has only a part of the rows: returns none.
+// Returns `dbias`, [C] fp32, the gradient of a row-parallel layer's bias, if the backward of the
+// next norm sums it while it writes the gradient of the branch, which saves a read of that
+// gradient. Returns none with sequence parallelism, where the norm has only a part of the rows.
 inline View folded_bias(const Pass& pass, const View& dbias) {
     return pass.setup.tensor.sequence_parallel() ? View{} : dbias;
 }

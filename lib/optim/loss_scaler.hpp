@@ -40,7 +40,7 @@ class LossScaler {
     // Sets the state if the scale is dynamic. A fixed scale keeps the value of the flags.
     void restore(const LossScaleState& state);
     // Sets the state, even if the scale is fixed. It serves to repeat a step with another scale.
-    void replace(const LossScaleState& state) { state_ = state; }
+    void set_state(const LossScaleState& state) { state_ = state; }
 
   private:
     spec::LossScaleConfig config_;

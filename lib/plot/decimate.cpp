@@ -41,7 +41,9 @@ std::vector<Point> column_means(std::span<const Point> points, double width) {
     std::vector<Point> means;
     for (size_t first = 0; first < points.size();) {
         size_t end = end_of_column(points, first, width);
-        if (2 * (points.size() - end) < end - first) end = points.size();
+        const bool one_column_left =
+            end < points.size() && end_of_column(points, end, width) == points.size();
+        if (one_column_left && 2 * (points.size() - end) < end - first) end = points.size();
         Point sum;
         for (size_t i = first; i < end; ++i) {
             sum.x += points[i].x;

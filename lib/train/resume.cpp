@@ -243,6 +243,12 @@ void check_writable(const config::CheckpointFlags& checkpoints,
     check("--status-file", logging.status_file, false);
 }
 
+void note_fresh_start(const std::string& load) {
+    if (load.empty()) return;
+    note("{}: {}: starting from iteration 0", load,
+         io::exists(load) ? "contains no checkpoint" : "does not exist yet");
+}
+
 std::optional<ckpt::Checkpoint> open_checkpoint(const RunConfig& config, const ckpt::Share& share) {
     const config::LoggingFlags& logging = config.logging;
     std::optional<ckpt::Checkpoint> checkpoint =
@@ -251,12 +257,7 @@ std::optional<ckpt::Checkpoint> open_checkpoint(const RunConfig& config, const c
                          config.trainer.autotune},
                         share);
     check_save(config.checkpoints, checkpoint);
-    if (checkpoint) {
-        check_fits(config, *checkpoint);
-    } else if (!config.checkpoints.load.empty()) {
-        note("{}: {}: starting from iteration 0", config.checkpoints.load,
-             io::exists(config.checkpoints.load) ? "contains no checkpoint" : "does not exist yet");
-    }
+    if (checkpoint) check_fits(config, *checkpoint);
     return checkpoint;
 }
 
@@ -273,6 +274,7 @@ Progress load_or_initialize(const RunConfig& config, const io::OrderedJson& data
                             std::optional<ckpt::Checkpoint> checkpoint, comm::Group& world,
                             Trainer& trainer) {
     if (!checkpoint) {
+        note_fresh_start(config.checkpoints.load);
         parallel::together(world, [&] { trainer.initialize(); });
         return {};
     }
@@ -297,6 +299,7 @@ Progress load_or_initialize(const RunConfig& config, const io::OrderedJson& data
 Progress load_newest(const RunConfig& config, const io::OrderedJson& data, i64 iteration,
                      comm::Group& world, Trainer& trainer) {
     RunConfig from = config;
+    from.checkpoints.fresh = true;  // this is neither a first start nor a repeated one
     std::optional<ckpt::Checkpoint> checkpoint;
     const auto is_usable = [&] {
         if (!checkpoint) return false;
@@ -305,17 +308,20 @@ Progress load_newest(const RunConfig& config, const io::OrderedJson& data, i64 i
     if (!config.checkpoints.save.empty()) {
         from.checkpoints.load = config.checkpoints.save;
         from.checkpoints.finetune = from.checkpoints.no_load_optim = false;
+        from.checkpoints.exit_on_missing = false;
         checkpoint = open_checkpoint(from, world);
     }
     if (!is_usable() && !config.checkpoints.load.empty()) {
         from = config;
-        from.checkpoints.fresh = true;  // this start is not a repetition of itself
+        from.checkpoints.fresh = true;
         checkpoint = open_checkpoint(from, world);
     }
     if (!is_usable()) {
-        throw JointError(Exit::self_stopped,
-                         "rollback: --save has no checkpoint yet: give --save-interval, or another "
-                         "policy than rollback");
+        throw JointError(
+            Exit::self_stopped,
+            fmt::format("rollback: neither --save nor --load has a checkpoint of iteration {} or "
+                        "before: give --save-interval, or another policy than rollback",
+                        iteration));
     }
     return load_or_initialize(from, data, std::move(checkpoint), world, trainer);
 }

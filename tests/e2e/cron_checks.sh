@@ -319,7 +319,7 @@ check 1 "^tiny: .*/with space: .* of the inodes" fs-watch
 rm -r state
 mkdir -p state/watchdog.last state/watchdog.mail.sent state/watchdog.progress
 echo "MAIL_TO=oncall@localhost WEBHOOK_FILE=" >>site.conf
-: >status.json && rm status.json
+rm -f status.json
 queue ''
 for n in 1 2; do
     n_before=$(mails)

@@ -61,22 +61,21 @@ grep -Eq '^TP +PP +DP +micro batch +chunks +recompute +ZeRO +memory +step +token
 grep -q '  GPU: --gpu or --hardware: ' text.txt || fail "$(cat text.txt)"
 
 # On a terminal, blocks of 80 columns: each has the columns that name a layout, and a shell takes the lines of flags.
-if command -v script >/dev/null; then
-    for verb in "layout ${args[*]} --gpu-memory 80GB --train-samples 24_000 --explain" \
-        "memory ${model[*]} --pipeline-model-parallel-size 2 --micro-batch-size 2 --global-batch-size 24 --world-size 12" \
-        "batch --global-batch-size 576 --rampup-batch-size 192 16 1000 --train-samples 2000 --seq-length 128"; do
-        script -qec "stty cols 80; NO_COLOR=1 lm-estimate $verb" /dev/null </dev/null | tr -d '\r' >terminal
-        [ "$(grep -v "^lm-estimate: warning: " terminal | wc -L)" -le 80 ] || fail "$verb: lines of more than 80 columns: $(cat terminal)"
-        cp terminal "${verb%% *}.terminal"
-    done
-    [ "$(grep -c '^TP PP ' <(tr -s ' ' <layout.terminal))" -ge 2 ] || fail "no second block: $(cat layout.terminal)"
-    # A word list that is wrapped loses no word.
-    grep -q '1 2 3 .* 576' <(tr -s ' \n' ' ' <batch.terminal) || fail "no sizes: $(cat batch.terminal)"
-    sed -n '/^lm-train /,/^$/p' layout.terminal >flags.sh
-    grep -q -- '--tensor-model-parallel-size' flags.sh || fail "no flags: $(cat layout.terminal)"
-    eval "words=($(sed '1s/^lm-train //' flags.sh))"
-    [ ${#words[@]} -ge 6 ] || fail "flags: $(cat flags.sh)"
-fi
+command -v script >/dev/null || fail "script is not installed (bsdutils)"
+for verb in "layout ${args[*]} --gpu-memory 80GB --train-samples 24_000 --explain" \
+    "memory ${model[*]} --pipeline-model-parallel-size 2 --micro-batch-size 2 --global-batch-size 24 --world-size 12" \
+    "batch --global-batch-size 576 --rampup-batch-size 192 16 1000 --train-samples 2000 --seq-length 128"; do
+    script -qec "stty cols 80; NO_COLOR=1 lm-estimate $verb" /dev/null </dev/null | tr -d '\r' >terminal
+    [ "$(grep -v "^lm-estimate: warning: " terminal | wc -L)" -le 80 ] || fail "$verb: lines of more than 80 columns: $(cat terminal)"
+    cp terminal "${verb%% *}.terminal"
+done
+[ "$(grep -c '^TP PP ' <(tr -s ' ' <layout.terminal))" -ge 2 ] || fail "no second block: $(cat layout.terminal)"
+# A word list that is wrapped loses no word.
+grep -q '1 2 3 .* 576' <(tr -s ' \n' ' ' <batch.terminal) || fail "no sizes: $(cat batch.terminal)"
+sed -n '/^lm-train /,/^$/p' layout.terminal >flags.sh
+grep -q -- '--tensor-model-parallel-size' flags.sh || fail "no flags: $(cat layout.terminal)"
+eval "words=($(sed '1s/^lm-train //' flags.sh))"
+[ ${#words[@]} -ge 6 ] || fail "flags: $(cat flags.sh)"
 
 # The fastest ten, one for each TP, PP and micro batch; lm-train takes their flags, and reports the same memory.
 some=("${model[@]}" --global-batch-size 24 --gpus 4 --gpus-per-node 4)

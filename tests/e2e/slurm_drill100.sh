@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The long form of slurm_drill.sh: 100 faults and 30 simulated quiet days, an hour and more on two cores.
+# The long form of slurm_drill.sh: 100 faults and 30 simulated quiet days.
 # labels: proof
 # timeout: 14400
 set -euo pipefail

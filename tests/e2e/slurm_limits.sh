@@ -117,7 +117,7 @@ finish "$job" 76
 report "the kill switch"
 job=$(submit plain.sbatch)
 finish "$job" 76
-grep -q 'stop' job-"$job".log || fail "the kill switch is still there: $(cat job-"$job".log)"
+grep -q 'stop exists' job-"$job".log || fail "the kill switch is not named: $(cat job-"$job".log)"
 rm run/stop
 
 # ---- a lost node --------------------------------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ fast
 job=$(RUN=whole FLAGS="--exit-iteration $mark" submit plain.sbatch)
 wait_for 900 "the undisturbed run does not end" ended "$job"
 [ "$(head -n 1 whole/checkpoints/latest)" = "global_step$mark" ] || fail "the undisturbed run: $(tail -n 5 job-"$job".log)"
-# losses RUN: "iteration loss" of each line, all digits that make the double.
+# losses RUN: "iteration loss gradient-norm" of each line, all digits of the doubles.
 losses() { jq -r 'select(.kind == "step") | "\(.iteration) \(.lm_loss) \(.grad_norm)"' "$1/log.json"; }
 losses whole >whole.losses
 losses run | sort -n | uniq >union
@@ -148,5 +148,4 @@ losses run | sort -n | uniq >union
 cmp whole.losses union || fail "other losses: $(diff whole.losses union | head)"
 lm-ckpt diff "whole/checkpoints/global_step$mark" "run/checkpoints/global_step$mark" >differences || fail "other bits: $(cat differences)"
 n_lines=$(losses run | wc -l)
-[ "$n_lines" -ge "$mark" ] || fail "$n_lines lines of $mark iterations"
 echo "$mark iterations in $(jq .generation run/status.json) starts, $((n_lines - mark)) of them computed twice: all losses, gradient norms and weights have the bits of an undisturbed run"

@@ -83,8 +83,14 @@ grep -q 'the same in a repeated step (persistent): no weight was changed: --on-n
 LM_STEP_FAULT=gradient:nan:5:0:1 run back.log lm-train "${args[@]}" --train-iters 10 --on-nan rollback --save back --save-interval 3
 run window.log lm-train "${args[@]}" --train-iters 10 --skip-train-iteration-range 4-5
 diff <(losses window.log) <(losses back.log | awk '!seen[$1]++ || $1 > 5' | grep -v '^[45] ') || fail "rollback: other losses"
-expect 4 'rollback: --save has no checkpoint yet' env LM_STEP_FAULT=gradient:nan:2:0:1 lm-train "${args[@]}" --train-iters 10 \
+expect 4 'rollback: neither --save nor --load has a checkpoint of iteration 1 or before' env LM_STEP_FAULT=gradient:nan:2:0:1 lm-train "${args[@]}" --train-iters 10 \
     --on-nan rollback --save none
+# Before the first save, the run goes back to the step of --load.
+LM_STEP_FAULT=gradient:nan:5:0:1 run moved.log lm-train "${args[@]}" --train-iters 10 --on-nan rollback --load back/global_step3 \
+    --save moved --exit-on-missing-checkpoint
+[ "$(grep -c 'back/global_step3: resuming after iteration 3' moved.log.err)" = 2 ] || fail "$(cat moved.log.err)"
+! grep -q 'starting from iteration 0' moved.log.err || fail "$(cat moved.log.err)"
+diff <(losses window.log | tail -n 5) <(losses moved.log | tail -n 5) || fail "rollback to --load: other losses"
 # Steps after the present iteration are of another branch: the run goes back to the step that it began with.
 run straight.log lm-train "${args[@]}" --train-iters 10 --save straight --save-interval 3
 for policy in rollback stop; do cp -r straight branch-$policy; done

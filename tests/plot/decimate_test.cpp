@@ -43,6 +43,12 @@ TEST_CASE("few points are all kept") {
     const std::vector<Point> last = {{0, 1}, {0.2, 1}, {0.4, 1}, {0.6, 1}, {1, 6}};
     CHECK(column_means(last, 1).size() == 1);
     CHECK(column_means(last, 1).front().y == 2);
+    // Nor do two columns of one point each.
+    std::vector<Point> sparse = wave(1000, 0);
+    sparse.push_back({100.5, 3});
+    sparse.push_back({101.5, 5});
+    CHECK(column_means(sparse, 1).size() == 102);
+    CHECK(column_means(sparse, 1).back().y == 5);
     CHECK(
         column_means(std::vector<Point>{{0, 1}, {0.2, 1}, {0.4, 1}, {0.6, 1}, {1, 6}, {1.2, 6}}, 1)
             .size() == 2);

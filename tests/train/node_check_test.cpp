@@ -25,7 +25,6 @@ TEST_CASE("member 0 gets the samples of all hosts in their order, each with its 
             CHECK(sample.host == "n" + std::to_string(i));
             CHECK(sample.memory == 1000 + i);
             CHECK((sample.network_gbps > 0) == (n_hosts > 1));
-            CHECK(sample.clock_skew_s < 10);
         }
     });
 }

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ckpt/format/rank_pieces.hpp"
 
-#include <algorithm>
-#include <iterator>
-
 #include "ckpt/format/flat_pieces.hpp"
 
 namespace lm::ckpt {

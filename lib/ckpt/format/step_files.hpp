@@ -24,8 +24,8 @@ i64 files_of_checkpoint(i64 n_ranks, i64 n_nodes);
 // the command line, host, data and counters of a run, and can be planned.
 constexpr i64 manifest_room = i64{32} << 10;
 
-// Returns the file that placed shares make up (place_shares()), with the slices and digests of all
-// of them, in their order.
+// Returns the file that placed shares (place_shares()) make up, with their slices and digests in
+// order. Moves the slices and digests out of the shares.
 DataFile join_shares(std::span<DataFile* const> shares);
 
 }  // namespace lm::ckpt

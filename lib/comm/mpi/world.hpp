@@ -57,8 +57,8 @@ class MpiWorld final : public Launch {
     // dump of their flight recorders. Blocks for 7 s at most. Called by the thread whose operation
     // timed out.
     std::vector<RankStatus> ask(const std::vector<int>& ranks, u64 group);
-    // The same; if all of `ranks` answer, asks all other ranks, too, and appends those that do not
-    // answer: `ranks` may wait for one of them, for example in a chain of messages.
+    // Calls ask(). If all of `ranks` answer, asks all other ranks, too, and appends those that do
+    // not answer: in a chain of messages `ranks` may wait for one of them. Blocks for 14 s at most.
     std::vector<RankStatus> ask_for_silent(const std::vector<int>& ranks, u64 group);
 
     // Marks this rank as failed: it makes no more MPI calls.

@@ -19,9 +19,8 @@ optim::Counters progress_in(const RunConfig& config,
                             const std::optional<ckpt::Checkpoint>& checkpoint);
 
 // Returns the exit code when the kill switch exists, or when the training in `checkpoint` is
-// finished and no evaluation is pending: then the run has ended, and `status` and `log` state why.
-// Returns nullopt when the run must train. Claims no generation of --save: `status` and `log` state
-// the one that saved the step. Collective.
+// finished and no evaluation is pending. `status` and `log` then state why, with the generation
+// that saved the step; this run claims none. Returns nullopt when the run must train. Collective.
 std::optional<Exit> stop_before_load(const RunConfig& config,
                                      const std::optional<ckpt::Checkpoint>& checkpoint,
                                      comm::Group& world, StatusFile& status, TrainingLog& log);

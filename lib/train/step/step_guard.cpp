@@ -86,22 +86,24 @@ StepGuard::Verdict StepGuard::judge(const Step& step, StepResult& result) {
 StepGuard::Verdict StepGuard::judge_overflow(const Step& step, StepResult& result) {
     const optim::LossScaleState scale_after = trainer_.loss_scaler().state();
     const std::string found = other_cause(step, result);
-    trainer_.replace(scale_after);
+    trainer_.set_loss_scale(scale_after);
     if (!found.empty()) return judge_non_finite(step, result, found);
     result.overflow = true;
     if (++overflows_in_a_row_ >= max_overflows_in_a_row) stop_at_overflows(step, result);
     return Verdict::drop;
 }
 
-// Returns "" when the loss scale is the cause, so that lower scales end it; otherwise a text for
-// the message. The scale is not the cause when the step has the values with the lowest scale, too.
-// It is not when the same step with a slightly larger scale is finite: then the fault was
-// transient. That repetition is omitted in a series of overflows. `result` is the step's.
+// Returns an empty text when the loss scale is the cause. Returns the cause when the step is not
+// finite with the lowest scale either, or when it is finite with a slightly larger scale: then the
+// fault was transient. Within a series of overflows the second test is omitted. `result`: the
+// result of the step.
 std::string StepGuard::other_cause(const Step& step, const StepResult& result) {
     // A GPU without --deterministic-mode rounds a repeated step differently. The margin is far
     // above that difference, and below the factor 2 by which the scale changes.
     constexpr double margin = 17.0 / 16;
-    std::vector<double> norms = trainer_.gradient_norms(result);
+    const bool in_series = overflows_in_a_row_ > 0;
+    std::vector<double> norms;
+    if (!in_series) norms = trainer_.gradient_norms(result);
     std::ranges::transform(norms, norms.begin(), without_sign);
     const double lowest = trainer_.loss_scaler().lowest();
     const StepResult with_lowest = repeat(step, 0, lowest);
@@ -109,7 +111,7 @@ std::string StepGuard::other_cause(const Step& step, const StepResult& result) {
         return origin(step, with_lowest, lowest) +
                fmt::format(", also with a loss scale of {}", lowest);
     }
-    if (overflows_in_a_row_ > 0 || !repeat(step, 0, margin * scale_before_.scale).finite) return {};
+    if (in_series || !repeat(step, 0, margin * scale_before_.scale).finite) return {};
     return fmt::format("a repeated step is finite, so the fault was transient, gradient norms: {}",
                        norms_text(norms));
 }
@@ -198,7 +200,7 @@ StepResult StepGuard::repeat(const Step& step, i64 dp_shift, double loss_scale) 
     batches.set_seq_length(step.batch.seq_length);
     optim::LossScaleState scale = scale_before_;
     scale.scale = loss_scale;
-    trainer_.replace(scale);
+    trainer_.set_loss_scale(scale);
     return trainer_.compute_gradients(batches,
                                       config_.trainer.micro_batches_of(step.batch.global_batch));
 }
@@ -227,7 +229,7 @@ std::string StepGuard::origin(const Step& step, const StepResult& result, double
                     : ", other values in a repeated step";
         text += compare_ranks(step, local_losses(), loss_scale);
     }
-    trainer_.replace(scale_after);
+    trainer_.set_loss_scale(scale_after);
     return text;
 }
 
@@ -317,7 +319,7 @@ StepGuard::Verdict StepGuard::judge_spike(const Step& step, StepResult& result,
         // uses the gradients and the norm of a repetition, so that a transient fault does not reach
         // the weights.
         result = config_.trainer.parallel.dp > 1 ? repeat(step, 0, scale) : again;
-        trainer_.replace(scale_after);
+        trainer_.set_loss_scale(scale_after);
     }
     const config::Reaction reaction = config_.stopping.reaction_to_spike();
     if (reaction == config::Reaction::go_on && in_spike_ && !config_.stopping.rerun_suspect)

@@ -65,7 +65,7 @@ class Trainer {
     // Restores the dynamic loss scale of a checkpoint. Does nothing with a fixed scale.
     void restore(const optim::LossScaleState& state) { scaler_.restore(state); }
     // Sets the loss scale of the next step, also a fixed one.
-    void replace(const optim::LossScaleState& state) { scaler_.replace(state); }
+    void set_loss_scale(const optim::LossScaleState& state) { scaler_.set_state(state); }
 
     // Sets the sequence length of later batches, at most the model's. Memory stays allocated for
     // the model's sequence length.
