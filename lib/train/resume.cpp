@@ -274,7 +274,6 @@ Progress load_or_initialize(const RunConfig& config, const io::OrderedJson& data
                             std::optional<ckpt::Checkpoint> checkpoint, comm::Group& world,
                             Trainer& trainer) {
     if (!checkpoint) {
-        note_fresh_start(config.checkpoints.load);
         parallel::together(world, [&] { trainer.initialize(); });
         return {};
     }

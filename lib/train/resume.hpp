@@ -34,6 +34,9 @@ std::optional<ckpt::Checkpoint> open_checkpoint(const RunConfig& config,
 // because hosts can see different files of a shared file system. Each rank checks a share of the
 // files. Collective.
 std::optional<ckpt::Checkpoint> open_checkpoint(const RunConfig& config, comm::Group& world);
+// Prints that `load`, the value of --load, has no checkpoint, so that the run starts from iteration
+// 0. Call it before --save is created, which can be the same directory.
+void note_fresh_start(const std::string& load);
 
 // Throws Error(usage) when the run cannot write one of its files or directories. Creates nothing.
 void check_writable(const config::CheckpointFlags& checkpoints,

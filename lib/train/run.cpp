@@ -297,6 +297,7 @@ Exit train(const RunParts& run, const std::string& joined) {
     const bool is_rank0 = world.rank() == 0;
     // The checkpoint is opened before memory is allocated, so that usage errors appear early.
     std::optional<ckpt::Checkpoint> checkpoint = open_checkpoint(config, world);
+    if (!checkpoint && is_rank0) note_fresh_start(config.checkpoints.load);
     if (checkpoint) parallel::together(world, [&] { adopt_schedule(config, *checkpoint); });
     const TrainingData data = open_data_together(config, checkpoint, world);
     log.make_directories();

@@ -47,6 +47,7 @@ Exit dry_run(const config::TrainFlags& flags, std::string command_line, StartedR
         std::optional<ckpt::Checkpoint> checkpoint;
         problems.check([&] {
             checkpoint = open_checkpoint(*config);
+            if (!checkpoint) note_fresh_start(config->checkpoints.load);
             if (checkpoint) adopt_schedule(*config, *checkpoint);
         });
         problems.check([&] { check_writable(config->checkpoints, config->logging); });
