@@ -10,7 +10,9 @@
 #include "base/clock.hpp"
 #include "base/log.hpp"
 #include "cluster/node_outliers.hpp"
+#include "io/file.hpp"
 #include "io/json.hpp"
+#include "io/path.hpp"
 #include "parallel/hosts.hpp"
 
 namespace lm::train {
@@ -156,6 +158,16 @@ std::vector<cluster::NodeSample> exchange_samples(comm::Group& hosts, cluster::N
             cluster::node_sample_from_json(io::parse_json(line, "node check"), "node check"));
     }
     return samples;
+}
+
+std::vector<std::string> existing_directories(const std::vector<std::string>& paths) {
+    std::vector<std::string> found;
+    for (std::string path : paths) {
+        if (path.empty()) continue;
+        while (!io::is_directory(path) && path != io::parent_of(path)) path = io::parent_of(path);
+        if (std::ranges::find(found, path) == found.end()) found.push_back(path);
+    }
+    return found;
 }
 
 void warn_of_outliers(comm::Group& world, const std::vector<std::string>& directories,

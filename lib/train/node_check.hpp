@@ -25,6 +25,10 @@ std::vector<cluster::NodeSample> sample_nodes(comm::Group& world,
 // to gather the samples, and reads n clocks. Collective.
 std::vector<cluster::NodeSample> exchange_samples(comm::Group& hosts, cluster::NodeSample own);
 
+// Returns the directories that a check of the hosts writes to: the paths that are not empty, each
+// once. A directory that does not exist yet is replaced by its nearest existing parent.
+std::vector<std::string> existing_directories(const std::vector<std::string>& paths);
+
 // On rank 0, warns of hosts that differ from the other hosts of the job. Takes about 1 s, at most 5
 // s. Has the same arguments as sample_nodes(). Collective.
 void warn_of_outliers(comm::Group& world, const std::vector<std::string>& directories,

@@ -20,9 +20,7 @@
 #include "comm/flight_dump.hpp"
 #include "comm/watchdog.hpp"
 #include "cost/peak_flops.hpp"
-#include "io/file.hpp"
 #include "io/json.hpp"
-#include "io/path.hpp"
 #include "parallel/hosts.hpp"
 #include "parallel/together.hpp"
 #include "train/loop/early_stop.hpp"
@@ -203,18 +201,6 @@ std::vector<double> own_product_tflops(const TrainerConfig& config, device::Devi
     }
 }
 
-// Returns the directories of --save and --local-save; for one that does not exist yet, the
-// directory in which it will be created.
-std::vector<std::string> directories_to_check(const config::CheckpointFlags& flags) {
-    std::vector<std::string> found;
-    for (std::string path : {flags.save, flags.local_save}) {
-        if (path.empty()) continue;
-        while (!io::is_directory(path) && path != io::parent_of(path)) path = io::parent_of(path);
-        if (std::ranges::find(found, path) == found.end()) found.push_back(path);
-    }
-    return found;
-}
-
 // Prints the devices, and warns of hosts that differ from the others. Collective.
 void describe_and_check_hosts(const RunConfig& config, device::Device& device,
                               const std::vector<std::string>& hosts, comm::Group& world,
@@ -228,7 +214,8 @@ void describe_and_check_hosts(const RunConfig& config, device::Device& device,
     const bool on_one_host =
         std::ranges::count(hosts, hosts.front()) == static_cast<std::ptrdiff_t>(hosts.size());
     if (!config.rank_checks.node_check || on_one_host) return;
-    warn_of_outliers(world, directories_to_check(config.checkpoints),
+    warn_of_outliers(world,
+                     existing_directories({config.checkpoints.save, config.checkpoints.local_save}),
                      own_product_tflops(config.trainer, device, world));
 }
 
