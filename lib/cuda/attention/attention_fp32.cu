@@ -1,77 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention in fp32, for comparisons and small models. It uses plain fused multiply-adds, because
-// tensor cores have no fp32, and no tiles. A warp computes one row of a result: of the output or
-// dQ, or of dK and dV. It processes the rows of the other side (keys, or queries) 32 at a time:
-// each lane computes the score of one row, then all lanes add the 32 weighted rows, each lane in
-// its own columns. Rows are read through the caches; no row has two writers.
-#include "cost/cuda_scratch.hpp"
+// Attention in fp32, for comparisons and small models: plain and slow. It uses fused multiply-adds,
+// because tensor cores have no fp32, and no tiles. A thread computes one row of a result (of the
+// output, of dQ, or of dK and dV) and visits the rows of the other side (keys, or queries) one by
+// one. No row has two writers, and no thread waits for another one.
 #include "cuda/attention/attention_kernels.cuh"
 
 namespace lm::cuda {
 namespace {
 
-constexpr int n_warps = 4;
-constexpr int n_threads = n_warps * warp_size;
-constexpr int widest = static_cast<int>(cost::cuda_widest_head);
-constexpr int per_lane = widest / warp_size;
+constexpr int n_threads = 32;
 
-__device__ inline int lane() {
-    return static_cast<int>(threadIdx.x) % warp_size;
-}
-__device__ inline int warp() {
-    return static_cast<int>(threadIdx.x) / warp_size;
-}
-
-// A row of a warp, [D] fp32. Element i of a lane is column lane + 32 i.
-struct Row {
-    float x[per_lane] = {};
-    // Adds `weight` of lane j times row j of `rows`, for j < n.
-    __device__ __forceinline__ void add(float weight, const float* rows, i64 stride, int n,
-                                        int width) {
-        for (int j = 0; j < n; ++j) {
-            const float of_row = __shfl_sync(all_lanes, weight, j);
-#pragma unroll
-            for (int i = 0; i < per_lane; ++i) {
-                const int column = lane() + warp_size * i;
-                if (column < width) x[i] = fmaf(of_row, rows[j * stride + column], x[i]);
-            }
+// A sum of this thread, [D] fp32, in shared memory. Element i of all threads is adjacent, so that
+// they use different banks.
+class Sum {
+  public:
+    __device__ Sum(int number, int width)
+        : x_(dynamic_shared<float>() + number * width * n_threads + threadIdx.x), width_(width) {
+        for (int i = 0; i < width_; ++i) x_[i * n_threads] = 0;
+    }
+    // Multiplies the sum by `keep` and adds factor * row.
+    __device__ void add(float factor, const float* row, float keep = 1) {
+        for (int i = 0; i < width_; ++i) {
+            x_[i * n_threads] = fmaf(factor, row[i], keep * x_[i * n_threads]);
         }
     }
-    __device__ void store(float* to, float factor, int width) const {
-#pragma unroll
-        for (int i = 0; i < per_lane; ++i) {
-            const int column = lane() + warp_size * i;
-            if (column < width) to[column] = x[i] * factor;
-        }
+    __device__ void store(float* to, float factor) const {
+        for (int i = 0; i < width_; ++i) to[i] = factor * x_[i * n_threads];
     }
+
+  private:
+    float* x_;
+    int width_;
 };
 
-// Copies `row`, [D], to the shared memory of this warp, so that each lane can read the whole row.
-__device__ const float* keep(float (&rows)[n_warps][widest], const float* row, int width) {
-    float* const own = rows[warp()];
-    for (int i = lane(); i < width; i += warp_size) own[i] = row[i];
-    __syncwarp();
-    return own;
-}
-
-__device__ __forceinline__ float dot(const float* kept, const float* row,
-                                     const AttentionInput& input) {
+__device__ float dot(const float* a, const float* b, int width) {
     float sum = 0;
-    const int end = input.vectors ? input.width : 0;
-    for (int i = 0; i < end; i += 4) {
-        float x[4];
-        load(row + i, x);
-#pragma unroll
-        for (int e = 0; e < 4; ++e) sum = fmaf(kept[i + e], x[e], sum);
-    }
-    for (int i = end; i < input.width; ++i) sum = fmaf(kept[i], row[i], sum);
+    for (int i = 0; i < width; ++i) sum = fmaf(a[i], b[i], sum);
     return sum;
 }
 
-// Returns the factor of dropout for the weight of (query, key).
-__device__ __forceinline__ float dropout_factor(const AttentionInput& input,
-                                                const AttentionHead<float>& head, int query,
-                                                int key) {
+// Returns the row of a result that this thread computes.
+__device__ int row_of_thread() {
+    return static_cast<int>(blockIdx.x * n_threads + threadIdx.x);
+}
+
+// Returns q k with the bias of ALiBi, as a power of 2: the softmax's weight is 2^(score - lse).
+__device__ float score_of(const AttentionHead<float>& head, float q_k, int query, int key) {
+    return fmaf(head.slope, static_cast<float>(key - query), q_k) * head.scale_2;
+}
+
+// Returns 0 if dropout drops the probability of (query, key), otherwise its factor.
+__device__ float dropout_factor(const AttentionInput& input, const AttentionHead<float>& head,
+                                int query, int key) {
     if (input.dropout.threshold == 0) return 1;
     const u64 element = head.element(input, query, key);
     const DropoutBlock block = dropout_block(input.dropout.key, head.sample_id, element / 8);
@@ -79,45 +59,32 @@ __device__ __forceinline__ float dropout_factor(const AttentionInput& input,
     return kept ? input.dropout.scale : 0;
 }
 
-// Returns the score q k with the bias of ALiBi.
-__device__ float biased(const AttentionHead<float>& head, float score, int query, int key) {
-    return fmaf(head.slope, static_cast<float>(key - query), score);
-}
-
-// A warp writes a row of out and its lse.
-__global__ void __launch_bounds__(n_threads, 1)
+// Writes a row of out and its lse.
+__global__ void __launch_bounds__(n_threads)
     attention_forward_fp32_kernel(AttentionInput input, float* out, float* lse) {
-    __shared__ float rows[n_warps][widest];
-    const int query = static_cast<int>(blockIdx.x) * n_warps + warp();
+    const int query = row_of_thread();
     if (query >= input.length) return;
     const AttentionHead<float> head(input, static_cast<int>(blockIdx.z),
                                     static_cast<int>(blockIdx.y));
     const i64 stride = input.qkv_stride();
-    const float* const q = keep(rows, head.q + query * stride, input.width);
-    Row result;
+    Sum result(0, input.width);
     float most = -INFINITY;
     float sum = 0;
-    for (int first = first_key_of(head.starts, query); first <= query; first += warp_size) {
-        const int key = first + lane();
-        const bool seen = key <= query;
-        const float score =
-            seen ? biased(head, dot(q, head.k + key * stride, input), query, key) : -INFINITY;
-        const float now = maximum(most, warp_reduce<Max>(score));
-        const float rescale = exp2f((most - now) * head.scale_2);
-        const float weight = seen ? exp2f((score - now) * head.scale_2) : 0.0F;
+    for (int key = first_key_of(head.starts, query); key <= query; ++key) {
+        const float q_k = dot(head.q + query * stride, head.k + key * stride, input.width);
+        const float score = score_of(head, q_k, query, key);
+        const float now = maximum(most, score);
+        const float rescale = exp2f(most - now);
+        const float weight = exp2f(score - now);
         most = now;
-        // Dropout follows the sum of the softmax, because it applies to normalized probabilities.
-        sum = fmaf(sum, rescale, warp_reduce<Add>(weight));
-        for (float& x : result.x) x *= rescale;
-        result.add(seen ? weight * dropout_factor(input, head, query, key) : 0.0F,
-                   head.v + first * stride, stride, min(warp_size, query + 1 - first), input.width);
+        // The sum is without dropout, which applies to normalized probabilities.
+        sum = fmaf(sum, rescale, weight);
+        result.add(weight * dropout_factor(input, head, query, key), head.v + key * stride,
+                   rescale);
     }
-    result.store(out + head.out_offset(input) + i64{query} * input.out_stride(), 1 / sum,
-                 input.width);
-    if (lane() == 0) lse[head.row_offset(input) + query] = most * input.scale + logf(sum);
+    result.store(out + head.out_offset(input) + i64{query} * input.out_stride(), 1 / sum);
+    lse[head.row_offset(input) + query] = most * ln_2 + logf(sum);
 }
-
-// ---- Backward ----------------------------------------------------------------------------------
 
 struct Gradients {
     const float* dout;   // [B, T, H*D]
@@ -128,106 +95,90 @@ struct Gradients {
 
 // The elements of P M and of dS for one (query, key); attention_backward.cu defines both matrices.
 struct Element {
-    float weight = 0;
-    float score = 0;
+    __device__ Element(const AttentionInput& input, const AttentionHead<float>& head,
+                       const Gradients& g, int query, int key) {
+        const i64 stride = input.qkv_stride();
+        q = head.q + query * stride;
+        k = head.k + key * stride;
+        dout = g.dout + head.out_offset(input) + i64{query} * input.out_stride();
+        const i64 row = head.row_offset(input) + query;
+        const float score = score_of(head, dot(q, k, input.width), query, key);
+        const float p = exp2f(score - g.lse[row] * log2_e);
+        const float factor = dropout_factor(input, head, query, key);
+        pm = p * factor;
+        ds = p * fmaf(dot(dout, head.v + key * stride, input.width), factor, -g.delta[row]);
+    }
+    const float *q, *k, *dout;  // rows of D elements
+    float pm, ds;
 };
 
-// score: q k; dweight: dout v.
-__device__ __forceinline__ Element element_of(const AttentionInput& input,
-                                              const AttentionHead<float>& head, const Gradients& g,
-                                              float score, float dweight, int query, int key) {
-    const i64 row = head.row_offset(input) + query;
-    const float weight =
-        exp2f(biased(head, score, query, key) * head.scale_2 - g.lse[row] * log2_e);
-    const float dropped = dropout_factor(input, head, query, key);
-    return {weight * dropped, weight * fmaf(dweight, dropped, -g.delta[row])};
-}
-
-// A warp writes one row of dK and one of dV, for one group of heads.
-__global__ void __launch_bounds__(n_threads, 1)
+// Writes a row of dK and one of dV, for one group of heads.
+__global__ void __launch_bounds__(n_threads)
     attention_backward_keys_fp32_kernel(AttentionInput input, Gradients g) {
-    __shared__ float k_rows[n_warps][widest];
-    __shared__ float v_rows[n_warps][widest];
-    const int key = static_cast<int>(blockIdx.x) * n_warps + warp();
+    const int key = row_of_thread();
     if (key >= input.length) return;
     const int in_group = input.n_heads / input.n_groups;
     const int first_head = static_cast<int>(blockIdx.y) * in_group;
-    const AttentionHead<float> of_group(input, static_cast<int>(blockIdx.z), first_head);
-    const i64 stride = input.qkv_stride();
-    const i64 out_stride = input.out_stride();
-    const float* const k = keep(k_rows, of_group.k + key * stride, input.width);
-    const float* const v = keep(v_rows, of_group.v + key * stride, input.width);
-    Row dk;
-    Row dv;
-    for (int h = 0; h < in_group; ++h) {
-        const AttentionHead<float> head(input, static_cast<int>(blockIdx.z), first_head + h);
-        const float* const dout = g.dout + head.out_offset(input);
-        for (int first = key; first < input.length; first += warp_size) {
-            if (first_key_of(head.starts, first) > key) break;  // starts never decrease
-            const int query = first + lane();
-            Element e;
-            if (query < input.length && first_key_of(head.starts, query) <= key) {
-                e = element_of(input, head, g, dot(k, head.q + query * stride, input),
-                               dot(v, dout + query * out_stride, input), query, key);
-            }
-            const int n = min(warp_size, input.length - first);
-            dv.add(e.weight, dout + first * out_stride, out_stride, n, input.width);
-            dk.add(e.score, head.q + first * stride, stride, n, input.width);
+    Sum dk(0, input.width);
+    Sum dv(1, input.width);
+    for (int h = first_head; h < first_head + in_group; ++h) {
+        const AttentionHead<float> head(input, static_cast<int>(blockIdx.z), h);
+        // From the last query on, because a warp reads the same query for all of its keys then.
+        for (int query = input.length - 1; query >= key; --query) {
+            if (first_key_of(head.starts, query) > key) continue;
+            const Element e(input, head, g, query, key);
+            dv.add(e.pm, e.dout);
+            dk.add(e.ds, e.q);
         }
     }
-    const float* const qkv = static_cast<const float*>(input.qkv);
-    dk.store(g.dqkv + (of_group.k - qkv) + key * stride, input.scale, input.width);
-    dv.store(g.dqkv + (of_group.v - qkv) + key * stride, 1, input.width);
+    const AttentionHead<float> group(input, static_cast<int>(blockIdx.z), first_head);
+    float* const token =
+        g.dqkv + (group.k - static_cast<const float*>(input.qkv)) + key * i64{input.qkv_stride()};
+    dk.store(token, input.scale);
+    dv.store(token + (group.v - group.k), 1);
 }
 
-// A warp writes a row of dQ.
-__global__ void __launch_bounds__(n_threads, 1)
+// Writes a row of dQ.
+__global__ void __launch_bounds__(n_threads)
     attention_backward_queries_fp32_kernel(AttentionInput input, Gradients g) {
-    __shared__ float q_rows[n_warps][widest];
-    __shared__ float dout_rows[n_warps][widest];
-    const int query = static_cast<int>(blockIdx.x) * n_warps + warp();
+    const int query = row_of_thread();
     if (query >= input.length) return;
     const AttentionHead<float> head(input, static_cast<int>(blockIdx.z),
                                     static_cast<int>(blockIdx.y));
-    const i64 stride = input.qkv_stride();
-    const float* const q = keep(q_rows, head.q + query * stride, input.width);
-    const float* const dout = keep(
-        dout_rows, g.dout + head.out_offset(input) + i64{query} * input.out_stride(), input.width);
-    Row dq;
-    for (int first = first_key_of(head.starts, query); first <= query; first += warp_size) {
-        const int key = first + lane();
-        Element e;
-        if (key <= query) {
-            e = element_of(input, head, g, dot(q, head.k + key * stride, input),
-                           dot(dout, head.v + key * stride, input), query, key);
-        }
-        dq.add(e.score, head.k + first * stride, stride, min(warp_size, query + 1 - first),
-               input.width);
+    Sum dq(0, input.width);
+    for (int key = first_key_of(head.starts, query); key <= query; ++key) {
+        const Element e(input, head, g, query, key);
+        dq.add(e.ds, e.k);
     }
-    const float* const qkv = static_cast<const float*>(input.qkv);
-    dq.store(g.dqkv + (head.q - qkv) + query * stride, input.scale, input.width);
+    dq.store(
+        g.dqkv + (head.q - static_cast<const float*>(input.qkv)) + query * i64{input.qkv_stride()},
+        input.scale);
 }
 
-dim3 grid_of(const AttentionInput& input, int heads, int batch) {
-    return dim3(static_cast<unsigned>(ceil_div(input.length, n_warps)),
-                static_cast<unsigned>(heads), static_cast<unsigned>(batch));
+// Launches a thread for each token of each of `heads` heads (or groups) of each sample. A thread
+// has n_sums sums.
+template <typename... Params, typename... Args>
+void launch_rows(cudaStream_t stream, void (*kernel)(Params...), int heads, int batch, int n_sums,
+                 const AttentionInput& input, Args... args) {
+    const dim3 grid(static_cast<unsigned>(ceil_div(input.length, n_threads)),
+                    static_cast<unsigned>(heads), static_cast<unsigned>(batch));
+    const size_t shared_bytes =
+        sizeof(float) * static_cast<size_t>(n_sums * input.width) * n_threads;
+    launch(stream, kernel, grid, dim3(n_threads), shared_bytes, input, args...);
 }
 
 }  // namespace
 
 void fp32_attention_forward(cudaStream_t stream, const AttentionInput& input, int batch, float* out,
                             float* lse) {
-    launch(stream, attention_forward_fp32_kernel, grid_of(input, input.n_heads, batch),
-           dim3(n_threads), 0, input, out, lse);
+    launch_rows(stream, attention_forward_fp32_kernel, input.n_heads, batch, 1, input, out, lse);
 }
 
 void fp32_attention_backward(cudaStream_t stream, const AttentionInput& input, int batch,
                              const float* dout, const float* lse, const float* delta, float* dqkv) {
     const Gradients g{dout, lse, delta, dqkv};
-    launch(stream, attention_backward_keys_fp32_kernel, grid_of(input, input.n_groups, batch),
-           dim3(n_threads), 0, input, g);
-    launch(stream, attention_backward_queries_fp32_kernel, grid_of(input, input.n_heads, batch),
-           dim3(n_threads), 0, input, g);
+    launch_rows(stream, attention_backward_keys_fp32_kernel, input.n_groups, batch, 2, input, g);
+    launch_rows(stream, attention_backward_queries_fp32_kernel, input.n_heads, batch, 1, input, g);
 }
 
 }  // namespace lm::cuda
