@@ -113,6 +113,9 @@ Progress resume(const RunConfig& config, const ckpt::Checkpoint& checkpoint, Tra
     if (const auto interval = state.find("interval"); interval != state.end()) {
         progress.interval = interval_from(*interval, checkpoint.path());
     }
+    if (const auto guard = state.find("guard"); guard != state.end()) {
+        progress.guard = guard_memory_from(*guard, checkpoint.path());
+    }
     return progress;
 }
 
@@ -351,7 +354,8 @@ ckpt::SaveInfo save_info(const RunConfig& config, const Trainer& trainer, const 
     io::Json state{{"schedule", training_json(config)},
                    {"data", data},
                    {"stepped", counters_json(progress.stepped)},
-                   {"interval", interval_json(progress.interval)}};
+                   {"interval", interval_json(progress.interval)},
+                   {"guard", to_json(progress.guard)}};
     // A fixed scale is not saved, because it is a flag: a later run with a dynamic scale starts
     // from its own flags.
     if (trainer.loss_scaler().dynamic()) {

@@ -11,6 +11,7 @@
 #include "comm/group.hpp"
 #include "metrics/interval.hpp"
 #include "train/resolve/run_config.hpp"
+#include "train/step/guard_memory.hpp"
 #include "train/step/trainer.hpp"
 
 namespace lm::train {
@@ -22,6 +23,7 @@ struct Progress {
     optim::Counters stepped;
     metrics::IntervalSums interval;        // sums over the iterations since the last log line
     std::optional<ckpt::Tip> loaded = {};  // the step that the run resumed from
+    GuardMemory guard = {};
 };
 
 // Returns the checkpoint that the run starts from, or nullopt when the run starts with fresh

@@ -341,7 +341,10 @@ Exit train(const RunParts& run, const std::string& joined) {
                        .job_end = job_end,
                        .dump_requested = run.dump_requested,
                        .evaluation_pending = evaluation_is_pending(world, config.checkpoints.save,
-                                                                   progress.done.iteration)},
+                                                                   progress.done.iteration),
+                       .refused = RefusedIterations::read(
+                           world, counts_starts(config) ? config.checkpoints.save : "",
+                           digest_of_batches(config, data.identities), progress.done.iteration)},
                       progress);
     loop.prepare_saves();
     log.started(progress.done, world.size());

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/step/spike_detector.hpp"
+#include "train/step/guard_memory.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
+#include "io/json.hpp"
 #include "support/catch.hpp"
 
 using namespace lm;
@@ -53,4 +55,23 @@ TEST_CASE("a lasting change of the level is reported for 32 steps") {
 TEST_CASE("the first steps are never spikes") {
     SpikeDetector detector;
     for (int step = 0; step < 32; ++step) CHECK_FALSE(detector.add(step % 2 == 0 ? 1 : 1000, 1));
+}
+
+TEST_CASE("a detector with the memory of another one finds the same spikes") {
+    SpikeDetector detector;
+    for (int step = 0; step < 300; ++step) {
+        detector.add(loss_at(step) + (step % 50 > 46 ? 5 : 0), 0.3 + 0.1 * std::sin(1.7 * step));
+    }
+    detector.add(20, 1);
+    const io::OrderedJson saved = to_json(GuardMemory{.spikes = detector, .in_spike = true});
+    GuardMemory memory = guard_memory_from(io::parse_json(saved.dump(), "test"), "test");
+    CHECK(memory.in_spike);
+    CHECK(memory.spikes.in_a_row() == detector.in_a_row());
+    REQUIRE(std::ranges::equal(memory.spikes.recent(), detector.recent()));
+    CHECK(detector.recent().size() == SpikeDetector::window);
+    for (int step = 0; step < 40; ++step) {
+        const auto spike = detector.add(20, 1), same = memory.spikes.add(20, 1);
+        REQUIRE(spike.has_value() == same.has_value());
+        if (spike) CHECK(spike->loss_z == same->loss_z);
+    }
 }

@@ -88,7 +88,7 @@ void settle(Run& run) {
 TEST_CASE("a finite step within the recent range is an update") {
     Run run("");
     settle(run);
-    CHECK(run.guard.overflows_in_a_row() == 0);
+    CHECK(run.guard.memory().overflows_in_a_row == 0);
 }
 
 TEST_CASE("a loss or norm that is not finite gets the reaction of --on-nan") {
@@ -171,7 +171,7 @@ TEST_CASE("an overflow that the loss scale handles keeps the weights") {
     }
     SECTION("and a finite step ends the series") {
         CHECK(run.judge(good()) == Verdict::update);
-        CHECK(run.guard.overflows_in_a_row() == 0);
+        CHECK(run.guard.memory().overflows_in_a_row == 0);
         CHECK(run.make_step() == Verdict::drop);
     }
     SECTION("but a long series ends the run") {
@@ -216,7 +216,7 @@ TEST_CASE("a fp16 gradient that no loss scale makes finite does not count as an 
     }
     CHECK_FALSE(run.made.overflow);
     CHECK(run.trainer->loss_scaler().state() == before);
-    CHECK(run.guard.overflows_in_a_row() == 0);
+    CHECK(run.guard.memory().overflows_in_a_row == 0);
     CHECK(run.make_step() == Verdict::update);
 }
 
@@ -243,4 +243,35 @@ TEST_CASE("--rerun-suspect replaces the result by that of the repetition") {
     CHECK(run.guard.judge(run.step(), result) == Verdict::update);
     CHECK_THAT(run.guard.reason(), ContainsSubstring("transient: a repeated step has loss 4."));
     CHECK(result.loss == Approx(4.16).margin(0.3));  // ln 64
+}
+
+TEST_CASE("steps in a row that are not finite end the run with every policy") {
+    const std::string flag = GENERATE("skip", "continue", "rollback");
+    Run run("--on-nan " + flag);
+    const train::StepResult bad{.loss = not_a_number, .gradient_norm = 1};
+    for (int i = 0; i < train::max_non_finite_in_a_row; ++i) run.judge(bad);
+    SECTION("unless a finite step is between them") {
+        CHECK(run.judge(good()) == Verdict::update);
+        CHECK_NOTHROW(run.judge(bad));
+    }
+    SECTION("and the error names the policy") {
+        CHECK_THROWS_MATCHES(
+            run.judge(bad), JointError, Predicate<JointError>([&](const JointError& error) {
+                return error.code() == Exit::self_stopped &&
+                       std::string(error.what()).find("--on-nan " + flag) != std::string::npos;
+            }));
+    }
+}
+
+TEST_CASE("a refused step that is skipped leaves the memory of its verdict") {
+    const bool spike = GENERATE(true, false);
+    Run run("--on-spike skip --on-nan skip"), resumed("--on-spike skip --on-nan skip");
+    settle(run);
+    settle(resumed);
+    for (int i = 0; i < 3; ++i) {
+        CHECK(run.judge(spike ? good(9, 1) : train::StepResult{.loss = not_a_number}) ==
+              Verdict::skip);
+    }
+    resumed.guard.skip_refused(run.guard.refused(1, 3, false));
+    CHECK(to_json(run.guard.memory()) == to_json(resumed.guard.memory()));
 }

@@ -51,6 +51,7 @@ TrainingLoop::TrainingLoop(const LoopParts& parts, const Progress& start)
       evaluation_(parts.config, parts.data, parts.world, parts.trainer, parts.log,
                   [this] { return must_stop(); }),
       guard_(parts.config, parts.data, parts.world, parts.trainer, parts.log),
+      refused_(parts.refused),
       comparison_(parts.world),
       saver_({.config = parts.config,
               .data_identities = parts.data_identities,
@@ -59,7 +60,9 @@ TrainingLoop::TrainingLoop(const LoopParts& parts, const Progress& start)
               .trainer = parts.trainer,
               .log = parts.log}),
       estimates_(first_save_s(parts.config), forward_passes(parts.config, parts.data)),
-      since_start_(parts.since_start) {}
+      since_start_(parts.since_start) {
+    guard_.restore(start.guard);
+}
 
 void TrainingLoop::prepare_saves() {
     const optim::Counters& done = progress_.done;
@@ -144,6 +147,8 @@ StepGuard::Verdict TrainingLoop::iterate() {
     using Verdict = StepGuard::Verdict;
     if (verdict == Verdict::stop || verdict == Verdict::roll_back || verdict == Verdict::ended)
         return verdict;
+    const i64 iteration = progress_.done.iteration + 1;
+    if (verdict == Verdict::skip) refused_.add(guard_.refused(iteration, iteration, false));
     advance(verdict == Verdict::update || verdict == Verdict::skip);
     step_s_ = watch.elapsed_s();
     estimates_.add_step(step_s_);
@@ -200,12 +205,17 @@ void TrainingLoop::wait_for_originals() {
 void TrainingLoop::roll_back() {
     saver_.finish();
     const i64 refused = progress_.done.iteration + 1;
+    const i64 newest =
+        std::max(saver_.saved_iteration(), progress_.loaded ? progress_.loaded->step.iteration : 0);
+    // The load may be interrupted, so the range is written before it, too.
+    if (newest > 0) refused_.add(guard_.refused(newest + 1, refused, true));
     progress_ = load_newest(config_, data_identities_, progress_.done.iteration, world_, trainer_);
     prepare_saves();
     log_.resumed(progress_.done);
     loader_.seek(progress_.done.samples);
     log_.restore(progress_.interval);
-    rolled_back_ = {progress_.done.iteration + 1, refused};
+    refused_.add(guard_.refused(progress_.done.iteration + 1, refused, true));
+    guard_.restore(progress_.guard);
 }
 
 // Returns the next iteration's global batch (batch ramp) and sequence length (curriculum).
@@ -223,6 +233,7 @@ optim::UpdateRates TrainingLoop::next_rates() const {
 void TrainingLoop::advance(bool updated) {
     const optim::Counters before = progress_.done;
     progress_.done = config_.schedule.next(before);
+    progress_.guard = guard_.memory();
     ++run_iterations_;
     if (!updated) return;
     progress_.stepped.samples += progress_.done.samples - before.samples;
@@ -231,24 +242,27 @@ void TrainingLoop::advance(bool updated) {
 }
 
 // Skips the next iteration's batch if it is in --skip-train-iteration-range or --iterations-to-skip
-// or was rolled back: the batch counts as consumed, but no step is made. Returns whether it was
+// or was refused: the batch counts as consumed, but no step is made. Returns whether it was
 // skipped.
 bool TrainingLoop::skip() {
     const i64 iteration = progress_.done.iteration + 1;
-    const IterationRange* range = skipped_range(rules_, iteration);
-    const bool by_flag = range != nullptr;
-    if (!by_flag && rolled_back_ && rolled_back_->contains(iteration)) range = &*rolled_back_;
-    if (range == nullptr) return false;
+    const IterationRange* by_flag = skipped_range(rules_, iteration);
+    const RefusedRange* refused = by_flag == nullptr ? refused_.find(iteration) : nullptr;
+    if (by_flag == nullptr && refused == nullptr) return false;
+    const bool rate_advances = by_flag == nullptr || by_flag->rate_advances;
+    const i64 last = by_flag != nullptr ? by_flag->last : refused->last;
+    if (refused != nullptr && iteration == last) guard_.skip_refused(*refused);
     const TrainingLog::BatchSize batch = next_batch_size();
-    advance(range->rate_advances);
+    advance(rate_advances);
     loader_.seek(progress_.done.samples);
-    log_.skipped(progress_.done, next_rates().lr, batch);
-    if (progress_.done.iteration == range->last) {
+    const bool finite = refused == nullptr || refused->rolled_back || refused->spike;
+    log_.skipped(progress_.done, next_rates().lr, batch, finite);
+    if (iteration == last) {
         note("{}: skipped iterations {} to {}, up to sample {}",
-             !range->rate_advances ? "--iterations-to-skip"
-             : by_flag             ? "--skip-train-iteration-range"
-                                   : "rollback",
-             range->first, range->last, progress_.done.samples);
+             by_flag == nullptr ? (refused->rolled_back ? "rollback" : "refused before the restart")
+             : rate_advances    ? "--skip-train-iteration-range"
+                                : "--iterations-to-skip",
+             by_flag != nullptr ? by_flag->first : refused->first, last, progress_.done.samples);
     }
     return true;
 }

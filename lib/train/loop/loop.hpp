@@ -17,6 +17,7 @@
 #include "train/loop/loop_rules.hpp"
 #include "train/loop/pace.hpp"
 #include "train/loop/phase_estimates.hpp"
+#include "train/loop/refused_iterations.hpp"
 #include "train/loop/status_file.hpp"
 #include "train/loop/step_stop.hpp"
 #include "train/loop/straggler.hpp"
@@ -47,6 +48,7 @@ struct LoopParts {
     const JobEndWatch& job_end;         // knows the end on rank 0 only
     std::atomic<bool>& dump_requested;  // set by SIGUSR2
     bool evaluation_pending;            // result of evaluation_is_pending()
+    RefusedIterations refused;
 };
 
 class TrainingLoop {
@@ -110,7 +112,7 @@ class TrainingLoop {
     ObservedBatches observed_;
     Evaluation evaluation_;
     StepGuard guard_;
-    std::optional<IterationRange> rolled_back_;  // iterations that a rollback skips
+    RefusedIterations refused_;
     RankComparison comparison_;
     i64 compared_ = 0;  // iterations of this run that comparison_ contains
     Saver saver_;

@@ -69,7 +69,7 @@ Exit TrainingLoop::leave(Stop stop) {
     if (evaluation_pending_ && rules_.saves && is_rank0()) {
         mark_pending_evaluation(config_.checkpoints.save, iteration);
     }
-    if (run_iterations_ > 0 && guard_.overflows_in_a_row() == run_iterations_) {
+    if (run_iterations_ > 0 && guard_.memory().overflows_in_a_row >= run_iterations_) {
         note("all {} iterations skipped: fp16 gradient overflow: no weight was changed{}",
              run_iterations_, config_.trainer.loss_scale.fixed ? ": use a lower --loss-scale" : "");
     }

@@ -15,6 +15,7 @@
 #include "ckpt/history/steps.hpp"
 #include "io/file.hpp"
 #include "train/loop/pending_evaluation.hpp"
+#include "train/loop/refused_iterations.hpp"
 #include "train/loop/start_count.hpp"
 
 namespace lm::train {
@@ -102,7 +103,8 @@ bool is_own_name(const std::string& name) {
          {std::string_view("generation-"), ckpt::fence_file, ckpt::abandoned_prefix,
           std::string_view("autotune"), std::string_view("events.out."),
           std::string_view("flight-recorder"), std::string_view("slurm-"), std::string_view("log"),
-          std::string_view("status"), start_count_file, pending_evaluation_file}) {
+          std::string_view("status"), start_count_file, pending_evaluation_file,
+          refused_iterations_file}) {
         if (name.starts_with(prefix)) return true;
     }
     for (const std::string_view ending : {".log", ".out", ".err", ".jsonl", ".txt"}) {

@@ -26,23 +26,33 @@ double z_score(double value, const Values& values, Get get, double least_deviati
 
 std::optional<Spike> SpikeDetector::add(double loss, double gradient_norm) {
     const Step step{loss, std::log(std::max(gradient_norm, 1e-30))};
-    if (recent_.size() >= least) {
+    if (in_a_row_ >= static_cast<i64>(least)) n_steps_ = 0;
+    if (n_steps_ >= least) {
         const auto loss_of = [](const Step& each) { return each.loss; };
         const auto norm_of = [](const Step& each) { return each.log_norm; };
-        const Spike spike{z_score(step.loss, recent_, loss_of, 0.01 * std::abs(loss)),
-                          z_score(step.log_norm, recent_, norm_of, 0.1)};
+        const Spike spike{z_score(step.loss, recent(), loss_of, 0.01 * std::abs(loss)),
+                          z_score(step.log_norm, recent(), norm_of, 0.1)};
         if (std::max(spike.loss_z, spike.norm_z) >= threshold) {
-            if (++in_a_row_ >= static_cast<i64>(least)) {
-                recent_.clear();
-                in_a_row_ = 0;
-            }
+            ++in_a_row_;
             return spike;
         }
     }
     in_a_row_ = 0;
-    recent_.push_back(step);
-    if (recent_.size() > window) recent_.pop_front();
+    push(step);
     return {};
+}
+
+void SpikeDetector::set_recent(std::span<const Step> steps) {
+    n_steps_ = 0;
+    for (const Step& step : steps) push(step);
+}
+
+void SpikeDetector::push(const Step& step) {
+    if (n_steps_ == window) {
+        std::move(steps_.begin() + 1, steps_.end(), steps_.begin());
+        --n_steps_;
+    }
+    steps_[n_steps_++] = step;
 }
 
 }  // namespace lm::train

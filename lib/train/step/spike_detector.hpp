@@ -2,8 +2,9 @@
 // Finds steps whose loss or gradient norm is far above their recent range.
 #pragma once
 
-#include <deque>
+#include <array>
 #include <optional>
+#include <span>
 
 #include "base/types.hpp"
 
@@ -28,11 +29,23 @@ class SpikeDetector {
     // recent range. After 32 spikes in a row the next steps form a new range.
     std::optional<Spike> add(double loss, double gradient_norm);
 
-  private:
     struct Step {
         double loss = 0, log_norm = 0;
+        friend bool operator==(const Step&, const Step&) = default;
     };
-    std::deque<Step> recent_;
+    // Returns the recent range, oldest step first.
+    std::span<const Step> recent() const { return {steps_.data(), n_steps_}; }
+    // Returns the number of spikes since the last step that was none.
+    i64 in_a_row() const { return in_a_row_; }
+    // Set the values that recent() and in_a_row() return. Only the last `window` steps count.
+    void set_recent(std::span<const Step> steps);
+    void set_in_a_row(i64 in_a_row) { in_a_row_ = in_a_row; }
+
+  private:
+    void push(const Step& step);
+
+    std::array<Step, window> steps_{};  // a copy of this object allocates nothing
+    size_t n_steps_ = 0;
     i64 in_a_row_ = 0;
 };
 

@@ -72,10 +72,10 @@ StepGuard::Verdict StepGuard::judge(const Step& step, StepResult& result) {
         return judge_non_finite(step, result, origin(step, result, scale_before_.scale));
     }
     if (!result.finite) return judge_overflow(step, result);
-    overflows_in_a_row_ = 0;
-    const auto spike = spikes_.add(result.loss, result.gradient_norm);
+    memory_.overflows_in_a_row = memory_.non_finite_in_a_row = 0;
+    const auto spike = memory_.spikes.add(result.loss, result.gradient_norm);
     if (spike) return judge_spike(step, result, *spike);
-    in_spike_ = false;
+    memory_.in_spike = false;
     return Verdict::update;
 }
 
@@ -89,7 +89,7 @@ StepGuard::Verdict StepGuard::judge_overflow(const Step& step, StepResult& resul
     trainer_.set_loss_scale(scale_after);
     if (!found.empty()) return judge_non_finite(step, result, found);
     result.overflow = true;
-    if (++overflows_in_a_row_ >= max_overflows_in_a_row) stop_at_overflows(step, result);
+    if (++memory_.overflows_in_a_row >= max_overflows_in_a_row) stop_at_overflows(step, result);
     return Verdict::drop;
 }
 
@@ -101,7 +101,7 @@ std::string StepGuard::other_cause(const Step& step, const StepResult& result) {
     // A GPU without --deterministic-mode rounds a repeated step differently. The margin is far
     // above that difference, and below the factor 2 by which the scale changes.
     constexpr double margin = 17.0 / 16;
-    const bool in_series = overflows_in_a_row_ > 0;
+    const bool in_series = memory_.overflows_in_a_row > 0;
     std::vector<double> norms;
     if (!in_series) norms = trainer_.gradient_norms(result);
     std::ranges::transform(norms, norms.begin(), without_sign);
@@ -122,7 +122,7 @@ void StepGuard::stop_at_overflows(const Step& step, const StepResult& result) co
         fmt::format("iteration {}: the gradients of {} steps in a row overflowed fp16, the last "
                     "with a loss scale of {}: use --bf16, {}or resume from an earlier checkpoint "
                     "with a lower --lr or other data",
-                    step.iteration, overflows_in_a_row_, result.loss_scale,
+                    step.iteration, memory_.overflows_in_a_row, result.loss_scale,
                     config_.trainer.loss_scale.fixed ? "a lower --loss-scale, " : ""));
 }
 
@@ -159,6 +159,8 @@ StepGuard::Verdict StepGuard::judge_non_finite(const Step& step, const StepResul
                 {"samples", step.batch.global_batch},
                 {"origin", found},
                 {"policy", config_.stopping.on_nan}});
+    last_was_spike_ = false;
+    if (++memory_.non_finite_in_a_row > max_non_finite_in_a_row) stop_at_non_finite(step);
     const Verdict action = act(config_.stopping.reaction_to_nan(), "--on-nan", Verdict::drop);
     if (action == Verdict::stop) {
         // The step has changed no weight, so a resumed run would compute the same result again.
@@ -173,6 +175,14 @@ StepGuard::Verdict StepGuard::judge_non_finite(const Step& step, const StepResul
     // loss scale goes back to its value before the step.
     if (action != Verdict::drop) trainer_.restore(scale_before_);
     return action;
+}
+
+void StepGuard::stop_at_non_finite(const Step& step) const {
+    throw JointError(
+        Exit::self_stopped,
+        fmt::format(
+            "{}: this is the step number {} in a row: --on-nan {} ends: {}, or a lower --lr",
+            reason_, memory_.non_finite_in_a_row, config_.stopping.on_nan, remedy(step.iteration)));
 }
 
 // Returns the commands with which the user goes back to the newest step and skips the batches up to
@@ -321,13 +331,33 @@ StepGuard::Verdict StepGuard::judge_spike(const Step& step, StepResult& result,
         result = config_.trainer.parallel.dp > 1 ? repeat(step, 0, scale) : again;
         trainer_.set_loss_scale(scale_after);
     }
+    last_was_spike_ = true;
     const config::Reaction reaction = config_.stopping.reaction_to_spike();
-    if (reaction == config::Reaction::go_on && in_spike_ && !config_.stopping.rerun_suspect)
+    if (reaction == config::Reaction::go_on && memory_.in_spike && !config_.stopping.rerun_suspect)
         return Verdict::update;
-    in_spike_ = true;
+    memory_.in_spike = true;
     const Verdict action = act(reaction, "--on-spike", Verdict::update);
     if (action != Verdict::update) trainer_.restore(scale_before_);
     return action;
+}
+
+// ---- refused iterations -----------------------------------------------------------------------
+
+RefusedRange StepGuard::refused(i64 first, i64 last, bool rolled_back) const {
+    return {.first = first,
+            .last = last,
+            .rolled_back = rolled_back,
+            .spike = last_was_spike_,
+            .in_a_row = last_was_spike_ ? memory_.spikes.in_a_row() : memory_.non_finite_in_a_row};
+}
+
+void StepGuard::skip_refused(const RefusedRange& range) {
+    if (range.spike) {
+        memory_.spikes.set_in_a_row(range.in_a_row);
+        memory_.in_spike = true;
+    } else {
+        memory_.non_finite_in_a_row = range.in_a_row;
+    }
 }
 
 std::string StepGuard::spike_stop_text(i64 iteration) const {

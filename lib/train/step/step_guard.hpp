@@ -10,9 +10,10 @@
 
 #include "comm/group.hpp"
 #include "data/sampling/datasets.hpp"
+#include "train/loop/refused_iterations.hpp"
 #include "train/loop/training_log.hpp"
 #include "train/resolve/run_config.hpp"
-#include "train/step/spike_detector.hpp"
+#include "train/step/guard_memory.hpp"
 #include "train/step/trainer.hpp"
 
 namespace lm::train {
@@ -20,6 +21,9 @@ namespace lm::train {
 // The number of overflows in a row after which the training stops. Halving a loss scale 127 times
 // reduces the largest number of fp32 to 1, so a longer series has another cause than the scale.
 constexpr i64 max_overflows_in_a_row = 150;
+// The number of steps in a row with values that are not finite after which the training stops with
+// any --on-nan. A range of bad documents is shorter; weights that are not finite never recover.
+constexpr i64 max_non_finite_in_a_row = 50;
 
 class StepGuard {
   public:
@@ -48,14 +52,22 @@ class StepGuard {
     // Judges the result of compute_gradients(), and sets its `overflow`. `result` is replaced by
     // the result of a repetition of the step if the trainer afterwards holds the gradients of that
     // repetition. Throws JointError(self_stopped) for a value that is not finite with --on-nan
-    // stop, and after 150 fp16 overflows in a row. Collective.
+    // stop, after 50 such steps in a row, and after 150 fp16 overflows in a row. Collective.
     Verdict judge(const Step& step, StepResult& result);
     // Returns the description of the last suspicious step, which the message of a stop contains.
     const std::string& reason() const { return reason_; }
     // Returns the message of --on-spike stop. `iteration`: the iteration of the spike, which has
     // changed no weight.
     std::string spike_stop_text(i64 iteration) const;
-    i64 overflows_in_a_row() const { return overflows_in_a_row_; }
+    const GuardMemory& memory() const { return memory_; }
+    // Sets the memory, which a checkpoint contains.
+    void restore(const GuardMemory& memory) { memory_ = memory; }
+    // Returns the range of refused iterations `first` to `last` after a verdict skip or roll_back
+    // on the step `last`.
+    RefusedRange refused(i64 first, i64 last, bool rolled_back) const;
+    // Counts the last step of a refused range that the run skips without computing it, so that the
+    // memory is the same as after the verdict.
+    void skip_refused(const RefusedRange& range);
 
   private:
     Verdict judge_overflow(const Step& step, StepResult& result);
@@ -63,6 +75,7 @@ class StepGuard {
     Verdict judge_non_finite(const Step& step, const StepResult& result, const std::string& found);
     Verdict judge_spike(const Step& step, StepResult& result, const Spike& spike);
     void stop_at_overflows(const Step& step, const StepResult& result) const;
+    void stop_at_non_finite(const Step& step) const;
     std::string remedy(i64 iteration) const;
     Verdict act(config::Reaction reaction, std::string_view flag, Verdict go_on);
     StepResult repeat(const Step& step, i64 dp_shift, double loss_scale);
@@ -77,11 +90,10 @@ class StepGuard {
     comm::Group& world_;
     Trainer& trainer_;
     TrainingLog& log_;
-    SpikeDetector spikes_;
-    bool in_spike_ = false;
+    GuardMemory memory_;
+    bool last_was_spike_ = false;  // the last suspicious step; false: it was not finite
     optim::LossScaleState scale_before_;
     std::string reason_;
-    i64 overflows_in_a_row_ = 0;
 };
 
 }  // namespace lm::train

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/loop/refused_iterations.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/hash.hpp"
+#include "base/log.hpp"
+#include "io/atomic.hpp"
+#include "io/file.hpp"
+#include "io/json.hpp"
+#include "parallel/together.hpp"
+
+namespace lm::train {
+namespace {
+
+io::OrderedJson json_of(const RefusedRange& range) {
+    return {{"first", range.first},
+            {"last", range.last},
+            {"rolled_back", range.rolled_back},
+            {"spike", range.spike},
+            {"in_a_row", range.in_a_row}};
+}
+
+RefusedRange range_from(const io::Json& object, const std::string& path) {
+    return {.first = io::json_get<i64>(object, "first", path),
+            .last = io::json_get<i64>(object, "last", path),
+            .rolled_back = io::json_get<bool>(object, "rolled_back", path),
+            .spike = io::json_get<bool>(object, "spike", path),
+            .in_a_row = io::json_get<i64>(object, "in_a_row", path)};
+}
+
+std::vector<RefusedRange> ranges_from(const io::Json& document, const std::string& path) {
+    std::vector<RefusedRange> ranges;
+    for (const io::Json& each : io::json_get<std::vector<io::Json>>(document, "ranges", path)) {
+        ranges.push_back(range_from(each, path));
+    }
+    return ranges;
+}
+
+// Returns the text of the file at `path`; an empty text when it does not exist or does not count.
+std::string text_of_file(const std::string& path, const std::string& batches) {
+    try {
+        if (!io::exists(path)) return {};
+        const io::Json document = io::read_json(path);
+        ranges_from(document, path);
+        if (io::json_get<std::string>(document, "batches", path) == batches) return document.dump();
+        note("{}: ignored: it is of other batches than those of this run", path);
+    } catch (const std::exception& error) {
+        warn("{}: the iterations that earlier starts refused are trained on", error.what());
+    }
+    return {};
+}
+
+// Notes the ranges after iteration `start`, at most ten of them.
+void note_ranges(const std::vector<RefusedRange>& ranges, i64 start, const std::string& path) {
+    constexpr size_t most = 10;
+    std::string text;
+    size_t n = 0;
+    for (const RefusedRange& range : ranges) {
+        if (range.last <= start || ++n > most) continue;
+        text += fmt::format("{}{}-{}", n == 1 ? "" : ", ", range.first, range.last);
+    }
+    if (n == 0) return;
+    if (n > most) text += fmt::format(" and {} other ranges", n - most);
+    note("{}: iterations {} are skipped again, because an earlier start refused their batches",
+         path, text);
+}
+
+}  // namespace
+
+RefusedIterations RefusedIterations::read(comm::Group& world, const std::string& directory,
+                                          const std::string& batches, i64 start) {
+    RefusedIterations refused;
+    if (directory.empty()) return refused;
+    const std::string path = fmt::format("{}/{}", directory, refused_iterations_file);
+    const bool is_rank0 = world.rank() == 0;
+    const std::string text =
+        parallel::broadcast_text(world, is_rank0 ? text_of_file(path, batches) : "");
+    if (!text.empty()) refused.ranges_ = ranges_from(io::parse_json(text, path), path);
+    if (!is_rank0) return refused;
+    refused.path_ = path;
+    refused.batches_ = batches;
+    note_ranges(refused.ranges_, start, path);
+    return refused;
+}
+
+void RefusedIterations::add(const RefusedRange& range) {
+    std::erase_if(ranges_, [&](const RefusedRange& other) {
+        return range.contains(other.first) && range.contains(other.last);
+    });
+    ranges_.push_back(range);
+    if (path_.empty()) return;
+    io::OrderedJson list = io::OrderedJson::array();
+    for (const RefusedRange& each : ranges_) list.push_back(json_of(each));
+    try {
+        for (const std::string& old : io::stale_temporaries(path_)) io::remove_tree(old);
+        const io::OrderedJson document = {{"batches", batches_}, {"ranges", list}};
+        io::write_file(path_, document.dump() + "\n", io::Overwrite::yes);
+    } catch (const std::exception& error) {
+        warn("{}: a restart before the next save trains on iterations {} to {}", error.what(),
+             range.first, range.last);
+    }
+}
+
+const RefusedRange* RefusedIterations::find(i64 iteration) const {
+    const auto found = std::ranges::find_if(
+        ranges_, [iteration](const RefusedRange& range) { return range.contains(iteration); });
+    return found == ranges_.end() ? nullptr : &*found;
+}
+
+std::string digest_of_batches(const RunConfig& config, const io::OrderedJson& data) {
+    io::OrderedJson batches = {{"data", data},
+                               {"seed", config.trainer.seed},
+                               {"order", static_cast<int>(config.data_order)},
+                               {"seq_length", config.trainer.model.seq_length},
+                               {"sizes", io::OrderedJson::array()}};
+    // A data set may have moved to another directory.
+    for (io::OrderedJson& set : batches["data"]) set.erase("prefix");
+    for (const spec::RampStep& stage : config.schedule.ramp().stages()) {
+        batches["sizes"].push_back({stage.consumed_before, stage.batch});
+    }
+    return digest(batches.dump());
+}
+
+}  // namespace lm::train

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The iterations whose batches --on-nan and --on-spike have refused: single batches (skip) and
+// windows (rollback). Rank 0 keeps them in a file in the directory of --save, so that a run that
+// restarts from an earlier step skips them again, even if the fault that caused it was transient.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/group.hpp"
+#include "io/json_fwd.hpp"
+#include "train/resolve/run_config.hpp"
+
+namespace lm::train {
+
+constexpr std::string_view refused_iterations_file = "refused-iterations.json";
+
+// The iterations `first` to `last`, both included. The last one was refused; the others are the
+// iterations since the step to which the run went back.
+struct RefusedRange {
+    i64 first = 0, last = 0;
+    bool rolled_back = false;
+    bool spike = false;  // a spike; false: a value that is not finite
+    i64 in_a_row = 0;    // refused steps of this kind in a row, up to and including `last`
+
+    bool contains(i64 iteration) const { return iteration >= first && iteration <= last; }
+    friend bool operator==(const RefusedRange&, const RefusedRange&) = default;
+};
+
+class RefusedIterations {
+  public:
+    // Reads the file in `directory` on rank 0. Ranges of other batches (`batches`, a digest) do not
+    // count. Prints a note that names the ranges after iteration `start`. An empty `directory`:
+    // nothing is read or written. Collective.
+    static RefusedIterations read(comm::Group& world, const std::string& directory,
+                                  const std::string& batches, i64 start);
+
+    // Adds a range, which replaces the ranges that it contains, and writes the file on rank 0. If
+    // that fails, prints a warning.
+    void add(const RefusedRange& range);
+    // Returns the range that contains the iteration; nullptr: none.
+    const RefusedRange* find(i64 iteration) const;
+
+  private:
+    std::string path_;  // empty: this rank writes no file
+    std::string batches_;
+    std::vector<RefusedRange> ranges_;
+};
+
+// Returns a digest of everything that determines which samples each iteration consumes. `data`: the
+// result of training_data().
+std::string digest_of_batches(const RunConfig& config, const io::OrderedJson& data);
+
+}  // namespace lm::train

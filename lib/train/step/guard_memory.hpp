@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the guard of the steps remembers of earlier steps. It is part of a checkpoint, so that a
+// resumed run judges each step as the interrupted run would have judged it.
+#pragma once
+
+#include <string>
+
+#include "io/json_fwd.hpp"
+#include "train/step/spike_detector.hpp"
+
+namespace lm::train {
+
+struct GuardMemory {
+    SpikeDetector spikes;
+    bool in_spike = false;       // the last step was a spike
+    i64 overflows_in_a_row = 0;  // fp16 overflows that the loss scale handles
+    i64 non_finite_in_a_row = 0;
+};
+
+io::OrderedJson to_json(const GuardMemory& memory);
+// `path`: the file that contains `object`. Throws Error(failure) naming the file.
+GuardMemory guard_memory_from(const io::Json& object, const std::string& path);
+
+}  // namespace lm::train
