@@ -234,21 +234,19 @@ int run_main(int argc, char** argv, Options& options, const std::function<int()>
                                                                      : code;
 }
 
-std::string command_line(int argc, char** argv) {
+std::string shell_word(std::string_view word) {
     constexpr std::string_view plain =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=,./:@%";
+    if (!word.empty() && word.find_first_not_of(plain) == std::string_view::npos)
+        return std::string(word);
+    std::string quoted = "'";
+    for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    return quoted + '\'';
+}
+
+std::string command_line(int argc, char** argv) {
     std::string line;
-    for (int i = 0; i < argc; ++i) {
-        const std::string_view word = argv[i];
-        if (i > 0) line += ' ';
-        if (!word.empty() && word.find_first_not_of(plain) == std::string_view::npos) {
-            line += word;
-            continue;
-        }
-        line += '\'';
-        for (const char c : word) line += c == '\'' ? std::string("'\\''") : std::string(1, c);
-        line += '\'';
-    }
+    for (int i = 0; i < argc; ++i) line += (i > 0 ? " " : "") + shell_word(argv[i]);
     return line;
 }
 

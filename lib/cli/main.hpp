@@ -19,6 +19,8 @@ namespace lm::cli {
 // errors of the command line, and each line of another rank starts with its rank and host.
 int run_main(int argc, char** argv, Options& options, const std::function<int()>& body = nullptr);
 
+// Returns the word, quoted if a shell would divide or change it.
+std::string shell_word(std::string_view word);
 // Returns the arguments as one line, quoted for a shell. Manifests and logs contain it.
 std::string command_line(int argc, char** argv);
 

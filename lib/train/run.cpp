@@ -350,7 +350,10 @@ Exit train(const RunParts& run, const std::string& joined) {
     log.started(progress.done, world.size());
     if (progress.done.iteration > 0) log.resumed(progress.done);
     const Exit code = loop.run();
-    if (is_rank0 && counts_starts(config)) end_start_count(config.checkpoints.save);
+    // A start that stops itself before a new step counts, too: a job array would repeat it.
+    const bool advances = loop.done().iteration > progress.done.iteration;
+    if (is_rank0 && counts_starts(config) && (advances || code != Exit::run_again))
+        end_start_count(config.checkpoints.save);
     return code;
 }
 

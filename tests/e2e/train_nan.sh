@@ -141,4 +141,10 @@ read -ra words <<<"$flag"
 LM_STEP_FAULT=loss:nan:12:0:0 run went_on.log lm-train "${back[@]}" "${words[@]}"
 run never.log lm-train "${args[@]}" --train-iters 14 "${words[@]}"
 diff <(losses never.log | tail -n 2) <(losses went_on.log) || fail "the run after the commands of a NaN: $(cat went_on.log)"
+# `latest` names a damaged step, which the run has not loaded: the commands name the step that it has loaded, in quotes.
+two=("${args[@]}" --train-iters 14 --save 'my run' --load 'my run')
+run two.log lm-train "${two[@]}" --save-interval 5 --exit-iteration 10
+for file in 'my run'/global_step10/weights-*; do flip "$file"; done
+expect 4 "run lm-ckpt latest 'my run' 5, then run the same command with --skip-train-iteration-range 6-12, or" \
+    env LM_STEP_FAULT=loss:nan:12:0:0 lm-train "${two[@]}"
 echo "$n_faults planted faults were named with layer, rank and samples"

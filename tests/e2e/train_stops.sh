@@ -96,6 +96,21 @@ done
 grep -q 'crash/starts-without-step.json: 2 starts in a row after iteration 0 saved no new step: ' err ||
     fail "the third start: $(cat err)"
 rm crash/starts-without-step.json
+# A start that stops itself without a new step counts, too, and saves the state that exit code 75 promises: a signal before the
+# first step, and a time limit within the evaluation that each start repeats.
+for code in 75 75 4; do
+    got=0
+    lm-train "${args[@]}" --global-batch-size 1_000_000 --train-iters 3 --eval-iters 0 --save early --load early >log 2>err &
+    pid=$!
+    until grep -qs "\"process\":$pid\b" early/starts-without-step.json || ! kill -0 $pid 2>/dev/null; do :; done
+    kill -USR1 $pid 2>/dev/null || true
+    wait $pid || got=$?
+    [ $got = "$code" ] || fail "a signal before the first step: exit $got, wanted $code: $(cat err)"
+    [ -d "early/$(head -n1 early/latest)" ] || fail "exit $code, but no step is there: $(ls early)"
+done
+endless=("${args[@]}" --train-iters 4 --eval-interval 2 --eval-iters 1_000_000 --save endless --load endless --exit-duration-in-mins 0.02)
+for code in 75 75 75 4; do expect $code '' lm-train "${endless[@]}"; done
+grep -q 'starts-without-step.json: 2 starts in a row after iteration 2 saved no new step' err || fail "endless: $(cat err)"
 expect 75 '' lm-train "${args[@]}" --train-iters 1_000_000 --eval-iters 0 --save crash --load crash --exit-interval 1
 [ ! -e crash/starts-without-step.json ] || fail "the count was not ended"
 echo "time limits leave time for the save; a signal ends a step; the third start without a step is refused"

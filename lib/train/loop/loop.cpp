@@ -50,7 +50,8 @@ TrainingLoop::TrainingLoop(const LoopParts& parts, const Progress& start)
                 }),
       evaluation_(parts.config, parts.data, parts.world, parts.trainer, parts.log,
                   [this] { return must_stop(); }),
-      guard_(parts.config, parts.data, parts.world, parts.trainer, parts.log),
+      guard_(parts.config, parts.data, parts.world, parts.trainer, parts.log,
+             [this] { return newest_step(); }),
       refused_(parts.refused),
       comparison_(parts.world),
       saver_({.config = parts.config,
@@ -92,6 +93,9 @@ Exit TrainingLoop::run_to_stop() {
         return stopping("the training is finished already", Exit::done);
     }
     Stop stop = should_stop(rules_, loop_state());
+    // Exit code 75 states that a resumed run finds the state, so that of a new run is saved.
+    const bool must_save = rules_.saves && exit_code(stop) == Exit::run_again;
+    if (stop != Stop::no && must_save && !progress_.loaded) save(stop);
     if (evaluation_pending_ && !must_end_now(stop) &&
         !evaluate(rules_.evaluates, finished && rules_.tests)) {
         stop = stop_in_evaluation();

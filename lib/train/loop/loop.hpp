@@ -61,6 +61,8 @@ class TrainingLoop {
     // Trains until a rule ends the run. Saves, evaluates and logs between iterations. Collective.
     Exit run();
 
+    const optim::Counters& done() const { return progress_.done; }
+
   private:
     bool is_rank0() const { return world_.rank() == 0; }
     Exit run_to_stop();
@@ -69,6 +71,7 @@ class TrainingLoop {
     StepGuard::Verdict judge(const StepGuard::Step& step, StepResult& result);
     void wait_for_originals();
     void roll_back();
+    std::optional<i64> newest_step();
     [[noreturn]] void stop_at_spike();
     bool skip();
     TrainingLog::BatchSize next_batch_size() const;

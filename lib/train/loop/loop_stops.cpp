@@ -4,6 +4,8 @@
 
 #include "base/clock.hpp"
 #include "base/log.hpp"
+#include "ckpt/history/lineage.hpp"
+#include "ckpt/history/steps.hpp"
 #include "cli/signals.hpp"
 #include "io/file.hpp"
 #include "train/loop/loop.hpp"
@@ -45,6 +47,29 @@ Stop TrainingLoop::stop_in_evaluation() {
     const Stop stop = reason != Stop::no ? reason : Stop::signal;
     if (rules_.saves) save(stop);
     return stop;
+}
+
+// Finishes the save in flight. Returns on rank 0 the newest step of --save that this run has saved
+// or loaded; nullopt when there is none. `latest` may name another step: one that this run has
+// found damaged. Collective.
+std::optional<i64> TrainingLoop::newest_step() {
+    saver_.finish();
+    if (!is_rank0() || !rules_.saves) return {};
+    if (saver_.saved_iteration() >= 0) return saver_.saved_iteration();
+    if (!progress_.loaded) return {};
+    const ckpt::StepReference& loaded = progress_.loaded->step;
+    try {
+        // A later step is of another branch, which the commands must not abandon.
+        const std::string& save = config_.checkpoints.save;
+        if (ckpt::latest_step(save).value_or(0) > progress_.done.iteration) return {};
+        for (const ckpt::StepEntry& step : ckpt::read_lineage(save).steps) {
+            if (step.manifest && ckpt::tip_of(*step.manifest).step == loaded)
+                return loaded.iteration;
+        }
+    } catch (const std::exception&) {
+        // The commands of the error then name no step.
+    }
+    return {};
 }
 
 // Saves the state from before the spike and ends the run.

@@ -13,6 +13,7 @@
 #include "ckpt/history/abandon.hpp"
 #include "ckpt/history/generation.hpp"
 #include "ckpt/history/steps.hpp"
+#include "cli/main.hpp"
 #include "io/file.hpp"
 #include "train/loop/pending_evaluation.hpp"
 #include "train/loop/refused_iterations.hpp"
@@ -161,7 +162,8 @@ void check_not_repeated(const config::CheckpointFlags& flags, const ckpt::Checkp
                 "--load: the previous start resumed from this step, too, and has saved iteration "
                 "{} since: give --load {} to continue from {}, or run lm-ckpt latest {} {} to "
                 "repeat from {}",
-                latest->step.iteration, flags.save, latest->step.iteration, flags.save, step, step);
+                latest->step.iteration, cli::shell_word(flags.save), latest->step.iteration,
+                cli::shell_word(flags.save), step, step);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/machine.hpp"
-#include "ckpt/history/steps.hpp"
+#include "cli/main.hpp"
 #include "data/sampling/loader.hpp"
 #include "parallel/together.hpp"
 
@@ -43,17 +43,6 @@ std::string norms_text(const std::vector<double>& norms) {
     const std::vector<double> layers(norms.begin() + 1, norms.end() - 1);
     return fmt::format("embedding {:.3g}, layers {:.3g}, head {:.3g}", norms.front(),
                        fmt::join(layers, " "), norms.back());
-}
-
-// Returns the step that `latest` of --save names; nullopt when it names none before `iteration`: a
-// later step is of another branch. Does not throw.
-std::optional<i64> step_before(i64 iteration, const std::string& save) {
-    try {
-        const std::optional<i64> step = save.empty() ? std::nullopt : ckpt::latest_step(save);
-        return step && *step < iteration ? step : std::nullopt;
-    } catch (const std::exception&) {
-        return std::nullopt;
-    }
 }
 
 }  // namespace
@@ -188,11 +177,12 @@ void StepGuard::stop_at_non_finite(const Step& step) const {
 // Returns the commands with which the user goes back to the newest step and skips the batches up to
 // `iteration`. Collective.
 std::string StepGuard::remedy(i64 iteration) const {
+    const std::optional<i64> step = newest_step_ ? newest_step_() : std::nullopt;
     std::string text;
     if (world_.rank() == 0) {
         const std::string& save = config_.checkpoints.save;
-        const std::optional<i64> step = step_before(iteration, save);
-        if (step) text = fmt::format("run lm-ckpt latest {} {}, then ", save, *step);
+        if (step)
+            text = fmt::format("run lm-ckpt latest {} {}, then ", cli::shell_word(save), *step);
         text += fmt::format("run the same command with --skip-train-iteration-range {}-{}",
                             step ? *step + 1 : iteration, iteration);
     }

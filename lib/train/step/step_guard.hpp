@@ -5,7 +5,10 @@
 // appeared.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/group.hpp"
@@ -36,10 +39,18 @@ class StepGuard {
         roll_back,  // load the last checkpoint, and skip the batches up to this one
         ended       // StepEnded has ended the step: keep the weights, then stop
     };
-    // All references outlive this object.
+    // All references outlive this object. newest_step(): finishes the save in flight and returns on
+    // rank 0 the newest step of --save that this run has saved or loaded; nullopt: there is none.
+    // Collective.
+    using NewestStep = std::function<std::optional<i64>()>;
     StepGuard(const RunConfig& config, const data::DataSets& data, comm::Group& world,
-              Trainer& trainer, TrainingLog& log)
-        : config_(config), data_(data), world_(world), trainer_(trainer), log_(log) {}
+              Trainer& trainer, TrainingLog& log, NewestStep newest_step = {})
+        : config_(config),
+          data_(data),
+          world_(world),
+          trainer_(trainer),
+          log_(log),
+          newest_step_(std::move(newest_step)) {}
 
     // The step to judge. Its samples are `first_sample` and the samples after it.
     struct Step {
@@ -90,6 +101,7 @@ class StepGuard {
     comm::Group& world_;
     Trainer& trainer_;
     TrainingLog& log_;
+    NewestStep newest_step_;
     GuardMemory memory_;
     bool last_was_spike_ = false;  // the last suspicious step; false: it was not finite
     optim::LossScaleState scale_before_;
