@@ -24,9 +24,12 @@ i64 n_links(const ParallelConfig& parallel, i64 pp_rank) {
 
 }  // namespace
 
-i64 nccl_bytes(const ParallelConfig& parallel, i64 pp_rank, bool overlap, bool tied) {
+i64 nccl_bytes(const ParallelConfig& parallel, i64 pp_rank, bool overlap, bool tied,
+               i64 tensor_channels) {
     i64 bytes = 0;
-    if (parallel.tp > 1) bytes += collectives_bytes(nccl_tensor_channels);
+    if (parallel.tp > 1) {
+        bytes += collectives_bytes(tensor_channels > 0 ? tensor_channels : unlimited_channels);
+    }
     if (parallel.dp > 1) {
         bytes += collectives_bytes(overlap ? nccl_overlap_channels : unlimited_channels);
     }

@@ -20,8 +20,9 @@ constexpr int nccl_tensor_channels = 16;  // default of --tensor-comm-sms
 // each neighbour on the ring. Each connection has buffers for three protocols of 0.5, 4.7 and 4 MiB
 // (init.cc, computeBuffSizes), in pages of 2 MiB. Without a limit there are 24 channels, as on
 // eight H100 with NVLink. `overlap`: data parallelism overlaps with computation. `tied`: the first
-// and the last stage share the word embedding.
-i64 nccl_bytes(const spec::ParallelConfig& parallel, i64 pp_rank, bool overlap, bool tied);
+// and the last stage share the word embedding. `tensor_channels`: --tensor-comm-sms; 0: no limit.
+i64 nccl_bytes(const spec::ParallelConfig& parallel, i64 pp_rank, bool overlap, bool tied,
+               i64 tensor_channels = nccl_tensor_channels);
 
 // Returns the largest number of NCCL's thread blocks that run while a stage computes: the blocks of
 // its links, which wait for their messages, and with `collectives` the blocks of data parallelism.

@@ -15,7 +15,7 @@ void too_little_shared_memory(size_t bytes) {
     cudaGetLastError();  // clears the error, because this function reports it
     run_error("cuda",
               "an operation needs {} of shared memory for each block, more than this GPU has: use "
-              "attention heads of at most 128 (64 in fp32)",
+              "attention heads of at most 128",
               human_size(static_cast<i64>(bytes)));
 }
 

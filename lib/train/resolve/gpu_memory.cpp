@@ -30,7 +30,7 @@ GpuMemory gpu_memory(const TrainerConfig& config, const parallel::Coordinates& a
     const device::Device::InUse use = device.memory_in_use();
     return {.buffers = memory_plan(config, at.tp, at.pp).total(),
             .nccl = cost::nccl_bytes(config.parallel, at.pp, config.data_parallel.overlaps(),
-                                     !config.model.untied_head),
+                                     !config.model.untied_head, config.tensor_comm_sms),
             .at_start = use.at_start,
             .in_use = use.now,
             .total = use.total};
