@@ -96,7 +96,8 @@ std::string nodes_text(const std::vector<cluster::NodeSample>& samples,
     }
     text += speeds_text(samples) + gpus_text(samples);
     for (const cluster::NodeFinding& finding : findings) {
-        text += fmt::format("{}: {}\n", finding.host, finding.text);
+        const std::string host = finding.host.empty() ? "" : finding.host + ": ";
+        text += fmt::format("{}{}\n", host, finding.text);
     }
     const std::vector<std::string> hosts = cluster::hosts_of(findings);
     if (hosts.empty()) return text + "no outliers\n";
@@ -114,7 +115,11 @@ std::string nodes_json(const std::vector<cluster::NodeSample>& samples,
         }
         text += io::json_line(json);
     }
-    return text;
+    io::OrderedJson of_job = {{"kind", "job"}, {"findings", io::OrderedJson::array()}};
+    for (const cluster::NodeFinding& finding : findings) {
+        if (finding.host.empty()) of_job["findings"].push_back(finding.text);
+    }
+    return of_job["findings"].empty() ? text : text + io::json_line(of_job);
 }
 
 int check_nodes(const std::vector<std::string>& directories, bool json) {

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -60,19 +62,43 @@ class Findings {
         }
     }
 
-    // Adds a finding for each host whose value differs from the most frequent one.
-    template <typename Value>
-    void unusual(Value&& value, const char* what) {
-        std::map<std::string, size_t> counts;
+    // Adds a finding for each host whose value differs from the most frequent one; of two values
+    // that are equally frequent, the higher one counts as usual. `text` returns a value as text.
+    template <typename Value, typename Text>
+    void unusual(Value&& value, Text&& text, const char* what) {
+        std::map<i64, size_t> counts;
         for (const NodeSample& sample : samples_) ++counts[value(sample)];
-        const auto usual =
-            std::ranges::max_element(counts, {}, [](const auto& item) { return item.second; });
+        auto usual = counts.begin();
+        for (auto at = counts.begin(); at != counts.end(); ++at) {
+            if (at->second >= usual->second) usual = at;
+        }
+        const std::string hosts =
+            2 * usual->second > samples_.size()
+                ? "most hosts"
+                : fmt::format("{} of {} hosts", usual->second, samples_.size());
         for (size_t i = 0; i < samples_.size(); ++i) {
-            const std::string own = value(samples_[i]);
+            const i64 own = value(samples_[i]);
             if (own == usual->first) continue;
-            add(i, fmt::format("{} {}, {} on most hosts", what, own, usual->first));
+            add(i, fmt::format("{} {}, {} on {}", what, text(own), text(usual->first), hosts));
         }
     }
+
+    // Adds a finding for each host with less than half of the median. The number of free huge
+    // pages differs between healthy hosts, because programs use them; 0 is a measured value.
+    void few_huge_pages() {
+        std::vector<i64> counts;
+        for (const NodeSample& sample : samples_) counts.push_back(sample.huge_pages_free);
+        std::ranges::sort(counts);
+        const i64 usual = counts[counts.size() / 2];
+        for (size_t i = 0; i < samples_.size(); ++i) {
+            const i64 own = samples_[i].huge_pages_free;
+            if (2 * own >= usual) continue;
+            add(i, fmt::format("free huge pages {}, median {}", own, usual));
+        }
+    }
+
+    // Adds a finding that is of no host.
+    void add_to_job(std::string text) { of_job_.push_back(std::move(text)); }
 
     template <typename Value>
     double median_of(Value&& value) const {
@@ -83,6 +109,7 @@ class Findings {
 
     std::vector<NodeFinding> all() const {
         std::vector<NodeFinding> findings;
+        for (const std::string& text : of_job_) findings.push_back({"", text});
         for (size_t i = 0; i < samples_.size(); ++i) {
             for (const std::string& text : texts_[i]) findings.push_back({samples_[i].host, text});
         }
@@ -92,17 +119,33 @@ class Findings {
   private:
     const std::vector<NodeSample>& samples_;
     std::vector<std::vector<std::string>> texts_;
+    std::vector<std::string> of_job_;
 };
 
-std::string limit_text(const std::optional<i64>& limit) {
-    return limit ? fmt::format("{}", *limit) : "unlimited";
+constexpr i64 unlimited = std::numeric_limits<i64>::max();
+
+std::string limit_text(i64 limit) {
+    return limit == unlimited ? "unlimited" : fmt::format("{}", limit);
 }
 
-std::string size_limit_text(const std::optional<i64>& limit) {
-    return limit ? human_size(*limit) : "unlimited";
+std::string size_limit_text(i64 limit) {
+    return limit == unlimited ? "unlimited" : human_size(limit);
 }
 
-void check_host(const NodeSample& sample, size_t host, Findings& findings) {
+// Returns for each directory whether no host of several can use it. Then no host is an outlier: the
+// path is wrong, or the file system is down.
+std::vector<bool> unusable_everywhere(const std::vector<NodeSample>& samples) {
+    std::vector<bool> unusable(samples.front().directories.size(), samples.size() > 1);
+    for (const NodeSample& sample : samples) {
+        for (size_t i = 0; i < std::min(unusable.size(), sample.directories.size()); ++i) {
+            if (sample.directories[i].problem.empty()) unusable[i] = false;
+        }
+    }
+    return unusable;
+}
+
+void check_host(const NodeSample& sample, size_t host, const std::vector<bool>& unusable,
+                Findings& findings) {
     if (std::abs(sample.clock_skew_s) > max_clock_skew_s) {
         findings.add(host, fmt::format("clock {:+.1f} s from the median", sample.clock_skew_s));
     }
@@ -110,9 +153,10 @@ void check_host(const NodeSample& sample, size_t host, Findings& findings) {
     if (static_cast<double>(sample.swap_used) > max_swap * memory) {
         findings.add(host, fmt::format("{} of swap in use", human_size(sample.swap_used)));
     }
-    for (const DirectorySample& directory : sample.directories) {
+    for (size_t i = 0; i < sample.directories.size(); ++i) {
+        const DirectorySample& directory = sample.directories[i];
         if (!directory.problem.empty()) {
-            findings.add(host, directory.problem);
+            if (i >= unusable.size() || !unusable[i]) findings.add(host, directory.problem);
             continue;
         }
         if (directory.available < least_space) {
@@ -207,7 +251,13 @@ void check_gpus(const std::vector<NodeSample>& samples, Findings& findings) {
 std::vector<NodeFinding> find_outliers(const std::vector<NodeSample>& samples) {
     if (samples.empty()) return {};
     Findings findings(samples);
-    for (size_t i = 0; i < samples.size(); ++i) check_host(samples[i], i, findings);
+    const std::vector<bool> unusable = unusable_everywhere(samples);
+    for (size_t i = 0; i < unusable.size(); ++i) {
+        if (unusable[i]) {
+            findings.add_to_job("on every host: " + samples.front().directories[i].problem);
+        }
+    }
+    for (size_t i = 0; i < samples.size(); ++i) check_host(samples[i], i, unusable, findings);
     check_file_times(samples, findings);
     findings.slow([](const NodeSample& s) { return static_cast<double>(s.available) * 0x1p-30; },
                   least_memory, "free memory", "GiB");
@@ -218,20 +268,21 @@ std::vector<NodeFinding> find_outliers(const std::vector<NodeSample>& samples) {
                   "memory copy", "GiB/s");
     findings.slow([](const NodeSample& s) { return gib_per_s(s.network_gbps); }, least_network,
                   "network", "GiB/s");
-    findings.unusual([](const NodeSample& s) { return limit_text(s.open_files); },
-                     "limit of open files");
-    findings.unusual([](const NodeSample& s) { return size_limit_text(s.locked_memory); },
-                     "limit of locked memory");
-    findings.unusual([](const NodeSample& s) { return std::to_string(s.huge_pages_free); },
-                     "free huge pages");
-    findings.unusual([](const NodeSample& s) { return std::to_string(s.gpus.size()); }, "GPUs");
+    findings.unusual([](const NodeSample& s) { return s.open_files.value_or(unlimited); },
+                     limit_text, "limit of open files");
+    findings.unusual([](const NodeSample& s) { return s.locked_memory.value_or(unlimited); },
+                     size_limit_text, "limit of locked memory");
+    findings.few_huge_pages();
+    findings.unusual([](const NodeSample& s) { return std::ssize(s.gpus); }, limit_text, "GPUs");
     check_gpus(samples, findings);
     return findings.all();
 }
 
 std::vector<std::string> hosts_of(const std::vector<NodeFinding>& findings) {
     std::set<std::string> hosts;
-    for (const NodeFinding& finding : findings) hosts.insert(finding.host);
+    for (const NodeFinding& finding : findings) {
+        if (!finding.host.empty()) hosts.insert(finding.host);
+    }
     return {hosts.begin(), hosts.end()};
 }
 

@@ -11,14 +11,15 @@
 namespace lm::cluster {
 
 struct NodeFinding {
-    std::string host;
+    std::string host;  // empty: a problem of all hosts, so none is an outlier
     std::string text;  // "memory copy 4.2 GiB/s, median 9.8 GiB/s"
 };
 
 // Returns the findings in the order of the samples. Compares speeds, core clocks and free memory
-// with the median of the samples; limits, free huge pages and GPU counts with the most frequent
-// value; clock skew, swap, free space, temperature (also the median) and ECC errors with bounds.
-// The core clock of a GPU is compared if its GEMM speed was measured: an idle GPU lowers its clock.
+// with the median of the samples; limits and GPU counts with the most frequent value, free
+// huge pages with half of the median; clock skew, swap, free space, temperature (also the median)
+// and ECC errors with bounds. The core clock of a GPU is compared if its GEMM speed was measured:
+// an idle GPU lowers its clock.
 std::vector<NodeFinding> find_outliers(const std::vector<NodeSample>& samples);
 
 // Returns the hosts of the findings, sorted, each once.

@@ -175,6 +175,10 @@ void warn_of_outliers(comm::Group& world, const std::vector<std::string>& direct
     const std::vector<cluster::NodeFinding> findings =
         cluster::find_outliers(sample_nodes(world, directories, own_tflops));
     for (const cluster::NodeFinding& finding : findings) {
+        if (finding.host.empty()) {
+            warn("node check: {}", finding.text);
+            continue;
+        }
         warn("node check: {}: {}: check or exclude this host", finding.host, finding.text);
     }
 }

@@ -68,9 +68,6 @@ TEST_CASE("hosts that are alike have no outliers, one slow or odd host is named"
     samples = alike;
     samples[1].locked_memory = 65536;
     CHECK(only_finding(samples) == "n2: limit of locked memory 64.0 KiB, unlimited on most hosts");
-    samples = alike;
-    samples[3].huge_pages_free = 12;
-    CHECK(only_finding(samples) == "n4: free huge pages 12, 0 on most hosts");
 }
 
 TEST_CASE("clock, swap and directories of a host are checked against fixed bounds") {
@@ -95,6 +92,41 @@ TEST_CASE("clock, swap and directories of a host are checked against fixed bound
     CHECK(only_finding(samples) == "n1: /scratch: 1.1 s for a file of 1 MiB, median 0.02 s");
     samples[1].directories[0].seconds = 0.9;  // a slow file system, not a slow host
     CHECK(find_outliers(samples).empty());
+}
+
+TEST_CASE("of two hosts with different limits the lower one is named") {
+    std::vector<NodeSample> samples = equal_nodes(2);
+    for (const size_t low : {0, 1}) {
+        samples[low].open_files = 1024;
+        samples[1 - low].open_files = 65536;
+        const std::string name = samples[low].host;
+        CHECK(only_finding(samples) == name + ": limit of open files 1024, 65536 on 1 of 2 hosts");
+        samples[1 - low].open_files.reset();
+        CHECK(only_finding(samples) ==
+              name + ": limit of open files 1024, unlimited on 1 of 2 hosts");
+    }
+}
+
+TEST_CASE("a directory that no host has is a problem of the job, not of a host") {
+    std::vector<NodeSample> samples = equal_nodes(3);
+    for (NodeSample& sample : samples) sample.directories[0].problem = "/scratch: is missing";
+    const std::vector<NodeFinding> findings = find_outliers(samples);
+    REQUIRE(findings.size() == 1);
+    CHECK(findings[0].host.empty());
+    CHECK(findings[0].text == "on every host: /scratch: is missing");
+    CHECK(hosts_of(findings).empty());
+    samples[1].directories[0].problem.clear();
+    CHECK(hosts_of(find_outliers(samples)).size() == 2);
+}
+
+TEST_CASE("free huge pages may differ, but not by more than half") {
+    std::vector<NodeSample> samples = equal_nodes(3);
+    for (NodeSample& sample : samples) sample.huge_pages_free = 1000;
+    samples[0].huge_pages_free = 700;
+    samples[2].huge_pages_free = 1300;
+    CHECK(find_outliers(samples).empty());
+    samples[0].huge_pages_free = 0;
+    CHECK(only_finding(samples) == "n1: free huge pages 0, median 1000");
 }
 
 TEST_CASE("a directory that does not answer is a problem, after three seconds") {

@@ -28,8 +28,8 @@ expect 2 '--exit-before-limit: .soon. is not a duration' lm-train "${args[@]}" -
 
 # The time is over during an evaluation: the run saves in time, and the resumed run makes that evaluation.
 start=$(date +%s%N)
-expect 75 '--exit-duration-in-mins 0.03: stopped after iteration 2 of 4' lm-train "${args[@]}" --train-iters 4 \
-    --eval-interval 2 --eval-iters 1_000_000 --save long --exit-duration-in-mins 0.03
+expect 75 '--exit-duration-in-mins 0.08: stopped after iteration 2 of 4' lm-train "${args[@]}" --train-iters 4 \
+    --eval-interval 2 --eval-iters 1_000_000 --save long --exit-duration-in-mins 0.08
 [ $((($(date +%s%N) - start) / 1000000)) -lt 30000 ] || fail "the run ended after its duration"
 jq -e '.iteration == 2' long/pending-evaluation.json >/dev/null || fail "no evaluation is pending"
 expect 0 '' lm-train "${args[@]}" --train-iters 4 --eval-interval 2 --eval-iters 3 --save long --load long
@@ -43,7 +43,7 @@ diff <(values whole.log | sed 1,2d) <(values resumed.log) || fail "the resumed r
 for how in limit TERM KILL; do
     last=("${args[@]}" --train-iters 4 --eval-interval 4 --save "last-$how" --load "last-$how")
     case $how in
-        limit) expect 75 '--exit-duration-in-mins 0.03: stopped after iteration 4 of 4' lm-train "${last[@]}" --eval-iters 1_000_000 --exit-duration-in-mins 0.03 ;;
+        limit) expect 75 '--exit-duration-in-mins 0.08: stopped after iteration 4 of 4' lm-train "${last[@]}" --eval-iters 1_000_000 --exit-duration-in-mins 0.08 ;;
         *)
             lm-train "${last[@]}" --eval-iters 1_000_000 >last.log 2>last.err &
             pid=$!
@@ -83,6 +83,23 @@ for ranks in 1 2; do
     diff <(values steps.log | sed 1d) <(values mid.log) || fail "the resumed run has other losses"
 done
 
+# A signal within the only batch of a long evaluation; the resumed run repeats the evaluation.
+large=("${args[@]}" --train-iters 2 --eval-interval 2 --eval-iters 1 --eval-global-batch-size 3_000_000)
+for ranks in 1 2; do
+    launch=()
+    [ $ranks = 1 ] || launch=(mpirun -n 2)
+    [ $ranks = 1 ] || [ -e "$bin/../lib/liblm_mpi.so" ] || continue
+    "${launch[@]}" lm-train "${large[@]}" --global-batch-size 2 --save large$ranks >large.log 2>large.err &
+    pid=$!
+    until [ -e large$ranks/pending-evaluation.json ]; do kill -0 $pid || fail "no evaluation: $(cat large.err)"; sleep 0.02; done
+    sleep 1
+    pkill -TERM -P $pid lm-train || kill -TERM $pid
+    got=0
+    wait $pid || got=$?
+    [ $got = 75 ] || fail "SIGTERM in an evaluation: exit $got: $(cat large.err)"
+    jq -e '.iteration == 2' large$ranks/pending-evaluation.json >/dev/null || fail "the evaluation was not ended: $(cat large.log)"
+done
+
 # A job array whose tasks die before the first save.
 for code in 137 137 4; do
     got=0
@@ -108,7 +125,7 @@ for code in 75 75 4; do
     [ $got = "$code" ] || fail "a signal before the first step: exit $got, wanted $code: $(cat err)"
     [ -d "early/$(head -n1 early/latest)" ] || fail "exit $code, but no step is there: $(ls early)"
 done
-endless=("${args[@]}" --train-iters 4 --eval-interval 2 --eval-iters 1_000_000 --save endless --load endless --exit-duration-in-mins 0.02)
+endless=("${args[@]}" --train-iters 4 --eval-interval 2 --eval-iters 1_000_000 --save endless --load endless --exit-duration-in-mins 0.07)
 for code in 75 75 75 4; do expect $code '' lm-train "${endless[@]}"; done
 grep -q 'starts-without-step.json: 2 starts in a row after iteration 2 saved no new step' err || fail "endless: $(cat err)"
 expect 75 '' lm-train "${args[@]}" --train-iters 1_000_000 --eval-iters 0 --save crash --load crash --exit-interval 1

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <array>
+
 #include "base/clock.hpp"
 #include "base/log.hpp"
 
@@ -59,21 +61,31 @@ bool Evaluation::evaluate(const std::vector<data::NamedSource>& sets, i64 first_
     return true;
 }
 
-// Returns whether any rank has to stop. Collective.
+// Returns whether any rank has to stop. Sets batch_s_ to the longest time of all ranks. Collective.
 bool Evaluation::stop_is_requested() {
-    double requested = must_stop_() ? 1.0 : 0.0;
-    world_.all_reduce({&requested, DType::fp64, {1}}, comm::Reduction::max);
-    return requested != 0;
+    std::array<double, 2> numbers{must_stop_() ? 1.0 : 0.0, batch_s_};
+    world_.all_reduce({numbers.data(), DType::fp64, {2}}, comm::Reduction::max);
+    batch_s_ = numbers[1];
+    return numbers[0] != 0;
 }
 
 // Returns the mean over --eval-iters global batches, or nullopt when the run has to stop.
 std::optional<double> Evaluation::mean_loss(BatchSource& batches) {
-    const i64 batch = config_.validation_batch();
+    const i64 n_micro_batches = config_.trainer.micro_batches_of(config_.validation_batch());
     const i64 n_batches = config_.validation.iters;
+    const double first_s = micro_batch_s_ * static_cast<double>(n_micro_batches);
     double sum = 0;
+    ObservedBatches observed(batches, [this] { step_stop_.check(); });
     for (i64 i = 0; i < n_batches; ++i) {
         if (stop_is_requested()) return std::nullopt;
-        sum += trainer_.evaluate(batches, config_.trainer.micro_batches_of(batch));
+        const Stopwatch watch;
+        step_stop_.begin_iteration(batch_s_ > 0 ? batch_s_ : first_s, n_micro_batches);
+        try {
+            sum += trainer_.evaluate(observed, n_micro_batches);
+        } catch (const StepEnded&) {
+            return std::nullopt;
+        }
+        batch_s_ = watch.elapsed_s();
     }
     return sum / static_cast<double>(n_batches);
 }

@@ -11,6 +11,7 @@
 #include "comm/group.hpp"
 #include "data/sampling/datasets.hpp"
 #include "data/sampling/loader.hpp"
+#include "train/loop/step_stop.hpp"
 #include "train/loop/training_log.hpp"
 #include "train/resolve/run_config.hpp"
 #include "train/step/trainer.hpp"
@@ -20,16 +21,21 @@ namespace lm::train {
 class Evaluation {
   public:
     // All references outlive this object. must_stop() returns whether this rank knows a reason to
-    // end an evaluation.
+    // end an evaluation. `step_stop` ends it between two micro-batches.
     Evaluation(const RunConfig& config, const data::DataSets& data, comm::Group& world,
-               Trainer& trainer, TrainingLog& log, std::function<bool()> must_stop)
+               Trainer& trainer, TrainingLog& log, std::function<bool()> must_stop,
+               StepStop& step_stop)
         : config_(config),
           data_(data),
           world_(world),
           trainer_(trainer),
           log_(log),
-          must_stop_(std::move(must_stop)) {}
+          must_stop_(std::move(must_stop)),
+          step_stop_(step_stop) {}
 
+    // Sets the expected time of a micro-batch until a batch was measured, the same on all ranks; 0:
+    // unknown.
+    void expect_micro_batch_s(double s) { micro_batch_s_ = s; }
     // Log the loss of each validation or test set. When must_stop() of any rank returns true, the
     // remaining sets are skipped, and the result is false on all ranks. Collective.
     bool validate(const optim::Counters& done);
@@ -51,6 +57,9 @@ class Evaluation {
     Trainer& trainer_;
     TrainingLog& log_;
     std::function<bool()> must_stop_;
+    StepStop& step_stop_;
+    double batch_s_ = 0;  // time of the last global batch, the longest of all ranks; 0: unknown
+    double micro_batch_s_ = 0;
     double sum_s_ = 0;  // time of all validations
     bool noted_ = false;
 };

@@ -48,8 +48,9 @@ TrainingLoop::TrainingLoop(const LoopParts& parts, const Progress& start)
                     step_stop_.check();
                     pace_.begin_micro_batch();
                 }),
-      evaluation_(parts.config, parts.data, parts.world, parts.trainer, parts.log,
-                  [this] { return must_stop(); }),
+      evaluation_(
+          parts.config, parts.data, parts.world, parts.trainer, parts.log,
+          [this] { return must_stop(); }, step_stop_),
       guard_(parts.config, parts.data, parts.world, parts.trainer, parts.log,
              [this] { return newest_step(); }),
       refused_(parts.refused),
@@ -60,7 +61,8 @@ TrainingLoop::TrainingLoop(const LoopParts& parts, const Progress& start)
               .recorder = parts.recorder,
               .trainer = parts.trainer,
               .log = parts.log}),
-      estimates_(first_save_s(parts.config), forward_passes(parts.config, parts.data)),
+      estimates_(first_save_s(parts.config), forward_passes(parts.config, parts.data),
+                 evaluation_tokens(parts.config)),
       since_start_(parts.since_start) {
     guard_.restore(start.guard);
 }
@@ -155,7 +157,7 @@ StepGuard::Verdict TrainingLoop::iterate() {
     if (verdict == Verdict::skip) refused_.add(guard_.refused(iteration, iteration, false));
     advance(verdict == Verdict::update || verdict == Verdict::skip);
     step_s_ = watch.elapsed_s();
-    estimates_.add_step(step_s_);
+    estimates_.add_step(step_s_, batch.tokens());
     pace_.end_iteration(step_s_);
     // The first iteration includes warm-up, so its times are dropped.
     if (run_iterations_ == 1) {
@@ -281,7 +283,7 @@ LoopState TrainingLoop::loop_state() {
                               .unix_s = is_rank0() ? unix_time_s() : 0.0,
                               .evaluation_s = estimates_.evaluation_s(),
                               .save_s = rules_.saves ? estimates_.save_s() : 0.0,
-                              .step_s = estimates_.step_s(),
+                              .step_s = estimates_.step_s(next_batch_size().tokens()),
                               .job_end_unix_s = is_rank0() ? job_end_.unix_s() : 0.0,
                               .finished = config_.schedule.finished(progress_.done),
                               .stop_signal = stop_signal_received(),
@@ -329,6 +331,8 @@ bool TrainingLoop::evaluate(bool validates, bool tests) {
     const bool marks = rules_.saves && is_rank0();
     if (marks) mark_pending_evaluation(config_.checkpoints.save, progress_.done.iteration);
     const Stopwatch watch;
+    const i64 n_micro_batches = config_.trainer.micro_batches_of(next_batch_size().global_batch);
+    evaluation_.expect_micro_batch_s(longest_step_s_ / static_cast<double>(n_micro_batches));
     if (validates && !evaluation_.validate(progress_.done)) return false;
     if (validates) {
         estimates_.add_evaluation(watch.elapsed_s());

@@ -38,7 +38,14 @@ double first_save_s(const RunConfig& config) {
     const auto bytes =
         static_cast<double>(cost::checkpoint_size(trainer.model, trainer.precision).total());
     const spec::ParallelConfig& parallel = trainer.parallel;
-    return bytes / 50e6 / static_cast<double>(parallel.tp * parallel.pp * parallel.dp);
+    // Creating and renaming the files takes this long on a busy file system, whatever their size.
+    constexpr double least_s = 2;
+    const auto n_ranks = static_cast<double>(parallel.tp * parallel.pp * parallel.dp);
+    return std::max(least_s, bytes / 50e6 / n_ranks);
+}
+
+double evaluation_tokens(const RunConfig& config) {
+    return static_cast<double>(config.validation_batch() * config.trainer.model.seq_length);
 }
 
 ComingSaves coming_saves(const RunConfig& config, i64 start) {

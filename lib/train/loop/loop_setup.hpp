@@ -11,12 +11,15 @@ namespace lm::train {
 
 // Returns the rules without the end of the job, which is known later (LoopState::job_end_unix_s).
 LoopRules rules_of(const RunConfig& config, const data::DataSets& data);
-// Returns the expected time of a save before a save was measured, at 50 MB/s for each rank.
+// Returns the expected time of a save before a save was measured, at 50 MB/s for each rank,
+// and at least 2 s.
 double first_save_s(const RunConfig& config);
 // Returns the saves after iteration `start` for the status file.
 ComingSaves coming_saves(const RunConfig& config, i64 start);
 // Returns the number of global batches of an evaluation.
 double forward_passes(const RunConfig& config, const data::DataSets& data);
+// Returns the number of tokens of a global batch of an evaluation.
+double evaluation_tokens(const RunConfig& config);
 // Returns the number of iterations, after the first, in which --benchmark measures each operation.
 // Measuring takes time itself, so the throughput is computed from the other iterations.
 i64 timed_iterations(const RunConfig& config, const optim::Counters& start);

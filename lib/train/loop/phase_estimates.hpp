@@ -14,27 +14,33 @@ namespace lm::train {
 class PhaseEstimates {
   public:
     // `first_save_s`: the estimate for a save before any save was measured. `forward_passes`: the
-    // number of global batches of an evaluation.
-    PhaseEstimates(double first_save_s, double forward_passes)
-        : first_save_s_(first_save_s), forward_passes_(forward_passes) {}
+    // number of global batches of an evaluation, each of `evaluation_tokens` tokens.
+    PhaseEstimates(double first_save_s, double forward_passes, double evaluation_tokens)
+        : first_save_s_(first_save_s),
+          forward_passes_(forward_passes),
+          evaluation_tokens_(evaluation_tokens) {}
 
-    // Add a measurement in seconds.
-    void add_step(double s);
+    // Add a measurement in seconds. `tokens`: the tokens of the step on all ranks.
+    void add_step(double s, double tokens);
     void add_evaluation(double s) { evaluation_s_ = s; }
     void add_save(double s) { save_s_ = s; }
 
     // Return the expected time of the next phase in seconds, with a margin. step_s(): the longest
-    // of the last 16 steps. The first step of a run includes warm-up and is ignored after the
-    // second one. evaluation_s(): the time of the last evaluation; before the first, half a step
-    // for each of its global batches.
-    double step_s() const;
+    // of the last 16 steps; a step of fewer tokens than the next one, as in a batch ramp or a
+    // curriculum, counts in proportion. The first step of a run includes warm-up and is ignored
+    // after the second one. evaluation_s(): the time of the last evaluation; before the first, half
+    // a step for each of its global batches.
+    double step_s(double next_tokens) const;
     double evaluation_s() const;
     double save_s() const;
 
   private:
-    std::array<double, 16> steps_{};
+    struct Step {
+        double s = 0, tokens = 1;
+    };
+    std::array<Step, 16> steps_{};
     size_t n_steps_ = 0;  // added since the start
-    double first_save_s_, forward_passes_;
+    double first_save_s_, forward_passes_, evaluation_tokens_;
     std::optional<double> evaluation_s_, save_s_;
 };
 

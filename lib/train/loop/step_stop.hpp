@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ends a training step between two micro-batches when a stop signal arrives, and reports at once
-// when the training will stop.
+// Ends a training step or a batch of an evaluation between two micro-batches when a stop signal
+// arrives, and reports at once when the training will stop.
 #pragma once
 
 #include <atomic>
@@ -19,8 +19,8 @@ class StepStop {
     StepStop(const StepStop&) = delete;
     StepStop& operator=(const StepStop&) = delete;
 
-    // Call it before an iteration. `step_s`: the longest time of a previous iteration, the same on
-    // all ranks; 0: there was none.
+    // Call it before an iteration or a global batch of an evaluation. `step_s`: the longest time of
+    // a previous one, the same on all ranks; 0: there was none.
     void begin_iteration(double step_s, i64 n_micro_batches);
     // Call it before each micro-batch. Throws StepEnded on all ranks when one of them has received
     // a stop signal and the step can be ended here. Collective.

@@ -54,6 +54,7 @@ class TrainingLog {
     struct BatchSize {
         i64 global_batch = 0;
         i64 seq_length = 0;
+        double tokens() const { return static_cast<double>(global_batch * seq_length); }
     };
     // Adds an iteration to the sums. `rate` is the learning rate of the next iteration, as in
     // Megatron's log line. `timed`: op_times() has measured each operation of this iteration.
