@@ -9,7 +9,8 @@ import os
 import subprocess
 import sys
 
-NAMES = ("libcublasLt.so.13", "libcudart.so.13", "libnvrtc.so.13", "libnccl.so.2", "libcudnn.so.9")
+NAMES = ("libcublasLt.so.13", "libcudart.so.13", "libnvrtc.so.13", "libcublasLt.so.12", "libcudart.so.12", "libnvrtc.so.12",
+         "libnccl.so.2", "libcudnn.so.9")
 TOOLKIT = "/usr/local/cuda/lib64"
 
 
