@@ -58,6 +58,10 @@ def write_tokenizer(tables, folder):
 class Contest:
     def __init__(self, program, megatron, tables, folder):
         self.program, self.folder = program, folder
+        # The checkout comes before an installed megatron-core. Of Python 3.12 it needs only typing.override.
+        self.python_path = os.path.abspath(megatron) + ":" + folder
+        with open(os.path.join(folder, "sitecustomize.py"), "w", encoding="utf-8") as file:
+            file.write("import typing, typing_extensions\ntyping.override = typing_extensions.override\n")
         self.script = os.path.join(megatron, "tools", "preprocess_data_fast.py")
         self.tokenizer = write_tokenizer(tables, os.path.join(folder, "tokenizer"))
 
@@ -67,7 +71,8 @@ class Contest:
         own = [self.program, "--input", source, "--output-prefix", os.path.join(self.folder, "own"), "--tokenizer-model",
                os.path.join(self.tokenizer, "tokenizer.json"), "--append-eod", "--workers", str(n_cores), "--force", "--quiet"]
         text = os.path.join(self.folder, "decompressed.jsonl") if suffix else plain
-        megatron = [sys.executable, self.script, "--input", text, "--output-prefix", os.path.join(self.folder, "megatron"),
+        megatron = ["env", "PYTHONPATH=" + self.python_path, sys.executable, self.script, "--input", text,
+                    "--output-prefix", os.path.join(self.folder, "megatron"),
                     "--tokenizer-type", "HuggingFaceTokenizer", "--tokenizer-model", self.tokenizer, "--use-gigatoken", "--append-eod"]
         if not suffix:
             return {"lm-preprocess": [own], "preprocess_data_fast.py": [megatron]}

@@ -28,6 +28,16 @@ if(LM_SANITIZE)
 endif()
 target_include_directories(lm_options INTERFACE ${CMAKE_SOURCE_DIR}/lib ${CMAKE_BINARY_DIR}/generated)
 
+# lm_precompile(TARGET HEADER): HEADER is precompiled for TARGET with LM_PRECOMPILED_HEADERS.
+function(lm_precompile target header)
+    if(LM_PRECOMPILED_HEADERS)
+        target_precompile_headers(${target} PRIVATE ${CMAKE_SOURCE_DIR}/${header})
+        target_compile_options(
+            ${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>
+                              $<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>)
+    endif()
+endfunction()
+
 set(LM_PRIVATE_LIBDIR ${CMAKE_INSTALL_LIBDIR}/lm-utils)
 
 # lm_library(NAME LAYERS a b c [EXCEPT d/e...] LIBS x y): one shared library from the sources of some layers, with
@@ -44,6 +54,7 @@ function(lm_library name)
     endforeach()
     add_library(${name} SHARED ${sources})
     target_link_libraries(${name} PUBLIC lm_options ${arg_LIBS})
+    lm_precompile(${name} cmake/precompiled.hpp)
     set_target_properties(${name} PROPERTIES INSTALL_RPATH "$ORIGIN")
     install(TARGETS ${name} LIBRARY DESTINATION ${LM_PRIVATE_LIBDIR})
 endfunction()
@@ -123,6 +134,7 @@ function(lm_unit_test layer)
     # Compiling the tests takes longer than running them.
     target_compile_options(test_${layer} PRIVATE $<$<CONFIG:Release>:-O1>)
     target_include_directories(test_${layer} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+    lm_precompile(test_${layer} cmake/precompiled_test.hpp)
     target_compile_definitions(
         test_${layer} PRIVATE LM_TEST_DIR="${CMAKE_SOURCE_DIR}/tests" LM_SHARE_DIR="${CMAKE_SOURCE_DIR}/share")
     if(LM_SANITIZE)

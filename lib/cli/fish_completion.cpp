@@ -9,7 +9,7 @@ namespace lm::cli {
 namespace {
 
 // Returns `text` within single quotes of fish, in which only \ and ' are special.
-std::string quoted(std::string_view text) {
+std::string fish_quoted(std::string_view text) {
     std::string result = "'";
     for (const char c : text) {
         if (c == '\'' || c == '\\') result += '\\';
@@ -30,12 +30,12 @@ std::string value_of(const Option& option) {
     using enum CompletedValue;
     switch (completed_value(option)) {
         case words:
-            return fmt::format(" -x -a {}",
-                               quoted(fmt::format("{}", fmt::join(completed_words(option), " "))));
+            return fmt::format(" -x -a {}", fish_quoted(fmt::format(
+                                                "{}", fmt::join(completed_words(option), " "))));
         case files:
             return " -r -F";
         case CompletedValue::pairs:
-            return fmt::format(" -x -a {}", quoted(cli::pairs));
+            return fmt::format(" -x -a {}", fish_quoted(cli::pairs));
         case none:
         case CompletedValue::steps:
             break;
@@ -54,15 +54,15 @@ std::string commands_of(const Options& options, const std::string& program,
             const bool is_short = name.size() == 2;
             text += fmt::format(" -{} {}", is_short ? 's' : 'l', name.substr(is_short ? 1 : 2));
         }
-        text += value_of(option) + " -d " + quoted(option.help) + "\n";
+        text += value_of(option) + " -d " + fish_quoted(option.help) + "\n";
     }
     if (operands_of(options).empty()) return text + begin + " -f\n";
     using enum CompletedValue;
     switch (completed_operand(options)) {
         case CompletedValue::steps:
-            return text + begin + " -f -a " + quoted(cli::steps) + "\n";
+            return text + begin + " -f -a " + fish_quoted(cli::steps) + "\n";
         case CompletedValue::pairs:
-            return text + begin + " -f -a " + quoted(cli::pairs) + "\n";
+            return text + begin + " -f -a " + fish_quoted(cli::pairs) + "\n";
         default:
             return text;
     }
@@ -76,7 +76,7 @@ std::string fish_completion(const Options& options) {
         fmt::format("# fish completion of {}, generated from its option table\n", program);
     for (const Options* verb : options.verbs()) {
         text += fmt::format("complete -c {} -n __fish_use_subcommand -a {} -d {}\n", program,
-                            verb_name(options, *verb), quoted(verb->summary()));
+                            verb_name(options, *verb), fish_quoted(verb->summary()));
     }
     const bool has_verbs = !options.verbs().empty();
     text += commands_of(options, program, has_verbs ? " -n __fish_use_subcommand" : "");

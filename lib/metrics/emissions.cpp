@@ -62,7 +62,7 @@ constexpr std::string_view columns[] = {"timestamp",
 
 // Returns `text` as a field of CSV (RFC 4180): with quotes around it if it has a comma, a quote or
 // a line end.
-std::string quoted(std::string_view text) {
+std::string csv_quoted(std::string_view text) {
     if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
     std::string field = "\"";
     for (const char c : text) field += c == '"' ? std::string("\"\"") : std::string(1, c);
@@ -143,7 +143,7 @@ std::string to_csv(const EmissionsRow& from) {
     row["pue"] = "1";
     row["wue"] = "0";
     std::vector<std::string> fields;
-    for (const std::string_view column : columns) fields.push_back(quoted(row[column]));
+    for (const std::string_view column : columns) fields.push_back(csv_quoted(row[column]));
     return fmt::format("{}", fmt::join(fields, ","));
 }
 
