@@ -2,6 +2,7 @@
 // lm-train: pretrains a GPT.
 #include "cli/main.hpp"
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "comm/hang_story.hpp"
 #include "comm/launch.hpp"
 #include "io/file.hpp"
@@ -22,21 +23,38 @@ using namespace lm;
 
 namespace {
 
-// Prints why a run hangs, from the dumps of its ranks. Each path is a dump or a directory of dumps.
-int explain(const std::vector<std::string>& paths) {
-    std::vector<comm::RankDump> dumps;
+// Returns the paths of the dumps. Each of `paths` is a dump or a directory of dumps.
+std::vector<std::string> dump_files(const std::vector<std::string>& paths) {
+    std::vector<std::string> files;
     for (const std::string& path : paths) {
         if (!io::is_directory(path)) {
-            dumps.push_back(comm::read_dump(path));
+            files.push_back(path);
             continue;
         }
         for (const std::string& name : io::list_directory(path)) {
-            if (!name.starts_with("rank-") || !name.ends_with(".jsonl")) continue;
-            dumps.push_back(comm::read_dump(path + "/" + name));
+            if (name.starts_with("rank-") && name.ends_with(".jsonl"))
+                files.push_back(path + "/" + name);
         }
     }
+    return files;
+}
+
+// Prints why a run hangs, from the dumps of its ranks. Without the dumps that cannot be read, the
+// story may be incomplete, so the exit code is then not 0.
+int explain(const std::vector<std::string>& paths) {
+    std::vector<comm::RankDump> dumps;
+    std::optional<Error> first;
+    for (const std::string& file : dump_files(paths)) {
+        try {
+            dumps.push_back(comm::read_dump(file));
+        } catch (const Error& error) {
+            warn("{}: this dump is not part of the story", error.what());
+            if (!first) first = error;
+        }
+    }
+    if (dumps.empty() && first) throw Error(*first);
     cli::write_stdout(comm::explain_hang(dumps).text);
-    return 0;
+    return static_cast<int>(first ? Exit::failure : Exit::done);
 }
 
 int run(const config::TrainFlags& flags, const std::string& command_line, comm::Launch& launch,

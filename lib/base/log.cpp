@@ -3,6 +3,9 @@
 
 #include <mutex>
 
+#include "base/clock.hpp"
+#include "base/early_log.hpp"
+
 namespace lm {
 namespace {
 
@@ -14,6 +17,13 @@ LogSink& sink() {
 LogSink& copy() {
     static LogSink the_copy;
     return the_copy;
+}
+
+constexpr size_t most_early = 200;
+bool keeps_early = true;
+std::vector<EarlyMessage>& early() {
+    static std::vector<EarlyMessage> the_messages;
+    return the_messages;
 }
 
 }  // namespace
@@ -28,10 +38,20 @@ void set_log_copy(LogSink new_sink) {
     copy() = std::move(new_sink);
 }
 
+std::vector<EarlyMessage> set_first_log_copy(LogSink new_sink) {
+    const std::lock_guard lock(sink_mutex);
+    copy() = std::move(new_sink);
+    keeps_early = false;
+    return std::exchange(early(), {});
+}
+
 void log_message(Severity severity, std::string_view message) {
     const std::lock_guard lock(sink_mutex);
     if (sink()) sink()(severity, message);
     if (copy()) copy()(severity, message);
+    if (keeps_early && early().size() < most_early) {
+        early().push_back({severity, std::string(message), unix_time_s()});
+    }
 }
 
 }  // namespace lm

@@ -65,10 +65,11 @@ std::string dead_text(const Hosts& hosts) {
 }
 
 // Returns the number of outliers of --node, their findings, and the list for sbatch.
-std::string nodes_text(const Nodes& nodes) {
+std::string nodes_text(const Nodes& nodes, const std::vector<std::string>& of_job) {
     if (nodes.empty()) return "";
     std::vector<std::string> outliers;
     std::string findings;
+    for (const std::string& text : of_job) findings += text + "\n";
     for (const auto& [host, texts] : nodes) {
         if (!texts.empty()) outliers.push_back(host);
         for (const std::string& text : texts) findings += fmt::format("{}: {}\n", host, text);
@@ -126,12 +127,46 @@ std::string missing_text(const ExpectedHosts& expected, const Hosts& hosts, cons
 void HostLines::add(std::string_view line) {
     ++n_lines_;
     if (line.empty()) return;
+    if (add_table_line(line)) return;
     const std::string place = fmt::format("{}: line {}", source, n_lines_);
-    const io::Json json = io::parse_json(line, place);
+    if (line.front() != '{') {
+        run_error(place,
+                  "neither JSON nor a table of lm-shmcheck --node: give the output of lm-shmcheck "
+                  "--json or --node");
+    }
+    add_json(io::parse_json(line, place), place);
+}
+
+// Returns whether the line is part of a table of --node: a table of states with a line for each
+// host, tables of speeds and GPUs, the findings as "HOST: TEXT", and a last line.
+bool HostLines::add_table_line(std::string_view line) {
+    if (line.starts_with("HOST ")) {
+        table_ = line.find(" HUGEPAGE ") != line.npos ? Table::states : Table::other;
+        return true;
+    }
+    if (table_ == Table::none || line.front() == '{') return false;
+    const size_t colon = line.find(": ");
+    if (line == "no outliers" || line.starts_with("--exclude=")) {
+        table_ = Table::none;
+    } else if (line.starts_with("on every host: ")) {
+        of_job_.emplace_back(line);
+    } else if (const auto node = nodes_.find(std::string(line.substr(0, colon)));
+               colon != line.npos && node != nodes_.end()) {
+        node->second.emplace_back(line.substr(colon + 2));
+    } else if (table_ == Table::states) {
+        nodes_[std::string(line.substr(0, line.find(' ')))].clear();
+    }
+    return true;
+}
+
+void HostLines::add_json(const io::Json& json, const std::string& place) {
     const auto kind = io::json_get<std::string>(json, "kind", place);
     if (kind == "node") {
         nodes_[io::json_get<std::string>(json, "host", place)] =
             io::json_get<std::vector<std::string>>(json, "findings", place);
+    }
+    if (kind == "job") {
+        of_job_ = io::json_get<std::vector<std::string>>(json, "findings", place);
     }
     if (kind != "host") return;
     hosts_[io::json_get<std::string>(json, "host", place)] = {
@@ -146,8 +181,9 @@ HostSummary HostLines::summary(const ExpectedHosts& expected) const {
     HostSummary summary;
     if (!hosts_.empty()) summary.text = hosts_summary(hosts_);
     const std::string missing = missing_text(expected, hosts_, nodes_);
-    summary.text += missing + nodes_text(nodes_);
-    summary.healthy = missing.empty() && n_with(hosts_, "ok") == static_cast<i64>(hosts_.size()) &&
+    summary.text += missing + nodes_text(nodes_, of_job_);
+    summary.healthy = missing.empty() && of_job_.empty() &&
+                      n_with(hosts_, "ok") == static_cast<i64>(hosts_.size()) &&
                       std::ranges::all_of(nodes_, [](const auto& n) { return n.second.empty(); });
     summary.has_dead = !dead_text(hosts_).empty();
     return summary;

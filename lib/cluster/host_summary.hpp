@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Summarizes the JSON lines that lm-shmcheck printed on many hosts.
+// Summarizes the JSON lines that lm-shmcheck printed on many hosts, and tables of --node.
 #pragma once
 
 #include <map>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/types.hpp"
+#include "io/json_fwd.hpp"
 
 namespace lm::cluster {
 
@@ -26,8 +27,8 @@ struct HostSummary {
 // Collects lines in any order. The last line of each host counts.
 class HostLines {
   public:
-    // Adds a line. Throws Error(failure) with the number of the line when lm-shmcheck did not print
-    // it.
+    // Adds a line of JSON, or the next line of a table of --node. Throws Error(failure) with the
+    // number of the line when lm-shmcheck did not print it.
     void add(std::string_view line);
     bool empty() const { return hosts_.empty() && nodes_.empty(); }
     // Returns one line for each finding, with all hosts that have this finding in the form of
@@ -43,10 +44,17 @@ class HostLines {
     };
 
   private:
+    // The part of a table to which the next lines belong.
+    enum class Table { none, states, other };
+    bool add_table_line(std::string_view line);
+    void add_json(const io::Json& json, const std::string& place);
+
+    Table table_ = Table::none;
     i64 n_lines_ = 0;
     std::map<std::string, Host> hosts_;
-    // The findings of lm-shmcheck --node --json, by host.
+    // The findings of lm-shmcheck --node, by host, and those that are of all hosts.
     std::map<std::string, std::vector<std::string>> nodes_;
+    std::vector<std::string> of_job_;
 };
 
 }  // namespace lm::cluster

@@ -184,7 +184,7 @@ std::optional<JobEnd> find_job_end(const RunConfig& config, comm::Group& world) 
 // Prints lines of the plan on stdout and to the log file.
 void print(const std::string& lines, TrainingLog& log) {
     std::fputs(lines.c_str(), stderr);
-    log.write_to_file(lines);
+    log.write_to_file(lines, unix_time_s());
 }
 
 // Returns the speed of this rank's GPU; an empty list on a CPU. The check of the hosts must not end

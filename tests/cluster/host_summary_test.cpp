@@ -52,6 +52,27 @@ TEST_CASE("the summary lists the outliers of a node check for sbatch") {
     CHECK(summary.text == "node check: 2 hosts, 1 with findings\nn2: clock +3.0 s\n--exclude=n2\n");
 }
 
+TEST_CASE("the summary understands the table of a node check") {
+    const std::string table =
+        "HOST            CLOCK      FREE      SWAP  HUGEPAGE     NOFILE   MEMLOCK  PATHS\n"
+        "n1             +0.000    12 GiB       0 B         0    1048576  64.0 KiB    1/1\n"
+        "n2             -3.000    12 GiB       0 B         0    1048576  64.0 KiB    0/1\n"
+        "HOST            MHZ  GFLOP/S        COPY     NETWORK\n"
+        "n1             2100     20.0   9.0 GiB/s           -\n"
+        "n2             2100     20.0   9.0 GiB/s           -\n";
+    const std::string of_n2 = "n2: clock -3.0 s from the median\n";
+    HostSummary summary = summary_of(table + of_n2 + "--exclude=n2\n");
+    CHECK_FALSE(summary.healthy);
+    CHECK(summary.text == "node check: 2 hosts, 1 with findings\n" + of_n2 + "--exclude=n2\n");
+    CHECK(summary_of(table + "no outliers\n").healthy);
+    summary = summary_of(table + "on every host: /data: is missing\nno outliers\n");
+    CHECK_FALSE(summary.healthy);
+    CHECK(summary.text ==
+          "node check: 2 hosts, 0 with findings\non every host: /data: is missing\n");
+    CHECK_THROWS_WITH(summary_of(table + "no outliers\nn1: else\n"),
+                      ContainsSubstring("line 8: neither JSON nor a table"));
+}
+
 TEST_CASE("the summary names a line that is not of lm-shmcheck, and refuses no host") {
     CHECK_THROWS_WITH(summary_of(host_line("n1", "ok", "", 0) + "nonsense\n"),
                       ContainsSubstring("standard input: line 2: "));

@@ -62,5 +62,10 @@ for ((i = 0; i < n_runs; i++)); do
         3) stopped_run pipeline "${pipeline[@]}" ;;
     esac
 done
+# A damaged dump is named, and the story is that of the other ranks.
+damaged=$(find run/flight-recorder -name 'rank-*.jsonl' | sort | tail -n 1)
+echo '{"kind":' >"$damaged"
+expect 3 "warning: $damaged: .*: this dump is not part of the story" lm-train --explain "$(dirname "$damaged")"
+grep -q 'rank [0-9]' out || fail "a damaged dump hides the story: $(cat out)"
 expect 3 "nothing.jsonl: " lm-train --explain nothing.jsonl
 echo "$n_runs stopped ranks were named with their state"

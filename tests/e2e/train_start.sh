@@ -27,6 +27,9 @@ for line in '> program      lm-train [0-9.]*' '> started by   mpirun: 3 ranks, O
 done
 hosts --no-node-check
 ! grep -q 'node check' err || fail "--no-node-check: $(cat err)"
+# Notes from before the log file is opened are in it.
+run early lm-train "${args[@]}" --save new --load new --log-file early.log
+grep -q 'Z lm-train: note: new: does not exist yet: starting from iteration 0' early.log || fail "no early note: $(cat early.log)"
 run one mpirun -n 2 lm-train "${args[@]}"
 ! grep -q 'node check' one.err || fail "one host: $(cat one.err)"
 

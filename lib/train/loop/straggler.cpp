@@ -88,6 +88,16 @@ PhaseSpread spread_of(const std::vector<RankSample>& ranks, i64 steps) {
     return spread;
 }
 
+std::string phase_lines(const PhaseSpread& spread) {
+    std::string lines = "(min, max) time across ranks (ms):";
+    for (size_t phase = 0; phase < n_phases; ++phase) {
+        const std::string name = fmt::format("{} ", name_of(static_cast<StepPhase>(phase)));
+        lines += fmt::format("\n    {:.<48}: ({:.2f}, {:.2f})", name, 1e3 * spread.least[phase],
+                             1e3 * spread.most[phase]);
+    }
+    return lines;
+}
+
 RankSample memory_sample() {
     const std::optional<cluster::MemoryRoom> room = cluster::memory_room();
     return {.resident_bytes = resident_bytes(),

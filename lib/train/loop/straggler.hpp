@@ -76,6 +76,8 @@ class LeakRule {
 
 // Returns the seconds of a step in each phase of ranks that have made `steps` steps.
 PhaseSpread spread_of(const std::vector<RankSample>& ranks, i64 steps);
+// Returns Megatron's lines of --timing-log-level.
+std::string phase_lines(const PhaseSpread& spread);
 
 // Returns this process's resident memory and the host's available memory (proc(5)).
 RankSample memory_sample();

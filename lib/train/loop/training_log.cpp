@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
+#include "base/early_log.hpp"
 #include "base/launcher.hpp"
 #include "base/log.hpp"
 #include "base/machine.hpp"
@@ -19,6 +20,7 @@
 #include "cost/peak_flops.hpp"
 #include "io/file.hpp"
 #include "io/path.hpp"
+#include "train/loop/straggler.hpp"
 #include "train/resolve/gpu_memory.hpp"
 
 namespace lm::train {
@@ -64,9 +66,13 @@ void TrainingLog::open_files() {
     if (!logging.json.empty()) json_file_ = metrics::LineFile::open(logging.json);
     if (logging.file.empty()) return;
     log_file_ = metrics::LineFile::open(logging.file);
-    set_log_copy([this](Severity severity, std::string_view message) {
-        write_to_file(fmt::format("lm-train: {}: {}", name_of(severity), message));
+    const auto early = set_first_log_copy([this](Severity severity, std::string_view message) {
+        write_to_file(fmt::format("lm-train: {}: {}", name_of(severity), message), unix_time_s());
     });
+    for (const EarlyMessage& message : early) {
+        write_to_file(fmt::format("lm-train: {}: {}", name_of(message.severity), message.text),
+                      message.unix_time_s);
+    }
 }
 
 void TrainingLog::open_tensorboard(const optim::Counters& start) {
@@ -78,9 +84,9 @@ TrainingLog::~TrainingLog() {
     if (log_file_) set_log_copy(nullptr);
 }
 
-void TrainingLog::write_to_file(std::string_view lines) {
+void TrainingLog::write_to_file(std::string_view lines, double unix_s) {
     if (!log_file_) return;
-    const std::string time = iso_time(static_cast<i64>(unix_time_s()));
+    const std::string time = iso_time(static_cast<i64>(unix_s));
     while (!lines.empty()) {
         const size_t end = std::min(lines.find('\n'), lines.size());
         log_file_->write(fmt::format("{} {}", time, lines.substr(0, end)));
@@ -165,7 +171,7 @@ void TrainingLog::print(const std::string& lines) {
         stdout_works_ = false;
         warn("{}: no further log lines are written to this file", error.what());
     }
-    write_to_file(lines);
+    write_to_file(lines, unix_time_s());
 }
 
 std::string TrainingLog::line_of(const metrics::StepRecord& step) const {
@@ -212,17 +218,6 @@ void TrainingLog::validation(const std::string& name, const std::string& when,
     if (tensorboard_) tensorboard_->validation(result);
 }
 
-// Returns Megatron's lines of --timing-log-level.
-std::string phase_lines(const PhaseSpread& spread) {
-    std::string lines = "(min, max) time across ranks (ms):";
-    for (size_t phase = 0; phase < n_phases; ++phase) {
-        const std::string name = fmt::format("{} ", name_of(static_cast<StepPhase>(phase)));
-        lines += fmt::format("\n    {:.<48}: ({:.2f}, {:.2f})", name, 1e3 * spread.least[phase],
-                             1e3 * spread.most[phase]);
-    }
-    return lines;
-}
-
 void TrainingLog::phases(i64 iteration, const PhaseSpread& spread) {
     if (config_.logging.timing_level > 0) print(phase_lines(spread));
     if (!is_rank0_ || !config_.logging.timers) return;
@@ -263,7 +258,7 @@ void TrainingLog::stopped(i64 iteration, Exit code, const std::string& reason) {
 void TrainingLog::failed(const Error& error) noexcept {
     try {
         if (!log_file_ && !json_file_) open_files();
-        write_to_file(fmt::format("lm-train: {}", error.what()));
+        write_to_file(fmt::format("lm-train: {}", error.what()), unix_time_s());
         run_event("error",
                   {{"exit_code", static_cast<int>(error.code())}, {"reason", error.what()}});
     } catch (const std::exception&) {

@@ -28,11 +28,11 @@ class TrainingLog {
     // On rank 0, creates the directories of --log-file and --log-json that are below --save. Call
     // it after all checks of the start, so that an error of the start leaves no new directory.
     void make_directories() const;
-    // Opens --log-file and --log-json on rank 0. Later notes and warnings of this process go to
-    // --log-file, too.
+    // Opens --log-file and --log-json on rank 0. Notes and warnings of this process, earlier ones
+    // included, go to --log-file, too.
     void open_files();
-    // Writes lines to --log-file only, each with the time.
-    void write_to_file(std::string_view lines);
+    // Writes lines to --log-file only, each with the time `unix_s`.
+    void write_to_file(std::string_view lines, double unix_s);
     // Opens --tensorboard-dir on rank 0. `start`: the progress at the start of the run.
     void open_tensorboard(const optim::Counters& start);
 
