@@ -115,6 +115,17 @@ TEST_CASE("a loader can be destroyed at any time") {
     }
 }
 
+TEST_CASE("large micro-batches are read ahead in little memory") {
+    const Counting source(1 << 20, lm::data::endless);
+    BatchOptions options;
+    options.micro_batch = 2;
+    CHECK(Batch(1 << 20, options).n_bytes() == 2 * (2 * (4 << 20) + 8));
+    Loader loader(source, options, 0);
+    for (int k = 0; k < 5; ++k) loader.next();
+    CHECK(source.n_filled >= 5 * 2);
+    CHECK(source.n_filled <= (5 + 2) * 2);
+}
+
 TEST_CASE("a loader refuses options without the id of the end-of-document token") {
     const Counting source(4, lm::data::endless);
     BatchOptions options;

@@ -40,6 +40,12 @@ Batch::Batch(i64 length, const BatchOptions& options)
     if (options.reset_position_ids) position_order = token_order;
 }
 
+i64 Batch::n_bytes() const {
+    const auto size = [](const auto&... fields) { return (std::span(fields).size_bytes() + ...); };
+    return static_cast<i64>(size(tokens, targets, sample_ids, positions, document_starts, loss_mask,
+                                 token_order, position_order));
+}
+
 i64 Batch::n_unmasked() const {
     if (loss_mask.empty()) return static_cast<i64>(tokens.size());
     return std::ranges::count(loss_mask, 1.0F);

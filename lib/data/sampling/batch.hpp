@@ -43,6 +43,8 @@ struct Batch {
     Batch() = default;
     Batch(i64 seq_length, const BatchOptions& options);
 
+    // Returns the size of all fields.
+    i64 n_bytes() const;
     // Returns the number of tokens that the loss counts.
     i64 n_unmasked() const;
 };

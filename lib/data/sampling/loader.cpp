@@ -11,6 +11,15 @@
 #include "base/threads.hpp"
 
 namespace lm::data {
+namespace {
+
+// Returns how many batches a loader fills in advance: `wanted`, unless they are large.
+i64 limit_ahead(const Batch& batch, i64 wanted) {
+    constexpr i64 limit_bytes = 16 << 20;
+    return std::min(wanted, std::max<i64>(limit_bytes / std::max<i64>(batch.n_bytes(), 1), 2));
+}
+
+}  // namespace
 
 struct Loader::State {
     struct Slot {
@@ -51,9 +60,9 @@ struct Loader::State {
     // The caller uses the slot of micro-batch n_taken - 1; the thread may fill all others.
     i64 n_ahead() const { return static_cast<i64>(slots.size()) - 1; }
     i64 room() const { return n_ahead() - (n_filled - n_taken); }
-    // The thread sleeps until half of the slots are free: waking it costs the caller more than the
-    // rest of next().
-    bool worth_waking() const { return 2 * room() >= n_ahead(); }
+    // The thread sleeps until few slots are filled: waking it takes the caller about 10 us, and the
+    // rest of next() less than 1 us.
+    bool worth_waking() const { return n_filled - n_taken <= std::min<i64>(n_ahead() / 2, 8); }
 
     void work() {
         std::unique_lock lock(mutex);
@@ -90,8 +99,9 @@ Loader::Loader(const SampleSource& source, const BatchOptions& options, i64 firs
     LM_CHECK(dp_rank >= 0 && dp_rank < dp_size && first_sample >= 0,
              "expected a rank below {} and a sample of at least 0, got rank {} and sample {}",
              dp_size, dp_rank, first_sample);
-    state_->slots.resize(static_cast<size_t>(std::max(n_ahead, 0)) + 1);
-    for (auto& slot : state_->slots) slot.batch = Batch(source.seq_length(), options);
+    const Batch batch(source.seq_length(), options);
+    state_->slots.resize(static_cast<size_t>(limit_ahead(batch, std::max(n_ahead, 0))) + 1);
+    for (auto& slot : state_->slots) slot.batch = batch;
     if (state_->threaded) state_->thread = start_thread([s = state_.get()] { s->work(); });
 }
 

@@ -15,9 +15,10 @@ class Loader {
   public:
     // Rank `dp_rank` of `dp_size` reads samples [dp_rank*B, (dp_rank+1)*B) of each dp_size*B
     // samples, where B is options.micro_batch. `source` must outlive the loader. A thread fills
-    // `n_ahead` batches in advance; with 0 there is no thread.
+    // `n_ahead` batches in advance, or fewer when they would take more than 16 MiB; with 0 there is
+    // no thread.
     Loader(const SampleSource& source, const BatchOptions& options, i64 first_sample,
-           i64 dp_size = 1, i64 dp_rank = 0, int n_ahead = 8);
+           i64 dp_size = 1, i64 dp_rank = 0, int n_ahead = 32);
     ~Loader();
     Loader(const Loader&) = delete;
     Loader& operator=(const Loader&) = delete;
