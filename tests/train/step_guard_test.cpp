@@ -275,3 +275,14 @@ TEST_CASE("a refused step that is skipped leaves the memory of its verdict") {
     resumed.guard.skip_refused(run.guard.refused(1, 3, false));
     CHECK(to_json(run.guard.memory()) == to_json(resumed.guard.memory()));
 }
+
+TEST_CASE("results of a repeated step are compared with a tolerance when bits do not repeat") {
+    using train::same_result;
+    CHECK(same_result(not_a_number, -not_a_number, true));
+    CHECK(same_result(infinity, infinity, false));
+    CHECK_FALSE(same_result(4, infinity, false));
+    CHECK_FALSE(same_result(4, not_a_number, false));
+    CHECK_FALSE(same_result(4, 4.0000001, true));
+    CHECK(same_result(4, 4.0000001, false));
+    CHECK_FALSE(same_result(4, 4.1, false));
+}

@@ -25,10 +25,6 @@ double without_sign(double value) {
     return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
 }
 
-bool same(double a, double b) {
-    return std::bit_cast<u64>(without_sign(a)) == std::bit_cast<u64>(without_sign(b));
-}
-
 // Returns a number that increases with the place of the value in the step. Its last 18 bits are the
 // rank, so that two ranks never have the same number. All numbers are exact in fp64.
 double order_of(const NonFinite& found, int rank) {
@@ -46,6 +42,21 @@ std::string norms_text(const std::vector<double>& norms) {
 }
 
 }  // namespace
+
+bool same_result(double a, double b, bool repeats_bits) {
+    if (std::bit_cast<u64>(without_sign(a)) == std::bit_cast<u64>(without_sign(b))) return true;
+    if (repeats_bits || !std::isfinite(a) || !std::isfinite(b)) return false;
+    return std::abs(a - b) <= rounding_tolerance * std::max(std::abs(a), std::abs(b));
+}
+
+// Returns whether two results of a step are the same.
+bool StepGuard::same(const StepResult& a, const StepResult& b) const {
+    return same(a.loss, b.loss) && same(a.gradient_norm, b.gradient_norm);
+}
+
+bool StepGuard::same(double a, double b) const {
+    return same_result(a, b, !config_.trainer.cuda || config_.trainer.deterministic);
+}
 
 void StepGuard::begin(i64 iteration) {
     scale_before_ = trainer_.loss_scaler().state();
@@ -224,9 +235,8 @@ std::string StepGuard::origin(const Step& step, const StepResult& result, double
         if (!ranks.empty()) text += fmt::format(", in the loss of rank {}", fmt::join(ranks, ", "));
         if (ranks.empty() && !in_gradients.empty()) text += ", in " + in_gradients;
     } else if (config_.stopping.rerun_suspect) {
-        text += same(again.loss, result.loss) && same(again.gradient_norm, result.gradient_norm)
-                    ? ", the same in a repeated step (persistent)"
-                    : ", other values in a repeated step";
+        text += same(again, result) ? ", the same in a repeated step (persistent)"
+                                    : ", other values in a repeated step";
         text += compare_ranks(step, local_losses(), loss_scale);
     }
     trainer_.set_loss_scale(scale_after);
@@ -307,8 +317,7 @@ StepGuard::Verdict StepGuard::judge_spike(const Step& step, StepResult& result,
         const optim::LossScaleState scale_after = trainer_.loss_scaler().state();
         const double scale = scale_before_.scale;
         const StepResult again = repeat(step, 0, scale);
-        const bool persistent =
-            same(again.loss, result.loss) && same(again.gradient_norm, result.gradient_norm);
+        const bool persistent = same(again, result);
         reason_ += persistent ? ": the same in a repeated step (persistent)"
                               : fmt::format(
                                     ": transient: a repeated step has loss {:.4g} and "
@@ -320,6 +329,9 @@ StepGuard::Verdict StepGuard::judge_spike(const Step& step, StepResult& result,
         // the weights.
         result = config_.trainer.parallel.dp > 1 ? repeat(step, 0, scale) : again;
         trainer_.set_loss_scale(scale_after);
+        if (!result.finite) {
+            return judge_non_finite(step, result, "a repeated step of a spike is not finite");
+        }
     }
     last_was_spike_ = true;
     const config::Reaction reaction = config_.stopping.reaction_to_spike();

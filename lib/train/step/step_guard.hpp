@@ -28,6 +28,14 @@ constexpr i64 max_overflows_in_a_row = 150;
 // any --on-nan. A range of bad documents is shorter; weights that are not finite never recover.
 constexpr i64 max_non_finite_in_a_row = 50;
 
+// The largest relative difference between two results of one step on a GPU without
+// --deterministic-mode that counts as rounding: the order of the additions in a backward pass of
+// cuDNN differs from run to run. A fault with a smaller effect is not noticed there.
+constexpr double rounding_tolerance = 1e-3;
+// Returns whether two numbers of the same step are the same. `repeats_bits`: a repeated step has
+// the same bits; otherwise numbers within rounding_tolerance are the same.
+bool same_result(double a, double b, bool repeats_bits);
+
 class StepGuard {
   public:
     // The reaction of the loop to a step.
@@ -93,6 +101,8 @@ class StepGuard {
     std::string origin(const Step& step, const StepResult& result, double loss_scale);
     std::string compare_ranks(const Step& step, const std::vector<double>& losses,
                               double loss_scale);
+    bool same(const StepResult& a, const StepResult& b) const;
+    bool same(double a, double b) const;
     std::vector<double> local_losses();
     std::string first_of_all(const std::optional<NonFinite>& own);
 
