@@ -2,6 +2,8 @@
 // lm-ckpt diff: compares two checkpoints tensor by tensor.
 #include "ckpt/verbs/diff.hpp"
 
+#include <unistd.h>
+
 #include <memory>
 #include <optional>
 
@@ -10,6 +12,7 @@
 #include "ckpt/history/steps.hpp"
 #include "cli/main.hpp"
 #include "cli/progress_line.hpp"
+#include "cli/terminal.hpp"
 #include "foreign.hpp"
 #include "io/json.hpp"
 #include "paths.hpp"
@@ -44,13 +47,18 @@ void print_json(const ckpt::TensorDifference& difference) {
 
 void print_text(const ckpt::TensorDifference& difference) {
     const std::string name = fmt::format("{} ({})", difference.tensor, name_of(difference.kind));
-    if (!difference.only.empty()) {
-        cli::write_stdout(fmt::format("{:<56} {}\n", name, difference.only));
-        return;
+    std::vector<std::string> cells = {fmt::format("{:<56}", name)};
+    if (difference.only.empty()) {
+        cells.push_back(fmt::format("max {:.6e}", difference.max));
+        cells.push_back(fmt::format("relative {:.2e}", difference.relative));
+        cells.push_back(fmt::format("rms {:.6e}", difference.rms));
+        cells.push_back(
+            fmt::format("{} of {} differ", difference.n_different, difference.n_elements));
+    } else {
+        cells.push_back(difference.only);
     }
-    cli::write_stdout(fmt::format(
-        "{:<56} max {:.6e}  relative {:.2e}  rms {:.6e}  {} of {} differ\n", name, difference.max,
-        difference.relative, difference.rms, difference.n_different, difference.n_elements));
+    const int width = cli::terminal_width(STDOUT_FILENO, 0);
+    cli::write_stdout(cli::folded_line(cells, static_cast<size_t>(width)));
 }
 
 int run(const Args& args) {

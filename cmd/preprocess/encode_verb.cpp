@@ -94,7 +94,7 @@ void encode_text(text::Encoder& encoder, std::string_view text, i64 line, text::
     const auto refuse = [&](const char* why) {
         run_error(fmt::format("{}:{}", stdin_name, line), "{}", why);
     };
-    if (static_cast<i64>(text.size()) > max_text_bytes) refuse("the text is longer than 2 GiB");
+    if (static_cast<i64>(text.size()) > max_text_bytes) refuse("the text is longer than 2.15 GB");
     try {
         encoder.encode(text, ids);
     } catch (const text::TextTooLong& error) {

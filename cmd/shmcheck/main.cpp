@@ -3,6 +3,8 @@
 // --node, compares the hosts of a job.
 #include "cli/main.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <ctime>
 #include <optional>
@@ -15,6 +17,7 @@
 #include "base/machine.hpp"
 #include "base/units.hpp"
 #include "cli/signals.hpp"
+#include "cli/terminal.hpp"
 #include "node.hpp"
 #include "render.hpp"
 #include "summary.hpp"
@@ -73,7 +76,10 @@ Sample take_sample(const Thresholds& thresholds) {
 }
 
 void print_sample(const Sample& sample, const Flags& flags, bool with_heading) {
-    const Shown shown{flags.min_size.value, flags.stale, flags.watch.has_value()};
+    const Shown shown{.min_size = flags.min_size.value,
+                      .only_dead = flags.stale,
+                      .watching = flags.watch.has_value(),
+                      .width = static_cast<size_t>(cli::terminal_width(STDOUT_FILENO, 0))};
     if (with_heading && !flags.json) cli::write_stdout(heading_text(shown));
     cli::write_stdout(flags.json ? sample_json(sample, shown) : sample_text(sample, shown));
     cli::flush_stdout();

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "base/units.hpp"
+#include "cli/terminal.hpp"
 #include "cluster/limits.hpp"
 #include "io/json.hpp"
 
@@ -85,6 +86,26 @@ io::OrderedJson json_of(const Segment& segment) {
     return json;
 }
 
+// The columns of a host's line.
+struct HostCells {
+    std::string time, host, filesystem, size, used, available, use, inode_use, highest, segments;
+};
+
+std::string host_line(const HostCells& cells, const Shown& shown) {
+    std::vector<std::string> line;
+    if (shown.watching) line.push_back(fmt::format("{:<20}", cells.time));
+    line.push_back(fmt::format("{:<12}", cells.host));
+    line.push_back(fmt::format("{:<10}", cells.filesystem));
+    line.push_back(fmt::format("{:>8}", cells.size));
+    line.push_back(fmt::format("{:>8}", cells.used));
+    line.push_back(fmt::format("{:>8}", cells.available));
+    line.push_back(fmt::format("{:>4}", cells.use));
+    line.push_back(fmt::format("{:>6}", cells.inode_use));
+    if (shown.watching) line.push_back(fmt::format("{:>9}", cells.highest));
+    line.push_back(cells.segments);
+    return cli::folded_line(line, shown.width);
+}
+
 std::string value_text(const cluster::Limit& limit) {
     if (!limit.value) return "unlimited";
     return limit.is_bytes ? human_size(*limit.value) : fmt::format("{}", *limit.value);
@@ -93,27 +114,38 @@ std::string value_text(const cluster::Limit& limit) {
 }  // namespace
 
 std::string heading_text(const Shown& shown) {
-    std::string text;
-    if (shown.watching) text += fmt::format("{:<20}  ", "TIME");
-    text += fmt::format("{:<12}  {:<10}  {:>8}  {:>8}  {:>8}  {:>4}  {:>6}", "HOST", "FILESYSTEM",
-                        "SIZE", "USED", "AVAIL", "USE%", "INODES");
-    if (shown.watching) text += fmt::format("  {:>9}", "HIGHEST");
-    return text + "  SEGMENTS\n";
+    return host_line({.time = "TIME",
+                      .host = "HOST",
+                      .filesystem = "FILESYSTEM",
+                      .size = "SIZE",
+                      .used = "USED",
+                      .available = "AVAIL",
+                      .use = "USE%",
+                      .inode_use = "INODES",
+                      .highest = "HIGHEST",
+                      .segments = "SEGMENTS"},
+                     shown);
 }
 
 std::string sample_text(const Sample& sample, const Shown& shown) {
     const io::FilesystemUse& use = sample.memory.use;
-    std::string text;
-    if (shown.watching) text += fmt::format("{:<20}  ", sample.time);
-    text += fmt::format("{:<12}  {:<10}  {:>8}  {:>8}  {:>8}  {:>4}  {:>6}", sample.host,
-                        sample.filesystem, human_size(use.size), human_size(use.used),
-                        human_size(use.available), percent(use.use()), percent(use.inode_use()));
-    if (shown.watching) text += fmt::format("  {:>9}", human_size(sample.highest_used));
-    text += fmt::format("  {}\n", summary_of(sample.memory.segments));
+    std::string text = host_line({.time = sample.time,
+                                  .host = sample.host,
+                                  .filesystem = sample.filesystem,
+                                  .size = human_size(use.size),
+                                  .used = human_size(use.used),
+                                  .available = human_size(use.available),
+                                  .use = percent(use.use()),
+                                  .inode_use = percent(use.inode_use()),
+                                  .highest = human_size(sample.highest_used),
+                                  .segments = summary_of(sample.memory.segments)},
+                                 shown);
     for (const Segment* segment : shown_segments(sample, shown)) {
-        text += fmt::format("  {:>9}  {:<8}  {}{}  {}\n", human_size(segment->bytes),
-                            cluster::user_name(segment->uid), segment->name,
-                            segment->deleted ? " (deleted)" : "", owners_text(*segment));
+        text += cli::folded_line(
+            {fmt::format("  {:>9}", human_size(segment->bytes)),
+             fmt::format("{:<8}", cluster::user_name(segment->uid)),
+             segment->name + (segment->deleted ? " (deleted)" : ""), owners_text(*segment)},
+            shown.width);
     }
     return text;
 }

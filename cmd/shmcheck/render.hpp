@@ -28,6 +28,7 @@ struct Shown {
     i64 min_size = 0;  // segments of fewer bytes are not listed
     bool only_dead = false;
     bool watching = false;  // --watch: also prints time and highest use
+    size_t width = 0;       // columns of the terminal; 0: no limit
 };
 
 std::string heading_text(const Shown& shown);

@@ -158,6 +158,14 @@ std::string three_figures(double value) {
     return fmt::format("{:.0f}", value);
 }
 
+std::string size_in(i64 bytes, double base, const std::array<std::string_view, 6>& names) {
+    double value = std::abs(static_cast<double>(bytes));
+    if (value < base) return fmt::format("{} B", bytes);
+    size_t unit = 0;
+    for (value /= base; value >= 999.5 && unit + 1 < names.size(); ++unit) value /= base;
+    return fmt::format("{}{} {}", bytes < 0 ? "-" : "", three_figures(value), names[unit]);
+}
+
 }  // namespace
 
 i64 parse_count(std::string_view object, std::string_view text) {
@@ -193,13 +201,11 @@ double parse_number(std::string_view object, std::string_view text) {
 }
 
 std::string human_size(i64 bytes) {
-    constexpr std::array<std::string_view, 6> names = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-    double value = std::abs(static_cast<double>(bytes));
-    const std::string_view sign = bytes < 0 ? "-" : "";
-    if (value < 1024) return fmt::format("{} B", bytes);
-    size_t unit = 0;
-    for (value /= 1024; value >= 999.5 && unit + 1 < names.size(); ++unit) value /= 1024;
-    return fmt::format("{}{} {}", sign, three_figures(value), names[unit]);
+    return size_in(bytes, 1024, {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"});
+}
+
+std::string decimal_size(i64 bytes) {
+    return size_in(bytes, 1000, {"kB", "MB", "GB", "TB", "PB", "EB"});
 }
 
 std::string human_count(double count) {

@@ -29,6 +29,7 @@ double parse_duration(std::string_view object, std::string_view text);
 double parse_number(std::string_view object, std::string_view text);
 
 std::string human_size(i64 bytes);           // "1.35 GiB"
+std::string decimal_size(i64 bytes);         // "1.45 GB", for programs with rates in MB/s
 std::string human_count(double count);       // "124.4M"
 std::string human_duration(double seconds);  // "1 h 02 min", "3 min 05 s", "12.3 s", "250 ms"
 std::string iso_time(i64 unix_seconds);      // "2026-01-31T12:00:00Z", UTC

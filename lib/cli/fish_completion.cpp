@@ -23,7 +23,7 @@ constexpr const char* pairs =
     "(__fish_complete_directories)";
 constexpr const char* steps =
     R"((set -l d (commandline -opc)[3]/global_step*; string replace -f -r '.*step' '' -- $d) )"
-    "(__fish_complete_directories)";
+    "(test (count (commandline -opc)) -lt 3; and __fish_complete_directories)";
 
 std::string value_of(const Option& option) {
     if (option.is_flag()) return "";

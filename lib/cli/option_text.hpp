@@ -35,6 +35,7 @@ std::string verb_name(const Options& options, const Options& verb);  // "ls" of 
 
 std::string operand_text(const Option& operand);  // "DIR", "[STEP]", "CKPT..."
 std::string capitalized(std::string text);        // does not change names such as fp16
+// Returns the lines of `text`, each of at most `width` bytes unless a single word is longer.
 std::vector<std::string> wrap(std::string_view text, size_t width);
 
 }  // namespace lm::cli

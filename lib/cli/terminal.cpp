@@ -4,9 +4,12 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <mutex>
 #include <string>
+
+#include "cli/option_text.hpp"
 
 namespace lm::cli {
 namespace {
@@ -41,6 +44,36 @@ int terminal_width(int fd, int otherwise) {
     struct winsize size = {};
     if (isatty(fd) != 1 || ioctl(fd, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return otherwise;
     return size.ws_col;
+}
+
+std::string folded_line(const std::vector<std::string>& cells, size_t width) {
+    constexpr std::string_view gap = "  ";
+    constexpr std::string_view indent = "    ";
+    std::string text;
+    size_t column = 0;
+    const auto end_line = [&] {
+        text.erase(text.find_last_not_of(' ') + 1);
+        text.append("\n").append(indent);
+        column = indent.size();
+    };
+    for (const std::string& cell : cells) {
+        const size_t used = cell.find_last_not_of(' ') + 1;  // without the padding
+        const size_t start = text.empty() ? 0 : column + gap.size();
+        if (width == 0 || start + used <= width) {
+            text.append(start - column, ' ').append(cell);
+            column = start + cell.size();
+            continue;
+        }
+        const size_t room = std::max(width, indent.size() + 1) - indent.size();
+        const bool fits = used <= room;
+        for (const std::string& part : fits ? std::vector{cell} : wrap(cell, room)) {
+            if (!text.empty()) end_line();
+            text += part;
+            column += part.size();
+        }
+    }
+    text.erase(text.find_last_not_of(' ') + 1);
+    return text + "\n";
 }
 
 void print_line(std::string_view text) {

@@ -3,7 +3,9 @@
 // (progress_line.hpp) do not overwrite each other.
 #pragma once
 
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace lm::cli {
 
@@ -13,6 +15,12 @@ bool stdout_is_terminal();
 // Returns the number of columns of the terminal that `fd` refers to, or `otherwise` when `fd` is
 // not a terminal or the width is unknown.
 int terminal_width(int fd, int otherwise);
+
+// Joins the cells of a line of a table with two spaces, and adds a newline. A cell that would pass
+// column `width` begins a line, indented by four spaces, so lines with cells of the same widths are
+// divided at the same cells; the words of a longer cell are wrapped. With `width` 0 there is one
+// line.
+std::string folded_line(const std::vector<std::string>& cells, size_t width);
 
 // Writes `text` and a newline to standard error in one write. Errors are ignored. Thread-safe.
 void print_line(std::string_view text);

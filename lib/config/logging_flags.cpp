@@ -29,7 +29,7 @@ Fields<S> log_fields() {
          .block = Block::logging},
         {.option = "--quiet,-q",
          .member = &S::quiet,
-         .help = "print no notes and, on a terminal, no status line"},
+         .help = "print no plan, no notes and, on a terminal, no status line"},
         {.option = "--log-file",
          .member = &S::file,
          .metavar = "FILE",

@@ -266,8 +266,8 @@ class XzStream final : public SourceStream {
                 run_error(source_.name(),
                           "decompression needs {} of memory, more than the limit of {}: compress "
                           "the file with a smaller dictionary",
-                          human_size(static_cast<i64>(lzma_memusage(&lzma_))),
-                          human_size(static_cast<i64>(xz_memory_limit)));
+                          decimal_size(static_cast<i64>(lzma_memusage(&lzma_))),
+                          decimal_size(static_cast<i64>(xz_memory_limit)));
             default:
                 corrupt("liblzma error " + std::to_string(result));
         }

@@ -181,12 +181,6 @@ std::optional<JobEnd> find_job_end(const RunConfig& config, comm::Group& world) 
     return end;
 }
 
-// Prints lines of the plan on stdout and to the log file.
-void print(const std::string& lines, TrainingLog& log) {
-    std::fputs(lines.c_str(), stderr);
-    log.write_to_file(lines, unix_time_s());
-}
-
 // Returns the speed of this rank's GPU; an empty list on a CPU. The check of the hosts must not end
 // a training, so an error is printed as a warning.
 std::vector<double> own_product_tflops(const TrainerConfig& config, device::Device& device,
@@ -210,7 +204,7 @@ void describe_and_check_hosts(const RunConfig& config, device::Device& device,
         parallel::together(
             world, [&] { devices += describe_cuda(cuda_plugin().libraries(world.size())); });
     }
-    if (world.rank() == 0) print(devices, log);
+    if (world.rank() == 0) log.plan(devices);
     const bool on_one_host =
         std::ranges::count(hosts, hosts.front()) == static_cast<std::ptrdiff_t>(hosts.size());
     if (!config.rank_checks.node_check || on_one_host) return;
@@ -290,7 +284,7 @@ Exit train(const RunParts& run, const std::string& joined) {
     log.make_directories();
     log.open_files();
     const std::vector<std::string> hosts = parallel::hosts_of(world);
-    if (is_rank0) print(describe_start(joined, hosts) + describe_plan(config, data.sets), log);
+    if (is_rank0) log.plan(describe_start(joined, hosts) + describe_plan(config, data.sets));
     if (const auto ended = stop_before_load(config, checkpoint, world, run.status, log))
         return *ended;
     check_host_memory_together(config, world);
@@ -310,7 +304,7 @@ Exit train(const RunParts& run, const std::string& joined) {
     const std::unique_ptr<Trainer> trainer =
         allocate_trainer(config.trainer, trial_steps(config, iterations_done), *device, world,
                          run.recorder, run.quiet_s);
-    if (const auto memory = describe_memory(*device, world); is_rank0) print(memory, log);
+    if (const auto memory = describe_memory(*device, world); is_rank0) log.plan(memory);
     run.recorder.enter("load");
     // load_or_initialize() gets the only copy of `checkpoint`, so that the files of the checkpoint
     // are closed before pruning may remove them.

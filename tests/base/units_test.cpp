@@ -129,6 +129,11 @@ TEST_CASE("formatting of sizes, counts and durations") {
     CHECK(human_size((i64{1} << 30) - 1) == "1.00 GiB");
     CHECK(human_size(std::numeric_limits<i64>::max()) == "8.00 EiB");
     CHECK(human_size(-2048) == "-2.00 KiB");
+    CHECK(decimal_size(999) == "999 B");
+    CHECK(decimal_size(1000) == "1.00 kB");
+    CHECK(decimal_size(1'449'551'462) == "1.45 GB");
+    CHECK(decimal_size(i64{1} << 32) == "4.29 GB");
+    CHECK(decimal_size(-2'000'000) == "-2.00 MB");
     CHECK(human_count(7) == "7");
     CHECK(human_count(124'439'808) == "124.4M");
     CHECK(human_count(999'999) == "1.0M");

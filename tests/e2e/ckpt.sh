@@ -132,6 +132,10 @@ expect 0 '' lm-ckpt diff c/global_step12 again
 grep -q '^equal: ' out || fail "diff: $(cat out)"
 expect 1 '' lm-ckpt diff c/global_step9 c/global_step12 --json
 [ "$(jq -s 'map(select(.different > 0)) | length > 10' out)" = true ] || fail "diff --json: $(cat out)"
+# A terminal of 80 columns shows each line whole.
+script -qec "stty cols 80; NO_COLOR=1 lm-ckpt diff c/global_step9 c/global_step12 -q" /dev/null </dev/null >terminal || [ $? = 1 ]
+grep -q ' of .* differ' terminal || fail "diff on a terminal: $(cat terminal)"
+[ "$(tr -d '\r' <terminal | wc -L)" -le 80 ] || fail "diff: a line of more than 80 columns: $(cat terminal)"
 expect 3 'corrupt: use another step' lm-ckpt diff c/global_step12 d/global_step12
 
 # prune.

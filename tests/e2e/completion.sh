@@ -33,10 +33,17 @@ for path in "${programs[@]}"; do
 done
 echo "$n options of verbs"
 
-# zsh and fish, if installed: commands, options, choices, prefixes of datasets, steps.
+# bash: steps of a directory, and no files for a number.
+in_run() { (cd "$work" && offered "$@"); }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+build=$(realpath "$build")
 mkdir -p "$work/run"/global_step{10,20}
+[ "$(in_run lm-ckpt latest run '')" = "10 20" ]
+[ "$(in_run lm-ckpt latest '')" = run ]
+[ -z "$(in_run lm-ckpt reshard --pipeline-model-parallel-size '')" ]
+
+# zsh and fish, if installed: commands, options, choices, prefixes of datasets, steps.
 touch "$work"/web_text_document.{bin,idx}
 here=$(cd "$(dirname "$0")" && pwd)
 in_zsh() { python3 "$here/offered_by_zsh.py" "$build/completions" "$1"; }
@@ -61,6 +68,8 @@ for shell in zsh fish; do
     check 'lm-ckpt prune --keep-' --keep-last --keep-every
     check 'lm-ckpt unshard --dtype ' fp32 bf16 fp16
     check 'lm-ckpt latest run ' 10 20
+    [[ "$("in_$shell" 'lm-ckpt latest run ' | tr '\n' ' ')" =~ ^10\ 20\ *$ ]]
+    [[ "$("in_$shell" 'lm-ckpt reshard --pipeline-model-parallel-size ')" =~ ^\ *$ ]]
     check 'lm-preprocess cat web' web_text_document
     check 'lm-estimate params --moda' # nothing, and no error
     [ ! -x "$build/bin/lm-train" ] || check 'lm-train --data-order ' stateless megatron megatron-deepspeed

@@ -104,4 +104,15 @@ done
 [ "$(cmake -P "$dir/switch.cmake" 2>&1)" = '-- LM_MPI is AUTO' ] || die "lm_switch without a value"
 if cmake -D LM_MPI=maybe -P "$dir/switch.cmake" >"$dir/err" 2>&1; then die "lm_switch accepts maybe"; fi
 grep -q 'LM_MPI=maybe: expected AUTO, ON or OFF' "$dir/err" || die "$(cat "$dir/err")"
+# They reach the build, as does a compiler launcher. A whole configuration, in a directory of its own.
+cmake -S "$source" -B "$dir/switches" -G Ninja -D LM_TESTS=OFF -D LM_MPI=FALSE -D LM_CUDA=0 \
+    -D CMAKE_CXX_COMPILER_LAUNCHER=/usr/bin/env >"$dir/log" 2>&1 || die "cmake: $(tail -n 5 "$dir/log")"
+ninja -C "$dir/switches" -t commands programs >"$dir/commands"
+grep -q '^/usr/bin/env .* -c ' "$dir/commands" || die "the compiler launcher is not used"
+! grep -qE 'ccache|liblm_(mpi|cuda)' "$dir/commands" || die "ccache or a plugin: $(grep -m 1 -E 'ccache|liblm_(mpi|cuda)' "$dir/commands")"
+if [ -e "$build/lib/liblm_mpi.so" ]; then
+    cmake -D LM_MPI=1 -U CMAKE_CXX_COMPILER_LAUNCHER "$dir/switches" >"$dir/log" 2>&1 || die "cmake: $(tail -n 5 "$dir/log")"
+    ninja -C "$dir/switches" -t commands programs >"$dir/commands"
+    grep -q liblm_mpi "$dir/commands" || die "-DLM_MPI=1 builds no MPI plugin"
+fi
 echo "installed $installed programs, and removed them"

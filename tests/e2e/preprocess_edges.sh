@@ -155,7 +155,7 @@ for encoding in UTF-16 UTF-16LE UTF-16BE UTF-32 UTF-32LE UTF-32BE; do
 done
 nothing_under bad_line_
 
-# A text that its normalizer makes longer than 2 GiB ends the run with any action on bad lines, because some ids are
+# A text that its normalizer makes longer than 2.15 GB ends the run with any action on bad lines, because some ids are
 # already written.
 python3 - <<'PY'
 import json
@@ -171,18 +171,18 @@ with open("grown.json", "w") as out:
 PY
 expect 3 "^lm-preprocess: grown.jsonl:1:10: 'text' is a number" "$lm" --input grown.jsonl --json-keys text b --output-prefix bad --tokenizer-model grown.json
 for workers in 1 3; do
-    expect 3 '^lm-preprocess: grown.jsonl:42:1: the text is longer than 2 GiB after its normalizer: cut the text into several, or remove the line$' \
+    expect 3 '^lm-preprocess: grown.jsonl:42:1: the text is longer than 2.15 GB after its normalizer: cut the text into several, or remove the line$' \
         "$lm" --input grown.jsonl --json-keys text b --output-prefix bad --tokenizer-model grown.json --on-bad-line skip --quiet --workers $workers
 done
 for rule in fail replace; do
     tail -n 2 grown.jsonl > grown2.jsonl
-    expect 3 '^lm-preprocess: grown2.jsonl:2:1: the text is longer than 2 GiB after its normalizer: cut the text' \
+    expect 3 '^lm-preprocess: grown2.jsonl:2:1: the text is longer than 2.15 GB after its normalizer: cut the text' \
         "$lm" --input grown2.jsonl --json-keys text b --output-prefix bad --tokenizer-model grown.json --on-bad-line $rule
 done
 got=0
 { echo y; head -c 3000 /dev/zero | tr '\0' x; } | "$lm" encode --tokenizer-model grown.json > out 2> err || got=$?
 [ $got = 3 ] || fail "encode of a text that grows: exit $got"
-grep -q '^lm-preprocess: standard input:2: the text is longer than 2 GiB after its normalizer$' err || fail "$(cat err)"
+grep -q '^lm-preprocess: standard input:2: the text is longer than 2.15 GB after its normalizer$' err || fail "$(cat err)"
 nothing_under bad_text
 
 # A stop takes effect while standard input is silent: the program ends before its input does, without leftovers.

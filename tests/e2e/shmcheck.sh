@@ -160,4 +160,14 @@ grep -q '^TIME' "$watched" || die "--watch without heading"
 same=$(sed 's/^[^ ]* *//' "$watched" | uniq -d)
 [ -z "$same" ] || die "--watch: a line without a change: $same"
 
+# A terminal of 80 columns shows each line whole, also with dead segments and long names.
+head -c 1048576 /dev/zero >"/dev/shm/$(printf 'segment%.0s' {1..9})"
+for options in "" "--watch 200ms"; do
+    script -qec "stty cols 80; NO_COLOR=1 timeout -s INT 2 $shmcheck $options" /dev/null </dev/null >"$watched" || true
+    grep -q '1, 1 dead (1.00 MiB)' "$watched" || die "terminal: $(cat "$watched")"
+    [ "$(grep -v '^lm-shmcheck: ' "$watched" | tr -d '\r' | wc -L)" -le 80 ] ||
+        die "$options: a line of more than 80 columns: $(cat "$watched")"
+done
+rm /dev/shm/segment*
+
 umount /dev/shm

@@ -74,7 +74,7 @@ until grep -q 'SIGUSR2: after iteration' signal.err; do
 done
 kill -USR1 $pid; code=0; wait $pid || code=$?
 [ $code = 75 ] || fail "SIGUSR1: exit $code: $(cat signal.err)"
-grep -q 'SIGUSR1: stopped after iteration .* of .*: rerun the same command with --load to resume' signal.err || fail "SIGUSR1: not said"
+grep -q 'SIGUSR1: stopped after iteration .* of .*: rerun the same command with --load signal to resume$' signal.err || fail "SIGUSR1: not said"
 # A storm of signals: no signal frame overwrites the heap, where generated code sometimes keeps the stack
 # pointer.
 lm-train --num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --micro-batch-size 2 \
@@ -88,6 +88,11 @@ while kill -USR2 $pid 2>/dev/null; do sleep 0.002; done
 code=0; wait $pid || code=$?
 [ $code = 0 ] || fail "a storm of SIGUSR2: exit $code: $(tail -1 storm.err)"
 expect 75 'resuming after iteration' lm-train "${args[@]}" --save signal --load signal --train-iters 1_000_000 --exit-interval 1
+grep -q -- '--exit-interval 1: stopped after iteration .* of .*: rerun the same command to resume$' err || fail "$(cat err)"
+# --quiet prints no plan; the file of the log has it.
+expect 75 '' lm-train "${args[@]}" --save signal --load signal --train-iters 1_000_000 --exit-interval 1 --quiet --log-file quiet.log
+[ ! -s err ] || fail "--quiet: $(cat err)"
+grep -q ' batch  *[0-9]* samples' quiet.log || fail "--quiet: no plan in --log-file: $(cat quiet.log)"
 lm-train "${args[@]}" --save sched --save-schedule 2@4,3@9,20 >/dev/null 2>&1
 [ "$(find sched -name 'global_step*' | sort -V | tr '\n' ' ')" = "sched/global_step2 sched/global_step4 sched/global_step6 sched/global_step9 sched/global_step20 sched/global_step40 " ] ||
     fail "--save-schedule: $(ls sched)"

@@ -237,7 +237,7 @@ void ChunkReader::fill(LineChunk& chunk) {
         if (filled >= longest_line) {
             run_error(input().path,
                       "the line at byte {} is longer than {}: JSON Lines has one document per line",
-                      offset_ + 1, human_size(static_cast<i64>(longest_line)));
+                      offset_ + 1, decimal_size(static_cast<i64>(longest_line)));
         }
         grow(chunk, chunk.capacity_ + std::clamp(chunk.capacity_ / 4, least_growth, max_growth));
     }

@@ -34,7 +34,7 @@ const char* wide_encoding(std::string_view line) {
 
 void check_length(std::string_view text) {
     if (static_cast<i64>(text.size()) > max_text_bytes)
-        throw LineError{1, "the text is longer than 2 GiB"};
+        throw LineError{1, "the text is longer than 2.15 GB"};
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ enum class NormalForm { nfc, nfd, nfkc, nfkd };
 
 class TextTooLong : public Error {
   public:
-    TextTooLong() : Error(Exit::failure, "the text is longer than 2 GiB after its normalizer") {}
+    TextTooLong() : Error(Exit::failure, "the text is longer than 2.15 GB after its normalizer") {}
 };
 
 // Appends the normal form of `text` (valid UTF-8) to `out` in O(n log n) time. Throws TextTooLong.

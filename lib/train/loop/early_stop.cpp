@@ -37,7 +37,7 @@ std::optional<Exit> stop_before_load(const RunConfig& config,
     Stop stop = Stop::no;
     if (kill_switch_exists(config.stopping.kill_switch, world)) {
         stop = Stop::kill_switch;
-        why = stop_note(stop, config.stopping, done.iteration, total);
+        why = stop_note(stop, config.stopping, config.checkpoints, done.iteration, total);
         note("{}", why);
     } else if (config.schedule.finished(done) &&
                !evaluation_is_pending(world, config.checkpoints.save, done.iteration)) {

@@ -156,15 +156,22 @@ Exit exit_code(Stop stop) {
     return Exit::bug;
 }
 
-std::string stopped_text(i64 iteration, i64 total) {
-    return fmt::format(
-        "stopped after iteration {} of {}: rerun the same command with --load to resume", iteration,
-        total);
+std::string stopped_text(const config::CheckpointFlags& checkpoints, i64 iteration, i64 total) {
+    const std::string where = fmt::format("stopped after iteration {} of {}", iteration, total);
+    if (checkpoints.save.empty()) {
+        return where + ": nothing was saved, since --save is not given";
+    }
+    if (checkpoints.load == checkpoints.save) {
+        return where + ": rerun the same command to resume";
+    }
+    return fmt::format("{}: rerun the same command with --load {} to resume", where,
+                       checkpoints.save);
 }
 
-std::string stop_note(Stop stop, const config::StoppingFlags& flags, i64 iteration, i64 total) {
+std::string stop_note(Stop stop, const config::StoppingFlags& flags,
+                      const config::CheckpointFlags& checkpoints, i64 iteration, i64 total) {
     const std::string where = fmt::format("stopped after iteration {} of {}", iteration, total);
-    const std::string again = stopped_text(iteration, total);
+    const std::string again = stopped_text(checkpoints, iteration, total);
     switch (stop) {
         case Stop::kill_switch:
             return fmt::format("--kill-switch-path: {} exists: {}: remove it to resume",

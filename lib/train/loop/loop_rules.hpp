@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "config/checkpoint_flags.hpp"
 #include "config/loop_flags.hpp"
 #include "optim/schedule.hpp"
 #include "spec/save_schedule.hpp"
@@ -114,10 +115,12 @@ Stop should_stop(const LoopRules& rules, const LoopState& now);
 // Returns true for a stop after which the process may be killed soon.
 bool must_end_now(Stop stop);
 Exit exit_code(Stop stop);
-// Returns "stopped after iteration 10 of 60: rerun the same command with --load to resume".
-std::string stopped_text(i64 iteration, i64 total);
+// Returns "stopped after iteration 10 of 60: rerun the same command with --load DIR to resume". DIR
+// is the directory of --save; the text names no flag if --load has this directory already.
+std::string stopped_text(const config::CheckpointFlags& checkpoints, i64 iteration, i64 total);
 // Returns a note that names the flag that ended the run after `iteration` of `total`, and how to
 // resume. Returns an empty text when no flag ended it.
-std::string stop_note(Stop stop, const config::StoppingFlags& flags, i64 iteration, i64 total);
+std::string stop_note(Stop stop, const config::StoppingFlags& flags,
+                      const config::CheckpointFlags& checkpoints, i64 iteration, i64 total);
 
 }  // namespace lm::train

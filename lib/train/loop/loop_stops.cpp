@@ -101,22 +101,18 @@ Exit TrainingLoop::leave(Stop stop) {
     comparison_.print_table();
     if (config_.action.benchmark && is_rank0()) log_.benchmark(trainer_, config_, device_);
     if (stop != Stop::signal) {
-        const std::string why = stop_note(stop, config_.stopping, iteration, total);
+        const std::string why =
+            stop_note(stop, config_.stopping, config_.checkpoints, iteration, total);
         if (!why.empty()) note("{}", why);
         return stopping(why, exit_code(stop));
     }
     const char* const own = cli::stop_signal_name();
     const std::string name = own != nullptr ? own : "a signal to another rank";
+    const std::string why =
+        fmt::format("{}: {}", name, stopped_text(config_.checkpoints, iteration, total));
     // Exit code 75 states that the training state was saved, so without saves the code is another
     // one.
-    if (!rules_.saves) {
-        throw JointError(
-            Exit::failure,
-            fmt::format(
-                "{}: stopped after iteration {}: nothing was saved, since --save is not given",
-                name, iteration));
-    }
-    const std::string why = fmt::format("{}: {}", name, stopped_text(iteration, total));
+    if (!rules_.saves) throw JointError(Exit::failure, why);
     note("{}", why);
     return stopping(why, exit_code(stop));
 }

@@ -3,8 +3,10 @@
 // and the final table of --benchmark.
 #pragma once
 
+#include <cstdio>
 #include <optional>
 
+#include "base/clock.hpp"
 #include "base/error.hpp"
 #include "ckpt/format/save.hpp"
 #include "device/op_times.hpp"
@@ -31,8 +33,11 @@ class TrainingLog {
     // Opens --log-file and --log-json on rank 0. Notes and warnings of this process, earlier ones
     // included, go to --log-file, too.
     void open_files();
-    // Writes lines to --log-file only, each with the time `unix_s`.
-    void write_to_file(std::string_view lines, double unix_s);
+    // Prints lines of the plan on stderr, unless --quiet is given, and writes them to --log-file.
+    void plan(const std::string& lines) {
+        if (!config_.logging.quiet) std::fputs(lines.c_str(), stderr);
+        write_to_file(lines, unix_time_s());
+    }
     // Opens --tensorboard-dir on rank 0. `start`: the progress at the start of the run.
     void open_tensorboard(const optim::Counters& start);
 
@@ -109,6 +114,8 @@ class TrainingLog {
     std::string line_of(const metrics::StepRecord& step) const;
     void log_first(const optim::Counters& done, double rate);
     void print(const std::string& lines);
+    // Writes lines to --log-file only, each with the time `unix_s`.
+    void write_to_file(std::string_view lines, double unix_s);
     void run_event(const char* kind, const io::OrderedJson& fields);
     metrics::StepRecord record(const optim::Counters& done, double rate) const;
 
