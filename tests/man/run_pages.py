@@ -21,7 +21,7 @@ ELSEWHERE = [
     (r"srun |sbatch |torchrun |mpirun -n 64 ", "a cluster: tests/e2e/slurm*.sh, tests/e2e/rendezvous.sh"),
     (r"--device cuda", "a GPU: tests/gpu.sh, tests/e2e/train_cuda.sh"),
     (r"tests/gpu.sh|\S*gpu-kit|tar -xzf lm-utils|cmake .*(bundle|gpu_kit)", "tests/e2e/gpu_kit.sh, tests/e2e/bundle.sh"),
-    (r"cmake |\./demo.sh|\./check.sh|\. ~|fpath=|set -p|module ", "tests/e2e/install.sh, tests/e2e/demo.sh, tests/e2e/completion.sh"),
+    (r"cmake |\./demo.sh|\./check.sh|\. ~|fpath=|set -p|module ", "tests/e2e/install.sh, demo.sh and completion.sh"),
     (r"tools/deb-packages|apt ", "tests/e2e/packages.sh"),
     (r"pip |tools/lm_eval|.*--check-python", "tests/live"),
     (r"kill ", "tests/e2e/train_stops.sh"),
