@@ -74,6 +74,7 @@ std::string one_line(std::string_view text) {
 // --help explains. Other objects are files and values.
 bool names_argument(std::string_view message) {
     const std::string_view object = message.substr(0, message.find(": "));
+    if (object.starts_with("SIG")) return false;  // "SIGINT: stopped"
     const bool operand = std::ranges::all_of(
         object, [](char c) { return (c >= 'A' && c <= 'Z') || c == ' ' || c == '.'; });
     return object.starts_with('-') || operand;

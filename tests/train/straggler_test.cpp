@@ -14,7 +14,7 @@ TEST_CASE("a rank that stays slow for ten steps is named once") {
     const auto found = rule.add(slow, 1);
     REQUIRE(found);
     CHECK(found->rank == 2);
-    CHECK(found->ratio == Approx(1.3 / 1.05));
+    CHECK(found->ratio == Approx(1.3 / 1.02));
     CHECK_FALSE(rule.add(slow, 1));
     CHECK_FALSE(rule.add(even, 1));
     CHECK(rule.add(slow, 10));
@@ -25,6 +25,17 @@ TEST_CASE("a rank that stays slow for ten steps is named once") {
     // So is a difference of microseconds.
     StragglerRule tiny;
     CHECK_FALSE(tiny.add({1e-4, 2e-4, 1e-4}, 100));
+}
+
+TEST_CASE("slow ranks that alternate as the slowest one, and half of the ranks, are named") {
+    StragglerRule rule;
+    const std::vector<double> first = {1, 1.4, 1, 1.3}, second = {1, 1.3, 1, 1.4};
+    std::vector<int> named;
+    for (int i = 0; i < 20; ++i) {
+        if (const auto found = rule.add(i % 2 == 0 ? first : second, 1))
+            named.push_back(found->rank);
+    }
+    CHECK(named == std::vector<int>{3, 1});
 }
 
 TEST_CASE("of two ranks, the slower one is named") {

@@ -20,8 +20,10 @@ namespace {
 constexpr i64 least_for_table = 50;        // steps
 constexpr size_t n_values = n_phases + 2;  // numbers in a RankSample
 
-double median(std::vector<double> values) {
-    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+// Returns the lower median, so that the faster half is the reference when half of the ranks are
+// slow.
+double lower_median(std::vector<double> values) {
+    const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
     std::nth_element(values.begin(), middle, values.end());
     return *middle;
 }
@@ -106,23 +108,22 @@ RankSample memory_sample() {
 
 std::optional<StragglerRule::Straggler> StragglerRule::add(const std::vector<double>& own_s,
                                                            i64 steps) {
-    const auto slowest = std::max_element(own_s.begin(), own_s.end());
-    // With two ranks, the faster one is the reference.
-    const double reference =
-        own_s.size() == 2 ? *std::min_element(own_s.begin(), own_s.end()) : median(own_s);
-    const auto rank = static_cast<int>(slowest - own_s.begin());
-    const bool slow = reference > 0 && *slowest >= ratio * reference &&
-                      *slowest >= least_s * static_cast<double>(steps);
-    if (!slow || rank != rank_) {
-        steps_ = 0;
-        reported_ = false;
+    const double reference = lower_median(own_s);
+    const double least = std::max(ratio * reference, least_s * static_cast<double>(steps));
+    ranks_.resize(own_s.size());
+    std::optional<Straggler> found;
+    for (size_t i = 0; i < own_s.size(); ++i) {
+        if (reference <= 0 || own_s[i] < least) {
+            ranks_[i] = {};
+            continue;
+        }
+        ranks_[i].steps += steps;
+        if (ranks_[i].reported || ranks_[i].steps < least_steps) continue;
+        const double own_ratio = own_s[i] / reference;
+        if (!found || own_ratio > found->ratio) found = Straggler{static_cast<int>(i), own_ratio};
     }
-    rank_ = rank;
-    if (!slow) return {};
-    steps_ += steps;
-    if (reported_ || steps_ < least_steps) return {};
-    reported_ = true;
-    return Straggler{rank, *slowest / reference};
+    if (found) ranks_[static_cast<size_t>(found->rank)].reported = true;
+    return found;
 }
 
 // Returns the growth of the memory if each ended part has used more memory than the part before it.
@@ -225,7 +226,7 @@ void RankComparison::warn_of_leaks(const std::vector<RankSample>& ranks) {
 void RankComparison::print_table() {
     if (world_.size() == 1 || world_.rank() != 0 || steps_ < least_for_table) return;
     const std::vector<double> own_s = own_times(total_);
-    const double middle = median(own_s);
+    const double middle = lower_median(own_s);
     std::vector<size_t> order(own_s.size());
     std::iota(order.begin(), order.end(), size_t{0});
     std::stable_sort(order.begin(), order.end(),

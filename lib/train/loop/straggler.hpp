@@ -28,22 +28,25 @@ struct RankSample {
 // Finds a rank that stays slower than the others.
 class StragglerRule {
   public:
-    static constexpr double ratio = 1.1;      // own time of the slowest rank / median of all ranks
-    static constexpr i64 least_steps = 10;    // steps in a row in which one rank is the slowest
+    static constexpr double ratio = 1.1;      // own time of a slow rank / lower median of all ranks
+    static constexpr i64 least_steps = 10;    // steps in a row in which a rank is slow
     static constexpr double least_s = 0.001;  // shorter own times of a step are noise
 
     struct Straggler {
         int rank = 0;
         double ratio = 0;
     };
-    // Adds the own times of all ranks in `steps` steps. Returns the slowest rank, once, when the
-    // same rank has been above `ratio` for at least least_steps steps in a row.
+    // Adds the own times of all ranks in `steps` steps. Returns a rank, once, when it has been
+    // above `ratio` for at least least_steps steps in a row; of several such ranks the slowest one,
+    // the others in later calls.
     std::optional<Straggler> add(const std::vector<double>& own_s, i64 steps);
 
   private:
-    int rank_ = -1;
-    i64 steps_ = 0;
-    bool reported_ = false;
+    struct Slow {
+        i64 steps = 0;  // in a row
+        bool reported = false;
+    };
+    std::vector<Slow> ranks_;
 };
 
 // Finds memory that grows and would be exhausted within 24 hours. Divides each of three windows of
