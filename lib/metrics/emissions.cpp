@@ -147,21 +147,42 @@ std::string to_csv(const EmissionsRow& from) {
     return fmt::format("{}", fmt::join(fields, ","));
 }
 
-EmissionsFile EmissionsFile::open(std::string path) {
-    std::string earlier = io::exists(path) ? io::read_file(path) : "";
-    if (earlier.empty()) earlier = emissions_header() + "\n";
-    if (!earlier.ends_with('\n')) earlier += '\n';
-    if (fields_of(earlier.substr(0, earlier.find('\n'))) != fields_of(emissions_header())) {
-        usage_error(path,
-                    "has other columns than CodeCarbon 3: remove it, or name another "
-                    "directory with --codecarbon-dir");
+namespace {
+
+// Returns the header and the rows of the file that have another run id. Without a file, returns the
+// header. Throws Error(usage) when the file has other columns.
+std::string other_rows(const std::string& path, std::string_view run_id) {
+    const std::string text = io::exists(path) ? io::read_file(path) : "";
+    const auto names = fields_of(emissions_header());
+    const auto id = std::ranges::find(names, "run_id") - names.begin();
+    std::string kept;
+    for (size_t begin = 0; begin < text.size();) {
+        const size_t end = std::min(text.find('\n', begin), text.size() - 1) + 1;
+        const std::string line = text.substr(begin, end - begin);
+        const auto fields = fields_of(line.substr(0, line.find_first_of("\r\n")));
+        if (begin == 0 && fields != names) {
+            usage_error(path,
+                        "has other columns than CodeCarbon 3: remove it, or name another "
+                        "directory with --codecarbon-dir");
+        }
+        const bool is_own = std::ssize(fields) > id && fields[static_cast<size_t>(id)] == run_id;
+        if (!is_own) kept += line.ends_with('\n') ? line : line + '\n';
+        begin = end;
     }
-    return {std::move(path), std::move(earlier)};
+    return kept.empty() ? emissions_header() + "\n" : kept;
+}
+
+}  // namespace
+
+EmissionsFile EmissionsFile::open(std::string path) {
+    (void)other_rows(path, "");
+    return EmissionsFile(std::move(path));
 }
 
 void EmissionsFile::write(const EmissionsRow& row) {
     try {
-        io::write_file(path_, earlier_ + to_csv(row) + "\n", io::Overwrite::yes);
+        io::write_file(path_, other_rows(path_, row.run_id) + to_csv(row) + "\n",
+                       io::Overwrite::yes);
         failed_ = false;
     } catch (const Error& error) {
         if (!failed_) warn("{}: the energy of this run is not recorded in this file", error.what());

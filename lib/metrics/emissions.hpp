@@ -34,22 +34,21 @@ struct EmissionsRow {
 std::string emissions_header();
 std::string to_csv(const EmissionsRow& row);
 
-// A file of rows. write() keeps the rows of earlier runs and replaces the row of this run.
+// A file with one row for each run.
 class EmissionsFile {
   public:
-    // Reads the rows of earlier runs from `path`. Throws Error(usage) when the file has other
-    // columns.
+    // Throws Error(usage) when the file exists and has other columns.
     static EmissionsFile open(std::string path);
-    // Replaces the file by the earlier rows and `row`. An error does not stop the training: the
-    // first of consecutive errors is logged as a warning, the others are not logged.
+    // Replaces the row of this run, or adds it. The file is read again each time, so that the rows
+    // of another run that writes to it, for example a superseded one, stay. An error does not stop
+    // the training: the first of consecutive errors is logged as a warning, the others are not
+    // logged.
     void write(const EmissionsRow& row);
     const std::string& path() const { return path_; }
 
   private:
-    EmissionsFile(std::string path, std::string earlier)
-        : path_(std::move(path)), earlier_(std::move(earlier)) {}
+    explicit EmissionsFile(std::string path) : path_(std::move(path)) {}
     std::string path_;
-    std::string earlier_;  // header and rows of earlier runs
     bool failed_ = false;
 };
 

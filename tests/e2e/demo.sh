@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # demo.sh makes what README.md states of it: a model trained in two parts, verified, converted, and the texts that it writes.
-# labels: long
+# labels: proof
 # timeout: 1800
 root=$(realpath "$(dirname "$0")/../..")
 # shellcheck source=tests/e2e/common.bash

@@ -59,6 +59,19 @@ TEST_CASE("each run has one row in its emissions file, which is replaced") {
     CHECK(sum.emissions_kg == Approx(0.4));
 }
 
+TEST_CASE("two runs that write to one emissions file keep each other's rows") {
+    const test::TempDir dir;
+    const std::string path = dir / "emissions-000.csv";
+    EmissionsFile one = EmissionsFile::open(path);
+    EmissionsFile two = EmissionsFile::open(path);
+    for (const double joule : {1e6, 2e6, 3.6e6}) {
+        one.write(row_of("one", joule));
+        two.write(row_of("two", joule));
+    }
+    CHECK(n_lines(io::read_file(path)) == 3);
+    CHECK(sum_emissions(dir.path()).n_runs == 2);
+}
+
 TEST_CASE("a file that CodeCarbon wrote has the same columns, is appended to, and added up") {
     const std::string golden =
         io::read_file(std::string(LM_TEST_DIR) + "/golden/energy/emissions.csv");

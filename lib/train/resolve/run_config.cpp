@@ -22,12 +22,22 @@ namespace {
 void check_energy(const config::LoggingFlags& flags) {
     check_at_least("--codecarbon-intensity", flags.codecarbon_intensity, 0);
     check_at_least("--codecarbon-cpu-power", flags.codecarbon_cpu_power, 0);
+    const std::string& country = flags.codecarbon_country;
+    const bool has_letters_only = std::ranges::all_of(
+        country, [](char c) { return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); });
+    if (!country.empty() && (country.size() > 3 || !has_letters_only)) {
+        usage_error("--codecarbon-country",
+                    "expected the ISO code of a country, such as FRA, got {}", country);
+    }
 }
 
 void check_intervals(const config::TrainFlags& flags) {
     check_at_least("--log-interval", flags.logging.interval, 1);
     check_at_least("--eval-interval", flags.validation.interval, 1);
     check_at_least("--timing-log-level", flags.logging.timing_level, 0);
+    if (flags.logging.timing_level > 2) {
+        usage_error("--timing-log-level", "expected 0, 1 or 2, got {}", flags.logging.timing_level);
+    }
     check_at_least("--eval-iters", flags.validation.iters, 0);
     check_at_least("--tensorboard-queue-size", flags.logging.tensorboard_queue_size, 1);
     const config::StoppingFlags& stopping = flags.stopping;
