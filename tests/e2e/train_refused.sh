@@ -27,7 +27,10 @@ for case in "spike loss:200:41:0:0:once --on-spike=skip 41-41" "window loss:200:
     both=("${args[@]}" "${policy%=*}" "${policy#*=}")
     for name in never whole killed; do cp -r ../start $name; done
     run never.log lm-train "${args[@]}" --save never --load never "${end[@]}" --skip-train-iteration-range "$range"
-    LM_STEP_FAULT=$fault run whole.log lm-train "${both[@]}" --save whole --load whole "${end[@]}"
+    LM_STEP_FAULT=$fault run whole.log lm-train "${both[@]}" --save whole --load whole "${end[@]}" --tensorboard-dir board
+    # A rollback begins a second file, with the record that removes the values of the rolled-back iterations.
+    n_purges=$(cat board/events* | LC_ALL=C grep -aoP '\x3a\x02\x08\x01' | wc -l)
+    [ "$n_purges" = $((1 + $(grep -c rollback <<<"$policy" || true))) ] || fail "$kind: $n_purges purge records in board"
     LM_STEP_FAULT=$fault lm-train "${both[@]}" --save killed --load killed >killed.log 2>err &
     pid=$!
     until grep -qs 'iteration  *45/' killed.log; do kill -0 $pid || fail "$kind: $(cat err)"; sleep 0.02; done

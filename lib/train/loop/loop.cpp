@@ -218,6 +218,7 @@ void TrainingLoop::roll_back() {
     progress_ = load_newest(config_, data_identities_, progress_.done.iteration, world_, trainer_);
     prepare_saves();
     log_.resumed(progress_.done);
+    log_.open_tensorboard(progress_.done);
     loader_.seek(progress_.done.samples);
     log_.restore(progress_.interval);
     refused_.add(guard_.refused(progress_.done.iteration + 1, refused, true));

@@ -77,6 +77,7 @@ void TrainingLog::open_files() {
 
 void TrainingLog::open_tensorboard(const optim::Counters& start) {
     if (!is_rank0_ || config_.logging.tensorboard_dir.empty()) return;
+    tensorboard_.reset();  // writes its queue
     tensorboard_ = metrics::TensorBoard::open(tensorboard_options(config_, start));
 }
 

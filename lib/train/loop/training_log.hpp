@@ -38,7 +38,8 @@ class TrainingLog {
         if (!config_.logging.quiet) std::fputs(lines.c_str(), stderr);
         write_to_file(lines, unix_time_s());
     }
-    // Opens --tensorboard-dir on rank 0. `start`: the progress at the start of the run.
+    // Opens new files in --tensorboard-dir on rank 0. `start`: the progress at the start of the run
+    // or after a rollback; readers ignore the values that earlier files have after it.
     void open_tensorboard(const optim::Counters& start);
 
     // Sets the run id and the generation that this start has claimed in --save. Events contain
