@@ -2,6 +2,7 @@
 #include "base/log.hpp"
 
 #include <mutex>
+#include <utility>
 
 #include "base/clock.hpp"
 #include "base/early_log.hpp"
@@ -9,7 +10,9 @@
 namespace lm {
 namespace {
 
-std::mutex sink_mutex;
+// Recursive, because the second sink logs a warning when it cannot write.
+std::recursive_mutex sink_mutex;
+bool in_copy = false;  // the second sink is being called
 LogSink& sink() {
     static LogSink the_sink;
     return the_sink;
@@ -48,7 +51,11 @@ std::vector<EarlyMessage> set_first_log_copy(LogSink new_sink) {
 void log_message(Severity severity, std::string_view message) {
     const std::lock_guard lock(sink_mutex);
     if (sink()) sink()(severity, message);
-    if (copy()) copy()(severity, message);
+    // A message of the second sink itself goes to the first one only.
+    if (copy() && !std::exchange(in_copy, true)) {
+        copy()(severity, message);
+        in_copy = false;
+    }
     if (keeps_early && early().size() < most_early) {
         early().push_back({severity, std::string(message), unix_time_s()});
     }

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "base/types.hpp"
@@ -85,18 +86,19 @@ std::string host_list(const std::vector<std::string>& hosts, size_t max_runs) {
     for (const std::string& name : hosts) {
         if (const Numbered n = split(name); n.padded) padded.insert({n.prefix, n.width});
     }
-    // The numbers at the end of the names, by prefix and width. Width 0: numbers without padding.
-    std::map<std::pair<std::string, size_t>, std::set<i64>> groups;
+    // The numbers at the end of the names, by prefix, width and whether there is a number. Width 0:
+    // numbers without padding.
+    std::map<std::tuple<std::string, size_t, bool>, std::set<i64>> groups;
     for (const std::string& name : hosts) {
         const Numbered n = split(name);
         const bool fills = padded.contains({n.prefix, n.width});
-        groups[{n.prefix, fills ? n.width : 0}].insert(n.number);
+        groups[{n.prefix, fills ? n.width : 0, n.number >= 0}].insert(n.number);
     }
     std::vector<std::string> parts;
     size_t n_runs = 0;
     size_t n_omitted = 0;
     for (const auto& [key, numbers] : groups) {
-        const auto& [prefix, width] = key;
+        const auto& [prefix, width, has_number] = key;
         std::vector<std::string> runs;
         for (auto first = numbers.begin(); first != numbers.end();) {
             auto end = std::next(first);
@@ -111,7 +113,7 @@ std::string host_list(const std::vector<std::string>& hosts, size_t max_runs) {
             first = end;
         }
         if (runs.empty()) continue;
-        if (*numbers.begin() < 0) {
+        if (!has_number) {
             parts.push_back(prefix);
         } else if (numbers.size() == 1) {
             parts.push_back(prefix + runs[0]);

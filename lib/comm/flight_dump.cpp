@@ -114,6 +114,10 @@ void set_rank(RankDump& dump, const io::Json& json, const std::string& path) {
     dump.run = io::json_get<i64>(json, "run", path);
     dump.rank = io::json_get<int>(json, "rank", path);
     dump.size = io::json_get<int>(json, "ranks", path);
+    constexpr int most_ranks = 10'000'000;
+    if (dump.rank < 0 || dump.rank >= dump.size || dump.size > most_ranks) {
+        run_error(path, "damaged: rank {} of {} ranks", dump.rank, dump.size);
+    }
     dump.host = io::json_get<std::string>(json, "host", path);
     dump.device = io::json_get<std::string>(json, "device", path);
     dump.pid = io::json_get<i64>(json, "pid", path);

@@ -12,6 +12,9 @@
 namespace lm::comm {
 namespace {
 
+// The shortest wait that is a hang: in a healthy run ranks wait for each other in every step.
+constexpr double least_hang_s = 2;
+
 struct Members {
     std::string name;
     int size = 1;
@@ -75,7 +78,7 @@ Story::Story(const std::vector<RankDump>& dumps) {
         // be killed.
         if (!dump.waits || dump.at_s <= newest_s || dump.written_by != dump.rank) continue;
         newest_s = dump.at_s;
-        hang_s_ = dump.wait_s;
+        hang_s_ = dump.at_s - dump.wait_s < least_hang_s ? 0 : dump.wait_s;
     }
 }
 
@@ -255,8 +258,15 @@ std::string Story::mismatches() const {
 
 HangStory Story::tell() {
     collect_waits();
-    HangStory story{find_diverged(), heading()};
+    HangStory story{{}, heading()};
     story.text += mismatches();
+    const bool hangs = std::ranges::any_of(
+        waits_, [](const Wait& wait) { return wait.longest_s >= least_hang_s; });
+    if (!waits_.empty() && !hangs) {
+        story.text += fmt::format("no hang: no rank waits for more than {} s\n", least_hang_s);
+        return story;
+    }
+    story.diverged = find_diverged();
     for (const int rank : story.diverged) {
         const auto first = std::ranges::find_if(waits_, [rank](const Wait& wait) {
             return std::ranges::count(wait.awaited, rank) > 0;

@@ -3,6 +3,8 @@
 
 #include <fcntl.h>
 
+#include <utility>
+
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "io/checked.hpp"
@@ -23,12 +25,14 @@ void LineFile::write(std::string_view text) {
     try {
         // With O_APPEND, Linux ignores the offset of pwrite() and appends (pwrite(2), BUGS).
         io::checked::write_at(fd_.get(), path_, std::as_bytes(std::span(line)), 0);
-        if (failing_) warn("{}: can be written again: {} lines were dropped", path_, lost_);
-        failing_ = false;
+        if (std::exchange(failing_, false)) {
+            warn("{}: can be written again: {} lines were dropped", path_, lost_);
+        }
     } catch (const Error& error) {
         ++lost_;
-        if (!failing_) warn("{}: training continues without this log", error.what());
-        failing_ = true;
+        if (!std::exchange(failing_, true)) {
+            warn("{}: training continues without this log", error.what());
+        }
     }
 }
 

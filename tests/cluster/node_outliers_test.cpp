@@ -206,4 +206,5 @@ TEST_CASE("this host's sample is complete and equals the one parsed from its JSO
     CHECK(find_outliers({sample}).size() >= 1);  // the missing directory
     CHECK(hosts_of({{"b", ""}, {"a", ""}, {"b", ""}}) == std::vector<std::string>{"a", "b"});
     CHECK(host_list({"n1", "n2", "n4"}) == "n[1-2,4]");
+    CHECK(host_list({"n", "n1", "n2"}) == "n,n[1-2]");
 }
