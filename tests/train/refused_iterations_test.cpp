@@ -33,6 +33,11 @@ TEST_CASE("refused iterations survive a restart") {
     CHECK(restarted.find(21) == nullptr);
     CHECK(read("b").find(5) == nullptr);  // other batches
 
+    // The load of a rollback found a newer step than was expected.
+    refused.add({.first = 15, .last = 20, .rolled_back = true});
+    CHECK(refused.find(14) == nullptr);
+    CHECK(refused.find(15) != nullptr);
+
     io::write_file(fmt::format("{}/{}", run, refused_iterations_file), "{", io::Overwrite::yes);
     CHECK(read("a").find(5) == nullptr);  // with a warning
 }

@@ -88,7 +88,8 @@ RefusedIterations RefusedIterations::read(comm::Group& world, const std::string&
 
 void RefusedIterations::add(const RefusedRange& range) {
     std::erase_if(ranges_, [&](const RefusedRange& other) {
-        return range.contains(other.first) && range.contains(other.last);
+        const bool inside = range.contains(other.first) && range.contains(other.last);
+        return inside || other.last == range.last;
     });
     ranges_.push_back(range);
     if (path_.empty()) return;

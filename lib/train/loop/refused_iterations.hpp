@@ -36,8 +36,9 @@ class RefusedIterations {
     static RefusedIterations read(comm::Group& world, const std::string& directory,
                                   const std::string& batches, i64 start);
 
-    // Adds a range, which replaces the ranges that it contains, and writes the file on rank 0. If
-    // that fails, prints a warning.
+    // Adds a range, and writes the file on rank 0. If that fails, prints a warning. The range
+    // replaces those that it contains, and the one that ends at the same iteration: a rollback
+    // knows only after the load at which step the range begins.
     void add(const RefusedRange& range);
     // Returns the range that contains the iteration; nullptr: none.
     const RefusedRange* find(i64 iteration) const;
