@@ -1,14 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/loop/refused_iterations.hpp"
 
+#include <sstream>
+
+#include "cli/options.hpp"
 #include "comm/self/group.hpp"
 #include "io/atomic.hpp"
 #include "io/file.hpp"
+#include "io/json.hpp"
 #include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace lm;
 using namespace lm::train;
+
+namespace {
+
+// Returns digest_of_batches() of a run with the flags `more`.
+std::string digest_with(const std::string& more) {
+    cli::Options options("lm-test", "a test");
+    config::TrainFlags flags;
+    config::add_train_options(options, flags);
+    std::istringstream words(
+        "--num-layers 1 --hidden-size 16 --num-attention-heads 2 --vocab-size 64 --mock-data "
+        "--micro-batch-size 1 --lr 1e-3 --device cpu --threads 1 " +
+        more);
+    std::vector<std::string> arguments;
+    for (std::string word; words >> word;) arguments.push_back(word);
+    options.parse(arguments);
+    return digest_of_batches(resolve(flags, "lm-train"), io::OrderedJson::array());
+}
+
+}  // namespace
 
 TEST_CASE("refused iterations survive a restart") {
     const test::TempDir scratch;
@@ -47,4 +70,26 @@ TEST_CASE("a run without --save remembers what it refuses, and writes nothing") 
     RefusedIterations refused = RefusedIterations::read(*world, "", "a", 0);
     refused.add({.first = 3, .last = 4});
     CHECK(refused.find(4) != nullptr);
+}
+
+TEST_CASE("refused iterations belong to the batches that the flags choose") {
+    const std::string length = "--seq-length 16 ", iterations = "--train-iters 9 ";
+    const std::string was = digest_with(length + iterations);
+    CHECK(digest_with(length + iterations + "--lr 2e-3 --threads 2 --save elsewhere") == was);
+    CHECK(digest_with(length + "--train-iters 10") == was);  // --data-order stateless
+    CHECK(digest_with("--seq-length 8 " + iterations) != was);
+    for (const char* more :
+         {"--seed 5", "--split 500,490,10", "--data-order megatron", "--global-batch-size 2"}) {
+        CAPTURE(more);
+        CHECK(digest_with(length + iterations + more) != was);
+    }
+    for (const std::string order : {" --data-order megatron", " --data-order megatron-deepspeed"}) {
+        const auto digest_of = [&](const std::string& more) {
+            return digest_with(length + "--global-batch-size 2 " + more + order);
+        };
+        CHECK(digest_of("--train-iters 9") != digest_of("--train-iters 10"));
+        CHECK(digest_of("--train-iters 9") == digest_of("--train-samples 18"));
+        // The last sample fills no batch, but belongs to the order.
+        CHECK(digest_of("--train-samples 18") != digest_of("--train-samples 19"));
+    }
 }

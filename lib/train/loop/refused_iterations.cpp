@@ -11,6 +11,7 @@
 #include "io/file.hpp"
 #include "io/json.hpp"
 #include "parallel/together.hpp"
+#include "train/resolve/run_json.hpp"
 
 namespace lm::train {
 namespace {
@@ -112,11 +113,16 @@ const RefusedRange* RefusedIterations::find(i64 iteration) const {
 }
 
 std::string digest_of_batches(const RunConfig& config, const io::OrderedJson& data) {
-    io::OrderedJson batches = {{"data", data},
-                               {"seed", config.trainer.seed},
-                               {"order", static_cast<int>(config.data_order)},
-                               {"seq_length", config.trainer.model.seq_length},
-                               {"sizes", io::OrderedJson::array()}};
+    io::OrderedJson batches = {{"data", data}, {"sizes", io::OrderedJson::array()}};
+    const io::OrderedJson training = training_json(config);
+    for (const auto& [key, value] : training.items()) {
+        const config::OnResume rule = config::resume_rule(config::Block::training, key).on_resume;
+        if (rule == config::OnResume::samples) batches[key] = value;
+    }
+    // The orders of Megatron shuffle the samples of the whole training.
+    if (config.data_order != data::DataOrder::stateless) {
+        batches["train_samples"] = config.schedule.planned_samples();
+    }
     // A data set may have moved to another directory.
     for (io::OrderedJson& set : batches["data"]) set.erase("prefix");
     for (const spec::RampStep& stage : config.schedule.ramp().stages()) {
