@@ -270,6 +270,15 @@ struct RunParts {
     const Stopwatch& since_start;  // runs since the start of run()
 };
 
+// Returns what earlier starts and the run of --load refused. Collective.
+RefusedIterations read_refused(const RunConfig& config, const io::OrderedJson& data,
+                               const Progress& progress, comm::Group& world) {
+    const config::CheckpointFlags& flags = config.checkpoints;
+    return RefusedIterations::read(world, counts_starts(config) ? flags.save : "",
+                                   progress.loaded ? flags.load : "",
+                                   digest_of_batches(config, data), progress.done.iteration);
+}
+
 // Makes the training that run() promises. Collective.
 Exit train(const RunParts& run, const std::string& joined) {
     RunConfig config = run.config;
@@ -336,9 +345,7 @@ Exit train(const RunParts& run, const std::string& joined) {
                        .dump_requested = run.dump_requested,
                        .evaluation_pending = evaluation_is_pending(world, config.checkpoints.save,
                                                                    progress.done.iteration),
-                       .refused = RefusedIterations::read(
-                           world, counts_starts(config) ? config.checkpoints.save : "",
-                           digest_of_batches(config, data.identities), progress.done.iteration)},
+                       .refused = read_refused(config, data.identities, progress, world)},
                       progress);
     loop.prepare_saves();
     log.started(progress.done, world.size());

@@ -85,7 +85,8 @@ run window.log lm-train "${args[@]}" --train-iters 10 --skip-train-iteration-ran
 diff <(losses window.log) <(losses back.log | awk '!seen[$1]++ || $1 > 5' | grep -v '^[45] ') || fail "rollback: other losses"
 expect 4 'rollback: neither --save nor --load has a checkpoint of iteration 1 or before' env LM_STEP_FAULT=gradient:nan:2:0:1 lm-train "${args[@]}" --train-iters 10 \
     --on-nan rollback --save none
-# Before the first save, the run goes back to the step of --load.
+# Before the first save, the run goes back to the step of --load, whose run has refused nothing.
+rm back/refused-iterations.json
 LM_STEP_FAULT=gradient:nan:5:0:1 run moved.log lm-train "${args[@]}" --train-iters 10 --on-nan rollback --load back/global_step3 \
     --save moved --exit-on-missing-checkpoint
 [ "$(grep -c 'back/global_step3: resuming after iteration 3' moved.log.err)" = 2 ] || fail "$(cat moved.log.err)"

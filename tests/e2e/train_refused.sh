@@ -47,6 +47,18 @@ for case in "spike loss:200:41:0:0:once --on-spike=skip 41-41" "window loss:200:
     for other in never whole; do
         lm-ckpt diff $other/global_step50 killed/global_step50 >out || fail "$kind: weights differ from $other: $(cat out)"
     done
+    # A run with another --save resumes from the step before the fault.
+    [ "$kind" = nan ] || { cd .. && continue; }
+    cp -r ../start s0
+    cp killed/refused-iterations.json s0
+    for load in s0 s0/global_step36; do
+        rm -rf forked
+        run forked.log lm-train "${both[@]}" --save forked --load $load "${end[@]}"
+        grep -q "s0/refused-iterations.json: iterations $range are skipped again" forked.log.err ||
+            fail "--load $load: no note: $(cat forked.log.err)"
+        diff <(lines ../start.log whole.log) <(lines ../start.log forked.log) || fail "--load $load: other lines"
+        cmp s0/refused-iterations.json forked/refused-iterations.json || fail "--load $load: not in --save"
+    done
     cd ..
 done
 echo "refused batches stay refused after kill -9"

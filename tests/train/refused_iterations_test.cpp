@@ -39,7 +39,7 @@ TEST_CASE("refused iterations survive a restart") {
     io::make_directories(run);
     const auto world = comm::self("world");
     const auto read = [&](const std::string& batches) {
-        return RefusedIterations::read(*world, run, batches, 0);
+        return RefusedIterations::read(*world, run, "", batches, 0);
     };
     RefusedIterations refused = read("a");
     CHECK(refused.find(5) == nullptr);
@@ -65,9 +65,29 @@ TEST_CASE("refused iterations survive a restart") {
     CHECK(read("a").find(5) == nullptr);  // with a warning
 }
 
+TEST_CASE("a run with another --save adopts what the run of --load refused") {
+    const test::TempDir scratch;
+    const std::string from = scratch / "from", to = scratch / "to";
+    io::make_directories(from + "/global_step3");
+    const auto world = comm::self("world");
+    RefusedIterations::read(*world, from, "", "a", 0).add({.first = 5, .last = 6});
+    for (const std::string& load : {from, from + "/", from + "/global_step3"}) {
+        CAPTURE(load);
+        CHECK(RefusedIterations::read(*world, to, load, "b", 3).find(5) == nullptr);
+        CHECK(RefusedIterations::read(*world, to, load, "a", 3).find(5) != nullptr);
+        CHECK(RefusedIterations::read(*world, "", load, "a", 3).find(5) != nullptr);
+        // A later start, with --load of its own directory.
+        RefusedIterations later = RefusedIterations::read(*world, to, to, "a", 3);
+        CHECK(later.find(6) != nullptr);
+        later.add({.first = 8, .last = 8});
+        CHECK(RefusedIterations::read(*world, from, "", "a", 0).find(8) == nullptr);
+        io::remove_tree(to);
+    }
+}
+
 TEST_CASE("a run without --save remembers what it refuses, and writes nothing") {
     const auto world = comm::self("world");
-    RefusedIterations refused = RefusedIterations::read(*world, "", "a", 0);
+    RefusedIterations refused = RefusedIterations::read(*world, "", "", "a", 0);
     refused.add({.first = 3, .last = 4});
     CHECK(refused.find(4) != nullptr);
 }

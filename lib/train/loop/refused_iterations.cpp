@@ -4,12 +4,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "base/hash.hpp"
 #include "base/log.hpp"
+#include "ckpt/history/steps.hpp"
 #include "io/atomic.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
+#include "io/path.hpp"
 #include "parallel/together.hpp"
 #include "train/resolve/run_json.hpp"
 
@@ -40,18 +43,35 @@ std::vector<RefusedRange> ranges_from(const io::Json& document, const std::strin
     return ranges;
 }
 
-// Returns the text of the file at `path`; an empty text when it does not exist or does not count.
-std::string text_of_file(const std::string& path, const std::string& batches) {
+// Returns the ranges of the file at `path`; none when it does not exist or does not count.
+std::vector<RefusedRange> ranges_in_file(const std::string& path, const std::string& batches) {
     try {
         if (!io::exists(path)) return {};
         const io::Json document = io::read_json(path);
-        ranges_from(document, path);
-        if (io::json_get<std::string>(document, "batches", path) == batches) return document.dump();
+        std::vector<RefusedRange> ranges = ranges_from(document, path);
+        if (io::json_get<std::string>(document, "batches", path) == batches) return ranges;
         note("{}: ignored: it is of other batches than those of this run", path);
     } catch (const std::exception& error) {
         warn("{}: the iterations that earlier starts refused are trained on", error.what());
     }
     return {};
+}
+
+// Returns the path of the file in `directory`, without links; of a step, in the directory of its
+// run. Returns an empty path for an empty `directory`.
+std::string file_of_run(const std::string& directory) {
+    if (directory.empty()) return {};
+    std::error_code ignored;
+    std::filesystem::path path = std::filesystem::weakly_canonical(directory, ignored);
+    if (!path.has_filename()) path = path.parent_path();  // "DIR/" becomes "DIR"
+    if (ckpt::step_from_name(path.filename().string()) >= 0) path = path.parent_path();
+    return (path / refused_iterations_file).string();
+}
+
+io::OrderedJson list_of(const std::vector<RefusedRange>& ranges) {
+    io::OrderedJson list = io::OrderedJson::array();
+    for (const RefusedRange& each : ranges) list.push_back(json_of(each));
+    return list;
 }
 
 // Notes the ranges after iteration `start`, at most ten of them.
@@ -71,20 +91,35 @@ void note_ranges(const std::vector<RefusedRange>& ranges, i64 start, const std::
 
 }  // namespace
 
-RefusedIterations RefusedIterations::read(comm::Group& world, const std::string& directory,
-                                          const std::string& batches, i64 start) {
+RefusedIterations RefusedIterations::read(comm::Group& world, const std::string& save,
+                                          const std::string& load, const std::string& batches,
+                                          i64 start) {
     RefusedIterations refused;
-    if (directory.empty()) return refused;
-    const std::string path = fmt::format("{}/{}", directory, refused_iterations_file);
-    const bool is_rank0 = world.rank() == 0;
-    const std::string text =
-        parallel::broadcast_text(world, is_rank0 ? text_of_file(path, batches) : "");
-    if (!text.empty()) refused.ranges_ = ranges_from(io::parse_json(text, path), path);
-    if (!is_rank0) return refused;
-    refused.path_ = path;
     refused.batches_ = batches;
-    note_ranges(refused.ranges_, start, path);
+    if (world.rank() == 0) {
+        const std::string own = file_of_run(save), loaded = file_of_run(load);
+        if (!own.empty()) {
+            refused.path_ = fmt::format("{}/{}", save, refused_iterations_file);
+            refused.ranges_ = ranges_in_file(refused.path_, batches);
+            note_ranges(refused.ranges_, start, refused.path_);
+        }
+        if (!loaded.empty() && loaded != own) refused.adopt(loaded, start);
+    }
+    const std::string text = parallel::broadcast_text(
+        world, io::OrderedJson{{"ranges", list_of(refused.ranges_)}}.dump());
+    refused.ranges_ = ranges_from(io::parse_json(text, refused.path_), refused.path_);
     return refused;
+}
+
+void RefusedIterations::adopt(const std::string& path, i64 start) {
+    const std::vector<RefusedRange> others = ranges_in_file(path, batches_);
+    note_ranges(others, start, path);
+    for (const RefusedRange& range : others) {
+        const bool known = std::ranges::any_of(ranges_, [&](const RefusedRange& own) {
+            return own.contains(range.first) && own.contains(range.last);
+        });
+        if (!known) add(range);
+    }
 }
 
 void RefusedIterations::add(const RefusedRange& range) {
@@ -94,11 +129,10 @@ void RefusedIterations::add(const RefusedRange& range) {
     });
     ranges_.push_back(range);
     if (path_.empty()) return;
-    io::OrderedJson list = io::OrderedJson::array();
-    for (const RefusedRange& each : ranges_) list.push_back(json_of(each));
     try {
+        io::make_directories(io::parent_of(path_));
         for (const std::string& old : io::stale_temporaries(path_)) io::remove_tree(old);
-        const io::OrderedJson document = {{"batches", batches_}, {"ranges", list}};
+        const io::OrderedJson document = {{"batches", batches_}, {"ranges", list_of(ranges_)}};
         io::write_file(path_, document.dump() + "\n", io::Overwrite::yes);
     } catch (const std::exception& error) {
         warn("{}: a restart before the next save trains on iterations {} to {}", error.what(),

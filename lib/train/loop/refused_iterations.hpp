@@ -30,11 +30,13 @@ struct RefusedRange {
 
 class RefusedIterations {
   public:
-    // Reads the file in `directory` on rank 0. Ranges of other batches (`batches`, a digest) do not
-    // count. Prints a note that names the ranges after iteration `start`. An empty `directory`:
-    // nothing is read or written. Collective.
-    static RefusedIterations read(comm::Group& world, const std::string& directory,
-                                  const std::string& batches, i64 start);
+    // Reads the file in the directory `save` on rank 0, and that of `load`, the step or the
+    // directory of steps that the run resumes from, if it is of another run; its ranges are added
+    // to the file in `save`. Ranges of other batches (`batches`, a digest) do not count. Prints
+    // notes that name the ranges after iteration `start`. An empty directory: nothing is read or
+    // written there. Collective.
+    static RefusedIterations read(comm::Group& world, const std::string& save,
+                                  const std::string& load, const std::string& batches, i64 start);
 
     // Adds a range, and writes the file on rank 0. If that fails, prints a warning. The range
     // replaces those that it contains, and the one that ends at the same iteration: a rollback
@@ -44,6 +46,9 @@ class RefusedIterations {
     const RefusedRange* find(i64 iteration) const;
 
   private:
+    // Adds the ranges of the file at `path` on rank 0.
+    void adopt(const std::string& path, i64 start);
+
     std::string path_;  // empty: this rank writes no file
     std::string batches_;
     std::vector<RefusedRange> ranges_;
