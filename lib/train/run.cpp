@@ -12,7 +12,6 @@
 #include <optional>
 
 #include "base/clock.hpp"
-#include "base/hash.hpp"
 #include "base/log.hpp"
 #include "base/machine.hpp"
 #include "base/units.hpp"
@@ -158,12 +157,8 @@ void count_start_together(const RunConfig& config, const std::optional<ckpt::Che
     if (!counts_starts(config)) return;
     parallel::together(world, [&] {
         if (world.rank() != 0) return;
-        // A job script may compute the time limits anew for each start, so the limits do not belong
-        // to the configuration that identifies a row of starts.
-        io::OrderedJson flags = to_json(config);
-        for (const char* key : {"stopping", "logging", "command_line"}) flags.erase(key);
         count_start(config.checkpoints.save, from ? from->manifest().counters.iteration : 0,
-                    digest(flags.dump()));
+                    digest_for_count(config));
     });
 }
 

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/loop/start_count.hpp"
 
+#include <filesystem>
+#include <sstream>
+
 #include <unistd.h>
+#include "cli/options.hpp"
 
 #include "base/error.hpp"
 #include "io/atomic.hpp"
@@ -46,4 +50,38 @@ TEST_CASE("the third start in a row from one step is refused") {
     CHECK_THROWS_AS(count_start(run, 100, "b"), Error);
     end_start_count(run);
     count_start(run, 100, "b");
+}
+
+TEST_CASE("a row of starts may have other threads, ranks, checks and spellings of its paths") {
+    const auto digest_with = [](const std::string& more, i64 n_ranks = 1) {
+        cli::Options options("lm-test", "a test");
+        config::TrainFlags flags;
+        config::add_train_options(options, flags);
+        std::istringstream words(
+            "--num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 "
+            "--vocab-size 64 --mock-data --global-batch-size 4 --train-iters 9 --device cpu " +
+            more);
+        std::vector<std::string> arguments;
+        for (std::string word; words >> word;) arguments.push_back(word);
+        options.parse(arguments);
+        return digest_for_count(resolve(flags, "lm-train " + more, {.n = n_ranks}));
+    };
+    const std::string micro = " --micro-batch-size 1", rate = " --lr 1e-3";
+    const std::string threads = " --threads 1", paths = " --save s --load s";
+    const std::string was = digest_with(micro + rate + threads + paths);
+    CHECK(digest_with(micro + rate + " --threads 2" + paths) == was);
+    CHECK(digest_with(micro + rate + threads + paths, 2) == was);
+    CHECK(digest_with(" --micro-batch-size 2" + rate + threads + paths) == was);
+    const std::string here = std::filesystem::current_path().string();
+    for (const std::string& path : {std::string("./s"), std::string("s/"), here + "/s"}) {
+        CHECK(digest_with(micro + rate + threads + " --save s --load " + path) == was);
+    }
+    for (const std::string more : {" --no-node-check", " --check-replicas 50",
+                                   " --exit-duration-in-mins 5", " --log-interval 5"}) {
+        CAPTURE(more);
+        CHECK(digest_with(micro + rate + threads + paths + more) == was);
+    }
+    CHECK(digest_with(micro + " --lr 2e-3" + threads + paths) != was);
+    CHECK(digest_with(micro + rate + threads + paths + " --seed 5") != was);
+    CHECK(digest_with(micro + rate + threads + " --save s --load t") != was);
 }

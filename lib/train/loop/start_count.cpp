@@ -8,17 +8,29 @@
 #include <filesystem>
 
 #include "base/error.hpp"
+#include "base/hash.hpp"
 #include "base/log.hpp"
 #include "base/machine.hpp"
 #include "io/atomic.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
+#include "io/path.hpp"
+#include "train/resolve/run_json.hpp"
 
 namespace lm::train {
 namespace {
 
 std::string path_in(const std::string& directory) {
     return fmt::format("{}/{}", directory, start_count_file);
+}
+
+// Returns one spelling of the path of a directory, which may not exist.
+std::string canonical(const std::string& path) {
+    if (path.empty()) return {};
+    std::error_code ignored;
+    return io::without_trailing_slashes(
+        std::filesystem::weakly_canonical(std::filesystem::absolute(path, ignored), ignored)
+            .string());
 }
 
 // Returns whether the last start was another process of this host that still exists. A process of
@@ -45,6 +57,20 @@ i64 earlier_starts(const std::string& path, i64 iteration, const std::string& co
 }
 
 }  // namespace
+
+std::string digest_for_count(const RunConfig& config) {
+    io::OrderedJson flags = to_json(config);
+    for (const char* key : {"stopping", "logging", "command_line", "parallel", "threads",
+                            "micro_batch_size", "memory_bytes"}) {
+        flags.erase(key);
+    }
+    flags["schedule"].erase("micro_batch_size");
+    for (const char* key : {"save", "load", "local_save"}) {
+        io::OrderedJson& path = flags["checkpoints"][key];
+        path = canonical(path.get<std::string>());
+    }
+    return digest(flags.dump());
+}
 
 void count_start(const std::string& directory, i64 iteration, const std::string& configuration) {
     const std::string path = path_in(directory);

@@ -6,12 +6,18 @@
 #include <string>
 
 #include "base/types.hpp"
+#include "train/resolve/run_config.hpp"
 
 namespace lm::train {
 
 constexpr std::string_view start_count_file = "starts-without-step.json";
 // The start that is the third in a row from the same step is refused.
 constexpr i64 max_starts_without_step = 3;
+
+// Returns the digest of the data, the model, the schedule and the directories of a run, which
+// identifies a row of starts. A job script may compute limits of time, threads and the layout of
+// the ranks anew for each start, so they do not count.
+std::string digest_for_count(const RunConfig& config);
 
 // Counts a start from the step at `iteration` (0: none). `configuration` identifies the flags. A
 // start from another step or with other flags begins a new count. Throws Error(self_stopped) when
