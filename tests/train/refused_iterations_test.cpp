@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/loop/refused_iterations.hpp"
 
+#include <array>
 #include <sstream>
 
 #include "cli/options.hpp"
@@ -82,6 +83,22 @@ TEST_CASE("a run with another --save adopts what the run of --load refused") {
         later.add({.first = 8, .last = 8});
         CHECK(RefusedIterations::read(*world, from, "", "a", 0).find(8) == nullptr);
         io::remove_tree(to);
+    }
+}
+
+TEST_CASE("a file of refused iterations with impossible ranges does not count") {
+    const test::TempDir scratch;
+    const std::string run = scratch.path();
+    const auto world = comm::self("world");
+    for (const auto& [first, last, in_a_row] :
+         std::vector<std::array<i64, 3>>{{0, 9, 1}, {-3, 9, 1}, {9, 6, 1}, {5, 9, -1}}) {
+        CAPTURE(first, last, in_a_row);
+        RefusedIterations refused = RefusedIterations::read(*world, run, "", "a", 0);
+        refused.add({.first = 5, .last = 5, .in_a_row = 1});
+        refused.add({.first = first, .last = last, .in_a_row = in_a_row});
+        const RefusedIterations restarted = RefusedIterations::read(*world, run, "", "a", 0);
+        CHECK(restarted.find(5) == nullptr);  // with a warning
+        CHECK(restarted.find(9) == nullptr);
     }
 }
 

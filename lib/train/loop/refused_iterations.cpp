@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/error.hpp"
 #include "base/hash.hpp"
 #include "base/log.hpp"
 #include "ckpt/history/steps.hpp"
@@ -28,11 +29,15 @@ io::OrderedJson json_of(const RefusedRange& range) {
 }
 
 RefusedRange range_from(const io::Json& object, const std::string& path) {
-    return {.first = io::json_get<i64>(object, "first", path),
-            .last = io::json_get<i64>(object, "last", path),
-            .rolled_back = io::json_get<bool>(object, "rolled_back", path),
-            .spike = io::json_get<bool>(object, "spike", path),
-            .in_a_row = io::json_get<i64>(object, "in_a_row", path)};
+    const RefusedRange range{.first = io::json_get<i64>(object, "first", path),
+                             .last = io::json_get<i64>(object, "last", path),
+                             .rolled_back = io::json_get<bool>(object, "rolled_back", path),
+                             .spike = io::json_get<bool>(object, "spike", path),
+                             .in_a_row = io::json_get<i64>(object, "in_a_row", path)};
+    if (range.first > 0 && range.first <= range.last && range.in_a_row >= 0) return range;
+    fail(Exit::failure, path,
+         "damaged: a range has the iterations {} to {} and {} refused steps in a row", range.first,
+         range.last, range.in_a_row);
 }
 
 std::vector<RefusedRange> ranges_from(const io::Json& document, const std::string& path) {
