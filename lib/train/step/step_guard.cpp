@@ -233,7 +233,7 @@ std::string StepGuard::origin(const Step& step, const StepResult& result, double
             if (!std::isfinite(losses[i])) ranks.push_back(i);
         }
         if (!ranks.empty()) text += fmt::format(", in the loss of rank {}", fmt::join(ranks, ", "));
-        if (ranks.empty() && !in_gradients.empty()) text += ", in " + in_gradients;
+        if (ranks.empty() && !in_gradients.empty()) text += ", " + in_gradients;
     } else if (config_.stopping.rerun_suspect) {
         text += same(again, result) ? ", the same in a repeated step (persistent)"
                                     : ", other values in a repeated step";
