@@ -73,6 +73,8 @@ for precision in "" --fp16; do
 done
 grep -q 'a repeated step is finite, so the fault was transient, in the loss of rank 0: no weight was changed: --on-nan skip' \
     skip.log.err || fail "transient: $(cat skip.log.err)"
+expect 0 'so the fault was transient, first in the gradient of [a-z0-9.]+' env LM_STEP_FAULT=gradient:nan:5:0:1:once \
+    lm-train "${args[@]}" --train-iters 6 --on-nan skip
 jq -se '[.[] | select(.kind == "nan")] | length == 1 and .[0].iteration == 5' skip.json >/dev/null || fail "$(cat skip.json)"
 grep -q 'nan iterations: *1 ' skip.log || fail "not counted: $(cat skip.log)"
 

@@ -210,8 +210,7 @@ TEST_CASE("a fp16 gradient that no loss scale makes finite does not count as an 
     SECTION("transient") {
         fault.once = true;
         CHECK(run.make_step(fault) == Verdict::skip);
-        CHECK_THAT(run.guard.reason(),
-                   ContainsSubstring("so the fault was transient, first in the gradient of "));
+        CHECK_THAT(run.guard.reason(), ContainsSubstring("so the fault was transient"));
         CHECK_THAT(run.guard.reason(),
                    ContainsSubstring(std::isnan(value) ? " nan, head" : " inf, head"));
     }
