@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The list of operation cases on a GPU or on the emulator.
-#include <algorithm>
 #include <cstdlib>
+#include <map>
+#include <set>
 
+#include "chosen_cases.hpp"
 #include "cpu/cpu_device.hpp"
 #include "device/compare.hpp"
 #include "device/op_case.hpp"
@@ -14,37 +16,74 @@ using namespace lm::test;
 
 namespace {
 
-// Returns true when the environment's LM_TEST_CASES is unset or part of the case's name.
-bool chosen(const OpCase& op_case) {
-    const char* const part = std::getenv("LM_TEST_CASES");
-    return part == nullptr || op_case.name.find(part) != std::string::npos;
+// Returns whether the tests select attention by cuDNN (LM_TEST_ATTENTION=cudnn).
+bool tests_cudnn() {
+    return std::getenv("LM_TEST_ATTENTION") != nullptr;
 }
 
-// Opens the GPU. LM_TEST_ATTENTION=cudnn selects attention by cuDNN.
 std::unique_ptr<device::Device> open_gpu() {
     auto gpu = train::cuda_plugin().open_device(0);
-    const char* const attention = std::getenv("LM_TEST_ATTENTION");
-    if (attention != nullptr) CHECK(gpu->use_cudnn(true) == "");
+    if (tests_cudnn()) CHECK(gpu->use_cudnn(true) == "");
     return gpu;
+}
+
+// Returns whether lm-train may have cuDNN compute the case: attention in 16 bits without dropout.
+bool may_use_cudnn(const OpCase& c, DType type) {
+    return c.name.starts_with("attention_") && c.name.ends_with(" p=0") && type != DType::fp32;
 }
 
 }  // namespace
 
-// LM_TEST_EVERY=n runs every n-th case, for tools that make the cases slow.
+// LM_TEST_EVERY=n runs about one of n cases of each operation, for tools that make the cases slow;
+// LM_TEST_CASES=text those with this text in their names.
 TEST_CASE("operations agree with the reference in double precision", "[ops][cases]") {
-    const char* const text = std::getenv("LM_TEST_EVERY");
-    const int every = text != nullptr ? std::max(1, std::atoi(text)) : 1;
-    int number = 0;
     const DType type = GENERATE(DType::fp32, DType::bf16, DType::fp16);
     const auto reference = cpu::make_device(1, cpu::Kernels::reference);
     const auto gpu = open_gpu();
-    for (const OpCase& op_case : op_cases()) {
-        if (number++ % every != 0 || !chosen(op_case)) continue;
-        const OpCase c = prepared(*reference, op_case, type);
+    const auto cases = chosen_cases();
+    REQUIRE_FALSE(cases.empty());
+    for (const OpCase* const op_case : cases) {
+        if (tests_cudnn() && !may_use_cudnn(*op_case, type)) continue;
+        const OpCase c = prepared(*reference, *op_case, type);
         compare(c.name + " " + std::string(name_of(type)), run_case(*gpu, c, type),
                 run_case(*reference, c, DType::fp64),
                 [&](const std::string& tensor) { return bound_of(c, tensor, type); });
     }
+}
+
+TEST_CASE("a part of the cases has cases of every operation, with every option", "[chosen]") {
+    std::map<std::string, int> n_all;
+    for (const OpCase& c : op_cases()) ++n_all[operation_of(c)];
+    CHECK(n_all.size() > 25);
+    for (const int every : {1, 2, 3, 4, 5, 6, 7, 8, 12, 16}) {
+        std::map<std::string, int> n_chosen;
+        std::set<std::string> options;
+        for (const OpCase* const c : chosen_cases("", every)) {
+            ++n_chosen[operation_of(*c)];
+            options.insert(operation_of(*c) + c->name.substr(c->name.rfind(' ')));
+        }
+        for (const auto& [operation, n] : n_all) {
+            INFO(operation << ": " << n_chosen[operation] << " of " << n << ", every " << every);
+            CHECK(n_chosen[operation] >= 1);
+            CHECK(n_chosen[operation] >= n / every - 1);
+            CHECK(n_chosen[operation] <= n / every + 2);
+        }
+        if (every > 5) continue;  // the five cases of dropout may be missing
+        for (const char* const option :
+             {"attention_forward p=0", "attention_backward p=0", "attention_backward p=0.2",
+              "linear_backward_weight accumulate=false",
+              "linear_backward_weight accumulate=true"}) {
+            INFO(option << ", every " << every);
+            CHECK(options.contains(option));
+        }
+    }
+}
+
+TEST_CASE("cases chosen by a part of their names are counted without the others", "[chosen]") {
+    for (const OpCase* const c : chosen_cases("attention_backward", 4))
+        CHECK(operation_of(*c) == "attention_backward");
+    CHECK(chosen_cases("attention_backward", 1000).size() == 1);
+    CHECK(chosen_cases("no such operation", 1).empty());
 }
 
 // [at_once]: tests that do not depend on when the GPU runs its work.
@@ -62,8 +101,10 @@ TEST_CASE("the bits do not depend on the order of blocks and threads", "[ops][at
             unsetenv("EMULATED_CUDA_REVERSE");
         }
     };
-    for (const OpCase& op_case : op_cases()) {
-        if (op_case.name.find("_backward") == std::string::npos || !chosen(op_case)) continue;
+    const char* const part = std::getenv("LM_TEST_CASES");
+    for (const OpCase* const chosen : chosen_cases(part != nullptr ? part : "", 1)) {
+        const OpCase& op_case = *chosen;
+        if (op_case.name.find("_backward") == std::string::npos) continue;
         INFO(op_case.name << " " << name_of(type));
         const OpCase c = prepared(*reference, op_case, type);
         const Values first = run_case(*gpu, c, type);
