@@ -141,6 +141,7 @@ void TensorBoard::interval(const StepRecord& r) {
     add(by_iteration_, x, "iteration-time/tokens per second", r.tokens_per_s);
     add(by_iteration_, x, "iteration-time/tokens per second per replica", r.tokens_per_s / dp_size);
     add(by_iteration_, x, "iteration-time/TFLOPs per gpu (estimated)", r.flops_per_s / 1e12);
+    if (r.mfu) add(by_iteration_, x, "iteration-time/MFU", *r.mfu);
     if (options_.megatron_lm) {
         if (options_.timers) add(by_iteration_, x, "iteration-time", r.step_s);
         add(by_iteration_, x, "throughput", r.flops_per_s / 1e12);

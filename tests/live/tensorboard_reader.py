@@ -25,7 +25,7 @@ def expected_tags():
     losses = [f"lm-loss-validation/{group}lm loss validation{kind}" for group in ("", "books/") for kind in ("", " ppl")]
     gigaflos = [tag + " vs gigaflos (without embeddings)" for tag in losses + ["lm-loss-training/lm loss"]]
     rates = ["samples per second", "samples per second per replica", "tokens per second", "tokens per second per replica",
-             "TFLOPs per gpu (estimated)", "world_size at restart"]
+             "TFLOPs per gpu (estimated)", "MFU", "world_size at restart"]
     # --log-format megatron-lm
     plain = ["learning-rate", "batch-size", "lm loss", "loss-scale", "world-size", "grad-norm", "num-zeros", "params-norm"]
     plain += [f"lm loss validation{name}{kind}" for name in ("", "-books") for kind in ("", " ppl")]
@@ -56,6 +56,7 @@ def main():
         rates = [(step, round(rate, 9)) for step, rate in series(".", "learning-rate/learning-rate")][:3]
         check("learning rate", rates, [(1, 1e-4), (2, 2e-4), (3, 3e-4)])
         check("curriculum", series(".", "curriculum_seqlen")[-1], (12, 768.0))
+        check("MFU", series(".", "iteration-time/MFU"), [(step, 0.25) for step in range(2, 13, 2)])
         check("time", series("vs-tokens", "iteration-time/iteration-time vs tokens")[0], (2 * 8 * 2048, 2.0))
         for run, tags in expected_tags().items():
             check(f"tags of {run}", sorted(everything.GetAccumulator(run).Tags()["scalars"]), sorted(tags))

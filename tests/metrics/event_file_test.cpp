@@ -94,6 +94,8 @@ TEST_CASE("the scalars of a training have the tags of Megatron-DeepSpeed") {
         r.iteration = 11;
         board.iteration(r);
         board.interval(r);
+        r.mfu = 0.5;
+        board.interval(r);
         ValidationRecord v;
         v.iteration = 11;
         board.validation(v);
@@ -117,8 +119,9 @@ TEST_CASE("the scalars of a training have the tags of Megatron-DeepSpeed") {
     CHECK(count_tag(bytes, "curriculum_seqlen") == 2);
     CHECK(count_tag(by_samples, "steps-vs-samples/y=steps,x=samples") == 2);
     CHECK(count_tag(bytes, "steps-vs-samples/y=samples,x=steps") == 2);
-    CHECK(count_tag(by_tokens, "iteration-time/iteration-time vs tokens") == 1);
-    CHECK(count_tag(bytes, "iteration-time/TFLOPs per gpu (estimated)") == 1);
+    CHECK(count_tag(by_tokens, "iteration-time/iteration-time vs tokens") == 2);
+    CHECK(count_tag(bytes, "iteration-time/TFLOPs per gpu (estimated)") == 2);
+    CHECK(count_tag(bytes, "iteration-time/MFU") == 1);  // the first record has none
     CHECK(count_tag(bytes, "iteration-time/world_size at restart") == 2);
     CHECK(count_tag(by_samples, "lm-loss-validation/lm loss validation ppl vs samples") == 1);
     CHECK(count_tag(bytes, "lm-loss-validation/arxiv/lm loss validation") == 1);

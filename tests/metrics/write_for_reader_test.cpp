@@ -23,6 +23,7 @@ void train(TensorBoard& board, i64 from, i64 to, double offset) {
         r.loss_scale = r.grad_norm = r.num_zeros = r.params_norm = 1.0;
         r.seq_length = 64 * k;
         r.step_s = 2.0;
+        r.mfu = 0.25;
         board.iteration(r);
         if (k % 2 == 0) board.interval(r);
     }
