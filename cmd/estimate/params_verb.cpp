@@ -9,6 +9,7 @@
 #include "cost/formulas.hpp"
 #include "figures.hpp"
 #include "run_flags.hpp"
+#include "step_report.hpp"
 #include "verbs.hpp"
 
 namespace lm::estimate {
@@ -62,11 +63,7 @@ void add_formulas(Printout& printout, const spec::ModelConfig& model, i64 padded
           "be deeper, with many fewer wider; arXiv 2006.12467"},
          {"head_size", "head size", Unit::plain, model.head_dim,
           "--kv-channels, or hidden size / heads"},
-         {"model_flops_per_token", "operations per token", Unit::plain,
-          cost::model_flops_per_token(model, model.seq_length),
-          "forward and backward: 3 x 2 M N K of each product, and 6 L H D T for causal attention; "
-          "MFU "
-          "counts these"}});
+         model_flops_figure(model)});
 }
 
 void add_ranks(Printout& printout, const spec::ModelConfig& model,

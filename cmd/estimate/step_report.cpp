@@ -65,6 +65,13 @@ cost::StepTime simulate(const StepQuery& query, i64 batch,
     return step_time(step, query.gpu, query.trainer, events);
 }
 
+Figure model_flops_figure(const spec::ModelConfig& model) {
+    return {"model_flops_per_token", "operations per token (model)", Unit::plain,
+            cost::model_flops_per_token(model, model.seq_length),
+            "forward and backward: 3 x 2 M N K of each product, and 6 L H D T for causal "
+            "attention; MFU counts these"};
+}
+
 std::vector<Figure> step_figures(const StepQuery& query, const cost::StepTime& time) {
     const double step_s = time.total();
     const double tokens = as_double(query.global_batch) * as_double(query.model.seq_length);
@@ -82,8 +89,7 @@ std::vector<Figure> step_figures(const StepQuery& query, const cost::StepTime& t
                 "at the full batch; the sum of the parts that --explain lists"),
         {"tokens_per_s", "tokens/s", Unit::count, static_cast<i64>(tokens / step_s),
          "--global-batch-size x --seq-length / step"},
-        {"model_flops_per_token", "operations per token", Unit::plain, flops_per_token,
-         "forward and backward: 3 x 2 M N K of each product, and 6 L H D T for causal attention"},
+        model_flops_figure(query.model),
         {"model_tflops", "TFLOP/s per GPU (model)", Unit::plain, flops_per_s / 1e12,
          "operations per token x tokens/s / --gpus"},
         {"mfu", "model FLOPs utilization", Unit::share,

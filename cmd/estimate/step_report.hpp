@@ -28,6 +28,8 @@ struct StepQuery {
 cost::StepTime simulate(const StepQuery& query, i64 batch,
                         std::vector<cost::PipelineEvent>* events = nullptr);
 
+// Returns the operations of the model for a token, from which MFU is computed.
+Figure model_flops_figure(const spec::ModelConfig& model);
 // Returns the figures of the step with the full batch.
 std::vector<Figure> step_figures(const StepQuery& query, const cost::StepTime& time);
 // Returns the parts of the step's time, each with what limits it. The last figure is the sum of the

@@ -83,26 +83,31 @@ GoodputReport add_goodput(Printout& printout, const Flags& flags, const cost::Tr
     return report;
 }
 
+// Adds the operations of an iteration as the logs of Megatron count them, which --tflops divides.
+void add_megatron_flops(std::vector<Figure>& figures, const cost::TrainingPlan& plan) {
+    const i64 vocab = padded_vocab(plan.model, plan.parallel);
+    figures.push_back(
+        {"iteration_flops", "operations per iteration (Megatron)", Unit::plain,
+         cost::iteration_flops(plan.model, vocab, plan.ramp.global_batch, plan.model.seq_length,
+                               plan.recompute()),
+         "Megatron's formula: 24 B s L h^2 k (1 + s/(6h) + V/(16 L h)), k = 3, or 4 with "
+         "recomputation; 32 instead of 24 for a gated MLP; arXiv 2104.04473, equation 3, and "
+         "Megatron-DeepSpeed's log"});
+}
+
 void add_steps(std::vector<Figure>& figures, const Flags& flags, const cost::TrainingPlan& plan,
                const std::vector<spec::RampStep>& steps, const cost::TrainingTime& seconds) {
     const i64 samples = steps.back().consumed_after();
     const double tokens = as_double(checked_mul(samples, plan.model.seq_length));
     const double n_parameters = as_double(count_parameters(plan.model).total());
-    const i64 vocab = padded_vocab(plan.model, plan.parallel);
     figures.push_back({"iterations", "iterations", Unit::count, cost::n_iterations(steps),
                        "counted as in lm-estimate batch"});
     figures.push_back({"samples", "samples", Unit::count, samples, ""});
     figures.push_back(
         {"tokens", "tokens", Unit::count, static_cast<i64>(tokens), "samples x --seq-length"});
-    figures.push_back(
-        {"iteration_flops", "operations per iteration", Unit::plain,
-         cost::iteration_flops(plan.model, vocab, plan.ramp.global_batch, plan.model.seq_length,
-                               plan.recompute()),
-         "24 B s L h^2 k (1 + s/(6h) + V/(16 L h)), k = 3, or 4 with recomputation; 32 instead of "
-         "24 for a gated MLP; arXiv 2104.04473, equation 3, and Megatron-DeepSpeed's log"});
     if (!plan.simulated_s) {
         add_seconds(figures, "iteration", "one iteration", seconds.full_iteration_s,
-                    "operations / (--gpus x --tflops), at the full batch");
+                    "operations by Megatron's formula / (--gpus x --tflops), at the full batch");
     }
     add_seconds(
         figures, "steps", "all steps", seconds.steps_s,
@@ -269,7 +274,10 @@ int run_time(Flags flags) {
         if (!flags.picture.path.empty())
             draw(flags.picture, step_picture(events, parts, query.parallel.pp));
         plan.simulated_s = [query](i64 batch) { return simulate(query, batch).total(); };
+    } else {
+        figures.push_back(model_flops_figure(plan.model));
     }
+    add_megatron_flops(figures, plan);
     if (samples > 0) {
         add_training(printout, std::move(figures), flags, plan, samples);
     } else {

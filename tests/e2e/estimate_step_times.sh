@@ -18,6 +18,16 @@ run one.json lm-estimate time "${step[@]}" --gpu a100 --json
 jq -e '.step_s > 0 and .memory_bytes > .memory_state_bytes and .mfu < 1 and .fits' one.json >/dev/null || fail "$(cat one.json)"
 [ "$(jq .model_flops_per_token one.json)" = "$(lm-estimate params "${model[@]}" --json | jq '.model_flops_per_token // empty')" ] ||
     fail "operations: $(cat one.json)"
+# At a given throughput the keys are the same; Megatron's count has its name.
+run given.json lm-estimate time "${step[@]}" --tflops 100 --train-samples 64_000 --json
+jq -es '.[0].model_flops_per_token == .[1].model_flops_per_token and .[0].iteration_flops == .[1].iteration_flops
+    and .[1].iteration_flops > 0' one.json given.json >/dev/null || fail "operations: $(cat one.json given.json)"
+for mode in "--tflops 100 --train-samples 64_000" "--gpu a100"; do
+    # shellcheck disable=SC2086
+    run names.txt lm-estimate time "${step[@]}" $mode
+    [ "$(grep -c '^operations per token (model) ' names.txt)" = 1 ] || fail "$(cat names.txt)"
+    [ "$(grep -c '^operations per iteration (Megatron) ' names.txt)" = 1 ] || fail "$(cat names.txt)"
+done
 run parts.json lm-estimate time "${step[@]}" --gpu h100 --json --explain
 jq -e -s '.[1] as $p | ($p | [.products_s, .attention_s, .stream_s, .tensor_s, .host_s, .messages_s, .bubble_s, .data_s,
     .optimizer_s] | add) / $p.total_s - 1 | fabs < 1e-9' parts.json >/dev/null || fail "$(cat parts.json)"
