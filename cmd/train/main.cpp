@@ -18,6 +18,7 @@
 #include "train/run.hpp"
 
 #include <optional>
+#include <vector>
 
 using namespace lm;
 
@@ -43,18 +44,23 @@ std::vector<std::string> dump_files(const std::vector<std::string>& paths) {
 // story may be incomplete, so the exit code is then not 0.
 int explain(const std::vector<std::string>& paths) {
     std::vector<comm::RankDump> dumps;
-    std::optional<Error> first;
+    std::vector<Error> unreadable;
     for (const std::string& file : dump_files(paths)) {
         try {
             dumps.push_back(comm::read_dump(file));
         } catch (const Error& error) {
-            warn("{}: this dump is not part of the story", error.what());
-            if (!first) first = error;
+            unreadable.push_back(error);
         }
     }
-    if (dumps.empty() && first) throw Error(*first);
+    if (dumps.empty() && unreadable.size() == 1) throw Error(unreadable.front());
+    for (const Error& error : unreadable) {
+        warn("{}: this dump is not part of the story", error.what());
+    }
+    if (dumps.empty() && !unreadable.empty()) {
+        run_error("--explain", "none of the {} dumps can be read", unreadable.size());
+    }
     cli::write_stdout(comm::explain_hang(dumps).text);
-    return static_cast<int>(first ? Exit::failure : Exit::done);
+    return static_cast<int>(unreadable.empty() ? Exit::done : Exit::failure);
 }
 
 int run(const config::TrainFlags& flags, const std::string& command_line, comm::Launch& launch,
