@@ -128,7 +128,9 @@ const Batch& Loader::next() {
     // n_taken does not change, so every further call throws the error again, until seek().
     if (slot.error) std::rethrow_exception(slot.error);
     ++s.n_taken;
-    if (s.worth_waking()) s.changed.notify_all();
+    const bool wakes = s.worth_waking();
+    lock.unlock();  // the thread would wake only to wait for the lock
+    if (wakes) s.changed.notify_all();
     return slot.batch;
 }
 

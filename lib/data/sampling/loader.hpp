@@ -18,7 +18,7 @@ class Loader {
     // `n_ahead` batches in advance, or fewer when they would take more than 16 MiB; with 0 there is
     // no thread.
     Loader(const SampleSource& source, const BatchOptions& options, i64 first_sample,
-           i64 dp_size = 1, i64 dp_rank = 0, int n_ahead = 32);
+           i64 dp_size = 1, i64 dp_rank = 0, int n_ahead = 64);
     ~Loader();
     Loader(const Loader&) = delete;
     Loader& operator=(const Loader&) = delete;
