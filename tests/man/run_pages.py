@@ -51,7 +51,10 @@ def runnable(command):
         flags += " --override-opt_param-scheduler"
     command = re.sub(r" \.\.\.(?= |$)", " " + flags, command)
     command = re.sub(r"(host:|(?<= ))/store/", "store/", command).replace("/dev/shm/run", "store/shm")
-    return f"timeout -s INT 3 {command} || [ $? = 124 ]" if ENDLESS.search(command) else command
+    if not ENDLESS.search(command):
+        return command
+    # The check of the exit code is on its own line, because the command may end with a comment.
+    return f"set +e\ntimeout -s INT 3 {command}\ncode=$?\n[ $code = 0 ] || [ $code = 124 ]"
 
 
 def set_aside(place, command):
