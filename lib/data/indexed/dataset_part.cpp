@@ -20,8 +20,8 @@ size_t DigestedFile::count_matching(std::span<const SizeAndDigest> wanted,
                                     const std::function<void()>& check) {
     size_t n = 0;
     BlockDigester digester;
-    // Compares the digest at each wanted size. digest_ keeps the digest at the last matching size,
-    // so that append() can continue from there.
+    // Called at each size in `wanted`: compares the digests. digest_ keeps the digest at the last
+    // matching size, so that append() can continue from there.
     const auto compare = [&] {
         while (n < wanted.size() && wanted[n].first == digester.n_bytes() &&
                wanted[n].second == digester.finish()) {
@@ -134,8 +134,8 @@ void DatasetPart::add(std::span<const std::byte> tokens, std::span<const i32> le
              sum * size_of(type_), ahead_);
     ahead_ = 0;
     if (!state_.counted && !std::ranges::all_of(sequences_per_document, is_one)) {
-        // This is the first document that has no sequence or several. The file gets the counts of
-        // all previous documents, which are ones.
+        // This is the first document that has no sequence or several. Each previous document has
+        // one, so the file gets a 1 for each of them.
         state_.counted = true;
         const std::vector<i32> ones(static_cast<size_t>(idx_entries_at_once), 1);
         for (i64 begin = 0; begin < state_.documents; begin += idx_entries_at_once) {

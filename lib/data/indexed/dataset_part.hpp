@@ -42,8 +42,8 @@ class DigestedFile {
     // `check` often; `check` may throw.
     size_t count_matching(std::span<const SizeAndDigest> wanted,
                           const std::function<void()>& check);
-    // Truncates the file to `size` bytes. Reads it again for the digest, unless `size` is the size
-    // of the last entry that count_matching() counted.
+    // Truncates the file to `size` bytes. Reads the file again for the digest, unless `size` is the
+    // size of the last entry that count_matching() found to match.
     void cut_back(i64 size, const std::function<void()>& check);
     void append(std::span<const std::byte> bytes);
     std::string flush_and_digest();
@@ -57,15 +57,15 @@ class DigestedFile {
 class DatasetPart {
   public:
     // Opens or creates STEM.bin, STEM.lengths and STEM.documents. When the files may have content,
-    // call resume() before add(). `read_again`: whether STEM.bin will be copied later.
+    // call resume() before add(). `read_again`: yes if STEM.bin will be copied later.
     static DatasetPart open(const std::string& stem, TokenType type,
                             io::ReadAgain read_again = io::ReadAgain::yes);
 
     // Reads the files. Returns how many `states` (ascending sizes), beginning with the first, match
     // prefixes of all files. Changes nothing. Calls `check` often; `check` may throw.
     size_t count_intact(std::span<const PartState> states, const std::function<void()>& check);
-    // Truncates the files to `state`, one of those that count_intact() counted. Reads a file again
-    // for its digest if a later state matched the file, too.
+    // Truncates the files to `state`, one of the states that count_intact() found to match. If a
+    // later state also matched a file, reads this file again for its digest.
     void resume(const PartState& state, const std::function<void()>& check);
 
     // Appends documents: `tokens` back to back, [sequences] `lengths` in tokens, and [documents]

@@ -23,7 +23,7 @@ void convert(const std::byte* from, std::span<To> out, const std::string& path) 
         const From value = load<From>(from + i * sizeof(From));
         if constexpr (sizeof(From) > sizeof(To)) {
             if (value != static_cast<To>(value))
-                run_error(path, "token {} does not fit 32 bits", value);
+                run_error(path, "token {} does not fit in 32 bits", value);
         }
         out[i] = static_cast<To>(value);
     }
@@ -190,8 +190,8 @@ IndexedDataset IndexedDataset::open(const std::string& prefix) {
     d.pointers_ = d.lengths_ + 4 * d.n_sequences_;
     d.documents_ = d.pointers_ + 8 * d.n_sequences_;
 
-    // Checks only the first and the last entries: the last sequence must end at the end of the
-    // .bin. The accessors check the other entries when they read them.
+    // Checks only the first and the last sequence: the last one must end at the end of the .bin.
+    // The accessors check each other entry when they read it.
     const i64 bin_size = static_cast<i64>(d.bin_.bytes().size());
     i64 bytes = 0;
     if (d.n_sequences_ > 0) {
@@ -200,7 +200,7 @@ IndexedDataset IndexedDataset::open(const std::string& prefix) {
         if (const i64 first = load<i64>(d.pointers_); first != 0)
             run_error(idx, "first pointer is {}, expected 0", first);
         if (last < 0 || length < 0)
-            run_error(idx, "corrupt: its last entry has {} tokens at byte {}", length, last);
+            run_error(idx, "corrupt: its last sequence has {} tokens at byte {}", length, last);
         if (last > bin_size)
             run_error(bin, "truncated: it has {} bytes, but {} has an entry at byte {}", bin_size,
                       idx, last);

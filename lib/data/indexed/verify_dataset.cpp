@@ -74,10 +74,10 @@ class Verifier {
     // Checks that each sequence begins where the previous one ends. open() has checked the first
     // and the last sequence.
     void check_sequences(const IndexedDataset& dataset) {
-        // Sequence s should begin at `end`, the pointer plus the length of sequence s - 1. If that
-        // pointer was not the end of sequence s - 2, either the pointer or that end may be wrong.
-        // In this case sequence s may also begin at `other_end`: the end of s - 2 plus the length
-        // of s - 1. Both are nullopt after a corrupt entry.
+        // Sequence s should begin at `end`: the pointer of sequence s - 1 plus its length. If that
+        // pointer differed from the end of sequence s - 2, one of the two is wrong, but it is
+        // unknown which. Then sequence s may also begin at `other_end`: the end of s - 2 plus the
+        // length of s - 1. Both are nullopt after a corrupt entry.
         std::optional<i64> end = 0, other_end;
         for (i64 s = 0; s < dataset.n_sequences(); ++s) {
             const auto begin = std::exchange(end, std::nullopt);
@@ -164,7 +164,7 @@ class Verifier {
         if (!metadata_) return;
         const std::string path = metadata_path(prefix_);
         if (metadata_->largest_id != result_.largest_id) {
-            fault(path, "states a largest id of {}, but it is {}", metadata_->largest_id,
+            fault(path, "states largest id {}, but the .bin has {}", metadata_->largest_id,
                   result_.largest_id);
         }
         if (metadata_->bin.digest != bin_digest_)

@@ -143,7 +143,7 @@ bool ChunkReader::open_next() {
     offset_ = resumed ? start_.offset : piece.begin;
     std::unique_ptr<io::InputStream> stream;  // not stream_ yet: fail() must not read this stream
     if (cut) {
-        // A line begins at offset_ only if the byte before offset_ is a line end.
+        // offset_ is the start of a line only if the byte before it is a line end.
         const bool look_back = !resumed && piece.begin > 0;
         stream_begin_ = offset_ - (look_back ? 1 : 0);
         stream = io::open_plain_stream(file.path, stream_begin_);

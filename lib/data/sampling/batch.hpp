@@ -14,12 +14,12 @@ namespace lm::data {
 // Selects the fields of a batch in addition to tokens and targets. A document ends with eod_id.
 struct BatchOptions {
     i64 micro_batch = 1;
-    std::optional<i64> eod_id;          // needed by the three flags below
+    std::optional<i64> eod_id;          // must be set for the three flags below
     bool reset_position_ids = false;    // positions restart at 0 after each eod
     bool reset_attention_mask = false;  // Batch::document_starts is filled
     bool eod_mask_loss = false;         // the loss of a prediction from an eod is 0
-    // Above 0: Batch::token_order is filled, and position_order with reset_position_ids. Token ids
-    // are below it.
+    // Number of token ids. Above 0: Batch::token_order is filled, and with reset_position_ids also
+    // position_order.
     i64 n_ids = 0;
 
     // Throws Error(usage) when a flag is set and eod_id is not.
@@ -37,8 +37,8 @@ struct Batch {
     // [B, T] with reset_attention_mask: the first position to which each token may attend.
     std::vector<i32> document_starts;
     std::vector<float> loss_mask;     // [B, T] with eod_mask_loss: 1 or 0
-    std::vector<i32> token_order;     // [B * T] with n_ids: the rows, by order_rows() of `tokens`
-    std::vector<i32> position_order;  // [B * T] the same of `positions`
+    std::vector<i32> token_order;     // [B * T] with n_ids: rows sorted by token, order_rows()
+    std::vector<i32> position_order;  // [B * T] rows sorted by position
 
     Batch() = default;
     Batch(i64 seq_length, const BatchOptions& options);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A weighted blend of sources. Maps a sample of the blend to a dataset and a sample of that dataset
-// (blend.hpp). Stores the counts before every 256th block and the entries of one block, and
-// computes all other blocks on demand.
+// (blend.hpp). Stores the counts before every 256th block and the entries of the last block that
+// was read, and computes all other blocks on demand.
 #pragma once
 
 #include <mutex>

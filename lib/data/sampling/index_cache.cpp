@@ -88,8 +88,8 @@ void write_index(const std::string& path, const Header& header, const MegatronIn
     file.commit();
 }
 
-// A lock that a process holds while it builds an index. On a file system without locks several
-// processes may build the same index, each under its own temporary name.
+// A lock that a process holds while it builds an index. On a file system without locks, several
+// processes may build the same index; this is safe, since each uses its own temporary name.
 class Lock {
   public:
     explicit Lock(const std::string& path)

@@ -13,7 +13,7 @@
 namespace lm::data {
 namespace {
 
-// Returns how many batches a loader fills in advance: `wanted`, unless they are large.
+// Returns how many batches a loader fills in advance: `wanted`, or fewer if they exceed 16 MiB.
 i64 limit_ahead(const Batch& batch, i64 wanted) {
     constexpr i64 limit_bytes = 16 << 20;
     return std::min(wanted, std::max<i64>(limit_bytes / std::max<i64>(batch.n_bytes(), 1), 2));

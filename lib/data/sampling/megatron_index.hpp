@@ -15,7 +15,7 @@
 
 namespace lm::data {
 
-// When the run needs less than this fraction of the last epoch, that epoch is shuffled separately.
+// The last epoch is shuffled separately when the run needs less than this fraction of it.
 constexpr double nvidia_last_epoch = 0.80;      // Megatron-LM
 constexpr double bigscience_last_epoch = 0.95;  // Megatron-DeepSpeed
 

@@ -15,8 +15,8 @@ namespace lm::data {
 // for a larger n_ids.
 void order_rows(std::span<const i32> ids, i64 n_ids, std::span<i32> order);
 
-// Writes to `cut` the order of the first `length` rows of each sample, from `order` of samples with
-// `full_length` rows. order: [B * full_length]; cut: [B * length].
+// Writes to `cut`, [B * length], the order of the first `length` rows of each sample. `order`, [B *
+// full_length], is the order of all rows, with `full_length` rows in each sample.
 void cut_order(std::span<const i32> order, i64 full_length, i64 length, std::span<i32> cut);
 
 }  // namespace lm::data

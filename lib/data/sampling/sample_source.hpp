@@ -26,7 +26,7 @@ struct TokenSpan {
     i64 count = 0;
 };
 
-// The use of one dataset by the first n samples of a source, for the log before step 1.
+// How the first n samples of a source use one dataset, for the log before step 1.
 struct DatasetUse {
     std::string prefix;
     SequenceRange sequences;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // --split 969,30,1: divides the sequences of a dataset into training, validation and test. There
-// are two roundings, one for each family of Megatron versions. For many sizes of a dataset their
-// results differ.
+// are two roundings, one for each family of Megatron versions. They give different splits for many
+// numbers of sequences.
 #pragma once
 
 #include <array>

@@ -54,11 +54,11 @@ LM_AVX512 Unescaped unescape_avx512(const char* p, char* out) {
         const u64 unknown = escaped & ~(n | t | r | same);
         const u64 control = _mm512_cmplt_epu8_mask(block, _mm512_set1_epi8(0x20));
         const u64 quotes = equal(block, '"') & ~escaped;
-        // When the last byte is a backslash, its letter is in the next block. The next block then
-        // begins with this backslash.
+        // When the last byte is a backslash, its letter is in the next block. The decoder stops
+        // there, and the next block begins with this backslash.
         const u64 cut = starts & u64{1} << 63;
         const u64 stops = quotes | control | unknown >> 1 | cut;
-        // The bytes before the first stop; all 64 bytes when there is no stop.
+        // The bytes before the first bit of `stops`; all 64 bytes when `stops` is 0.
         const u64 taken = _blsmsk_u64(stops) & ~(stops & (0 - stops));
         __m512i decoded = _mm512_mask_mov_epi8(block, n, _mm512_set1_epi8('\n'));
         decoded = _mm512_mask_mov_epi8(decoded, t, _mm512_set1_epi8('\t'));
