@@ -21,7 +21,7 @@ struct StepShape {
     i64 micro_batch = 1;          // B
     i64 seq_length = 0;           // T
     i64 n_micro_batches = 1;      // micro-batches of a step on one rank
-    DType compute = DType::fp32;  // dtype of activations; statistics are fp32
+    DType compute = DType::fp32;  // dtype of activations; statistics are always fp32
     i64 logits_bytes = cpu_logits_bytes;
     bool cuda = false;  // a GPU, which needs the order of the rows for the embedding's gradient
     i64 rows() const { return micro_batch * seq_length; }
@@ -64,9 +64,9 @@ struct LayerGroup {
 // Returns the group of local layer `layer` of a chunk with `n_layers` layers.
 LayerGroup recompute_group(const spec::Recompute& recompute, i64 n_layers, i64 layer);
 
-// Returns the number of rows in a chunk: the logits of one chunk are in memory at a time. There are
-// as few chunks as step.logits_bytes allows. Chunks have equal sizes, rounded to multiples of 64
-// rows, so that the last chunk is not much smaller than the others.
+// Returns the number of rows in a chunk. Only the logits of one chunk are in memory at a time, in
+// at most step.logits_bytes. There are as few chunks as this limit allows, of equal sizes rounded
+// to multiples of 64 rows, so that the last chunk is not much smaller than the others.
 i64 head_chunk_rows(const StepShape& step, i64 local_vocab);
 
 // One activation in the buffer. Recomputed activations of different layers and micro-batches use

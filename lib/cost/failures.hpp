@@ -13,10 +13,10 @@ namespace lm::cost {
 struct FailureTimes {
     double mean_s = 0;
     // Shape of the Weibull distribution. 1: failures at a constant rate. Below 1: failures come in
-    // clusters; 0.7 to 0.8 in the logs of large systems (Schroeder and Gibson, "A large-scale study
-    // of failures in high-performance computing systems", DSN 2006, section 5.3).
+    // clusters. The logs of large systems give 0.7 to 0.8 (Schroeder and Gibson, "A large-scale
+    // study of failures in high-performance computing systems", DSN 2006, section 5.3).
     double shape = 1;
-    std::vector<double> measured_s;  // drawn with equal chance; empty: the Weibull distribution
+    std::vector<double> measured_s;  // all equally probable; empty: use the Weibull distribution
 };
 
 // Returns the time between two failures, in seconds: draw number `index` of run number `run`.

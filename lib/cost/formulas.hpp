@@ -21,10 +21,10 @@ double bigscience_parameters(const spec::ModelConfig& config);
 // 2104.04473, eq. 2.
 double megatron_parameters(const spec::ModelConfig& config, i64 padded_vocab);
 
-// Returns the parameters 12 L h^2 of a model of the width h = exp(5.039 + 0.0555 L) at which its
-// depth is used best: 12 L exp(2 * 5.039) exp(2 * 0.0555 L). Larger models of this depth should be
-// deeper. Source: Levine et al. 2020, "Limits to depth efficiencies of self-attention" (arXiv
-// 2006.12467), as in BigScience's notes on shapes.
+// Returns the parameters 12 L h^2 of a model with L layers and the best width for this depth, h =
+// exp(5.039 + 0.0555 L): 12 L exp(2 * 5.039) exp(2 * 0.0555 L). A model with more parameters should
+// have more layers. Source: Levine et al. 2020, "Limits to depth efficiencies of self-attention"
+// (arXiv 2006.12467), as in BigScience's notes on shapes.
 double parameters_at_depth(i64 n_layers);
 
 // Returns the elements of the tensors of one rank, with padded vocabulary and without alignment

@@ -149,7 +149,7 @@ Goodput expected_goodput(const GoodputPlan& plan, double interval_s) {
         times.job_stops = std::floor(without_jobs_s / of_a_job_s);
     }
     times.queue_s = times.job_stops * plan.queue_s;
-    // There is one failure in each M of running time. The share exp(-R / M) of the starts succeeds.
+    // One failure occurs per M = mean_s of running time; exp(-restart_s / M) of the starts succeed.
     const double of_stops_s = times.job_stops * (plan.save_s + start_s);
     times.saving_s += times.job_stops * plan.save_s;
     times.failures = (without_jobs_s + of_stops_s) / m;
@@ -180,8 +180,8 @@ GoodputRuns simulate_goodput(const GoodputPlan& plan, double interval_s, i64 n_r
 }
 
 double best_interval_s(const GoodputPlan& plan) {
-    // The share of lost time does not depend on the length of the training, so only this length is
-    // simulated.
+    // A training of this length is simulated, because the share of lost time does not depend on the
+    // length.
     constexpr double longest = 2000;  // times the mean time between failures
     constexpr i64 n_runs = 100;
     constexpr int n_steps = 24;          // tried intervals on each side of Daly's

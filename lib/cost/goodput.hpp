@@ -14,7 +14,7 @@ namespace lm::cost {
 // starts.
 struct GoodputPlan {
     double work_s = 0;  // steps and evaluations of the whole training
-    double save_s = 0;  // the training stops for this time at each save
+    double save_s = 0;  // time that the training stops for each save
     // The time from a failure, or from the start of a job, until the program computes again.
     double restart_s = 0;
     std::optional<double> job_s;  // limit of a job; nullopt: none
@@ -51,7 +51,7 @@ Goodput expected_goodput(const GoodputPlan& plan, double interval_s);
 struct GoodputRuns {
     Goodput mean;
     double error_s = 0;           // standard error of mean.total_s()
-    double p10_s = 0, p90_s = 0;  // one run in ten is shorter or longer
+    double p10_s = 0, p90_s = 0;  // one run in ten is shorter than p10_s, one longer than p90_s
     i64 n_runs = 0;
 };
 
@@ -59,8 +59,8 @@ struct GoodputRuns {
 // on the arguments.
 GoodputRuns simulate_goodput(const GoodputPlan& plan, double interval_s, i64 n_runs);
 
-// Returns the interval with the shortest mean of simulated runs, exact to a few per cent, because
-// the mean changes little around this interval.
+// Returns the interval with the shortest mean of simulated runs. It is exact only to a few per
+// cent, because the mean hardly changes around the optimum.
 double best_interval_s(const GoodputPlan& plan);
 
 }  // namespace lm::cost

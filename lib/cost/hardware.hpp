@@ -10,7 +10,7 @@
 
 namespace lm::cost {
 
-// A connection of one direction: a message of n bytes takes latency_s + n / bytes_per_s.
+// One direction of a connection: a message of n bytes takes latency_s + n / bytes_per_s.
 struct Link {
     double bytes_per_s = 0;
     double latency_s = 0;
@@ -24,11 +24,11 @@ struct Hardware {
     double memory_bytes_per_s = 0;  // peak of the GPU's memory
     i64 memory_bytes = 0;
     i64 gpus_per_node = 0;
-    Link node;         // between the GPUs of a node, in a large all-reduce
+    Link node;         // between the GPUs of a node: rate of a large all-reduce
     Link network;      // between nodes; the GPUs of a node share it
     i64 nics = 1;      // network links (rails) of a node; network.bytes_per_s is their sum
     double watts = 0;  // power of one GPU with its share of the node
-    // The fractions of these peaks that large operations reach.
+    // Large operations reach these fractions of the peak rates.
     double matmul_fraction = 0;
     double attention_fraction = 0;
     double memory_fraction = 0;

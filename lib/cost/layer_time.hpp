@@ -12,14 +12,14 @@ struct TrainingProgram {
     // Attention never writes its scores to memory (arXiv 2205.14135), and skips the scores that the
     // causal mask hides.
     bool fused_attention = true;
-    // Time of the host for the forward pass of a layer on one micro-batch. A backward pass takes
-    // twice as long. A GPU that is faster than the host waits for it.
+    // Time of the host to start the forward pass of one layer and micro-batch. A backward pass
+    // takes twice as long. A GPU that is faster than the host waits for it.
     double host_pass_s = 0;
-    // Messages between stages run during computation, and so do data-parallel collectives if the
-    // run overlaps them.
+    // True: messages between stages run during computation, and data-parallel collectives too if
+    // the run overlaps them. False: nothing overlaps.
     bool overlaps_messages = true;
     i64 gradient_bytes = 4;  // bytes of an element in data-parallel communication
-    // The product that computes the gradient of a weight adds it to the sum over micro-batches.
+    // The GEMM of a weight's gradient adds its result to the sum over micro-batches.
     bool fused_accumulation = true;
 
     // Returns the bytes that are read and written for each weight and micro-batch to sum the
@@ -32,8 +32,8 @@ struct TrainingProgram {
 };
 
 // Megatron-LM and Megatron-DeepSpeed of 2021 and 2022, whose step times are published.
-// bench/step_times.py has calibrated the host's time: PyTorch starts some 30 kernels in the forward
-// pass of a layer.
+// The host's time comes from a fit of bench/step_times.py to these step times. PyTorch starts some
+// 30 kernels in the forward pass of a layer.
 constexpr TrainingProgram megatron_2021{.fused_attention = false,
                                         .host_pass_s = 2.26e-3,
                                         .overlaps_messages = false,

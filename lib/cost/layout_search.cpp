@@ -29,8 +29,8 @@ bool tensor_ranks_fit(const LayoutQuery& query, i64 tp) {
 }
 
 // Returns the memory of the rank that needs most. If several stages have equal parts of the model,
-// the first of them has the most micro-batches in flight, so the others are skipped. TP divides all
-// sizes, so all tensor ranks need the same memory.
+// computes only the first one, which has the most micro-batches in flight. TP divides all sizes, so
+// all tensor ranks need the same memory.
 i64 bytes_of(const LayoutQuery& query, const Layout& layout) {
     const StepShape step{.micro_batch = layout.micro_batch,
                          .seq_length = query.model.seq_length,
@@ -126,9 +126,9 @@ class Search {
                 .overlaps_data = query_.overlaps};
     }
 
-    // Takes the layouts that fit and have the shortest quick times, simulates their schedules, and
-    // sorts them by the result. Simulates twice as many layouts as wanted, because the error of a
-    // quick time is a few per cent.
+    // Selects the layouts that fit and have the shortest quick times, simulates their schedules,
+    // and sorts them by the simulated time. Simulates twice as many layouts as wanted, because the
+    // error of a quick time is a few per cent.
     void choose() {
         const auto quick = [](const Candidate& candidate) { return candidate.layout.time.total(); };
         std::ranges::stable_sort(tried_, {}, quick);

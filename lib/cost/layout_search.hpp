@@ -17,7 +17,7 @@ constexpr i64 max_micro_batch = 64;  // without a given size, the search tries n
 // The values that all layouts of a search share, and the values that it tries.
 struct LayoutQuery {
     spec::ModelConfig model;
-    spec::ParallelConfig parallel;  // members that no search changes; it sets the others
+    spec::ParallelConfig parallel;  // the search sets the members that it varies
     spec::Precision precision;
     spec::GpuAttention attention = spec::GpuAttention::flash;
     Hardware gpu;

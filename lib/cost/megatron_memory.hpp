@@ -14,8 +14,8 @@ struct MegatronMemory {
     i64 total() const { return state + activations; }
 };
 
-// Returns the memory of a rank of stage `pp_rank`. 16-bit weights need 18 bytes of state, fp32
-// weights 16.
+// Returns the memory of a rank of stage `pp_rank`. Each 16-bit weight needs 18 bytes of state, each
+// fp32 weight 16.
 MegatronMemory megatron_memory(const spec::ModelConfig& model, const spec::ParallelConfig& parallel,
                                const StepShape& step, const spec::Precision& precision,
                                i64 pp_rank);

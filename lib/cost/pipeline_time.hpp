@@ -15,8 +15,8 @@ struct PassDurations {
 };
 
 struct PipelineDurations {
-    // The durations of each virtual stage, chunk * n_stages + stage. A single element counts for
-    // all virtual stages.
+    // The durations of each virtual stage; index: chunk * n_stages + stage. A single element is
+    // used for all virtual stages.
     std::vector<PassDurations> passes = {{}};
     double message_s = 0;  // a message between two stages; it overlaps with computation
 };

@@ -9,8 +9,8 @@ namespace lm::cost {
 // Returns the seconds of the product of an [m, k] with a [k, n] matrix: the time of its 2 m n k
 // operations, or of its reads and writes, whichever is larger. An SM computes a tile of 256 x 128
 // elements, so the last wave of tiles leaves SMs without work. A library that chooses among tile
-// sizes loses less than that, so the rate is multiplied by the square root of the used share of
-// these tiles, at least 0.3. The start and end of a tile take the time of 100 values of k.
+// sizes loses less, so the rate is multiplied only by the square root of the used share of these
+// tiles, at least 0.3. The start and the end of a tile take as long as 100 steps of the sum over k.
 double product_seconds(const Hardware& gpu, DType dtype, double m, double n, double k);
 
 // Returns the seconds of reading and writing `bytes` of the GPU's memory.

@@ -131,8 +131,8 @@ StepTime time_of(const SimulatedStep& step, const Hardware& gpu, const TrainingP
                   .data_s = data_s(step, gpu, trainer),
                   .optimizer_s = optimizer_s(step, gpu)};
     if (step.overlaps_data && trainer.overlaps_messages) {
-        // Gradients are reduced during the last backward pass. The gradients of the first layers
-        // are complete only at the end of the pass, so only half of the pass counts as overlap.
+        // Gradients are reduced during the last backward pass. Only half of this pass hides the
+        // reduction, because the gradients of the first layers are complete only at its end.
         const double hidden_s = parts.durations.passes[0].backward_s / 2;
         time.data_s = std::max(0.0, time.data_s - hidden_s);
     }

@@ -46,7 +46,7 @@ namespace {
 i64 cudnn_attention_bytes(const ModelConfig& config, const StepShape& step, i64 heads,
                           GpuAttention attention) {
     if (attention == GpuAttention::flash || !is_half(step.compute)) return 0;
-    if (config.attention_dropout > 0) return 0;  // lm-train's kernels
+    if (config.attention_dropout > 0) return 0;  // lm-train's kernels run instead of cuDNN
     constexpr i64 room = i64{16} << 20;
     const i64 queries = step.micro_batch * heads * round_up(step.seq_length, 128);
     const i64 sums = 4 * queries * config.head_dim;  // dQ

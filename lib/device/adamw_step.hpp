@@ -11,7 +11,7 @@ namespace lm::device {
 
 struct AdamWStep {
     float grad_scale, beta1, one_minus_beta1, beta2, one_minus_beta2;
-    float correct1, correct2;  // 1 / (1 - beta^t)
+    float correct1, correct2;  // 1 / (1 - beta1^t), 1 / (1 - beta2^t)
     float eps, lr, weight_decay;
 };
 

@@ -17,9 +17,9 @@ struct EmbeddingForward {
     View out{};             // [N, C] bf16|fp16|fp32
 };
 
-// dtable[tokens[n] - vocab_start] += dout[n]; dposition_table[positions[n]] += dout[n]. The orders
-// have the numbers n such that those of equal tokens (positions) are adjacent and ascending. A GPU
-// needs them; the CPU ignores them.
+// dtable[tokens[n] - vocab_start] += dout[n]; dposition_table[positions[n]] += dout[n]. token_order
+// and position_order list the rows n sorted by tokens[n] and positions[n], equal ones by ascending
+// n. A GPU needs them; the CPU ignores them.
 struct EmbeddingBackward {
     View tokens{};       // [N] int32
     View token_order{};  // [N] int32

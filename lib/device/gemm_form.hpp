@@ -4,8 +4,8 @@
 
 namespace lm::device {
 
-// The form of a GEMM c [m, n] = op(a) op(b), which sums over k. In a form's name, n is an operand
-// as stored, t a transposed one.
+// The form of a GEMM c [m, n] = op(a) op(b), which sums over k. The name has a letter for a and one
+// for b: n for an operand that is used as stored, t for one that is transposed.
 // nt: a [m, k], b [n, k]; nn: a [m, k], b [k, n]; tn: a [k, m], b [k, n].
 enum class GemmForm { nt, nn, tn };
 

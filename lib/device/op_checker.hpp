@@ -31,7 +31,7 @@ class Checker {
         bug(__FILE__, __LINE__,
             fmt::format("{}: {}", op_, fmt::format(format, std::forward<Values>(values)...)));
     }
-    // Checks that `view` is [shape] of the given dtype, any dtype.
+    // Checks that `view` has the given shape and dtype: [shape] of any dtype.
     void is(const View& view, std::string_view name, DType dtype, const Shape& shape) const {
         if (view.data && view.dtype == dtype && view.shape == shape) return;
         require(false, "{}: expected {} {}, got {}", name, name_of(dtype), shape.str(),

@@ -77,8 +77,8 @@ struct ActivationForward {
     Activation activation = Activation::none;
 };
 
-// dx = (dy w) * activation'(pre_activation). The previous layer computed this layer's input x with
-// the activation; this product includes the backward of that activation.
+// dx = (dy w) * activation'(pre_activation). If this layer's input x is the activation of
+// pre_activation, this product also computes the backward of that activation.
 struct LinearBackwardInput {
     View dy{};  // [M, N] bf16|fp16|fp32
     View w{};   // [N, K] bf16|fp16|fp32
@@ -157,7 +157,7 @@ struct ResidualNormBackward {
     View dbias{};    // [C] fp32; optional
     bool one_plus = false;
     bool accumulate = true;
-    View dbranch_bias{};  // [C] fp32; optional; of dbranch, or without it of dsum
+    View dbranch_bias{};  // [C] fp32; optional; sums rows of dbranch, or of dsum
 };
 
 // ---- Attention --------------------------------------------------------------------------------
@@ -253,8 +253,8 @@ struct CrossEntropyBackward {
     double grad_scale = 1.0;
 };
 
-// Statistics, loss and backward (device/cross_entropy_parts.hpp) of a rank with all columns, in one
-// pass over the logits where the device can keep a row on its chip.
+// Computes statistics, loss and backward (device/cross_entropy_parts.hpp) on a rank that has all
+// columns. Reads the logits once if a row fits into the device's on-chip memory.
 struct CrossEntropy {
     View logits{};   // [N, V] bf16|fp16|fp32, in place
     View targets{};  // [N] int32

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Algorithms that a device chose by measurement: for each operation and shape the fastest of
-// several. Measurements vary from run to run, and algorithms may differ in the last bit of their
-// results. So the first choice is stored and used for ever: all ranks of a run, and its resumed
-// runs, use the same algorithms.
+// several. Measurements vary, and algorithms may differ in the last bit of their results. So the
+// first choice is stored and never changed: all ranks of a run, and its resumed runs, use the same
+// algorithms.
 #pragma once
 
 #include <algorithm>
