@@ -132,8 +132,8 @@ Format detect_format(const std::string& path) {
 
 namespace {
 
-// Returns whether a training has saved to the directory. The result is false for an output of
-// merge, which has one step and was not claimed by a start.
+// Returns whether a training has saved to the directory: it has several steps, or a start of
+// lm-train has claimed it. An output of lm-ckpt merge has one step and no claim.
 bool is_run(const std::string& directory) {
     if (ckpt::is_step(directory)) return false;
     return ckpt::steps_in(directory).size() > 1 || ckpt::newest_claim(directory).has_value();

@@ -73,7 +73,7 @@ struct ConversionRequest {
     i64 vocab_size = 0;         // unpadded size in a Megatron checkpoint; 0: as its arguments state
     i64 tp = 1;                 // tensor ranks of a Megatron checkpoint to write
     i64 pp = 1;                 // pipeline stages of a Megatron checkpoint to write
-    i64 vocab_multiple = 128;   // divides the vocabulary rows of each tensor rank of Megatron
+    i64 vocab_multiple = 128;   // Megatron tensor ranks get a multiple of it as vocabulary rows
     // Names in a checkpoint of Megatron-LM to write. nullopt: transformer_engine, or classic for a
     // model that megatron-core does not support.
     std::optional<MegatronNames> names;
@@ -81,11 +81,11 @@ struct ConversionRequest {
     std::string tokenizer;  // directory; empty: GPT-2's tokenizer if the vocabulary has its size
     bool force = false;     // replace OUT
     std::string command_line;
-    // Called with the complete temporary directory before it is renamed to OUT. If it throws, the
-    // conversion ends and OUT is not created. May be empty.
+    // Called with the complete temporary directory before this directory is renamed to OUT. If the
+    // function throws, the conversion ends and OUT is not created. May be empty.
     std::function<void(const std::string& finished)> check;
-    // Gets the tensor bytes written so far and of the whole conversion, from one thread at a time;
-    // may be empty.
+    // Called with the tensor bytes written so far and the bytes of the whole conversion, by one
+    // thread at a time; may be empty.
     std::function<void(i64 done, i64 total)> progress;
     // If set, compares the copies of tensors that every tensor-parallel rank of a Megatron
     // checkpoint stores. nullopt: reads only rank 0's copies.

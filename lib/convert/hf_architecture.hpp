@@ -56,10 +56,10 @@ struct HfArchitecture {
     bool qk_norm = false;
     bool one_plus = false;        // norms multiply by 1 + weight
     bool squared_relu = false;    // squared ReLU is the only activation
-    Rule qkv_bias = Rule::never;  // biases of query, key and value only
+    Rule qkv_bias = Rule::never;  // biases of query, key and value, but no others
 };
 
-// Returns all architectures. When several can hold a model, the first is the usual one.
+// Returns all architectures. When several can hold a model, the one that most models use is first.
 std::span<const HfArchitecture> hf_architectures();
 const HfArchitecture& hf_architecture(Format format);
 

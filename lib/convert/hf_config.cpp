@@ -25,8 +25,8 @@ struct Number {
     double ModelConfig::*member;
     double absent;
 };
-// A key that must have one value, because other values would change the arithmetic. Values are
-// JSON.
+// A key that must have one value, because lm-utils does not support the arithmetic of other values.
+// Values are JSON.
 struct Constant {
     const char* key;
     const char* value;

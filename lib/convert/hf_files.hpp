@@ -34,8 +34,8 @@ class HfTensors {
     std::map<std::string, SourceTensor> tensors_;
 };
 
-// Returns the type of the weights of the model `path`: the 16-bit type that all its tensors have,
-// or fp32.
+// Returns the type of the weights of the model `path`: the 16-bit type that all its tensors have;
+// fp32 if they have no such common type.
 DType hf_weights_type(const std::string& path);
 
 struct SizedName {

@@ -30,7 +30,7 @@ struct ReferenceConfig {
     bool alibi = false;
     bool tied = false;
     bool bias = true;
-    bool qkv_bias = false;  // query, key and value have biases also without `bias`
+    bool qkv_bias = false;  // query, key and value have biases even if `bias` is false
     bool conv1d = false;
     bool one_plus = false;   // norms multiply by 1 + weight
     double rotated = 1;      // part of each head that is rotated

@@ -12,8 +12,8 @@
 namespace lm::convert {
 namespace {
 
-// Rows [begin, end) of a tensor in the other format. In `tensor->map` these are rows or, if the
-// tensor is transposed, columns.
+// Rows [begin, end) of a tensor in the other format. If the tensor is transposed, these are columns
+// of `tensor->map`, else rows.
 struct Chunk {
     const ExportedTensor* tensor = nullptr;
     i64 begin = 0;

@@ -30,8 +30,8 @@ class SourceBlockReader {
           replicas_(replicas),
           drift_(drift) {}
 
-    // Reads elements [begin, end) in row-major order. These may be the end of a row, whole rows,
-    // and the start of a row.
+    // Reads elements [begin, end) in row-major order: the end of a row, whole rows, and the start
+    // of a row; each of the three may be empty.
     void read(i64 begin, i64 end, std::byte* out) {
         while (begin < end) {
             const i64 row = begin / cols_;

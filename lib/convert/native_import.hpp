@@ -26,7 +26,7 @@ struct SourceBlock {
 // The result of reading all sources.
 struct ImportVerification {
     std::vector<std::string> problems;  // "tensor NAME (KIND): PROBLEM"; empty: none
-    i64 n_tensors = 0;                  // each kind of a tensor counts
+    i64 n_tensors = 0;                  // weight, master and moments of a tensor count separately
     i64 n_bytes = 0;
 };
 

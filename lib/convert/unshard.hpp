@@ -30,10 +30,10 @@ struct UnshardReport {
 
 // Writes NAME.safetensors, or, when the tensors exceed max_shard_bytes,
 // NAME-00001-of-0000N.safetensors and NAME.safetensors.index.json, which appears last. With
-// `force`, removes all files of an earlier output with that NAME. To get another type than the
-// stored one, converts the masters if the checkpoint has them. Uses tens of megabytes of memory.
-// Throws Error(usage) when `out` has another suffix, or exists and `force` is false; Error(failure)
-// naming a tensor whose numbers exceed the range of the type.
+// `force`, removes all files of an earlier output with that NAME. For another type than the stored
+// one, converts the masters if the checkpoint has them, else the weights. Uses tens of megabytes of
+// memory. Throws Error(usage) when `out` has another suffix, or exists and `force` is false;
+// Error(failure) naming a tensor whose numbers exceed the range of the type.
 UnshardReport unshard(const ckpt::TensorSource& source, const UnshardRequest& request);
 
 }  // namespace lm::convert

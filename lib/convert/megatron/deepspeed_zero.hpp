@@ -22,7 +22,7 @@ struct ZeroState {
     io::Json loss_scale;  // in the form of lm-utils' manifest; null: none
 };
 // Calls `add` for the fp32 value and the moments of each parameter of the model-parallel rank
-// `mp_rank`, `model` is the file mp_rank_NN_model_states.pt of this rank. Returns nullopt when the
+// `mp_rank`. `model`: the file mp_rank_NN_model_states.pt of this rank. Returns nullopt when the
 // directory `step` has no ZeRO files. Throws Error(failure) naming the file when a fragment is
 // missing.
 std::optional<ZeroState> read_zero(const std::string& step, i64 mp_rank, const TorchFile& model,

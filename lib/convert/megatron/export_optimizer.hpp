@@ -32,8 +32,7 @@ ExportedOptimizer exported_optimizer(const ckpt::Manifest& manifest, const std::
 void write_hyperparameters(PickleWriter& pickle, const ExportedOptimizer& optimizer, bool decays);
 // Write entries that DeepSpeed expects in its optimizer file for one data-parallel rank.
 // write_partition_counts(): partition_count and group_paddings of the two groups, and ds_version.
-// The next functions: param_groups, of which the first group has weight decay; the loss scale of
-// fp16.
+// The functions after it: param_groups, whose first group has weight decay; the loss scale of fp16.
 void write_partition_counts(PickleWriter& pickle);
 void write_base_groups(PickleWriter& pickle, const ExportedOptimizer& optimizer);
 void write_loss_scaler(PickleWriter& pickle, const ExportedLossScale& scale);

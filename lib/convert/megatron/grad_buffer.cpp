@@ -75,8 +75,7 @@ std::optional<std::vector<i64>> buffer_positions(const std::vector<BufferParamet
         positions[i] = bucket_begin + at;
         at += numel(parameters[i]);
         if (at > buckets[bucket]) return std::nullopt;
-        // The bucket before a parameter that has its own bucket includes the padding that aligns
-        // this parameter.
+        // The padding that aligns a parameter with its own bucket belongs to the previous bucket.
         if (at == buckets[bucket] || aligned(at) == buckets[bucket]) {
             bucket_begin += buckets[bucket++];
             at = 0;

@@ -28,14 +28,14 @@ std::vector<i64> bucket_sizes(const std::vector<BufferParameter>& parameters, i6
 std::optional<std::vector<i64>> buffer_positions(const std::vector<BufferParameter>& parameters,
                                                  const std::vector<i64>& buckets);
 
-// The place of the norm before the attention in a layer's parameters: norm_first: before the
-// attention's output projection. output_first: between that projection and query, key and value, as
-// in layers with TransformerEngine's fused norm.
+// The order of a layer's first parameters. norm_first: the norm before the attention, then the
+// attention's output projection, then query, key and value. output_first: the output projection,
+// the norm, query, key and value, as in layers with TransformerEngine's fused norm.
 enum class NormOrder { norm_first, output_first };
-// Tries each order of the parameters that megatron-core may have used: calls `add`, which adds the
-// state in this order to a copy of `import`, or returns false when the order is impossible.
-// Replaces `import` by the first copy whose masters match its weights. Throws Error(failure) naming
-// `path` when no copy matches.
+// Finds the order of the parameters that megatron-core has used. For each possible order, calls
+// `add`, which adds the state in this order to a copy of `import`, or returns false when the order
+// is impossible. Replaces `import` by the first copy whose masters match its weights. Throws
+// Error(failure) naming `path` when no copy matches.
 void add_in_matching_order(MegatronImport& import, const std::string& path,
                            const std::function<bool(MegatronImport& copy, NormOrder order)>& add);
 

@@ -98,8 +98,8 @@ constexpr std::array<std::string_view, 65> known_globals{
     "torch.optim.adamw AdamW",
     "torch.optim.adam Adam"};
 
-// Types of data, and getattr, with which Python 3.11 refers to members of an enum. None of these is
-// ever called.
+// Types of data, and getattr, which names a member of an enum in pickles of Python 3.11. lm-utils
+// calls none of them.
 constexpr std::array<std::string_view, 16> builtins{
     "dict", "set",  "frozenset", "list", "tuple", "bytes", "bytearray", "complex",
     "int",  "bool", "float",     "str",  "slice", "range", "object",    "getattr"};

@@ -31,7 +31,7 @@ struct PickleValue {
         none,
         boolean,
         integer,
-        big_integer,  // does not fit 64 bits; `text` has its bytes
+        big_integer,  // does not fit in 64 bits; `text` has its bytes
         real,
         text,
         bytes,

@@ -197,7 +197,7 @@ class DirectoryReader {
         const auto extra = record.subspan(static_cast<size_t>(central_bytes) + name_length,
                                           static_cast<size_t>(fields.u16_at(30)));
         read_zip64(extra, name, {&size, &stored, &header});
-        if (stored != size) refuse("entry {} has two sizes", name);
+        if (stored != size) refuse("entry {} states two different sizes", name);
         raw.header = position(header, "the header of " + name);
         if (size > static_cast<u64>(end_ - begin_))
             refuse("entry {} is longer than the file", name);
@@ -205,8 +205,8 @@ class DirectoryReader {
         return raw;
     }
 
-    // Replaces each of `values` that is 0xffffffff by its 64-bit value, from the extra field of
-    // zip64, which has these in the order of `values`.
+    // Replaces each of `values` that is 0xffffffff by its 64-bit value. The extra field of zip64
+    // has these 64-bit values in the order of `values`.
     void read_zip64(std::span<const std::byte> extra, const std::string& name,
                     std::initializer_list<u64*> values) const {
         const auto is_large = [](const u64* value) { return *value == in_zip64; };
