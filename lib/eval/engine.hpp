@@ -31,7 +31,7 @@ struct Residency {
     DType dtype = DType::fp32;  // type of the matrices
     i64 bytes = 0;              // bytes of all weights
     i64 limit = 0;              // bytes that weights may use
-    std::string whose;          // the limit: "available memory of the host", "--memory"
+    std::string whose;          // source of `limit`: "available memory of the host", "--memory"
     i64 n_layers_read = 0;      // layers that do not fit and are read for each pass; 0: none
     i64 bytes_read = 0;         // bytes of these layers
     double bytes_per_s = 0;     // speed of the first read
@@ -51,8 +51,9 @@ class Engine {
     // Appends tokens: at least one, and no more than fit into the context. Returns the logits
     // [vocab_size] of the next token, valid until the next call.
     virtual std::span<const float> append(std::span<const i32> tokens) = 0;
-    // Appends tokens. Writes to scores[i] the score of targets[i] as the successor of the token
-    // number tokens.size() - targets.size() + i in `tokens`, so targets.size() <= tokens.size().
+    // Appends tokens. The last targets.size() tokens have a target: for each of them, in order,
+    // writes to scores[i] the score of targets[i] as the next token. targets.size() <=
+    // tokens.size().
     virtual void score(std::span<const i32> tokens, std::span<const i32> targets,
                        std::span<TokenScore> scores) = 0;
 };

@@ -38,8 +38,8 @@ struct Generated {
 // May be empty.
 using TextSink = std::function<void(std::string_view text)>;
 
-// Throws Error(usage) when the prompt is longer than the context, when it has an id beyond the
-// vocabulary, and when it is empty and the end of document is not known.
+// Throws Error(usage) when the prompt is longer than the context, has an id beyond the vocabulary,
+// or is empty while the end-of-document id is not known.
 void check_prompt(const GenerateRequest& request, const spec::ModelConfig& model,
                   const ModelTokenizer& tokenizer);
 

@@ -79,7 +79,7 @@ struct Line {
     std::string where;  // "FILE:3"
     std::optional<std::string> document;
     Passage context;
-    std::vector<Passage> choices;  // one for a request
+    std::vector<Passage> choices;  // a request has one choice: its continuation
     bool question = false;
     std::optional<i64> label;
 };

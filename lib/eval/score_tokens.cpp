@@ -50,7 +50,7 @@ Reading reading_of(const TokenPair& pair, i64 context, const std::string& object
     return reading;
 }
 
-// Returns the length of the common prefix of all readings, up to the first token with a target.
+// Returns the length of the prefix that all readings share, without tokens that have a target.
 size_t common_tokens(std::span<const Reading> readings) {
     size_t n = readings.front().first_target();
     for (const Reading& reading : readings) {
@@ -66,7 +66,7 @@ size_t common_tokens(std::span<const Reading> readings) {
 }  // namespace
 
 TokensScore score_document(Engine& engine, std::span<const i32> tokens, i32 before) {
-    std::vector<i32> all;  // with the token before the document
+    std::vector<i32> all;  // `before`, if there is one, and the document
     if (before >= 0) all.push_back(before);
     all.insert(all.end(), tokens.begin(), tokens.end());
     TokensScore sum;

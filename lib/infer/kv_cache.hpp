@@ -21,9 +21,9 @@ class KvCache {
     // Allocates memory for `context` tokens. Pages that no token has used are not resident.
     static KvCache allocate(const spec::ModelConfig& config, i64 context, device::Device& device);
 
-    // Stores the keys and values of the n tokens from number `first` on, and computes their
-    // attention to the tokens before them and to themselves. qkv: [n, (H+2G)*D] fp32, rotated; out:
-    // [n, H*D] fp32. `context` belongs to a CPU device.
+    // Stores the keys and values of n tokens, the first of which is number `first`, and computes
+    // the causal attention of each to all earlier tokens and itself. qkv: [n, (H+2G)*D] fp32,
+    // rotated; out: [n, H*D] fp32. `context` belongs to a CPU device.
     void attend(device::Context& context, i64 layer, i64 first, const View& qkv, const View& out);
 
   private:

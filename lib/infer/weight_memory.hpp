@@ -14,7 +14,7 @@
 
 namespace lm::infer {
 
-// Address space. A page of it uses memory from the first write to the page until drop().
+// Reserved address space. A page uses memory from the first write to it until drop().
 class LazyPages {
   public:
     LazyPages() = default;
@@ -64,7 +64,7 @@ class WeightMemory {
     model::ParamMap map_;
     eval::Residency residency_;
     std::vector<bool> kept_;  // for each layer: it stays in memory
-    i64 read_layer_ = -1;     // the layer that is in memory although it is not kept
+    i64 read_layer_ = -1;     // index of the layer that use() has read; -1: none
     LazyPages matrix_pages_, vector_pages_;
     model::Params matrices_, vectors_;
 };

@@ -16,8 +16,8 @@
 namespace lm::io {
 
 // States whether the data will be read again soon. With `no`, writes use O_DIRECT where the file
-// system supports it, because copying the data into the page cache would take more time than all
-// other work of writing.
+// system supports it: a copy of the data into the page cache would take more time than all other
+// work of writing.
 enum class ReadAgain { yes, no };
 
 class AppendFile {

@@ -57,8 +57,8 @@ bool rename_new(const std::string& from, const std::string& to);
 // temporary_name(old) + ".old".
 void exchange_directories(const std::string& fresh, const std::string& old);
 // Returns whether a file of any type has this name. Throws on an error of the system (EACCES,
-// ESTALE, EIO), for which io::exists() returns false. Use this function where a missing file counts
-// as damage.
+// ESTALE, EIO), for which io::exists() returns false. Use this function where a missing file means
+// that an output is corrupt.
 bool exists(const std::string& path);
 void make_directory(const std::string& path);
 void unlink(const std::string& path);

@@ -70,10 +70,10 @@ Fd open_read(const std::string& path) {
 
 std::string read_file(const std::string& path) {
     const Fd fd = open_read(path);
-    // By requesting more bytes than the file should have, a single read() also detects the end of
-    // the file. The spare bytes are also the padding that simdjson needs to parse the string in
-    // place. Files under /proc have size 0, and files under /proc/sys return text only to the first
-    // read, truncated to its length.
+    // A read() of more bytes than the file should have also detects the end of the file. simdjson
+    // needs the spare bytes as padding to parse the string in place. Files under /proc state size
+    // 0. Their first read must be large, because files under /proc/sys return text only to the
+    // first read, truncated to its length.
     constexpr size_t more = 128;
     const auto size_now = static_cast<size_t>(status_of(fd, path).st_size);
     size_t chunk = size_now == 0 ? 65536 : size_now + more;

@@ -25,7 +25,7 @@ struct FilesystemUse {
     }
 };
 
-// The room that a quota leaves. A member that is nullopt has no limit.
+// The room that a quota leaves. nullopt: the quota does not limit this member.
 struct QuotaRoom {
     std::optional<i64> bytes, inodes;
 };

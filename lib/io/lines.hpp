@@ -17,7 +17,7 @@ constexpr size_t longest_line = size_t{64} << 10;
 // no end.
 void for_each_line(InputStream& stream, const std::function<void(std::string_view)>& use);
 
-// Does the same as for_each_line(), but ends before the end of the stream when `use` returns false.
+// Does the work of for_each_line(), but stops when `use` returns false.
 void for_lines_while(InputStream& stream, const std::function<bool(std::string_view)>& use);
 
 }  // namespace lm::io

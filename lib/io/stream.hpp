@@ -3,9 +3,9 @@
 // from the content, never from the name; "-" is standard input.
 //
 // Errors name the file, the position and the reason. A truncated stream is an error, and so is
-// garbage after its end; zeros after gzip data are allowed (RFC 1952 readers ignore the padding of
-// tapes). Warns of a BGZF file without its end-of-file block, because a file that was truncated
-// between two blocks has no other sign of that.
+// garbage after its end; only zeros after gzip data are allowed, because tapes pad their last
+// block. Warns of a BGZF file without its end-of-file block: no other sign shows that a file was
+// truncated between two blocks.
 //
 // A serial decoder needs memory for 1 MiB of input and for its window: 32 KiB for gzip, at most 2
 // GiB for xz (a larger window is an error that states its size) and for zstd (any window up to
