@@ -39,10 +39,10 @@ class EmissionsFile {
   public:
     // Throws Error(usage) when the file exists and has other columns.
     static EmissionsFile open(std::string path);
-    // Replaces the row of this run, or adds it. The file is read again each time, so that the rows
-    // of another run that writes to it, for example a superseded one, stay. An error does not stop
-    // the training: the first of consecutive errors is logged as a warning, the others are not
-    // logged.
+    // Replaces the row of this run, or adds it. Reads the file again each time, because another
+    // run, for example a superseded one, may also write to it; the rows of other runs stay. An
+    // error does not stop the training: only the first of consecutive errors is logged, as a
+    // warning.
     void write(const EmissionsRow& row);
     const std::string& path() const { return path_; }
 
@@ -61,9 +61,9 @@ struct EmissionsSum {
     double emissions_kg = 0;
 };
 
-// Adds up all files emissions*.csv of a directory, including files of CodeCarbon. When several rows
-// of a file have the same run id, only the last of these rows counts, because each row has the
-// totals of its run so far. Throws Error(failure) naming a file that is not an emissions file.
+// Adds up all files emissions*.csv of a directory, including files of CodeCarbon. A row has the
+// totals of its run so far, so of several rows of a file with the same run id only the last one
+// counts. Throws Error(failure) naming a file that is not an emissions file.
 EmissionsSum sum_emissions(const std::string& directory);
 
 }  // namespace lm::metrics

@@ -36,7 +36,7 @@ class Interval {
     bool empty() const { return sums_.n == 0; }
     // Sets the means and rates of `record` (loss, step_s, samples_per_s, tokens_per_s, flops_per_s,
     // skipped and nan iterations) and starts the next interval. `peak_flops` is the dense peak of
-    // one device; mfu is set only if it is above 0.
+    // one device; mfu is set only if peak_flops > 0.
     void finish(StepRecord& record, double peak_flops = 0);
 
     const IntervalSums& sums() const { return sums_; }

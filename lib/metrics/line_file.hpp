@@ -15,9 +15,9 @@ class LineFile {
   public:
     // Opens `path` for appending, or creates it. Throws Error(failure) naming the path.
     static LineFile open(std::string path);
-    // Appends `text` and a newline. A full disk must not stop a training, so a line that cannot be
-    // written is dropped. The first failure logs a warning, and a later warning states the number
-    // of dropped lines.
+    // Appends `text` and a newline. Drops a line that cannot be written, because a full disk must
+    // not stop a training. The first failure logs a warning; a later warning states the number of
+    // dropped lines.
     void write(std::string_view text);
     i64 lost_lines() const { return lost_; }
 

@@ -42,7 +42,7 @@ class LogCause {
     void find_rank_of_launcher(std::string_view line);
 
     std::optional<Cause> root_, hint_;
-    std::optional<i64> first_rank_;  // first rank that a line of an error names
+    std::optional<i64> first_rank_;  // the rank that the first error line with a rank names
     i64 n_lines_ = 0, n_iterations_after_ = 0;
     bool root_block_ = false;  // after torchrun's "Root Cause", before its rank
 };

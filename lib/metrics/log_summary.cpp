@@ -31,7 +31,7 @@ void StepFit::add(double batch, double step_s, double weight) {
 }
 
 std::optional<double> StepFit::fixed_share(double batch) const {
-    // The least relative spread of the batch sizes: a fit over a smaller spread shows only noise.
+    // A fit needs batch sizes with at least this relative spread. With less, it shows only noise.
     constexpr double least_spread = 0.05;
     if (!(n_ > 0) || !(xx_ / n_ > least_spread * least_spread * batch * batch)) return std::nullopt;
     const double slope = xy_ / xx_;
@@ -180,8 +180,8 @@ void LogSummary::add_iteration(LoggedIteration line) {
 }
 
 // Adds the stop, if there was one, between iteration `before` and the line after it.
-// `first_of_run`: a restart, or a rollback within the run, has discarded the logged iterations
-// after `before`.
+// `first_of_run`: since `before`, a restart, or a rollback within the run, has discarded the
+// iterations that were logged after `before`.
 void LogSummary::find_stop(bool first_of_run, i64 before) {
     LogStop stop{.restarted = first_of_run && (n_starts_ > 0 || !has_starts_),
                  .last_iteration = last_->iteration,

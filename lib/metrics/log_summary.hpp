@@ -57,15 +57,15 @@ class StepFit {
 class LogSummary {
   public:
     struct Settings {
-        i64 window = 100;          // most lines that recent() sums
+        i64 window = 100;          // largest number of lines that recent() sums
         double least_gap_s = 600;  // shorter gaps are not stops
     };
     explicit LogSummary(const Settings& settings) : settings_(settings) {}
 
     // A function that add() calls for each logged line that is not a duplicate, in the order of the
-    // log. The line has the iterations after `before`. `first_of_run`: before this line the program
-    // started, or the training went back to an older checkpoint, so the earlier lines after
-    // `before` are invalid.
+    // log. The line reports the iterations after `before`. `first_of_run`: the program has started,
+    // or the training has returned to an older checkpoint, since the previous line. The previous
+    // lines for iterations after `before` are then invalid.
     using Observer =
         std::function<void(const LoggedIteration& line, i64 before, bool first_of_run)>;
     void observe(Observer function) { observer_ = std::move(function); }
@@ -90,8 +90,8 @@ class LogSummary {
     // twice.
     const LogSums& sums() const { return sums_; }
     // Returns the sums over the last lines with the current batch size, at most Settings::window
-    // lines. If there are other lines, omits the first line of a run, in which the program warms
-    // up.
+    // lines. Omits the first line of a run, in which the program warms up, unless there are no
+    // other lines.
     LogSums recent() const;
     const StepFit& fit() const { return fit_; }
 

@@ -80,8 +80,8 @@ i64 LogTail::poll(const std::function<void(std::string_view)>& use) {
         offset_ = 0;
         rest_.clear();
     }
-    // The check precedes the reading: after it a replaced file does not grow, so the reading
-    // reaches its end.
+    // Checks before it reads: a file that was replaced earlier does not grow, so read_new() reaches
+    // its end.
     const bool replaced = was_replaced();
     i64 n_lines = read_new(use);
     if (!replaced) return n_lines;

@@ -78,7 +78,7 @@ struct SaveRecord {
     std::string path;
     i64 bytes = 0;
     double elapsed_s = 0;             // from the start of the save until the step is complete
-    std::optional<double> blocked_s;  // time that the loop waited for the save; nullopt: all of it
+    std::optional<double> blocked_s;  // time that the loop waited; nullopt: the whole elapsed_s
     RunOrigin origin;
     double unix_time_s = 0;
 };

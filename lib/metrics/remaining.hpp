@@ -33,8 +33,8 @@ Left remaining_of(const LogSummary& log, const RunLength& length, const std::str
 // Returns the seconds that the rest `left` takes. For another batch size than the current one, the
 // time of an iteration is computed as a + b x batch, with a and b fitted to the iterations of the
 // log. When the log has only one batch size, the time is assumed to be proportional to the samples,
-// and a note states this. `share` is the batch of a replica on the other number of nodes, divided
-// by its batch in the log.
+// and a note states this. `share`: for another number of nodes, the batch of a replica on these
+// nodes divided by the batch of a replica in the log.
 double seconds_left(const LogSummary& log, const Left& left, double share = 1);
 
 // Returns the share of the wall time in which iterations were computed for the first time; nullopt

@@ -14,7 +14,7 @@ namespace lm::metrics {
 // without time stamps, the sum is the time of the steps.
 struct TimeUse {
     double useful_s = 0;
-    double repeated_s = 0;  // computed again after a restart or a rollback: the discarded time
+    double repeated_s = 0;  // discarded by a restart or a rollback, computed again later
     double skipped_s = 0;   // iterations without an optimizer step
     double nan_s = 0;       // iterations with a loss or gradient that is not finite
     double evaluation_s = 0;
@@ -34,14 +34,14 @@ class TimeAccount {
     // The state of the training between two logged iterations.
     enum class Phase { running, stopped, starting };
 
-    // Adds the iterations `first` to `last`, each of which took `step_s`. `skipped` of them were
-    // skipped and `nan` of them had nan; an iteration with both counts as nan.
+    // Adds the iterations `first` to `last`, each of which took `step_s`. `skipped` and `nan`: how
+    // many of them were skipped and had nan; an iteration that did both counts only in `nan`.
     void add_steps(i64 first, i64 last, double step_s, i64 skipped, i64 nan);
     // Discards the `n` iterations after `last`. Returns the seconds that they took. For iterations
     // older than the newest 100,000 lines, it assumes `step_s`.
     double discard_after(i64 last, i64 n, double step_s);
-    // Adds time without iterations. `seconds` is negative when a step began before an event that
-    // happened during the step.
+    // Adds time without iterations. `seconds` is negative when a step began before an event and
+    // ended after it.
     void add_gap(Phase phase, double seconds);
     // Adds the time of an evaluation or a save that the log states.
     void add_evaluation(double seconds) { evaluation_s_ += seconds; }

@@ -44,8 +44,8 @@ class Attention {
     // Collective over the tensor group.
     void sum_gradients(const TensorParallel& tensor) const;
 
-    // Returns the gradient of the output's bias, [C] fp32, where the norm's backward computes it
-    // (folded_bias()).
+    // Returns the gradient of the output's bias, [C] fp32, if the norm's backward computes it
+    // (folded_bias()), else none.
     View output_bias_gradient(const Pass& pass) const {
         return folded_bias(pass, grad_.output_bias);
     }

@@ -25,8 +25,8 @@ class Mlp {
     Mlp(const MlpParams& weights, const MlpParams& gradients)
         : weight_(weights), grad_(gradients) {}
 
-    // forward_up() and forward_down() are the two halves of forward, because recomputation of a
-    // layer's activations needs only the first. x: [R, C] compute.
+    // forward_up() and forward_down() are the two halves of the forward pass. They are separate
+    // because recomputation of activations needs only the first half. x: [R, C] compute.
     void forward_up(const Pass& pass, const View& x, const MlpActivations& act) const;
     // Returns the branch, [R, C] compute, in scratch.branch.
     View forward_down(const Pass& pass, const MlpActivations& act) const;
@@ -41,8 +41,8 @@ class Mlp {
     View backward(const Pass& pass, const View& dbranch, const View& x,
                   const MlpActivations& act) const;
 
-    // Returns the gradient of the down projection's bias, [C] fp32, where the norm's backward
-    // computes it (folded_bias()).
+    // Returns the gradient of the down projection's bias, [C] fp32, if the norm's backward computes
+    // it (folded_bias()), else none.
     View down_bias_gradient(const Pass& pass) const { return folded_bias(pass, grad_.down_bias); }
 
   private:

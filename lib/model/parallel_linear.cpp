@@ -4,8 +4,8 @@
 namespace lm::model {
 namespace {
 
-// While an object of this class exists, products leave SMs to the tensor-parallel collectives that
-// overlap with them.
+// While an object of this class exists, GEMMs leave some SMs free for the tensor-parallel
+// collectives that overlap with them.
 class TensorCommSms {
   public:
     explicit TensorCommSms(const Pass& pass) : device_(pass.context.device) {

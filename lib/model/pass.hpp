@@ -24,7 +24,7 @@ using device::View;
 struct MicroBatchInputs {
     View tokens;     // [B, T] int32; chunks with the embedding
     View positions;  // [B, T] int32; chunks with the embedding, and all with rotary embedding
-    // [N] int32, on GPUs: the rows, sorted by their tokens, and by their positions (learned ones).
+    // [N] int32, on GPUs: row numbers sorted by token, and by position if positions are learned.
     View token_order, position_order;
     View targets;     // [B, T] int32; chunks with the head
     View loss_mask;   // [B, T] fp32; chunks with the head
@@ -57,7 +57,7 @@ struct Scratch {
 enum StepSum : int {
     loss_sum = 0,
     gradient_sum_squares = 1,  // sum over gradients that this rank counts in the norm
-    copies_sum_squares = 2,    // sum over gradients that tensor rank 0 counts; to find NaN
+    copies_sum_squares = 2,    // over gradients that only tensor rank 0 counts; shows NaN
     step_sum_count = 3
 };
 

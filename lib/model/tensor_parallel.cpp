@@ -15,7 +15,7 @@ TensorParallel::Started TensorParallel::start_gather(const View& own, const View
 }
 
 // With sequence parallelism a reduce-scatter leaves each rank its rows of the sum, at their place
-// in `parts`. An all-reduce would move twice the data, for rows that the rank does not need.
+// in `parts`. An all-reduce would move twice the data, half of it for rows of other ranks.
 TensorParallel::Started TensorParallel::start_sum(const View& parts) const {
     const View own = own_rows(parts);
     if (!several()) return {own, {}};
