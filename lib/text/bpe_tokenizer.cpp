@@ -29,10 +29,10 @@ std::vector<bool> find_reachable(const BpeTokenizerParts& parts,
     return reachable;
 }
 
-// Replaces the bytes of each added token by its content. If the vocabulary contains the content,
-// too, the id already has the bytes that the content spells in the byte map ("Ġ" is a space). If
-// BPE can produce the id, the id keeps these bytes, as in Hugging Face tokenizers. Otherwise
-// `spelled` of the id becomes false, and no pre-token is encoded to the id.
+// Gives the id of each added token the content of the token as its bytes. If the vocabulary
+// contains the content, too, the id already has the bytes that the content spells in the byte map
+// ("Ġ" is a space). If BPE can produce the id, the id keeps them, as in Hugging Face tokenizers.
+// Otherwise `spelled` of the id becomes false, and no pre-token is encoded to the id.
 void put_added(const BpeTokenizerParts& parts, const std::array<i32, 256>& byte_ids,
                std::vector<std::string>& tokens, std::vector<bool>& spelled) {
     std::vector<bool> reachable;

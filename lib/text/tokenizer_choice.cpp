@@ -48,7 +48,7 @@ void require(const std::string& path) {
 std::shared_ptr<const Tokenizer> load_gpt2(const TokenizerChoice& choice) {
     if (choice.vocab_file.has_value() != choice.merge_file.has_value()) {
         usage_error(choice.vocab_file ? "--merge-file" : "--vocab-file",
-                    "is missing: --vocab-file and --merge-file need each other");
+                    "is missing: give both --vocab-file and --merge-file");
     }
     const SpecialInText special = special_of(choice, SpecialInText::plain);
     for (const auto& file : {choice.vocab_file, choice.merge_file}) {

@@ -29,8 +29,8 @@ struct AddedToken {
 class AddedTokenMatcher {
   public:
     AddedTokenMatcher() = default;
-    // With ignore_special, special tokens are still matched, but no id replaces their text. So a
-    // shorter token inside a special token is not found.
+    // With ignore_special, special tokens are still matched, but their text stays text and gets no
+    // id. So a shorter token inside a special token is not found.
     AddedTokenMatcher(std::vector<AddedToken> tokens, bool ignore_special);
 
     bool empty() const { return tokens_.empty(); }

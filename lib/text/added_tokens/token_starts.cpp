@@ -59,8 +59,8 @@ size_t TokenStarts::find(std::string_view text, size_t from) const {
     if (by_blocks_) {
         if (const size_t at = find_by_blocks(text, from); at != npos) return at;
     }
-    // The blocks leave at most 32 bytes at the end of the text; find_by_blocks() has moved `from`
-    // there.
+    // At most 32 bytes at the end of the text are in no block. find_by_blocks() has set `from` to
+    // the first of them.
     return find_one_by_one(text, from);
 }
 

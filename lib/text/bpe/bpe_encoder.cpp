@@ -92,8 +92,8 @@ class BpeEncoder : public Encoder {
         new_long_ids_.clear();
     }
 
-    // Returns the number of ids for which the output of the pre-tokens [i, n) needs memory. A
-    // pre-token has at most one id for each byte.
+    // Returns the number of ids for which encode_span() reserves memory: a pre-token has at most
+    // one id for each byte.
     static i64 max_ids(const Batch& batch, i64 i, i64 n) {
         constexpr i64 slack = 16;  // copies may write this many ids beyond the end
         return static_cast<i64>(batch.ends[n - 1] - batch.begin_of(i)) + slack;

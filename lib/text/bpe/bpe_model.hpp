@@ -80,8 +80,8 @@ class BpeModel {
     }
 
   private:
-    // Returns a hash of the length, the first byte and the last byte. The hash is a filter, with
-    // which most pre-tokens need no look-up in whole_.
+    // Returns a hash of the length, the first byte and the last byte. With it as a filter, most
+    // pre-tokens need no look-up in whole_.
     static u32 look_of(std::string_view pretoken) {
         const u32 look = static_cast<u32>(pretoken.size()) << 16 |
                          static_cast<u32>(static_cast<u8>(pretoken.front())) << 8 |

@@ -58,8 +58,8 @@ void BpeTrainer::push(u32 pair) {
 }
 
 // Adds `by` to the count of a pair, for an occurrence in `word`. A pair whose count rises is pushed
-// to the queue at the end of the step. If a count falls, the queue keeps the old entry with the
-// higher count, and train() corrects it later.
+// to the queue at the end of the step. When a count falls, the queue keeps the old entry with the
+// higher count; train() corrects it when it is at the top.
 void BpeTrainer::change(i32 left, i32 right, i64 by, u32 word) {
     const u32 index = pair_of(left, right);
     Pair& pair = pairs_[index];
@@ -82,10 +82,10 @@ i32 BpeTrainer::result_of(const Pair& pair) {
     return at->second;
 }
 
-// Rewrites a word in place, because it only becomes shorter, and counts the pairs that the
-// rewriting removes and adds. The left neighbour is from the rewritten part: after two adjacent
-// merges it is `result`, and the first merge has counted the pair (result, left). The count of
-// (left, right) need not be exact here, because merge() sets it to 0.
+// Rewrites a word in place (it only becomes shorter), and counts the pairs that the rewriting
+// removes and adds. The left neighbour is read from the rewritten part: after two adjacent merges
+// it is `result`, and the first merge has counted the pair (result, left). The count of (left,
+// right) need not be exact here, because merge() sets it to 0.
 void BpeTrainer::merge_word(u32 word, i32 left, i32 right, i32 result) {
     i32* const symbols = symbols_.data() + words_[word].begin;
     const u32 n = words_[word].size;

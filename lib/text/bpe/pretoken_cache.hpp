@@ -23,7 +23,7 @@ template <>
 class PackedIds<u16> {
   public:
     static constexpr u32 most = 7;
-    static constexpr u32 elsewhere = 0xFFFF;  // the count of an entry without its ids
+    static constexpr u32 elsewhere = 0xFFFF;  // count of an entry whose ids are in the long cache
 
     u32 count() const { return count_; }
     // Copies the ids to `out`. Always writes 16 bytes.

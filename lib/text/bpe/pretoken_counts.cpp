@@ -82,8 +82,8 @@ void PretokenCounter::drop_rare() {
         });
         shard = std::move(kept);
     }
-    // A pre-token may be dropped in several rounds, each time with at most `rare` occurrences, so
-    // the bounds add up.
+    // A pre-token may be dropped in several rounds, each time with at most that round's `rare`
+    // occurrences, so the bound of its count is the sum.
     rare_ += rare;
 }
 

@@ -45,8 +45,8 @@ class Normalizer {
     std::string_view apply_steps(std::string_view text, Buffers& buffers) const;
 
     std::vector<NormalizerStep> steps_;
-    // True if it gives the same result to cut a text before stands_alone() characters
-    // (normalizer.cpp) and to normalize the parts separately.
+    // True if a text may be cut before stands_alone() characters (normalizer.cpp), and its parts
+    // normalized separately, without a change of the result.
     bool is_local_ = true;
 };
 

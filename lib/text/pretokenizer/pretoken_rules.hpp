@@ -14,14 +14,14 @@ inline bool is_line_end(const Char& c) {
     return c.length == 1 && (c.code_point == '\r' || c.code_point == '\n');
 }
 
-// Returns the lower case of `c` if it is ASCII, "s" for U+017F, which matches "s" under (?i:), and
+// Returns the lower case of `c` if it is ASCII; "s" for U+017F, which (?i:) treats as an "s";
 // otherwise `c`.
 inline u32 folded(const Char& c) {
     if (c.code_point == 0x17F) return 's';
     return c.code_point >= 'A' && c.code_point <= 'Z' ? c.code_point + 32 : c.code_point;
 }
 
-// `begin` is an apostrophe. Returns the end of the contraction that begins there, or `begin`.
+// There is an apostrophe at `begin`. Returns the end of the contraction there, or `begin`.
 template <typename Reader>
 u32 contraction_end(const Reader& chars, u32 begin) {
     const Char a = chars.at(begin + 1);

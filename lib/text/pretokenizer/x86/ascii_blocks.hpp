@@ -115,8 +115,8 @@ LM_AVX2_INLINE u64 llama3_starts(const AsciiBlock& b, u32 max_digits) {
         space &= ~(low_bits(last + 1) & ~low_bits(first));
         ends &= low_bits(first);
     }
-    // The rest of each run: \s+(?!\S) matches all characters except the last one. The last one is a
-    // start, too, and the letters or other characters after it may belong to the same pre-token.
+    // The rest of each run: \s+(?!\S) matches all characters except the last one. The last one is
+    // also a start; the letters or other characters after it may belong to the same pre-token.
     starts |= space & ~(space << 1);
     starts |= space & ~(space >> 1);
     if (b.at_end && (space >> (b.n - 1) & 1) != 0) starts &= low_bits(run_begin(space, b.n) + 1);

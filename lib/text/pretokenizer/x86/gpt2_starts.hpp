@@ -88,7 +88,7 @@ class Gpt2Starts {
         return starts;
     }
 
-    // `at` is an apostrophe. Returns the length of the contraction there, or 0.
+    // There is an apostrophe at `at`. Returns the length of the contraction there, or 0.
     u32 contraction(u32 at) const {
         const u32 a = at + 1 < size_ ? text_[at + 1] : 0;
         if (a == 's' || a == 't' || a == 'm' || a == 'd') return 2;

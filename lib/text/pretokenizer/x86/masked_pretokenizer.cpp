@@ -125,7 +125,7 @@ struct BloomRule {
     LM_AVX2_INLINE u64 starts(const AsciiBlock& b, const u8*) const { return bloom_starts(b); }
 };
 
-// Cuts blocks of ASCII by bit operations. Walks over other text, a few pre-tokens at a time.
+// Cuts ASCII by bit operations on blocks, and other text by the rule, a few pre-tokens at a time.
 template <typename Rule>
 class MaskedPretokenizer final : public Pretokenizer {
   public:
