@@ -316,13 +316,12 @@ int main(int argc, char** argv) {
     options.value("--pipeline-model-parallel-size", &args.pp, "N",
                   "pipeline stages of a Megatron checkpoint to write");
     options.value("--make-vocab-size-divisible-by", &args.vocab_multiple, "N",
-                  "pad the vocabulary of a Megatron checkpoint to write to a multiple of N times "
+                  "pad the vocabulary of the written Megatron checkpoint to a multiple of N times "
                   "the tensor ranks");
-    options.choice(
-        "--transformer-impl", &args.transformer_impl, names_in(convert::megatron_names),
-        "names of the tensors of a Megatron-LM checkpoint to write: those of its flag of "
-        "this name (default: transformer_engine), or classic, those before "
-        "megatron-core");
+    options.choice("--transformer-impl", &args.transformer_impl, names_in(convert::megatron_names),
+                   "tensor names in a Megatron-LM checkpoint to write: as with this flag of "
+                   "Megatron-LM (default: transformer_engine), or classic: the names before "
+                   "megatron-core");
     options.choice("--format", &args.format, {"safetensors", "bin"},
                    "format of Hugging Face weights: safetensors (default), or pytorch_model.bin");
     options.value("--max-shard-size", &args.max_shard, "SIZE",
@@ -335,14 +334,14 @@ int main(int argc, char** argv) {
                  "compute the logits of an English text in both formats and compare them before "
                  "OUT appears");
     options.value("--check-python", &args.check_python, "PYTHON",
-                  "with --check: also compare with the logits of transformers or megatron-core, "
-                  "which this Python has; it loads the model itself, so trust its files");
+                  "with --check: also compare with the logits that transformers or megatron-core "
+                  "computes in PYTHON, which loads the model: use it only for files you trust");
     options.value("--against", &args.against, "CKPT",
                   "with --check: compare the Hugging Face model IN with this checkpoint and write "
                   "nothing");
     options.group("Output");
     options.value("--output-dir", &args.output_dir, "DIR",
-                  "convert each IN to a directory of its name in DIR; existing ones are skipped");
+                  "convert each IN to a directory of its name in DIR; skip complete outputs");
     options.flag("--force", &args.force, "replace an existing OUT");
     options.flag("--json", &args.json, "print JSON Lines, one object for each output");
     options.flag("--quiet,-q", &args.quiet, "show no progress, notes and summary");

@@ -21,7 +21,7 @@ struct Formats {
 struct Drift {
     i64 n = 0;
     double largest = 0;  // absolute difference
-    std::string first;   // name of the first of these tensors
+    std::string first;   // name of the first tensor whose copies differ
     void add(const std::string& tensor, double difference);
 };
 

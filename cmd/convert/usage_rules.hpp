@@ -19,9 +19,9 @@ void refuse_unused_options(const cli::Options& options, convert::Format from, co
 // Refuses an option that --against does not use.
 void refuse_options_of_conversions(const cli::Options& options);
 
-// Returns for each input the directory in `output_dir` that gets its output. The directory has the
-// name of the last part of the input's path. Refuses inputs without such a name, and two inputs
-// with the same name.
+// Returns the path of the output of each input: a directory in `output_dir` with the last part of
+// the input's path as its name. Refuses inputs without such a name, and two inputs with the same
+// name.
 std::vector<std::string> outputs_in(const std::string& output_dir,
                                     const std::vector<std::string>& inputs);
 

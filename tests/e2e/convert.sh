@@ -147,7 +147,7 @@ for target in megatron-lm megatron-deepspeed; do
     expect 2 'check: compares the tensors of .* bit by bit, but --dtype changes their bits' lm-convert c x --to "$target" --check --dtype bf16
 done
 expect 2 'vocab-size: is valid only when IN is a checkpoint of Megatron' lm-convert c x --to megatron-lm --vocab-size 257
-expect 2 'dtype: is valid only when IN is not of Megatron' lm-convert foreign x --dtype fp32
+expect 2 'dtype: is valid only when IN is not a Megatron checkpoint' lm-convert foreign x --dtype fp32
 for option in "--to hf-gpt2" "--dtype bf16" "--output-dir x" --force; do
     # shellcheck disable=SC2086
     expect 2 "${option% *}: is valid only for a conversion" lm-convert hf --check --against c $option
