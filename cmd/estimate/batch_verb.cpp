@@ -17,7 +17,7 @@ namespace {
 
 struct Flags {
     config::TrainFlags train;
-    i64 micro_batch = 1;  // this and seq_length are resolved from the flags
+    i64 micro_batch = 1;  // micro_batch and seq_length are resolved from the flags
     std::optional<i64> seq_length;
     std::vector<i64> nodes;
     i64 gpus_per_node = 8;
@@ -158,7 +158,7 @@ void add_batch_verb(cli::Options& program) {
          "--micro-batch-size 2 --train-samples 220_000_000 --nodes 48 52"});
     options.group("Nodes");
     options.values("--nodes", &flags->nodes, "N",
-                   "node counts to check; exit code 1 when one of them does not fit some batch");
+                   "node counts to check; exit code 1 when one of them cannot run every batch");
     options.value("--gpus-per-node", &flags->gpus_per_node, "N", "GPUs in a node");
     add_run_options(
         options, flags->train,

@@ -102,7 +102,7 @@ void add_sizes(Printout& printout, const Sizes& size) {
           "4 bytes (2 with --bf16, --fp16) x parameters, vocabulary unpadded; "
           "lm-ckpt copy --weights-only"},
          {"optimizer", "optimizer state", Unit::bytes, size.optimizer,
-          "8 bytes x parameters of Adam's moments, and 4 of fp32 masters with 16-bit "
+          "8 bytes x parameters for Adam's moments, 4 more for fp32 masters with 16-bit "
           "weights"},
          {"headers", "headers of data files", Unit::bytes, size.headers,
           "safetensors headers, and zeros that align large tensors to 4096 bytes"},
@@ -165,7 +165,7 @@ void add_checkpoint_verb(cli::Options& program) {
                       "lm-estimate checkpoint --model gpt2-124m --global-batch-size 512 "
                       "--train-tokens 10B --save-interval 1000"});
     options.value("--nodes", &flags->nodes, "N",
-                  "nodes, of equally many ranks; each writes two data files [1]");
+                  "number of nodes, each with as many ranks and two data files [1]");
     options.flag("--files", &flags->lists_files, "list the files with their sizes");
     add_run_options(options, flags->train,
                     {"Model", "Parallel", "--ddp-bucket-size", "--global-batch-size",

@@ -41,7 +41,7 @@ Unit unit_of(double value) {
 void add_energy_options(cli::Options& options, EnergyFlags& flags) {
     options.group("Energy and cost");
     options.value("--watts", &flags.watts, "W",
-                  "power of a GPU with its share of the node; default: of --gpu");
+                  "power of a GPU with its share of the node; default: from --gpu");
     options.value("--pue", &flags.pue, "X",
                   "energy of the computing centre / energy of its computers; default: 1");
     options.value(

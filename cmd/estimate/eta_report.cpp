@@ -25,7 +25,7 @@ void add_log(Printout& printout, const metrics::LogSummary& log) {
     add_count(figures, "duplicates", "duplicates", log.n_repeated(),
               "the same iteration logged by another rank, skipped");
     add_count(figures, "computed", "iterations computed", log.sums().iterations,
-              "including those between logged ones, and repeated ones");
+              "with those between two log lines, and with repeated ones");
     add_seconds(figures, "computing", "time computing", log.sums().step_s,
                 "the sum of the elapsed times per iteration");
     const metrics::TimeUse use = log.time_use();
@@ -39,11 +39,11 @@ void add_log(Printout& printout, const metrics::LogSummary& log) {
     add_count(figures, "repeated", "repeated iterations", log.repeated_iterations(),
               "computed again after a restart");
     add_seconds(figures, "repeated_s", "time repeated", log.repeated_s(),
-                "the first times of the repeated iterations");
+                "time of their first computation, which was discarded");
     if (log.wall_s()) {
         add_seconds(
             figures, "wall", "wall time", *log.wall_s(),
-            "from the first time stamp to the last; a line without one adds its step times");
+            "from the first time stamp to the last; a line without a stamp adds its step times");
         add_seconds(figures, "missing", "time missing", log.missing_s(),
                     "wall time without computed iterations");
         if (const auto share = metrics::availability(log)) {
@@ -59,7 +59,7 @@ void add_time_use(Printout& printout, const metrics::LogSummary& log) {
     if (!(use.total_s() > 0)) return;
     Figures figures;
     add_seconds(figures, "useful", "useful steps", use.useful_s,
-                "the elapsed times of the iterations of the log that count");
+                "the elapsed times of all iterations but those of the next three figures");
     add_seconds(figures, "repeated", "steps computed twice", use.repeated_s,
                 "discarded by a restart or a rollback");
     add_seconds(figures, "skipped", "skipped steps", use.skipped_s,
@@ -75,7 +75,7 @@ void add_time_use(Printout& printout, const metrics::LogSummary& log) {
         add_seconds(figures, "waiting", "waiting for a job", use.waiting_s,
                     "from the last line of a program to the start of the next one");
         add_seconds(figures, "other", "other", use.other_s,
-                    "between two lines of a running program");
+                    "gaps between two lines of a running program");
     }
     add_seconds(figures, "total", "in all", use.total_s(), "the sum");
     printout.sum("time_use", std::move(figures));
@@ -89,8 +89,8 @@ void add_stops(Printout& printout, const metrics::LogSummary& log, size_t most) 
         {"last_iteration", "stopped after", Unit::count,
          "the last iteration logged before the stop"},
         {"resumed_after", "resumed after", Unit::count,
-         "iteration of the checkpoint that the log names; else the first logged iteration minus "
-         "the interval between lines"},
+         "iteration of the loaded checkpoint; if the log does not state it: the first logged "
+         "iteration minus the interval between lines"},
         {"repeated", "repeated", Unit::count, "the iterations between both"},
         {"repeated_s", "time repeated", Unit::seconds, ""},
         {"restarted", "restart", Unit::plain, "no: time is missing within a run"}};
@@ -122,9 +122,9 @@ void add_energy(Printout& printout, const std::string& directory, const metrics:
     if (sum.n_files == 0) run_error(directory, "has no file emissions*.csv");
     Figures figures;
     add_count(figures, "files", "files", sum.n_files, "emissions*.csv of --codecarbon-dir");
-    add_count(figures, "runs", "runs", sum.n_runs, "a host in one start");
+    add_count(figures, "runs", "runs", sum.n_runs, "one for each host and each start");
     add_seconds(figures, "host_time", "time of all hosts", sum.duration_s,
-                "column duration, added up; of each run the last row");
+                "column duration, sum over the last row of each run");
     const auto add = [&](const char* key, const char* label, double value, const char* how) {
         figures.push_back({key, label, Unit::plain, value, how});
     };

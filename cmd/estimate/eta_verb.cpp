@@ -147,8 +147,8 @@ void add_nodes(Figures& figures, const Flags& flags, const metrics::LogSummary& 
     const double seconds = metrics::seconds_left(log, left, ratio);
     add_count(figures, "nodes", "nodes of the log", before, "its last start, or --log-nodes");
     add_seconds(figures, "left_with_nodes", "time left with --nodes", seconds,
-                "a + b x batch of a replica, which is inverse to the nodes; without data on other "
-                "batch sizes, time left x nodes of the log / --nodes");
+                "a + b x batch of a replica, proportional to 1 / nodes; if the log has no other "
+                "batch sizes: time left x nodes of the log / --nodes");
     if (seconds > 0) add_finish(figures, "finish_with_nodes", "finish with --nodes", seconds);
     if (!flags.hours_per_day) return;
     add_seconds(figures, "calendar_with_nodes", "calendar time with --nodes",
@@ -345,14 +345,14 @@ void add_eta_verb(cli::Options& program) {
                   "hours of a day in which the machine is available");
     options.value("--window", &flags->window, "N", "logged lines of which the rate is the mean");
     options.value("--gap", &flags->gap, "TIME",
-                  "shortest missing time between two lines of a run that is listed");
+                  "shortest gap in time between two lines of a run that is listed as a stop");
     options.value(
         "--max-age", &flags->max_age, "TIME",
-        "exit with 1 when the last line is older than TIME, as for a stuck training; 5x: than five "
+        "exit with 1 when the last line is older than TIME, as for a stuck training; 5x: five "
         "times the time between two lines; auto: 10x");
-    options.value("--nodes", &flags->nodes, "N", "also the time left on N nodes");
+    options.value("--nodes", &flags->nodes, "N", "also print the time left on N nodes");
     options.value("--log-nodes", &flags->log_nodes, "N",
-                  "nodes of the log, for --nodes; default: those that the log names");
+                  "number of nodes in the log, for --nodes; default: as the log states");
     options.flag("--why", &flags->why,
                  "print the line that states why the job of these logs ended, instead of its "
                  "progress; exit with 1 when there is none");
@@ -361,17 +361,18 @@ void add_eta_verb(cli::Options& program) {
         "wait for more lines and for logs that do not exist yet, until a line states that "
         "the run has ended; a terminal is redrawn, a pipe gets a line each --interval; exit "
         "with 1 unless the training is finished or its state is saved");
-    options.value("--interval", &flags->interval, "TIME", "time between two looks of --follow");
+    options.value("--interval", &flags->interval, "TIME", "time between two reads of --follow");
     add_run_options(
         options, flags->train,
         {"--train-samples", "--train-iters", "--train-tokens", "--global-batch-size",
          "--rampup-batch-size", "--seq-length", "--deepspeed_config", "--codecarbon-dir"});
     add_picture_options(options, flags->picture,
                         "loss, gradient norm, learning rate and samples per second");
-    options.choice("--plot-over", &flags->plot_over, {"iterations", "samples", "tokens"},
-                   "horizontal axis of --plot; default: iterations, tokens with --overlay");
+    options.choice(
+        "--plot-over", &flags->plot_over, {"iterations", "samples", "tokens"},
+        "x axis of --plot; default: iterations; with --overlay, tokens if all logs have them");
     options.values("--overlay", &flags->overlay, "LOG",
-                   "logs of other runs, drawn over that of LOG, a color for each");
+                   "logs of other runs, drawn in the picture of LOG, each in its color");
     add_output_options(options, flags->output);
 }
 

@@ -116,19 +116,19 @@ void add_time_figures(std::vector<Figure>& figures, const cost::GoodputRuns& run
     add_seconds(figures, "saving", "saving", mean.saving_s,
                 "after each interval of work, and before the limit of a job");
     add_seconds(figures, "repeated", "work computed twice", mean.repeated_s,
-                "since the last save, at each failure");
+                "at each failure, the work since the last save");
     add_seconds(figures, "restarting", "restarting", mean.restarting_s,
-                "--restart-time for each failure and each next job");
+                "--restart-time for each failure and each job after the first");
     add_seconds(figures, "lost", "lost time", mean.running_s() - mean.work_s,
-                "saving, computed twice and restarting");
+                "saving + work computed twice + restarting");
     figures.push_back({"goodput", "goodput", Unit::share, mean.work_s / mean.running_s(),
                        "steps and evaluations / running time"});
     add_seconds(figures, "running", "running time with failures", mean.running_s(), "");
     if (mean.job_stops > 0) {
         figures.push_back({"job_stops", "jobs that reach their limit", Unit::plain, mean.job_stops,
-                           "of --exit-duration-in-mins"});
+                           "jobs that --exit-duration-in-mins ends"});
         add_seconds(figures, "queue", "waiting in the queue", mean.queue_s,
-                    "--queue-gap for each of them");
+                    "--queue-gap for each job that reaches its limit");
     }
     add_seconds(figures, "total", "time with failures", mean.total_s(),
                 fmt::format("mean of {} simulated runs; standard error {}", runs.n_runs,

@@ -40,18 +40,19 @@ void add_gpu_options(cli::Options& options, GpuFlags& flags, const std::string& 
         "--gpu", &flags.gpu, gpus,
         "GPU and its node, described in share/lm-utils/hardware/NAME.txt; a100 has 80 GB");
     options.value("--hardware", &flags.hardware_file, "FILE",
-                  "description of another GPU and node, in the form of these files");
+                  "description of another GPU and node, in the form of the files of --gpu");
     options.value("--gpus-per-node", &flags.gpus_per_node, "N",
-                  "GPUs in a node; default: of --gpu");
+                  "GPUs in a node; default: from --gpu");
     options.value(
         "--node-bandwidth", &flags.node_bandwidth, "SIZE",
-        "bytes per second between a GPU and its node in a large all-reduce; default: of --gpu");
+        "bytes per second between a GPU and its node in a large all-reduce; default: from --gpu");
     options.choice("--network", &flags.network, networks,
                    "links between nodes, described in share/lm-utils/hardware/networks/NAME.txt; "
-                   "default: of --gpu");
-    options.value("--nics", &flags.nics, "N", "network links (rails) of a node; default: of --gpu");
+                   "default: from --gpu");
+    options.value("--nics", &flags.nics, "N",
+                  "network links (rails) of a node; default: from --gpu");
     options.value("--network-bandwidth", &flags.network_bandwidth, "SIZE",
-                  "bytes per second from a node to the others; default: of --gpu");
+                  "bytes per second from a node to the others; default: from --gpu");
     options.choice("--trainer", &flags.trainer, trainers,
                    "program that is estimated: lm-train (fused attention, not measured on GPUs "
                    "yet) or megatron (Megatron-LM and "

@@ -303,11 +303,11 @@ void add_layout_verb(cli::Options& program) {
          "h100 --top 3"});
     options.group("GPUs");
     options.value("--gpus", &flags->gpus, "N", "GPUs of the whole run; also --world-size");
-    options.value("--gpu-memory", &flags->memory, "SIZE", "memory of one GPU; default: of --gpu");
+    options.value("--gpu-memory", &flags->memory, "SIZE", "memory of one GPU; default: from --gpu");
     options.value("--allowance", &flags->allowance, "SIZE",
                   "GPU memory besides lm-train's buffers: context, libraries, code");
     options.value("--top", &flags->top, "N",
-                  "layouts that are printed, one for each TP, PP and micro-batch size");
+                  "number of layouts to print, one for each TP, PP and micro-batch size");
     options.flag("--all", &flags->all, "print every layout that fits");
     add_gpu_options(options, flags->hardware, "a100", "lm-train");
     add_run_options(

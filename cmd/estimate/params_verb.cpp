@@ -59,8 +59,8 @@ void add_formulas(Printout& printout, const spec::ModelConfig& model, i64 padded
           "h / L; trained models have from 60 (GPT-2) to 510"},
          {"parameters_at_depth", "parameters at best width", Unit::count,
           static_cast<i64>(std::llround(cost::parameters_at_depth(model.n_layers))),
-          "12 L exp(2 x 5.039) exp(2 x 0.0555 L) for these layers; a model with many more should "
-          "be deeper, with many fewer wider; arXiv 2006.12467"},
+          "12 L exp(2 x 5.039) exp(2 x 0.0555 L) for these layers; more parameters should get "
+          "more layers, fewer parameters more width; arXiv 2006.12467"},
          {"head_size", "head size", Unit::plain, model.head_dim,
           "--kv-channels, or hidden size / heads"},
          model_flops_figure(model)});

@@ -94,11 +94,11 @@ std::vector<Figure> step_figures(const StepQuery& query, const cost::StepTime& t
          "operations per token x tokens/s / --gpus"},
         {"mfu", "model FLOPs utilization", Unit::share,
          flops_per_s / query.gpu.flops(query.precision.weights),
-         fmt::format("of the peak of {}, {:.0f} TFLOP/s", query.gpu.name,
+         fmt::format("model TFLOP/s / peak of {}, {:.0f} TFLOP/s", query.gpu.name,
                      query.gpu.flops(query.precision.weights) / 1e12)},
         {"memory_bytes", "memory of the fullest GPU", Unit::bytes, memory.total(), of_memory},
         {"memory_state_bytes", "  weights and optimizer", Unit::bytes, memory.state,
-         "with gradients"},
+         "including gradients"},
         {"memory_activation_bytes", "  activations", Unit::bytes, memory.activations, ""},
         {"fits", "fits", Unit::plain, memory.total() <= query.gpu.memory_bytes,
          fmt::format("memory <= {} of {}", human_size(query.gpu.memory_bytes), query.gpu.name)}};
@@ -126,7 +126,7 @@ std::vector<Figure> step_parts(const StepQuery& query, const cost::StepTime& tim
                     "3); on "
                     "a ring, between nodes also on double binary trees where these are faster"),
         seconds("host_s", "waiting for the host", time.busiest.host_s,
-                "where the GPU is faster than the host starts kernels"),
+                "where the host starts kernels more slowly than the GPU runs them"),
         seconds("messages_s", "messages between stages", time.messages_s,
                 "bound by the network; only those that do not overlap with computation"),
         seconds("bubble_s", "pipeline bubble", time.bubble_s,

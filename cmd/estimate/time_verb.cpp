@@ -113,11 +113,12 @@ void add_steps(std::vector<Figure>& figures, const Flags& flags, const cost::Tra
         figures, "steps", "all steps", seconds.steps_s,
         "the sum over all batches of the ramp; a smaller batch has a larger pipeline bubble");
     if (!flags.tflops) return;
-    add_seconds(figures, "rule", "rule of thumb",
-                cost::training_seconds(n_parameters, tokens, as_double(*flags.gpus), *flags.tflops,
-                                       plan.recompute()),
-                "6 T P / (n X), 8 with recomputation: tokens, parameters, GPUs, throughput; "
-                "BigScience's README and arXiv 2104.04473, equation 4");
+    add_seconds(
+        figures, "rule", "rule of thumb",
+        cost::training_seconds(n_parameters, tokens, as_double(*flags.gpus), *flags.tflops,
+                               plan.recompute()),
+        "6 T P / (n X), 8 with recomputation: T tokens, P parameters, n GPUs, X throughput; "
+        "BigScience's README and arXiv 2104.04473, equation 4");
 }
 
 // Returns the plan and the number of samples of the training.
@@ -306,7 +307,7 @@ void add_time_verb(cli::Options& program) {
     const auto flags = std::make_shared<Flags>();
     cli::Options& options = program.verb(
         "time",
-        "print the time of a step on described GPUs, and of a training, or at a given throughput",
+        "print the time of a step and of a training, on described GPUs or at a given throughput",
         [flags] { return run_time(*flags); });
     options.examples(
         {"lm-estimate time --model bloom-176b --tensor-model-parallel-size 4 "
