@@ -149,7 +149,7 @@ Goodput expected_goodput(const GoodputPlan& plan, double interval_s) {
         times.job_stops = std::floor(without_jobs_s / of_a_job_s);
     }
     times.queue_s = times.job_stops * plan.queue_s;
-    // One failure occurs per M = mean_s of running time; exp(-restart_s / M) of the starts succeed.
+    // One failure occurs per M = mean_s; the share exp(-restart_s / M) of the starts succeeds.
     const double of_stops_s = times.job_stops * (plan.save_s + start_s);
     times.saving_s += times.job_stops * plan.save_s;
     times.failures = (without_jobs_s + of_stops_s) / m;

@@ -77,8 +77,8 @@ struct ActivationForward {
     Activation activation = Activation::none;
 };
 
-// dx = (dy w) * activation'(pre_activation). If this layer's input x is the activation of
-// pre_activation, this product also computes the backward of that activation.
+// dx = (dy w) * activation'(pre_activation). With an activation, this layer's input was
+// activation(pre_activation), and this product includes the backward of that activation.
 struct LinearBackwardInput {
     View dy{};  // [M, N] bf16|fp16|fp32
     View w{};   // [N, K] bf16|fp16|fp32
@@ -157,7 +157,7 @@ struct ResidualNormBackward {
     View dbias{};    // [C] fp32; optional
     bool one_plus = false;
     bool accumulate = true;
-    View dbranch_bias{};  // [C] fp32; optional; sums rows of dbranch, or of dsum
+    View dbranch_bias{};  // [C] fp32; optional; sum over rows of dbranch; if none, of dsum
 };
 
 // ---- Attention --------------------------------------------------------------------------------

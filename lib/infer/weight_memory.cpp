@@ -109,8 +109,8 @@ i64 WeightMemory::unit_bytes(i64 unit) const {
     return bytes;
 }
 
-// Decides which layers stay in memory: as many of the first layers as fit next to the embedding,
-// the head and one of the other layers, which are read for each pass.
+// Decides which layers stay in memory: as many of the first layers as fit together with the
+// embedding, the head and one of the other layers, which are read for each pass.
 void WeightMemory::decide(const eval::EngineOptions& options) {
     const auto n_layers = static_cast<size_t>(config_.n_layers);
     kept_.assign(n_layers, true);

@@ -56,8 +56,8 @@ Dropout GptChunk::dropout_before(const Pass& pass, i64 layer) const {
                        : pass.dropout(p, number - 1, device::mlp_output_site);
 }
 
-// Returns the gradient of the bias of that same branch, or none. It is not none if the backward of
-// the norm after the branch computes it (folded_bias()).
+// Returns the gradient of the bias of the branch of dropout_before(), if the backward of the norm
+// after this branch computes that gradient (folded_bias()), else none.
 View GptChunk::bias_before(const Pass& pass, i64 layer) const {
     return layer > 0 ? layers_[static_cast<size_t>(layer - 1)].mlp.down_bias_gradient(pass)
                      : View{};
