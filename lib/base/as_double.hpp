@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts in floating-point arithmetic.
+// Conversion of counts to floating-point numbers.
 #pragma once
 
 #include "base/types.hpp"

@@ -19,7 +19,7 @@ std::span<const std::byte> bytes_of(std::string_view text) {
     return std::as_bytes(std::span(text.data(), text.size()));
 }
 
-// Returns the digest of a large file. `blocks` has digested the digests of the file's blocks.
+// Returns the digest of a large file. `blocks` was updated with the digests of the file's blocks.
 std::string text_of_blocks(const Digester& blocks) {
     return "xxh3-64m:" + blocks.finish().substr(std::strlen("xxh3:"));
 }

@@ -58,8 +58,8 @@ class BlockDigester {
     static constexpr i64 block_bytes = i64{64} << 20;
 
     void update(std::span<const std::byte> bytes);
-    // Returns the digest of all bytes so far; more updates may follow. This takes the same time for
-    // any number of bytes.
+    // Returns the digest of all bytes so far; more updates may follow. The time of this
+    // call does not depend on the number of bytes.
     std::string finish() const;
     i64 n_bytes() const { return n_bytes_; }  // that update() got so far
     // Returns the digest of a whole file from the digests of its blocks, in their order.

@@ -33,10 +33,10 @@ struct Launched {
     bool in_slurm_step = false;
 };
 
-// Returns the rank and the number of ranks that the first launcher of `among` whose variables are
-// set states. Without such a launcher, returns rank 0 of 1. A Slurm batch script that srun did not
-// start also counts as a single process. Throws Error(usage) naming a variable with an invalid
-// value.
+// Finds the first launcher of `among` whose variables are set, and returns the rank and the number
+// of ranks that they state. Without such a launcher, returns rank 0 of 1. A Slurm batch script that
+// srun did not start also counts as a single process. Throws Error(usage) naming a variable with an
+// invalid value.
 Launched launched_by(std::initializer_list<Launcher> among,
                      const Environment& get = environment_of_process);
 
@@ -48,7 +48,7 @@ std::optional<i64> rank_on_host(const Environment& get = environment_of_process)
 std::string slurm_job(const Environment& get = environment_of_process);
 
 // Returns a key of this launch: a hash of the job ids that launchers set. All processes of a launch
-// get the same key. All launches without a job id get one key.
+// get the same key. All launches without a job id have the same key.
 std::string key_of_start(const Environment& get = environment_of_process);
 
 // The address where the processes of torchrun, and of srun without MPI, connect over TCP.

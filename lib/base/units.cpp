@@ -74,8 +74,8 @@ bool is_digit(char c) {
     return c >= '0' && c <= '9';
 }
 
-// Removes digits, also with single underscores between them, from the front of `text`. Returns the
-// digits without underscores, or an empty text when `text` does not start with a digit.
+// Removes the leading digits of `text` and the single underscores between them. Returns the digits
+// without underscores, or an empty text when `text` does not start with a digit.
 std::string parse_digits(std::string_view& text) {
     std::string digits;
     while (!text.empty()) {
@@ -106,7 +106,7 @@ struct Parser {
         usage_error(object, "'{}' is too large: it does not fit in 64 bits", text);
     }
 
-    // Removes the number before the unit from the front of `rest` and returns the number.
+    // Parses the number at the front of `rest` and removes it from `rest`; the unit remains.
     Decimal decimal(std::string_view& rest) const {
         std::string digits = parse_digits(rest);
         if (digits.empty()) not_a_value();

@@ -14,10 +14,10 @@ struct CheckTokens {
     std::string what;  // "310 tokens of English text", "64 random tokens"
 };
 
-// Returns the start of an installed English text, tokenized for the model: by the first of
-// `directories` with tokenizer.json, or vocab.json and merges.txt; by GPT-2's tokenizer or bytes if
-// the vocabulary has their size. Returns random tokens when no tokenizer fits. The number of tokens
-// is at most 512, fewer for models of more than 40 million parameters, and 64 from 312 million on.
+// Returns the start of an installed English text as tokens of the model. The tokenizer is the first
+// one in `directories` (tokenizer.json, or vocab.json and merges.txt), else GPT-2's or bytes if the
+// vocabulary has their size. Returns random tokens when no tokenizer fits. Returns at most 512
+// tokens, fewer for a model of more than 40 million parameters, and 64 for 312 million or more.
 CheckTokens check_tokens(const spec::ModelConfig& model,
                          const std::vector<std::string>& directories);
 

@@ -111,9 +111,9 @@ OurLogits forward(const std::string& native, const std::vector<std::string>& tok
     return result;
 }
 
-// Returns the type whose rounding may be the difference of the two sides. If a 16-bit checkpoint
-// has no masters and its type is not `theirs`, its weights were rounded by the conversion, so the
-// type of the checkpoint is returned; otherwise fp32.
+// Returns the type whose rounding may explain a difference of the logits: the type of the
+// checkpoint if it has 16 bits, no masters, and is not `theirs`, because the conversion then
+// rounded the weights; otherwise fp32.
 DType coarser_type(const OurLogits& ours, DType theirs) {
     const DType stored = stored_type(ours.checkpoint);
     const bool finer = is_half(stored) && !ours.checkpoint.has(ckpt::SliceKind::master);
@@ -128,8 +128,8 @@ bool within_rounding(const Comparison& result, DType dtype) {
 // Error(answer_is_no) when the two sides have different numbers of logits, or when the logits
 // differ by more than rounding explains. The weights of the other model may have been rounded to
 // the checkpoint's type and then stored in a finer type. So when the first comparison fails,
-// computes our logits again with weights in the checkpoint's type and compares these; keeps these
-// if they agree.
+// also compares logits that are computed with weights in the checkpoint's type. If these agree,
+// returns this comparison and keeps these logits.
 Comparison compare(OurLogits& ours, const std::vector<double>& theirs, const std::string& whose,
                    DType theirs_type) {
     if (ours.logits.size() != theirs.size()) {

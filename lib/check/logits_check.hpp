@@ -15,7 +15,7 @@ struct Comparison {
     double our_perplexity = 0;
     double their_perplexity = 0;
     std::string tokens;  // "310 tokens of English text"
-    std::string theirs;  // "transformers 4.44.2"; empty: our reference of Hugging Face's models
+    std::string theirs;  // "transformers 4.44.2"; empty: hf_reference_logits()
 };
 
 // Computes the logits of the checkpoint `native` with the code of lm-train, and the logits of the
