@@ -48,7 +48,7 @@ Destination destination_of(std::string to, i64 iteration) {
     const std::string name = ckpt::step_name(iteration);
     if (ckpt::step_from_name(io::base_name(to)) >= 0) {
         if (io::base_name(to) != name)
-            usage_error(to, "names another step, but SRC is {}: give the directory of the copy, {}",
+            usage_error(to, "names a step other than SRC ({}): give the directory of the copy, {}",
                         name, io::parent_of(to));
         return {io::parent_of(to), to, true};
     }
@@ -163,8 +163,8 @@ void add_copy(cli::Options& options) {
         {"lm-ckpt copy checkpoints /store/run",
          "lm-ckpt copy checkpoints/global_step20 weights --weights-only --bwlimit 200MiB"});
     verb.positionals("SRC... DST", &args->paths,
-                     "SRC: global_step* directories, or directories of them: their latest steps; "
-                     "DST: directory of steps, created if needed, or the new path of one step");
+                     "SRC: global_step* directories, or directories of steps: the latest step of "
+                     "each; DST: directory of steps, created if needed, or path of the new step");
     verb.flag("--weights-only", &args->weights_only, "do not copy masters and Adam moments");
     verb.value("--bwlimit", &args->bwlimit, "SIZE", "copy at most SIZE bytes per second");
     verb.flag("--force", &args->force, "replace a different step of that name");

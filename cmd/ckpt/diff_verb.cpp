@@ -101,7 +101,7 @@ void add_diff(cli::Options& options) {
     verb.examples(
         {"lm-ckpt diff checkpoints/global_step10 checkpoints/global_step20 --weights-only"});
     verb.positional("A", &args->a,
-                    "global_step* directory, or a directory of them: its latest step; or one of "
+                    "global_step* directory; directory of steps: the latest one; or checkpoint of "
                     "Megatron");
     verb.positional("B", &args->b, "checkpoint to compare with; layout and type may differ");
     verb.flag("--weights-only", &args->weights_only, "do not compare masters and Adam moments");

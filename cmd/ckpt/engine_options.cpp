@@ -24,7 +24,8 @@ void add_engine_options(cli::Options& options, EngineArgs& args) {
                   "default four fifths of the free memory");
     options.value("--threads", &args.n_threads, "N", "threads; 0: one per core");
     config::add_tokenizer_options(
-        options, args.tokenizer, "by default the tokenizer in CKPT or the one it was trained with");
+        options, args.tokenizer,
+        "by default the tokenizer in CKPT, or the one with which CKPT was trained");
 }
 
 std::unique_ptr<eval::Engine> load_engine(const ckpt::TensorSource& tensors,

@@ -260,8 +260,8 @@ void add_generate(cli::Options& options) {
          "lm-ckpt generate gpt2-hf --prompt 'The first' --temperature 0.8 --top-p 0.95",
          "echo '{\"prompt\": \"The first\"}' | lm-ckpt generate checkpoints --prompts -"});
     verb.positional("CKPT", &args->path,
-                    "global_step* directory, or a directory of them: its latest step; or one of "
-                    "Megatron; or a model of Hugging Face");
+                    "global_step* directory; directory of steps: the latest one; checkpoint of "
+                    "Megatron; or model of Hugging Face");
     verb.group("Text");
     verb.value("--prompt", &args->prompt, "TEXT",
                "text to continue; -: all of standard input; empty: begin a document");

@@ -94,7 +94,7 @@ void print_json(const Row& row) {
     cli::write_stdout(io::json_line(object));
 }
 
-// The widths are such that the longest state, "complete, latest", ends in column 80.
+// With these widths, the state "complete, latest" ends in column 80.
 void print_line(std::string_view step, std::string_view size, std::string_view layout,
                 std::string_view created, std::string_view branch, std::string_view state,
                 std::optional<cli::Color> color = std::nullopt) {
@@ -172,7 +172,7 @@ void add_ls(cli::Options& options) {
                      [args] { return run(*args); });
     verb.examples({"lm-ckpt ls checkpoints"});
     verb.positional("DIR", &args->directory,
-                    "directory of global_step* directories, or one of Megatron");
+                    "directory of global_step* directories, or of Megatron's checkpoints");
     verb.flag("--json", &args->json, "print JSON Lines");
 }
 

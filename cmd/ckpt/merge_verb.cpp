@@ -153,8 +153,8 @@ void add_merge(cli::Options& options, const std::string& command_line) {
          "lm-ckpt merge decayed checkpoints --window 500B --style minus-sqrt"});
     verb.positional("OUT", &args->out, "directory to create, with the average as its only step");
     verb.positionals("CKPT", &args->checkpoints,
-                     "global_step* directories, or directories of them: their latest steps; with "
-                     "--window one directory");
+                     "global_step* directories, or directories of steps: the latest step of each; "
+                     "with --window one directory of steps");
     verb.value("--weights", &args->weights, "W1,W2,...",
                "weight of each CKPT, divided by the sum of all; equal by default");
     verb.value("--window", &args->window, "N",

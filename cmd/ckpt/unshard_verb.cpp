@@ -65,7 +65,7 @@ void add_unshard(cli::Options& options) {
                      [args] { return run(*args); });
     verb.examples({"lm-ckpt unshard checkpoints model.safetensors --dtype bf16"});
     verb.positional("CKPT", &args->path,
-                    "global_step* directory, or a directory of them: its latest step; or one of "
+                    "global_step* directory; directory of steps: the latest one; or checkpoint of "
                     "Megatron");
     verb.positional("OUT", &args->out, "file to create, NAME.safetensors");
     verb.choice("--dtype", &args->dtype, {"fp32", "bf16", "fp16"},

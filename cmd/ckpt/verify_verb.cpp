@@ -153,7 +153,7 @@ void add_verify(cli::Options& options) {
     verb.examples({"lm-ckpt verify checkpoints", "lm-ckpt verify checkpoints/global_step20"});
     verb.positional(
         "CKPT", &args->path,
-        "global_step* directory, or a directory of them: every step; or one of Megatron");
+        "global_step* directory; directory of steps: every step; or checkpoint of Megatron");
     verb.flag("--json", &args->json, "print JSON Lines, one object for each step");
     verb.flag("--quiet,-q", &args->quiet, "show no progress");
 }

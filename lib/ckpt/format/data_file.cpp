@@ -119,9 +119,9 @@ std::vector<FileUnit> units_of(const DataFile& file) {
             continue;
         }
         FileUnit unit{at, at, 0, slice.offset, slice.offset};
-        // A unit is a run of small slices without gaps. Where a slice would make the unit larger
-        // than a block, plan_share() has aligned the slice, and the alignment leaves a gap before
-        // it.
+        // A unit is a run of small slices without gaps, at most a block long. plan_share() has
+        // aligned each slice that would exceed this length, so a gap precedes such a slice, and the
+        // next unit begins with it.
         while (at < slices.size() && slices[at].offset == unit.end && !is_large(slices[at]) &&
                slices[at].end() - unit.begin <= io::block_bytes) {
             unit.end = slices[at++].end();

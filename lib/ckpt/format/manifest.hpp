@@ -7,7 +7,7 @@
 // the digests of the index parts. The digest of the manifest covers the bytes of manifest.json with
 // its own 32 digits as zeros, and so, indirectly, every byte of the checkpoint.
 //
-// Versions: a writer of a newer format states in `min_reader_version` the oldest reader that may
+// Versions: a writer of a newer format states in `min_reader_version` the oldest version that may
 // read it, and lists in `features` the features that a reader must support. A reader refuses a
 // feature that it does not know, and ignores keys that it does not know.
 #pragma once
@@ -126,12 +126,12 @@ std::string new_run_id();
 // Returns host, user and job of this process.
 Writer this_writer();
 
-// Returns the JSON of a reference, as other files name a step: {"iteration": N, "digest":
+// Returns the JSON object by which other files refer to a step: {"iteration": N, "digest":
 // "xxh3:..."}.
 io::OrderedJson to_json(const StepReference& step);
 StepReference step_reference_from(const io::Json& object, const std::string& path);
 
-// Returns the JSON text of a reference to an index part, in which ranks send it.
+// Returns a reference to an index part as JSON text. Ranks send it to each other in this form.
 std::string reference_text(const IndexReference& part);
 IndexReference parse_reference(std::string_view text);
 

@@ -10,11 +10,11 @@
 
 namespace lm::ckpt {
 
-// Returns `layout` with the tensors that tensor rank `tp_rank` counts in sums over the model and
-// writes to checkpoints. If several ranks hold a tensor, only the first of them does.
+// Returns `layout` with only the tensors that tensor rank `tp_rank` adds to sums over the model and
+// writes to checkpoints. If several ranks hold a tensor, only the layout of the first one keeps it.
 spec::RankLayout counted_tensors(const spec::RankLayout& layout, i64 tp_rank);
 
-// The memory of a rank's state. A plan of the files has no memory: its pointers are null.
+// The memory of a rank's state. The pointers are null when the files are only planned.
 struct StateMemory {
     DType weights_dtype = DType::fp32;  // 16-bit weights have masters
     const void* weights = nullptr;      // the flat buffer

@@ -100,8 +100,8 @@ Tip tip_of(const Manifest& manifest) {
     return tip;
 }
 
-// A step that one of the starts in `tip`'s lineage has written is an ancestor. Exceptions are steps
-// before the step from which that start resumed, and steps after one from which a later start
+// A step that one of the starts in `tip`'s lineage has written is an ancestor, unless it is before
+// the step from which that start resumed, or after the step from which a later start of the lineage
 // resumed.
 bool on_branch(const Manifest& step, const Tip& tip) {
     const i64 iteration = step.counters.iteration;

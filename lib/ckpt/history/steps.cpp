@@ -28,9 +28,9 @@ std::string_view without_remedy(std::string_view problem) {
     return problem;
 }
 
-// Opens the first complete step of `candidates` that is not in `damaged`. If a step was skipped or
-// `reason` is not empty, warns with `reason`; with an empty `reason`, with the problem of the first
-// skipped step.
+// Opens the first complete step of `candidates` that is not in `damaged`. Warns if `reason` is not
+// empty or a damaged step was skipped. The warning states `reason`, or if that is empty, the
+// problem of the first skipped step.
 Checkpoint open_first(const std::string& directory, const std::vector<const StepEntry*>& candidates,
                       std::string reason, const std::vector<i64>& damaged, const Share& share) {
     for (const StepEntry* entry : candidates) {

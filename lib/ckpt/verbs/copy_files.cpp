@@ -20,7 +20,7 @@ namespace lm::ckpt {
 namespace {
 
 // Limits the rate of a copy by sleeping. After a slow period the copy may run faster than the rate,
-// until it has caught up with at most one second of delay.
+// until it has made up for at most one second of delay.
 class Pace {
   public:
     explicit Pace(std::optional<i64> bytes_per_second) : rate_(bytes_per_second) {}

@@ -173,7 +173,7 @@ class Verifier {
         for (const Slice& slice : file.slices) {
             if (entries.contains({slice.offset, slice.end()})) continue;
             problem(problem_of(file, slice,
-                               fmt::format("its header has no entry of bytes {} to {}: corrupt",
+                               fmt::format("its header has no entry for bytes {} to {}: corrupt",
                                            slice.offset, slice.end())));
         }
     }
