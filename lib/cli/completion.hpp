@@ -8,7 +8,7 @@
 
 namespace lm::cli {
 
-// The generated scripts complete the first word to commands. They complete later words to options
+// The generated scripts complete the first argument to a command, and later arguments to options
 // of the command, choices, prefixes of datasets, steps of checkpoint directories and file names.
 
 // Returns a bash script to source.

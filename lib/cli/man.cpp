@@ -160,8 +160,8 @@ std::vector<Section> sections_of(const Options& options, bool with_help) {
     const std::vector<Option> accepted = accepted_of(options);
     if (!accepted.empty()) {
         sections.push_back({"Accepted and ignored",
-                            "Flags of other programs that have no effect here, with the behavior "
-                            "of this program.\n.Pp\n" +
+                            "Flags of other programs that have no effect here.\n"
+                            "The text of each entry states the reason.\n.Pp\n" +
                                 list_by_reason(accepted)});
     }
     return sections;
@@ -216,7 +216,7 @@ std::string verb_section(const Options& verb, const std::vector<Section>& elsewh
         text += section.body;
     }
     if (!references.empty())
-        text += ".Pp\n" + prose("And the options under " + enumeration(references));
+        text += ".Pp\n" + prose("Also has the options under " + enumeration(references));
     return text;
 }
 
@@ -264,7 +264,7 @@ std::string man_options(const Options& options) {
     for (const Options* verb : options.verbs()) text += verb_section(*verb, elsewhere);
     for (const auto& [section, users] : common) {
         text += ".Ss " + escaped(title_of(section)) + "\n";
-        text += prose("Of " + enumeration(users)) + section.body;
+        text += prose("Options of " + enumeration(users)) + section.body;
     }
     return text;
 }

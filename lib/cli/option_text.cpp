@@ -12,7 +12,7 @@ std::vector<Option> select(const Options& options, bool (*wanted)(const Option&)
     return result;
 }
 
-// Returns whether --help of the program or of a verb omits what --help-all prints.
+// Returns whether --help of the program or of a verb omits a description that --help-all prints.
 bool describes_some(const Options& options) {
     const auto verbs = options.verbs();
     return std::ranges::any_of(verbs, [](const Options* verb) { return describes_some(*verb); }) ||

@@ -28,8 +28,8 @@ enum class CompletedValue { none, words, files, pairs, steps };
 // .bin and .idx pair, or as a file name.
 CompletedValue completed_value(const Option& option);
 const std::vector<std::string>& completed_words(const Option& option);
-// Returns how operands are completed: as prefixes of pairs if the first operand is P, as a
-// directory and one of its steps if the second operand is STEP, else as file names.
+// Returns how operands are completed: as prefixes of pairs if the first operand is PREFIX, as
+// a directory and one of its steps if the second operand is STEP, else as file names.
 CompletedValue completed_operand(const Options& options);
 std::string verb_name(const Options& options, const Options& verb);  // "ls" of "lm-ckpt ls"
 

@@ -62,7 +62,7 @@ void check_values(const std::vector<Option>& table, const Option& option,
                   const std::vector<std::string>& values) {
     if (option.is_flag()) {
         if (values != std::vector<std::string>{"true"}) {
-            usage_error(option.name(), "has no value: remove the text after =");
+            usage_error(option.name(), "takes no value: remove '=' and the text after it");
         }
         return;
     }

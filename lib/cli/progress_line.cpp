@@ -32,7 +32,7 @@ bool in_foreground() {
     return group < 0 || group == getpgrp();
 }
 
-// Returns the bytes of one `unit`; 0 when amounts in it are not bytes.
+// Returns the number of bytes in one `unit`; 0 when `unit` is not a unit of bytes.
 double bytes_of(std::string_view unit) {
     return unit == "MB" ? 1e6 : unit == "MiB" ? 0x1p20 : 0;
 }
@@ -69,9 +69,9 @@ struct ProgressLine::State {
     double due_s = 0;    // time of the next line
     double shown_s = 0;  // time of the last update of the rate
     i64 shown_done = 0;  // `done` at shown_s
-    // The sums of the amounts and the times of the intervals so far, in which each interval is
-    // divided by e for every rate_memory_s that has passed after it. The ratio of both sums is the
-    // rate.
+    // The sums of the amounts and of the durations of all intervals so far. The weight of an
+    // interval in both sums decreases by the factor e in every rate_memory_s after the interval.
+    // The ratio of the sums is the rate.
     double recent_amount = 0;
     double recent_s = 0;
     i64 done = 0;

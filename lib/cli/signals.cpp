@@ -93,7 +93,7 @@ void report_stop() {
     stop_report(name);
 }
 
-// Handles signals only in sigsuspend(), so that no signal arrives between the report and the wait.
+// Handles signals only in sigsuspend(): a signal that arrives earlier stays pending until then.
 void* wait_for_signals(void*) {
     const sigset_t held = signals_to_block();
     sigset_t open;

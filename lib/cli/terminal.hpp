@@ -17,9 +17,9 @@ bool stdout_is_terminal();
 int terminal_width(int fd, int otherwise);
 
 // Joins the cells of a line of a table with two spaces, and adds a newline. A cell that would pass
-// column `width` begins a line, indented by four spaces, so lines with cells of the same widths are
-// divided at the same cells; the words of a longer cell are wrapped. With `width` 0 there is one
-// line.
+// column `width` begins a new line, indented by four spaces. So lines whose cells have the same
+// widths are divided at the same cells. The words of a cell that is longer than a line are wrapped.
+// With `width` 0 the text is one line.
 std::string folded_line(const std::vector<std::string>& cells, size_t width);
 
 // Writes `text` and a newline to standard error in one write. Errors are ignored. Thread-safe.

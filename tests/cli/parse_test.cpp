@@ -224,7 +224,8 @@ TEST_CASE_METHOD(Fixture, "all problems of a command line are reported, in order
 }
 
 TEST_CASE_METHOD(Fixture, "a flag has no value") {
-    CHECK(complaint(options, {"--json=yes"}) == "--json: has no value: remove the text after =");
+    CHECK(complaint(options, {"--json=yes"}) ==
+          "--json: takes no value: remove '=' and the text after it");
     CHECK(complaint(options, {"--json", "yes"}) == "yes: unexpected operand");
 }
 
