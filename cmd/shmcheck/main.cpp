@@ -221,7 +221,7 @@ void declare(cli::Options& options, Flags& flags) {
     options.value("--crit", &flags.crit, "PERCENT", "report critical when this share is used");
     options.group("Actions");
     options.value("--watch", &flags.watch, "TIME",
-                  "look every TIME until interrupted; print when something has changed");
+                  "take a sample every TIME until interrupted; print it if something has changed");
     options.flag("--stale", &flags.stale,
                  "list only segments that no process has open; exit with 1 if one exists");
     options.flag("--remove", &flags.remove,

@@ -131,8 +131,8 @@ int check_nodes(const std::vector<std::string>& directories, bool json) {
         if (launch->world().rank() == 0) {
             cli::write_stdout(json ? nodes_json(samples, findings) : nodes_text(samples, findings));
         }
-        // Only rank 0 has samples and findings. The maximum is its number of findings, so that all
-        // processes return the same exit code.
+        // Only rank 0 has samples and findings. The maximum over the ranks is its number of
+        // findings, so that all processes return the same exit code.
         double n_findings = static_cast<double>(findings.size());
         launch->world().all_reduce({&n_findings, DType::fp64, {1}}, comm::Reduction::max);
         return static_cast<int>(n_findings > 0 ? Exit::answer_is_no : Exit::done);

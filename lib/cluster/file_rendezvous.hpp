@@ -49,9 +49,9 @@ class FileRendezvous {
     // a second, so any thread may call this function every few milliseconds.
     void check();
 
-    // Publishes that this rank fails, and waits at most 10 s until all ranks have published that
-    // they fail. Afterwards rank 0 may remove DIRECTORY. Returns whether rank 0 prints `why`. If
-    // so, the caller throws a JointError, which the other ranks do not print.
+    // Publishes that this rank fails because of `why`, and waits at most 10 s until all ranks have
+    // published their failures. Afterwards rank 0 may remove DIRECTORY. Returns whether rank 0
+    // prints the same failure. If so, the caller throws a JointError, which only rank 0 prints.
     bool leave(const std::string& why) noexcept;
 
   private:

@@ -52,7 +52,7 @@ class HostLines {
     Table table_ = Table::none;
     i64 n_lines_ = 0;
     std::map<std::string, Host> hosts_;
-    // The findings of lm-shmcheck --node, by host, and those that are of all hosts.
+    // The findings of lm-shmcheck --node: by host, and in of_job_ those about all hosts.
     std::map<std::string, std::vector<std::string>> nodes_;
     std::vector<std::string> of_job_;
 };

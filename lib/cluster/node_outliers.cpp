@@ -83,8 +83,8 @@ class Findings {
         }
     }
 
-    // Adds a finding for each host with less than half of the median. The number of free huge
-    // pages differs between healthy hosts, because programs use them; 0 is a measured value.
+    // Adds a finding for each host with less than half of the median number of free huge pages. The
+    // bound is low, because programs on healthy hosts use huge pages, too. 0 is a measured value.
     void few_huge_pages() {
         std::vector<i64> counts;
         for (const NodeSample& sample : samples_) counts.push_back(sample.huge_pages_free);
@@ -97,7 +97,7 @@ class Findings {
         }
     }
 
-    // Adds a finding that is of no host.
+    // Adds a finding about all hosts of the job.
     void add_to_job(std::string text) { of_job_.push_back(std::move(text)); }
 
     template <typename Value>
@@ -132,8 +132,8 @@ std::string size_limit_text(i64 limit) {
     return limit == unlimited ? "unlimited" : human_size(limit);
 }
 
-// Returns for each directory whether no host of several can use it. Then no host is an outlier: the
-// path is wrong, or the file system is down.
+// Returns for each directory whether it is unusable on every one of several hosts. Then no host is
+// an outlier: the path is wrong, or the file system is down.
 std::vector<bool> unusable_everywhere(const std::vector<NodeSample>& samples) {
     std::vector<bool> unusable(samples.front().directories.size(), samples.size() > 1);
     for (const NodeSample& sample : samples) {
@@ -202,7 +202,7 @@ double median_of_gpus(const std::vector<NodeSample>& samples, Value&& value) {
 double celsius(const GpuSample& gpu) {
     return static_cast<double>(gpu.sensors.temperature_c.value_or(0));
 }
-// The clock under load. The clock of an idle GPU is not compared.
+// Returns the SM clock under load, or 0 (not compared) for a GPU that computed nothing.
 double loaded_mhz(const GpuSample& gpu) {
     return gpu.tflops > 0 ? static_cast<double>(gpu.sensors.sm_mhz.value_or(0)) : 0;
 }

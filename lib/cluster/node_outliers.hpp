@@ -16,10 +16,10 @@ struct NodeFinding {
 };
 
 // Returns the findings in the order of the samples. Compares speeds, core clocks and free memory
-// with the median of the samples; limits and GPU counts with the most frequent value, free
-// huge pages with half of the median; clock skew, swap, free space, temperature (also the median)
-// and ECC errors with bounds. The core clock of a GPU is compared if its GEMM speed was measured:
-// an idle GPU lowers its clock.
+// with the median of the samples, limits and GPU counts with the most frequent value, and free huge
+// pages with half of the median. Compares clock skew, swap, free space and ECC errors with fixed
+// bounds, and temperature with a bound and the median. Compares the core clock of a GPU only if its
+// GEMM speed was measured: an idle GPU lowers its clock.
 std::vector<NodeFinding> find_outliers(const std::vector<NodeSample>& samples);
 
 // Returns the hosts of the findings, sorted, each once.

@@ -122,14 +122,14 @@ DirectorySample measure_directory(const std::string& path) {
     return sample;
 }
 
-// A directory whose file system may answer late, or never.
+// The sample of a directory. A hanging file system delivers it late, or never.
 struct Answer {
     std::mutex mutex;
     std::condition_variable arrived;
     std::optional<DirectorySample> sample;
 };
 
-// Returns the answer; after `deadline` a sample whose problem is the missing answer.
+// Returns the answer. If none has arrived by `deadline`, returns a sample with this problem.
 DirectorySample answer_until(Answer& answer, const std::string& path,
                              std::chrono::steady_clock::time_point deadline) {
     std::unique_lock lock(answer.mutex);

@@ -22,7 +22,7 @@ struct DirectorySample {
     double seconds = 0;    // time to write, flush, read and remove the file
 };
 
-// A GPU of the driver, also one that the job does not use.
+// A GPU that the driver lists, whether or not the job uses it.
 struct GpuSample {
     std::string name;
     GpuSensors sensors;
@@ -41,7 +41,7 @@ struct NodeSample {
     double cpu_mhz = 0;                // clock of the fastest core, under load; 0: not known
     double gflops = 0;                 // matrix product on one core
     double copy_gbps = 0;              // memory copy on one core, bytes read and written, 1e9/s
-    double network_gbps = 0;           // best of the pairs, 1e9 bytes/s; 0: not measured
+    double network_gbps = 0;           // fastest exchange with a host, 1e9 bytes/s; 0: not measured
     std::vector<DirectorySample> directories;
     std::vector<GpuSample> gpus;  // by index; none without a driver
 };

@@ -41,8 +41,8 @@ struct ProcessTable {
     std::map<FileId, FileUse> files;           // only files of the file system `device`
     std::map<i64, std::vector<i64>> system_v;  // pids by System V segment id
 
-    // Returns whether the files of all processes are visible that may have a file of user `uid`
-    // open.
+    // Returns whether this process can see the files of every process that may have a file of user
+    // `uid` open.
     bool sees_all_of(i64 uid) const;
 };
 
