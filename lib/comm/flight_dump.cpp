@@ -23,8 +23,8 @@ namespace {
 constexpr auto dump_time = std::chrono::milliseconds(700);
 // A dump that is older than this, in seconds, belongs to an earlier request.
 constexpr double recent_s = 30;
-// A stopped rank that continued and has worked for less than this since then may be about to be
-// killed.
+// A stopped rank that has continued may be about to be killed until it has worked for this time, in
+// seconds.
 constexpr double continued_s = 2;
 // All ranks write the dumps for one request within this time.
 constexpr double request_s = 5;

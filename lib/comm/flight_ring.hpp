@@ -62,7 +62,7 @@ struct FlightRing {
     struct State {
         std::atomic<i64> step, step_ns;
         std::atomic<i64> phase, micro_batch, phase_ns;
-        std::atomic<i64> wait_group, wait_number, wait_ns;  // wait_number < 0: message -1 - number
+        std::atomic<i64> wait_group, wait_number, wait_ns;  // wait_number -1 - n: message n
         std::atomic<i64> last_operation;                    // index of the event + 1; 0: none
     };
     struct Slot {

@@ -46,7 +46,7 @@ class Group;
 class Work {
   public:
     Work() = default;
-    // `number` is the number of the operation in the flight recorder; -1 - number: a message.
+    // `number` is the number of a collective in the flight recorder, or -1 - n for message n.
     Work(Group* group, i64 handle, i64 number = 0)
         : group_(group), handle_(handle), number_(number) {}
     // Returns when the operation on host memory is done, or when the compute stream is ordered
@@ -91,8 +91,8 @@ class Group {
     // are added in fp32 and rounded once, except over MPI and NCCL. MPI rounds each partial sum to
     // 16 bits. NCCL also does so at every hop of its rings and trees, because it adds pairs of
     // 16-bit numbers (__hadd2); the switches of NVLS add in fp32 and round once. A NaN in an
-    // element of any member gives NaN in the result. The exception is the maximum of device memory
-    // by NCCL, which drops NaN. Collective.
+    // element of any member gives NaN in the result. Exception: the maximum that NCCL computes on
+    // device memory drops NaN. Collective.
     Work start_all_reduce(const View& x, Reduction reduction);
     // Reduces `in` over all members, and writes part r of the result to `out` of member r. in:
     // [size() * n], out: [n], of any dtype that start_all_reduce() accepts. `out` may be

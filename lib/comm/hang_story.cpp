@@ -74,8 +74,8 @@ Story::Story(const std::vector<RankDump>& dumps) {
     }
     double newest_s = 0;
     for (const RankDump& dump : dumps) {
-        // Ignores a dump that another rank wrote: the rank that it shows may have continued only to
-        // be killed.
+        // Ignores a dump that another rank wrote for a stopped rank: the stopped rank may have
+        // continued for a moment, before it was killed, and so show a later wait.
         if (!dump.waits || dump.at_s <= newest_s || dump.written_by != dump.rank) continue;
         newest_s = dump.at_s;
         hang_s_ = dump.at_s - dump.wait_s < least_hang_s ? 0 : dump.wait_s;
@@ -273,10 +273,10 @@ HangStory Story::tell() {
         });
         const auto dump = dumps_.find(rank);
         story.text += fmt::format(
-            "{} diverged first: {} for {}: it was in {}\n", place_of(rank),
+            "{} diverged first: {} for {}; the diverged rank was in {}\n", place_of(rank),
             ranks_text(first->ranks, size_) + (first->ranks.size() == 1 ? " waits" : " wait"),
             first->what, dump == dumps_.end() ? "an unknown state" : dump->second->where);
-        if (is_stale(rank)) story.text += "  (this state is of its older dump)\n";
+        if (is_stale(rank)) story.text += "  (this state is from its older dump)\n";
     }
     for (const Wait& wait : waits_) {
         const std::string whom = wait.awaited.empty() ? "the transport: all members have started"

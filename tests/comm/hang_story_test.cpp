@@ -76,8 +76,8 @@ TEST_CASE("the explanation names the rank that has not started the operation") {
     CHECK_THAT(story.text, ContainsSubstring("rank 1 on "));
     CHECK_THAT(story.text,
                ContainsSubstring("diverged first: rank 0 of 4 waits for all_reduce(sum, 100 x "
-                                 "fp32), operation 0 of group 'tensor': it was in backward 1 "
-                                 "of step 5 for"));
+                                 "fp32), operation 0 of group 'tensor'; the diverged rank was in "
+                                 "backward 1 of step 5 for"));
     CHECK_THAT(story.text, ContainsSubstring("rank 2 of 4 waits for 5 s for rank 0 of 4:"));
 }
 
@@ -110,7 +110,7 @@ TEST_CASE("a dump that is older than the hang does not show the state of its ran
     const HangStory story = explain_hang(dumps);
     CHECK(story.diverged == std::vector{2});
     CHECK_THAT(story.text, ContainsSubstring("did not write a dump of this hang: its dump is "));
-    CHECK_THAT(story.text, ContainsSubstring("this state is of its older dump"));
+    CHECK_THAT(story.text, ContainsSubstring("this state is from its older dump"));
     CHECK_THAT(story.text, !ContainsSubstring("rank 2 of 4 waits"));
 }
 

@@ -51,7 +51,7 @@ stopped_run() {
     lm-train --explain "$dumps" >story || fail "$phase: --explain: exit $?"
     grep -q "^rank $rank on $(hostname) diverged first: " story || fail "$phase: rank $rank: $(cat story hang.err)"
     [ "$(grep -c 'diverged first' story)" = 1 ] || fail "$phase: several ranks: $(cat story)"
-    sed -n "s/.*it was in/  $phase, rank $rank: /p" story
+    sed -n "s/.*the diverged rank was in/  $phase, rank $rank: /p" story
 }
 
 for ((i = 0; i < n_runs; i++)); do

@@ -73,7 +73,7 @@ MpiGroup::~MpiGroup() {
 
 void MpiGroup::abort(const std::string& reason) noexcept {
     try {
-        warn("group '{}': ends the job: {}", name(), reason);
+        warn("group '{}': ending the job: {}", name(), reason);
     } catch (...) {  // an error here must not keep the job from ending
     }
     world_.end(Exit::failure);

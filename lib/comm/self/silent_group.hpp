@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A group that has the size of another group, but only one member. Every operation is done at once
-// and moves no data, so the memory of its result does not change. With such groups a rank runs
-// alone the step that its place in a layout requires (train/step/trial_step.hpp).
+// and moves no data, so the memory of its result does not change. With such groups, a single
+// rank runs the step of its place in a layout without the other ranks (train/step/trial_step.hpp).
 #pragma once
 
 #include <memory>

@@ -20,7 +20,7 @@ enum class FrameKind : u32 {
     message,    // rank to rank, through the hub: the data of a send
     question,   // rank to member `peer` of a group (-1: to all others): asks for its status
     host,       // hub to the asking rank: the host of one of the asked ranks
-    answer,     // rank to the asking rank `peer`: `number` of collectives, and state
+    answer,     // rank to the asking rank `peer`: `number` of started collectives, state
     failure,    // rank to hub, then hub to all: why the job has failed
     bye         // rank to hub: this rank ends without an error; no frame follows
 };

@@ -81,7 +81,7 @@ void TcpWorld::leave(bool failing) {
     thread_.join();
     socket_.reset();
     if (!failing || !hub_) return;
-    std::this_thread::sleep_for(duration(1));  // the hub sends the failure to the other ranks
+    std::this_thread::sleep_for(duration(1));  // the hub still sends the failure to other ranks
     hub_->stop();
 }
 

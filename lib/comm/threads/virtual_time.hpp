@@ -7,10 +7,10 @@
 //
 // - A message enters the channel from its sender to its receiver as soon as it was sent and the
 //   channel is free. It occupies the channel for bytes / bytes_per_s, and arrives latency_s later.
-//   The
-//   sender may reuse its memory when the message has left the channel.
-// - A collective begins when the last member has started it and the group's previous one has ended.
-//   - Channels do not share bandwidth with each other.
+//   The sender may reuse its memory when the message has left the channel.
+// - A collective begins when the last member has started it and the group's previous collective has
+//   ended.
+// - Channels do not share bandwidth with each other.
 // - Work::done() is false before the operation has ended by this rank's clock. It may also be false
 //   for longer, while the real data is being copied, so no schedule may depend on done().
 #pragma once
