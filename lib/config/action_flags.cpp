@@ -12,8 +12,8 @@ const Fields<ActionFlags>& action_fields() {
         {.option = "--world-size",
          .member = &S::world_size,
          .metavar = "N",
-         .help = "ranks of the planned training; lm-train takes it with --dry-run only and plans "
-                 "for N ranks instead of those that were started",
+         .help = "number of ranks to plan for, instead of the number of started ranks; lm-train "
+                 "accepts it with --dry-run only",
          .block = Block::parallel,
          .derived = Derived::counted},
         {.option = "--show-samples",

@@ -14,9 +14,8 @@ const Fields<CheckpointFlags>& load_fields() {
         {.option = "--load",
          .member = &S::load,
          .metavar = "DIR",
-         .help =
-             "resume from the step that DIR/latest names, or from DIR/global_stepN; an empty DIR, "
-             "or a missing one that --save names too, starts at iteration 0",
+         .help = "resume from the step that DIR/latest names, or from DIR/global_stepN; start at "
+                 "iteration 0 when DIR is empty, or is missing and is also the DIR of --save",
          .block = Block::checkpoints},
         {.option = "--ckpt-step",
          .member = &S::load_step,
@@ -24,8 +23,8 @@ const Fields<CheckpointFlags>& load_fields() {
          .help = "the same as --load DIR/global_stepN"},
         {.option = "--fresh",
          .member = &S::fresh,
-         .help = "start at iteration 0 when the directory of --load does not exist, or has no "
-                 "checkpoint in a restarted job",
+         .help = "also start at iteration 0 when the directory of --load does not exist, or when a "
+                 "restarted job finds no checkpoint in it",
          .block = Block::checkpoints},
         {.option = "--exit-on-missing-checkpoint",
          .member = &S::exit_on_missing,
@@ -42,7 +41,7 @@ const Fields<CheckpointFlags>& load_fields() {
         {.option = "--use-checkpoint-args",
          .member = &S::use_saved_model,
          .help = "take the model of the checkpoint of --load; flags of the model override parts of "
-                 "it; without a checkpoint they are the model"},
+                 "it; without a checkpoint, these flags define the model"},
         {.option = "--use-checkpoint-opt_param-scheduler,--use-checkpoint-lr-scheduler,"
                    "--use-checkpoint-opt-param-scheduler",
          .member = &S::use_saved_schedule,
@@ -108,7 +107,7 @@ const Fields<CheckpointFlags>& save_fields() {
         {.option = "--save-retry",
          .member = &S::save_retry,
          .metavar = "TIME",
-         .help = "repeat a failed last save for TIME, then stop with exit code 3",
+         .help = "retry a failed save at the end of the run for TIME, then stop with exit code 3",
          .block = Block::checkpoints},
         {.option = "--async-save",
          .member = &S::async_save,
@@ -120,9 +119,8 @@ const Fields<CheckpointFlags>& save_fields() {
         {.option = "--async-save-buffer",
          .member = &S::async_save_buffer,
          .metavar = "SIZE",
-         .help =
-             "host memory of a rank for that copy [the rank's part of a checkpoint]; with less, "
-             "the next optimizer step waits until the rest is written",
+         .help = "host memory of a rank for the copy of --async-save [the rank's part of a "
+                 "checkpoint]; with less, the next optimizer step waits until the rest is written",
          .block = Block::checkpoints},
         {.option = "--local-save",
          .member = &S::local_save,

@@ -99,12 +99,12 @@ const Fields<DataFlags>& group_file_fields() {
         {.option = "--data-args-path",
          .member = &S::blend_file,
          .metavar = "FILE",
-         .help = "file with the words of --data-path"},
+         .help = "file with the values of --data-path"},
         {.option = "--per-split-data-args-path",
          .member = &S::split_file,
          .metavar = "FILE",
-         .help = "JSON file with the keys train, valid and test: the words of --train-data-path "
-                 "and its siblings, as arrays or strings"},
+         .help = "JSON file with the keys train, valid and test: the values of --train-data-path, "
+                 "--valid-data-path and --test-data-path, as arrays or strings"},
     };
     return fields;
 }
@@ -155,8 +155,8 @@ const Fields<DocumentFlags>& document_fields() {
          .block = Block::training},
         {.option = "--calculate-per-token-loss",
          .member = &S::per_token_loss,
-         .help = "divide the gradient by the unmasked tokens of the whole batch; default: by those "
-                 "of each micro-batch, then by the number of micro-batches",
+         .help = "divide the gradient by the number of unmasked tokens in the batch; default: by "
+                 "their number in each micro-batch, then by the number of micro-batches",
          .block = Block::training},
     };
     return fields;

@@ -32,7 +32,7 @@ struct DocumentFlags {
 };
 
 // Reads the files that name datasets, and stores the names in flags.paths. Throws Error(usage) when
-// a flag also names datasets.
+// another flag names the same datasets.
 void read_data_files(DataFlags& flags);
 
 const Fields<data::DataPaths>& data_path_fields();

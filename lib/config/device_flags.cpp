@@ -44,8 +44,8 @@ const Fields<DeviceFlags>& device_fields() {
         {.option = "--tensor-comm-sms",
          .member = &S::tensor_comm_sms,
          .metavar = "N",
-         .help = "SMs that matrix products leave to the tensor-parallel collectives which overlap "
-                 "with them, and the largest number of NCCL's blocks in these; 0: no limit, and "
+         .help = "SMs that matrix products leave to concurrent tensor-parallel collectives, and "
+                 "the largest number of NCCL's blocks in such a collective; 0: no limit, and "
                  "products use all SMs",
          .block = Block::run,
          .derived = Derived::moved},

@@ -95,8 +95,8 @@ struct Field {
         return text;
     }
 
-    // Returns the name of the flag in messages: the option's first name. A field without an option
-    // has the name `help`, or if that is empty, the key in the form of an option.
+    // Returns the name of the flag in messages: the option's first name. For a field without
+    // an option: its `help`, or if that is empty, the key in the form of an option.
     std::string flag() const {
         if (!option.empty()) return std::string(option.substr(0, option.find(',')));
         if (!help.empty()) return std::string(help);

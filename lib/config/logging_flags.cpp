@@ -81,8 +81,8 @@ Fields<S> log_fields() {
         {.option = "--timing-log-level",
          .member = &S::timing_level,
          .metavar = "N",
-         .help = "from 1 on: after each log line, log the times of the phases of an iteration, "
-                 "smallest and largest over the ranks",
+         .help = "1 or more: after each log line, log the smallest and the largest time over the "
+                 "ranks of each phase of an iteration",
          .block = Block::logging},
     };
 }
@@ -98,7 +98,7 @@ Fields<S> energy_fields() {
         {.option = "--codecarbon-intensity",
          .member = &S::codecarbon_intensity,
          .metavar = "GRAMS",
-         .help = "CO2 equivalent of a kWh for --codecarbon-dir",
+         .help = "CO2 equivalent per kWh for --codecarbon-dir",
          .block = Block::logging},
         {.option = "--codecarbon-country",
          .member = &S::codecarbon_country,

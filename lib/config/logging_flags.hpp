@@ -22,7 +22,7 @@ struct LoggingFlags {
     bool timers = false, batch_size = false, validation_ppl = false;  // in TensorBoard
     i64 timing_level = 0;  // --timing-log-level; from 1 on the log has the times of the phases
     std::string codecarbon_dir;
-    double codecarbon_intensity = 475;           // g of CO2 equivalent of a kWh; mean of the world
+    double codecarbon_intensity = 475;           // g of CO2 equivalent per kWh; mean of the world
     std::string codecarbon_country;              // ISO 3166-1 alpha-3
     std::optional<double> codecarbon_cpu_power;  // W of a host's processors without RAPL
 };

@@ -19,7 +19,7 @@ const Fields<ValidationFlags>& validation_fields() {
         {.option = "--eval-global-batch-size",
          .member = &S::global_batch,
          .metavar = "N",
-         .help = "sequences of a batch of a validation; default: --global-batch-size",
+         .help = "sequences of a validation batch; default: --global-batch-size",
          .block = Block::validation},
         {.block = Block::validation, .name = "samples", .derived = Derived::counted},
     };
@@ -98,8 +98,8 @@ const Fields<StoppingFlags>& fault_fields() {
          .block = Block::stopping},
         {.option = "--error-injection-type",
          .member = &S::injection_type,
-         .help = "a NaN that a repeated step does not have, that the rank has in each repetition, "
-                 "or that all ranks have",
+         .help = "kind of the NaN: transient_error: not in a repeated step; persistent_error: in "
+                 "each repetition on this rank; correct_result: in each repetition on all ranks",
          .choices = names_in(injected_errors),
          .block = Block::stopping},
         {.option = "--iterations-to-skip",

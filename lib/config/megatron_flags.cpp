@@ -55,7 +55,7 @@ constexpr Family accepted[] = {
     {"--use-distributed-optimizer divides the optimizer state over all data-parallel ranks: same "
      "results",
      "--num-distributed-optimizer-instances="},
-    {"a validation has the micro-batches of the training: same result", "--eval-micro-batch-size="},
+    {"a validation uses --micro-batch-size, too: same result", "--eval-micro-batch-size="},
     {"the data's format is read from its index", "--data-impl="},
     {"batches are read from mapped files without loader processes",
      "--num-workers= --valid-num-workers= --no-mmap-bin-files --dataloader-fast-cache-load "
@@ -144,16 +144,16 @@ constexpr Family accepted[] = {
      "--ckpt-pg-tensors-cache-path= --no-ckpt-load-validate-sharding-integrity "
      "--ckpt-convert-update-legacy-dist-opt-format --load-main-params-from-ckpt "
      "--no-save-tokenizer-assets"},
-    {"all that is read of a checkpoint is compared with its digests", "--verify-integrity"},
-    {"a training runs no tests of its parts", "--test-mode"},
+    {"all parts read from a checkpoint are compared with their digests", "--verify-integrity"},
+    {"a training run contains no self-tests", "--test-mode"},
     {"every rank has a flight recorder, which it writes to --save at a timeout",
      "--flight-recorder-dump-path= --flight-recorder-include-stack-trace "
      "--flight-recorder-trace-buffer-size= --no-flight-recorder-dump-on-timeout "
      "--no-flight-recorder-extra-dump-on-exec --no-flight-recorder-include-only-active"},
-    {"--distributed-timeout-minutes is the same throughout",
+    {"--distributed-timeout-minutes holds for the whole run",
      "--distributed-timeout-seconds-after-init="},
     {"--print-config and the checkpoints have the configuration", "--config-logger-dir="},
-    {"the tokenizer is that of the flags or of the data, and a training neither tokenizes nor pads",
+    {"the tokenizer comes from the flags or the data, and lm-train neither tokenizes nor pads",
      "--no-use-tokenizer-model-from-checkpoint-args --tokenizer-metadata= --null-tokenizer-pad-id= "
      "--use-gigatoken "
      "--no-tokenizer-sentencepiece-ignore-extra-whitespaces"},
@@ -280,7 +280,7 @@ constexpr Family refused[] = {
      "--chat-template= --tokenizer-special-tokens=* --metadata-path= --allow-ambiguous-pad-tokens "
      "--vocab-extra-ids=0 "
      "--sft-tokenizer-prompt-format= --tokenizer-prompt-format="},
-    {"the parts of a blend have Megatron's default surplus of samples, which the order depends on",
+    {"the parts of a blend have Megatron's default surplus of samples: their order depends on it",
      "--mid-level-dataset-surplus=0.005"},
     {"data is read from files only", "--s3-cache-path= --object-storage-cache-path= --enable-msc"},
     {"documents are not transformed", "--fim-* --sft --dataloader-inter-document-masking"},

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flags of Megatron-LM and Megatron-DeepSpeed scripts that lm-train does not have. A flag
-// without effect here is accepted with a note. A flag that would change a result is refused
-// with the reason. A flag of a feature that does not exist yet is recorded
-// (cli::Options::later), and each program decides whether to accept it. No flag is ignored
-// silently.
+// Flags of Megatron-LM and Megatron-DeepSpeed scripts that lm-train does not have.
+// A flag without effect here is accepted with a note that states the reason
+// (cli::Options::accepted()). A flag that would change a result is refused with
+// the reason (cli::Options::refused()). A value with which a refused flag changes
+// nothing is accepted with a note. No flag is ignored silently.
 #pragma once
 
 #include <string>

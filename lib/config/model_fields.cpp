@@ -119,7 +119,7 @@ Fields<ModelFlags> position_fields() {
         {.option = "--rotary-percent",
          .member = &S::rotary_percent,
          .metavar = "X",
-         .help = "part of each head that rotary positions rotate",
+         .help = "fraction of each head that rotary positions rotate",
          .block = Block::model,
          .derived = Derived::combined,
          .on_resume = OnResume::refused_rope},
@@ -294,8 +294,8 @@ const Fields<ModelFlags>& initial_fields() {
          .help = "pad the vocabulary in memory to N rows instead"},
         {.option = "--softmax-over-padding",
          .member = &S::softmax_over_padding,
-         .help = "the padding belongs to the vocabulary, as in Megatron-LM: its logits are in the "
-                 "softmax of the loss"},
+         .help = "treat the padding as part of the vocabulary, as Megatron-LM does: its logits are "
+                 "in the softmax of the loss"},
     };
     return fields;
 }

@@ -52,7 +52,7 @@ struct ModelFlags {
     std::optional<i64> pad_vocab_to;
     bool softmax_over_padding = false;
     i64 seed = 1234;
-    std::optional<spec::ModelConfig> saved;  // the model that the flags override, as a preset
+    std::optional<spec::ModelConfig> saved;  // overridden by flags, like a preset
     const cli::Options* options = nullptr;   // states the given flags, which override a preset
 };
 

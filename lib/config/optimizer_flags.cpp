@@ -86,8 +86,8 @@ const Fields<spec::LossScaleConfig>& loss_scale_fields() {
         {.option = "--hysteresis",
          .member = &S::hysteresis,
          .metavar = "N",
-         .help = "number of overflows after a doubling that halves the dynamic scale; each later "
-                 "overflow halves it again",
+         .help = "halve the dynamic scale at the Nth overflow after its last doubling, and at each "
+                 "later overflow",
          .block = Block::training},
     };
     return fields;

@@ -173,8 +173,9 @@ const Fields<ParallelFlags>& stage_fields() {
          .help = "count the embedding as a layer when the layers are divided over the stages"},
         {.option = "--account-for-loss-in-pipeline-split",
          .member = &S::count_loss,
-         .help = "count the output projection and the loss as a layer; with the flag above, the "
-                 "same as --pp-partition-method 'type:transformer|embedding'"},
+         .help = "count the output projection and the loss as a layer; with "
+                 "--account-for-embedding-in-pipeline-split, the same as "
+                 "--pp-partition-method 'type:transformer|embedding'"},
     };
     return fields;
 }

@@ -12,8 +12,8 @@
 namespace lm::config {
 namespace {
 
-// The ratio of the models of arXiv 2104.04473 and BigScience is 100 to 200; another ratio by a
-// factor of 2 is unusual.
+// The models of arXiv 2104.04473 and BigScience have a ratio of 100 to 200. A ratio below half of
+// this range or above twice this range is unusual.
 void warn_of_ratio(const spec::ModelConfig& model) {
     constexpr double least = 50, most = 400;
     const double ratio = as_double(model.hidden) / as_double(model.n_layers);
@@ -29,8 +29,8 @@ void warn_of_init(const spec::ModelConfig& model) {
     const double ratio = model.init_std / usual;
     if (ratio < factor && ratio > 1 / factor) return;
     warn(
-        "--init-method-std {:.3g} is {:.2g} x sqrt(0.4 / hidden size) = {:.3g}: large models were "
-        "initialized close to this value",
+        "--init-method-std {:.3g} is {:.2g} times sqrt(0.4 / hidden size), which is {:.3g}: large "
+        "models were initialized close to sqrt(0.4 / hidden size)",
         model.init_std, ratio, usual);
 }
 

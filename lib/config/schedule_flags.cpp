@@ -120,7 +120,7 @@ const Fields<ScheduleFlags>& rate_fields() {
         {.option = "--decoupled-min-lr",
          .member = &S::decoupled_min_lr,
          .metavar = "RATE",
-         .help = "their learning rate at the end of the decay; default: --min-lr",
+         .help = "learning rate of --decoupled-lr at the end of the decay; default: --min-lr",
          .block = Block::training,
          .derived = Derived::moved,
          .on_resume = OnResume::schedule},
@@ -241,7 +241,7 @@ const Fields<CurriculumFlags>& curriculum_fields() {
         {.option = "--curriculum-max-steps",
          .member = &S::max_steps,
          .metavar = "N ...",
-         .help = "last iteration of each stage of fixed_discrete, without the final stage"},
+         .help = "last iteration of each stage of fixed_discrete, except the final stage"},
     };
     return fields;
 }
@@ -250,7 +250,7 @@ namespace {
 
 constexpr std::string_view steps_flag = "--step-batch-size-schedule";
 
-// Megatron sorts the entries and takes blanks or commas between them.
+// As in Megatron, blanks or commas separate the entries, which need not be sorted.
 spec::BatchRamp stepped_ramp(const ScheduleFlags& flags, i64 seq_length) {
     if (flags.global_batch)
         usage_error(steps_flag, "contradicts --global-batch-size: give one of the two");
