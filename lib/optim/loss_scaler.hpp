@@ -39,7 +39,8 @@ class LossScaler {
     const LossScaleState& state() const { return state_; }
     // Sets the state if the scale is dynamic. A fixed scale keeps the value of the flags.
     void restore(const LossScaleState& state);
-    // Sets the state, even if the scale is fixed. It serves to repeat a step with another scale.
+    // Sets the state, even if the scale is fixed. StepGuard uses this to repeat a step with another
+    // scale.
     void set_state(const LossScaleState& state) { state_ = state; }
 
   private:

@@ -130,8 +130,8 @@ std::string_view Schedule::unreached_limit() const {
     return end_.samples + batch(end_) > *train_samples_ ? "" : "--train-samples";
 }
 
-// Returns the number of iterations after `done` if batch size and sequence length do not change in
-// them, else 0. run() adds these iterations at once.
+// Returns the number of iterations from `done` to the end of the run if batch size and sequence
+// length do not change in them, else 0. run() adds these iterations at once.
 i64 Schedule::steady_iterations(const Counters& done) const {
     if (!ramp_.is_full(done.samples)) return 0;
     if (curriculum_ && !curriculum_->finished(done.iteration + 1)) return 0;
