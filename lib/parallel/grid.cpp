@@ -51,8 +51,8 @@ Grid silent_grid(const spec::ParallelConfig& parallel, i64 rank) {
 
 namespace {
 
-// Returns the group of the ranks that share `color`, ordered by rank. Splitting is collective, so
-// all ranks pass the same `size`, the size of each group; with size 1 no rank splits.
+// Returns the group of the ranks that share `color`, ordered by rank. `size`: the size of each
+// group, the same on all ranks. With size 1 no rank calls split(), which is collective.
 std::unique_ptr<comm::Group> group_of(comm::Group& world, i64 size, i64 color, const char* name) {
     if (size == 1) return comm::self(name);
     return world.split(static_cast<int>(color), world.rank(), name);

@@ -170,8 +170,8 @@ void check_replicas(const model::ParamMap& map, Grid& grid, device::Context& con
     comparison.compare(
         replicas, "data", rank_along(&Coordinates::dp), [](const auto&) { return true; },
         [](const HeldState& kind) { return kind.whole; });
-    // The comparisons over tensor ranks and stages need whole state. So this adds up the
-    // fingerprints of all parts of the state that is split over data ranks.
+    // Tensor ranks and stages are compared by the fingerprints of whole tensors. So the
+    // fingerprints of the parts are added up for state that is split over data ranks.
     for (size_t place = 0; place < own.size(); ++place) {
         if (state[place / tensors.size()].whole) continue;
         own[place] = 0;

@@ -48,8 +48,8 @@ class StageTransfers {
     // micro-batch. In a training step that send is already finished, because the gradient of its
     // output has arrived in the same memory; in an evaluation it may be pending.
     void acquire_output(const spec::PipelineAction& action);
-    // Call this after a forward pass that no backward pass follows, because the input is then not
-    // read again.
+    // Call this after a forward pass without a backward pass: nothing reads the input again, so its
+    // memory may receive the next one.
     void release_input(const spec::PipelineAction& action);
 
     // Posts the receives whose buffers are free now. Call it after each action.
