@@ -28,7 +28,7 @@ struct Prefix {
     std::string_view letter;
 };
 
-// Returns the unit of the labels of an axis up to `largest`: no unit below 10,000.
+// Returns the unit (k, M, B, T) of the labels of an axis up to `largest`; none below 10,000.
 Prefix prefix_of(double largest) {
     if (largest >= 1e12) return {1e12, "T"};
     if (largest >= 1e9) return {1e9, "B"};

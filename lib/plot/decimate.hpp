@@ -15,8 +15,9 @@ namespace lm::plot {
 // the page, finite, with ascending x.
 std::vector<Point> decimated(std::span<const Point> points, double width);
 
-// Returns one point for each column of `width` that has points: their mean. A last column with less
-// than half of the points of the column before it joins that column: a mean of few points is noise.
+// Returns one point for each column of `width` that has points: their mean. If the last column has
+// less than half of the points of the previous one, both are joined, because a mean of few points
+// is noise.
 std::vector<Point> column_means(std::span<const Point> points, double width);
 
 // Splits `points` at each y that is not finite, and drops these points. Keeps the order.

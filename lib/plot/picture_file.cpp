@@ -20,8 +20,8 @@ std::string png_of(const std::string& svg) {
         {"convert", "-density", "300", "svg:" + svg, "png:-"}};
     for (const std::vector<std::string>& words : commands) {
         io::ProgramResult result = io::run_program(words);
-        // Other programs have these names, too, so this checks that the output is a PNG (RFC 2083,
-        // section 3.1).
+        // Another program may have the same name, so this checks that the output is a PNG (RFC
+        // 2083, section 3.1).
         const bool is_png = result.output.starts_with("\x89PNG\r\n");
         if (result.code == 0 && is_png) return std::move(result.output);
     }
