@@ -42,8 +42,8 @@ void place_parts(const AssemblyTask& task, Outputs& outputs, ThreadPool& pool) {
     }
 }
 
-// Block b belongs to rank b % launch.size. Returns the digests of all blocks, in which only those
-// of this rank's blocks are set.
+// Returns the digests of all blocks; those of other ranks' blocks are empty. Block b belongs to
+// rank b % launch.size.
 BlockDigests digest_own_blocks(const AssemblyTask& task, const Outputs& outputs, ThreadPool& pool) {
     BlockDigests digests;
     for (const data::DatasetAssembly& output : outputs) {
