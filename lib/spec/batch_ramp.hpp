@@ -19,8 +19,8 @@ struct RampStep {
     i64 consumed_after() const { return consumed_before + batch * n_iterations; }
 };
 
-// From the iteration on before which `samples` samples have been consumed, the batch size is
-// `batch`.
+// The batch size is `batch` when at least `samples` samples are consumed, until the next entry
+// begins.
 struct BatchFrom {
     i64 samples = 0;
     i64 batch = 0;
