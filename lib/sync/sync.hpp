@@ -21,8 +21,8 @@ struct SyncRequest {
     bool verify = false;            // compare the bytes of steps that the destination already has
     std::optional<i64> bytes_per_second;  // nullopt: no limit
     i64 retries = 3;                      // further attempts after a transfer has failed
-    // Gets the current work, for example "copy global_step20", its bytes done and all its bytes (0
-    // until they are known); may be empty.
+    // Called with the current operation, for example "copy global_step20", the bytes done and the
+    // bytes in total (0: not known yet). May be empty.
     std::function<void(const std::string& what, i64 done, i64 total)> progress = {};
 };
 
