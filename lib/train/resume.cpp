@@ -301,7 +301,7 @@ Progress load_or_initialize(const RunConfig& config, const io::OrderedJson& data
 Progress load_newest(const RunConfig& config, const io::OrderedJson& data, i64 iteration,
                      comm::Group& world, Trainer& trainer) {
     RunConfig from = config;
-    from.checkpoints.fresh = true;  // this is neither a first start nor a repeated one
+    from.checkpoints.fresh = true;  // no checks of a first or repeated start: a rollback
     std::optional<ckpt::Checkpoint> checkpoint;
     const auto is_usable = [&] {
         if (!checkpoint) return false;

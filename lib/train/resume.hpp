@@ -53,9 +53,9 @@ Progress load_or_initialize(const RunConfig& config, const io::OrderedJson& data
                             std::optional<ckpt::Checkpoint> checkpoint, comm::Group& world,
                             Trainer& trainer);
 
-// Loads the newest step of --save into `trainer`; of --load, when --save has no step yet or only
-// steps after `iteration`, which are of another branch. Throws JointError(self_stopped) when there
-// is none. Has the other arguments and the result of load_or_initialize(). Collective.
+// Loads the newest step of --save into `trainer`, or that of --load when --save has no step up to
+// `iteration`. Later steps are of another branch. Throws JointError(self_stopped) when there is
+// none. Has the other arguments and the result of load_or_initialize(). Collective.
 Progress load_newest(const RunConfig& config, const io::OrderedJson& data, i64 iteration,
                      comm::Group& world, Trainer& trainer);
 

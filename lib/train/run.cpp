@@ -265,7 +265,7 @@ struct RunParts {
     const Stopwatch& since_start;  // runs since the start of run()
 };
 
-// Returns what earlier starts and the run of --load refused. Collective.
+// Returns the iterations that earlier starts and the run of --load refused. Collective.
 RefusedIterations read_refused(const RunConfig& config, const io::OrderedJson& data,
                                const Progress& progress, comm::Group& world) {
     const config::CheckpointFlags& flags = config.checkpoints;
@@ -274,7 +274,7 @@ RefusedIterations read_refused(const RunConfig& config, const io::OrderedJson& d
                                    digest_of_batches(config, data), progress.done.iteration);
 }
 
-// Makes the training that run() promises. Collective.
+// Does the training for run(), which documents it. Collective.
 Exit train(const RunParts& run, const std::string& joined) {
     RunConfig config = run.config;
     comm::Group& world = run.world;
@@ -346,7 +346,7 @@ Exit train(const RunParts& run, const std::string& joined) {
     log.started(progress.done, world.size());
     if (progress.done.iteration > 0) log.resumed(progress.done);
     const Exit code = loop.run();
-    // A start that stops itself before a new step counts, too: a job array would repeat it.
+    // The count keeps a start that ends with run_again before a new step: a job array repeats it.
     const bool advances = loop.done().iteration > progress.done.iteration;
     if (is_rank0 && counts_starts(config) && (advances || code != Exit::run_again))
         end_start_count(config.checkpoints.save);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The end of a run that has nothing to do. It is decided from the manifest of the checkpoint,
-// before a device is opened and weights are loaded: the tasks of an array that follow a finished
-// training cost seconds.
+// Ends a run that has nothing to do. Reads only the manifest of the checkpoint, before a device is
+// opened and weights are loaded. So a task of a job array takes only seconds after the end of the
+// training.
 #pragma once
 
 #include <optional>

@@ -95,7 +95,8 @@ Exit TrainingLoop::run_to_stop() {
         return stopping("the training is finished already", Exit::done);
     }
     Stop stop = should_stop(rules_, loop_state());
-    // Exit code 75 states that a resumed run finds the state, so that of a new run is saved.
+    // Exit code 75 promises that a resumed run finds a state. A run that has loaded none saves its
+    // initial state.
     const bool must_save = rules_.saves && exit_code(stop) == Exit::run_again;
     if (stop != Stop::no && must_save && !progress_.loaded) save(stop);
     if (evaluation_pending_ && !must_end_now(stop) &&
@@ -234,9 +235,8 @@ optim::UpdateRates TrainingLoop::next_rates() const {
     return config_.schedule.rates(progress_.stepped.samples, progress_.stepped.tokens);
 }
 
-// Counts the consumed batch. The learning rate advances only if `updated` is true. As in Megatron,
-// it does not advance at a step that was dropped because fp16 gradients overflowed; nor with
-// --on-nan continue.
+// Counts the consumed batch. The learning rate advances only if `updated` is true. It does not
+// advance when an fp16 overflow (as in Megatron) or --on-nan continue has dropped the step.
 void TrainingLoop::advance(bool updated) {
     const optim::Counters before = progress_.done;
     progress_.done = config_.schedule.next(before);

@@ -108,9 +108,8 @@ Stop near_limit(const LoopRules& rules, const LoopState& now, double ahead_s);
 Stop should_end_evaluation(const LoopRules& rules, const LoopState& now);
 // Returns the first reason to stop that holds. The order is: the kill switch, reasons that end
 // the whole training, reasons to run the same command again. A time limit ends the run when
-// another step and the last save do not fit before it. The loop also calls this before the
-// first iteration, when no time limit ends the run: each job of a series makes at least one
-// iteration.
+// another step and the last save do not fit before it. Before the first iteration of a run, no time
+// limit is a reason, so that each job of a series makes at least one iteration.
 Stop should_stop(const LoopRules& rules, const LoopState& now);
 // Returns true for a stop after which the process may be killed soon.
 bool must_end_now(Stop stop);

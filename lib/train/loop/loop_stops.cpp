@@ -50,8 +50,8 @@ Stop TrainingLoop::stop_in_evaluation() {
 }
 
 // Finishes the save in flight. Returns on rank 0 the newest step of --save that this run has saved
-// or loaded; nullopt when there is none. `latest` may name another step: one that this run has
-// found damaged. Collective.
+// or loaded; nullopt when there is none. It may differ from `latest`, which can name a step that
+// this run has found damaged. Collective.
 std::optional<i64> TrainingLoop::newest_step() {
     saver_.finish();
     if (!is_rank0() || !rules_.saves) return {};
@@ -59,7 +59,7 @@ std::optional<i64> TrainingLoop::newest_step() {
     if (!progress_.loaded) return {};
     const ckpt::StepReference& loaded = progress_.loaded->step;
     try {
-        // A later step is of another branch, which the commands must not abandon.
+        // A later step is of another branch. The commands in the error message must not abandon it.
         const std::string& save = config_.checkpoints.save;
         if (ckpt::latest_step(save).value_or(0) > progress_.done.iteration) return {};
         for (const ckpt::StepEntry& step : ckpt::read_lineage(save).steps) {
@@ -67,7 +67,7 @@ std::optional<i64> TrainingLoop::newest_step() {
                 return loaded.iteration;
         }
     } catch (const std::exception&) {
-        // The commands of the error then name no step.
+        // The commands in the error message then name no step.
     }
     return {};
 }
@@ -110,8 +110,7 @@ Exit TrainingLoop::leave(Stop stop) {
     const std::string name = own != nullptr ? own : "a signal to another rank";
     const std::string why =
         fmt::format("{}: {}", name, stopped_text(config_.checkpoints, iteration, total));
-    // Exit code 75 states that the training state was saved, so without saves the code is another
-    // one.
+    // Exit code 75 promises that the training state was saved. Without --save the run fails.
     if (!rules_.saves) throw JointError(Exit::failure, why);
     note("{}", why);
     return stopping(why, exit_code(stop));

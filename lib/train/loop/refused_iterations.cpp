@@ -48,16 +48,17 @@ std::vector<RefusedRange> ranges_from(const io::Json& document, const std::strin
     return ranges;
 }
 
-// Returns the ranges of the file at `path`; none when it does not exist or does not count.
+// Returns the ranges of the file at `path`; none when it does not exist, cannot be read or is for
+// other batches.
 std::vector<RefusedRange> ranges_in_file(const std::string& path, const std::string& batches) {
     try {
         if (!io::exists(path)) return {};
         const io::Json document = io::read_json(path);
         std::vector<RefusedRange> ranges = ranges_from(document, path);
         if (io::json_get<std::string>(document, "batches", path) == batches) return ranges;
-        note("{}: ignored: it is of other batches than those of this run", path);
+        note("{}: ignored: it was written for other batches than those of this run", path);
     } catch (const std::exception& error) {
-        warn("{}: the iterations that earlier starts refused are trained on", error.what());
+        warn("{}: this run trains on the iterations that earlier starts refused", error.what());
     }
     return {};
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The iterations whose batches --on-nan and --on-spike have refused: single batches (skip) and
 // windows (rollback). Rank 0 keeps them in a file in the directory of --save, so that a run that
-// restarts from an earlier step skips them again, even if the fault that caused it was transient.
+// restarts from an earlier step skips them again, even if the fault that caused the refusal was
+// transient.
 #pragma once
 
 #include <optional>
@@ -30,17 +31,16 @@ struct RefusedRange {
 
 class RefusedIterations {
   public:
-    // Reads the file in the directory `save` on rank 0, and that of `load`, the step or the
-    // directory of steps that the run resumes from, if it is of another run; its ranges are added
-    // to the file in `save`. Ranges of other batches (`batches`, a digest) do not count. Prints
-    // notes that name the ranges after iteration `start`. An empty directory: nothing is read or
-    // written there. Collective.
+    // On rank 0, reads the file in the directory `save`. `load` is the step or directory of steps
+    // that the run resumes from; if it is of another run, adds the ranges of that run's file to the
+    // file in `save`. Ignores a file with another digest than `batches`. Prints notes that name the
+    // ranges after iteration `start`. For an empty directory, reads and writes nothing. Collective.
     static RefusedIterations read(comm::Group& world, const std::string& save,
                                   const std::string& load, const std::string& batches, i64 start);
 
     // Adds a range, and writes the file on rank 0. If that fails, prints a warning. The range
     // replaces those that it contains, and the one that ends at the same iteration: a rollback
-    // knows only after the load at which step the range begins.
+    // learns only from the loaded step where its range begins.
     void add(const RefusedRange& range);
     // Returns the range that contains the iteration; nullptr: none.
     const RefusedRange* find(i64 iteration) const;

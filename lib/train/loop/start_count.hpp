@@ -16,7 +16,7 @@ constexpr i64 max_starts_without_step = 3;
 
 // Returns the digest of the data, the model, the schedule and the directories of a run, which
 // identifies a row of starts. A job script may compute limits of time, threads and the layout of
-// the ranks anew for each start, so they do not count.
+// the ranks anew for each start, so the digest does not contain these.
 std::string digest_for_count(const RunConfig& config);
 
 // Counts a start from the step at `iteration` (0: none). `configuration` identifies the flags. A

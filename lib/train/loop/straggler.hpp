@@ -58,7 +58,7 @@ class LeakRule {
     static constexpr std::array<double, 3> windows_s = {600, 3600, 6 * 3600};
     static constexpr double parts_per_window = 6;
     static constexpr size_t n_parts =
-        7;  // so that a whole window is between the first and the last
+        7;  // compared parts: one window lies between the first and the last
     // Adds a measurement at `time_s`. Returns, only once, the hours until `available_bytes` are
     // used up: when these are fewer than 24 and the memory has grown from each part of a window to
     // the next.

@@ -37,7 +37,7 @@ void SaveReport::fail(const std::exception_ptr& exception, int rank) {
         std::rethrow_exception(exception);
     } catch (const std::exception& caught) {
         const Error error = error_of(caught);
-        // For rank 0, conclude() adds its place to the text if there are several ranks.
+        // conclude() adds the place of rank 0 to the text if there are several ranks.
         fail({error.code(), rank,
               rank == 0 ? std::string(error.what())
                         : fmt::format("{}: {}", own_place(rank), error.what())});

@@ -13,8 +13,8 @@
 namespace lm::train {
 namespace {
 
-// Plans the files as NodeFiles and the committer write them. All digests are zero; they have the
-// length of any others.
+// Plans the files as NodeFiles and the committer write them. All digests are zeros of the same
+// length as real digests, so that sizes are exact.
 class StepPlan {
   public:
     explicit StepPlan(const SavingRun& run)

@@ -35,7 +35,7 @@ class SpikeDetector {
     };
     // Returns the recent range, oldest step first.
     std::span<const Step> recent() const { return {steps_.data(), n_steps_}; }
-    // Returns the number of spikes since the last step that was none.
+    // Returns the number of consecutive spikes up to the last step.
     i64 in_a_row() const { return in_a_row_; }
     // Set the values that recent() and in_a_row() return. Only the last `window` steps count.
     void set_recent(std::span<const Step> steps);

@@ -181,7 +181,7 @@ void StepGuard::stop_at_non_finite(const Step& step) const {
     throw JointError(
         Exit::self_stopped,
         fmt::format(
-            "{}: this is the step number {} in a row: --on-nan {} ends: {}, or a lower --lr",
+            "{}: {} such steps in a row: --on-nan {} stops the training: {}, or a lower --lr",
             reason_, memory_.non_finite_in_a_row, config_.stopping.on_nan, remedy(step.iteration)));
 }
 

@@ -68,10 +68,10 @@ class StepGuard {
     };
     // Call it before compute_gradients().
     void begin(i64 iteration);
-    // Judges the result of compute_gradients(), and sets its `overflow`. `result` is replaced by
-    // the result of a repetition of the step if the trainer afterwards holds the gradients of that
-    // repetition. Throws JointError(self_stopped) for a value that is not finite with --on-nan
-    // stop, after 50 such steps in a row, and after 150 fp16 overflows in a row. Collective.
+    // Judges the result of compute_gradients(), and sets its `overflow`. If the trainer holds the
+    // gradients of a repetition of the step afterwards, `result` is the result of that repetition.
+    // Throws JointError(self_stopped) for a value that is not finite with --on-nan stop, after 50
+    // such steps in a row, and after 150 fp16 overflows in a row. Collective.
     Verdict judge(const Step& step, StepResult& result);
     // Returns the description of the last suspicious step, which the message of a stop contains.
     const std::string& reason() const { return reason_; }
@@ -113,7 +113,7 @@ class StepGuard {
     TrainingLog& log_;
     NewestStep newest_step_;
     GuardMemory memory_;
-    bool last_was_spike_ = false;  // the last suspicious step; false: it was not finite
+    bool last_was_spike_ = false;  // the last suspicious step was one; false: it was not finite
     optim::LossScaleState scale_before_;
     std::string reason_;
 };

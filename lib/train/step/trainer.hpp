@@ -76,8 +76,8 @@ class Trainer {
     //
     // Computes the loss and the gradients of `n_micro_batches` micro-batches of each data-parallel
     // rank, sums the gradients over the ranks and computes their norm. Adjusts a dynamic loss
-    // scale. Changes no weights and no optimizer state. A StepEnded that `batches` throws leaves
-    // this function.
+    // scale. Changes no weights and no optimizer state. Does not catch a StepEnded that `batches`
+    // throws.
     StepResult compute_gradients(BatchSource& batches, i64 n_micro_batches);
     // Clips the gradients of `step`, the last result of compute_gradients(), and makes the
     // optimizer step. Changes the data of checkpoint_pieces().
