@@ -39,8 +39,8 @@ constexpr const char* stdin_name = "standard input";
 // Calls `use` with each line of standard input and the number of the line. If `whole` is set, calls
 // `use` once with all of standard input.
 void for_each_text(bool whole, const std::function<void(std::string_view, i64)>& use) {
-    // The reader decompresses a whole input, but not a piece. Here it reads standard input as a
-    // piece, because bytes that look compressed are text or ids.
+    // Standard input is read as a piece, because the reader decompresses only whole inputs. Here,
+    // bytes that look compressed are text or ids.
     constexpr data::InputPiece as_it_comes{0, 0, std::numeric_limits<i64>::max()};
     data::ChunkReader reader({{"-"}}, {as_it_comes}, i64{1} << 20, {}, 1);
     data::LineChunk chunk;
