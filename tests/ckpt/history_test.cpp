@@ -43,7 +43,7 @@ class Model {
     };
 
     std::vector<Step> steps;
-    std::map<i64, int> present;  // step under its name, by number
+    std::map<i64, int> present;  // [iteration] index of the step with this name
     std::set<int> aside;         // steps in abandoned-gN
     int latest = -1;
     int run = -1;  // the step that the run saved or loaded last
@@ -117,7 +117,7 @@ class History {
         return numbers;
     }
 
-    // A superseded run, and one that has nothing to load, can only start again.
+    // A run that was superseded, or has nothing to load, can only start again.
     void act() {
         const bool may_save = model_.run > -2;
         switch (below(10)) {
@@ -254,7 +254,7 @@ class History {
         CHECK(ckpt::open(other.path()).manifest().counters.iteration == number);
     }
 
-    // fence.json and `latest` keep the fence and the lineage.
+    // Removes the generation files. fence.json and `latest` still have the fence and the lineage.
     void forget_generations() {
         for (const std::string& name : io::list_directory(directory())) {
             if (name.starts_with("generation-")) io::remove_tree(scratch_ / name);

@@ -4,7 +4,8 @@
 // new one, verified.
 //
 // The model: fsync() of a file makes its content durable, fsync() of a directory its names. Any set
-// of the other writes is kept, and the first n of the other changes of each directory, for any n.
+// of the other writes is kept. The first n of the other changes of each directory are kept, for any
+// n.
 #include <array>
 #include <filesystem>
 #include <map>
@@ -110,7 +111,7 @@ class Translator {
         for (const io::fault::FileOperation& operation : operations) add(operation);
         return changes_;
     }
-    // Returns the inodes of `start` and, empty, those that the operations created.
+    // Returns the inodes of `start`, and an empty inode for each that the operations created.
     Tree with_new_inodes(Tree start) const {
         for (size_t at = start.inodes.size(); at < tree_.inodes.size(); ++at) {
             start.inodes.push_back({.is_directory = tree_.inodes[at].is_directory});
@@ -273,9 +274,9 @@ i64 salt_found(const std::string& directory, i64 second) {
     }
 }
 
-// Checks the state after a power failure at each operation of a save, `n_random` random ones
-// besides the extreme ones. Returns the number of states in which a run finds no step, or after the
-// save not the new one.
+// Checks the states after a power failure at each operation of a save: the extreme states and
+// `n_random` random ones. Returns the number of states in which a run finds no step or, after the
+// end of the save, not the new step.
 i64 check_power_failures(i64 second, i64 n_writers, int n_random, bool with_fsync = true) {
     const test::ScratchDirectory scratch;
     RecordedSave save = record_save(scratch / "run", second, n_writers);
