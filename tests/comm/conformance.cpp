@@ -288,7 +288,7 @@ void overlapping(Group& world) {
             works.push_back(world.start_all_reduce(view_of(sums[k]), Reduction::sum));
             works.push_back(world.start_all_gather(view_of(own), view_of(gathered[k])));
         }
-        // Each rank waits in another order; twice, and through copies.
+        // Each rank waits in another order, twice for each operation, also through copies.
         for (size_t k = 0; k < works.size(); ++k) {
             Work& work = works[(k * 7 + static_cast<size_t>(world.rank())) % works.size()];
             Work copy = work;
