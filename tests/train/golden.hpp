@@ -21,7 +21,7 @@ class Golden {
     std::vector<float> floats(const std::string& entry) const;
     // Rows [first, first + n) of step `step`'s batch.
     data::Batch batch(i64 step, i64 first, i64 n) const;
-    // The rows of several documents, each of which token 0 ends.
+    // The rows with several documents. Token 0 ends each document.
     data::Batch documents(const data::BatchOptions& flags) const;
 
   private:

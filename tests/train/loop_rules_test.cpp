@@ -125,7 +125,7 @@ TEST_CASE("--exit-interval counts this run, --exit-iteration the whole training"
     CHECK(should_stop(r, now) == Stop::exit_interval);
     r.exit_interval.reset();
     r.exit_iteration = 900;
-    now.run_iterations = 0;  // resumed beyond it
+    now.run_iterations = 0;  // resumed at exit_iteration
     CHECK(should_stop(r, now) == Stop::exit_iteration);
 }
 

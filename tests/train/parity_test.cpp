@@ -98,8 +98,8 @@ void check_gradients(const Setup& setup, const std::string& prefix, double globa
         const std::vector<float> expected = setup.golden.floats(prefix + named.name);
         const std::vector<float> got = values_of(named, setup.golden.config().vocab_size);
         double scale = std::max(norm(expected), 1e-6 * global_norm);
-        // Scores that all keys of a query share change nothing: without rotation the exact gradient
-        // of a key's bias is zero, and what the file has is rounding.
+        // Without rotation, a key's bias adds one value to all scores of a query, and softmax
+        // ignores it. So the exact gradient is zero, and the file has only rounding errors.
         if (named.name.ends_with("attention.key.bias")) {
             const std::string layer = named.name.substr(0, named.name.size() - 8);
             scale = norm(setup.golden.floats(prefix + layer + "value.bias"));

@@ -117,7 +117,7 @@ TEST_CASE("the gradients of 64 micro-batches are added up in fp32") {
             INFO(name << " " << name_of(weights));
             const std::vector<float> many = gradients_of_64(name, weights, 1);
             CHECK(relative_distance(many, gradients_of_64(name, weights, 64)) < 1e-3);
-            // And they equal those of fp32 within the rounding of stored values.
+            // The gradients also equal those of fp32 within the rounding of stored values.
             CHECK(relative_distance(many, exact) < (weights == DType::bf16 ? 0.05 : 0.01));
         }
     }

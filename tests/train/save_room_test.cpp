@@ -31,7 +31,7 @@ TEST_CASE("without a retention each coming save needs room for one more checkpoi
 }
 
 TEST_CASE("with keep-last the directory stops growing, with keep-every it grows slowly") {
-    // A step is deleted after the next one is complete, so a third one fits into the plan.
+    // A step is deleted only after the next one is complete, so up to three steps are on disk.
     CHECK(growing_saves(rules_of("10", "keep-last=2"), 0, 100, all) ==
           std::vector<i64>{10, 20, 30});
     CHECK(growing_saves(rules_of("10", "keep-last=2"), 50, 100, all).empty());

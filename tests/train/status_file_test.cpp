@@ -138,7 +138,7 @@ TEST_CASE("with_end_status writes results and errors") {
         JointError);
     CHECK(run.json()["exit_code"] == 4);
     CHECK(run.json()["reason"] == "NaN");
-    // A superseded run ends its own file, and leaves that of the newer run.
+    // A superseded run writes its end to its own file, but not to that of the newer run.
     const auto supersede = [&] {
         return with_end_status(run.path, [] { return static_cast<int>(Exit::superseded); });
     };

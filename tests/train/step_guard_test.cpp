@@ -190,7 +190,7 @@ TEST_CASE("a dynamic loss scale has the values of Megatron's rule after repetiti
     CHECK(expected.scale() < 1e12);
 }
 
-// 0 * Inf is NaN, so an overflow in a backward pass may look as a fault, and a fault as an
+// 0 * Inf is NaN, so an overflow in a backward pass may look like a fault, and a fault like an
 // overflow.
 TEST_CASE("a fp16 gradient that no loss scale makes finite does not count as an overflow") {
     const std::string scale =
