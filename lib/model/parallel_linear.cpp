@@ -4,13 +4,12 @@
 namespace lm::model {
 namespace {
 
-// While an object of this class exists, GEMMs leave some SMs free for the tensor-parallel
-// collectives that overlap with them.
+// While an object of this class exists, GEMMs leave some SMs free for a tensor-parallel collective
+// that overlaps with them, if one is `running`.
 class TensorCommSms {
   public:
-    explicit TensorCommSms(const Pass& pass) : device_(pass.context.device) {
-        if (pass.setup.tensor.several())
-            device_.also_reserve_sms(static_cast<int>(pass.setup.tensor_comm_sms));
+    TensorCommSms(const Pass& pass, bool running) : device_(pass.context.device) {
+        device_.also_reserve_sms(running ? static_cast<int>(pass.setup.tensor_comm_sms) : 0);
     }
     ~TensorCommSms() { device_.also_reserve_sms(0); }
     TensorCommSms(const TensorCommSms&) = delete;
@@ -30,16 +29,23 @@ void column_linear_forward(const Pass& pass, device::LinearForward args) {
 View column_linear_backward(const Pass& pass, const ColumnLinearGradient& grad) {
     const TensorParallel& tensor = pass.setup.tensor;
     const Scratch& scratch = pass.setup.scratch;
-    const TensorCommSms reserved(pass);
     auto x = tensor.start_gather(grad.x, scratch.gathered);
-    device::linear_backward_input(pass.context, {.dy = grad.dy, .w = grad.w, .dx = scratch.dnorm});
+    {
+        // Without sequence parallelism the rank has all of x, and nothing is gathered.
+        const TensorCommSms reserved(pass, tensor.sequence_parallel());
+        device::linear_backward_input(pass.context,
+                                      {.dy = grad.dy, .w = grad.w, .dx = scratch.dnorm});
+    }
     x.work.wait();
     auto dx = tensor.start_sum(scratch.dnorm);
-    device::linear_backward_weight(pass.context, {.dy = grad.dy,
-                                                  .x = x.x,
-                                                  .dw = grad.dw,
-                                                  .dbias = grad.dbias,
-                                                  .accumulate = pass.accumulate});
+    {
+        const TensorCommSms reserved(pass, tensor.several());
+        device::linear_backward_weight(pass.context, {.dy = grad.dy,
+                                                      .x = x.x,
+                                                      .dw = grad.dw,
+                                                      .dbias = grad.dbias,
+                                                      .accumulate = pass.accumulate});
+    }
     dx.work.wait();
     return dx.x;
 }

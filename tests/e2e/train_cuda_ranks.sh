@@ -93,9 +93,9 @@ same_figures half.log half2.log 0.02
 
 # ---- Memory and connections come before the first step: none after the GEMMs that follow them ----
 if [ -n "${LM_PLUGIN_DIR:-}" ]; then
-    EMULATED_CUDA_LOG=$PWD/events layout quiet.log 4 "${pp[@]}" "${zero[@]}"
-    EMULATED_CUDA_LOG=$PWD/events layout quiet_tp.log 4 "${tp[@]}" "${pp[@]}"
-    EMULATED_CUDA_LOG=$PWD/events layout quiet_sequence.log 4 "${tp[@]}" "${pp[@]}" --sequence-parallel
+    EMULATED_CUDA_LOG=$PWD/events.dp layout quiet.log 4 "${pp[@]}" "${zero[@]}"
+    EMULATED_CUDA_LOG=$PWD/events.tp layout quiet_tp.log 4 "${tp[@]}" "${pp[@]}"
+    EMULATED_CUDA_LOG=$PWD/events.sp layout quiet_sequence.log 4 "${tp[@]}" "${pp[@]}" --sequence-parallel
     [ "$(find . -name 'events.*' | wc -l)" = 12 ] || fail "no events: $(ls)"
     for file in events.*; do
         # The GEMMs of the trial steps come before the connections, those of the steps after them.
@@ -104,24 +104,31 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
             fail "a step makes connections or allocates"
         grep -q "^NCCL: connections for a pair's messages" "$file" || fail "no messages in $(cat "$file")"
     done
-    # NCCL occupies SMs while GEMMs run (here half of the emulated GPU's four) if stages have links, while gradients are
-    # reduced and weights gathered (not in the micro-batches between), and in the backward of column-parallel layers.
-    products() { sort events.* | uniq -c | awk -v ORS=' ' '/product/ { $1 = ""; print substr($0, 2) }'; }
-    [ "$(products)" = "product for 2 SMs " ] || fail "links: $(products)"
+    # NCCL occupies SMs while GEMMs run, of 132: 4 if stages have links, 16 while gradients are reduced and weights
+    # gathered (not in the micro-batches between), and 16 while tensor-parallel collectives run.
+    products() { sort "$1".* | uniq -c | awk -v ORS=' ' '/product/ { $1 = ""; print substr($0, 2) }'; }
+    for layout in dp tp sp; do
+        [ "$(products events.$layout)" = "product for 112 SMs product for 128 SMs " ] ||
+            fail "links and $layout: $(products events.$layout)"
+    done
+    # A collective overlaps with the gradient of each column-parallel weight; with sequence parallelism also with that of
+    # the layer's input.
+    overlapping() { cat "events.$1".* | grep -cx 'product for 112 SMs'; }
+    [ $((2 * $(overlapping tp))) = "$(overlapping sp)" ] ||
+        fail "products that overlap with collectives: $(overlapping tp), and $(overlapping sp) with sequence parallelism"
     # A kernel that is loaded at its first call waits for the GPU, which may wait for another rank's message.
     grep -Lx 'kernels are loaded: EAGER' events.* >lazy || true
     [ ! -s lazy ] || fail "kernels are loaded late: $(cat lazy)"
     EMULATED_CUDA_LOG=$PWD/alone_events run one.log lm-train "${args[@]}"
     grep -qx 'kernels are loaded: LAZY' alone_events.* || fail "one rank loads all kernels: $(head -n 3 alone_events.*)"
     rm events.*
-    EMULATED_CUDA_LOG=$PWD/events layout quiet_dp.log 2 "${zero[@]}"
-    [ "$(products)" = "product product for 2 SMs " ] || fail "data parallelism: $(products)"
+    EMULATED_CUDA_LOG=$PWD/events.dp layout quiet_dp.log 2 "${zero[@]}"
+    [ "$(products events.dp)" = "product product for 116 SMs " ] || fail "data parallelism: $(products events.dp)"
+    EMULATED_CUDA_LOG=$PWD/events.tp layout quiet_tp.log 2 "${tp[@]}"
+    [ "$(products events.tp)" = "product product for 116 SMs " ] || fail "tensor parallelism: $(products events.tp)"
     rm events.*
-    EMULATED_CUDA_LOG=$PWD/events layout quiet_tp.log 2 "${tp[@]}"
-    [ "$(products)" = "product product for 2 SMs " ] || fail "tensor parallelism: $(products)"
-    rm events.*
-    EMULATED_CUDA_LOG=$PWD/events layout quiet_tp.log 2 "${tp[@]}" --tensor-comm-sms 0
-    [ "$(products)" = "product " ] || fail "--tensor-comm-sms 0: $(products)"
+    EMULATED_CUDA_LOG=$PWD/events.tp layout quiet_tp.log 2 "${tp[@]}" --tensor-comm-sms 0
+    [ "$(products events.tp)" = "product " ] || fail "--tensor-comm-sms 0: $(products events.tp)"
 fi
 
 # ---- Code that a library loads at the first use of an algorithm waits for the GPU, which may hold a receive that waits for

@@ -134,7 +134,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
     emulator::device_memory(free, properties->totalGlobalMem);
     properties->major = capability / 10;
     properties->minor = capability % 10;
-    properties->multiProcessorCount = 4;
+    properties->multiProcessorCount = 132;  // an H100
     properties->l2CacheSize = 1 << 20;
     properties->memoryBusWidth = 5120;
     properties->sharedMemPerBlock = granted_shared_bytes;
