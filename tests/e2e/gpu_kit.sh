@@ -20,6 +20,9 @@ archive=$(sed -E 's/: [0-9]+ MiB, needs glibc [0-9.]+$//' made)
 [ "$(du -m "$archive" | cut -f1)" -lt 50 ] || fail "too large to carry: $(cat made)"
 tar -xzf "$archive"
 kit=$work/$(basename "$archive" .tar.gz)
+if [ -e "$build/lib/liblm_cudnn.so" ]; then
+    [ -n "$(find "$kit" -name liblm_cudnn.so)" ] || fail "without the cuDNN plugin of the build: $(find "$kit" -name '*.so')"
+fi
 cp -r "$build/tests/emulated_cuda" "$kit/tests/"
 mkdir nothing
 
