@@ -158,6 +158,12 @@ LayerGroup recompute_group(const Recompute& recompute, i64 n_layers, i64 layer) 
     return {begin, std::min(begin + recompute.n_layers, n_layers)};
 }
 
+i64 n_recomputed_layers(const Recompute& recompute, i64 n_layers) {
+    if (recompute.granularity != Recompute::Granularity::full) return 0;
+    return recompute.method == Recompute::Method::block ? std::min(recompute.n_layers, n_layers)
+                                                        : n_layers;
+}
+
 i64 micro_batches_in_flight(const ParallelConfig& parallel, i64 n_micro_batches, i64 pp_rank,
                             i64 chunk) {
     // The schedule repeats, so the first 4 * pp micro-batches already reach the maximum.

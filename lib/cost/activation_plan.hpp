@@ -63,6 +63,8 @@ struct LayerGroup {
 };
 // Returns the group of local layer `layer` of a chunk with `n_layers` layers.
 LayerGroup recompute_group(const spec::Recompute& recompute, i64 n_layers, i64 layer);
+// Returns how many of the `n_layers` layers of a chunk are in a group that is not empty.
+i64 n_recomputed_layers(const spec::Recompute& recompute, i64 n_layers);
 
 // Returns the number of rows in a chunk. Only the logits of one chunk are in memory at a time, in
 // at most step.logits_bytes. There are as few chunks as this limit allows, of equal sizes rounded

@@ -11,19 +11,24 @@ namespace lm::cost {
 using namespace spec;
 namespace {
 
-// Returns the bytes that a layer keeps of one micro-batch (section 4.1, tables 1 and 2), with
-// 2-byte activations. Every tensor rank keeps the whole inputs of the norms, of query-key-value and
-// of the MLP, and two dropout masks (10 bytes of [rows, h]), unless sequence parallelism divides
-// them. Tensor ranks divide query, key and value, the input of the output projection, and the
-// inputs and the output of the activation function. Unfused attention keeps the softmax, the
-// dropped scores and a mask, 5 bytes a score.
+// Returns the bytes of the input of a layer, for one micro-batch.
+double input_bytes(const ModelConfig& model, const ParallelConfig& parallel,
+                   const StepShape& step) {
+    const double share = parallel.sequence_parallel ? as_double(parallel.tp) : 1;
+    return 2 * as_double(step.rows()) * as_double(model.hidden) / share;
+}
+
+// Returns the bytes that a layer which is not recomputed keeps of one micro-batch (section 4.1,
+// tables 1 and 2), with 2-byte activations. Every tensor rank keeps the whole inputs of the norms,
+// of query-key-value and of the MLP, and two dropout masks (10 bytes of [rows, h]), unless sequence
+// parallelism divides them. Tensor ranks divide query, key and value, the input of the output
+// projection, and the inputs and the output of the activation function. Unfused attention keeps the
+// softmax, the dropped scores and a mask, 5 bytes a score.
 double layer_bytes(const ModelConfig& model, const ParallelConfig& parallel,
                    const StepShape& step) {
     const double rows = as_double(step.rows());
     const double tp = as_double(parallel.tp);
     const double share = parallel.sequence_parallel ? tp : 1;
-    const double input = 2 * rows * as_double(model.hidden) / share;
-    if (parallel.recompute.granularity == Recompute::Granularity::full) return input;
     const double gates = is_gated(model.activation) ? 2 : 1;
     const double divided = 2 * as_double(model.qkv_rows()) +
                            2 * as_double(model.attention_width()) +
@@ -32,6 +37,35 @@ double layer_bytes(const ModelConfig& model, const ParallelConfig& parallel,
                               ? 0
                               : 5 * as_double(model.n_heads) * as_double(step.seq_length);
     return rows * (10 * as_double(model.hidden) / share + (divided + scores) / tp);
+}
+
+// Returns the bytes that a stage keeps of one micro-batch in all its chunks. Full recomputation
+// keeps the input of each group of layers that are recomputed together (section 5).
+double kept_bytes(const ModelConfig& model, const ParallelConfig& parallel, const StepShape& step,
+                  i64 pp_rank) {
+    const Recompute& recompute = parallel.recompute;
+    i64 n_stored = 0, n_inputs = 0;
+    for (i64 chunk = 0; chunk < parallel.n_chunks; ++chunk) {
+        const i64 n = model_part(model, parallel, pp_rank, chunk).n_layers();
+        const i64 recomputed = n_recomputed_layers(recompute, n);
+        const bool is_uniform = recompute.method == Recompute::Method::uniform;
+        n_inputs += is_uniform ? ceil_div(recomputed, recompute.n_layers) : recomputed;
+        n_stored += n - recomputed;
+    }
+    return as_double(n_stored) * layer_bytes(model, parallel, step) +
+           as_double(n_inputs) * input_bytes(model, parallel, step);
+}
+
+// Returns the bytes of the layers of a stage that are recomputed at the same time.
+double recomputed_bytes(const ModelConfig& model, const ParallelConfig& parallel,
+                        const StepShape& step, i64 pp_rank) {
+    i64 most = 0;
+    for (i64 chunk = 0; chunk < parallel.n_chunks; ++chunk) {
+        const i64 n = model_part(model, parallel, pp_rank, chunk).n_layers();
+        const LayerGroup group = recompute_group(parallel.recompute, n, 0);
+        most = std::max(most, group.end - group.begin);
+    }
+    return as_double(most) * layer_bytes(model, parallel, step);
 }
 
 // Returns the largest number of chunk passes whose activations a stage keeps: p - r micro-batches
@@ -55,9 +89,8 @@ MegatronMemory megatron_memory(const ModelConfig& model, const ParallelConfig& p
     const bool embedding = pp_rank == 0;
     const bool head = pp_rank == parallel.pp - 1;
     const double in_flight = chunks_in_flight(parallel, step.n_micro_batches, pp_rank);
-    double activations = in_flight / as_double(parallel.n_chunks) *
-                         as_double(stage_layers(model, parallel, pp_rank)) *
-                         layer_bytes(model, parallel, step);
+    double activations =
+        in_flight / as_double(parallel.n_chunks) * kept_bytes(model, parallel, step, pp_rank);
     if (embedding) {  // the dropout masks (section 4.3)
         const double n_parts = parallel.sequence_parallel ? as_double(parallel.tp) : 1;
         activations += as_double(parallel.pp * step.rows() * model.hidden) / n_parts;
@@ -68,12 +101,7 @@ MegatronMemory megatron_memory(const ModelConfig& model, const ParallelConfig& p
                        as_double(model.hidden + padded_vocab(model, parallel)) /
                        as_double(parallel.tp);
     }
-    // Recomputation needs memory for the activations of one layer in addition.
-    if (parallel.recompute.granularity == Recompute::Granularity::full) {
-        ParallelConfig none = parallel;
-        none.recompute = {};
-        activations += layer_bytes(model, none, step);
-    }
+    activations += recomputed_bytes(model, parallel, step, pp_rank);
     const double bytes_per_value = half ? 1 : 2;
     return {.state = static_cast<i64>(state),
             .activations = static_cast<i64>(activations * bytes_per_value)};

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/as_double.hpp"
+#include "cost/activation_plan.hpp"
 #include "cost/formulas.hpp"
 
 namespace lm::cost {
@@ -14,12 +15,22 @@ namespace {
 // Returns the passes of one micro-batch on each virtual stage. Index: chunk * pp + stage.
 std::vector<Passes> virtual_stages(const SimulatedStep& step, const Hardware& gpu,
                                    const TrainingProgram& trainer) {
+    const Recompute& recompute = step.parallel.recompute;
     const Passes layer = layer_passes(step.model, step.parallel, step.batch, gpu, trainer);
+    ParallelConfig stores = step.parallel;
+    stores.recompute = {};
+    // The time of a layer whose activations are stored.
+    const Passes stored = layer_passes(step.model, stores, step.batch, gpu, trainer);
     std::vector<Passes> stages;
     for (i64 chunk = 0; chunk < step.parallel.n_chunks; ++chunk) {
         for (i64 stage = 0; stage < step.parallel.pp; ++stage) {
             const ModelPart part = model_part(step.model, step.parallel, stage, chunk);
-            Passes passes = layer * as_double(part.n_layers());
+            const i64 n = part.n_layers();
+            const i64 n_stored = recompute.granularity == Recompute::Granularity::full
+                                     ? n - n_recomputed_layers(recompute, n)
+                                     : 0;
+            Passes passes = layer * as_double(n - n_stored);
+            passes += stored * as_double(n_stored);
             if (part.embedding) passes += embedding_passes(step.model, step.batch, gpu);
             if (part.head) passes += head_passes(step.model, step.parallel, step.batch, gpu);
             stages.push_back(passes);
@@ -142,10 +153,10 @@ StepTime time_of(const SimulatedStep& step, const Hardware& gpu, const TrainingP
 }  // namespace
 
 double largest_rank_parameters(const ModelConfig& model, const ParallelConfig& parallel) {
-    const double first = as_double(rank_parameters(model, parallel, 0, 0));
-    return parallel.pp == 1
-               ? first
-               : std::max(first, as_double(rank_parameters(model, parallel, 0, parallel.pp - 1)));
+    i64 most = 0;
+    for (i64 stage = 0; stage < parallel.pp; ++stage)
+        most = std::max(most, rank_parameters(model, parallel, 0, stage));
+    return as_double(most);
 }
 
 StepTime step_time(const SimulatedStep& step, const Hardware& gpu, const TrainingProgram& trainer,

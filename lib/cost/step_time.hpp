@@ -27,8 +27,7 @@ struct SimulatedStep {
     bool overlaps_data = false;  // gradients are reduced during the last backward pass
 };
 
-// Returns the number of parameters of the rank with the most parameters, which is a rank of the
-// first or of the last stage.
+// Returns the number of parameters of the rank with the most parameters.
 double largest_rank_parameters(const spec::ModelConfig& model,
                                const spec::ParallelConfig& parallel);
 

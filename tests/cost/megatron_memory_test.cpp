@@ -49,3 +49,31 @@ TEST_CASE("the memory of figure 1 of arXiv 2205.05198") {
               Approx(row.selective).epsilon(0.02));
     }
 }
+
+TEST_CASE("full recomputation keeps one input for each group of layers") {
+    // 4 layers a stage of 2 bytes x 1024 rows x 512; another 34 and 5 a s / h without recomputation
+    // (section 4.1: 10 + 24 + 5 x 8 x 1024 / 512 = 114).
+    ModelConfig model{.n_layers = 4,
+                      .hidden = 512,
+                      .n_heads = 8,
+                      .seq_length = 1024,
+                      .vocab_size = 1,
+                      .position = PositionEmbedding::none};
+    model.resolve();
+    ParallelConfig parallel;
+    parallel.vocab_divisible_by = 1;
+    const StepShape step{.micro_batch = 1, .seq_length = 1024, .n_micro_batches = 64};
+    const auto activations = [&](Recompute::Method method, i64 n) {
+        parallel.recompute = {Recompute::Granularity::full, method, n};
+        return largest_megatron_memory(model, parallel, step, {DType::fp16}).activations;
+    };
+    const i64 rows = 1024 * 512;
+    using enum Recompute::Method;
+    const i64 ends = activations(uniform, 1) - (4 * 2 + 114) * rows;  // embedding and head
+    CHECK(ends > 0);
+    CHECK(activations(uniform, 2) == ends + (2 * 2 + 2 * 114) * rows);
+    CHECK(activations(uniform, 3) == ends + (2 * 2 + 3 * 114) * rows);
+    CHECK(activations(uniform, 9) == ends + (2 + 4 * 114) * rows);
+    CHECK(activations(block, 1) == ends + (2 + 3 * 114 + 114) * rows);
+    CHECK(activations(block, 4) == ends + (4 * 2 + 114) * rows);
+}

@@ -135,3 +135,26 @@ TEST_CASE("the quick time is close to that of the schedule") {
         }
     }
 }
+
+TEST_CASE("block recomputes the first layers of each stage only") {
+    // 7 layers in each of 10 stages.
+    ParallelConfig parallel{.tp = 4, .pp = 10, .dp = 8};
+    const double none_s = time_of(parallel, 128).total();
+    parallel.recompute = everything;
+    const double all_s = time_of(parallel, 128).total();
+    parallel.recompute = {Recompute::Granularity::full, Recompute::Method::block, 1};
+    CHECK(time_of(parallel, 128).total() - none_s == Approx((all_s - none_s) / 7).epsilon(0.02));
+    parallel.recompute.n_layers = 9;
+    CHECK(time_of(parallel, 128).total() == Approx(all_s));
+    // A uniform group of layers is computed as often as single layers.
+    parallel.recompute = {Recompute::Granularity::full, Recompute::Method::uniform, 3};
+    CHECK(time_of(parallel, 128).total() == Approx(all_s));
+}
+
+TEST_CASE("the largest rank may be one of a stage in the middle") {
+    const ModelConfig model = bloom();
+    const ParallelConfig parallel{
+        .tp = 4, .pp = 3, .first_stage_layers = 10, .last_stage_layers = 10};
+    CHECK(largest_rank_parameters(model, parallel) ==
+          static_cast<double>(rank_parameters(model, parallel, 0, 1)));
+}
