@@ -183,6 +183,7 @@ void read(const std::vector<std::string>& logs, metrics::LogSummary& log) {
     for (const std::string& path : metrics::in_time_order(logs)) {
         if (path != "-" && !io::exists(path)) usage_error(path, "does not exist: give a log");
         const std::unique_ptr<io::InputStream> stream = io::open_stream(path);
+        log.begin_file();
         io::for_each_line(*stream, [&log](std::string_view line) { log.add(line); });
     }
     log.finish();

@@ -304,7 +304,7 @@ bool read_validation(std::string_view line, LogLine& out) {
     const size_t at = find(line, " loss at ");
     if (at == npos || find(line, "| lm loss value: ") == npos) return false;
     out.unix_time_s = time_before(line, at);
-    if (out.unix_time_s) out.kind = LogLine::Kind::validation;
+    out.kind = LogLine::Kind::validation;
     return true;
 }
 

@@ -2,6 +2,7 @@
 #include "metrics/log_summary.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/as_double.hpp"
 
@@ -46,6 +47,11 @@ void LogSummary::add(std::string_view text) {
     n_invalid_ += line.n_invalid;
     if (line.kind == LogLine::Kind::other) return;
     if (line.kind == LogLine::Kind::iteration) return add(line.iteration);
+    if (line.kind == LogLine::Kind::validation && !line.unix_time_s) {
+        (first_ ? evaluated_after_first_ : evaluated_) = true;
+        if (phase_ == TimeAccount::Phase::stopped) phase_ = TimeAccount::Phase::running;
+        return;
+    }
     finish();
     switch (line.kind) {
         case LogLine::Kind::other:
@@ -74,18 +80,54 @@ void LogSummary::add(std::string_view text) {
 }
 
 // Adds the time before an event to the account. The time before a start counts as waiting, even
-// when the log does not state that the earlier program ended.
+// when the log does not state that the earlier program ended. A program that saves or evaluates
+// after the line of its end (Megatron's "[after training is done]") still runs.
 void LogSummary::add_event(const LogLine& line) {
     using Phase = TimeAccount::Phase;
-    const bool starts = line.kind == LogLine::Kind::start ||
-                        (line.kind == LogLine::Kind::loaded && phase_ == Phase::running && last_);
-    const double gap_s = line.unix_time_s ? follow_clock(*line.unix_time_s) : 0;
-    account_.add_gap(starts ? Phase::stopped : phase_, gap_s);
+    using Kind = LogLine::Kind;
+    const bool starts = line.kind == Kind::start ||
+                        (line.kind == Kind::loaded && phase_ == Phase::running && last_);
+    const bool works = line.kind == Kind::validation || line.kind == Kind::saved;
+    if (works && phase_ == Phase::stopped) phase_ = Phase::running;
+    const double saved_s = line.kind == Kind::saved ? line.busy_s.value_or(0) : 0;
+    if (!line.unix_time_s) {
+        unstamped_save_s_ += saved_s;
+    } else {
+        const double gap_s = follow_clock(*line.unix_time_s);
+        if (line.kind == Kind::validation) evaluated_ = true;
+        if (starts) {
+            const double save_s = std::min(gap_s, unstamped_save_s_);
+            evaluated_ = false;
+            add_running_gap(save_s, 0, {});
+            account_.add_gap(Phase::stopped, gap_s - save_s);
+        } else if (phase_ == Phase::running) {
+            add_running_gap(gap_s, saved_s,
+                            line.kind == Kind::validation ? line.busy_s : std::nullopt);
+        } else {
+            account_.add_gap(phase_, gap_s);
+            forget_unstamped();
+        }
+    }
     if (starts || !last_) phase_ = Phase::starting;
-    if (line.kind == LogLine::Kind::stop) phase_ = Phase::stopped;
-    if (line.kind == LogLine::Kind::validation)
-        account_.add_evaluation(line.busy_s.value_or(gap_s));
-    if (line.kind == LogLine::Kind::saved) account_.add_save(line.busy_s.value_or(0));
+    if (line.kind == Kind::stop) phase_ = Phase::stopped;
+}
+
+// Adds the time before a stamp, in which the program ran. Lines without a stamp may have stated
+// saves and evaluations in this time: an evaluation takes what the saves leave.
+void LogSummary::add_running_gap(double gap_s, double saved_s, std::optional<double> evaluation_s) {
+    account_.add_gap(TimeAccount::Phase::running, gap_s);
+    const double left_s = std::max(0.0, gap_s);
+    const double unstamped_s = std::min(unstamped_save_s_, left_s);
+    account_.add_save(saved_s + unstamped_s);
+    if (evaluated_)
+        account_.add_evaluation(
+            evaluation_s.value_or(std::max(0.0, left_s - saved_s - unstamped_s)));
+    forget_unstamped();
+}
+
+void LogSummary::forget_unstamped() {
+    evaluated_ = false;
+    unstamped_save_s_ = 0;
 }
 
 void LogSummary::finish() {
@@ -93,6 +135,7 @@ void LogSummary::finish() {
     const LoggedIteration first = *first_;
     first_.reset();
     add_iteration(first);
+    evaluated_ = std::exchange(evaluated_after_first_, false);
 }
 
 void LogSummary::add(const LoggedIteration& line) {
@@ -126,6 +169,15 @@ double LogSummary::follow_clock(double now) {
     return passed_s;
 }
 
+// Returns whether a program has started before `line`, although no line states the start: a log
+// begins there, after a time without iterations. A log that continues without a pause may be the
+// next part of a rotated one.
+bool LogSummary::starts_file(const LoggedIteration& line) const {
+    if (!new_file_ || !last_ || has_starts_ || !line.unix_time_s || !clock_) return false;
+    const double step_s = line.step_s * as_double(line.iteration - last_->iteration);
+    return missing_now_s_ + *line.unix_time_s - *clock_ - step_s >= settings_.least_gap_s;
+}
+
 // Returns whether `line` repeats an iteration that another rank has logged: it has the last
 // iteration, or is equal to one of the last 64 lines.
 bool LogSummary::is_repeated(const LoggedIteration& line) const {
@@ -140,7 +192,7 @@ void LogSummary::add_iteration(LoggedIteration line) {
     if (digests_.size() > max_digests) digests_.pop_front();
     if (!line.global_batch && last_) line.global_batch = last_->global_batch;  // the line was cut
     const bool goes_back = last_ && line.iteration <= last_->iteration;
-    const bool first_of_run = !last_ || goes_back || started_;
+    const bool first_of_run = !last_ || goes_back || started_ || starts_file(line);
     const bool is_loaded = loaded_ && *loaded_ < line.iteration;
     i64 before = is_loaded ? *loaded_ : std::max<i64>(0, line.iteration - interval_);
     if (!first_of_run) {
@@ -157,12 +209,18 @@ void LogSummary::add_iteration(LoggedIteration line) {
         const double passed_s = follow_clock(*line.unix_time_s);
         if (!first) {
             missing_now_s_ -= step_s;
-            const bool unseen_restart = first_of_run && phase_ == TimeAccount::Phase::running;
-            account_.add_gap(unseen_restart ? TimeAccount::Phase::starting : phase_,
-                             passed_s - step_s);
+            if (phase_ == TimeAccount::Phase::running && !first_of_run) {
+                add_running_gap(passed_s - step_s, 0, {});
+            } else {
+                const bool unseen_restart = phase_ == TimeAccount::Phase::running;
+                account_.add_gap(unseen_restart ? TimeAccount::Phase::starting : phase_,
+                                 passed_s - step_s);
+            }
         }
+        forget_unstamped();
     } else if (clock_) {
         *clock_ += step_s;
+        evaluated_ = false;
     }
     n_restarts_ = n_restarts();
     if (first_of_run && last_ && !has_starts_) ++n_restarts_;
@@ -173,7 +231,7 @@ void LogSummary::add_iteration(LoggedIteration line) {
     add_sums(line, line.iteration - before, first_of_run);
     if (observer_) observer_(line, before, first_of_run);
     last_ = line;
-    started_ = false;
+    started_ = new_file_ = false;
     n_starts_ = 0;
     loaded_.reset();
     missing_now_s_ = 0;

@@ -70,6 +70,8 @@ class LogSummary {
         std::function<void(const LoggedIteration& line, i64 before, bool first_of_run)>;
     void observe(Observer function) { observer_ = std::move(function); }
 
+    // Call before the first line of each log.
+    void begin_file() { new_file_ = true; }
     void add(std::string_view line);
     // Call after the last line, before any getter.
     void finish();
@@ -128,7 +130,10 @@ class LogSummary {
     void add_sums(const LoggedIteration& line, i64 n, bool first_of_run);
     // Sets the clock to `now`. Returns the time since its last value.
     double follow_clock(double now);
+    bool starts_file(const LoggedIteration& line) const;
     void add_event(const LogLine& line);
+    void add_running_gap(double gap_s, double saved_s, std::optional<double> evaluation_s);
+    void forget_unstamped();
     void find_stop(bool first_of_run, i64 before);
     void keep(const LogStop& stop);
 
@@ -156,6 +161,11 @@ class LogSummary {
     std::optional<double> clock_, first_clock_;
     TimeAccount account_;
     TimeAccount::Phase phase_ = TimeAccount::Phase::running;
+    // Stated since the last time stamp by lines without a stamp: an evaluation (also one after
+    // `first_`), and the seconds of saves.
+    bool evaluated_ = false, evaluated_after_first_ = false;
+    double unstamped_save_s_ = 0;
+    bool new_file_ = false;  // since the last iteration, a log has begun
     i64 n_nodes_ = 0;
     bool stamped_ = false;     // more than one stamp was seen
     bool has_starts_ = false;  // the log states each start

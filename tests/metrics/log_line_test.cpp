@@ -124,8 +124,6 @@ TEST_CASE("truncated and mixed lines are counted") {
 TEST_CASE("other lines are ignored") {
     for (const char* text :
          {"", "iteration", "time (ms)", "saving checkpoint at iteration   1000 to /scratch/ckpt",
-          " validation loss at iteration 168000 | lm loss value: 2.342049E+00 | lm loss PPL: "
-          "1.040253E+01 | ",
           "Skipped iterations 1 to 2 due to --skip-train-iteration-range flag.",
           "{\"kind\":\"validation\",\"iteration\":10}", "[after x] datetime: yesterday",
           "will use batch size rampup starting from global batch size x"}) {
@@ -134,6 +132,14 @@ TEST_CASE("other lines are ignored") {
         CHECK(line.kind == Kind::other);
         CHECK(line.n_invalid == 0);
     }
+}
+
+TEST_CASE("an evaluation is read without a time stamp, too") {
+    const LogLine line = read_log_line(
+        " validation loss at iteration 168000 | lm loss value: 2.342049E+00 | lm loss PPL: "
+        "1.040253E+01 | ");
+    CHECK(line.kind == Kind::validation);
+    CHECK(!line.unix_time_s);
 }
 
 TEST_CASE("starts, checkpoints and ramps") {

@@ -252,3 +252,57 @@ TEST_CASE("memory does not grow with the number of stops") {
     CHECK(log.n_restarts() == 5000);
     CHECK(log.stops().size() == LogSummary::max_stops);
 }
+
+TEST_CASE("evaluations and saves of lines without a stamp take the time to the next stamp") {
+    LogSummary log = new_log();
+    i64 now = 1000;
+    const auto steps = [&](i64 last) {
+        now += 20;
+        add(log, {last, last * 8, 8, 2, stamped(now)});
+    };
+    steps(10);
+    log.add(" validation loss at iteration 10 | lm loss value: 2.5E+00 | lm loss PPL: 1.2E+01 | ");
+    now += 30;
+    steps(20);
+    CHECK(log.time_use().evaluation_s == Approx(30));
+    log.add(" validation loss at iteration 20 | lm loss value: 2.5E+00 | lm loss PPL: 1.2E+01 | ");
+    log.add("time (ms) | save-checkpoint: 12000.00");
+    now += 30 + 12;
+    steps(30);
+    steps(40);
+    CHECK(log.time_use().evaluation_s == Approx(60));
+    CHECK(log.time_use().saving_s == Approx(12));
+    // The last evaluation and save follow the line of the end; the next job waits 100 s.
+    now += 1;
+    log.add("[after training is done] datetime: " + stamped(now).substr(1, 19) + " ");
+    log.add("time (ms) | save-checkpoint: 15000.00");
+    now += 15 + 100;
+    log.add("[after megatron is initialized] datetime: " + stamped(now).substr(1, 19) + " ");
+    steps(50);
+    const TimeUse use = log.time_use();
+    CHECK(use.evaluation_s == Approx(60));
+    CHECK(use.saving_s == Approx(12 + 15));
+    CHECK(use.waiting_s == Approx(100));
+    CHECK(use.other_s == Approx(1));
+    CHECK(use.total_s() == Approx(*log.wall_s() + 20));
+}
+
+TEST_CASE("a log that begins an hour after the end of the previous one is of another program") {
+    for (const i64 pause_s : {3600, 5}) {
+        LogSummary log = new_log();
+        i64 now = 1000;
+        const auto steps = [&](i64 first) {
+            log.begin_file();
+            for (i64 i = first; i < first + 10; ++i) add(log, {i, i * 8, 8, 2, stamped(now += 2)});
+        };
+        steps(191);
+        now += pause_s;
+        steps(201);
+        const bool restarts = pause_s == 3600;
+        CHECK(log.n_restarts() == (restarts ? 1 : 0));
+        CHECK(log.time_use().restarting_s == Approx(restarts ? 3600 : 0));
+        CHECK(log.time_use().other_s == Approx(restarts ? 0 : 5));
+        CHECK(log.repeated_iterations() == 0);
+        if (restarts) CHECK(log.stops().front().restarted);
+    }
+}
