@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cost/hardware.hpp"
 
+#include <map>
+
 #include "base/error.hpp"
 #include "gpus.hpp"
 #include "support/catch.hpp"
@@ -39,9 +41,25 @@ TEST_CASE("every shared description is complete") {
     const Hardware a100 = shared_hardware("a100");
     CHECK(a100.flops(DType::bf16) == 312e12);
     CHECK(a100.flops(DType::fp32) == 19.5e12);
-    CHECK(a100.memory_bytes == 80'000'000'000);
     CHECK(a100.network.bytes_per_s == 100e9);
     CHECK(a100.nics == 4);
+}
+
+TEST_CASE("the memory of a GPU is what a process can use") {
+    const std::map<std::string, double> gib{{"a100", 79.15},    {"a100-efa", 79.15},
+                                            {"a100-40g", 39.4}, {"h100", 79.1},
+                                            {"h200", 139.8},    {"v100", 31.7}};
+    for (const auto& [name, size] : gib) {
+        INFO(name);
+        CHECK(static_cast<double>(shared_hardware(name).memory_bytes) / (1 << 30) ==
+              Approx(size).margin(0.01));
+    }
+}
+
+TEST_CASE("a core of the CPU node has two 256-bit pipes for fused multiply and add") {
+    const Hardware cpu = shared_hardware("cpu");
+    CHECK(cpu.fp32_flops / static_cast<double>(cpu.sms) / 2.4e9 == Approx(32).epsilon(0.01));
+    CHECK(cpu.matmul_flops / static_cast<double>(cpu.sms) / 2.4e9 == Approx(64).epsilon(0.01));
 }
 
 TEST_CASE("every shared network is complete") {
