@@ -101,11 +101,13 @@ i64 resolve_micro_batch(const config::TrainFlags& flags) {
     return micro_batch;
 }
 
-BatchSchedule resolve_schedule(const config::TrainFlags& flags, i64 seq_length) {
-    if (!flags.schedule.global_batch && flags.schedule.batch_steps.empty() &&
-        flags.schedule.micro_batch.value_or(0) < 1) {
+void require_batch(const config::ScheduleFlags& flags) {
+    if (!flags.global_batch && flags.batch_steps.empty() && flags.micro_batch.value_or(0) < 1)
         usage_error("--global-batch-size", "is missing");
-    }
+}
+
+BatchSchedule resolve_schedule(const config::TrainFlags& flags, i64 seq_length) {
+    require_batch(flags.schedule);
     if (!flags.schedule.curriculum.type.empty()) {
         note("the curriculum is ignored: every sequence counts with its full length");
     }

@@ -37,6 +37,8 @@ struct BatchSchedule {
     spec::BatchRamp ramp;
     i64 samples = 0;
 };
+// Throws Error(usage) when no flag gives the batch size.
+void require_batch(const config::ScheduleFlags& flags);
 // Returns the schedule that the flags describe. When `seq_length` is 0, it is not known. Throws
 // Error(usage) for invalid flags, and for --train-tokens with an unknown `seq_length`.
 BatchSchedule resolve_schedule(const config::TrainFlags& flags, i64 seq_length);

@@ -89,6 +89,10 @@ std::vector<Figure> step_figures(const StepQuery& query, const cost::StepTime& t
                 "at the full batch; the sum of the parts that --explain lists"),
         {"tokens_per_s", "tokens/s", Unit::count, static_cast<i64>(tokens / step_s),
          "--global-batch-size x --seq-length / step"},
+        {"dtype", query.assumes_fp16 ? "format (assumed: no --bf16, --fp16)" : "format",
+         Unit::plain, std::string(name_of(query.precision.weights)),
+         "weights and activations: --bf16 or --fp16; without them, --trainer megatron assumes "
+         "fp16, as in the published trainings, and --trainer lm-train fp32"},
         model_flops_figure(query.model),
         {"model_tflops", "TFLOP/s per GPU (model)", Unit::plain, flops_per_s / 1e12,
          "operations per token x tokens/s / --gpus"},

@@ -15,6 +15,7 @@ struct StepQuery {
     spec::ModelConfig model;
     spec::ParallelConfig parallel;
     spec::Precision precision;
+    bool assumes_fp16 = false;  // neither --bf16 nor --fp16 is given
     spec::GpuAttention attention = spec::GpuAttention::flash;
     i64 micro_batch = 1;
     i64 global_batch = 1;

@@ -159,6 +159,7 @@ std::pair<cost::TrainingPlan, i64> resolve_plan(const Flags& flags) {
         plan.ramp = schedule.ramp;
         samples = schedule.samples;
     } else {
+        require_batch(flags.train.schedule);
         plan.ramp = config::batch_ramp(flags.train.schedule, plan.model.seq_length);
     }
     const i64 model_ranks = plan.parallel.tp * plan.parallel.pp;
@@ -185,8 +186,8 @@ StepQuery step_query(const Flags& flags, const cost::TrainingPlan& plan) {
                     .is_megatron = flags.hardware.trainer == "megatron",
                     .gpu = resolve_hardware(flags.hardware),
                     .trainer = resolve_trainer(flags.hardware)};
-    if (query.is_megatron && query.precision.weights == DType::fp32)
-        query.precision.weights = DType::fp16;
+    query.assumes_fp16 = query.is_megatron && query.precision.weights == DType::fp32;
+    if (query.assumes_fp16) query.precision.weights = DType::fp16;
     query.parallel.zero_stage =
         config::resolve_zero_stage(flags.train.zero, flags.train.data_parallel);
     const i64 unit = checked_mul(query.micro_batch, query.parallel.dp);

@@ -32,6 +32,20 @@ run parts.json lm-estimate time "${step[@]}" --gpu h100 --json --explain
 jq -e -s '.[1] as $p | ($p | [.products_s, .attention_s, .stream_s, .tensor_s, .host_s, .messages_s, .bubble_s, .data_s,
     .optimizer_s] | add) / $p.total_s - 1 | fabs < 1e-9' parts.json >/dev/null || fail "$(cat parts.json)"
 
+# block recomputes one of the four layers of a stage: the time and the memory are between those of none and all.
+for method in "" "full --recompute-method block --recompute-num-layers 1" "full --recompute-method uniform"; do
+    # shellcheck disable=SC2086
+    lm-estimate time "${step[@]}" --bf16 --gpu a100 ${method:+--recompute-granularity $method} --json
+done >recompute.json
+jq -es '.[0].step_s < .[1].step_s and .[1].step_s < .[2].step_s and .[1].memory_activation_bytes > .[2].memory_activation_bytes' \
+    recompute.json >/dev/null || fail "block: $(cat recompute.json)"
+
+# Without a flag, the format is assumed, and the output states it.
+run fp16.txt lm-estimate time "${step[@]}" --gpu a100
+grep -Eq '^format \(assumed: no --bf16, --fp16\) +fp16$' fp16.txt || fail "$(cat fp16.txt)"
+run bf16.txt lm-estimate time "${step[@]}" --bf16 --gpu a100
+grep -Eq '^format +bf16$' bf16.txt || fail "$(cat bf16.txt)"
+
 # With lm-train's plan, the memory is that of lm-estimate memory with NCCL and the allowance.
 run plan.json lm-estimate time "${step[@]}" --bf16 --gpu h100 --trainer lm-train --json
 run memory.json lm-estimate memory "${model[@]}" --bf16 --micro-batch-size 2 --global-batch-size 64 \
