@@ -134,29 +134,121 @@ double daly_interval_s(double save_s, double mttf_s) {
     return young_interval_s(save_s, mttf_s) * (1 + std::sqrt(ratio) / 3 + ratio / 9) - save_s;
 }
 
+namespace {
+
+// The expected time of a training without limits of jobs, in which each failure is followed by a
+// restart (Daly 2006, equation 20). One failure occurs per M = mean_s; the share
+// exp(-restart_s / M) of the starts succeeds.
+Goodput without_jobs(const GoodputPlan& plan, double work_s, double interval_s) {
+    const double m = plan.failures.mean_s;
+    const double interval = std::min(interval_s, work_s);
+    if (!(interval > 0)) return {};
+    const double cycles = work_s / interval;
+    const double total_s =
+        m * std::exp(plan.restart_s / m) * std::expm1((interval + plan.save_s) / m) * cycles;
+    Goodput times{.work_s = work_s,
+                  .saving_s = cycles * plan.save_s,
+                  .restarting_s = total_s * -std::expm1(-plan.restart_s / m),
+                  .failures = total_s / m};
+    times.repeated_s = total_s - times.work_s - times.saving_s - times.restarting_s;
+    return times;
+}
+
+// The seconds of a job, or of a part of it, by use.
+struct JobYield {
+    double work_s = 0, saving_s = 0, restarting_s = 0;
+    void add(const JobYield& more, double weight) {
+        work_s += weight * more.work_s;
+        saving_s += weight * more.saving_s;
+        restarting_s += weight * more.restarting_s;
+    }
+};
+
+// Returns the yield of the time from a start that takes `restart_s` to a failure after `seconds`.
+JobYield before_failure(const GoodputPlan& plan, double interval_s, double restart_s,
+                        double seconds) {
+    const double cycles =
+        std::floor(std::max(0.0, seconds - restart_s) / (interval_s + plan.save_s));
+    return {cycles * interval_s, cycles * plan.save_s, std::min(restart_s, seconds)};
+}
+
+// Returns the yield of the time from such a start to the end of the job after `seconds`, which
+// saves the work since the previous save.
+JobYield before_job_end(const GoodputPlan& plan, double interval_s, double restart_s,
+                        double seconds) {
+    const double to_stop_s = seconds - restart_s - plan.save_s;
+    JobYield yield = before_failure(plan, interval_s, restart_s, restart_s + to_stop_s);
+    yield.restarting_s = std::min(restart_s, seconds);
+    if (to_stop_s <= 0) return yield;
+    const double rest_s = to_stop_s - yield.work_s / interval_s * (interval_s + plan.save_s);
+    yield.work_s += std::min(rest_s, interval_s);
+    yield.saving_s += plan.save_s + std::max(0.0, rest_s - interval_s);
+    return yield;
+}
+
+// The expected yields of the first job, which computes at once, and of a later job, which begins
+// with a restart. Let g(t) be the yield until the first failure or the end of a job with t seconds
+// left. The failures of a job are a Poisson process, so a job of J seconds yields
+// g(J) + (1/M) x the integral of g over [0, J]: one failure in dt has the probability dt / M, and
+// the rest of the job yields g again.
+struct JobYields {
+    JobYield first, later;
+};
+
+JobYields job_yields(const GoodputPlan& plan, double interval_s) {
+    const double m = plan.failures.mean_s;
+    const double job_s = *plan.job_s;
+    const double finest_s = std::min({interval_s + plan.save_s, m, job_s});
+    const i64 n = std::clamp<i64>(static_cast<i64>(40 * job_s / finest_s), 400, 200'000);
+    const double dt = job_s / as_double(n);
+    JobYields yields;
+    JobYield failed, failed_first;  // until a failure within the time so far
+    const auto until = [&](JobYield yield, double restart_s, double t) {
+        yield.add(before_job_end(plan, interval_s, restart_s, t), std::exp(-t / m));
+        return yield;
+    };
+    for (i64 i = 0; i < n; ++i) {
+        const double t = (as_double(i) + 0.5) * dt;
+        const double fails = std::exp(-as_double(i) * dt / m) * -std::expm1(-dt / m);
+        const JobYield yield = before_failure(plan, interval_s, plan.restart_s, t);
+        JobYield half = failed;
+        half.add(yield, fails / 2);
+        yields.later.add(until(half, plan.restart_s, t), dt / m);
+        failed.add(yield, fails);
+        failed_first.add(before_failure(plan, interval_s, 0, t), fails);
+    }
+    yields.first = yields.later;  // after the first failure, the first job is like the others
+    yields.first.add(until(failed_first, 0, job_s), 1);
+    yields.later.add(until(failed, plan.restart_s, job_s), 1);
+    return yields;
+}
+
+}  // namespace
+
 Goodput expected_goodput(const GoodputPlan& plan, double interval_s) {
+    const Goodput one_job = without_jobs(plan, plan.work_s, interval_s);
+    if (!plan.job_s || one_job.total_s() <= *plan.job_s) return one_job;
     const double m = plan.failures.mean_s;
     const double interval = std::min(interval_s, plan.work_s);
-    const double cycles = plan.work_s / interval;
-    Goodput times{.work_s = plan.work_s, .saving_s = cycles * plan.save_s};
-    const double without_jobs_s =
-        m * std::exp(plan.restart_s / m) * std::expm1((interval + plan.save_s) / m) * cycles;
-    // The expected time of the restarts after one failure or at the start of a job, including
-    // failures during these restarts.
+    const JobYields jobs = job_yields(plan, interval);
+    const double later_s = plan.work_s - jobs.first.work_s;
+    const double whole = std::floor(std::max(0.0, later_s) / jobs.later.work_s);
+    // The last job has the rest of the work.
+    const double rest_s = std::max(0.0, later_s - whole * jobs.later.work_s);
+    Goodput times = without_jobs(plan, rest_s, interval);
     const double start_s = m * std::expm1(plan.restart_s / m);
-    if (plan.job_s && without_jobs_s > *plan.job_s) {
-        const double of_a_job_s = *plan.job_s - plan.save_s - start_s;
-        times.job_stops = std::floor(without_jobs_s / of_a_job_s);
-    }
-    times.queue_s = times.job_stops * plan.queue_s;
-    // One failure occurs per M = mean_s; the share exp(-restart_s / M) of the starts succeeds.
-    const double of_stops_s = times.job_stops * (plan.save_s + start_s);
-    times.saving_s += times.job_stops * plan.save_s;
-    times.failures = (without_jobs_s + of_stops_s) / m;
-    times.restarting_s =
-        without_jobs_s * -std::expm1(-plan.restart_s / m) + times.job_stops * start_s;
-    times.repeated_s =
-        without_jobs_s + of_stops_s - times.work_s - times.saving_s - times.restarting_s;
+    times.restarting_s += start_s;
+    times.failures += start_s / m;
+    const double n_jobs = 1 + whole;
+    times.job_stops = n_jobs;
+    times.queue_s = n_jobs * plan.queue_s;
+    times.failures += n_jobs * *plan.job_s / m;
+    times.saving_s += jobs.first.saving_s + whole * jobs.later.saving_s;
+    times.restarting_s += jobs.first.restarting_s + whole * jobs.later.restarting_s;
+    times.work_s = plan.work_s;
+    times.repeated_s += n_jobs * *plan.job_s - jobs.first.work_s - jobs.first.saving_s -
+                        jobs.first.restarting_s -
+                        whole * (jobs.later.work_s + jobs.later.saving_s + jobs.later.restarting_s);
     return times;
 }
 

@@ -65,6 +65,29 @@ TEST_CASE("the closed form is within 2 % of simulated runs with limits of jobs")
     }
 }
 
+TEST_CASE("the closed form is within 2 % when jobs, saves and restarts are of one order") {
+    for (const double job_s : {2.5 * hour, 4 * hour, 9 * hour}) {
+        for (const double restart_s : {0.25 * hour, 1 * hour}) {
+            for (const double interval_s : {0.5 * hour, 1 * hour, 3 * hour}) {
+                for (const double mttf_s : {2 * hour, 8 * hour, 100 * hour}) {
+                    GoodputPlan plan = plan_of(mttf_s, restart_s);
+                    plan.save_s = 300;
+                    plan.job_s = job_s;
+                    plan.queue_s = hour;
+                    const Goodput mean = simulate_goodput(plan, interval_s, 200).mean;
+                    const Goodput expected = expected_goodput(plan, interval_s);
+                    INFO(job_s << " " << restart_s << " " << interval_s << " " << mttf_s);
+                    CHECK(relative(expected.total_s(), mean.total_s()) < 0.02);
+                    CHECK(relative(expected.failures, mean.failures) < 0.03);
+                    for (const auto part : {&Goodput::saving_s, &Goodput::repeated_s,
+                                            &Goodput::restarting_s, &Goodput::queue_s})
+                        CHECK(std::abs(expected.*part - mean.*part) < 0.02 * mean.total_s());
+                }
+            }
+        }
+    }
+}
+
 TEST_CASE("without failures only saves, restarts and queues take time") {
     GoodputPlan plan{.work_s = 100 * hour, .save_s = 36, .restart_s = 360, .queue_s = 1000};
     plan.failures.mean_s = 1e12;
