@@ -65,7 +65,7 @@ lm-estimate time "${run[@]}" --eval-interval 1000 --eval-iters 100 >out 2>err
 model=(--hidden-size 4096 --num-attention-heads 32 --seq-length 2048)
 warns '--hidden-size 4096 / --num-layers 8 = 512: ' params --num-layers 8 "${model[@]}"
 warns '--hidden-size 4096 / --num-layers 100 = 41: ' params --num-layers 100 "${model[@]}"
-warns '--init-method-std 0.02 is 2 x sqrt.0.4 / hidden size. = 0.00988' params --num-layers 32 "${model[@]}"
+warns '--init-method-std 0.02 is 2 times sqrt.0.4 / hidden size., which is 0.00988' params --num-layers 32 "${model[@]}"
 warns '--vocab-size 50257 is padded by 1.9 % to 51200' params --num-layers 32 "${model[@]}" --tensor-model-parallel-size 8
 warns '--hidden-size 4096 / --num-layers 8 = 512: ' memory --num-layers 8 "${model[@]}"
 warns '--vocab-size 50257 is padded by 1.9 % to 51200' layout --num-layers 32 "${model[@]}" --bf16 --gpus 8 --global-batch-size 64 \
