@@ -35,7 +35,7 @@ void add_log(Printout& printout, const metrics::LogSummary& log) {
               "with a loss or gradient that is not finite, and not computed again");
     add_count(figures, "restarts", "restarts", log.n_restarts(),
               "a program starts (messages of Megatron and lm-train); in a log without them, the "
-              "iteration decreases");
+              "iteration decreases, or a log begins after a pause of --gap");
     add_count(figures, "repeated", "repeated iterations", log.repeated_iterations(),
               "computed again after a restart");
     add_seconds(figures, "repeated_s", "time repeated", log.repeated_s(),

@@ -57,7 +57,7 @@ void add_gpu_options(cli::Options& options, GpuFlags& flags, const std::string& 
                    "program that is estimated: lm-train (fused attention, not measured on GPUs "
                    "yet) or megatron (Megatron-LM and "
                    "Megatron-DeepSpeed of 2021 and 2022, with unfused attention, whose step times "
-                   "are published)");
+                   "are published; lm-estimate time then assumes --fp16 unless --bf16 is given)");
 }
 
 cost::Hardware resolve_hardware(const GpuFlags& flags) {
