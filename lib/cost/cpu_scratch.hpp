@@ -15,6 +15,10 @@ constexpr i64 max_flat_pieces = 4096;
 constexpr i64 norm_scratch_rows = 5;
 // The number of queries, and of keys, in a block of attention.
 constexpr i64 attention_block = 64;
+// With products of bf16 pairs: the queries whose scores are computed together, and the queries of a
+// task of the forward pass.
+constexpr i64 attention_strip = 16;
+constexpr i64 attention_task_queries = 256;
 // The bytes of oneDNN's scratchpad for one worker.
 constexpr i64 matmul_scratch_bytes = i64{4} << 20;
 // The bytes of an fp32 tile of a matrix product, before it is rounded to 16 bits.
@@ -30,6 +34,24 @@ constexpr i64 attention_backward_floats(i64 seq_length, i64 head_dim) {
     return round_up(
         5 * seq_length * head_dim + seq_length + 3 * block * head_dim + 2 * block * block + block,
         16);
+}
+// The same for products of bf16 pairs (cpu/attention_bf16.cpp).
+constexpr i64 attention_forward_bf16_floats(i64 seq_length, i64 head_dim) {
+    constexpr i64 block = attention_block;
+    const i64 queries = seq_length < attention_task_queries ? seq_length : attention_task_queries;
+    const i64 pairs = (head_dim + 1) / 2;
+    const i64 columns = round_up(head_dim, 16);
+    return round_up(queries * pairs, 16) + block * pairs + block / 2 * columns + queries * columns +
+           5 * attention_strip * block / 2 + 2 * round_up(queries, 16) + attention_strip;
+}
+constexpr i64 attention_backward_bf16_floats(i64 seq_length, i64 head_dim) {
+    constexpr i64 block = attention_block;
+    const i64 pairs = (head_dim + 1) / 2;
+    const i64 columns = round_up(head_dim, 16);
+    const i64 head = 2 * round_up(seq_length * pairs, 16) + (seq_length + 1) / 2 * columns * 2 +
+                     3 * seq_length * columns + round_up(seq_length, 16);
+    return head + 2 * block * pairs + block / 2 * columns + 7 * attention_strip * block / 2 +
+           block * block;
 }
 
 }  // namespace lm::cost

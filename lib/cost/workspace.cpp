@@ -28,6 +28,8 @@ i64 cpu_workspace_bytes(const ModelConfig& config, const ParallelConfig& paralle
     // of attention, or for the rows of a norm.
     const i64 floats = std::max({attention_forward_floats(config.head_dim),
                                  attention_backward_floats(step.seq_length, config.head_dim),
+                                 attention_forward_bf16_floats(step.seq_length, config.head_dim),
+                                 attention_backward_bf16_floats(step.seq_length, config.head_dim),
                                  norm_scratch_rows * round_up(config.hidden, 16)});
     const i64 worker = std::max(matmul_scratch_bytes + matmul_tile_bytes,
                                 floats * static_cast<i64>(sizeof(float)));

@@ -15,11 +15,10 @@
 #include <cmath>
 #include <limits>
 
-#include "cost/cpu_scratch.hpp"
+#include "cpu/attention_bf16.hpp"
+#include "cpu/attention_head.hpp"
 #include "cpu/cpu_device.hpp"
-#include "cpu/dropout.hpp"
 #include "cpu/ops.hpp"
-#include "cpu/storage.hpp"
 
 namespace lm::cpu {
 namespace {
@@ -28,77 +27,6 @@ using device::AttentionBackward;
 using device::AttentionForward;
 
 constexpr i64 block = cost::attention_block;
-
-// Divides a worker's scratch memory into named arrays. cost/cpu_scratch.hpp has their total size.
-class Pieces {
-  public:
-    Pieces(float* base, i64 floats) : base_(base), next_(base), end_(base + floats) {}
-    float* reserve(i64 floats) {
-        float* const piece = next_;
-        next_ += floats;
-        LM_CHECK(next_ <= end_, "attention scratch: expected at most {} floats, got {}",
-                 end_ - base_, next_ - base_);
-        return piece;
-    }
-
-  private:
-    float* base_;
-    float* next_;
-    float* end_;
-};
-
-// One (sample, head): the offsets of its rows, and the keys visible to a query.
-template <typename Args>
-struct Head {
-    Head(const Args& args, i64 sample_index, i64 head_index)
-        : a(args),
-          sample(sample_index),
-          head(head_index),
-          length(a.qkv[1]),
-          width(a.head_dim),
-          stride((a.n_heads + 2 * a.n_groups) * width),
-          group(head / (a.n_heads / a.n_groups)),
-          q_offset(sample * length * stride + head * width),
-          k_offset(sample * length * stride + (a.n_heads + group) * width),
-          v_offset(k_offset + a.n_groups * width),
-          slope(a.alibi_slopes ? a.alibi_slopes.template as<float>()[head] : 0.0F),
-          mask(a.dropout.p, a.dropout.seed, a.dropout.layer, a.dropout.site) {
-        if (a.doc_start) starts = a.doc_start.template as<i32>() + sample * length;
-        if (a.dropout.on()) {
-            sample_id = static_cast<u64>(a.dropout.sample_ids.template as<i64>()[sample]);
-        }
-    }
-    i64 out_offset(i64 t) const { return ((sample * length + t) * a.n_heads + head) * width; }
-    i64 lse_offset(i64 t) const { return (sample * a.n_heads + head) * length + t; }
-    i64 first_key(i64 query) const { return starts ? starts[query] : 0; }
-    // Returns the first key that any query in [begin, end) sees.
-    i64 first_key(i64 begin, i64 end) const {
-        return starts ? *std::min_element(starts + begin, starts + end) : 0;
-    }
-    void dropout_factors(i64 query, i64 first, i64 n, float* factors) const {
-        const i64 element = ((a.dropout.first_head + head) * length + query) * length + first;
-        vector_kernels().dropout_factors(mask.key(), sample_id, static_cast<u64>(element),
-                                         mask.threshold(), static_cast<float>(mask.scale()),
-                                         factors, n);
-    }
-
-    const Args& a;
-    i64 sample, head, length, width, stride, group;
-    i64 q_offset, k_offset, v_offset;  // offsets of token 0 in qkv
-    float slope;
-    DropoutMask mask;
-    const i32* starts = nullptr;
-    u64 sample_id = 0;
-};
-
-// The keys of the block at `first` that are visible to `query`, as a range within the block.
-struct Seen {
-    template <typename Args>
-    Seen(const Head<Args>& head, i64 query, i64 first, i64 n)
-        : begin(std::clamp<i64>(head.first_key(query) - first, 0, n)),
-          end(std::clamp<i64>(query + 1 - first, 0, n)) {}
-    i64 begin, end;
-};
 
 // Writes factor * rows of x to y, [rows, width] contiguous fp32.
 void copy_rows(const Source& x, i64 offset, i64 stride, i64 rows, i64 width, float factor,
@@ -115,8 +43,8 @@ float distance(i64 query, i64 first) {
 
 struct ForwardScratch {
     ForwardScratch(float* base, i64 width)
-        : ForwardScratch(Pieces(base, cost::attention_forward_floats(width)), width) {}
-    ForwardScratch(Pieces pieces, i64 width)
+        : ForwardScratch(ScratchPieces(base, cost::attention_forward_floats(width)), width) {}
+    ForwardScratch(ScratchPieces pieces, i64 width)
         : q(pieces.reserve(block * width)),
           k_transposed(pieces.reserve(block * width)),
           v(pieces.reserve(block * width)),
@@ -138,7 +66,7 @@ struct ForwardScratch {
 // Loads the keys (transposed) and the values of a block. First uses `v` as scratch memory for the
 // keys.
 template <typename Args>
-void load_keys(const Head<Args>& head, i64 key, i64 n_keys, float* k_transposed, float* v) {
+void load_keys(const HeadRows<Args>& head, i64 key, i64 n_keys, float* k_transposed, float* v) {
     const Source qkv(head.a.qkv);
     const i64 first = key * head.stride;
     const i64 width = head.width;
@@ -149,7 +77,8 @@ void load_keys(const Head<Args>& head, i64 key, i64 n_keys, float* k_transposed,
 
 // Computes out and lse of one block of queries. Dropout follows the sum of the softmax, because it
 // applies to normalized probabilities.
-void forward_block(const Head<AttentionForward>& head, i64 first_query, const ForwardScratch& s) {
+void forward_block(const HeadRows<AttentionForward>& head, i64 first_query,
+                   const ForwardScratch& s) {
     const VectorKernels& kernels = vector_kernels();
     const i64 width = head.width;
     const i64 n_queries = std::min(block, head.length - first_query);
@@ -165,7 +94,7 @@ void forward_block(const Head<AttentionForward>& head, i64 first_query, const Fo
                               s.scores, block, false);
         for (i64 i = 0; i < n_queries; ++i) {
             float* const row = s.scores + i * block;
-            const Seen seen(head, first_query + i, key, n_keys);
+            const SeenKeys seen(head, first_query + i, key, n_keys);
             const float rescale =
                 kernels.online_softmax(row, n_keys, seen.begin, seen.end, head.slope,
                                        distance(first_query + i, key), s.max + i, s.sum + i);
@@ -190,9 +119,9 @@ void forward_block(const Head<AttentionForward>& head, i64 first_query, const Fo
 
 struct BackwardScratch {
     BackwardScratch(float* base, i64 length, i64 width)
-        : BackwardScratch(Pieces(base, cost::attention_backward_floats(length, width)), length,
-                          width) {}
-    BackwardScratch(Pieces pieces, i64 length, i64 width)
+        : BackwardScratch(ScratchPieces(base, cost::attention_backward_floats(length, width)),
+                          length, width) {}
+    BackwardScratch(ScratchPieces pieces, i64 length, i64 width)
         : q(pieces.reserve(length * width)),
           dout(pieces.reserve(length * width)),
           dq(pieces.reserve(length * width)),
@@ -219,7 +148,7 @@ struct BackwardScratch {
     float* factors;       // [block]: dropout factors of one query
 };
 
-using BackwardHead = Head<AttentionBackward>;
+using BackwardHead = HeadRows<AttentionBackward>;
 
 // Loads q and dout of a head, computes delta, and clears dq.
 void load_head(const BackwardHead& head, const BackwardScratch& s) {
@@ -247,7 +176,7 @@ void block_gradient(const BackwardHead& head, i64 query, i64 n_queries, i64 key,
                           s.v_transposed, block, s.dp, block, false);
     const float* const lse = head.a.lse.as<float>() + head.lse_offset(query);
     for (i64 i = 0; i < n_queries; ++i) {
-        const Seen seen(head, query + i, key, n_keys);
+        const SeenKeys seen(head, query + i, key, n_keys);
         float* const p = s.p + i * block;
         kernels.recompute_softmax(p, n_keys, seen.begin, seen.end, head.slope,
                                   distance(query + i, key), lse[i]);
@@ -309,6 +238,7 @@ void backward_head(const BackwardHead& head, const BackwardScratch& s) {
 namespace fast {
 
 void attention_forward(device::Context& context, const AttentionForward& a) {
+    if (uses_bf16_products(a.qkv.dtype)) return attention_forward_bf16(context, a);
     if (!is_fast_type(a.qkv.dtype)) no_such_type(a.qkv.dtype);
     ThreadPool& pool = pool_of(context);
     const i64 floats = cost::attention_forward_floats(a.head_dim);
@@ -319,12 +249,13 @@ void attention_forward(device::Context& context, const AttentionForward& a) {
         const i64 query =
             (n_blocks - 1 - task / n_heads) * block;  // blocks with the most keys first
         const i64 index = task % n_heads;
-        const Head<AttentionForward> head(a, index / a.n_heads, index % a.n_heads);
+        const HeadRows<AttentionForward> head(a, index / a.n_heads, index % a.n_heads);
         forward_block(head, query, ForwardScratch(base + worker * floats, a.head_dim));
     });
 }
 
 void attention_backward(device::Context& context, const AttentionBackward& a) {
+    if (uses_bf16_products(a.qkv.dtype)) return attention_backward_bf16(context, a);
     if (!is_fast_type(a.qkv.dtype)) no_such_type(a.qkv.dtype);
     ThreadPool& pool = pool_of(context);
     const i64 floats = cost::attention_backward_floats(a.qkv[1], a.head_dim);
