@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Devices, memory, errors and launches of the emulated CUDA runtime. Environment variables describe
 // the machine: EMULATED_CUDA_DEVICES (8), EMULATED_CUDA_MEMORY (MiB, 8192),
-// EMULATED_CUDA_CAPABILITY (90), EMULATED_CUDA_ERROR (an error of the driver, returned by the call
-// that returns it on a real machine: the count of devices, or the selection of one).
+// EMULATED_CUDA_CAPABILITY (90), EMULATED_CUDA_SMS (132, as an H100), EMULATED_CUDA_ERROR (an error
+// of the driver, returned by the call that returns it on a real machine: the count of devices, or
+// the selection of one).
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -134,7 +135,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
     emulator::device_memory(free, properties->totalGlobalMem);
     properties->major = capability / 10;
     properties->minor = capability % 10;
-    properties->multiProcessorCount = 132;  // an H100
+    properties->multiProcessorCount = number_of("EMULATED_CUDA_SMS", 132);
     properties->l2CacheSize = 1 << 20;
     properties->memoryBusWidth = 5120;
     properties->sharedMemPerBlock = granted_shared_bytes;
