@@ -50,6 +50,19 @@ constexpr i64 norm_gradient_floats(i64 columns) {
     return norm_gradient_parts * 3 * columns;
 }
 
+// The tokens of each thread block of a head norm's gradient: at least 8. So there are at most
+// norm_gradient_parts blocks, each with the partial sums of four parameters of `width` elements.
+constexpr i64 head_norm_tokens(i64 tokens) {
+    const i64 even = ceil_div(tokens, norm_gradient_parts);
+    return even < 8 ? 8 : even;
+}
+constexpr i64 head_norm_parts(i64 tokens) {
+    return ceil_div(tokens, head_norm_tokens(tokens));
+}
+constexpr i64 head_norm_floats(i64 tokens, i64 width) {
+    return head_norm_parts(tokens) * 4 * width;
+}
+
 // The largest head size of the attention kernels.
 constexpr i64 cuda_widest_head = 256;
 // Returns the floats of the attention backward: rowsum(dout * out) for every query of every head.

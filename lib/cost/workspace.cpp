@@ -76,7 +76,7 @@ i64 cuda_workspace_bytes(const ModelConfig& config, const ParallelConfig& parall
     const i64 norm = cuda_piece(fp32 * std::max(norm_gradient_floats(config.hidden),
                                                 column_sum_floats(rows, 2 * config.hidden)));
     const i64 head_norm =
-        config.qk_norm ? cuda_piece(fp32 * column_sum_floats(rows, 4 * config.head_dim)) : 0;
+        config.qk_norm ? cuda_piece(fp32 * head_norm_floats(rows, config.head_dim)) : 0;
     const i64 heads = tensor_share(config, parallel, tp_rank).n_heads;
     const i64 attention =
         std::max(cuda_piece(fp32 * cuda_attention_floats(step.micro_batch, heads, step.seq_length)),

@@ -41,6 +41,7 @@ REQUIRED = [
     ("flat", r"(cast|scale)_kernel", (WIDE_LOAD, WIDE_STORE)),
     ("flat", r"fill_kernel", (WIDE_STORE,)),
     ("gated", r"(forward|backward)I\w+Li8", (WIDE_LOAD, WIDE_STORE)),
+    ("head_norm", r"(forward|backward)I\w+Li8", (WIDE_LOAD, WIDE_STORE)),
     ("residual_norm_forward", r"forwardI\w+Li8", (WIDE_LOAD, WIDE_STORE)),
     ("residual_norm_backward", r"backward_in_registers", (WIDE_LOAD, WIDE_STORE)),
     ("residual_norm_backward", r"backward_rowsI\w+Li8", (WIDE_LOAD, WIDE_STORE)),
@@ -95,6 +96,7 @@ RESERVED_BYTES = 1024  # shared memory that each block needs besides its own, wh
 ATTENTION = {"forward": "attention_forward_kernel", "dK and dV": "attention_backward_keys_kernel",
              "dQ": "attention_backward_queries_kernel"}
 NORM_THREADS = 256
+REGISTERS_MORE = 3  # or fewer than in the document, by another version of nvcc
 
 
 def norm_backward(columns, registers, blocks):
@@ -125,11 +127,36 @@ def documented(path):
                 # The sum of a row stays in shared memory: 2048 columns of 2 bytes.
                 rows.append((r"residual_norm_forward_cu_\w+forwardI13__nv_bfloat16Li8E", NORM_THREADS, {"sm_90": int(match[1])}, 4,
                              {"sm_90": int(match[2])}))
+            elif match := re.match(r"\| heads, (forward|backward) \| (\d+) \| (\d+) \|", line):
+                rows.append((rf"_head_norm_cu_\w+{match[1]}I13__nv_bfloat16Li8E", NORM_THREADS, {"sm_90": int(match[2])}, 0,
+                             {"sm_90": int(match[3])}))
             elif match := re.match(r"\| backward, up to (\d+)[^|]*\|([^|]*)\|([^|]*)\|", line):
                 rows += norm_backward(int(match[1]), match[2], match[3])
-    if len(rows) != 1 + len(ATTENTION) * 5 + 1 + 6:
-        sys.exit(f"{path}: {len(rows)} rows of kernels, not 23")
+    if len(rows) != 1 + len(ATTENTION) * 5 + 1 + 6 + 2:
+        sys.exit(f"{path}: {len(rows)} rows of kernels, not 25")
     return rows
+
+
+# Rows of the table with a column of threads: the kernels whose registers it lists.
+FLAT = {"adamw": ["adamw_kernelI13"], "sum_squares": ["sum_kernelI\\w*6Square"], "cast fp32": ["cast_kernelIf13"],
+        "fill, scale": ["fill_kernelI13", "scale_kernelI13"], "cross_entropy (": ["one_pass_kernelI13"],
+        "cross_entropy_stats": ["12stats_kernelI13"], "cross_entropy_backward": ["cross_entropy_cu_\\w+backward_kernelI13"],
+        "embedding_forward": ["embedding_cu_\\w+forward_kernelI13"], "embedding_backward": ["embedding_cu_\\w+sum_kernelI13"]}
+
+
+def documented_registers(path):
+    """[(pattern of the kernel's name, registers)] of that table in bench/cuda.md."""
+    found = []
+    with open(path) as file:
+        for line in file:
+            if match := re.match(r"\| ([^|]+)\| \d+(?: to \d+)? \| (\d+)(?:, (\d+))? \|[^|]*\|[^|]*\|[^|]*\|[^|]*\|$", line):
+                patterns = [FLAT[name] for name in FLAT if match[1].startswith(name)]
+                if len(patterns) != 1:
+                    sys.exit(f"{path}: {match[1]}: {len(patterns)} known kernels, not 1")
+                found += zip(patterns[0], (int(n) for n in match.groups()[1:] if n))
+    if len(found) != sum(map(len, FLAT.values())):
+        sys.exit(f"{path}: registers of {len(found)} kernels, not {sum(map(len, FLAT.values()))}")
+    return found
 
 
 def occupancy(cuobjdump, library, path):
@@ -156,13 +183,18 @@ def occupancy(cuobjdump, library, path):
             if architecture != "sm_90":
                 static += RESERVED_BYTES
             of_sm, all_registers = SM[architecture]
-            held = min(all_registers // (-(-regs // 8) * 8 * threads), int(of_sm * 1024 // (kib * 1024 + static)))
+            held = min(all_registers // (-(-regs // 8) * 8 * threads), int(of_sm * 1024 // max(1, kib * 1024 + static)))
             n += 1
             if held != wanted:
                 problems.append(f"{architecture}: {pattern}: an SM holds {held} blocks ({regs} registers, {kib:.1f} KiB), not {wanted}")
-            # Other versions of nvcc use some registers more or less.
-            if architecture == "sm_90" and registers and abs(registers["sm_90"] - regs) > 8:
+            if architecture == "sm_90" and registers and abs(registers["sm_90"] - regs) > REGISTERS_MORE:
                 problems.append(f"{architecture}: {pattern}: {regs} registers, not {registers['sm_90']}")
+    for pattern, registers in documented_registers(path):
+        found = [regs for (arch, name), (regs, _) in used.items() if arch == "sm_90" and re.search(pattern, name)]
+        if len(found) != 1:
+            problems.append(f"sm_90: {len(found)} kernels {pattern}")
+        elif abs(found[0] - registers) > REGISTERS_MORE:
+            problems.append(f"sm_90: {pattern}: {found[0]} registers, not {registers}")
     print(f"blocks of an SM: {n} kernels as in {os.path.basename(path)}")
     return problems
 

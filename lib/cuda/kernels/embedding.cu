@@ -104,13 +104,14 @@ __device__ void sum_chunk(const Sums<T>& s, const i32* rows, const i32* source, 
             if (rows[i] == rows[i + 1] && i + 1 < length) continue;
             const bool continues = rows[i] == rows[i + 1];
             const i64 part = static_cast<i64>(blockIdx.x) * s.width + column;
-            if (rows[i] >= s.n_table_rows) {
-            } else if (began_before) {
-                store(s.first_parts + part, sum);
-            } else if (continues) {
-                store(s.last_parts + part, sum);
-            } else {
-                add_to(s.dtable + rows[i] * s.width + column, sum);
+            if (rows[i] < s.n_table_rows) {
+                if (began_before) {
+                    store(s.first_parts + part, sum);
+                } else if (continues) {
+                    store(s.last_parts + part, sum);
+                } else {
+                    add_to(s.dtable + rows[i] * s.width + column, sum);
+                }
             }
             began_before = false;
             for (int k = 0; k < count; ++k) sum[k] = 0;

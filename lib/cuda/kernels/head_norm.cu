@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Norms of the heads of query and key. Bound by memory bandwidth. A warp processes one head at a
-// time, in registers: a lane has columns lane, lane + 32, ...
-#include <algorithm>
+// Norms of the heads of query and key. Bound by memory bandwidth. W = 8: a group of 1 to 32 lanes
+// processes a head, in registers, and each lane has 8 adjacent columns, 16 bytes in 16 bits. W = 1,
+// for widths and addresses that do not allow this: a warp processes a head, and a lane has columns
+// lane, lane + 32, ...
+#include <bit>
 
 #include "cost/cuda_scratch.hpp"
 #include "cuda/cuda_device.hpp"
 #include "cuda/kernels/block_reduce.cuh"
 #include "cuda/kernels/column_sums.hpp"
 #include "cuda/kernels/kernel_launch.cuh"
+#include "cuda/kernels/rows.cuh"
 #include "cuda/kernels/vector.cuh"
 #include "cuda/ops.hpp"
 
@@ -19,6 +22,7 @@ using device::HeadNormForward;
 using device::Norm;
 
 constexpr int warps = 8;  // warps of a block
+constexpr int threads = warps * warp_size;
 constexpr int widest = static_cast<int>(device::widest_normed_head);
 constexpr int columns = widest / warp_size;  // columns of a lane
 
@@ -28,19 +32,27 @@ struct Shape {
     int queries;  // H
     int normed;   // H + G
     int width;    // D
+    int lanes;    // lanes of a head, a power of 2
     float eps;
     float offset;  // added to the weights
     bool centred;
+    __device__ int groups() const { return warp_size / lanes; }  // heads of a warp at a time
+    __device__ int lane() const { return static_cast<int>(threadIdx.x) % lanes; }
+    // Returns the number of this thread's group among those of all blocks, or of this block.
+    __device__ i64 group() const { return i64{blockIdx.x} * warps * groups() + group_of_block(); }
+    __device__ int group_of_block() const { return static_cast<int>(threadIdx.x) / lanes; }
 };
 
-template <typename Args>
+template <int W, typename Args>
 Shape shape_of(const Args& a) {
     const i64 width = a.query_weight[0];
+    const auto steps = static_cast<unsigned>(ceil_div(width, W));
     return {.tokens = a.x[0] * a.x[1],
             .heads = static_cast<int>(a.x[2] / width),
             .queries = static_cast<int>(a.n_heads),
             .normed = static_cast<int>(a.n_heads + a.n_groups),
             .width = static_cast<int>(width),
+            .lanes = W == 1 ? warp_size : static_cast<int>(std::bit_ceil(steps)),
             .eps = static_cast<float>(a.eps),
             .offset = device::norm_offset(a.one_plus),
             .centred = a.norm == Norm::layer_norm};
@@ -52,65 +64,90 @@ struct Parameters {
     const T* bias;    // [D] or nullptr
 };
 
-__device__ inline int column_of(int k) {
-    return static_cast<int>(threadIdx.x) % warp_size + k * warp_size;
+template <int W>
+__device__ int column_of(const Shape& s, int k) {
+    return W == 1 ? s.lane() + k * warp_size : s.lane() * W + k;
 }
 
-// Reads a row of `width` elements; columns after the end are 0.
-template <typename T>
-__device__ void read_row(const T* x, int width, float (&row)[columns]) {
-#pragma unroll
-    for (int k = 0; k < columns; ++k)
-        row[k] = column_of(k) < width ? to_float(x[column_of(k)]) : 0.0F;
-}
-
-template <typename T>
-__device__ void write_row(T* y, int width, const float (&row)[columns]) {
+// Reads a row of `width` elements, D or 0; columns after the end are 0.
+template <int W, typename T>
+__device__ void read_row(const T* x, const Shape& s, int width, float (&row)[columns]) {
+    if constexpr (W == columns) {
+        if (column_of<W>(s, 0) < width) return load<W>(x + column_of<W>(s, 0), row);
+    }
 #pragma unroll
     for (int k = 0; k < columns; ++k) {
-        if (column_of(k) < width) y[column_of(k)] = from_float<T>(row[k]);
+        const bool read = W == 1 && column_of<W>(s, k) < width;
+        row[k] = read ? to_float(x[column_of<W>(s, k)]) : 0.0F;
     }
 }
 
+template <int W, typename T>
+__device__ void write_row(T* y, const Shape& s, int width, const float (&row)[columns]) {
+    if constexpr (W == columns) {
+        if (column_of<W>(s, 0) < width) store<W>(y + column_of<W>(s, 0), row);
+    } else {
+#pragma unroll
+        for (int k = 0; k < columns; ++k) {
+            if (column_of<W>(s, k) < width) y[column_of<W>(s, k)] = from_float<T>(row[k]);
+        }
+    }
+}
+
+// Returns the sum over the lanes of a head to each of them. All lanes of the warp must call it.
+__device__ inline float sum_of_head(const Shape& s, float value) {
+    for (int distance = s.lanes / 2; distance > 0; distance /= 2) {
+        value += __shfl_xor_sync(all_lanes, value, distance);
+    }
+    return value;
+}
+
 // Replaces x by (x - mean) * rstd and returns rstd. Columns after the end are 0.
-__device__ inline float standardize(const Shape& s, float (&x)[columns]) {
+template <int W>
+__device__ float standardize(const Shape& s, float (&x)[columns]) {
     const auto n = static_cast<float>(s.width);
     float mean = 0.0F;
     if (s.centred) {
 #pragma unroll
         for (int k = 0; k < columns; ++k) mean += x[k];
-        mean = warp_reduce<Add>(mean) / n;
+        mean = sum_of_head(s, mean) / n;
     }
     float square = 0.0F;
 #pragma unroll
     for (int k = 0; k < columns; ++k) {
-        x[k] = column_of(k) < s.width ? x[k] - mean : 0.0F;
+        x[k] = column_of<W>(s, k) < s.width ? x[k] - mean : 0.0F;
         square += x[k] * x[k];
     }
-    const float rstd = 1.0F / sqrtf(warp_reduce<Add>(square) / n + s.eps);
+    const float rstd = 1.0F / sqrtf(sum_of_head(s, square) / n + s.eps);
 #pragma unroll
     for (int k = 0; k < columns; ++k) x[k] *= rstd;
     return rstd;
 }
 
-template <typename T>
-__global__ void forward(const T* x, T* y, Parameters<T> query, Parameters<T> key, Shape s) {
-    const i64 item = i64{blockIdx.x} * warps + threadIdx.x / warp_size;
-    if (item >= s.tokens * s.heads) return;
+// Groups of a warp may have heads of different kinds, or none, but all of them take part in the
+// sums.
+template <typename T, int W>
+__global__ void __launch_bounds__(threads)
+    forward(const T* x, T* y, Parameters<T> query, Parameters<T> key, Shape s) {
+    const i64 item = s.group();
+    const int width = item < s.tokens * s.heads ? s.width : 0;
     const int head = static_cast<int>(item % s.heads);
     float row[columns];
-    read_row(x + item * s.width, s.width, row);
+    float xhat[columns];
+    read_row<W>(x + item * s.width, s, width, row);
+#pragma unroll
+    for (int k = 0; k < columns; ++k) xhat[k] = row[k];
+    standardize<W>(s, xhat);
     if (head < s.normed) {
         const Parameters<T> p = head < s.queries ? query : key;
-        standardize(s, row);
         float factor[columns];
         float bias[columns] = {};
-        read_row(p.weight, s.width, factor);
-        if (p.bias) read_row(p.bias, s.width, bias);
+        read_row<W>(p.weight, s, s.width, factor);
+        if (p.bias) read_row<W>(p.bias, s, s.width, bias);
 #pragma unroll
-        for (int k = 0; k < columns; ++k) row[k] = row[k] * (factor[k] + s.offset) + bias[k];
+        for (int k = 0; k < columns; ++k) row[k] = xhat[k] * (factor[k] + s.offset) + bias[k];
     }
-    write_row(y + item * s.width, s.width, row);
+    write_row<W>(y + item * s.width, s, width, row);
 }
 
 template <typename T>
@@ -121,77 +158,93 @@ struct Backward {
     float* parts;   // [blocks, 4, D]: weight and bias of the query, weight and bias of the key
     i64 per_block;  // tokens
     Shape shape;
+    __device__ i64 first_token() const { return blockIdx.x * per_block; }
+    __device__ int tokens() const {
+        return static_cast<int>(min(per_block, shape.tokens - first_token()));
+    }
 };
 
 // Computes dx of the heads [first, end) of the block's tokens, and writes the gradients of weight
 // and bias, summed over these heads, to shared[2][D]. The warps add to `shared` in sequence.
-template <typename T>
+template <int W, typename T>
 __device__ void backward_heads(const Backward<T>& a, const T* weights, int first, int end,
                                float (*shared)[widest]) {
     const Shape& s = a.shape;
-    const i64 begin = blockIdx.x * a.per_block;
-    const i64 tokens = s.tokens - begin < a.per_block ? s.tokens - begin : a.per_block;
-    const int warp = static_cast<int>(threadIdx.x) / warp_size;
+    const int n_heads = end - first;
+    const int n_items = a.tokens() * n_heads;
     const auto n = static_cast<float>(s.width);
     float weight[columns];
     float dweight[columns] = {};
     float dbias[columns] = {};
-    read_row(weights, s.width, weight);
-    for (i64 i = warp; i < tokens * (end - first); i += warps) {
-        const i64 token = begin + i / (end - first);
-        const i64 at = (token * s.heads + first + i % (end - first)) * s.width;
+    read_row<W>(weights, s, s.width, weight);
+    // The groups of a warp take part in the same sums, so they make the same number of turns.
+    const int in_warp = s.group_of_block() % s.groups();
+    for (int base = s.group_of_block() - in_warp; base < n_items; base += warps * s.groups()) {
+        const int i = base + in_warp;
+        const int width = i < n_items ? s.width : 0;
+        const i64 at = ((a.first_token() + i / n_heads) * s.heads + first + i % n_heads) * s.width;
         float xhat[columns];
         float g[columns];
-        read_row(a.x + at, s.width, xhat);
-        read_row(a.dy + at, s.width, g);
-        const float rstd = standardize(s, xhat);
+        read_row<W>(a.x + at, s, width, xhat);
+        read_row<W>(a.dy + at, s, width, g);
+        const float rstd = standardize<W>(s, xhat);
         float sums[2] = {};
 #pragma unroll
         for (int k = 0; k < columns; ++k) {
-            dweight[k] += g[k] * xhat[k];
+            dweight[k] += width > 0 ? g[k] * xhat[k] : 0.0F;
             dbias[k] += g[k];
             g[k] *= weight[k] + s.offset;
             sums[0] += g[k];
             sums[1] += g[k] * xhat[k];
         }
-        const float mean_g = s.centred ? warp_reduce<Add>(sums[0]) / n : 0.0F;
-        const float mean_gx = warp_reduce<Add>(sums[1]) / n;
+        const float mean_g = s.centred ? sum_of_head(s, sums[0]) / n : 0.0F;
+        const float mean_gx = sum_of_head(s, sums[1]) / n;
 #pragma unroll
         for (int k = 0; k < columns; ++k) g[k] = rstd * (g[k] - mean_g - xhat[k] * mean_gx);
-        write_row(a.dx + at, s.width, g);
+        write_row<W>(a.dx + at, s, width, g);
+    }
+    for (int distance = s.lanes; distance < warp_size; distance *= 2) {
+#pragma unroll
+        for (int k = 0; k < columns; ++k) {
+            dweight[k] += __shfl_xor_sync(all_lanes, dweight[k], distance);
+            dbias[k] += __shfl_xor_sync(all_lanes, dbias[k], distance);
+        }
     }
     for (int turn = 0; turn < warps; ++turn) {
         __syncthreads();
-        if (turn != warp) continue;
+        if (turn != static_cast<int>(threadIdx.x) / warp_size || in_warp > 0) continue;
 #pragma unroll
         for (int k = 0; k < columns; ++k) {
-            float* const sums = shared[0] + column_of(k);
+            float* const sums = shared[0] + column_of<W>(s, k);
             sums[0] = turn == 0 ? dweight[k] : sums[0] + dweight[k];
             sums[widest] = turn == 0 ? dbias[k] : sums[widest] + dbias[k];
         }
     }
 }
 
-// Block b processes per_block tokens. dx may alias dy, because a warp reads a head before it writes
-// that head.
-template <typename T>
-__global__ void backward(Backward<T> a, const T* query_weight, const T* key_weight) {
+// Block b processes per_block tokens. dx may alias dy, because a group reads a head before it
+// writes that head.
+template <typename T, int W>
+__global__ void __launch_bounds__(threads)
+    backward(Backward<T> a, const T* query_weight, const T* key_weight) {
     __shared__ float shared[4][widest];
     const Shape& s = a.shape;
-    backward_heads(a, query_weight, 0, s.queries, shared);
-    backward_heads(a, key_weight, s.queries, s.normed, shared + 2);
+    backward_heads<W>(a, query_weight, 0, s.queries, shared);
+    backward_heads<W>(a, key_weight, s.queries, s.normed, shared + 2);
     __syncthreads();
     float* const parts = a.parts + i64{blockIdx.x} * 4 * s.width;
-    for (int i = static_cast<int>(threadIdx.x); i < 4 * s.width; i += warps * warp_size) {
+    for (int i = static_cast<int>(threadIdx.x); i < 4 * s.width; i += threads) {
         parts[i] = shared[i / s.width][i % s.width];
     }
     if (a.dx == a.dy) return;
-    const i64 begin = blockIdx.x * a.per_block;
-    const i64 tokens = s.tokens - begin < a.per_block ? s.tokens - begin : a.per_block;
-    const i64 rest = i64{s.heads - s.normed} * s.width;
-    for (i64 i = threadIdx.x; i < tokens * rest; i += warps * warp_size) {
-        const i64 at = (begin + i / rest) * s.heads * s.width + i64{s.normed} * s.width + i % rest;
-        a.dx[at] = a.dy[at];
+    const int rest = (s.heads - s.normed) * s.width;
+    const int n = a.tokens() * rest;
+    for (int i = static_cast<int>(threadIdx.x) * W; i < n; i += threads * W) {
+        const i64 row = (a.first_token() + i / rest) * s.heads + s.normed;
+        const i64 at = row * s.width + i % rest;
+        float values[W];
+        load<W>(a.dy + at, values);
+        store<W>(a.dx + at, values);
     }
 }
 
@@ -200,32 +253,36 @@ __global__ void backward(Backward<T> a, const T* query_weight, const T* key_weig
 namespace ops {
 
 void head_norm_forward(device::Context& context, const HeadNormForward& a) {
-    const Shape s = shape_of(a);
-    with_type(a.x.dtype, [&]<typename T>(T) {
-        launch(stream_of(context), forward<T>, blocks_for(s.tokens * s.heads, warps),
-               dim3(warps * warp_size), 0, pointer<T>(a.x), pointer<T>(a.y),
-               Parameters<T>{pointer<T>(a.query_weight), pointer<T>(a.query_bias)},
-               Parameters<T>{pointer<T>(a.key_weight), pointer<T>(a.key_bias)}, s);
-    });
+    with_row_width(a.x.dtype, a.query_weight[0],
+                   {a.x, a.y, a.query_weight, a.query_bias, a.key_weight, a.key_bias},
+                   [&]<typename T, int W>(T, Width<W>) {
+                       const Shape s = shape_of<W>(a);
+                       launch(stream_of(context), forward<T, W>,
+                              blocks_for(s.tokens * s.heads, threads / s.lanes), dim3(threads), 0,
+                              pointer<T>(a.x), pointer<T>(a.y),
+                              Parameters<T>{pointer<T>(a.query_weight), pointer<T>(a.query_bias)},
+                              Parameters<T>{pointer<T>(a.key_weight), pointer<T>(a.key_bias)}, s);
+                   });
 }
 
 void head_norm_backward(device::Context& context, const HeadNormBackward& a) {
-    const Shape s = shape_of(a);
-    const i64 width = s.width;
-    const i64 n_parts = cost::column_sum_parts(s.tokens);
+    const i64 tokens = a.x[0] * a.x[1];
+    const i64 width = a.query_weight[0];
+    const i64 n_parts = cost::head_norm_parts(tokens);
     float* const parts =
-        arena_of(context.workspace).reserve<float>(cost::column_sum_floats(s.tokens, 4 * width));
+        arena_of(context.workspace).reserve<float>(cost::head_norm_floats(tokens, width));
     const cudaStream_t stream = stream_of(context);
-    with_type(a.x.dtype, [&]<typename T>(T) {
-        const Backward<T> args{.dy = pointer<T>(a.dy),
-                               .x = pointer<T>(a.x),
-                               .dx = pointer<T>(a.dx),
-                               .parts = parts,
-                               .per_block = cost::column_sum_rows(s.tokens),
-                               .shape = s};
-        launch(stream, backward<T>, blocks_for(n_parts, 1), dim3(warps * warp_size), 0, args,
-               pointer<T>(a.query_weight), pointer<T>(a.key_weight));
-    });
+    with_row_width(a.x.dtype, width, {a.dy, a.x, a.dx, a.query_weight, a.key_weight},
+                   [&]<typename T, int W>(T, Width<W>) {
+                       const Backward<T> args{.dy = pointer<T>(a.dy),
+                                              .x = pointer<T>(a.x),
+                                              .dx = pointer<T>(a.dx),
+                                              .parts = parts,
+                                              .per_block = cost::head_norm_tokens(tokens),
+                                              .shape = shape_of<W>(a)};
+                       launch(stream, backward<T, W>, blocks_for(n_parts, 1), dim3(threads), 0,
+                              args, pointer<T>(a.query_weight), pointer<T>(a.key_weight));
+                   });
     add_parts(stream, {parts, n_parts, 4 * width, 4 * width},
               {.to = {pointer<float>(a.dquery_weight), pointer<float>(a.dquery_bias),
                       pointer<float>(a.dkey_weight), pointer<float>(a.dkey_bias)},

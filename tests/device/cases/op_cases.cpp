@@ -182,6 +182,10 @@ void add_variants(OpList& list) {
         add_head_norm(list, {1, 70, 4, 2, 64, norm});
         add_head_norm(list, {2, 33, 2, 2, 80, norm, true});
         add_head_norm(list, {1, 3, 2, 1, 256, norm});
+        // On a GPU: several turns of a block, the last of them in a part of its lanes, and a width
+        // of several columns for each lane that allows no wide accesses.
+        add_head_norm(list, {1, 43, 11, 2, 64, norm});
+        add_head_norm(list, {1, 9, 2, 1, 70, norm});
     }
     for (const i64 n : {1, 67, 70001}) add_fingerprint(list, n);
     add_whole_cross_entropy(list, 5, 7, 7, 1.0);
