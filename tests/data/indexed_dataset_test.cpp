@@ -168,8 +168,8 @@ TEST_CASE("a corrupt index is refused or found by verify") {
     CHECK_THAT(open_with(changed(26, u64{0}), bin), ContainsSubstring("0 document entries"));
     CHECK_THAT(open_with(changed(26, u64{9}), bin), ContainsSubstring("requires"));
     CHECK_THAT(open_with(changed(46, i64{2}), bin), ContainsSubstring("first pointer"));
-    CHECK_THAT(open_with(changed(62, i64{-8}), bin), ContainsSubstring("last entry"));
-    CHECK_THAT(open_with(changed(42, i32{-1}), bin), ContainsSubstring("last entry"));
+    CHECK_THAT(open_with(changed(62, i64{-8}), bin), ContainsSubstring("last sequence"));
+    CHECK_THAT(open_with(changed(42, i32{-1}), bin), ContainsSubstring("last sequence"));
     CHECK_THAT(open_with(changed(94, i64{2}), bin), ContainsSubstring("document index"));
     CHECK_THAT(open_with(idx, bin.substr(2)), ContainsSubstring("truncated"));
     CHECK_THAT(open_with(idx, bin + "xx"), ContainsSubstring("belongs to another index"));

@@ -73,7 +73,7 @@ expect 3 'd/global_step6/optim-00000.safetensors: tensor .* checksum mismatch: c
 
 # Usage errors.
 expect 2 'nowhere: does not exist' lm-ckpt copy nowhere x
-expect 2 'x/global_step7: names a step other than SRC (global_step6): give the directory of the copy, x' lm-ckpt copy c x/global_step7
+expect 2 'x/global_step7: names a step other than SRC \(global_step6\): give the directory of the copy, x' lm-ckpt copy c x/global_step7
 expect 2 '--bwlimit: must be at least 1, got 0' lm-ckpt copy c x --bwlimit 0
 expect 0 '' lm-ckpt copy c c
 expect 2 'is the step to copy' lm-ckpt copy c/global_step6 c/global_step6 --weights-only
