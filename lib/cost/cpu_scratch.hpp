@@ -19,10 +19,40 @@ constexpr i64 attention_block = 64;
 // task of the forward pass.
 constexpr i64 attention_strip = 16;
 constexpr i64 attention_task_queries = 256;
+
+// The largest tile of the result of a matrix product.
+constexpr i64 product_tile_rows = 288;
+constexpr i64 product_tile_cols = 512;
+constexpr i64 product_tile_floats = product_tile_rows * product_tile_cols;
+// The 32-bit words along k of a chunk, the part of a product whose operands are packed together.
+constexpr i64 product_chunk_words = 768;
 // The bytes of oneDNN's scratchpad for one worker.
-constexpr i64 matmul_scratch_bytes = i64{4} << 20;
-// The bytes of an fp32 tile of a matrix product, before it is rounded to 16 bits.
-constexpr i64 matmul_tile_bytes = i64{288} * 512 * 4;
+constexpr i64 library_scratch_bytes = i64{4} << 20;
+// The floats that one worker needs for one of oneDNN's tiles.
+constexpr i64 library_product_floats = library_scratch_bytes / 4 + product_tile_floats;
+
+// The number of rows and columns of tiles in a chunk of a product that has rows x cols tiles. There
+// are several tiles for each thread. More of them make packing cheaper: an element of a chunk is
+// packed once for up to 1,152 multiplications of each thread.
+struct ProductChunk {
+    constexpr ProductChunk(i64 n_threads, i64 all_rows, i64 all_cols) {
+        const i64 tiles = 4 * (n_threads + 1);
+        const i64 few_rows = all_rows < 4 ? all_rows : 4;
+        const i64 most_cols = tiles / (few_rows < 2 ? 2 : few_rows);
+        cols = all_cols < most_cols ? all_cols : most_cols;
+        rows = all_rows < tiles / cols ? all_rows : tiles / cols;
+    }
+    i64 rows = 0, cols = 0;
+};
+
+// Returns the floats of scratch for a product: the packed operands of a chunk, and its fp32 tiles
+// before they are rounded to 16 bits. The packed operands are largest when the chunk is one column
+// of tiles.
+constexpr i64 product_floats(i64 n_threads) {
+    const i64 tiles = 4 * (n_threads + 1);
+    return product_chunk_words * (tiles * product_tile_rows + product_tile_cols) +
+           tiles * product_tile_floats;
+}
 
 // Returns the floats of scratch that one worker uses in the forward and backward of attention.
 constexpr i64 attention_forward_floats(i64 head_dim) {

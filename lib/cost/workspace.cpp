@@ -24,18 +24,19 @@ i64 cpu_workspace_bytes(const ModelConfig& config, const ParallelConfig& paralle
     const i64 flat = max_flat_pieces * static_cast<i64>(sizeof(double));
     // The weight and bias of a norm, converted to fp32.
     const i64 norm_rows = 2 * round_up(config.hidden, 16) * static_cast<i64>(sizeof(float));
-    // Each worker needs memory for the scratchpad and the tile of a matrix product, for the blocks
-    // of attention, or for the rows of a norm.
-    const i64 floats = std::max({attention_forward_floats(config.head_dim),
-                                 attention_backward_floats(step.seq_length, config.head_dim),
-                                 attention_forward_bf16_floats(step.seq_length, config.head_dim),
-                                 attention_backward_bf16_floats(step.seq_length, config.head_dim),
-                                 norm_scratch_rows * round_up(config.hidden, 16)});
-    const i64 worker = std::max(matmul_scratch_bytes + matmul_tile_bytes,
-                                floats * static_cast<i64>(sizeof(float)));
+    // Each worker needs memory for the blocks of attention, for the rows of a norm, or for the
+    // scratchpad and the tile of one of oneDNN's products.
+    const i64 floats =
+        std::max({attention_forward_floats(config.head_dim),
+                  attention_backward_floats(step.seq_length, config.head_dim),
+                  attention_forward_bf16_floats(step.seq_length, config.head_dim),
+                  attention_backward_bf16_floats(step.seq_length, config.head_dim),
+                  norm_scratch_rows * round_up(config.hidden, 16), library_product_floats});
     constexpr i64 alignment = 256;
+    const i64 product = product_floats(n_threads) * static_cast<i64>(sizeof(float));
+    const i64 worker = round_up(floats * static_cast<i64>(sizeof(float)), alignment);
     return round_up(columns, alignment) + norm_rows + flat +
-           n_threads * round_up(worker, alignment);
+           std::max(n_threads * worker, round_up(product, alignment));
 }
 
 namespace {

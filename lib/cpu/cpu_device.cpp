@@ -28,7 +28,7 @@ const device::OpTable fast_table{LM_OPS(LM_FAST)};
 
 CpuDevice::CpuDevice(int n_threads, Kernels kernels)
     : pool_(n_threads > 0 ? n_threads : available_cores(), use_one_library_thread),
-      matmul_(std::make_unique<Matmul>(pool_.size(), best_product_code())),
+      matmul_(std::make_unique<Matmul>(pool_.size(), ProductCode::best)),
       kernels_(kernels) {}
 
 CpuDevice::~CpuDevice() = default;

@@ -1,272 +1,236 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/matmul.hpp"
 
-#include <dlfcn.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
-#include <array>
-#include <compare>
-#include <dnnl.hpp>
-#include <map>
 #include <string_view>
-#include <vector>
 
-#include "base/machine.hpp"
-#include "cost/cpu_scratch.hpp"
+#include "cpu/library_product.hpp"
+#include "cpu/product_tiles.hpp"
 #include "cpu/vector/vector_kernels.hpp"
 
 namespace lm::cpu {
 namespace {
 
-// The sizes were measured on two Zen 3 cores (bench/RESULTS.md, CPU ops). Larger tiles gain little,
-// and there would be too few of them for the threads to share.
-constexpr i64 tile_rows = 288;
-constexpr i64 tile_cols = max_tile_cols;
-constexpr i64 row_granule = 6;
-constexpr i64 col_granule = 16;
-static_assert(product_scratch_floats(tile_cols) * 4 <= cost::matmul_scratch_bytes);
-static_assert(tile_rows * tile_cols * 4 <= cost::matmul_tile_bytes);
+static_assert(max_tile_cols == cost::product_tile_cols);
 
-// A dimension divided into `count` parts of `size`, a multiple of the granule; the last part may be
-// smaller.
-struct Cut {
-    Cut(i64 total, i64 target, i64 granule)
-        : size(std::min(round_up(ceil_div(total, ceil_div(total, target)), granule), total)),
-          count(ceil_div(total, size)),
-          last(total - (count - 1) * size) {}
-    i64 size, count, last;
-    i64 length(i64 part) const { return part == count - 1 ? last : size; }
+// The words along k of a packed block: the inner kernel keeps its sums in registers for one block,
+// and adds them to c. A strip of a and a strip of b fit into the L2 cache. The length for fp32
+// decides the order of the sums, and with it the bits of earlier versions.
+constexpr i64 single_depth = 256;
+constexpr i64 pair_depth = 384;
+static_assert(cost::product_chunk_words % single_depth == 0);
+static_assert(cost::product_chunk_words % pair_depth == 0);
+
+// A range of the tiles in one dimension, or of k in words.
+struct Range {
+    i64 begin = 0, end = 0;
+    i64 length() const { return end - begin; }
+    friend bool operator==(const Range&, const Range&) = default;
 };
 
-// The key of a oneDNN primitive: the properties that determine it.
-struct TileShape {
-    GemmForm form;
-    i64 m, n, k, lda, ldb, ldc;
-    bool accumulate;
-    DType type;
-    friend auto operator<=>(const TileShape&, const TileShape&) = default;
-};
-
-struct Strides {
-    i64 lda, ldb;
-};
-
-Strides strides_of(const Product& p) {
-    return {p.form == GemmForm::tn ? p.m : p.k, p.form == GemmForm::nt ? p.k : p.n};
+// Calls body(range) for consecutive ranges of [0, n) of at most `step`.
+template <typename Body>
+void for_ranges(i64 n, i64 step, const Body& body) {
+    for (i64 begin = 0; begin < n; begin += step) body(Range{begin, std::min(begin + step, n)});
 }
 
-using Arguments = std::array<dnnl_exec_arg_t, 4>;
-
-// A primitive's arguments for one worker. Their data handles are set before each execution.
-struct WorkerMemory {
-    dnnl::memory a, b, c, scratch;
-    Arguments arguments;
-};
-
-struct Primitive {
-    dnnl::matmul primitive;
-    std::vector<WorkerMemory> memory;  // indexed by worker
-    bool own_scratch = false;          // scratch memory is in the workspace; false: in the library
-};
-
-dnnl::memory::desc desc_of(DType type, i64 rows, i64 cols, i64 row_stride, i64 col_stride) {
-    using Type = dnnl::memory::data_type;
-    return {{rows, cols},
-            type == DType::bf16 ? Type::bf16 : Type::f32,
-            dnnl::memory::dims{row_stride, col_stride}};
-}
-
-}  // namespace
-
-struct Matmul::Library {
-    explicit Library(int n_workers) : engine(dnnl::engine::kind::cpu, 0) {
-        for (int i = 0; i < n_workers; ++i) streams.emplace_back(engine);
+// One operand of a product: its part of a chunk is packed as [tile][block of k][strip]. A tile here
+// is a range of rows of a or of columns of b.
+class PackedOperand {
+  public:
+    using Pack = void (*)(const Unpacked&, float*);
+    PackedOperand(const void* x, i64 k_step, i64 i_step, const TileCut& cut, i64 strip,
+                  Pack pack_block)
+        : x_(x), k_step_(k_step), i_step_(i_step), cut_(cut), strip_(strip), pack_(pack_block) {}
+    i64 floats(i64 tiles, i64 words) const { return tiles * words * round_up(cut_.size, strip_); }
+    void set_memory(float* memory) { memory_ = memory; }
+    // Returns whether the range of tiles and words differs from the packed one, and stores it.
+    bool begin(Range tiles, Range words) {
+        const bool differs = tiles != tiles_ || words != words_;
+        tiles_ = tiles;
+        words_ = words;
+        return differs;
     }
-    Primitive make(const TileShape& shape) const;
-    const Primitive& find(const TileShape& shape);
+    // Returns the block of a tile that begins at `word`.
+    float* block(i64 tile, i64 word) const {
+        const i64 padded = round_up(cut_.length(tile), strip_);
+        return memory_ + floats(tile - tiles_.begin, words_.length()) +
+               (word - words_.begin) * padded;
+    }
+    // Packs the block of a tile with elements [k, k + depth), whose first word is `word`.
+    void pack(i64 tile, i64 word, i64 k, i64 depth, DType type) const {
+        const i64 offset = tile * cut_.size * i_step_ + k * k_step_;
+        pack_({.x = element_at(x_, offset, type),
+               .k_step = k_step_,
+               .i_step = i_step_,
+               .n = cut_.length(tile),
+               .depth = depth,
+               .type = type},
+              block(tile, word));
+    }
+    i64 tiles() const { return tiles_.length(); }
+    Range tile_range() const { return tiles_; }
 
-    dnnl::engine engine;
-    std::vector<dnnl::stream> streams;
-    std::map<TileShape, Primitive> primitives;
+  private:
+    const void* x_;
+    i64 k_step_, i_step_;
+    TileCut cut_;
+    i64 strip_;
+    Pack pack_;
+    float* memory_ = nullptr;
+    Range tiles_, words_;
 };
 
-// Creates the primitive of a tile shape. Its scratch memory is in the workspace if that is large
-// enough.
-Primitive Matmul::Library::make(const TileShape& t) const {
-    const auto a = t.form == GemmForm::tn ? desc_of(t.type, t.m, t.k, 1, t.lda)
-                                          : desc_of(t.type, t.m, t.k, t.lda, 1);
-    const auto b = t.form == GemmForm::nt ? desc_of(t.type, t.k, t.n, 1, t.ldb)
-                                          : desc_of(t.type, t.k, t.n, t.ldb, 1);
-    const auto c = desc_of(DType::fp32, t.m, t.n, t.ldc, 1);
-    dnnl::post_ops post;
-    if (t.accumulate) post.append_sum(1.0F);
-    dnnl::primitive_attr attributes;
-    attributes.set_post_ops(post);
-    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    using Description = dnnl::matmul::primitive_desc;
-    Description description({a, b, c}, attributes, engine);
-    Primitive result;
-    result.own_scratch =
-        static_cast<i64>(description.scratchpad_desc().get_size()) <= cost::matmul_scratch_bytes;
-    if (!result.own_scratch) {
-        attributes.set_scratchpad_mode(dnnl::scratchpad_mode::library);
-        description = Description({a, b, c}, attributes, engine);
-    }
-    result.primitive = dnnl::matmul(description);
-    for (size_t worker = 0; worker < streams.size(); ++worker) {
-        WorkerMemory m{dnnl::memory(a, engine, nullptr),
-                       dnnl::memory(b, engine, nullptr),
-                       dnnl::memory(c, engine, nullptr),
-                       dnnl::memory(description.scratchpad_desc(), engine, nullptr),
-                       {}};
-        m.arguments = {{{DNNL_ARG_SRC, m.a.get()},
-                        {DNNL_ARG_WEIGHTS, m.b.get()},
-                        {DNNL_ARG_DST, m.c.get()},
-                        {DNNL_ARG_SCRATCHPAD, m.scratch.get()}}};
-        result.memory.push_back(std::move(m));
-    }
-    return result;
-}
+// A product by the packed kernels of this processor.
+class PackedRun {
+  public:
+    PackedRun(device::Context& context, const Product& product);
+    void run(TileRef finish);
 
-const Primitive& Matmul::Library::find(const TileShape& shape) {
-    const auto found = primitives.find(shape);
-    if (found != primitives.end()) return found->second;
-    return primitives.emplace(shape, make(shape)).first->second;
-}
-
-namespace {
-
-// The tiles of a product. Tiles have at most two different lengths in each dimension, so at most
-// four shapes.
-struct Tiling {
-    explicit Tiling(const Product& p)
-        : rows(p.m, tile_rows, row_granule), cols(p.n, tile_cols, col_granule) {}
-    i64 count() const { return rows.count * cols.count; }
-    Tile tile(i64 task) const {
-        const i64 r = task % rows.count;  // consecutive tasks use the same columns of b
-        const i64 c = task / rows.count;
-        return {.row_begin = r * rows.size,
-                .row_end = r * rows.size + rows.length(r),
-                .col_begin = c * cols.size,
-                .col_end = c * cols.size + cols.length(c)};
+  private:
+    void pack(Range words);
+    void multiply(Range words, TileRef finish);
+    Tile tile_of(i64 task, int worker) const;
+    // Calls body(first word, words) for the blocks of k in `words`.
+    template <typename Body>
+    void for_blocks(Range words, const Body& body) const {
+        for (i64 w = words.begin; w < words.end; w += depth_) {
+            body(w, std::min(depth_, words.end - w));
+        }
     }
-    Cut rows, cols;
+
+    const Product& p_;
+    const VectorKernels& kernels_ = vector_kernels();
+    ThreadPool& pool_;
+    Tiling tiling_;
+    i64 per_word_;  // elements along k in a word
+    i64 depth_;     // words of a block
+    i64 words_;     // all words along k
+    cost::ProductChunk chunk_;
+    PackedOperand a_, b_;
+    float* tiles_ = nullptr;  // [tiles of a chunk] fp32, without p.c
+    bool packs_a_ = false, packs_b_ = false;
 };
 
-TileShape shape_of(const Product& p, i64 m, i64 n) {
-    const Strides s = strides_of(p);
-    const i64 ldc = p.c ? p.n : n;
-    return {p.form, m, n, p.k, s.lda, s.ldb, ldc, p.accumulate, p.type};
+PackedRun::PackedRun(device::Context& context, const Product& p)
+    : p_(p),
+      pool_(pool_of(context)),
+      tiling_(p),
+      per_word_(kernels_.packed_shape.pairs(p.type) ? 2 : 1),
+      depth_(per_word_ == 2 ? pair_depth : single_depth),
+      words_(ceil_div(p.k, per_word_)),
+      chunk_(pool_.size(), tiling_.rows.count, tiling_.cols.count),
+      a_(p.a, Strides(p).a_col, Strides(p).a_row, tiling_.rows, kernels_.packed_shape.rows,
+         kernels_.pack_a),
+      b_(p.b, Strides(p).b_row, Strides(p).b_col, tiling_.cols, kernels_.packed_shape.cols,
+         kernels_.pack_b) {
+    device::WorkspaceArena arena = arena_of(context.workspace);
+    const i64 words = std::min(words_, cost::product_chunk_words);
+    a_.set_memory(arena.reserve<float>(a_.floats(chunk_.rows, words)));
+    b_.set_memory(arena.reserve<float>(b_.floats(chunk_.cols, words)));
+    if (p.c) return;
+    tiles_ = arena.reserve<float>(chunk_.rows * chunk_.cols * cost::product_tile_floats);
 }
 
-// Returns the product that computes one tile: the row block of a, the column block of b and the
-// tile's memory. A transposed operand has its strides exchanged.
-Operands operands_of(const Product& p, const Tile& t) {
-    const Strides s = strides_of(p);
-    const bool a_turned = p.form == GemmForm::tn;
-    const bool b_turned = p.form == GemmForm::nt;
-    const auto element = [&p](const void* base, i64 offset) {
-        return static_cast<const std::byte*>(base) + offset * size_of(p.type);
-    };
-    return {.m = t.row_end - t.row_begin,
-            .n = t.col_end - t.col_begin,
-            .k = p.k,
-            .a = element(p.a, a_turned ? t.row_begin : t.row_begin * s.lda),
-            .a_row = a_turned ? 1 : s.lda,
-            .a_col = a_turned ? s.lda : 1,
-            .b = element(p.b, b_turned ? t.col_begin * s.ldb : t.col_begin),
-            .b_row = b_turned ? 1 : s.ldb,
-            .b_col = b_turned ? s.ldb : 1,
-            .c = t.values,
-            .ldc = t.stride,
-            .accumulate = p.accumulate,
-            .type = p.type};
+void PackedRun::run(TileRef finish) {
+    for_ranges(tiling_.cols.count, chunk_.cols, [&](Range cols) {
+        for_ranges(tiling_.rows.count, chunk_.rows, [&](Range rows) {
+            for_ranges(words_, cost::product_chunk_words, [&](Range words) {
+                packs_a_ = a_.begin(rows, words);
+                packs_b_ = b_.begin(cols, words);
+                pack(words);
+                multiply(words, finish);
+            });
+        });
+    });
 }
 
-// Uses the C API, because dnnl::matmul::execute() would allocate a vector of arguments for every
-// tile.
-void execute(const Primitive& primitive, dnnl::stream& stream, int worker, const Operands& p,
-             float* scratch) {
-    const WorkerMemory& memory = primitive.memory[static_cast<size_t>(worker)];
-    memory.a.set_data_handle(const_cast<void*>(p.a));
-    memory.b.set_data_handle(const_cast<void*>(p.b));
-    memory.c.set_data_handle(p.c);
-    if (primitive.own_scratch) memory.scratch.set_data_handle(scratch);
-    const int n_arguments = primitive.own_scratch ? 4 : 3;
-    const dnnl_status_t status = dnnl_primitive_execute(primitive.primitive.get(), stream.get(),
-                                                        n_arguments, memory.arguments.data());
-    if (status != dnnl_success) {
-        run_error("oneDNN", "matrix product failed (status {})", static_cast<int>(status));
-    }
+// Packs the chunk, except an operand that is packed already. A task packs one block of one tile.
+void PackedRun::pack(Range words) {
+    const i64 blocks = ceil_div(words.length(), depth_);
+    const i64 tasks_a = packs_a_ ? a_.tiles() * blocks : 0;
+    const i64 tasks_b = packs_b_ ? b_.tiles() * blocks : 0;
+    pool_.run(tasks_a + tasks_b, [&](i64 task, int) {
+        const PackedOperand& operand = task < tasks_a ? a_ : b_;
+        const i64 part = task < tasks_a ? task : task - tasks_a;
+        const i64 word = words.begin + part % blocks * depth_;
+        const i64 k = word * per_word_;
+        const i64 depth = std::min(depth_ * per_word_, p_.k - k);
+        operand.pack(operand.tile_range().begin + part / blocks, word, k, depth, p_.type);
+    });
 }
 
-}  // namespace
-
-ProductCode best_product_code() {
-#if defined(__SANITIZE_THREAD__)
-    return ProductCode::packed;  // the sanitizer does not recognize oneDNN's locks
-#endif
-    const bool wide = std::string_view(vector_kernels().name) == "AVX-512";
-    return wide ? ProductCode::one_dnn : ProductCode::packed;
+// Returns the tile of a task of the current chunk. Consecutive tasks use the same columns of b.
+Tile PackedRun::tile_of(i64 task, int worker) const {
+    const Range rows = a_.tile_range();
+    Tile tile = tiling_.tile(rows.begin + task % rows.length(),
+                             b_.tile_range().begin + task / rows.length());
+    // A tile that is completed in this chunk needs memory until then. Others need it longer.
+    const i64 place = words_ <= cost::product_chunk_words ? worker : task;
+    tile.values = p_.c ? p_.c + tile.row_begin * p_.n + tile.col_begin
+                       : tiles_ + place * cost::product_tile_floats;
+    tile.stride = p_.c ? p_.n : tile.width();
+    return tile;
 }
 
+void PackedRun::multiply(Range words, TileRef finish) {
+    pool_.run(a_.tiles() * b_.tiles(), [&](i64 task, int worker) {
+        const Tile tile = tile_of(task, worker);
+        const i64 row = tile.row_begin / tiling_.rows.size;
+        const i64 col = tile.col_begin / tiling_.cols.size;
+        for_blocks(words, [&](i64 word, i64 length) {
+            kernels_.packed_product({.m = tile.row_end - tile.row_begin,
+                                     .n = tile.width(),
+                                     .words = length,
+                                     .a = a_.block(row, word),
+                                     .b = b_.block(col, word),
+                                     .c = tile.values,
+                                     .ldc = tile.stride,
+                                     .accumulate = p_.accumulate || word > 0,
+                                     .type = p_.type});
+        });
+        if (words.end == words_) finish(tile);
+    });
+}
+
+// Returns whether oneDNN is as fast as the own code or faster: for fp32 with AVX-512, and for bf16
+// with AMX, for which there is no own code (cpuid leaf 7, bit 22 of edx).
 bool is_fast_in_library(DType operands) {
 #if defined(__x86_64__)
-    static const bool fast_bf16 = may_use(Vectors::avx512) && __builtin_cpu_supports("avx512bf16");
-    if (operands == DType::bf16) return fast_bf16;
+    if (std::string_view(vector_kernels().name).substr(0, 7) != "AVX-512") return false;
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    const bool amx = __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d >> 22 & 1U) != 0;
+    return operands == DType::fp32 || (operands == DType::bf16 && amx);
+#else
+    (void)operands;
+    return false;
 #endif
-    return operands == DType::fp32;
 }
 
+}  // namespace
+
 Matmul::Matmul(int n_workers, ProductCode code) {
-    if (code == ProductCode::packed) return;
-    use_one_library_thread();
-    library_ = std::make_unique<Library>(n_workers);
+#if defined(__SANITIZE_THREAD__)
+    code = ProductCode::packed;  // the sanitizer does not recognize oneDNN's locks
+#endif
+    for (const DType type : {DType::fp32, DType::bf16}) {
+        const bool fast = code == ProductCode::best && is_fast_in_library(type);
+        (type == DType::fp32 ? library_fp32_ : library_bf16_) =
+            code == ProductCode::library || fast;
+    }
+    if (library_fp32_ || library_bf16_) library_ = std::make_unique<LibraryProduct>(n_workers);
 }
 
 Matmul::~Matmul() = default;
 
 void Matmul::run(device::Context& context, const Product& p, TileRef finish) {
-    const Tiling tiling(p);
-    const bool library = library_ && is_fast_in_library(p.type);
-    const Primitive* primitives[2][2] = {};
-    if (library) {
-        use_one_library_thread();
-        for (const int r : {0, 1}) {
-            for (const int c : {0, 1}) {
-                primitives[r][c] =
-                    &library_->find(shape_of(p, r ? tiling.rows.last : tiling.rows.size,
-                                             c ? tiling.cols.last : tiling.cols.size));
-            }
-        }
-    }
-    ThreadPool& pool = pool_of(context);
-    constexpr i64 packed = cost::matmul_scratch_bytes / i64{sizeof(float)};
-    constexpr i64 floats = packed + cost::matmul_tile_bytes / i64{sizeof(float)};
-    float* const scratch = arena_of(context.workspace).reserve<float>(pool.size() * floats);
-    pool.run(tiling.count(), [&](i64 task, int worker) {
-        Tile tile = tiling.tile(task);
-        float* const own = scratch + worker * floats;
-        tile.values = p.c ? p.c + tile.row_begin * p.n + tile.col_begin : own + packed;
-        tile.stride = p.c ? p.n : tile.width();
-        const Operands operands = operands_of(p, tile);
-        if (library) {
-            const bool last_rows = tile.row_end == p.m;
-            const bool last_cols = tile.col_end == p.n;
-            execute(*primitives[last_rows][last_cols],
-                    library_->streams[static_cast<size_t>(worker)], worker, operands, own);
-        } else {
-            vector_kernels().product(operands, own);
-        }
-        finish(tile);
-    });
-}
-
-// Finds omp_set_num_threads() by dlsym(), because the OpenMP runtime depends on how oneDNN was
-// built.
-void use_one_library_thread() {
-    static const auto set_threads =
-        reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
-    if (set_threads) set_threads(1);
+    const bool library =
+        (library_fp32_ && p.type == DType::fp32) || (library_bf16_ && p.type == DType::bf16);
+    if (library) return library_->run(context, p, finish);
+    PackedRun(context, p).run(finish);
 }
 
 }  // namespace lm::cpu

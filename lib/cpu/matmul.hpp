@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products in tiles of the output. The tiles depend on the shape only, and one worker
-// computes a tile, so that the bits do not depend on the thread count. A tile is computed by the
-// packed product of vector/product.hpp or by a single-threaded oneDNN primitive, which is created
-// once for each tile shape. Sums are fp32 for every operand type, and a result is rounded to 16
-// bits once, after bias and activation. Products of bf16 numbers are exact in fp32, so that
-// implementations and processors differ only in the order of the sum. The packed product always
-// computes fp16, and widens it while packing.
+// Matrix products in tiles of the output. The order of every sum depends on the shape only, so that
+// the bits do not depend on the thread count. Sums are fp32 for every operand type, and a result is
+// rounded to 16 bits once, after bias and activation. Products of bf16 numbers are exact in fp32,
+// so that implementations and processors differ only in the order of the sum, and in denormal
+// numbers, which the bf16 instructions of x86 treat as zero.
 //
-// Why not oneDNN alone: tiles must be small enough for 2 to 64 threads to share them. Without
-// AVX-512, oneDNN 2.6 does not pack the operands of such tiles, and loses up to half of its speed
-// (bench/RESULTS.md, CPU ops).
+// The workers first pack a chunk of both operands into shared scratch memory, and then multiply it
+// (vector/packed_product.hpp); fp16, and bf16 without such instructions, are widened while packing.
+// oneDNN computes fp32 with AVX-512, and bf16 on processors with AMX, for which there is no own
+// code. Its tiles are separate single-threaded products, which pack both operands for every tile.
 #pragma once
 
 #include <memory>
@@ -45,7 +44,7 @@ struct Tile {
     float* row(i64 i) const { return values + (i - row_begin) * stride; }
     i64 width() const { return col_end - col_begin; }
 };
-constexpr i64 max_tile_cols = 512;
+constexpr i64 max_tile_cols = 512;  // cost::product_tile_cols
 // A reference to the function that finishes a tile. It allocates no memory.
 class TileRef {
   public:
@@ -60,23 +59,21 @@ class TileRef {
     void (*call_)(const void*, const Tile&);
 };
 
-enum class ProductCode { packed, one_dnn };
-// Returns the faster code for fp32 on this processor: the packed product or oneDNN.
-ProductCode best_product_code();
-// Returns true when oneDNN is fast for this operand type on this processor.
-bool is_fast_in_library(DType operands);
+enum class ProductCode { best, packed, library };
+
+class LibraryProduct;
 
 class Matmul {
   public:
+    // `best`: the faster code for each operand type on this processor. oneDNN never computes fp16.
     Matmul(int n_workers, ProductCode code);
     ~Matmul();
-    // Computes the product and calls `finish` for every tile, on the tile's worker. The first
-    // product of a shape creates oneDNN's primitives for this shape.
+    // Computes the product and calls `finish` for every tile, on the worker that completed it.
     void run(device::Context& context, const Product& product, TileRef finish);
 
   private:
-    struct Library;
-    std::unique_ptr<Library> library_;  // with ProductCode::one_dnn
+    bool library_fp32_ = false, library_bf16_ = false;
+    std::unique_ptr<LibraryProduct> library_;  // nullptr: not used on this processor
 };
 
 // Makes oneDNN's OpenMP runtime, if it has one, use a single thread when called from this thread.

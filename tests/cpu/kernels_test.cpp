@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inner loops of every instruction set of this processor, and both implementations of matrix
-// products, against fp64.
+// The inner loops of every instruction set of this processor, against fp64.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,7 +11,6 @@
 #include "cpu/activation.hpp"
 #include "cpu/cpu_device.hpp"
 #include "cpu/dropout.hpp"
-#include "cpu/matmul.hpp"
 #include "cpu/vector/vector_kernels.hpp"
 #include "support/catch.hpp"
 
@@ -29,126 +27,7 @@ Floats random_floats(i64 n, u64 key) {
     return x;
 }
 
-// Numbers stored in some type, and their values.
-struct Stored {
-    Stored(const Floats& x, DType dtype) : type(dtype) {
-        for (const float value : x) {
-            if (type == DType::bf16) bits.push_back(bf16_from_fp32(value));
-            if (type == DType::fp16) bits.push_back(fp16_from_fp32(value));
-        }
-        values = x;
-        for (size_t i = 0; i < bits.size(); ++i) {
-            values[i] = type == DType::bf16 ? fp32_from_bf16(bits[i]) : fp32_from_fp16(bits[i]);
-        }
-    }
-    const void* data() const {
-        return bits.empty() ? static_cast<const void*>(values.data()) : bits.data();
-    }
-    DType type;
-    Floats values;
-    std::vector<u16> bits;
-};
-
-constexpr DType storage_types[] = {DType::fp32, DType::bf16, DType::fp16};
-
-// Returns element (i, j) of the product that Operands describes.
-double product_at(const Operands& p, const Floats& a, const Floats& b, const float* before, i64 i,
-                  i64 j) {
-    double sum = p.accumulate ? before[i * p.ldc + j] : 0.0;
-    for (i64 k = 0; k < p.k; ++k) {
-        sum += static_cast<double>(a[static_cast<size_t>(i * p.a_row + k * p.a_col)]) *
-               b[static_cast<size_t>(k * p.b_row + j * p.b_col)];
-    }
-    return sum;
-}
-
-void check_product(const VectorKernels& kernels, i64 m, i64 n, i64 k, bool a_turned, bool b_turned,
-                   bool accumulate, DType type) {
-    const Stored a(random_floats(m * k, 1), type);
-    const Stored b(random_floats(k * n, 2), type);
-    const Floats before = random_floats(m * (n + 3), 3);
-    Floats c = before;
-    Floats scratch(static_cast<size_t>(product_scratch_floats(n)), NAN);
-    const Operands p{m,
-                     n,
-                     k,
-                     a.data(),
-                     a_turned ? 1 : k,
-                     a_turned ? m : 1,
-                     b.data(),
-                     b_turned ? 1 : n,
-                     b_turned ? k : 1,
-                     c.data(),
-                     n + 3,
-                     accumulate,
-                     type};
-    kernels.product(p, scratch.data());
-    double error = 0;
-    bool beside = false;
-    for (i64 i = 0; i < m; ++i) {
-        for (i64 j = 0; j < n + 3; ++j) {
-            const auto at = static_cast<size_t>(i * (n + 3) + j);
-            if (j >= n) {
-                beside = beside || c[at] != before[at];
-            } else {
-                error = std::max(error, std::abs(c[at] - product_at(p, a.values, b.values,
-                                                                    before.data(), i, j)));
-            }
-        }
-    }
-    INFO(kernels.name << " " << m << " x " << n << " x " << k << " turned " << a_turned
-                      << b_turned);
-    CHECK_FALSE(beside);
-    CHECK(error < 2e-6 * static_cast<double>(k + 10));
-}
-
 }  // namespace
-
-TEST_CASE("packed products of odd sizes are correct", "[ops]") {
-    for (const VectorKernels* const kernels : all_vector_kernels()) {
-        for (const DType type : storage_types) {
-            for (const bool accumulate : {false, true}) {
-                for (const int form : {0, 1, 2}) {
-                    const auto check = [&](i64 m, i64 n, i64 k) {
-                        check_product(*kernels, m, n, k, form == 2, form == 0, accumulate, type);
-                    };
-                    check(1, 1, 1);
-                    check(7, 17, 9);
-                    check(101, 67, 261);
-                    check(96, 64, 256);
-                }
-            }
-        }
-    }
-}
-
-TEST_CASE("small products and transposes are correct", "[ops]") {
-    for (const VectorKernels* const kernels : all_vector_kernels()) {
-        for (const i64 n : {1, 5, 16, 37, 64}) {
-            const i64 m = 13;
-            const i64 k = 11;
-            const Floats a = random_floats(m * k, 1);
-            const Floats b = random_floats(k * n, 2);
-            Floats c(static_cast<size_t>(m * n), NAN);
-            kernels->small_product(m, n, k, a.data(), k, 1, b.data(), n, c.data(), n, false);
-            const Operands p{m, n, k, a.data(), k, 1, b.data(), n, 1, c.data(), n, false};
-            double error = 0;
-            for (i64 i = 0; i < m * n; ++i) {
-                error = std::max(error, std::abs(c[static_cast<size_t>(i)] -
-                                                 product_at(p, a, b, nullptr, i / n, i % n)));
-            }
-            CHECK(error < 1e-5);
-            Floats turned(b.size(), NAN);
-            kernels->transpose(k, n, b.data(), n, 2.0F, turned.data(), k);
-            bool same = true;
-            for (i64 i = 0; i < k * n; ++i) {
-                same = same && turned[static_cast<size_t>(i % n * k + i / n)] ==
-                                   2 * b[static_cast<size_t>(i)];
-            }
-            CHECK(same);
-        }
-    }
-}
 
 TEST_CASE("the exponential is accurate over the whole range", "[ops]") {
     for (const VectorKernels* const kernels : all_vector_kernels()) {
@@ -302,35 +181,6 @@ TEST_CASE("dropout factors match their definition", "[ops]") {
                 wrong += factors[static_cast<size_t>(i)] != static_cast<float>(expected);
             }
             CHECK(wrong == 0);
-        }
-    }
-}
-
-TEST_CASE("the packed product and oneDNN agree", "[ops]") {
-    const auto device = make_device(2);
-    const device::Buffer workspace = device->allocate(i64{16} << 20, "workspace");
-    device::Context context{*device, workspace.view(DType::uint8, {workspace.bytes()})};
-    Matmul packed(2, ProductCode::packed);
-    Matmul library(2, ProductCode::one_dnn);
-    const i64 rows = 300;
-    const i64 cols = 530;
-    const i64 depth = 70;
-    const DType type = GENERATE(DType::fp32, DType::bf16, DType::fp16);
-    const Stored a(random_floats(rows * depth, 1), type);
-    const Stored b(random_floats(cols * depth, 2), type);
-    for (const GemmForm form : {GemmForm::nt, GemmForm::nn, GemmForm::tn}) {
-        for (const bool accumulate : {false, true}) {
-            Floats c = random_floats(rows * cols, 3);
-            Floats d = c;
-            Product p{form, rows, cols, depth, a.data(), b.data(), c.data(), accumulate, type};
-            packed.run(context, p, [](const Tile&) {});
-            p.c = d.data();
-            library.run(context, p, [](const Tile&) {});
-            double error = 0;
-            for (size_t i = 0; i < c.size(); ++i) {
-                error = std::max(error, static_cast<double>(std::abs(c[i] - d[i])));
-            }
-            CHECK(error < 1e-4);
         }
     }
 }

@@ -59,9 +59,13 @@ LM_INLINE Vec load(const Half* p) {
 }
 template <typename Half>
 LM_INLINE Vec load_part(const Half* p, i64 n) {
+#if defined(LM_VECTOR_AVX512)
+    return widen((ShortVec)_mm256_maskz_loadu_epi16(first_lanes(n), p), Half{});
+#else
     u16 bits[width] = {};
     __builtin_memcpy(bits, p, static_cast<size_t>(n) * sizeof(Half));
     return load(reinterpret_cast<const Half*>(bits));
+#endif
 }
 // Returns one element of any storage type as fp32.
 LM_INLINE float value(const float* p) {

@@ -19,6 +19,11 @@ constexpr int tile_vectors = 2;
 // Rows of c that a product keeps in registers. It needs 6 * tile_vectors registers for c,
 // tile_vectors for b and 1 for a: 15 of 16 with AVX2, 29 of 32 with AVX-512 (tile_vectors = 4).
 constexpr int tile_rows = 6;
+#if defined(LM_VECTOR_BF16)
+constexpr bool pairs_bf16 = true;
+#else
+constexpr bool pairs_bf16 = false;
+#endif
 
 typedef float Vec __attribute__((vector_size(width * 4)));
 typedef i32 IntVec __attribute__((vector_size(width * 4)));
@@ -67,13 +72,17 @@ LM_INLINE WordVec multiply_words(WordVec a, WordVec b) {
 
 template <int... lane>
 struct Lanes {};
-#if defined(LM_VECTOR_AVX512)
-using AllLanes = Lanes<0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15>;
-#elif defined(LM_VECTOR_AVX2)
-using AllLanes = Lanes<0, 1, 2, 3, 4, 5, 6, 7>;
-#else
-using AllLanes = Lanes<0, 1, 2, 3>;
-#endif
+template <int n>
+constexpr auto lanes_of() {
+    if constexpr (n == 16) {
+        return Lanes<0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15>{};
+    } else if constexpr (n == 8) {
+        return Lanes<0, 1, 2, 3, 4, 5, 6, 7>{};
+    } else {
+        return Lanes<0, 1, 2, 3>{};
+    }
+}
+using AllLanes = decltype(lanes_of<width>());
 
 LM_INLINE Vec splat(float x) {
     return x - Vec{};
@@ -89,6 +98,17 @@ LM_INLINE Vec load(const float* p) {
 LM_INLINE void store(float* p, Vec v) {
     __builtin_memcpy(p, &v, sizeof v);
 }
+#if defined(LM_VECTOR_AVX512)
+LM_INLINE __mmask16 first_lanes(i64 n) {
+    return (__mmask16)((1U << n) - 1U);
+}
+LM_INLINE Vec load_part(const float* p, i64 n, float rest = 0.0F) {
+    return (Vec)_mm512_mask_loadu_ps((__m512)splat(rest), first_lanes(n), p);
+}
+LM_INLINE void store_part(float* p, Vec v, i64 n) {
+    _mm512_mask_storeu_ps(p, first_lanes(n), (__m512)v);
+}
+#else
 LM_INLINE Vec load_part(const float* p, i64 n, float rest = 0.0F) {
     Vec v = splat(rest);
     for (i64 i = 0; i < n; ++i) v[i] = p[i];
@@ -97,6 +117,7 @@ LM_INLINE Vec load_part(const float* p, i64 n, float rest = 0.0F) {
 LM_INLINE void store_part(float* p, Vec v, i64 n) {
     for (i64 i = 0; i < n; ++i) p[i] = v[i];
 }
+#endif
 
 LM_INLINE Vec larger(Vec a, Vec b) {  // returns NaN if b is NaN
     return a > b ? a : b;

@@ -26,6 +26,7 @@ std::vector<const VectorKernels*> supported() {
     if (may_use(Vectors::avx512) && __builtin_cpu_supports("avx512f") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl")) {
+        if (__builtin_cpu_supports("avx512bf16")) sets.push_back(&avx512_bf16_kernels);
         sets.push_back(&avx512_kernels);
     }
     if (may_use(Vectors::avx2) && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&

@@ -43,19 +43,34 @@ struct NormBackwardRow {
     float* dbias;          // partial sums of a block of rows, accumulated; optional
 };
 
-// c [m, n] = (accumulate ? c : 0) + a b, with a(i, k) at a[i * a_row + k * a_col] and b(k, j) at
-// b[k * b_row + j * b_col]. One of a's strides and one of b's strides must be 1. a and b are `type`
-// (fp32, bf16 or fp16); 16-bit elements are widened when they are packed, and sums are fp32.
-struct Operands {
-    i64 m, n, k;
-    const void* a;
-    i64 a_row, a_col;
-    const void* b;
-    i64 b_row, b_col;
+// A block of an operand of a matrix product: n rows of a, or n columns of b, and `depth` elements
+// of each along k. Element (k, i) is x[k * k_step + i * i_step]; one of the steps is 1.
+struct Unpacked {
+    const void* x;
+    i64 k_step, i_step;
+    i64 n, depth;
+    DType type;  // fp32, bf16 or fp16
+};
+
+// The shape of packed operands. A packed operand is a sequence of strips, [words][rows] of a or
+// [words][cols] of b, in words of 32 bits: an fp32 element, or a pair of bf16 elements that follow
+// each other along k. The last strip is completed with zeros.
+struct PackedShape {
+    int rows, cols;
+    bool pairs_bf16;  // false: bf16 elements are widened
+    bool pairs(DType type) const { return pairs_bf16 && type == DType::bf16; }
+};
+
+// c [m, n] = (accumulate ? c : 0) + a b for one block of k: packed a, of m rows, and packed b, of n
+// columns, with `words` words for each. Sums are fp32.
+struct PackedProduct {
+    i64 m, n, words;
+    const float* a;
+    const float* b;
     float* c;
     i64 ldc;
     bool accumulate;
-    DType type = DType::fp32;
+    DType type;  // the type before packing
 };
 
 // y(i, j) = sum over k of x(i, k) * w(j, k), for a few rows of x: y[i * ldy + j], x [m, k] fp32, w
@@ -69,15 +84,6 @@ struct RowProducts {
     i64 ldy;
 };
 
-// The sizes of the blocks that VectorKernels::product packs: `product_depth` of k, and
-// `product_rows` rows of a.
-constexpr i64 product_depth = 256;
-constexpr i64 product_rows = 96;
-// Returns the floats of scratch memory that a packed product with `cols` columns needs.
-constexpr i64 product_scratch_floats(i64 cols) {
-    return (round_up(cols, 64) + product_rows) * product_depth + 16;
-}
-
 struct VectorKernels {
     const char* name;
 
@@ -85,9 +91,11 @@ struct VectorKernels {
     // a(i, k) is a[i * a_row + k * a_col]; b and c are row-major.
     void (*small_product)(i64 m, i64 n, i64 k, const float* a, i64 a_row, i64 a_col, const float* b,
                           i64 ldb, float* c, i64 ldc, bool accumulate);
-    // Computes a large product. Packs blocks of the operands into `scratch`, which has
-    // product_scratch_floats(n) floats.
-    void (*product)(const Operands& operands, float* scratch);
+    // Large products: packing of a block of a or of b, and the product of two packed blocks.
+    PackedShape packed_shape;
+    void (*pack_a)(const Unpacked& a, float* packed);
+    void (*pack_b)(const Unpacked& b, float* packed);
+    void (*packed_product)(const PackedProduct& product);
     // Computes the products of a few vectors with a matrix, reading each of its elements once.
     void (*row_products)(const RowProducts& products);
     // y [cols, rows] = factor * x^T for x [rows, cols], whose rows start `ldx` elements apart.
@@ -162,6 +170,7 @@ std::span<const VectorKernels* const> all_vector_kernels();
 // The sets that this build has, one per instruction set; all_vector_kernels() lists the sets that
 // this processor can run.
 #if defined(__x86_64__)
+extern const VectorKernels avx512_bf16_kernels;
 extern const VectorKernels avx512_kernels;
 extern const VectorKernels avx2_kernels;
 #endif
