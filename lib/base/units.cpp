@@ -221,7 +221,7 @@ std::string human_count(double count) {
 
 std::string human_duration(double seconds) {
     if (!std::isfinite(seconds)) return "unknown";
-    if (seconds < 0) return "-" + human_duration(-seconds);
+    if (seconds < 0) return fmt::format("-{}", human_duration(-seconds));
     if (seconds < 0.9995) return fmt::format("{:.0f} ms", seconds * 1e3);
     if (seconds < 59.95) return fmt::format("{:.1f} s", seconds);
     const i64 total_s = std::llround(seconds);

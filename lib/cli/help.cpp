@@ -88,9 +88,29 @@ std::string accepted_text(const Options& options, size_t width) {
            paragraph(names, 2, width);
 }
 
-std::string examples_text(const Options& options) {
+// Returns `example` in lines of at most `width` characters: a longer line continues before an
+// option, after a backslash.
+std::string example_lines(std::string example, size_t width) {
+    constexpr std::string_view next_line = " \\\n    ";
+    for (size_t begin = 0;;) {
+        const size_t end = std::min(example.find('\n', begin), example.size());
+        const size_t cut = example.rfind(" -", begin + width - 2);
+        const bool can_cut = cut != example.npos && example.find_first_not_of(' ', begin) < cut;
+        if (end - begin > width && can_cut) {
+            example.replace(cut, 1, next_line);
+            begin = cut + 3;
+        } else if (end == example.size()) {
+            return example;
+        } else {
+            begin = end + 1;
+        }
+    }
+}
+
+std::string examples_text(const Options& options, size_t width) {
     std::string text;
-    for (const std::string& line : options.examples()) text += "  " + line + "\n";
+    for (const std::string& example : options.examples())
+        text += "  " + example_lines(example, width - 2) + "\n";
     if (text.empty()) return text;
     return (options.examples().size() == 1 ? "\nExample:\n" : "\nExamples:\n") + text;
 }
@@ -107,7 +127,7 @@ std::string group_text(const std::vector<Option>& group, HelpDetail detail, size
             text += two_columns(label_of(option), description_of(option), width);
         }
     }
-    if (!named.empty()) text += paragraph(named, 2, width);
+    if (!named.empty()) text += paragraph("More, see --help-all: " + named, 2, width);
     return text;
 }
 
@@ -116,7 +136,7 @@ std::string group_text(const std::vector<Option>& group, HelpDetail detail, size
 std::string usage_text(const Options& options) {
     constexpr size_t width = 80;
     return "Usage: " + usage_of(options) + "\n" + capitalized(options.summary()) + ".\n" +
-           examples_text(options) + verbs_text(options, width);
+           examples_text(options, width) + verbs_text(options, width);
 }
 
 std::string help_text(const Options& options, HelpDetail detail, int width) {
@@ -124,7 +144,7 @@ std::string help_text(const Options& options, HelpDetail detail, int width) {
     const size_t columns = static_cast<size_t>(width);
     std::string text = "Usage: " + usage_of(options) + "\n";
     text += paragraph(capitalized(options.summary()) + ".", 0, columns);
-    text += examples_text(options);
+    text += examples_text(options, columns);
     const std::vector<Option> operands = operands_of(options);
     if (!operands.empty()) text += "\n";
     for (const Option& operand : operands) {
@@ -135,7 +155,10 @@ std::string help_text(const Options& options, HelpDetail detail, int width) {
         text += "\n" + title + ":\n";
         text += group_text(group, detail, columns);
     }
-    if (detail == HelpDetail::full) text += accepted_text(options, columns);
+    if (detail == HelpDetail::brief) return text;
+    text += accepted_text(options, columns);
+    for (const Options* verb : options.verbs())
+        text += "\n" + help_text(*verb, HelpDetail::full, width);
     return text;
 }
 

@@ -12,10 +12,10 @@ std::vector<Option> select(const Options& options, bool (*wanted)(const Option&)
     return result;
 }
 
-// Returns whether --help of the program or of a verb omits a description that --help-all prints.
-bool describes_some(const Options& options) {
-    const auto verbs = options.verbs();
-    return std::ranges::any_of(verbs, [](const Options* verb) { return describes_some(*verb); }) ||
+// Returns whether --help-all prints more than --help: the options of verbs, or descriptions that
+// --help omits.
+bool has_more_help(const Options& options) {
+    return !options.verbs().empty() ||
            std::ranges::any_of(options.table(), [](const Option& option) {
                return !option.hidden &&
                       (option.only_named || option.kind == Option::Kind::accepted);
@@ -37,7 +37,7 @@ std::vector<std::pair<std::string, std::vector<Option>>> groups_of(const Options
         return !option.positional && !option.hidden && option.kind == Option::Kind::normal;
     });
     shown.push_back(built_in({"--help", "-h"}, "print this help and exit"));
-    if (describes_some(options))
+    if (has_more_help(options))
         shown.push_back(built_in({"--help-all"}, "describe all options and exit"));
     shown.push_back(built_in({"--version"}, "print the version and exit"));
     std::vector<std::pair<std::string, std::vector<Option>>> groups;

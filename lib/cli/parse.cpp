@@ -150,6 +150,14 @@ size_t edit_distance(std::string_view a, std::string_view b) {
     return d[a.size()][b.size()];
 }
 
+// Returns the only name of `known` for which matches() is true; "" when it is true for none or for
+// several.
+template <typename Matches>
+std::string only_name(const std::vector<std::string>& known, Matches matches) {
+    if (std::ranges::count_if(known, matches) != 1) return "";
+    return *std::ranges::find_if(known, matches);
+}
+
 }  // namespace
 
 std::string nearest_name(std::string_view name, const std::vector<std::string>& known) {
@@ -169,7 +177,19 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
     const auto longer = std::ranges::find_if(known, [&](const std::string& candidate) {
         return candidate.starts_with(name) && candidate.size() - dashes <= 2 * letters;
     });
-    return longer == known.end() ? "" : *longer;
+    if (longer != known.end()) return *longer;
+    if (letters < 4) return "";
+    // "temp" of "temperature", "gpt2" of "hf-gpt2"
+    const auto is_word = [](std::string_view rest) { return rest.find('-') == rest.npos; };
+    const std::string start = only_name(known, [&](std::string_view candidate) {
+        return candidate.starts_with(name) && is_word(candidate.substr(name.size()));
+    });
+    if (!start.empty()) return start;
+    const std::string end = fmt::format("-{}", name.substr(dashes));
+    return only_name(known, [&](std::string_view candidate) {
+        return candidate.size() > dashes + end.size() && candidate.ends_with(end) &&
+               is_word(candidate.substr(dashes, candidate.size() - dashes - end.size()));
+    });
 }
 
 void refuse_value(std::string_view option, std::string_view value,

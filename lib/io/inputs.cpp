@@ -187,6 +187,7 @@ std::vector<std::string> expand_inputs(std::span<const std::string> arguments) {
             std::ranges::move(Directory(argument).files(), std::back_inserter(inputs));
         } else {
             if (::access(argument.c_str(), F_OK) != 0) {
+                if (errno == ENOENT) usage_error(argument, "does not exist");
                 usage_error(argument, "{}", std::generic_category().message(errno));
             }
             inputs.push_back(argument);

@@ -90,8 +90,10 @@ void ModelConfig::resolve() {
                     n_heads);
     }
     if (position == PositionEmbedding::absolute && max_positions < seq_length) {
-        usage_error("--max-position-embeddings", "{} is less than --seq-length {}", max_positions,
-                    seq_length);
+        usage_error("--max-position-embeddings",
+                    "{0} is less than --seq-length {1}: give {1} or more, or a --seq-length of at "
+                    "most {0}",
+                    max_positions, seq_length);
     }
     check_below_one("--attention-dropout", attention_dropout);
     check_below_one("--hidden-dropout", hidden_dropout);

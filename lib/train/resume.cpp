@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/machine.hpp"
+#include "base/problem_list.hpp"
 #include "ckpt/format/index.hpp"
 #include "ckpt/format/model_json.hpp"
 #include "ckpt/history/steps.hpp"
@@ -328,13 +329,31 @@ Progress load_newest(const RunConfig& config, const io::OrderedJson& data, i64 i
     return load_or_initialize(from, data, std::move(checkpoint), world, trainer);
 }
 
+// Returns whether the field of `flag` differs only because its default follows another flag that
+// differs, too.
+bool follows_another_flag(std::string_view flag, const spec::ModelConfig& a,
+                          const spec::ModelConfig& b) {
+    if (flag == "--ffn-hidden-size")
+        return a.hidden != b.hidden && a.ffn_hidden * b.hidden == b.ffn_hidden * a.hidden;
+    if (flag == "--num-query-groups")
+        return a.n_heads != b.n_heads && a.n_groups == a.n_heads && b.n_groups == b.n_heads;
+    if (flag == "--kv-channels") {
+        return a.head_dim != b.head_dim && a.head_dim * a.n_heads == a.hidden &&
+               b.head_dim * b.n_heads == b.hidden;
+    }
+    return false;
+}
+
 void require_same_model(const spec::ModelConfig& saved, const spec::ModelConfig& wanted,
                         const std::string& path) {
-    if (saved.max_positions != wanted.max_positions && wanted.max_positions == wanted.seq_length) {
-        usage_error("--seq-length",
-                    "{0} sets --max-position-embeddings to {0}, but {1} was trained with {2}: give "
-                    "--max-position-embeddings {2} and a --seq-length of at most {2}",
-                    wanted.seq_length, path, saved.max_positions);
+    std::vector<std::string> problems;
+    const bool length_follows =
+        saved.max_positions != wanted.max_positions && wanted.max_positions == wanted.seq_length;
+    if (length_follows) {
+        problems.push_back(fmt::format(
+            "--seq-length: {0} sets --max-position-embeddings to {0}, but {1} was trained with "
+            "{2}: give --max-position-embeddings {2} and a --seq-length of at most {2}",
+            wanted.seq_length, path, saved.max_positions));
     }
     const io::OrderedJson before = ckpt::to_json(saved, true), now = ckpt::to_json(wanted, true);
     for (const auto& [key, value] : now.items()) {
@@ -343,10 +362,14 @@ void require_same_model(const spec::ModelConfig& saved, const spec::ModelConfig&
         const config::ResumeRule rule = config::resume_rule(config::Block::model, key);
         const bool rope = wanted.position == spec::PositionEmbedding::rope;
         if (rule.on_resume != refused && !(rule.on_resume == refused_rope && rope)) continue;
-        usage_error(rule.flag,
-                    "is {}, but {} was trained with {}: give the value of the checkpoint",
-                    text_of(rule, value), path, text_of(rule, before[key]));
+        if (follows_another_flag(rule.flag, saved, wanted)) continue;
+        if (length_follows && rule.flag == "--max-position-embeddings") continue;
+        problems.push_back(fmt::format(
+            "{}: is {}, but {} was trained with {}: give that value, or --use-checkpoint-args "
+            "without flags of the model",
+            rule.flag, text_of(rule, value), path, text_of(rule, before[key])));
     }
+    throw_problems(problems);
 }
 
 ckpt::SaveInfo save_info(const RunConfig& config, const Trainer& trainer, const Progress& progress,

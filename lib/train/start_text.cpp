@@ -9,6 +9,7 @@
 
 #include "base/hash.hpp"
 #include "base/launcher.hpp"
+#include "base/units.hpp"
 #include "base/version.hpp"
 #include "cluster/host_list.hpp"
 
@@ -76,8 +77,8 @@ std::string describe_memory(const device::Device& device, comm::Group& world) {
     std::vector<i64> all(static_cast<size_t>(world.size()));
     world.all_gather({&own, DType::int64, {1}}, {all.data(), DType::int64, {world.size()}});
     const auto most = std::ranges::max_element(all);
-    return fmt::format(" > {:<12} {} bytes on rank {}, the most of all ranks\n", "allocated", *most,
-                       most - all.begin());
+    return fmt::format(" > {:<12} {} ({} bytes) on rank {}, the most of all ranks\n", "allocated",
+                       human_size(*most), *most, most - all.begin());
 }
 
 }  // namespace lm::train

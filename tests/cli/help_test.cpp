@@ -63,7 +63,9 @@ Options plain_program(Args& args) {
     options.refused("--moe", 0, "there are no experts");
     options.positionals("FILE", &args.files, "files to read; - is standard input");
     options.positional("STEP", &args.step, "which one; .hidden, 'quoted' and back\\slash");
-    options.examples({"lm-demo --json a b"});
+    options.examples({"lm-demo --json a b",
+                      "lm-demo --a-name-that-needs-a-line-of-its-own text title --ramp 1 2 3 "
+                      "--bwlimit 1MB --json a b"});
     return options;
 }
 
@@ -166,7 +168,7 @@ TEST_CASE("bash completes options, verbs, choices and files") {
     const Options verbs = verb_program(args);
     CHECK(offered(verbs, "lm-verbs ''") == "eta info memory params ");
     CHECK(offered(verbs, "lm-verbs m") == "memory ");
-    CHECK(offered(verbs, "lm-verbs -") == "--help --version ");
+    CHECK(offered(verbs, "lm-verbs -") == "--help --help-all --version ");
     CHECK(offered(verbs, "lm-verbs eta --") == "--help --json --plot --version ");
     CHECK(offered(verbs, "lm-verbs memory --lr-decay-style c") == "cosine ");
     CHECK(offered(verbs, "lm-verbs eta et") == "etc ");

@@ -10,6 +10,7 @@
 #include "base/rng.hpp"
 #include "cli/help.hpp"
 #include "cli/options.hpp"
+#include "cli/parse.hpp"
 #include "support/catch.hpp"
 
 using lm::i64;
@@ -146,6 +147,26 @@ TEST_CASE_METHOD(Fixture, "unknown options: the error names the nearest one") {
     CHECK(complaint(options, {"--zzzzzzz"}) == "--zzzzzzz: unknown option");
     CHECK(complaint(options, {"--tp"}) == "--tp: unknown option");
     CHECK(complaint(options, {"-z"}) == "-z: unknown option");
+}
+
+TEST_CASE("unknown names: the first or last word of one known name suggests it") {
+    using lm::cli::nearest_name;
+    const std::vector<std::string> known{"--temperature", "--top-p", "--num-layers",
+                                         "--skip-train-iteration-range"};
+    CHECK(nearest_name("--temp", known) == "--temperature");
+    CHECK(nearest_name("--layers", known) == "--num-layers");
+    CHECK(nearest_name("--range", known).empty());
+    CHECK(nearest_name("gpt2", {"hf-gpt2", "hf-llama", "megatron-lm"}) == "hf-gpt2");
+    CHECK(nearest_name("gpt2", {"hf-gpt2", "old-gpt2"}).empty());
+}
+
+TEST_CASE("a program with commands and --input refuses a file as its command") {
+    std::string input;
+    Options options("lm-x", "x");
+    options.value("--input", &input, "FILE", "text");
+    options.verb("show", "print", [] { return 0; });
+    CHECK(complaint(options, {"/dev/null"}) ==
+          "/dev/null: is a file, not a command: give input files with --input");
 }
 
 TEST_CASE("refused and far longer options are not suggested") {

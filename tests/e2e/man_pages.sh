@@ -18,6 +18,10 @@ for program in "${programs[@]}"; do
         echo "$(basename "$program") --help has $lines lines: describe_only() fewer options"
         bad=1
     }
+    if COLUMNS=80 "$program" --help | grep -E '^.{81}' | grep -v '^  --'; then
+        echo "$(basename "$program") --help has the lines above, wider than 80 columns"
+        bad=1
+    fi
     page=$build/man/$(basename "$program").1
     if [ ! -e "$page" ]; then
         echo "$(basename "$program"): no man page: write man/$(basename "$program").1.in"

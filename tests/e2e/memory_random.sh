@@ -52,7 +52,7 @@ for number in range(n_runs):
     n_ranks, flags = draw(number)
     started = run(["mpirun", "-n", str(n_ranks), "lm-train", *flags, "--mock-data", "--train-iters", "1", "--lr", "1e-4",
                    "--eval-iters", "0", "--no-node-check"])
-    allocated = int(re.search(r"^ > allocated +(\d+) bytes on rank", started.stderr, re.M)[1])
+    allocated = int(re.search(r"^ > allocated .*\((\d+) bytes\) on rank", started.stderr, re.M)[1])
     rows = [json.loads(line) for line in run(["lm-estimate", "memory", *flags, "--world-size", str(n_ranks), "--json"]).stdout.splitlines()]
     estimate = max(row["total"] for row in rows if row["kind"] == "rank")
     if allocated != estimate:

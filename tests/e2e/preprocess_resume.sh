@@ -120,7 +120,7 @@ if command -v mpirun > /dev/null; then
         "$lm" --input "${inputs[@]}" --output-prefix mpi --append-eod --quiet
     same mpi
     # A wrong argument of all ranks is one line.
-    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 expect 2 '^lm-preprocess: missing.jsonl: No such file' \
+    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 expect 2 '^lm-preprocess: missing.jsonl: does not exist' \
         mpirun --oversubscribe -n 4 lm-preprocess --input missing.jsonl --output-prefix once
     [ "$(grep -c lm-preprocess: err)" = 1 ] || fail "once for each rank: $(cat err)"
     OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 expect 3 '' mpirun --oversubscribe -n 3 \

@@ -61,7 +61,9 @@ def set_aside(place, command):
     """Moves the outputs of earlier commands out of the way of a new run. Returns the names to restore after it."""
     for prefix in re.findall(r"--output-prefix (\S+)", command):
         subprocess.run(f"rm -rf {prefix}_*", shell=True, cwd=place, check=True)
-    saved = [name for name in re.findall(r"--save (\S+)", command) if f"--load {name}" not in command]
+    # A command with the sizes of its own model cannot resume from the checkpoints of another command.
+    saved = [name for name in re.findall(r"--save (\S+)", command)
+             if f"--load {name}" not in command or "--num-layers" in command]
     saved = [name for name in saved if os.path.exists(os.path.join(place, name))]
     for name in saved:
         os.rename(os.path.join(place, name), os.path.join(place, name + ".aside"))

@@ -2,8 +2,10 @@
 #include "train/resume.hpp"
 
 #include <functional>
+#include <string>
 #include <vector>
 
+#include "base/problem_list.hpp"
 #include "support/catch.hpp"
 
 using namespace lm;
@@ -61,6 +63,33 @@ TEST_CASE("a resumed run refuses another model and names the flag") {
         CHECK_THROWS_WITH(train::require_same_model(wanted, llama(), "run/global_step5"),
                           ContainsSubstring("but run/global_step5 was trained with"));
     }
+}
+
+TEST_CASE("a resumed run names all flags of another model, without the defaults that follow them") {
+    spec::ModelConfig saved;
+    saved.n_layers = 2;
+    saved.hidden = 32;
+    saved.n_heads = 4;
+    saved.seq_length = saved.max_positions = 16;
+    saved.vocab_size = 100;
+    spec::ModelConfig wanted = saved;
+    wanted.n_layers = 3;
+    wanted.hidden = 64;
+    wanted.n_heads = 2;
+    wanted.seq_length = wanted.max_positions = 32;
+    saved.resolve();
+    wanted.resolve();
+    std::vector<std::string> flags;
+    try {
+        train::require_same_model(saved, wanted, "run/global_step5");
+    } catch (const Error& error) {
+        for (const std::string_view problem : problems_in(error.what()))
+            flags.emplace_back(problem.substr(0, problem.find(':')));
+    }
+    CHECK(flags == std::vector<std::string>{"--seq-length", "--num-layers", "--hidden-size",
+                                            "--num-attention-heads"});
+    CHECK_THROWS_WITH(train::require_same_model(saved, wanted, "run/global_step5"),
+                      ContainsSubstring("--use-checkpoint-args"));
 }
 
 TEST_CASE("a resumed run may change dropout and the scale of initial weights") {

@@ -160,6 +160,22 @@ IdxHeader parse_idx_header(std::span<const std::byte> idx, const std::string& pa
     return {type, n, d};
 }
 
+// Returns the prefix that lm-preprocess appends to the name of `prefix`, or to the name of the text
+// file `prefix`, if this dataset exists; "" otherwise.
+std::string near_dataset(const std::string& prefix) {
+    const std::string text = prefix.substr(0, prefix.find(".json", prefix.rfind('/') + 1));
+    std::string candidate = text + "_text_document";
+    return io::exists(idx_path(candidate)) ? candidate : "";
+}
+
+// Returns what to give instead of `prefix`, with a leading ": "; "" when nothing is known.
+std::string remedy_for(const std::string& prefix) {
+    if (prefix.find_first_not_of("0123456789.eE+-") == prefix.npos)
+        return ": give a weight before every prefix, or no weights";
+    const std::string near = near_dataset(prefix);
+    return near.empty() ? "" : fmt::format(": did you mean {}?", near);
+}
+
 void require_dataset(const std::string& prefix) {
     for (const std::string& path : {idx_path(prefix), bin_path(prefix)}) {
         if (io::exists(path)) continue;
@@ -167,9 +183,14 @@ void require_dataset(const std::string& prefix) {
             usage_error(prefix, "is a file of a dataset: give the path without its ending, {}",
                         prefix.substr(0, prefix.size() - 4));
         }
-        const bool is_number = prefix.find_first_not_of("0123456789.eE+-") == prefix.npos;
-        usage_error(prefix, "no such dataset: {} does not exist{}", path,
-                    is_number ? ": give a weight before every prefix, or no weights" : "");
+        if (path == idx_path(prefix) && io::exists(prefix) && !io::is_directory(prefix)) {
+            const std::string near = near_dataset(prefix);
+            usage_error(prefix, "is a file, but not a dataset: {}",
+                        near.empty()
+                            ? "run lm-preprocess on the text first, then give PREFIX_text_document"
+                            : fmt::format("did you mean {}?", near));
+        }
+        usage_error(prefix, "no such dataset: {} does not exist{}", path, remedy_for(prefix));
     }
 }
 

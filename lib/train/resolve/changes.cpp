@@ -14,6 +14,8 @@ namespace lm::train {
 namespace {
 
 std::string text_of(const io::Json& value) {
+    // A count that the schedule holds as a floating-point number is printed as an integer.
+    if (value.is_number_float()) return fmt::format("{}", value.get<double>());
     return value.is_null() || value.empty() ? "not given" : value.dump();
 }
 
@@ -63,14 +65,39 @@ class Changes {
         if (changes_schedule(rule.on_resume)) {
             if (!config_.checkpoints.override_schedule) {
                 usage_error(rule.flag,
-                            "is {}, but was {} when {} was written: give that value, or "
+                            "is {}{}, but was {} when {} was written: give that value, or "
                             "--override-opt_param-scheduler to use the new schedule",
-                            is, was, checkpoint_.path());
+                            is, cause(rule.flag), was, checkpoint_.path());
             }
         } else if (changes_samples(rule.on_resume) && !config_.checkpoints.override_data) {
             refuse_data(rule.flag, was, is);
         }
-        note("{}: was {} when the checkpoint was written, is {} now", rule.flag, was, is);
+        note("{}: was {} when the checkpoint was written, is {} now{}", rule.flag, was, is,
+             cause(rule.flag));
+    }
+
+    // Returns " (from --train-tokens)" when another flag of the command line sets the value of
+    // `flag`; "" when `flag` is given itself, or no flag or several flags may have set it.
+    std::string cause(std::string_view flag) const {
+        const bool decays = flag == "--lr-decay-samples";
+        if ((!decays && flag != "--train-samples") || is_on_command_line(flag)) return "";
+        if (decays) {
+            for (const std::string_view end : {"--lr-decay-iters", "--lr-decay-tokens"})
+                if (is_on_command_line(end)) return fmt::format(" (from {})", end);
+        }
+        std::string_view found;
+        for (const std::string_view end : {"--train-samples", "--train-iters", "--train-tokens"}) {
+            if (!is_on_command_line(end)) continue;
+            if (!found.empty()) return "";
+            found = end;
+        }
+        return found.empty() ? "" : fmt::format(" (from {})", found);
+    }
+
+    bool is_on_command_line(std::string_view flag) const {
+        const std::string line = config_.command_line + " ";
+        return line.find(fmt::format(" {} ", flag)) != line.npos ||
+               line.find(fmt::format(" {}=", flag)) != line.npos;
     }
 
     bool changes_schedule(config::OnResume rule) const {

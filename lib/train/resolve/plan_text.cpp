@@ -71,6 +71,21 @@ void add_curriculum(std::string& plan, const optim::Schedule& schedule) {
          schedule.after(reached - 1).tokens);
 }
 
+// Returns "0.002 after a warm-up of 40 samples, falls to 0.0002 at sample 784".
+std::string rate_text(const optim::LearningRate& rate) {
+    const std::string warmup =
+        rate.warmup_samples > 0
+            ? fmt::format("after a warm-up of {:.0f} samples", rate.warmup_samples)
+            : "without warm-up";
+    const std::string begin = fmt::format("{:g} {}, ", rate.max, warmup);
+    if (rate.style == optim::DecayStyle::constant) return begin + "then constant";
+    if (rate.decay_tokens > 0)
+        return begin + fmt::format("falls to {:g} at token {:.0f}", rate.min, rate.decay_tokens);
+    const bool may_stay_above = rate.style == optim::DecayStyle::inverse_square_root;
+    return begin + fmt::format("falls to {}{:g} at sample {:.0f}",
+                               may_stay_above ? "at least " : "", rate.min, rate.decay_samples);
+}
+
 void add_schedule(std::string& plan, const RunConfig& config) {
     const optim::Counters& end = config.schedule.end();
     const spec::BatchRamp& ramp = config.schedule.ramp();
@@ -86,13 +101,11 @@ void add_schedule(std::string& plan, const RunConfig& config) {
     } else if (ramp.global_batch % (micro * dp) != 0) {  // reported as a problem elsewhere
         line(plan, "batch", "{} samples", ramp.global_batch);
     } else {
-        line(plan, "batch", "{} samples, {} micro-batches of {}{}", ramp.global_batch,
-             ramp.global_batch / (micro * dp), micro, dp > 1 ? " on each replica" : "");
+        const i64 n = ramp.global_batch / (micro * dp);
+        line(plan, "batch", "{} samples, {} micro-batch{} of {}{}", ramp.global_batch, n,
+             n == 1 ? "" : "es", micro, dp > 1 ? " on each replica" : "");
     }
-    const optim::LearningRate& rate = config.schedule.learning_rate();
-    line(plan, "learning rate",
-         "{:.3E} after {:.0f} samples of warm-up, {:.3E} after {:.0f} samples", rate.max,
-         rate.warmup_samples, rate.min, rate.decay_samples);
+    line(plan, "learning rate", "{}", rate_text(config.schedule.learning_rate()));
     add_curriculum(plan, config.schedule);
 }
 

@@ -141,9 +141,12 @@ class Resolver {
     void resolve_schedule() {
         // A missing sequence length or batch size was reported before. A schedule without them
         // would report problems that do not exist.
+        const std::vector<std::string> missing = missing_schedule_flags(flags_.schedule);
+        for (const std::string& text : missing) problems_.add(text);
         const auto seq_length =
             model_ ? model_->seq_length : config::seq_length_of(flags_.model).value_or(0);
-        if (seq_length > 0 && (flags_.schedule.global_batch || micro_batch() > 0)) {
+        if (missing.empty() && seq_length > 0 &&
+            (flags_.schedule.global_batch || micro_batch() > 0)) {
             problems_.check(
                 [&] { schedule_.emplace(schedule_request(flags_.schedule, seq_length)); });
         }

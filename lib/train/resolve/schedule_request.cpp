@@ -60,4 +60,15 @@ optim::ScheduleRequest schedule_request(const config::ScheduleFlags& flags, i64 
     return request;
 }
 
+std::vector<std::string> missing_schedule_flags(const config::ScheduleFlags& flags) {
+    std::vector<std::string> problems;
+    if (!flags.train_samples && !flags.train_iters && !flags.train_tokens) {
+        problems.emplace_back(
+            "--train-samples: the length of the training is missing: give --train-samples, "
+            "--train-iters or --train-tokens");
+    }
+    if (!flags.lr) problems.emplace_back("--lr: the maximum learning rate is missing");
+    return problems;
+}
+
 }  // namespace lm::train
