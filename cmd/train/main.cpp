@@ -145,13 +145,11 @@ int main(int argc, char** argv) {
         options.exits_with(code);
     }
     options.examples(
-        {"lm-train --model gpt2-124m --data-path corpus_text_document --seq-length 256 \\\n"
-         "    --micro-batch-size 4 --global-batch-size 16 --train-tokens 1M --lr 6e-4 \\\n"
-         "    --save checkpoints --load checkpoints --log-interval 1",
+        {"lm-train --model gpt2-124m --data-path corpus_text_document --lr 6e-4 \\\n"
+         "    --micro-batch-size 4 --global-batch-size 16 --train-tokens 1M --save run",
          "lm-train --model gpt2-124m --data-path corpus_text_document --bf16 --lr 6e-4 \\\n"
          "    --micro-batch-size 4 --global-batch-size 512 --train-tokens 10B \\\n"
-         "    --save checkpoints --load checkpoints --save-interval 1000",
-         "mpirun -n 8 lm-train ... --tensor-model-parallel-size 2  # or srun --mpi=pmix"});
+         "    --save checkpoints --load checkpoints --save-interval 1000"});
     return cli::run_main(argc, argv, options, [&] {
         train::set_gpu_environment(flags.device.deterministic_mode);  // before any thread starts
         if (flags.logging.quiet) cli::hide_notes();

@@ -116,8 +116,9 @@ std::string examples_text(const Options& options, size_t width) {
 }
 
 // Returns the options of a group in two columns, then the names of the options that `detail` does
-// not describe.
-std::string group_text(const std::vector<Option>& group, HelpDetail detail, size_t width) {
+// not describe, after a hint unless `hinted`.
+std::string group_text(const std::vector<Option>& group, HelpDetail detail, size_t width,
+                       bool& hinted) {
     std::string text;
     std::string named;
     for (const Option& option : group) {
@@ -127,7 +128,9 @@ std::string group_text(const std::vector<Option>& group, HelpDetail detail, size
             text += two_columns(label_of(option), description_of(option), width);
         }
     }
-    if (!named.empty()) text += paragraph("More, see --help-all: " + named, 2, width);
+    if (named.empty()) return text;
+    text += paragraph((hinted ? "" : "More, see --help-all: ") + named, 2, width);
+    hinted = true;
     return text;
 }
 
@@ -151,9 +154,10 @@ std::string help_text(const Options& options, HelpDetail detail, int width) {
         text += two_columns(operand.metavar, description_of(operand), columns);
     }
     text += verbs_text(options, columns);
+    bool hinted = false;  // only the first names have the hint
     for (const auto& [title, group] : groups_of(options)) {
         text += "\n" + title + ":\n";
-        text += group_text(group, detail, columns);
+        text += group_text(group, detail, columns, hinted);
     }
     if (detail == HelpDetail::brief) return text;
     text += accepted_text(options, columns);

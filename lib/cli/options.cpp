@@ -2,7 +2,6 @@
 #include "cli/options.hpp"
 
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <span>
@@ -317,10 +316,6 @@ void Options::Impl::check_first_word(const Values& arguments) const {
     if (std::ranges::any_of(table, &Option::positional)) return;
     const std::string& word = arguments[0];
     const std::string nearest = nearest_name(word, verb_names);
-    const bool has_input =
-        std::ranges::any_of(table, [](const Option& option) { return option.name() == "--input"; });
-    if (has_input && ::access(word.c_str(), F_OK) == 0)
-        usage_error(word, "is a file, not a command: give input files with --input");
     if (nearest.empty()) usage_error(word, "unknown command: {}", verbs_text());
     usage_error(word, "unknown command: did you mean {}?", nearest);
 }

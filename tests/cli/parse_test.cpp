@@ -160,15 +160,6 @@ TEST_CASE("unknown names: the first or last word of one known name suggests it")
     CHECK(nearest_name("gpt2", {"hf-gpt2", "old-gpt2"}).empty());
 }
 
-TEST_CASE("a program with commands and --input refuses a file as its command") {
-    std::string input;
-    Options options("lm-x", "x");
-    options.value("--input", &input, "FILE", "text");
-    options.verb("show", "print", [] { return 0; });
-    CHECK(complaint(options, {"/dev/null"}) ==
-          "/dev/null: is a file, not a command: give input files with --input");
-}
-
 TEST_CASE("refused and far longer options are not suggested") {
     bool skip = false;
     i64 lr = 0;
