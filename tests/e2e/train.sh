@@ -186,7 +186,7 @@ wrong 2 'lm-train: --num-attention-heads: 5 does not divide' lm-train "${args[@]
 wrong 2 'lm-train: nowhere: no such dataset: nowhere.idx does not exist' lm-train "${args[@]}" --data-path nowhere
 wrong 2 'seq-length' lm-train "${args[@]}" --seq-length 1000000 --split 100
 wrong 2 'lm-train: --lr: ' lm-train "${model[@]}" --micro-batch-size 1 --train-iters 3 --data-path data_text_document
-wrong 2 'lm-train: --micro-batch-size: is missing' lm-train "${model[@]}" --train-iters 3 --data-path data_text_document
+wrong 2 'lm-train: --micro-batch-size: is missing' lm-train "${model[@]}" --train-iters 3 --lr 1e-3 --data-path data_text_document
 # A plan lists all errors, and no consequences of them.
 named() { # named FLAGS COMMAND...: expects exit 2, and errors of exactly these flags
     local flags=$1

@@ -165,12 +165,12 @@ run same.log lm-train "${args[@]}" "${scale[@]}" --load scale --exit-iteration 3
 ! grep 'when the checkpoint was written\|ignored' same.log.err || fail "a change of the scale that is none"
 run changed.log lm-train "${args[@]}" "${scale[@]}" --load scale --exit-iteration 3 --loss-scale-window 60 --hysteresis 3 \
     --min-loss-scale 2 --initial-loss-scale 2048
-for text in 'loss-scale-window: was 50 when' 'hysteresis: was 2 when' 'min-loss-scale: was 1.0 when' \
+for text in 'loss-scale-window: was 50 when' 'hysteresis: was 2 when' 'min-loss-scale: was 1 when' \
     "initial-loss-scale: ignored: resuming with the checkpoint's loss scale of 1024"; do
     grep -q "note: --$text" changed.log.err || fail "not noted: $text: $(cat changed.log.err)"
 done
 run changed.log lm-train "${args[@]}" "${scale[@]}" --load scale --exit-iteration 3 --loss-scale 512
-grep -q 'note: --loss-scale: was not given when .*, is 512.0 now' changed.log.err || fail "--loss-scale: $(cat changed.log.err)"
+grep -q 'note: --loss-scale: was not given when .*, is 512 now' changed.log.err || fail "--loss-scale: $(cat changed.log.err)"
 run changed.log lm-train "${args[@]}" --train-iters 20 --eval-iters 0 --bf16 --load scale --exit-iteration 3
 for text in 'fp16: was true when' 'bf16: was false when'; do
     grep -q "note: --$text" changed.log.err || fail "not noted: $text: $(cat changed.log.err)"
