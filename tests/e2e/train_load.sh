@@ -147,7 +147,7 @@ diff <(grep -o 'iteration .*lm loss[^|]*' plain | sed 's/elapsed[^|]*|//') <(gre
     fail "the checkpoint's schedule is not used"
 expect 2 'contradicts --override-opt_param-scheduler' go_on --use-checkpoint-opt_param-scheduler --override-opt_param-scheduler
 expect 0 'note: --bf16: was false when' go_on --bf16
-# Counts are integers, and the flag that was given is named beside the flag that it changes.
+# Counts are integers, and the flag that was given is named next to the flag that it changes.
 shorter() { lm-train "${args[@]}" --lr-decay-style linear --load linear --train-iters 12 --exit-iteration 3 "$@"; }
 run linear.log lm-train "${args[@]}" --lr-decay-style linear --save linear --exit-iteration 2
 expect 2 '--lr-decay-samples: is 24 .from --train-iters., but was 40 when linear/global_step2 was written' shorter
