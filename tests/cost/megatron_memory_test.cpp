@@ -63,17 +63,17 @@ TEST_CASE("full recomputation keeps one input for each group of layers") {
     ParallelConfig parallel;
     parallel.vocab_divisible_by = 1;
     const StepShape step{.micro_batch = 1, .seq_length = 1024, .n_micro_batches = 64};
-    const auto activations = [&](Recompute::Method method, i64 n) {
+    const auto activation_bytes = [&](Recompute::Method method, i64 n) {
         parallel.recompute = {Recompute::Granularity::full, method, n};
         return largest_megatron_memory(model, parallel, step, {DType::fp16}).activations;
     };
     const i64 rows = 1024 * 512;
     using enum Recompute::Method;
-    const i64 ends = activations(uniform, 1) - (4 * 2 + 114) * rows;  // embedding and head
+    const i64 ends = activation_bytes(uniform, 1) - (4 * 2 + 114) * rows;  // embedding and head
     CHECK(ends > 0);
-    CHECK(activations(uniform, 2) == ends + (2 * 2 + 2 * 114) * rows);
-    CHECK(activations(uniform, 3) == ends + (2 * 2 + 3 * 114) * rows);
-    CHECK(activations(uniform, 9) == ends + (2 + 4 * 114) * rows);
-    CHECK(activations(block, 1) == ends + (2 + 3 * 114 + 114) * rows);
-    CHECK(activations(block, 4) == ends + (4 * 2 + 114) * rows);
+    CHECK(activation_bytes(uniform, 2) == ends + (2 * 2 + 2 * 114) * rows);
+    CHECK(activation_bytes(uniform, 3) == ends + (2 * 2 + 3 * 114) * rows);
+    CHECK(activation_bytes(uniform, 9) == ends + (2 + 4 * 114) * rows);
+    CHECK(activation_bytes(block, 1) == ends + (2 + 3 * 114 + 114) * rows);
+    CHECK(activation_bytes(block, 4) == ends + (4 * 2 + 114) * rows);
 }
