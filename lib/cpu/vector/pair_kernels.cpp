@@ -1,28 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/vector/pair_kernels.hpp"
 
-#include "base/machine.hpp"
+#include "cpu/vector/vector_kernels.hpp"
 
 namespace lm::cpu {
-namespace {
-
-const PairKernels* choose() {
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-    if (may_use(Vectors::avx512) && __builtin_cpu_supports("avx512f") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bf16")) {
-        return &avx512_pair_kernels;
-    }
-#endif
-    return nullptr;
-}
-
-}  // namespace
 
 const PairKernels* pair_kernels() {
-    static const PairKernels* const kernels = choose();
-    return kernels;
+#if defined(__x86_64__)
+    if (&vector_kernels() == &avx512_bf16_kernels) return &avx512_pair_kernels;
+#endif
+    return nullptr;
 }
 
 }  // namespace lm::cpu
