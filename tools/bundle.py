@@ -48,7 +48,8 @@ BUNDLE_TEXT = """# lm-utils VERSION for Linux on x86-64
 Put `bin` on the PATH. The programs need Linux NEEDED or later (`ldd --version`). On an older system put `bin-with-glibc` there
 instead: its scripts start the same programs with the archive's own C library.
 
-GPUs need NVIDIA's driver and libcublasLt, several of them libnccl; `mpirun` needs an MPI library. The machine provides these.
+GPUs need NVIDIA's driver and libcublasLt, several of them libnccl, attention by cuDNN needs libcudnn and libnvrtc; `mpirun`
+needs an MPI library. The machine provides these.
 The directory may be moved. docs/install.md describes other ways to install, `third-party` has the licences.
 """
 DT_NULL, DT_RPATH, DT_RUNPATH = 0, 15, 29

@@ -24,7 +24,7 @@ inside=empty/$name
 while read -r file; do
     for library in $(objdump -p "$file" 2>/dev/null | sed -nE 's/^ +NEEDED +//p'); do
         [ -n "$(find "$inside" -name "$library")" ] && continue
-        [[ $library =~ ^(ld-linux.*|lib(c|m|pthread|dl|rt)\.so.*|lib(mpi|cublasLt|nccl|cudnn).*)$ ]] ||
+        [[ $library =~ ^(ld-linux.*|lib(c|m|pthread|dl|rt)\.so.*|lib(mpi|cublasLt|nccl|cudnn|nvrtc).*)$ ]] ||
             fail "$file needs $library, which is not in the bundle"
     done
 done < <(find "$inside" -type f)
