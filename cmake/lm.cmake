@@ -39,6 +39,13 @@ function(lm_precompile target header)
 endfunction()
 
 set(LM_PRIVATE_LIBDIR ${CMAKE_INSTALL_LIBDIR}/lm-utils)
+# lm_rpath(TARGET DIRS...): the same search path in the build tree and in the installation. With two, CMake leaves an empty
+# element in that of the build tree, for which the loader searches the current directory. The directories of libraries from
+# outside the system's own places are in it.
+function(lm_rpath target)
+    set_target_properties(${target} PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH_USE_LINK_PATH ON
+                                               INSTALL_RPATH "${ARGN}")
+endfunction()
 
 # lm_library(NAME LAYERS a b c [EXCEPT d/e...] LIBS x y): one shared library from the sources of some layers, with
 # their subfolders, except the folders of plugins.
@@ -55,7 +62,7 @@ function(lm_library name)
     add_library(${name} SHARED ${sources})
     target_link_libraries(${name} PUBLIC lm_options ${arg_LIBS})
     lm_precompile(${name} cmake/precompiled.hpp)
-    set_target_properties(${name} PROPERTIES INSTALL_RPATH "$ORIGIN")
+    lm_rpath(${name} "$ORIGIN")
     install(TARGETS ${name} LIBRARY DESTINATION ${LM_PRIVATE_LIBDIR})
 endfunction()
 
@@ -75,9 +82,8 @@ function(lm_command name)
     file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/cmd/${name}/*.cpp)
     add_executable(lm-${name} ${sources})
     target_link_libraries(lm-${name} PRIVATE ${arg_LIBS})
-    set_target_properties(
-        lm-${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin
-                              INSTALL_RPATH "$ORIGIN/../${LM_PRIVATE_LIBDIR}")
+    set_target_properties(lm-${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+    lm_rpath(lm-${name} "$ORIGIN/../${LM_PRIVATE_LIBDIR}" "$ORIGIN/../lib")
     install(TARGETS lm-${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
     lm_manual(lm-${name})
 endfunction()
