@@ -3,7 +3,8 @@
 """Checks the machine code of the CUDA plugin's kernels: no local memory (spilled or indexed registers), accesses of
 16 bytes where kernels are bound by memory, tensor cores and asynchronous copies in attention, no atomics on floats.
 
-Usage: machine_code.py liblm_cuda.so [DIRECTORY...]
+Usage: machine_code.py liblm_cuda.so test_cuda EMULATED [DIRECTORY...]
+EMULATED is liblm_cuda.so for the emulator: its launches have the threads and the shared memory of each kernel.
 cuobjdump is $CUOBJDUMP, or in the PATH, or in one of the directories (PyPI packages: nvidia-cuda-cuobjdump, and
 nvidia-cuda-nvdisasm, which it needs). Exit code 77: no cuobjdump.
 """
@@ -12,7 +13,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections import Counter, defaultdict
+import tempfile
+from collections import Counter, defaultdict, namedtuple
 
 WIDE_LOAD, WIDE_STORE = r"LDG\.E\S*\.128", r"STG\.E\S*\.128"
 TENSOR_CORES, MATRIX_LOAD, COPY = r"HMMA\.", r"LDSM\.", r"LDGSTS\."
@@ -93,48 +95,86 @@ def own_memory(cuobjdump, library):
 # The blocks of an SM. Architecture: KiB of shared memory of an SM, and registers.
 SM = {"sm_80": (164, 65536), "sm_90": (228, 65536)}
 RESERVED_BYTES = 1024  # shared memory that each block needs besides its own, which sm_90's code counts itself
-ATTENTION = {"forward": "attention_forward_kernel", "dK and dV": "attention_backward_keys_kernel",
-             "dQ": "attention_backward_queries_kernel"}
-NORM_THREADS = 256
+ATTENTION = {"forward": ("attention_forward", "attention_forward_kernel"),
+             "dK and dV": ("attention_backward", "attention_backward_keys_kernel"),
+             "dQ": ("attention_backward", "attention_backward_queries_kernel")}
+ATTENTION_THREADS, NORM_THREADS, LOSS_THREADS = 128, 256, 512  # as the document states
 REGISTERS_MORE = 3  # or fewer than in the document, by another version of nvcc
+
+# A kernel in the document. file, pattern: as in REQUIRED. kib: dynamic shared memory of a block; None: not stated.
+Documented = namedtuple("Documented", "file pattern threads registers kib blocks")
+
+
+def both(text):
+    """Returns the numbers of "180 (168)": sm_90's, and sm_80's in brackets."""
+    numbers = [int(n) for n in re.findall(r"\d+", text)]
+    return {"sm_90": numbers[0], "sm_80": numbers[-1]}
 
 
 def norm_backward(columns, registers, blocks):
-    """The rows of documented() for the norm's backward of up to N columns, without and with dropout ("80 (88)"). Shared
-    memory, as in residual_norm_registers.cuh: two sums of each column, and those of the branch's bias for each thread."""
+    """Returns the kernels of the norm's backward of up to that many columns, without and with dropout ("80 (88)")."""
     steps = columns // (8 * NORM_THREADS)
-    kib = (2 * columns + NORM_THREADS * 8 * steps) * 4 / 1024
     numbers = [[int(n) for n in re.findall(r"\d+", text)] for text in (registers, blocks)]
-    return [(rf"backward_in_registersI13__nv_bfloat16Li{steps}ELb{dropout}E", NORM_THREADS, {"sm_90": numbers[0][at]}, kib,
-             {"sm_90": numbers[1][at]}) for dropout, at in ((0, 0), (1, -1))]
+    return [Documented("residual_norm_backward", rf"backward_in_registersI13__nv_bfloat16Li{steps}ELb{dropout}E", NORM_THREADS,
+                       {"sm_90": numbers[0][at]}, None, {"sm_90": numbers[1][at]}) for dropout, at in ((0, 0), (1, -1))]
 
 
 def documented(path):
-    """[(pattern of the kernel's name, threads, {architecture: registers}, KiB of dynamic shared memory, {architecture: blocks})]
-    of the tables of attention's and the norms' kernels in bench/cuda.md, and of the one-pass cross-entropy of GPT-2."""
-    def both(text):  # "180 (168)": sm_90, and sm_80 in brackets
-        numbers = [int(n) for n in re.findall(r"\d+", text)]
-        return {"sm_90": numbers[0], "sm_80": numbers[-1]}
-
-    rows = [("one_pass_kernelI13__nv_bfloat16", 512, {}, (2 * 50304 + 16) / 1024, {"sm_90": 2})]
+    """Returns the kernels of attention's and the norms' tables in bench/cuda.md, and the one-pass cross-entropy of GPT-2."""
+    rows = [Documented("cross_entropy", "one_pass_kernelI13__nv_bfloat16", LOSS_THREADS, {}, None, {"sm_90": 2})]
     with open(path) as file:
         for line in file:
             if match := re.match(r"\| (forward|dK and dV|dQ), D <= (\d+)(, dropout)?[^|]*\|[^|]*\|([^|]*)\|([^|]*)\|([^|]*)\|", line):
                 kernel, width, dropout, registers, kib, blocks = match.groups()
-                name = rf"{ATTENTION[kernel]}I13__nv_bfloat16Li{width}ELb{1 if dropout else 0}E"
-                rows.append((name, 128, both(registers), float(kib), both(blocks)))
+                source, name = ATTENTION[kernel]
+                rows.append(Documented(source, rf"{name}I13__nv_bfloat16Li{width}ELb{1 if dropout else 0}E", ATTENTION_THREADS,
+                                       both(registers), float(kib), both(blocks)))
             elif match := re.match(r"\| forward \| (\d+) \| (\d+) \|", line):
-                # The sum of a row stays in shared memory: 2048 columns of 2 bytes.
-                rows.append((r"residual_norm_forward_cu_\w+forwardI13__nv_bfloat16Li8E", NORM_THREADS, {"sm_90": int(match[1])}, 4,
-                             {"sm_90": int(match[2])}))
+                rows.append(Documented("residual_norm_forward", r"forwardI13__nv_bfloat16Li8E", NORM_THREADS,
+                                       {"sm_90": int(match[1])}, None, {"sm_90": int(match[2])}))
             elif match := re.match(r"\| heads, (forward|backward) \| (\d+) \| (\d+) \|", line):
-                rows.append((rf"_head_norm_cu_\w+{match[1]}I13__nv_bfloat16Li8E", NORM_THREADS, {"sm_90": int(match[2])}, 0,
-                             {"sm_90": int(match[3])}))
+                rows.append(Documented("head_norm", rf"{match[1]}I13__nv_bfloat16Li8E", NORM_THREADS,
+                                       {"sm_90": int(match[2])}, None, {"sm_90": int(match[3])}))
             elif match := re.match(r"\| backward, up to (\d+)[^|]*\|([^|]*)\|([^|]*)\|", line):
                 rows += norm_backward(int(match[1]), match[2], match[3])
     if len(rows) != 1 + len(ATTENTION) * 5 + 1 + 6 + 2:
         sys.exit(f"{path}: {len(rows)} rows of kernels, not 25")
     return rows
+
+
+def launches(test, library):
+    """Returns {(source file, kernel): {(threads, bytes of dynamic shared memory)}} of the launches by the emulator, in the
+    shapes of kernel_launch_test.cpp. The log has the kernels' addresses in the library, whose symbols follow that of their file."""
+    with tempfile.TemporaryDirectory() as directory:
+        log = os.path.join(directory, "log")
+        environment = dict(os.environ, LM_PLUGIN_DIR=os.path.dirname(library), EMULATED_CUDA_LOG=log, EMULATED_CUDA_LAUNCHES="1")
+        subprocess.run([test, "[.launches]"], env=environment, stdout=subprocess.DEVNULL, check=True)
+        text = "".join(open(os.path.join(directory, name)).read() for name in os.listdir(directory))
+    names, file = {}, ""
+    for line in subprocess.run(["readelf", "-sW", library], capture_output=True, text=True, check=True).stdout.splitlines():
+        words = line.split()
+        if len(words) == 8 and words[3] == "FILE":
+            file = words[7].removesuffix(".cu")
+        elif len(words) == 8 and words[3] == "FUNC" and words[4] == "LOCAL":
+            names[int(words[1], 16)] = file, words[7]
+    found = defaultdict(set)
+    for address, threads, shared in re.findall(r"^launch (\w+) (\d+) (\d+)$", text, re.MULTILINE):
+        if kernel := names.get(int(address, 16)):
+            found[kernel].add((int(threads), int(shared)))
+    return found
+
+
+def launch_of(row, launched):
+    """Returns the bytes of dynamic shared memory of the kernel's launches with the document's number of threads, or a text
+    that states how the launches differ from the document."""
+    of_kernel = {launch for (file, name), launches in launched.items() if file == row.file and
+                 re.search(rf"\d{row.pattern}", name) for launch in launches}
+    sizes = [shared for threads, shared in of_kernel if threads == row.threads]
+    if len(sizes) != 1:
+        return f"{row.pattern}: (threads, bytes) of its launches: {sorted(of_kernel)}, expected one with {row.threads} threads"
+    if row.kib is not None and abs(row.kib * 1024 - sizes[0]) > 0.05 * 1024 + 1:
+        return f"{row.pattern}: launched with {sizes[0] / 1024:.2f} KiB of dynamic shared memory, not {row.kib}"
+    return sizes[0]
 
 
 # Rows of the table with a column of threads: the kernels whose registers it lists.
@@ -159,8 +199,8 @@ def documented_registers(path):
     return found
 
 
-def occupancy(cuobjdump, library, path):
-    """Compares registers and blocks of an SM in that file with the compiled kernels. Returns the differences."""
+def occupancy(cuobjdump, library, path, launched):
+    """Compares registers and blocks of an SM in that file with the compiled kernels and their launches. Returns the differences."""
     text = subprocess.run([cuobjdump, "--dump-resource-usage", library], capture_output=True, text=True, check=True).stdout
     used, architecture = {}, ""
     for line in text.splitlines():
@@ -171,24 +211,29 @@ def occupancy(cuobjdump, library, path):
         elif match := re.search(r"REG:(\d+) .*SHARED:(\d+)", line):
             used[architecture, function] = int(match[1]), int(match[2])
     problems, n = [], 0
-    for pattern, threads, registers, kib, blocks in documented(path):
-        for architecture, wanted in blocks.items():
-            found = [use for (arch, name), use in used.items() if arch == architecture and re.search(pattern, name)]
+    for row in documented(path):
+        dynamic = launch_of(row, launched)
+        if isinstance(dynamic, str):
+            problems.append(dynamic)
+            continue
+        for architecture, wanted in row.blocks.items():
+            found = [use for (arch, name), use in used.items() if arch == architecture and
+                     is_kernel(name, row.file, rf"\d{row.pattern}")]
             if architecture not in {arch for arch, _ in used}:
                 continue
             if len(found) != 1:
-                problems.append(f"{architecture}: {len(found)} kernels {pattern}")
+                problems.append(f"{architecture}: {len(found)} kernels {row.pattern}")
                 continue
             regs, static = found[0]
-            if architecture != "sm_90":
-                static += RESERVED_BYTES
+            static = max(static, RESERVED_BYTES) if architecture == "sm_90" else static + RESERVED_BYTES
             of_sm, all_registers = SM[architecture]
-            held = min(all_registers // (-(-regs // 8) * 8 * threads), int(of_sm * 1024 // max(1, kib * 1024 + static)))
+            held = min(all_registers // (-(-regs // 8) * 8 * row.threads), of_sm * 1024 // (dynamic + static))
             n += 1
             if held != wanted:
-                problems.append(f"{architecture}: {pattern}: an SM holds {held} blocks ({regs} registers, {kib:.1f} KiB), not {wanted}")
-            if architecture == "sm_90" and registers and abs(registers["sm_90"] - regs) > REGISTERS_MORE:
-                problems.append(f"{architecture}: {pattern}: {regs} registers, not {registers['sm_90']}")
+                problems.append(f"{architecture}: {row.pattern}: an SM holds {held} blocks ({regs} registers, {dynamic} bytes), "
+                                f"not {wanted}")
+            if architecture == "sm_90" and row.registers and abs(row.registers["sm_90"] - regs) > REGISTERS_MORE:
+                problems.append(f"{architecture}: {row.pattern}: {regs} registers, not {row.registers['sm_90']}")
     for pattern, registers in documented_registers(path):
         found = [regs for (arch, name), (regs, _) in used.items() if arch == "sm_90" and re.search(pattern, name)]
         if len(found) != 1:
@@ -210,13 +255,14 @@ def has(instructions, pattern):
 
 
 def main():
-    library, *directories = sys.argv[1:]
+    library, test, emulated, *directories = sys.argv[1:]
     if not os.path.exists(library):
         print(f"skipped: {library} does not exist")
         sys.exit(77)
     cuobjdump = find_cuobjdump(directories)
     problems = own_memory(cuobjdump, library)
-    problems += occupancy(cuobjdump, library, os.path.join(os.path.dirname(__file__), "../../bench/cuda.md"))
+    document = os.path.join(os.path.dirname(__file__), "../../bench/cuda.md")
+    problems += occupancy(cuobjdump, library, document, launches(test, emulated))
     kernels = kernels_of(cuobjdump, library)
     by_architecture = defaultdict(dict)
     for (architecture, function), instructions in kernels.items():

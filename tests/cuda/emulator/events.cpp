@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "events.hpp"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -8,8 +9,6 @@
 #include <cstdlib>
 #include <mutex>
 #include <set>
-
-#include "cuda_runtime.h"
 
 namespace emulator {
 
@@ -22,6 +21,17 @@ void log(const std::string& line) {
     if (file == nullptr) return;
     fmt::print(file, "{}\n", line);
     std::fflush(file);
+}
+
+void log_launch(const cudaLaunchConfig_t& config, const void* kernel) {
+    static const bool on = std::getenv("EMULATED_CUDA_LAUNCHES") != nullptr;
+    Dl_info library;
+    if (!on || dladdr(kernel, &library) == 0) return;
+    const dim3& block = config.blockDim;
+    log(fmt::format(
+        "launch {:x} {} {}",
+        static_cast<const std::byte*>(kernel) - static_cast<const std::byte*>(library.dli_fbase),
+        block.x * block.y * block.z, config.dynamicSmemBytes));
 }
 
 void load(const std::string& code) {

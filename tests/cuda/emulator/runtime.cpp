@@ -238,6 +238,7 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
                    std::function<void()> thread) {
     if (!fits(config, kernel)) return noted(cudaErrorInvalidConfiguration);
     log("kernel");
+    log_launch(config, kernel);
     return enqueue(config.stream, [config, thread = std::move(thread)] {
         const GridResult result =
             run_grid(config.gridDim, config.blockDim, config.dynamicSmemBytes, thread);
