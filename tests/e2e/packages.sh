@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The Debian packages build without network, lintian finds no error or warning, their autopkgtests pass in a bare Debian 12, and
+# The Debian packages build without network (lm-utils-cuda where nvcc is), lintian finds no error or warning, their autopkgtests pass in a bare Debian 12, and
 # the archive of `--target bundle` trains in Debian 11, whose glibc is older. Skipped without root and debootstrap.
 # labels: proof
 # timeout: 3000
@@ -23,10 +23,21 @@ if [ "$(id -u)" != 0 ] || ! unshare --net --mount true 2>/dev/null; then
 fi
 
 # The packages hold the last commit. In the same directory each time, ccache has most objects.
-run built "$root/tools/deb-packages" --work "$build/deb-packages" "$work/debs"
-for package in lm-utils lm-utils-mpi; do
+packages=(lm-utils lm-utils-mpi)
+flags=()
+if PATH=$PATH:/usr/local/cuda/bin command -v nvcc >/dev/null; then
+    packages+=(lm-utils-cuda)
+    flags=(--cuda)
+fi
+run built "$root/tools/deb-packages" "${flags[@]}" --work "$build/deb-packages" "$work/debs"
+for package in "${packages[@]}"; do
     ls "$work/debs/${package}_"*.deb >/dev/null || fail "no package $package: $(cat built)"
 done
+if [ ${#flags[@]} -gt 0 ]; then
+    dpkg -c "$work"/debs/lm-utils-cuda_*.deb >files
+    grep -q lm-utils/liblm_cuda.so files || fail "lm-utils-cuda: $(cat files)"
+    if [ -e "$root/.cudnn/complete" ]; then grep -q lm-utils/liblm_cudnn.so files || fail "lm-utils-cuda: $(cat files)"; fi
+fi
 lintian --allow-root --fail-on error,warning "$work"/debs/*.changes >lintian.log 2>&1 || fail "lintian: $(cat lintian.log)"
 
 bare_debian_like_this bookworm
