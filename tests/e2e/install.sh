@@ -121,4 +121,15 @@ if [ -e "$build/lib/liblm_mpi.so" ]; then
     ninja -C "$dir/switches" -t commands programs >"$dir/commands"
     grep -q liblm_mpi "$dir/commands" || die "-DLM_MPI=1 builds no MPI plugin"
 fi
+# tools/install-deps --build installs what a package build needs (debian/control), and no test's packages.
+"$source/tools/install-deps" --build --list >"$dir/packages"
+sed -n '/^Build-Depends:/,/^[A-Z].*:/s/^ \([a-z0-9-]*\).*/\1/p' "$source/debian/control" | grep -v debhelper >"$dir/needed"
+[ "$(wc -l <"$dir/needed")" -gt 10 ] || die "Build-Depends: $(cat "$dir/needed")"
+while read -r package; do
+    grep -qx "$package" "$dir/packages" || die "tools/install-deps --build lacks $package of debian/control"
+done <"$dir/needed"
+grep -qx g++ "$dir/packages" || die "tools/install-deps --build has no compiler"
+! grep -qx catch2 "$dir/packages" || die "tools/install-deps --build has catch2, which only tests need"
+"$source/tools/install-deps" --list >"$dir/all"
+grep -qx catch2 "$dir/all" || die "tools/install-deps --list has no catch2"
 echo "installed $installed programs, and removed them"

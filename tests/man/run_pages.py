@@ -22,7 +22,7 @@ ELSEWHERE = [
     (r"--device cuda", "a GPU: tests/gpu.sh, tests/e2e/train_cuda.sh"),
     (r"tests/gpu.sh|\S*gpu-kit|tar -xzf lm-utils|cmake .*(bundle|gpu_kit)", "tests/e2e/gpu_kit.sh, tests/e2e/bundle.sh"),
     (r"cmake |\./demo.sh|\./check.sh|\. ~|fpath=|set -p|module ", "tests/e2e/install.sh, demo.sh and completion.sh"),
-    (r"tools/deb-packages|apt ", "tests/e2e/packages.sh"),
+    (r"tools/deb-packages|tools/install-deps|apt ", "tests/e2e/packages.sh and install.sh"),
     (r"pip |tools/lm_eval|.*--check-python", "tests/live"),
     (r"kill ", "tests/e2e/train_stops.sh"),
     (r"lm-train --explain", "tests/e2e/train_hang.sh"),
