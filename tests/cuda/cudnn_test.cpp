@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks cuDNN whether it supports the attention graphs on an H100. Needs no GPU: no graph is run.
+// Asks cuDNN whether it supports the attention graphs on an H100, and for the size of their
+// workspace. Needs no GPU: plans are built, but not run (driver_stand_in.py).
 #define CATCH_CONFIG_RUNNER
 #include "cuda/cudnn/cudnn_attention.hpp"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include "cost/workspace.hpp"
 #include "support/catch.hpp"
 
 using namespace lm;
@@ -27,7 +29,24 @@ constexpr const char* h100 = R"({"deviceName": "NVIDIA H100 80GB HBM3", "deviceV
     "memClockRateKHz": 2619000, "l2CacheSize": 52428800, "smVersion": 900})";
 
 std::string why_not(const CudnnProblem& problem) {
-    return entry()->unsupported_on(problem, h100, 90, 132);
+    std::string why;
+    entry()->workspace_on(problem, h100, 90, 132, why);
+    return why;
+}
+
+// Returns the workspace that lm-train plans for a model with this attention.
+i64 planned_bytes(const CudnnProblem& p) {
+    spec::ModelConfig config;
+    config.n_heads = p.n_heads;
+    config.n_groups = p.n_groups;
+    config.head_dim = p.width;
+    config.hidden = p.n_heads * p.width;
+    config.ffn_hidden = config.hidden;
+    config.seq_length = p.length;
+    config.attention_dropout = 0;
+    const cost::StepShape step{
+        .micro_batch = p.batch, .seq_length = p.length, .compute = DType::bf16, .cuda = true};
+    return cost::cuda_workspace_bytes(config, {}, step, 0, spec::GpuAttention::cudnn);
 }
 
 }  // namespace
@@ -48,6 +67,31 @@ TEST_CASE("cuDNN has engines for ALiBi and documents", "[cudnn]") {
     CAPTURE(backward, alibi, documents);
     CHECK(why_not({backward, true, 4, 1024, 12, 12, 64, 0.125F, alibi, documents}) == "");
     CHECK(why_not({backward, true, 4, 1024, 16, 4, 128, 0.125F, alibi, documents}) == "");
+}
+
+// With a smaller workspace lm-train would use its own kernels, which are slower.
+TEST_CASE("the planned workspace has room for cuDNN's", "[cudnn]") {
+    const bool modified = GENERATE(false, true);  // ALiBi and documents
+    for (CudnnProblem p : {CudnnProblem{false, true, 64, 1024, 12, 12, 64, 0.125F},
+                           CudnnProblem{false, true, 16, 1024, 25, 25, 64, 0.125F},
+                           CudnnProblem{false, true, 4, 4096, 16, 4, 128, 0.08838835F},
+                           CudnnProblem{false, true, 2, 1000, 16, 4, 96, 0.1F},
+                           CudnnProblem{false, true, 1, 17, 8, 1, 128, 0.1F}}) {
+        p.alibi = p.documents = modified;
+        i64 largest = 0;
+        for (const bool backward : {false, true}) {
+            p.backward = backward;
+            CAPTURE(p.length, p.width, p.backward, modified);
+            std::string why;
+            const i64 bytes = entry()->workspace_on(p, h100, 90, 132, why);
+            CHECK(why == "");
+            CHECK(bytes >= 0);
+            CHECK(bytes <= planned_bytes(p));
+            largest = std::max(largest, bytes);
+        }
+        const i64 room = i64{40} << 20;  // 32 MiB for products, or 16 MiB more than cuDNN needs
+        CHECK(planned_bytes(p) <= largest + largest / 10 + room);
+    }
 }
 
 TEST_CASE("unsupported problems return a reason", "[cudnn]") {

@@ -191,13 +191,18 @@ struct Plans {
     std::map<CudnnProblem, Plan> plans;
 };
 
+// The plans are never destroyed: at the end of the process the CUDA runtime and cuDNN may have
+// ended before a destructor of this plugin runs, and a plan that then releases its GPU code can
+// crash.
 Plans& all() {
-    static Plans plans;
+    static Plans& plans = *new Plans;
     return plans;
 }
 
-Plan make_plan(const CudnnProblem& problem, cudnnHandle_t handle) {
-    Plan plan{empty_graph(problem), -1, ""};
+// Returns the plan of a problem in `graph`, which has no operations yet. With handle nullptr, the
+// plan is for the device properties of the graph.
+Plan make_plan(const CudnnProblem& problem, std::unique_ptr<Graph> graph, cudnnHandle_t handle) {
+    Plan plan{std::move(graph), -1, ""};
     add_attention(*plan.graph, problem);
     plan.why = find_engines(*plan.graph, handle);
     if (!plan.why.empty()) return plan;
@@ -224,7 +229,8 @@ i64 workspace_bytes(const CudnnProblem& problem, std::string& why) {
     }
     auto found = known.plans.find(problem);
     if (found == known.plans.end()) {
-        found = known.plans.emplace(problem, make_plan(problem, known.handle)).first;
+        found = known.plans.emplace(problem, make_plan(problem, empty_graph(problem), known.handle))
+                    .first;
     }
     why = found->second.why;
     return found->second.workspace;
@@ -259,19 +265,23 @@ std::string run(const CudnnProblem& p, const CudnnTensors& tensors, void* worksp
     return status.is_good() ? "" : status.get_message();
 }
 
-std::string unsupported_on(const CudnnProblem& problem, const std::string& device, int capability,
-                           int multiprocessors) {
+i64 workspace_on(const CudnnProblem& problem, const std::string& device, int capability,
+                 int multiprocessors, std::string& why) {
     const auto properties = std::make_shared<fe::DeviceProperties>();
     fe::error_t status =
         properties->deserialize(std::vector<uint8_t>(device.begin(), device.end()));
-    if (status.is_bad()) return status.get_message();
-    const std::unique_ptr<Graph> graph = empty_graph(problem);
+    if (status.is_bad()) {
+        why = status.get_message();
+        return -1;
+    }
+    std::unique_ptr<Graph> graph = empty_graph(problem);
     // The given properties stand for a GPU, so this machine needs none.
     graph->set_device_properties(properties);
     graph->set_sm_version(capability);
     graph->set_sm_count(multiprocessors);
-    add_attention(*graph, problem);
-    return find_engines(*graph, nullptr);
+    Plan plan = make_plan(problem, std::move(graph), nullptr);
+    why = plan.why;
+    return plan.workspace;
 }
 
 }  // namespace
@@ -279,7 +289,7 @@ std::string unsupported_on(const CudnnProblem& problem, const std::string& devic
 
 extern "C" __attribute__((visibility("default"))) const lm::cuda::CudnnAttention*
 lm_cudnn_attention() {
-    static const lm::cuda::CudnnAttention attention{4, lm::cuda::workspace_bytes, lm::cuda::run,
-                                                    lm::cuda::unsupported_on};
+    static const lm::cuda::CudnnAttention attention{5, lm::cuda::workspace_bytes, lm::cuda::run,
+                                                    lm::cuda::workspace_on};
     return &attention;
 }

@@ -2,6 +2,11 @@
 // Attention by cuDNN, in a separate plugin (liblm_cudnn.so), so that lm-train also runs where cuDNN
 // is not installed (docs/cuda.md). It supports 16-bit types without dropout: cuDNN's dropout mask
 // would differ from device/dropout.hpp.
+//
+// This plugin, cuDNN and liblm_cuda.so each contain a CUDA runtime of their own. Streams and device
+// memory are the driver's, so they may be passed between them. The current device is that of the
+// driver's context of the calling thread, if it has one (cudaGetDevice() asks cuCtxGetDevice()).
+// So the functions below must be called by a thread that has called cudaSetDevice().
 #pragma once
 
 #include <cuda_runtime.h>
@@ -40,8 +45,8 @@ struct CudnnTensors {
 
 // The functions of the plugin.
 struct CudnnAttention {
-    int abi = 4;  // increase it with every change of this header
-    // Returns the bytes of workspace that cuDNN needs for `problem` on the current device, When
+    int abi = 5;  // increase it with every change of this header
+    // Returns the bytes of workspace that cuDNN needs for `problem` on the current device. When
     // cuDNN does not support the problem, returns -1 and sets `why` to the reason. The first call
     // for a problem compiles a plan.
     i64 (*workspace_bytes)(const CudnnProblem& problem, std::string& why);
@@ -49,11 +54,10 @@ struct CudnnAttention {
     // message.
     std::string (*run)(const CudnnProblem& problem, const CudnnTensors& tensors, void* workspace,
                        cudaStream_t stream);
-    // Returns an empty string when cuDNN supports the problem on the GPU that `device` describes;
-    // otherwise the reason. The GPU need not be present: `device` is cuDNN's description of a GPU
-    // (the JSON of CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR).
-    std::string (*unsupported_on)(const CudnnProblem& problem, const std::string& device,
-                                  int capability, int multiprocessors);
+    // Like workspace_bytes(), on a GPU that need not be present: `device` is cuDNN's description of
+    // the GPU (the JSON of CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR). The plan cannot be run.
+    i64 (*workspace_on)(const CudnnProblem& problem, const std::string& device, int capability,
+                        int multiprocessors, std::string& why);
 };
 
 constexpr const char* cudnn_plugin_file = "liblm_cudnn.so";

@@ -166,8 +166,8 @@ std::string run(const CudnnProblem& problem, const CudnnTensors& tensors, void* 
     return status == cudaSuccess ? "" : cudaGetErrorString(status);
 }
 
-std::string unsupported_on(const CudnnProblem&, const std::string&, int, int) {
-    return "";
+i64 workspace_on(const CudnnProblem&, const std::string&, int, int, std::string&) {
+    return taken;
 }
 
 }  // namespace
@@ -175,6 +175,6 @@ std::string unsupported_on(const CudnnProblem&, const std::string&, int, int) {
 extern "C" __attribute__((visibility("default"))) const lm::cuda::CudnnAttention*
 lm_cudnn_attention() {
     static const lm::cuda::CudnnAttention attention{lm::cuda::CudnnAttention{}.abi, workspace_bytes,
-                                                    run, unsupported_on};
+                                                    run, workspace_on};
     return &attention;
 }
