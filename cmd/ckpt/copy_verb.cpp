@@ -159,6 +159,7 @@ void add_copy(cli::Options& options) {
     cli::Options& verb =
         options.verb("copy", "copy steps and verify them; run again to resume an interrupted copy",
                      [args] { return run(*args); });
+    verb.not_called({"cp"});
     verb.examples(
         {"lm-ckpt copy checkpoints /store/run",
          "lm-ckpt copy checkpoints/global_step20 weights --weights-only --bwlimit 200MiB"});

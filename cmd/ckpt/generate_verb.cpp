@@ -255,6 +255,7 @@ void add_generate(cli::Options& options) {
     cli::Options& verb =
         options.verb("generate", "continue prompts with the weights of a checkpoint, on the CPU",
                      [args] { return run(*args); });
+    verb.not_called({"sample"});
     verb.examples(
         {"lm-ckpt generate checkpoints --prompt 'The first' --max-new-tokens 50",
          "lm-ckpt generate gpt2-hf --prompt 'The first' --temperature 0.8 --top-p 0.95",

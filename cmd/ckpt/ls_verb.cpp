@@ -170,6 +170,7 @@ void add_ls(cli::Options& options) {
     cli::Options& verb =
         options.verb("ls", "list the steps of a checkpoint directory, its branches and left-overs",
                      [args] { return run(*args); });
+    verb.not_called({"list"});
     verb.examples({"lm-ckpt ls checkpoints"});
     verb.positional("DIR", &args->directory,
                     "directory of global_step* directories, or of Megatron's checkpoints");

@@ -148,6 +148,7 @@ void add_merge(cli::Options& options, const std::string& command_line) {
     cli::Options& verb =
         options.verb("merge", "average the weights of several checkpoints of one architecture",
                      [args, command_line] { return run(*args, command_line); });
+    verb.not_called({"average", "avg"});
     verb.examples(
         {"lm-ckpt merge average checkpoints/global_step10 checkpoints/global_step20 --weights 1,3",
          "lm-ckpt merge decayed checkpoints --window 500B --style minus-sqrt"});

@@ -202,6 +202,7 @@ void add_prune(cli::Options& options) {
     cli::Options& verb = options.verb(
         "prune", "remove complete steps that no rule keeps; latest and the newest step stay",
         [args] { return run(*args); });
+    verb.not_called({"rm", "remove", "delete", "clean"});
     verb.examples({"lm-ckpt prune checkpoints --keep-last 5 --keep-every 1000 --dry-run",
                    "lm-ckpt prune checkpoints --abandoned --leftovers 1d"});
     verb.positional("DIR", &args->directory, "directory of global_step* directories");

@@ -153,6 +153,7 @@ void add_score(cli::Options& options) {
     const auto args = std::make_shared<Args>();
     cli::Options& verb = options.verb("score", "compute the log-probabilities of texts, on the CPU",
                                       [args] { return run(*args); });
+    verb.not_called({"eval", "evaluate", "perplexity"});
     verb.examples(
         {"lm-ckpt score checkpoints corpus_text_document --totals",
          "lm-ckpt score checkpoints/global_step* corpus.jsonl --limit 100 --output scores.jsonl"});

@@ -128,6 +128,7 @@ void add_show(cli::Options& options) {
     cli::Options& verb = options.verb(
         "show", "print a summary of a step; with --tensors all fields and the tensor table",
         [args] { return run(*args); });
+    verb.not_called({"info", "inspect", "print"});
     verb.examples({"lm-ckpt show checkpoints", "lm-ckpt show checkpoints/global_step10 --tensors"});
     verb.positional("CKPT", &args->path,
                     "global_step* directory; directory of steps: the latest one; or checkpoint of "

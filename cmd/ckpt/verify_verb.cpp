@@ -150,6 +150,7 @@ void add_verify(cli::Options& options) {
     cli::Options& verb = options.verb(
         "verify", "check digests, checksums, shapes, coverage and that all numbers are finite",
         [args] { return run(*args); });
+    verb.not_called({"check", "test", "validate"});
     verb.examples({"lm-ckpt verify checkpoints", "lm-ckpt verify checkpoints/global_step20"});
     verb.positional(
         "CKPT", &args->path,

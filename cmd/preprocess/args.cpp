@@ -3,6 +3,7 @@
 
 #include "base/bounds.hpp"
 #include "base/error.hpp"
+#include "base/problem_list.hpp"
 #include "base/utf8.hpp"
 #include "config/tokenizer_flags.hpp"
 #include "io/file.hpp"
@@ -22,6 +23,15 @@ void declare_megatron(cli::Options& options) {
         "sentence splitting is not done: give a list of sentences per document instead");
     options.refused("--data-impl", 1, "the output is always the mmap format: omit the option");
     options.refused("--num-workers", 1, "use --workers, which is Megatron's name too");
+    for (const char* name : {"-i", "--in", "--file", "--input-file"})
+        options.refused(name, 1, "use --input");
+    for (const char* name : {"-o", "--out", "--output", "--output-dir"})
+        options.refused(name, 1, "use --output-prefix");
+    for (const char* name : {"--key", "--text-key", "--field", "--column"})
+        options.refused(name, 1, "use --json-keys");
+    for (const char* name : {"-j", "--jobs", "--threads"})
+        options.refused(name, 1, "use --workers");
+    for (const char* name : {"-f", "--overwrite"}) options.refused(name, 0, "use --force");
     options.refused("--max-documents", 1,
                     "all documents are encoded: give fewer (head -n N | ... --input -)");
     options.refused("--find-optimal-num-workers", 0, "use --workers, the default is one per core");
@@ -73,6 +83,7 @@ void declare(cli::Options& options, Args& args) {
                    "action for a line that cannot be used; replace puts U+FFFD for invalid "
                    "characters only");
     options.flag("--force", &args.build.force, "replace existing outputs");
+    options.operands_mean("--input");
     declare_tokenizer(options, args.build.tokenizer);
     options.value("--make-vocab-size-divisible-by", &args.build.divisible_by, "N",
                   "padding of the vocabulary that the metadata file states");
@@ -99,13 +110,15 @@ void declare(cli::Options& options, Args& args) {
 
 void check(const Args& args) {
     const BuildOptions& build = args.build;
+    std::vector<std::string> missing;
     if (build.inputs.empty())
-        usage_error("--input", "is missing: name JSON Lines files, directories or -");
+        missing.emplace_back("--input: is missing: name JSON Lines files, directories or -");
+    if (build.output_prefix.empty())
+        missing.emplace_back(
+            "--output-prefix: is missing: give a prefix for the paths of the output files");
+    throw_problems(missing);
     for (const std::string& input : build.inputs)
         if (input.empty()) usage_error("--input", "'' is not a path: is a variable unset?");
-    if (build.output_prefix.empty())
-        usage_error("--output-prefix",
-                    "is missing: give a prefix for the paths of the output files");
     check_names_files(build.output_prefix);
     for (size_t i = 0; i < build.keys.size(); ++i) {
         if (build.keys[i].empty() || build.keys[i].find('/') != std::string::npos) {

@@ -109,6 +109,7 @@ int main(int argc, char** argv) {
     cli::Options options("lm-train", "pretrain a GPT on tokens from lm-preprocess");
     config::TrainFlags flags;
     config::add_train_options(options, flags);
+    options.operands_mean("--data-path");
     std::vector<std::string> dumps;
     options.describe_only({"--model",
                            "--num-layers",

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 
 #include "base/log.hpp"
 #include "base/problem_list.hpp"
+#include "cli/first_word.hpp"
 #include "cli/parse.hpp"
 
 namespace lm::cli {
@@ -87,7 +89,14 @@ class Applier {
             result_.given.insert(option.name());
             apply_[i](option.name(), mine);
         }
-        if (next < operands.size()) usage_error(operands[next], "unexpected operand");
+        if (next == operands.size()) return;
+        std::vector<Option> open;  // options that the command line does not have yet
+        std::ranges::copy_if(table_, std::back_inserter(open), [this](const Option& option) {
+            return option.kind == Option::Kind::normal && !result_.given.contains(option.name());
+        });
+        const std::string meant = meant_option(operands[next], open);
+        usage_error(operands[next], "unexpected operand{}",
+                    meant.empty() ? "" : fmt::format(": did you mean {}?", meant));
     }
 
   private:

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "cli/command_line.hpp"
+#include "cli/first_word.hpp"
 #include "cli/parse.hpp"
 #include "cli/value.hpp"
 
@@ -26,6 +27,7 @@ struct Options::Impl {
     std::vector<std::pair<Exit, std::string>> exit_codes;
     std::vector<std::unique_ptr<Verb>> verbs;
     std::vector<std::string> verb_names;
+    std::vector<std::string> other_words;  // set by not_called()
 
     // Result of the last parse().
     Verb* chosen = nullptr;
@@ -37,8 +39,7 @@ struct Options::Impl {
     void add_positional(std::string name, std::string help, int min_values, int max_values,
                         Apply apply_values);
     bool has_only_verbs() const { return !verbs.empty() && table.empty(); }
-    std::string verbs_text() const;
-    void check_first_word(const Values& arguments) const;
+    Commands commands() const;
     void check_no_verb_was_meant(const Values& arguments, const Values& operands) const;
 };
 
@@ -243,6 +244,10 @@ void Options::completes(std::vector<std::string> words) {
     impl_->table.back().words = std::move(words);
 }
 
+void Options::operands_mean(std::string_view name) {
+    for (Option& option : impl_->table) option.is_usual = option.name() == name;
+}
+
 void Options::positional(std::string name, std::string* target, std::string help) {
     impl_->add_positional(std::move(name), std::move(help), 1, 1, apply_one(target));
 }
@@ -297,6 +302,10 @@ void Options::describe_only(const std::vector<std::string>& names, size_t first)
     for (Option* option : not_listed(options, names)) option->only_named = !option->positional;
 }
 
+void Options::not_called(std::vector<std::string> words) {
+    impl_->other_words = std::move(words);
+}
+
 Options& Options::verb(std::string name, std::string summary, std::function<int()> run) {
     Options options(impl_->program + " " + name, std::move(summary));
     impl_->verb_names.push_back(std::move(name));
@@ -305,30 +314,21 @@ Options& Options::verb(std::string name, std::string summary, std::function<int(
     return impl_->verbs.back()->options;
 }
 
-std::string Options::Impl::verbs_text() const {
-    return fmt::format("use one of {}", fmt::join(verb_names, ", "));
-}
-
-// Throws Error(usage) when a program has commands, but no operands, and the first argument is not
-// one of its commands.
-void Options::Impl::check_first_word(const Values& arguments) const {
-    if (verbs.empty() || arguments.empty() || arguments[0].starts_with('-')) return;
-    if (std::ranges::any_of(table, &Option::positional)) return;
-    const std::string& word = arguments[0];
-    const std::string nearest = nearest_name(word, verb_names);
-    if (nearest.empty()) usage_error(word, "unknown command: {}", verbs_text());
-    usage_error(word, "unknown command: did you mean {}?", nearest);
+Commands Options::Impl::commands() const {
+    Commands result{.names = verb_names, .options = table};
+    for (size_t i = 0; i < verbs.size(); ++i) {
+        for (const std::string& word : verbs[i]->options.impl_->other_words) {
+            result.other_words.emplace_back(word, verb_names[i]);
+        }
+    }
+    return result;
 }
 
 void Options::Impl::check_no_verb_was_meant(const Values& arguments, const Values& operands) const {
     if (verbs.empty()) return;
-    if (!operands.empty() && operands[0] == arguments[0]) {
-        const std::string nearest = nearest_name(operands[0], verb_names);
-        if (!nearest.empty()) {
-            usage_error(operands[0], "unknown command: did you mean {}?", nearest);
-        }
-    }
-    if (has_only_verbs()) usage_error("command", "is missing: {}", verbs_text());
+    const bool is_first = !operands.empty() && operands[0] == arguments[0];
+    if (is_first) refuse_near_command(operands[0], commands());
+    if (has_only_verbs()) usage_error("command", "is missing: {}", commands_text(commands()));
 }
 
 Options::Parsed Options::parse(const std::vector<std::string>& arguments) {
@@ -340,7 +340,7 @@ Options::Parsed Options::parse(const std::vector<std::string>& arguments) {
         impl_->chosen = impl_->verbs[static_cast<size_t>(verb - impl_->verb_names.begin())].get();
         return impl_->chosen->options.parse({arguments.begin() + 1, arguments.end()});
     }
-    impl_->check_first_word(arguments);
+    check_first_word(first, impl_->commands());
     if (impl_->has_only_verbs() && first.starts_with('-') && first != "--" && !is_built_in(first)) {
         usage_error(first, "options follow the command: write the option after the command");
     }

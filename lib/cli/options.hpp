@@ -46,6 +46,7 @@ struct Option {
     bool hidden = false;
     bool only_named = false;  // --help names the option, --help-all describes it
     bool is_text = true;      // the value is not a number, size or time
+    bool is_usual = false;    // messages about an unexpected operand suggest this option
     std::vector<std::string> choices;
     std::vector<std::string> words;  // values that completion offers; others are valid, too
     std::string neutral_value;       // a refused option with this value is accepted and ignored
@@ -105,6 +106,8 @@ class Options {
     void value_is_optional();
     // Sets the words that completion offers as values of the last declared option.
     void completes(std::vector<std::string> words);
+    // Messages about an unexpected operand suggest to give it to this declared option.
+    void operands_mean(std::string_view name);
     void positional(std::string name, std::string* target, std::string help);
     void positional(std::string name, std::optional<std::string>* target, std::string help);
     void positionals(std::string name, std::vector<std::string>* target,
@@ -131,6 +134,9 @@ class Options {
     // Declares a verb (lm-ckpt ls) and returns its options. run_main() calls `run` of the chosen
     // verb.
     Options& verb(std::string name, std::string summary, std::function<int()> run);
+
+    // Sets words that are not commands; a message about one of them suggests this verb.
+    void not_called(std::vector<std::string> words);
 
     // Parses a command line and stores the values in the targets. At -h, --help, --help-all or
     // --version, parsing ends and returns the value for this option. Throws Error(usage) for an

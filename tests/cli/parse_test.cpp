@@ -381,6 +381,38 @@ TEST_CASE("a program may have verbs and operands") {
     CHECK(complaint(options, {"inof", "p"}) == "inof: unknown command: did you mean info?");
 }
 
+TEST_CASE("a path, a value or another word in the place of a command or option") {
+    std::vector<std::string> input;
+    std::string directory, model;
+    Options tool("lm-preprocess", "tokenize");
+    tool.values("--input", &input, "FILE", "files");
+    tool.operands_mean("--input");
+    tool.verb("info", "print", [] { return 0; }).not_called({"describe", "stat"});
+    CHECK(complaint(tool, {"corpus.jsonl", "--input", "x"}) ==
+          "corpus.jsonl: unknown command: did you mean --input corpus.jsonl?");
+    CHECK(complaint(tool, {"describe"}) == "describe: unknown command: did you mean info?");
+    CHECK(complaint(tool, {"tokenize"}) ==
+          "tokenize: unknown command: use --input without a command, or one of info");
+    CHECK(complaint(tool, {"--input", "x", "--", "y"}) == "y: unexpected operand");
+
+    Options verbs("lm-ckpt", "checkpoints");
+    verbs.verb("ls", "list", [] { return 0; }).positional("DIR", &directory, "directory");
+    verbs.verb("prune", "remove", [] { return 0; });
+    CHECK(complaint(verbs, {"/"}) ==
+          "/: a path is not a command: write one of ls, prune before it");
+
+    Options train("lm-train", "train");
+    train.value("--model", &model, "NAME", "model");
+    train.completes({"gpt2-124m", "llama-7b"});
+    train.values("--data-path", &input, "PREFIX", "data");
+    train.operands_mean("--data-path");
+    CHECK(complaint(train, {"gpt2-124m"}) ==
+          "gpt2-124m: unexpected operand: did you mean --model gpt2-124m?");
+    CHECK(complaint(train, {"corpus"}) ==
+          "corpus: unexpected operand: did you mean --data-path corpus?");
+    CHECK(complaint(train, {"--model=a", "--data-path=a", "--", "b"}) == "b: unexpected operand");
+}
+
 TEST_CASE("declaring a name twice or without dashes is a bug") {
     i64 n = 0;
     Options options("lm-x", "x");

@@ -55,7 +55,7 @@ done <<'END'
 --mid-level-dataset-surplus the parts of a blend
 --most-recent-k use --save-retain keep-last=K
 --use-torch-fsdp2 data-parallel ranks do not share weights
---tp unknown option$
+--tp use --tensor-model-parallel-size or --pipeline-model-parallel-size
 --fp32 unknown option$
 END
 # Other spellings of flags, and their values in the configuration.
