@@ -14,7 +14,7 @@ namespace lm::plot {
 namespace {
 
 constexpr double left = 44, right = 12, top = 24;
-constexpr double bin_width = 0.5;  // points
+constexpr double bin_width = 2;  // points
 
 // The positions of a chart on its page.
 struct GanttLayout {
@@ -63,7 +63,7 @@ void draw_span(Svg& svg, const GanttLayout& layout, const GanttChart& chart,
 }
 
 // Draws the spans [begin, end) of one row in bins, because the boxes of the single spans would be
-// too narrow. Each bin gets the color of the kind that takes most of the bin's time.
+// too narrow. Each bin is filled from below with the share of its time that each kind takes.
 void draw_binned(Svg& svg, const GanttLayout& layout, const GanttChart& chart, size_t begin,
                  size_t end) {
     const size_t row = chart.spans[begin].row;
@@ -84,18 +84,33 @@ void draw_binned(Svg& svg, const GanttLayout& layout, const GanttChart& chart, s
             from = std::max(until, from + 1e-9);
         }
     }
-    const auto kind_of = [&](size_t bin) {
-        const auto first = times.begin() + static_cast<std::ptrdiff_t>(bin * (n_kinds + 1));
-        return static_cast<size_t>(
-            std::max_element(first, first + static_cast<std::ptrdiff_t>(n_kinds + 1)) - first);
+    const auto share_of = [&](size_t bin, size_t kind) {
+        return times[bin * (n_kinds + 1) + kind] / bin_width;
+    };
+    // Passes and bins of almost equal width give shares that oscillate: similar bins become one
+    // stretch, which shows the mean.
+    const auto is_similar = [&](size_t bin, size_t first) {
+        for (size_t kind = 0; kind < n_kinds; ++kind) {
+            if (std::abs(share_of(bin, kind) - share_of(first, kind)) > 0.15) return false;
+        }
+        return true;
     };
     for (size_t bin = 0; bin < n_bins;) {
-        const size_t kind = kind_of(bin);
         size_t next = bin + 1;
-        while (next < n_bins && kind_of(next) == kind) ++next;
+        while (next < n_bins && is_similar(next, bin)) ++next;
         const double from = layout.rows.x + static_cast<double>(bin) * bin_width;
-        const double to = layout.rows.x + static_cast<double>(next) * bin_width;
-        if (kind < n_kinds) svg.box("span", box_of(layout, row, from, to), color_of(kind));
+        const double to =
+            std::min(layout.rows.right(), layout.rows.x + static_cast<double>(next) * bin_width);
+        const Rectangle box = box_of(layout, row, from, to);
+        double bottom = box.bottom();
+        for (size_t kind = 0; kind < n_kinds; ++kind) {
+            double share = 0;
+            for (size_t i = bin; i < next; ++i) share += share_of(i, kind);
+            const double height = box.height * share / static_cast<double>(next - bin);
+            if (height < 0.01) continue;
+            bottom -= height;
+            svg.box("span", {box.x, bottom, box.width, height}, color_of(kind));
+        }
         bin = next;
     }
 }

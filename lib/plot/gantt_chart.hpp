@@ -30,8 +30,9 @@ struct GanttChart {
 };
 
 // Returns the chart as SVG. Elements: a rect "span" for each box, rects "share", texts "row",
-// "legend", "share-name". If the boxes of a row are narrower than a point on average, each half
-// point has the color of its most frequent kind, so that the number of elements is bounded.
+// "legend", "share-name". If the boxes of a row are narrower than a point on average, each
+// stretch of at least two points is filled from below with the share of its time that each kind
+// takes, so that the number of elements is bounded.
 std::string svg_of(const GanttChart& chart);
 
 }  // namespace lm::plot

@@ -2,7 +2,7 @@
 #include "plot/scatter_chart.hpp"
 
 #include <algorithm>
-#include <iterator>
+#include <cmath>
 
 #include "plot/axis.hpp"
 #include "plot/style.hpp"
@@ -67,39 +67,87 @@ void draw_legend(Svg& svg, const ScatterChart& chart) {
     svg.text("legend", {x + 14, 14}, chart.limit_name, {label_size});
 }
 
-// Draws the labels in the order of the dots, each at the first free place next to its dot.
+// Returns the places of a label of `width` points for the dot at `dot`, the nearest first.
+std::vector<Rectangle> places_of(Point dot, double width) {
+    constexpr double line = small_size + 1;
+    std::vector<Rectangle> places;
+    for (const double distance : {4.0, 14.0, 26.0, 40.0, 56.0, 76.0, 100.0}) {
+        const double right_edge = dot.x + distance, left_edge = dot.x - distance - width;
+        const double above = dot.y - distance - line, below_dot = dot.y + distance;
+        places.push_back({right_edge + 1, dot.y - line / 2, width, line});
+        places.push_back({left_edge - 1, dot.y - line / 2, width, line});
+        places.push_back({dot.x - width / 2, above, width, line});
+        places.push_back({dot.x - width / 2, below_dot, width, line});
+        if (distance < 14) continue;
+        for (const double x : {right_edge, left_edge}) {
+            places.push_back({x, above, width, line});
+            places.push_back({x, below_dot, width, line});
+        }
+    }
+    return places;
+}
+
+// A line from a dot to its label.
+struct Leader {
+    Point dot, end;
+
+    double length() const { return std::hypot(end.x - dot.x, end.y - dot.y); }
+    bool crosses(const Rectangle& label) const {
+        constexpr int n = 50;  // points of the line that are tested: at most 3 points apart
+        for (int i = 0; i <= n; ++i) {
+            const double t = i / double{n};
+            const double x = dot.x + t * (end.x - dot.x), y = dot.y + t * (end.y - dot.y);
+            if (x > label.x && x < label.right() && y > label.y && y < label.bottom()) return true;
+        }
+        return false;
+    }
+};
+
+Leader leader_of(Point dot, const Rectangle& place) {
+    return {
+        dot,
+        {std::clamp(dot.x, place.x, place.right()), std::clamp(dot.y, place.y, place.bottom())}};
+}
+
+// Draws the labels in the order of the dots, each at the first free place near its dot.
 void draw_labels(Svg& svg, const ScatterChart& chart, const Axes& axes) {
-    std::vector<Rectangle> taken;
+    std::vector<Rectangle> taken, labels;
+    std::vector<Leader> leaders;
     for (const ScatterDot& dot : chart.dots) {
         taken.push_back({axes.x.at(dot.x) - 3, axes.y.at(dot.y) - 3, 6, 6});
     }
     if (chart.limit) taken.push_back({axes.x.at(*chart.limit) - 1, area.y, 2, area.height});
-    constexpr double line = small_size + 1;
     bool is_first = true;
     for (const ScatterDot& dot : chart.dots) {
         if (dot.label.empty()) continue;
         const double width = text_width(dot.label, small_size);
         const double x = axes.x.at(dot.x), y = axes.y.at(dot.y);
-        const auto place_at = [&](double left_edge, double upper_edge) {
-            return Rectangle{left_edge, upper_edge, width, line};
-        };
-        const Rectangle places[] = {
-            place_at(x + 5, y - line / 2), place_at(x - 5 - width, y - line / 2),
-            place_at(x - width / 2, y - 4 - line), place_at(x - width / 2, y + 4)};
+        const std::vector<Rectangle> places = places_of({x, y}, width);
         const auto is_inside = [](const Rectangle& place) {
             return place.x >= area.x && place.right() <= area.right() && place.y >= 18 &&
                    place.bottom() <= area.bottom();
         };
         const auto is_free = [&](const Rectangle& place) {
+            const Leader leader = leader_of({x, y}, place);
             return std::ranges::none_of(
-                taken, [&](const Rectangle& other) { return overlap(place, other); });
+                       taken, [&](const Rectangle& other) { return overlap(place, other); }) &&
+                   std::ranges::none_of(
+                       leaders, [&](const Leader& other) { return other.crosses(place); }) &&
+                   std::ranges::none_of(
+                       labels, [&](const Rectangle& other) { return leader.crosses(other); });
         };
-        const auto* place = std::ranges::find_if(
+        auto place = std::ranges::find_if(
             places, [&](const Rectangle& p) { return is_inside(p) && is_free(p); });
         // The first label is the most important: it may cover dots.
-        if (place == std::end(places) && is_first) place = std::ranges::find_if(places, is_inside);
+        if (place == places.end() && is_first) place = std::ranges::find_if(places, is_inside);
         is_first = false;
-        if (place == std::end(places)) continue;
+        if (place == places.end()) continue;
+        labels.push_back(*place);
+        leaders.push_back(leader_of({x, y}, *place));
+        constexpr double next_to = 6;  // no line is needed
+        if (leaders.back().length() > next_to) {
+            svg.line("leader", {x, y}, leaders.back().end, {faint, 0.5});
+        }
         svg.text("dot-label", {place->x, place->bottom() - 2}, dot.label,
                  {small_size, Anchor::start, ink, 0, false, true});
         taken.push_back(*place);

@@ -24,8 +24,8 @@ struct ScatterChart {
 };
 
 // Returns the chart as SVG. Elements: circles "dot", texts "dot-label" and "legend", a line
-// "limit". Labels are next to their dots. A label without space is omitted, but the first label may
-// cover dots.
+// "limit". Labels are near their dots; a line "leader" connects a label that is not next to its
+// dot. A label without space is omitted, but the first label may cover dots.
 std::string svg_of(const ScatterChart& chart);
 
 }  // namespace lm::plot

@@ -31,6 +31,10 @@ for e in root.iter():
         apart = box[2] <= taken[0] or taken[2] <= box[0] or box[3] <= taken[1] or taken[3] <= box[1]
         assert apart, f"{text!r} overlaps {other!r}: {box} {taken}"
     boxes.append((text, box))
+    for dot in root.iter("{http://www.w3.org/2000/svg}circle"):
+        if e.get("class") == "dot-label" and dot.get("class") == "dot":
+            x, y = float(dot.get("cx")), float(dot.get("cy"))
+            assert not (box[0] < x < box[2] and box[1] < y < box[3]), f"{text!r} covers a dot at {x}, {y}"
 for kind, least, most in zip(checks[::3], checks[1::3], checks[2::3]):
     n = sum(e.get("class") == kind for e in root.iter())
     assert int(least) <= n <= int(most), f"{n} elements of class {kind}, expected {least} to {most}"
@@ -75,9 +79,22 @@ svg step.svg share 4 9
 run log lm-estimate time "${step[@]}" --micro-batch-size 1 --global-batch-size 4000 --gpus 4 --pipeline-model-parallel-size 4 \
     --plot step.svg --force
 svg step.svg span 4 4000
+# Merged boxes show both kinds of passes on every stage, forward about a third of the time.
+python3 - step.svg <<'END' || fail "merged boxes: $(grep -c 'class="span"' step.svg)"
+import sys, xml.etree.ElementTree as ET
+areas = {}
+for e in ET.parse(sys.argv[1]).getroot().iter("{http://www.w3.org/2000/svg}rect"):
+    if e.get("class") == "span":
+        row = areas.setdefault(int((float(e.get("y")) - 24) // 16), {})  # rows of 16 points below a legend of 24
+        row[e.get("fill")] = row.get(e.get("fill"), 0) + float(e.get("width")) * float(e.get("height"))
+for row in areas.values():
+    assert len(row) == 2 and 0.25 < min(row.values()) / sum(row.values()) < 0.42, areas
+END
 run log lm-estimate layout "${step[@]}" --bf16 --global-batch-size 64 --gpus 16 --plot layouts.svg
 svg layouts.svg dot 20 400
 svg layouts.svg dot-label 1 5 limit 1 1
+run log lm-estimate layout --model bloom-176b --bf16 --global-batch-size 2048 --gpus 384 --plot bloom.svg
+svg bloom.svg dot-label 4 5
 [ "$(grep -cE '^[1-8] ' log)" -ge 10 ] || fail "no figures: $(cat log)"
 run log lm-estimate layout "${step[@]}" --bf16 --global-batch-size 16 --gpus 1 --micro-batch-size 1 --plot one.svg --recompute-granularity full \
     --recompute-method uniform
