@@ -86,8 +86,7 @@ void add_stops(Printout& printout, const metrics::LogSummary& log, size_t most) 
     if (stops.empty()) return;
     const bool timed = log.wall_s().has_value();
     std::vector<Column> columns = {
-        {"last_iteration", "stopped after", Unit::count,
-         "the last iteration logged before the stop"},
+        {"last_iteration", "last logged", Unit::count, "the last iteration logged before the stop"},
         {"resumed_after", "resumed after", Unit::count,
          "iteration of the loaded checkpoint; if the log does not state it: the first logged "
          "iteration minus the interval between lines"},

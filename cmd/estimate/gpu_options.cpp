@@ -34,6 +34,7 @@ void set_network(const GpuFlags& flags, cost::Hardware& hardware) {
 
 void add_gpu_options(cli::Options& options, GpuFlags& flags, const std::string& gpu,
                      const std::string& trainer) {
+    flags.options = &options;
     flags.gpu = gpu;
     flags.trainer = trainer;
     options.choice(
@@ -61,6 +62,10 @@ void add_gpu_options(cli::Options& options, GpuFlags& flags, const std::string& 
 }
 
 cost::Hardware resolve_hardware(const GpuFlags& flags) {
+    if (!flags.hardware_file.empty() && flags.options->given("--gpu")) {
+        usage_error("--hardware", "{} and --gpu {} both describe the GPU: give one of them",
+                    flags.hardware_file, flags.gpu);
+    }
     const std::string path = flags.hardware_file.empty()
                                  ? share_file("hardware/" + flags.gpu + ".txt")
                                  : flags.hardware_file;

@@ -11,6 +11,7 @@
 namespace lm::estimate {
 
 struct GpuFlags {
+    const cli::Options* options = nullptr;  // knows which options are given
     std::string gpu;
     std::string hardware_file;
     std::optional<i64> gpus_per_node;
@@ -26,7 +27,7 @@ void add_gpu_options(cli::Options& options, GpuFlags& flags, const std::string& 
                      const std::string& trainer);
 
 // Returns the hardware that --gpu or --hardware names, changed by the values of the other options.
-// Throws Error(usage) for an unknown name or an invalid value.
+// Throws Error(usage) for an unknown name, an invalid value, or if both are given.
 cost::Hardware resolve_hardware(const GpuFlags& flags);
 cost::TrainingProgram resolve_trainer(const GpuFlags& flags);
 

@@ -217,25 +217,36 @@ std::optional<i64> training_samples(const Flags& flags, i64 seq_length) {
 // Adds the layouts that would be faster than every layout that fits, each with the limit that it
 // exceeds.
 void add_rejected(Printout& printout, const cost::LayoutQuery& query,
-                  const cost::LayoutSearch& found) {
+                  const cost::LayoutSearch& found, bool json) {
+    std::vector<Column> columns = {
+        {"tp", "TP", Unit::plain, ""},
+        {"pp", "PP", Unit::plain, ""},
+        {"dp", "DP", Unit::plain, ""},
+        {"micro_batch", "micro batch", Unit::plain, ""},
+        {"chunks", "chunks", Unit::plain, ""},
+        {"recompute", "recompute", Unit::plain, ""},
+        {"zero", "ZeRO", Unit::plain, ""},
+        {"step", "step", Unit::seconds, "faster than all layouts that fit"},
+        {"memory", "needs", Unit::bytes, "memory of the largest rank"},
+        {"missing", "too much", Unit::bytes, "needs - --gpu-memory"}};
+    if (json) columns.push_back({"flags", "flags", Unit::plain, "the flags of lm-train"});
     std::vector<std::vector<Value>> rows;
     for (const cost::Layout& layout : found.rejected) {
-        rows.push_back({layout.parallel.tp, layout.parallel.pp, layout.parallel.dp,
-                        layout.micro_batch,
-                        std::string(name_in(spec::recompute_granularities,
-                                            layout.parallel.recompute.granularity)),
-                        layout.time.total(), layout.bytes, layout.bytes - query.memory_bytes});
+        std::vector<Value>& row = rows.emplace_back();
+        row = {layout.parallel.tp,
+               layout.parallel.pp,
+               layout.parallel.dp,
+               layout.micro_batch,
+               layout.parallel.n_chunks,
+               std::string(
+                   name_in(spec::recompute_granularities, layout.parallel.recompute.granularity)),
+               i64{layout.parallel.zero_stage},
+               layout.time.total(),
+               layout.bytes,
+               layout.bytes - query.memory_bytes};
+        if (json) row.emplace_back(flags_of(layout));
     }
-    printout.table("rejected",
-                   {{"tp", "TP", Unit::plain, ""},
-                    {"pp", "PP", Unit::plain, ""},
-                    {"dp", "DP", Unit::plain, ""},
-                    {"micro_batch", "micro batch", Unit::plain, ""},
-                    {"recompute", "recompute", Unit::plain, ""},
-                    {"step", "step", Unit::seconds, "faster than all layouts that fit"},
-                    {"memory", "needs", Unit::bytes, "memory of the largest rank"},
-                    {"missing", "too much", Unit::bytes, "needs - --gpu-memory"}},
-                   std::move(rows), n_layout_keys);
+    printout.table("rejected", std::move(columns), std::move(rows), n_layout_keys);
 }
 
 int run_layout(Flags flags) {
@@ -268,7 +279,7 @@ int run_layout(Flags flags) {
         printout.table("layout", columns(samples.has_value(), flags.output.json), std::move(rows),
                        n_layout_keys, true);
     }
-    if (!found.rejected.empty()) add_rejected(printout, query, found);
+    if (!found.rejected.empty()) add_rejected(printout, query, found, flags.output.json);
     std::vector<Figure> figures = {
         {"tried", "layouts tried", Unit::count, found.n_tried,
          "layouts whose TP, PP, DP and micro batch satisfy the divisibility rules stated for these "

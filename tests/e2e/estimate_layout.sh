@@ -92,6 +92,13 @@ done < <(rows top.json .flags | jq -r .)
 # Layouts that would be faster are listed with the memory that they lack.
 run tight.json lm-estimate layout "${some[@]}" --gpu-memory "$(jq -s '[.[] | select(.kind == "layout").memory] | min' top.json)" --json
 jq -e -s '[.[] | select(.kind == "rejected").missing] | length > 0 and all(. > 0)' tight.json >/dev/null || fail "$(cat tight.json)"
+# Their flags give lm-train the layout of the row.
+while read -r zero flags; do
+    declare -a words="($flags)"
+    lm-train "${model[@]}" "${words[@]}" --global-batch-size 24 --world-size 4 --mock-data --train-iters 1 --lr 1e-3 \
+        --dry-run >plan.txt 2>&1 || fail "$flags: $(cat plan.txt)"
+    [[ $zero = 0 || $flags = *--use-distributed-optimizer* ]] || fail "ZeRO stage $zero: $flags"
+done < <(jq -r 'select(.kind == "rejected") | "\(.zero) \(.flags)"' tight.json)
 
 # The model of BLOOM on its 384 GPUs, whose 70 layers no number of stages divides with its embedding.
 run bloom.json lm-estimate layout --model bloom-176b --bf16 --global-batch-size 2048 --gpus 384 --json

@@ -75,6 +75,8 @@ expect 2 "'ib' is not one of hdr, ndr, omni-path, efa" lm-estimate time "${step[
 expect 2 '--nics: must be at least 1, got 0' lm-estimate time "${step[@]}" --gpu a100 --nics 0
 sed '/^sms/d' "$hardware/a100.txt" >bad.txt
 expect 2 "bad.txt: missing key 'sms'" lm-estimate time "${step[@]}" --hardware bad.txt
+expect 2 '--hardware: slow.txt and --gpu h100 both describe the GPU: give one of them' \
+    lm-estimate time "${step[@]}" --hardware slow.txt --gpu h100
 expect 2 '--hardware: no.txt does not exist' lm-estimate time "${step[@]}" --hardware no.txt
 expect 2 "'b300' is not one of a100, " lm-estimate time "${step[@]}" --gpu b300
 expect 2 '--tflops: cannot be given with --gpu' lm-estimate time "${step[@]}" --gpu a100 --tflops 100
