@@ -16,7 +16,7 @@ struct DeviceFlags {
     bool deterministic_mode = false;
     bool allow_tf32 = false;
     std::string autotune;        // directory, or "off"; empty: SAVE/autotune
-    i64 tensor_comm_sms = 16;    // cost::nccl_tensor_channels
+    i64 tensor_comm_sms = 22;    // cost::nccl_tensor_channels
     std::optional<i64> threads;  // CPU threads of each rank
 
     spec::GpuAttention attention() const;

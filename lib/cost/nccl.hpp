@@ -17,11 +17,13 @@ constexpr int nccl_overlap_channels = 16;
 // the machine rather than on the plan. All tensor-parallel collectives share a communicator, so
 // the limit also slows those that no product hides, 6 of 10 of a layer with sequence parallelism.
 // Their time falls until the channels saturate the links, while the products of the other 4 lose n
-// of 132 SMs. With R = 600 TFLOP/s, 8192 rows, C = 4096 and 2, 4 or 8 ranks the sum is
-// smallest at 18 channels if a channel has 20 GB/s of NVLink's 360 GB/s; there 16 channels cost 0
-// to 6 % more. With 15 GB/s it is smallest at 20 to 24 channels. 16 is also the default of
-// Transformer Engine for this overlap.
-constexpr int nccl_tensor_channels = 16;
+// of 132 SMs. Not measured; a model of their sum on an H100, with 600 TFLOP/s, 8192 rows, C = 4096
+// and 2, 4 or 8 ranks: if a channel has 20 GB/s of NVLink's 360 GB/s, 18 channels are best, 16 cost
+// up to 6 % more, 22 up to 3 %, 24 up to 5 %. With 15 GB/s, 20 to 24 are best, and 16 cost up to
+// 27 % more, 20 up to 8 %, 22 up to 4 %. 22 has the smallest largest cost, also over C from 2048 to
+// 8192 and an A100 (240 TFLOP/s, 108 SMs, 10 to 13 of 230 GB/s): at most 9 % more than the best
+// number of each case; 16 cost up to 50 %, 20 up to 20 %, 24 up to 12 %.
+constexpr int nccl_tensor_channels = 22;
 
 // Returns an estimate of NCCL's memory, derived from the sources of NCCL 2.28. The exact value
 // depends on links and topology, which only NCCL knows. Each channel has a connection to and from

@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 
+#include "config/device_flags.hpp"
 #include "cost/nccl.hpp"
 #include "cost/workspace.hpp"
 #include "support/catch.hpp"
@@ -253,6 +254,7 @@ TEST_CASE("the tensor group's NCCL memory follows the limit of its SMs") {
     CHECK(of_channel == i64{20} << 20);  // two connections of 10 MiB
     CHECK(nccl_bytes(parallel, 0, false, false) ==
           nccl_bytes(parallel, 0, false, false, nccl_tensor_channels));
+    CHECK(config::DeviceFlags{}.tensor_comm_sms == nccl_tensor_channels);
     // 0: no limit, 24 channels
     CHECK(nccl_bytes(parallel, 0, false, false, 0) == nccl_bytes(parallel, 0, false, false, 24));
 }
