@@ -115,6 +115,13 @@ void Attention::sum_gradients(const TensorParallel& tensor) const {
     }
 }
 
+// All four gradients have the same size and type.
+void Attention::warm_up(comm::Group& group) const {
+    if (grad_.query_norm.weight) {
+        group.warm_up_all_reduce(grad_.query_norm.weight, comm::Reduction::sum);
+    }
+}
+
 void Attention::rotate(const Pass& pass, const View& qkv, bool inverse) const {
     if (pass.setup.config.position != spec::PositionEmbedding::rope) return;
     device::rotary(pass.context, {.x = qkv,

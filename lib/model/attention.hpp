@@ -43,6 +43,8 @@ class Attention {
     // Sums the gradients of the norms, which each tensor rank computed for its own heads.
     // Collective over the tensor group.
     void sum_gradients(const TensorParallel& tensor) const;
+    // Warms up the tensor group for sum_gradients(). Collective over the tensor group.
+    void warm_up(comm::Group& group) const;
 
     // Returns the gradient of the output's bias, [C] fp32, if the norm's backward computes it
     // (folded_bias()), else none.

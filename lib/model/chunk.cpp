@@ -264,6 +264,7 @@ void GptChunk::warm_up() const {
         }
     } else {
         group.warm_up_all_reduce(scratch.branch, sum);
+        if (!layers_.empty()) layers_.front().attention.warm_up(group);
     }
     if (!scratch.row_stats) return;
     const i64 rows = scratch.row_stats[1];
