@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -10,6 +12,7 @@
 
 #include "base/as_double.hpp"
 #include "base/error.hpp"
+#include "cli/terminal.hpp"
 #include "plot/axis.hpp"
 #include "plot/sparkline.hpp"
 
@@ -19,6 +22,7 @@ namespace {
 constexpr std::array<const char*, RunCurves::n_panels> titles = {
     "Loss", "Gradient norm", "Learning rate", "Samples per second"};
 constexpr size_t throughput = 3;
+constexpr int title_columns = 18;  // the longest title
 
 float value_of(const std::optional<double>& value) {
     return value ? static_cast<float>(*value) : std::numeric_limits<float>::quiet_NaN();
@@ -31,8 +35,9 @@ std::optional<double> throughput_of(const metrics::LoggedIteration& line) {
 }
 
 // Returns a line of text for each panel: its curve as characters, and the last value of the curve.
+// The curve has the columns that the terminal's width leaves.
 std::string text_of(const plot::LineFigure& figure) {
-    constexpr int columns = 60;
+    const int width = cli::terminal_width(STDOUT_FILENO, 120);
     std::string text;
     for (const plot::Panel& panel : figure.panels) {
         for (const plot::Curve& curve : panel.curves) {
@@ -42,9 +47,13 @@ std::string text_of(const plot::LineFigure& figure) {
             if (extent.empty()) continue;
             const std::string run =
                 figure.runs.size() > 1 ? "  " + figure.runs[curve.run].name : "";
-            text += fmt::format("{:<20} {}  {:.4g} to {:.4g}, last {:.4g}{}\n", panel.title,
-                                plot::sparkline(curve.points, columns), extent.low(), extent.high(),
-                                curve.points.back().y, run);
+            const std::string values =
+                fmt::format("  {:.4g} to {:.4g}, last {:.4g}{}", extent.low(), extent.high(),
+                            curve.points.back().y, run);
+            const int columns =
+                std::clamp(width - title_columns - 1 - static_cast<int>(values.size()), 10, 60);
+            text += fmt::format("{:<{}} {}{}\n", panel.title, title_columns,
+                                plot::sparkline(curve.points, columns), values);
         }
     }
     return text.empty() ? "no values to draw\n" : text;

@@ -10,10 +10,10 @@
 namespace lm::estimate {
 namespace {
 
-// Returns a line for each stage. Its 72 characters show what the stage does from the start to the
+// Returns a line for each stage. Its 68 characters show what the stage does from the start to the
 // end of the step: F forward, B backward, "." idle.
 std::string text_of(const std::vector<cost::PipelineEvent>& events, i64 n_stages, double end_s) {
-    constexpr size_t columns = 72;
+    constexpr size_t columns = 68;  // 79 with the name
     std::vector<std::string> lines(static_cast<size_t>(n_stages), std::string(columns, '.'));
     for (const cost::PipelineEvent& event : events) {
         const auto from = static_cast<size_t>(event.start_s / end_s * columns);

@@ -138,6 +138,14 @@ svg million.svg curve 4 40
 [ "$(stat -c %s million.svg)" -lt 2000000 ] || fail "$(stat -c %s million.svg) bytes for a million lines"
 rm million.log
 expect 2 '--plot: is missing' lm-estimate eta run.log --overlay other.log
+# On a terminal of 80 columns, the pictures in characters have no wider lines.
+command -v script >/dev/null || fail "script is not installed (bsdutils)"
+for verb in "eta run.log" "time ${step[*]} --micro-batch-size 1 --global-batch-size 8 --gpus 4 --pipeline-model-parallel-size 4" \
+    "layout ${step[*]} --bf16 --global-batch-size 64 --gpus 16"; do
+    script -qec "stty cols 80; NO_COLOR=1 lm-estimate $verb --plot - 2>terminal.err" /dev/null </dev/null | tr -d '\r' >terminal
+    grep -q '[█F]' terminal || fail "$verb: no picture: $(cat terminal terminal.err)"
+    [ "$(LC_ALL=C.UTF-8 wc -L <terminal)" -le 80 ] || fail "$verb: lines of more than 80 columns: $(cat terminal)"
+done
 expect 2 '--plot-over: bare.log: the log does not show tokens' lm-estimate eta bare.log --plot x.svg --plot-over tokens
 expect 2 '--follow: draws no picture of --plot' lm-estimate eta run.log --follow --plot x.svg
 nothing_under x.svg
