@@ -76,6 +76,16 @@ std::string folded_line(const std::vector<std::string>& cells, size_t width) {
     return text + "\n";
 }
 
+std::string with_short_rules(std::string text, size_t width) {
+    for (size_t begin = 0; width > 0 && begin < text.size();) {
+        const size_t end = std::min(text.find('\n', begin), text.size());
+        const bool is_rule = text.find_first_not_of('-', begin) >= end;
+        if (is_rule && end - begin > width) text.erase(begin + width, end - begin - width);
+        begin = std::min(text.find('\n', begin), text.size()) + 1;
+    }
+    return text;
+}
+
 void print_line(std::string_view text) {
     const std::lock_guard lock(status_mutex);
     std::string out;

@@ -22,6 +22,9 @@ int terminal_width(int fd, int otherwise);
 // With `width` 0 the text is one line.
 std::string folded_line(const std::vector<std::string>& cells, size_t width);
 
+// Returns `text` with each line of dashes cut to `width` columns; with `width` 0 unchanged.
+std::string with_short_rules(std::string text, size_t width);
+
 // Writes `text` and a newline to standard error in one write. Errors are ignored. Thread-safe.
 void print_line(std::string_view text);
 

@@ -22,3 +22,11 @@ TEST_CASE("a line of a table is divided at the width of the terminal") {
     CHECK(folded_line({"a", "b"}, 1) == "a\n    b\n");
     CHECK(folded_line({}, 80) == "\n");
 }
+
+TEST_CASE("lines of dashes are cut to the width of the terminal, other lines are not") {
+    using lm::cli::with_short_rules;
+    CHECK(with_short_rules("------\n loss - 5\n------", 4) == "----\n loss - 5\n----");
+    CHECK(with_short_rules("------\n", 6) == "------\n");
+    CHECK(with_short_rules("------", 0) == "------");
+    CHECK(with_short_rules("\n\n-", 1) == "\n\n-");
+}

@@ -72,6 +72,13 @@ TEST_CASE("no note when a log line comes soon") {
     CHECK(notes_of(10, 1, 0.1).empty());
 }
 
+TEST_CASE("a training of hours is announced although a log line comes soon") {
+    const auto notes = notes_of(1, 8, 1);
+    REQUIRE(notes.size() == 1);
+    CHECK_THAT(notes[0], StartsWith("note: 8.0 s an iteration, ") &&
+                             ContainsSubstring(" iterations take 2 h 13 min, until 20"));
+}
+
 TEST_CASE("a training of years is a warning") {
     const auto notes = notes_of(1, 1, 10'000, 1);
     REQUIRE(notes.size() == 1);

@@ -9,8 +9,10 @@
 namespace lm::train {
 namespace {
 
-// No note is printed when the next log line is due within this time.
+// No note is printed when the next log line is due within soon_s and the training ends within
+// short_s: log lines do not state the end.
 constexpr double soon_s = 10;
+constexpr double short_s = 3600;
 // The time of an iteration is predicted when at least n_measured micro-batches of the run, the
 // first one not counted, have taken at least measured_s.
 constexpr double measured_s = 2;
@@ -72,7 +74,7 @@ void Pace::announce(double iteration_s) {
         return;
     }
     const i64 to_log = config_.logging.interval - done_.iteration % config_.logging.interval;
-    if (as_double(to_log) * iteration_s >= soon_s) note("{}", text);
+    if (as_double(to_log) * iteration_s >= soon_s || left_s >= short_s) note("{}", text);
 }
 
 }  // namespace lm::train

@@ -2,6 +2,7 @@
 #include "train/loop/training_log.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -165,7 +166,8 @@ void TrainingLog::print(const std::string& lines) {
     try {
         if (is_rank0_ && stdout_works_) {
             cli::set_status_line("");
-            cli::write_stdout(lines + "\n");
+            const auto width = static_cast<size_t>(cli::terminal_width(STDOUT_FILENO, 0));
+            cli::write_stdout(cli::with_short_rules(lines, width) + "\n");
             cli::flush_stdout();
         }
     } catch (const Error& error) {
