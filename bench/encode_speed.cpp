@@ -108,7 +108,7 @@ int main(int argc, char** argv) {
                                : text::load_gpt2_tokenizer(share_file("tokenizers/gpt2/vocab.json"),
                                                            share_file("tokenizers/gpt2/merges.txt"),
                                                            text::SpecialInText::plain);
-    const auto encoder = tokenizer->make_encoder();
+    const auto encoder = tokenizer->make_encoder(-1);
     text::IdBuffer ids(tokenizer->vocab_size() > 65536);
     measure("encode", corpus, passes, [&](const std::string& text) {
         ids.clear();

@@ -58,9 +58,9 @@ void add_rates(Figures& figures, const metrics::LogSums& sums, const std::string
     add("step_s", "seconds per iteration", sums.mean_step_s(), formula);
     if (!(sums.step_s > 0)) return;
     add("samples_per_s", "samples per second", sums.samples / sums.step_s,
-        "samples of the same iterations / their time");
+        "samples of the iterations above / seconds of these iterations");
     add("tokens_per_s", "tokens per second", sums.tokens / sums.step_s,
-        "tokens of the same iterations / their time");
+        "tokens of the iterations above / seconds of these iterations");
     if (!(sums.flops_s > 0)) return;
     add("tflops", "TFLOP/s per GPU", sums.flops / sums.flops_s / 1e12,
         "the value of the log, averaged over time");

@@ -67,8 +67,8 @@ std::vector<Column> columns(bool has_training, bool json) {
          "4 all-reduces of B s h for each layer and micro-batch, 6 with full recomputation; arXiv "
          "1909.08053, section 3"},
         {"bubble", "bubble", Unit::seconds,
-         "idle time under the schedule of spec::pipeline_actions, and messages that do not "
-         "overlap"},
+         "idle time in the pipeline schedule, and messages between stages that do not overlap "
+         "with computation"},
         {"data", "data", Unit::seconds,
          "rings over gradients, and over weights with ZeRO stage 1 (arXiv 1910.02054, section 7), "
          "and the optimizer"}};

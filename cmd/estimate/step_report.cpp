@@ -134,7 +134,7 @@ std::vector<Figure> step_parts(const StepQuery& query, const cost::StepTime& tim
         seconds("messages_s", "messages between stages", time.messages_s,
                 "bound by the network; only those that do not overlap with computation"),
         seconds("bubble_s", "pipeline bubble", time.bubble_s,
-                "idle time of the busiest stage under the schedule of spec::pipeline_actions"),
+                "idle time of the busiest stage in the pipeline schedule"),
         seconds(
             "data_s", "data parallelism", time.data_s,
             fmt::format(

@@ -109,7 +109,7 @@ int encode(const CodecArgs& args) {
     const auto tokenizer = text::load_tokenizer(args.tokenizer);
     if (args.append_eod && !tokenizer->eod())
         usage_error("--append-eod", "this tokenizer has no end-of-document token: omit the flag");
-    const auto encoder = tokenizer->make_encoder();
+    const auto encoder = tokenizer->make_encoder(-1);
     text::IdBuffer buffer(true);
     for_each_text(args.whole, [&](std::string_view text, i64 line) {
         if (const i64 bad = find_invalid_utf8(text); bad >= 0) {

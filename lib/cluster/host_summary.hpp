@@ -44,7 +44,8 @@ class HostLines {
     };
 
   private:
-    // The part of a table to which the next lines belong.
+    // The table to which the next lines belong. states: one line for each host; other: a table of
+    // speeds or GPUs; none: the lines belong to no table.
     enum class Table { none, states, other };
     bool add_table_line(std::string_view line);
     void add_json(const io::Json& json, const std::string& place);

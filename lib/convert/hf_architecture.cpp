@@ -350,9 +350,9 @@ const HfArchitecture& choose_architecture(const spec::ModelConfig& config) {
     for (const HfArchitecture& architecture : architectures) {
         if (!misfit(architecture, config)) return architecture;
     }
-    // No architecture can hold the model. The error names one flag to change, if possible a flag of
-    // an architecture with the position embedding and the norm of the model, because other flags
-    // are easier to change than these two.
+    // No architecture can hold the model, and the error names one flag to change. Prefers an
+    // architecture that has the model's position embedding and norm, because any other flag is
+    // easier to change.
     for (const HfArchitecture& architecture : architectures) {
         const Misfit found = *misfit(architecture, config);
         if (found.flag != "--position-embedding-type" && found.flag != "--normalization") {

@@ -60,7 +60,7 @@ class CudaDevice final : public device::Device {
     // enter() stores the operation that is being enqueued, for error messages.
     void enter(const char* operation) { operation_ = operation; }
     const char* operation() const { return operation_; }
-    // Throws a bug: the operation that is being enqueued has no `argument`.
+    // Throws Error(bug): the operation that is being enqueued has no `argument`.
     [[noreturn]] void missing(const char* argument) const;
     // Throws Error(failure) "cuda:0: OPERATION: MESSAGE (NAME)", with the message and the name that
     // CUDA has for `status`, unless `status` is success.
@@ -98,10 +98,10 @@ inline cudaStream_t stream_of(device::Context& context) {
     return device_of(context).stream();
 }
 
-// Throws a bug whose message states the address `begin`.
+// Throws Error(bug) whose message states the address `begin`.
 [[noreturn]] void misaligned_workspace(const void* begin);
 
-// Returns the beginning of a workspace [bytes] uint8. Throws a bug unless the workspace is aligned
+// Returns the beginning of a workspace [bytes] uint8. Throws Error(bug) unless the workspace is aligned
 // to cuda_alignment, as cuBLASLt and cuDNN require.
 inline std::byte* begin_of(const device::View& workspace) {
     if (reinterpret_cast<uintptr_t>(workspace.data) % cost::cuda_alignment != 0) {

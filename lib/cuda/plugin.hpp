@@ -26,8 +26,8 @@ struct Plugin {
     void (*claim_device)(int index);
     // Opens GPU `index`. Throws Error(failure) when it cannot be opened.
     std::unique_ptr<device::Device> (*open_device)(int index);
-    // Returns a group of the ranks of `host` that carries memory of each rank's `device` by NCCL
-    // and host memory by `host`. Throws Error(usage) when two ranks have the same GPU. The device
+    // Returns a group of the ranks of the group `host`. It communicates memory of each rank's
+    // `device` by NCCL, and host memory by `host`. Throws Error(usage) when two ranks have the same GPU. The device
     // must outlive the group and its parts. Collective over `host`.
     std::unique_ptr<comm::Group> (*join)(device::Device& device, std::unique_ptr<comm::Group> host,
                                          double timeout_s);

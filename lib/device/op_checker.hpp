@@ -9,7 +9,7 @@
 
 namespace lm::device {
 
-// Checks the arguments of one operation. The first mismatch throws a bug (exit 70). Its message
+// Checks the arguments of one operation. The first mismatch throws Error(bug) (exit 70). Its message
 // names the operation and the argument, and prints the expected and the actual value.
 class Checker {
   public:
@@ -24,7 +24,7 @@ class Checker {
     // For an operation without a compute type, which works on bits.
     explicit Checker(std::string_view op) : op_(op), type_(DType::fp32) {}
 
-    // When the condition is false, formats the text and throws a bug "OP: TEXT".
+    // When the condition is false, formats the text and throws Error(bug) "OP: TEXT".
     template <typename... Values>
     void require(bool condition, fmt::format_string<Values...> format, Values&&... values) const {
         if (condition) return;

@@ -59,7 +59,8 @@ struct View {
     i64 bytes() const { return numel() * size_of(dtype); }
     i64 operator[](int dim) const { return shape[dim]; }
 
-    // Returns a pointer to the elements as T. Throws a bug when the view has another dtype than T.
+    // Returns a pointer to the elements as T. Throws Error(bug) when the view has another dtype.
+    // u16 stands for every dtype of 2 bytes.
     // The pointer is valid on the device that owns the memory.
     template <typename T>
     T* as() const {

@@ -16,7 +16,7 @@ class WorkspaceArena {
           left_(workspace ? workspace.bytes() : 0),
           alignment_(alignment) {}
 
-    // Returns memory for `count` elements. Throws a bug when fewer bytes are left.
+    // Returns memory for `count` elements. Throws Error(bug) when fewer bytes are left.
     template <typename T>
     T* reserve(i64 count) {
         const i64 bytes = round_up(count * static_cast<i64>(sizeof(T)), alignment_);

@@ -66,7 +66,8 @@ constexpr std::array rules{
     CauseRule{"Cannot allocate memory", "", "out_of_memory", root, "ENOMEM of libc"},
     CauseRule{"due to hardware memory corruption", "", "device", root, "kernel"},
     CauseRule{"soft lockup", "", "node_failure", effect, "kernel"},
-    // Memory of a GPU
+    // Memory that a framework cannot allocate, mostly of a GPU. The pattern of PyTorch matches the
+    // text of Ray, too, so Ray is first.
     CauseRule{"ray.exceptions.OutOfMemoryError", "", "out_of_memory", root, "Ray"},
     CauseRule{"OutOfMemoryError", "", "device_memory", root, "PyTorch"},
     CauseRule{"RESOURCE_EXHAUSTED: ", "memory", "device_memory", root, "XLA"},

@@ -237,9 +237,9 @@ void LogSummary::add_iteration(LoggedIteration line) {
     missing_now_s_ = 0;
 }
 
-// Adds the stop, if there was one, between iteration `before` and the line after it.
-// `first_of_run`: since `before`, a restart, or a rollback within the run, has discarded the
-// iterations that were logged after `before`.
+// Adds a stop between iteration `before` and the next line, if there was one: a restart, a rollback
+// within the run, or a long pause. `first_of_run`: the next line is the first after a restart or
+// rollback to `before`, so that the iterations that were logged after `before` are discarded.
 void LogSummary::find_stop(bool first_of_run, i64 before) {
     LogStop stop{.restarted = first_of_run && (n_starts_ > 0 || !has_starts_),
                  .last_iteration = last_->iteration,

@@ -21,7 +21,7 @@ double total_of(const std::vector<double>& bar) {
     return std::accumulate(bar.begin(), bar.end(), 0.0);
 }
 
-// Returns three significant digits: "7.21", "72.1", "721".
+// Returns two decimals below 10, one below 100, and none above: "7.21", "72.1", "721".
 std::string short_number(double value) {
     const int decimals = value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
     return fmt::format("{:.{}f}", value, decimals);

@@ -54,11 +54,12 @@ void EncodedChunk::release_large() {
     for (KeyTokens& key : keys) key.clear();
 }
 
-ChunkEncoder::ChunkEncoder(const EncodeRules& rules, const text::Tokenizer& tokenizer)
+ChunkEncoder::ChunkEncoder(const EncodeRules& rules, const text::Tokenizer& tokenizer,
+                           i64 text_bytes)
     : rules_(&rules),
       tokenizer_(&tokenizer),
       parser_(rules.keys, invalid_text_of(rules.on_bad_line)),
-      encoder_(tokenizer.make_encoder()) {}
+      encoder_(tokenizer.make_encoder(text_bytes)) {}
 
 void ChunkEncoder::encode(EncodedChunk& out, const std::function<void(size_t)>& hand_over) {
     while (out.keys.size() < rules_->keys.size()) out.keys.emplace_back(rules_->wide);

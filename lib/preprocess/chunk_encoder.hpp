@@ -54,8 +54,8 @@ struct EncodedChunk {
 
 class ChunkEncoder {
   public:
-    // `rules` and `tokenizer` must outlive the encoder.
-    ChunkEncoder(const EncodeRules& rules, const text::Tokenizer& tokenizer);
+    // `rules` and `tokenizer` must outlive the encoder. `text_bytes` as for make_encoder().
+    ChunkEncoder(const EncodeRules& rules, const text::Tokenizer& tokenizer, i64 text_bytes);
 
     // Encodes out.chunk and replaces everything else in `out`. Stops at the first bad line that
     // ends the run. Calls `hand_over(key)` whenever the ids of a key take KeyTokens::max_bytes.

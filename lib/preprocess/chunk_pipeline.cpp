@@ -41,7 +41,8 @@ void ChunkPipeline::start() {
     reader_.before_growing([this](i64 bytes) { acquire_for_long_line(bytes); });
     // The encoders are created in this thread, so that the caller gets the exception when there is
     // not enough memory for them.
-    for (int i = 0; i < n_workers_; ++i) encoders_.emplace_back(rules_, tokenizer_);
+    const i64 text_bytes = reader_.most_bytes();
+    for (int i = 0; i < n_workers_; ++i) encoders_.emplace_back(rules_, tokenizer_, text_bytes);
     for (ChunkEncoder& encoder : encoders_)
         threads_.push_back(start_thread([this, &encoder] { work(encoder); }));
 }

@@ -193,8 +193,8 @@ BpeTokenizer::BpeTokenizer(BpeTokenizerParts parts)
       digest_(PartsDigester().digest(parts, model_)),
       text_steps_(make_text_steps(parts)) {}
 
-std::unique_ptr<Encoder> BpeTokenizer::make_encoder() const {
-    return make_text_encoder(text_steps_, make_bpe_encoder(model_, rule_));
+std::unique_ptr<Encoder> BpeTokenizer::make_encoder(i64 text_bytes) const {
+    return make_text_encoder(text_steps_, make_bpe_encoder(model_, rule_, text_bytes));
 }
 
 std::string_view BpeTokenizer::token(i32 id) const {

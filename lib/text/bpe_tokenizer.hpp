@@ -40,7 +40,7 @@ class BpeTokenizer : public Tokenizer {
     i64 vocab_size() const override { return model_.vocab_size(); }
     std::optional<i32> eod() const override { return eod_; }
     const std::string& digest() const override { return digest_; }
-    std::unique_ptr<Encoder> make_encoder() const override;
+    std::unique_ptr<Encoder> make_encoder(i64 text_bytes) const override;
     bool normalizes() const override { return !text_steps_.normalizer.empty(); }
     std::string_view token(i32 id) const override;
     const BpeModel& model() const { return model_; }

@@ -36,7 +36,7 @@ class ByteTokenizer : public Tokenizer {
     i64 vocab_size() const override { return end_of_document + 1; }
     std::optional<i32> eod() const override { return end_of_document; }
     const std::string& digest() const override { return digest_; }
-    std::unique_ptr<Encoder> make_encoder() const override {
+    std::unique_ptr<Encoder> make_encoder(i64 /*text_bytes*/) const override {
         return std::make_unique<ByteEncoder>();
     }
     std::string_view token(i32 id) const override {

@@ -9,7 +9,7 @@ void Tokenizer::decode(std::span<const i32> ids, std::string& out) const {
 
 std::vector<i32> Tokenizer::encode(std::string_view text) const {
     IdBuffer buffer(true);
-    make_encoder()->encode(text, buffer);
+    make_encoder(static_cast<i64>(text.size()))->encode(text, buffer);
     const std::span<const i32> ids = buffer.ids<i32>();
     return {ids.begin(), ids.end()};
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Power failures during a save: replays the recorded operations so that a file system may have
-// kept or lost each one that was not made durable, and checks that a run finds the old step or the
-// new one, verified.
+// Power failures during a save: replays the recorded operations without some of those that were not
+// yet durable, as a file system may have lost them. Checks that a run then finds the old step or
+// the new one, and that lm-ckpt verify accepts it.
 //
-// The model: fsync() of a file makes its content durable, fsync() of a directory its names. Any set
-// of the other writes is kept. The first n of the other changes of each directory are kept, for any
-// n.
+// The model: fsync() of a file makes its content durable, fsync() of a directory its names. Of the
+// writes that are not durable, any subset is kept. Of the changes of a directory that are not
+// durable, the first n are kept, for any n.
 #include <array>
 #include <filesystem>
 #include <map>

@@ -18,7 +18,6 @@ i64 parameters_of(std::string_view name) {
 
 }  // namespace
 
-// The counts of the published weights.
 TEST_CASE("presets have the published parameter counts") {
     CHECK(parameters_of("gpt2-124m") == 124'439'808);
     CHECK(parameters_of("gpt2-355m") == 354'823'168);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranges that Megatron's splits return, with both roundings.
+// The ranges of --split, with the rounding of Megatron-DeepSpeed and that of Megatron-LM.
 #include "data/sampling/split.hpp"
 
 #include "base/error.hpp"

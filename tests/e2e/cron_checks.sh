@@ -136,7 +136,7 @@ queue "13|PENDING|Priority|0:00"
 status stopped 75 90 null 2
 check 0 "scheduled: job 13" watchdog
 
-# Starts without progress: the fourth generation that does not pass iteration 90 is the third wasted start.
+# Starts without progress: generation 2 reached iteration 90, and 3, 4 and 5 do not pass it. The third raises the alert.
 for generation in 3 4 5; do
     status stopped 75 88 null $generation
     [ $generation = 5 ] || check 0 'scheduled' watchdog

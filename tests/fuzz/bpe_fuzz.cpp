@@ -187,7 +187,7 @@ void check_many_pretokens(const BpeModel& model, const std::string& text,
 void check_text(const BpeModel& model, const std::string& text, PretokenizerRule rule,
                 const lm::test::ReferenceBpe& slow) {
     const Ids expected = slow.of_text(rule, text);
-    const auto encoder = lm::text::make_bpe_encoder(model, rule);
+    const auto encoder = lm::text::make_bpe_encoder(model, rule, static_cast<lm::i64>(text.size()));
     require(lm::test::ids_of(*encoder, text) == expected);
     require(lm::test::ids_consumed(*encoder, text) == expected);
 }

@@ -88,7 +88,7 @@ def main():
                                       stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=1200)
                 for name in replaced:
                     subprocess.run(f"rm -rf {name} && mv {name}.aside {name}", shell=True, cwd=place, check=True)
-                # Shows the command that a slow or ended test was at.
+                # The output of a test that is stopped then shows how far it came.
                 print(f"{os.path.basename(page)}:{number}: {time.monotonic() - start:.1f} s", flush=True)
                 if done.returncode > (1 if ANSWERS.match(command) else 0):
                     failed += 1

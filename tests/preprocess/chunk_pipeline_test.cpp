@@ -29,7 +29,7 @@ class TestTokenizer final : public text::Tokenizer {
     std::optional<i32> eod() const override { return 0; }
     const std::string& digest() const override { return digest_; }
     std::string_view token(i32) const override { return ""; }
-    std::unique_ptr<text::Encoder> make_encoder() const override {
+    std::unique_ptr<text::Encoder> make_encoder(i64 /*text_bytes*/) const override {
         return std::make_unique<Encoder>();
     }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // BpeEncoder with caches and batches against PretokenEncoder, one pre-token at a time.
 #include "text/bpe/bpe_encoder.hpp"
+#include "text/bpe/pretoken_cache.hpp"
 #include "text/bpe/pretoken_encoder.hpp"
 #include "text/gpt2_tokenizer.hpp"
 
@@ -101,8 +102,9 @@ std::vector<i32> one_by_one(const BpeModel& model, const std::string& text) {
     return ids;
 }
 
-void check_texts(const BpeModel& model) {
-    const auto encoder = make_bpe_encoder(model, PretokenizerRule::gpt2);
+// `text_bytes` is that of make_bpe_encoder(); the texts are larger than 0.
+void check_texts(const BpeModel& model, i64 text_bytes) {
+    const auto encoder = make_bpe_encoder(model, PretokenizerRule::gpt2, text_bytes);
     std::mt19937 random(17);
     for (const int n_words : {0, 1, 3, 40, 300, 300, 3000, 3000}) {
         const std::string text = text_of(random, model, n_words);
@@ -120,9 +122,10 @@ void check_texts(const BpeModel& model) {
 TEST_CASE("BpeEncoder: texts with many new and long pre-tokens") {
     const auto tokenizer = gpt2();
     const BpeModel& model = model_of(*tokenizer);
-    check_texts(model);
-    check_texts(*with_whole_pretokens(model, 0));
-    check_texts(*with_whole_pretokens(model, 20'000));  // ids of 32 bits
+    check_texts(model, -1);
+    check_texts(model, 0);
+    check_texts(*with_whole_pretokens(model, 0), -1);
+    check_texts(*with_whole_pretokens(model, 20'000), 0);  // ids of 32 bits
 }
 
 TEST_CASE("mergers: pre-tokens of up to 64 bytes get the ids of PretokenEncoder") {
@@ -156,4 +159,11 @@ TEST_CASE("mergers: pre-tokens of up to 64 bytes get the ids of PretokenEncoder"
             }
         }
     }
+}
+
+TEST_CASE("cache_places: a power of two between the limits, the largest for unknown text") {
+    CHECK(cache_places(-1, 16, 1 << 16, 1 << 20) == 1 << 20);
+    CHECK(cache_places(0, 16, 1 << 16, 1 << 20) == 1 << 16);
+    CHECK(cache_places(4'000'000, 16, 1 << 16, 1 << 20) == 1 << 18);
+    CHECK(cache_places(i64{1} << 50, 16, 1 << 16, 1 << 20) == 1 << 20);
 }

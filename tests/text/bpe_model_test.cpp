@@ -100,7 +100,7 @@ TEST_CASE("texts with arbitrary merges, in ids of 16 and of 32 bits") {
             ++n_whole;
         }
         INFO(round << ", " << n_whole << " whole tokens");
-        const auto encoder = make_bpe_encoder(model, PretokenizerRule::gpt2);
+        const auto encoder = make_bpe_encoder(model, PretokenizerRule::gpt2, -1);
         for (int i = 0; i < 40; ++i) {
             const std::string text =
                 random_text(random, alphabet + "   -\n", 1 + random() % (i % 8 == 0 ? 3000 : 90));

@@ -33,7 +33,7 @@ std::shared_ptr<const Tokenizer> gpt2(SpecialInText special = SpecialInText::pla
 
 int check_golden(const std::string& path) {
     const auto tokenizer = gpt2();
-    const auto encoder = tokenizer->make_encoder();
+    const auto encoder = tokenizer->make_encoder(-1);
     std::ifstream in(path);
     int n = 0;
     for (std::string line; std::getline(in, line); ++n) {
@@ -71,7 +71,7 @@ TEST_CASE("gpt2: ids equal the golden ones") {
 
 TEST_CASE("gpt2: decode inverts encode") {
     const auto tokenizer = gpt2();
-    const auto encoder = tokenizer->make_encoder();
+    const auto encoder = tokenizer->make_encoder(-1);
     test::NastyText nasty(7);
     for (int i = 0; i < 5000; ++i) {
         const std::string text = nasty.next(i % 200);
@@ -83,7 +83,7 @@ TEST_CASE("gpt2: decode inverts encode") {
 
 TEST_CASE("gpt2: 16-bit ids of an encoder with a full cache equal 32-bit ids of a new one") {
     const auto tokenizer = gpt2();
-    const auto warm = tokenizer->make_encoder();
+    const auto warm = tokenizer->make_encoder(-1);
     test::NastyText nasty(9);
     for (int i = 0; i < 300; ++i) {
         const std::string text = nasty.next(60);
@@ -100,7 +100,7 @@ TEST_CASE("gpt2: encoding takes linear time on adversarial text") {
         for (int k = 0; k < 2; ++k) {
             std::string text;
             while (text.size() < (k == 0 ? 20'000U : 200'000U)) text += unit;
-            const auto encoder = tokenizer->make_encoder();
+            const auto encoder = tokenizer->make_encoder(-1);
             test::ids_of(*encoder, text);
             work[k] = encoder->operations();
         }
@@ -115,7 +115,7 @@ TEST_CASE("gpt2: a megabyte of one character takes at most 12 steps a byte") {
     for (const char* unit : {"^", "a", "=-"}) {
         std::string text;
         while (text.size() < (size_t{1} << 20)) text += unit;
-        const auto encoder = tokenizer->make_encoder();
+        const auto encoder = tokenizer->make_encoder(-1);
         test::ids_of(*encoder, text);
         CHECK(encoder->operations() < 12 * text.size());
     }

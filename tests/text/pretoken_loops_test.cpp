@@ -22,7 +22,7 @@ namespace {
 template <typename Id>
 void compare_loops(const PretokenLoops<Id>& aes) {
     const PretokenLoops<Id> portable = portable_loops<Id>();
-    PretokenCache<Id> cache, other_cache;
+    PretokenCache<Id> cache(-1), other_cache(-1);
     const auto batch = std::make_unique<PretokenBatch<Id>>(cache);
     const auto other = std::make_unique<PretokenBatch<Id>>(other_cache);
     std::string text;
@@ -67,7 +67,7 @@ void compare_loops(const PretokenLoops<Id>& aes) {
 
 template <typename Id>
 void check_copy(i32 largest) {
-    PretokenCache<Id> cache;
+    PretokenCache<Id> cache(-1);
     const auto batch = std::make_unique<PretokenBatch<Id>>(cache);
     constexpr u32 most = PackedIds<Id>::most;
     typename PretokenCache<Id>::Entry entries[most + 2] = {};

@@ -73,7 +73,7 @@ TEST_CASE("tokenizer.json: ids equal those of Hugging Face tokenizers") {
         const std::string path = dir / (name + ".json");
         io::write_file(path, whole(style).dump(), io::Overwrite::no);
         tokenizers[name] = load_hf_tokenizer(path, SpecialInText::parse);
-        encoders[name] = tokenizers[name]->make_encoder();
+        encoders[name] = tokenizers[name]->make_encoder(-1);
     }
     std::ifstream in(LM_TEST_DIR "/golden/text/hf-ids.jsonl");
     int n = 0;
@@ -255,7 +255,7 @@ TEST_CASE("encoding takes linear time with every style") {
             for (const size_t k : {size_t{0}, size_t{1}}) {
                 std::string text;
                 while (text.size() < (k == 0 ? 20'000U : 200'000U)) text += unit;
-                const auto encoder = tokenizer->make_encoder();
+                const auto encoder = tokenizer->make_encoder(-1);
                 test::ids_of(*encoder, text);
                 work[k] = encoder->operations();
             }
@@ -327,7 +327,7 @@ TEST_CASE("special tokens of tokenizer_config.json and special_tokens_map.json")
         write("special_tokens_map.json", map);
         const auto tokenizer = load_hf_tokenizer(dir.path(), special);
         IdBuffer buffer(true);
-        tokenizer->make_encoder()->encode(text, buffer);
+        tokenizer->make_encoder(-1)->encode(text, buffer);
         return std::vector<i32>(buffer.ids<i32>().begin(), buffer.ids<i32>().end());
     };
     using Ids = std::vector<i32>;
@@ -457,6 +457,6 @@ TEST_CASE("the id buffer has room for a normalized text that is longer than the 
 
     const auto folded = load({{{"type", "NFKC"}}, {{"type", "Lowercase"}}, replace(" ", "\u2581")});
     IdBuffer ids(true);
-    folded->make_encoder()->encode(text, ids);
+    folded->make_encoder(-1)->encode(text, ids);
     CHECK(ids.capacity() <= sizeof(i32) * (text.size() / 5 * 7 + 16));
 }

@@ -5,10 +5,11 @@
 // on GPUs. NCCL carries the tensors.
 //
 // Threads: the rank's own thread starts and waits for operations. The reading thread stores
-// received frames in arrived_ and answers questions. NCCL's monitoring thread may ask() and
-// abort(). mutex_ guards all members that threads share. A thread holds sending_ while it sends a
-// frame, so that frames do not mix. asking_ allows one open question at a time. Order of locks:
-// asking_, then mutex_. sending_ is never held together with mutex_.
+// received frames in arrived_ and answers other ranks that ask for this rank's status. NCCL's
+// monitoring thread may ask() and abort(). mutex_ guards all members that threads share. A thread
+// holds sending_ while it sends a frame, so that frames do not mix. asking_ allows one ask() of
+// this rank at a time. Order of locks: asking_, then mutex_. sending_ is never held together with
+// mutex_.
 //
 // Failure: the hub sends the first failure of the job to all ranks, and all later operations of
 // this rank throw. If a rank starts no operation within 20 s after the failure, its reading thread

@@ -7,7 +7,7 @@
 
 namespace lm::cuda {
 
-// Throws a bug when the kernels do not support the head width `width`, qkv rows of `row` elements,
+// Throws Error(bug) when the kernels do not support the head width `width`, qkv rows of `row` elements,
 // or `scale`.
 void check_attention(i64 width, i64 row, double scale);
 

@@ -199,6 +199,17 @@ void ChunkReader::skip_partial_line(io::InputStream& stream) {
     }
 }
 
+i64 ChunkReader::most_bytes() const {
+    i64 bytes = 0;
+    for (const InputPiece& piece : pieces_) {
+        const InputFile& file = inputs_[static_cast<size_t>(piece.file)];
+        if (file.size < 0) return -1;
+        const i64 end = piece.end < 0 ? file.size : piece.end;
+        bytes += file.divisible ? end - piece.begin : 16 * file.size;
+    }
+    return bytes;
+}
+
 i64 ChunkReader::compressed_bytes_read() const {
     return finished_bytes_ + (stream_ ? stream_->compressed_bytes_read() : 0);
 }

@@ -121,6 +121,9 @@ class ChunkReader {
     void interrupt();
 
     const std::vector<InputFile>& inputs() const { return inputs_; }
+    // Returns about how many bytes the text of the pieces has at most; -1: unknown. Compressed
+    // files count sixteen times.
+    i64 most_bytes() const;
     // Returns how many bytes on disk have been read, for progress.
     i64 compressed_bytes_read() const;
 

@@ -21,8 +21,8 @@ namespace {
 template <typename Id>
 class BpeEncoder : public Encoder {
   public:
-    BpeEncoder(const BpeModel& model, PretokenizerRule rule)
-        : model_(&model), pretokenizer_(make_pretokenizer(rule)), ids_(model) {}
+    BpeEncoder(const BpeModel& model, PretokenizerRule rule, i64 text_bytes)
+        : model_(&model), pretokenizer_(make_pretokenizer(rule)), ids_(model, text_bytes) {}
 
     i64 encode(std::string_view text, IdBuffer& out) override {
         const i64 before = out.count();
@@ -230,9 +230,11 @@ class BpeEncoder : public Encoder {
 
 }  // namespace
 
-std::unique_ptr<Encoder> make_bpe_encoder(const BpeModel& model, PretokenizerRule rule) {
-    if (model.vocab_size() <= 65536) return std::make_unique<BpeEncoder<u16>>(model, rule);
-    return std::make_unique<BpeEncoder<i32>>(model, rule);
+std::unique_ptr<Encoder> make_bpe_encoder(const BpeModel& model, PretokenizerRule rule,
+                                          i64 text_bytes) {
+    if (model.vocab_size() <= 65536)
+        return std::make_unique<BpeEncoder<u16>>(model, rule, text_bytes);
+    return std::make_unique<BpeEncoder<i32>>(model, rule, text_bytes);
 }
 
 }  // namespace lm::text

@@ -12,7 +12,9 @@
 
 namespace lm::text {
 
-// Returns an encoder for `model`. The model must outlive the encoder.
-std::unique_ptr<Encoder> make_bpe_encoder(const BpeModel& model, PretokenizerRule rule);
+// Returns an encoder for `model` and at most `text_bytes` of text (-1: unknown). The model must
+// outlive the encoder.
+std::unique_ptr<Encoder> make_bpe_encoder(const BpeModel& model, PretokenizerRule rule,
+                                          i64 text_bytes);
 
 }  // namespace lm::text

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Caches of fixed size that map pre-tokens to ids. The key is the bytes of the pre-token and not a
-// hash, so a hit is exact. An entry of a pre-token of up to 15 bytes takes half a cache line. An
-// entry of a longer pre-token takes four lines.
+// Caches that map pre-tokens to ids. Their size is decided when they are made. The key is the bytes
+// of the pre-token and not a hash, so a hit is exact. An entry of a pre-token of up to 15 bytes
+// takes half a cache line. An entry of a longer pre-token takes four lines.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
 #include <string_view>
 #include <utility>
@@ -14,6 +16,14 @@
 #include "text/bpe/pretoken_key.hpp"
 
 namespace lm::text {
+
+// Returns the number of places, a power of two, of a cache for about `text_bytes` of text (-1:
+// unknown), which has a new pre-token at most every `distance` bytes. The kernel must clear every
+// page of a cache, which for small texts takes longer than the encoding.
+inline u32 cache_places(i64 text_bytes, i64 distance, u32 fewest, u32 most) {
+    const i64 wanted = text_bytes < 0 ? most : text_bytes / distance;
+    return std::bit_ceil(static_cast<u32>(std::clamp<i64>(wanted, fewest, most)));
+}
 
 // The ids of a short pre-token in 16 bytes: up to seven ids of 16 bits, or up to five of 24 bits.
 template <typename Id>
@@ -70,18 +80,21 @@ class PackedIds<i32> {
 template <typename Id>
 class PretokenCache {
   public:
-    static constexpr u32 n_places = u32{1} << 20;  // 32 MiB
-
     struct alignas(32) Entry {
         PretokenKey key;  // in zeroed memory its length is 0, so it equals no pre-token
         PackedIds<Id> ids;
     };
     static_assert(sizeof(Entry) == 32);
 
-    PretokenCache() : entries_(n_places) {}
+    // 2 to 32 MiB.
+    explicit PretokenCache(i64 text_bytes)
+        : place_bits_(cache_places(text_bytes, 16, u32{1} << 16, u32{1} << 20) - 1),
+          entries_(size_t{place_bits_} + 1) {}
 
     const Entry* entries() const { return &entries_[0]; }
-    const Entry* place_of(u32 hash) const { return &entries_[hash % n_places]; }
+    // The bits of a hash that select a place.
+    u32 place_bits() const { return place_bits_; }
+    const Entry* place_of(u32 hash) const { return &entries_[hash & place_bits_]; }
     const Entry* neighbour_of(const Entry* place) const { return &entries_[index_of(place) ^ 1]; }
 
     // Returns the entry of the pre-token, or nullptr.
@@ -107,6 +120,7 @@ class PretokenCache {
     size_t index_of(const Entry* place) const { return static_cast<size_t>(place - entries()); }
 
   private:
+    u32 place_bits_;
     HugeArray<Entry> entries_;
 };
 
@@ -114,13 +128,15 @@ template <typename Id>
 class LongPretokenCache {
   public:
     static constexpr size_t longest = 112;
-    static constexpr u32 n_places = u32{1} << 15;  // 8 MiB
 
-    LongPretokenCache() : entries_(n_places) {}
+    // 2 to 8 MiB.
+    explicit LongPretokenCache(i64 text_bytes)
+        : place_bits_(cache_places(text_bytes, 512, u32{1} << 13, u32{1} << 15) - 1),
+          entries_(size_t{place_bits_} + 1) {}
 
     // Hashes at most 112 bytes, because the cache contains no longer pre-token.
-    static u32 place_of(std::string_view pretoken) {
-        return static_cast<u32>(hash64(pretoken.substr(0, longest)) % n_places);
+    u32 place_of(std::string_view pretoken) const {
+        return static_cast<u32>(hash64(pretoken.substr(0, longest))) & place_bits_;
     }
 
     // Prefetches the first two lines of the entry. Most entries use no more than these.
@@ -164,6 +180,7 @@ class LongPretokenCache {
     };
     static_assert(sizeof(Entry) == 256);
 
+    u32 place_bits_;
     HugeArray<Entry> entries_;
 };
 

@@ -27,8 +27,12 @@ class PretokenIds {
     using Cache = PretokenCache<Id>;
     using Batch = PretokenBatch<Id>;
 
-    explicit PretokenIds(const BpeModel& model)
-        : model_(&model), encoder_(model), merger_(make_merger(model)) {
+    PretokenIds(const BpeModel& model, i64 text_bytes)
+        : model_(&model),
+          encoder_(model),
+          short_(text_bytes),
+          long_(text_bytes),
+          merger_(make_merger(model)) {
         elsewhere_.ids.set(std::array<i32, Packed::most>{}.data(), Packed::elsewhere);
     }
 

@@ -160,7 +160,7 @@ PretokenizerSettings read_pretokenizer(const Json& json, const std::string& path
 io::OrderedJson pretokenizer_json(PretokenizerRule rule) {
     const auto known = std::ranges::find(known_sequences, rule, &KnownSequence::rule);
     LM_CHECK(known != std::end(known_sequences),
-             "expected a rule of {} known sequences, got rule {}", std::size(known_sequences),
+             "expected a pre-tokenizer rule of known_sequences, got rule {}",
              static_cast<int>(rule));
     io::OrderedJson parts = io::OrderedJson::array();
     for (const std::string_view part : known->parts) {

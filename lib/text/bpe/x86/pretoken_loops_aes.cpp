@@ -115,7 +115,7 @@ struct Wide {
     LM_VAES static void load(const char* text, i64 i, i64 n, Batch& batch, const Cache& cache) {
         const __m512i constant = _mm512_set1_epi64(0x1F83'D9AB'5BE0'CD19);
         const __m256i entries = _mm256_set1_epi64x(reinterpret_cast<long long>(cache.entries()));
-        const __m128i place_bits = _mm_set1_epi32(Cache::n_places - 1);
+        const __m128i place_bits = _mm_set1_epi32(static_cast<int>(cache.place_bits()));
         const u32* ends = batch.ends;
         __m128i ends_before = _mm_set1_epi32(static_cast<int>(batch.begin_of(i)));
         for (; i + 4 <= n; i += 4) {

@@ -51,7 +51,7 @@ LM_AVX2_INLINE u64 equal_bits(__m256i low, __m256i high, char c) {
 }
 
 // Returns all ones in the bytes that are in [first, first + n). AVX2 has no unsigned comparison, so
-// x <= n is computed as min(x, n) == x.
+// a <= b is computed as min(a, b) == a.
 LM_AVX2_INLINE __m256i in_range(__m256i bytes, char first, char n) {
     const __m256i shifted = _mm256_sub_epi8(bytes, _mm256_set1_epi8(first));
     return _mm256_cmpeq_epi8(_mm256_min_epu8(shifted, _mm256_set1_epi8(static_cast<char>(n - 1))),
