@@ -131,7 +131,7 @@ std::vector<ActivationSpec> activation_table(const ModelConfig& config,
         {"final_norm_rstd", {r}, DType::fp32, per_micro_batch, head},
         {"losses", {b, t}, DType::fp32, per_micro_batch, head},
         {"dfinal", {r, c}, x, per_micro_batch, head},  // gradient of final_norm
-        {"step_sums", {3}, DType::fp64, once},         // the host reads it once in each step
+        {"step_sums", {3}, DType::fp64, once},         // the CPU reads it once in each step
         // The output of attention or MLP, before it is added to the residual stream.
         {"branch", {n, c}, x, full_recompute ? once : forward},
         // The logits of a chunk of rows. row_stats holds for each row: the sum of exponentials, the
@@ -192,10 +192,10 @@ StageShape stage_shape(const ModelConfig& config, const ParallelConfig& parallel
 
 namespace {
 
-// Assigns an offset to each activation of a stage. Order in memory: the activations that exist
-// once, and the working set of recomputation (the memory of recomputed activations); then the
-// stored activations, chunk by chunk; then the scratch of forward and the scratch of backward,
-// which have the same start and so overlap.
+// Assigns an offset to each activation of a stage. Order in memory:
+// 1. the activations that exist once, and the working set (the memory of recomputed activations)
+// 2. the stored activations of chunk 0, of chunk 1, ...
+// 3. the scratch of forward and the scratch of backward, which start at the same offset and overlap
 class Planner {
   public:
     Planner(std::vector<ActivationSpec> table, const Recompute& recompute, const StageShape& stage)

@@ -11,9 +11,9 @@
 
 namespace lm::cost {
 
-// The most bytes of logits in memory at a time, on a CPU and on a GPU. The head computes the logits
-// chunk by chunk of rows. For each chunk, a GPU reads and writes the whole fp32 gradient of the
-// head's weight, so the chunks of a GPU are large. Large chunks also give GEMMs that use all SMs.
+// The largest size of the logits in memory, in bytes, on a CPU and on a GPU. The head computes the
+// logits of one chunk of rows at a time. For each chunk, a GPU reads and writes the whole fp32
+// gradient of the head's weight. Large chunks reduce this traffic and give GEMMs that use all SMs.
 constexpr i64 cpu_logits_bytes = i64{128} << 20;
 constexpr i64 cuda_logits_bytes = i64{1} << 30;
 

@@ -15,8 +15,8 @@ constexpr i64 max_flat_pieces = 4096;
 constexpr i64 norm_scratch_rows = 5;
 // The number of queries, and of keys, in a block of attention.
 constexpr i64 attention_block = 64;
-// With products of bf16 pairs: the queries whose scores are computed together, and the queries of a
-// task of the forward pass.
+// Sizes of the bf16 attention (cpu/attention_bf16.cpp): the number of queries whose scores one call
+// computes, and the number of queries of one task of the forward pass.
 constexpr i64 attention_strip = 16;
 constexpr i64 attention_task_queries = 256;
 
@@ -31,9 +31,9 @@ constexpr i64 library_scratch_bytes = i64{4} << 20;
 // The floats that one worker needs for one of oneDNN's tiles.
 constexpr i64 library_product_floats = library_scratch_bytes / 4 + product_tile_floats;
 
-// The number of rows and columns of tiles in a chunk of a product that has rows x cols tiles. There
-// are several tiles for each thread. More of them make packing cheaper: an element of a chunk is
-// packed once for up to 1,152 multiplications of each thread.
+// The number of rows and columns of tiles in one chunk of a product that has all_rows x all_cols
+// tiles. A chunk has about four tiles for each thread. The threads pack the operands once per
+// chunk, so each packed element is used in up to 1,152 multiplications of each thread.
 struct ProductChunk {
     constexpr ProductChunk(i64 n_threads, i64 all_rows, i64 all_cols) {
         const i64 tiles = 4 * (n_threads + 1);
@@ -65,7 +65,8 @@ constexpr i64 attention_backward_floats(i64 seq_length, i64 head_dim) {
         5 * seq_length * head_dim + seq_length + 3 * block * head_dim + 2 * block * block + block,
         16);
 }
-// The same for products of bf16 pairs (cpu/attention_bf16.cpp).
+// Returns the floats of scratch that one worker uses in the forward and backward of the bf16
+// attention (cpu/attention_bf16.cpp).
 constexpr i64 attention_forward_bf16_floats(i64 seq_length, i64 head_dim) {
     constexpr i64 block = attention_block;
     const i64 queries = seq_length < attention_task_queries ? seq_length : attention_task_queries;

@@ -136,9 +136,9 @@ double daly_interval_s(double save_s, double mttf_s) {
 
 namespace {
 
-// The expected time of a training without limits of jobs, in which each failure is followed by a
-// restart (Daly 2006, equation 20). One failure occurs per M = mean_s; the share
-// exp(-restart_s / M) of the starts succeeds.
+// Returns the expected time of a training without limits of jobs. A restart follows each failure
+// (Daly 2006, equation 20). The mean time between failures is M = mean_s. A restart succeeds with
+// the probability exp(-restart_s / M).
 Goodput without_jobs(const GoodputPlan& plan, double work_s, double interval_s) {
     const double m = plan.failures.mean_s;
     const double interval = std::min(interval_s, work_s);
@@ -172,8 +172,8 @@ JobYield before_failure(const GoodputPlan& plan, double interval_s, double resta
     return {cycles * interval_s, cycles * plan.save_s, std::min(restart_s, seconds)};
 }
 
-// Returns the yield of the time from such a start to the end of the job after `seconds`, which
-// saves the work since the previous save.
+// Returns the yield of the time from a start that takes `restart_s` to the end of the job after
+// `seconds`. The job ends with a save of the work since the previous save.
 JobYield before_job_end(const GoodputPlan& plan, double interval_s, double restart_s,
                         double seconds) {
     const double to_stop_s = seconds - restart_s - plan.save_s;
@@ -202,7 +202,7 @@ JobYields job_yields(const GoodputPlan& plan, double interval_s) {
     const i64 n = std::clamp<i64>(static_cast<i64>(40 * job_s / finest_s), 400, 200'000);
     const double dt = job_s / as_double(n);
     JobYields yields;
-    JobYield failed, failed_first;  // until a failure within the time so far
+    JobYield failed, failed_first;  // sums over failures before time t, weighted by probability
     const auto until = [&](JobYield yield, double restart_s, double t) {
         yield.add(before_job_end(plan, interval_s, restart_s, t), std::exp(-t / m));
         return yield;
@@ -217,7 +217,7 @@ JobYields job_yields(const GoodputPlan& plan, double interval_s) {
         failed.add(yield, fails);
         failed_first.add(before_failure(plan, interval_s, 0, t), fails);
     }
-    yields.first = yields.later;  // after the first failure, the first job is like the others
+    yields.first = yields.later;  // the integral: equal for all jobs after their first failure
     yields.first.add(until(failed_first, 0, job_s), 1);
     yields.later.add(until(failed, plan.restart_s, job_s), 1);
     return yields;

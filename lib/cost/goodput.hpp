@@ -9,7 +9,7 @@
 
 namespace lm::cost {
 
-// A failure ends the work since the last complete save. The program starts again within the same
+// A failure loses the work since the last complete save. The program then restarts within the same
 // batch job. A job saves before it reaches its limit; then the next job waits in the queue and
 // starts.
 struct GoodputPlan {

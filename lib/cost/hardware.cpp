@@ -15,8 +15,8 @@
 namespace lm::cost {
 namespace {
 
-// A key, its member and the range of its value. The range excludes typing errors such as GB instead
-// of bytes.
+// A key, its member and the valid range of its value. The range detects values in a wrong unit,
+// such as GB instead of bytes.
 struct Key {
     std::string_view name;
     double least;

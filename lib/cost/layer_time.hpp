@@ -12,8 +12,8 @@ struct TrainingProgram {
     // Attention never writes its scores to memory (arXiv 2205.14135), and skips the scores that the
     // causal mask hides.
     bool fused_attention = true;
-    // Time of the host to start the forward pass of one layer and micro-batch. A backward pass
-    // takes twice as long. A GPU that is faster than the host waits for it.
+    // CPU time to launch the kernels of the forward pass of one layer and micro-batch. A backward
+    // pass needs twice this time. If the GPU finishes earlier, it waits for the CPU.
     double host_pass_s = 0;
     // True: messages between stages run during computation, and data-parallel collectives too if
     // the run overlaps them. False: nothing overlaps.
@@ -32,8 +32,8 @@ struct TrainingProgram {
 };
 
 // Megatron-LM and Megatron-DeepSpeed of 2021 and 2022, whose step times are published.
-// The host's time comes from a fit of bench/step_times.py to these step times. PyTorch starts some
-// 30 kernels in the forward pass of a layer.
+// bench/step_times.py fitted host_pass_s to these step times. PyTorch launches about 30 kernels in
+// the forward pass of a layer.
 constexpr TrainingProgram megatron_2021{.fused_attention = false,
                                         .host_pass_s = 2.26e-3,
                                         .overlaps_messages = false,
@@ -56,7 +56,7 @@ struct PassTime {
     double attention_s = 0;  // products and softmax of attention
     double stream_s = 0;     // reads and writes of norms, activation functions, residuals
     double tensor_s = 0;     // communication of tensor parallelism
-    double host_s = 0;       // waiting for the host
+    double host_s = 0;       // the GPU waits for the CPU to launch kernels
     double total() const { return products_s + attention_s + stream_s + tensor_s + host_s; }
     PassTime& operator+=(const PassTime& other);
     PassTime operator*(double n) const;

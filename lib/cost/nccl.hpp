@@ -13,16 +13,20 @@ namespace lm::cost {
 // NCCL_MAX_CTAS overrides all three.
 constexpr int nccl_link_channels = 2;
 constexpr int nccl_overlap_channels = 16;
-// The default of --tensor-comm-sms. A constant, because the best number depends on the links of
-// the machine rather than on the plan. All tensor-parallel collectives share a communicator, so
-// the limit also slows those that no product hides, 6 of 10 of a layer with sequence parallelism.
-// Their time falls until the channels saturate the links, while the products of the other 4 lose n
-// of 132 SMs. Not measured; a model of their sum on an H100, with 600 TFLOP/s, 8192 rows, C = 4096
-// and 2, 4 or 8 ranks: if a channel has 20 GB/s of NVLink's 360 GB/s, 18 channels are best, 16 cost
-// up to 6 % more, 22 up to 3 %, 24 up to 5 %. With 15 GB/s, 20 to 24 are best, and 16 cost up to
-// 27 % more, 20 up to 8 %, 22 up to 4 %. 22 has the smallest largest cost, also over C from 2048 to
-// 8192 and an A100 (240 TFLOP/s, 108 SMs, 10 to 13 of 230 GB/s): at most 9 % more than the best
-// number of each case; 16 cost up to 50 %, 20 up to 20 %, 24 up to 12 %.
+// The default of --tensor-comm-sms. It is a constant, because the best number depends on the links
+// of the machine, not on the plan. With sequence parallelism a layer has 10 tensor-parallel
+// collectives, all on one communicator. GEMMs overlap with 4 of them and lose one SM per channel.
+// The other 6 overlap with no GEMM; channels shorten them until the links are saturated.
+//
+// The number is not measured. It comes from a model of the time of the collectives and GEMMs on an
+// H100: 600 TFLOP/s, 132 SMs, NVLink with 360 GB/s, 8192 rows, C = 4096, 2, 4 or 8 ranks. The table
+// has the largest extra time compared with the best number of channels. The last line also covers C
+// from 2048 to 8192, and an A100: 240 TFLOP/s, 108 SMs, 230 GB/s, 10 to 13 GB/s per channel.
+//
+//     GB/s per channel    best      16 channels    20      22     24
+//     20                  18        6 %            -       3 %    5 %
+//     15                  20..24    27 %           8 %     4 %    -
+//     all cases           -         50 %           20 %    9 %    12 %
 constexpr int nccl_tensor_channels = 22;
 
 // Returns an estimate of NCCL's memory, derived from the sources of NCCL 2.28. The exact value

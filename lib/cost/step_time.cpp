@@ -98,7 +98,7 @@ struct Parts {
     double message_s = 0;
     PipelineDurations durations;
     PassTime busiest;              // all chunks of the busiest stage, all micro-batches
-    double busiest_s = 0;          // the same, plus the messages that it waits for
+    double busiest_s = 0;          // busiest.total() plus the messages that the stage waits for
     double one_micro_batch_s = 0;  // forward and backward through all virtual stages
 };
 

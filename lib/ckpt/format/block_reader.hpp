@@ -45,9 +45,9 @@ struct BlockUse {
     i64 n = 0;  // elements in all runs
 };
 
-// Appends a BlockUse to `uses` for each block of `slices` that holds elements of `target`, the
-// target number `at_target` of BlockReader::load(). Returns the number of elements in all these
-// uses.
+// Appends a BlockUse to `uses` for each block of `slices` that holds elements of `target`.
+// `at_target` is the index of `target` in the `targets` of BlockReader::load(). Returns the number
+// of elements in the appended uses.
 i64 add_uses(std::vector<BlockUse>& uses, const std::vector<SliceIn>& slices,
              const LoadTarget& target, size_t at_target);
 

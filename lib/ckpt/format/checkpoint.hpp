@@ -79,9 +79,8 @@ class Checkpoint final : public TensorSource {
     // Stores the elements [begin, end) of a flat buffer. `elements` is host memory that is valid
     // until the call returns.
     using Store = std::function<void(i64 begin, i64 end, const void* elements)>;
-    // Reads the elements [begin, end) of a flat buffer that is in memory that the host cannot
-    // write, such as the memory of a GPU. Passes the elements to `store`, a bounded number at a
-    // time.
+    // Reads the elements [begin, end) of a flat buffer in memory that the CPU cannot write, such as
+    // GPU memory. Passes the elements to `store`, a bounded number at a time.
     void load_staged(const std::vector<spec::TensorSpec>& table, const spec::RankLayout& layout,
                      SliceKind kind, DType dtype, i64 begin, i64 end, const Store& store) const;
 

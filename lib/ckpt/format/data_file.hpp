@@ -19,9 +19,9 @@
 namespace lm::ckpt {
 
 // The memory of a part of one tensor: the elements [flat_begin, flat_end) of the box in row-major
-// order, without gaps. The first of them is at `data`. Padded vocabulary rows follow the elements
-// of the box in memory, so they are never part of a piece. Each element of a tensor belongs to
-// exactly one writer.
+// order, without gaps. The element flat_begin is at `data`. Padded vocabulary rows follow the
+// elements of the box in memory, so a piece never contains them. Each element of a tensor belongs
+// to exactly one writer.
 struct Piece {
     i64 tensor = 0;  // index into spec::tensor_table(model)
     SliceKind kind;

@@ -65,8 +65,8 @@ LocalStep parse_local_step(std::string_view text);
 // from `latest` when that has a later generation. Returns nullopt when neither exists. The
 // iteration of the tip is INT64_MAX.
 std::optional<Tip> newest_tip(const std::string& directory);
-// Returns whether the step is on the line: one of the line's starts wrote the step, and the next
-// start of the line did not resume from a step before it.
+// Returns whether `step` is on `line`: a start of the line wrote `step`, and the next start of the
+// line did not resume from an earlier step.
 bool is_on_branch(const LocalStep& step, const Tip& line);
 
 // A local step that is complete over all hosts.

@@ -50,7 +50,8 @@ const Manifest& manifest_of(const Lineage& lineage, i64 step) {
     return *found->manifest;
 }
 
-// Replaces a step by a copy without optimizer state. The two exchange their names in one operation.
+// Replaces a step by a copy without optimizer state. The step and the copy exchange their names in
+// one operation.
 void drop_optimizer_state(const std::string& path, const std::function<void(i64, i64)>& progress) {
     const CopyPlan plan = plan_copy(Checkpoint::open(path), true);
     CopyOptions options{.replace = true};

@@ -26,8 +26,8 @@ struct Rollback {
     std::vector<std::string> set_aside;  // new paths of the later steps
 };
 
-// Carries out these actions, so that a run loads step number `step` of `directory`. Throws
-// DamageError unless that step is complete.
+// Carries out the actions of the table above, so that a run loads step number `step` of
+// `directory`. Throws DamageError unless that step is complete.
 Rollback roll_back(const std::string& directory, i64 step);
 
 }  // namespace lm::ckpt
