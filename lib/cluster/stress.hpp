@@ -30,8 +30,8 @@ constexpr i64 stress_margin(i64 room) {
 }
 
 // Tests `bytes` of the tmpfs at `directory`, in a file without a name (O_TMPFILE), so that nothing
-// remains even of a killed test. Throws Error(failure) when the directory cannot be read or the test
-// cannot start.
+// remains even of a killed test. Throws Error(failure) when the directory cannot be read or the
+// test cannot start.
 StressResult stress_shared_memory(const std::string& directory, i64 bytes);
 
 }  // namespace lm::cluster

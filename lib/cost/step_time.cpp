@@ -43,8 +43,9 @@ bool is_in_node(const Hardware& gpu, i64 ranks) {
     return ranks <= gpu.gpus_per_node;
 }
 
-// Returns the seconds of a message between stages. Each tensor rank sends its part of the rows; all
-// GPUs of a node send at the same time.
+// Returns the seconds of a message between stages, of the slowest pair of stages. Each tensor rank
+// sends its part of the rows; all GPUs of a stage send at the same time, those of one node over its
+// network.
 double message_s(const SimulatedStep& step, const Hardware& gpu) {
     const ParallelConfig& parallel = step.parallel;
     if (parallel.pp == 1) return 0;
@@ -52,9 +53,10 @@ double message_s(const SimulatedStep& step, const Hardware& gpu) {
                                    step.model.hidden * size_of(step.batch.dtype)) /
                          as_double(parallel.tp);
     const bool in_node = is_in_node(gpu, parallel.tp * parallel.dp * parallel.pp);
-    const Link& link = in_node ? gpu.node : gpu.network;
-    const double sharing = in_node ? 1 : as_double(gpu.gpus_per_node);
-    return bytes * sharing / link.bytes_per_s + link.latency_s;
+    const i64 senders = std::min(gpu.gpus_per_node, parallel.tp * parallel.dp);
+    const RankGroup pair{
+        .n = 2, .per_node = in_node ? 2.0 : 1.0, .sharing = in_node ? 1.0 : as_double(senders)};
+    return bytes / link_rate(gpu, pair) + (in_node ? gpu.node : gpu.network).latency_s;
 }
 
 // Returns the seconds of the collectives of data parallelism: an all-reduce of gradients; with ZeRO

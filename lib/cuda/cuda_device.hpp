@@ -101,8 +101,8 @@ inline cudaStream_t stream_of(device::Context& context) {
 // Throws Error(bug) whose message states the address `begin`.
 [[noreturn]] void misaligned_workspace(const void* begin);
 
-// Returns the beginning of a workspace [bytes] uint8. Throws Error(bug) unless the workspace is aligned
-// to cuda_alignment, as cuBLASLt and cuDNN require.
+// Returns the beginning of a workspace [bytes] uint8. Throws Error(bug) unless the workspace is
+// aligned to cuda_alignment, as cuBLASLt and cuDNN require.
 inline std::byte* begin_of(const device::View& workspace) {
     if (reinterpret_cast<uintptr_t>(workspace.data) % cost::cuda_alignment != 0) {
         misaligned_workspace(workspace.data);

@@ -27,8 +27,8 @@ struct Plugin {
     // Opens GPU `index`. Throws Error(failure) when it cannot be opened.
     std::unique_ptr<device::Device> (*open_device)(int index);
     // Returns a group of the ranks of the group `host`. It communicates memory of each rank's
-    // `device` by NCCL, and host memory by `host`. Throws Error(usage) when two ranks have the same GPU. The device
-    // must outlive the group and its parts. Collective over `host`.
+    // `device` by NCCL, and host memory by `host`. Throws Error(usage) when two ranks have the same
+    // GPU. The device must outlive the group and its parts. Collective over `host`.
     std::unique_ptr<comm::Group> (*join)(device::Device& device, std::unique_ptr<comm::Group> host,
                                          double timeout_s);
     // Returns "CUDA 12.4, driver for CUDA 12.8, cuBLASLt 12.4.5"; for several ranks also the

@@ -34,8 +34,8 @@ class Buffer {
 
     i64 bytes() const { return bytes_; }
     std::byte* data() const { return static_cast<std::byte*>(data_); }
-    // Returns a view [shape] of any dtype that begins at byte `offset`. Throws Error(bug) when the view
-    // ends after the buffer.
+    // Returns a view [shape] of any dtype that begins at byte `offset`. Throws Error(bug) when the
+    // view ends after the buffer.
     View view(i64 offset, DType dtype, const Shape& shape) const;
     View view(DType dtype, const Shape& shape) const { return view(0, dtype, shape); }
 

@@ -9,8 +9,8 @@
 
 namespace lm::device {
 
-// Checks the arguments of one operation. The first mismatch throws Error(bug) (exit 70). Its message
-// names the operation and the argument, and prints the expected and the actual value.
+// Checks the arguments of one operation. The first mismatch throws Error(bug) (exit 70). Its
+// message names the operation and the argument, and prints the expected and the actual value.
 class Checker {
   public:
     // For an operation whose first argument, `main`, is [...] compute: its dtype is the compute

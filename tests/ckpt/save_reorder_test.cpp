@@ -3,9 +3,9 @@
 // yet durable, as a file system may have lost them. Checks that a run then finds the old step or
 // the new one, and that lm-ckpt verify accepts it.
 //
-// The model: fsync() of a file makes its content durable, fsync() of a directory its names. Of the
-// writes that are not durable, any subset is kept. Of the changes of a directory that are not
-// durable, the first n are kept, for any n.
+// The model: fsync() of a file makes its content durable, fsync() of a directory its names. Any
+// subset of the writes that are not durable is kept. The first n of a directory's changes that are
+// not durable are kept, for any n.
 #include <array>
 #include <filesystem>
 #include <map>

@@ -76,6 +76,18 @@ TEST_CASE("an all-reduce between nodes is a tree for few bytes and a ring for ma
     CHECK(all_reduce_seconds(gpu, {8, 8, 1}, 1e3) == 2 * ring_seconds(gpu, {8, 8, 1}, 1e3));
 }
 
+TEST_CASE("a message between nodes shares the network with the other ranks of its stage") {
+    // Messages of 2 x 2048 x 14336 bf16; a node has 8 GPUs and 4 links of 25 GB/s. A stage waits
+    // for two messages in each of 2 passes of 16 micro-batches.
+    const auto messages_s = [](const ParallelConfig& parallel) {
+        return time_of(parallel, 16).messages_s / (16 * 2);
+    };
+    const double bytes = 2.0 * 2048 * 14336 * 2;
+    CHECK(messages_s({.pp = 70, .dp = 1, .recompute = everything}) == Approx(bytes / 25e9 + 15e-6));
+    CHECK(messages_s({.pp = 70, .dp = 8, .recompute = everything}) ==
+          Approx(bytes / 12.5e9 + 15e-6));
+}
+
 TEST_CASE("the parts of a step grow with what causes them") {
     const StepTime one = time_of({.recompute = everything}, 4);
     CHECK(one.bubble_s == Approx(0).margin(1e-9));

@@ -38,7 +38,7 @@ has "$out" '^\{"kind":"verdict","largest":[0-9]+,"allowance":104857600\}$'
 "$estimate" memory --model gpt2-124m --gpu-memory 16GiB >/dev/null 2>&1 || die "124m does not fit"
 has "$("$estimate" memory --model gpt2-124m --gpu-memory 16GiB 2>/dev/null)" '^allowance +2\.00 GiB$'
 out=$("$estimate" memory --model gpt2-124m --tensor-model-parallel-size 2 --gpu-memory 16GiB 2>/dev/null)
-has "$out" '^NCCL +321 MiB$'
+has "$out" '^NCCL +441 MiB$'
 code=0
 out=$("$estimate" memory --model 7.5b --gpu-memory 80GB 2>/dev/null) || code=$?
 [ $code = 1 ] || die "a model that does not fit: exit $code"

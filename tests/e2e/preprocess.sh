@@ -381,8 +381,8 @@ else
 fi
 # A limit on the size of files is an error like a full disk.
 expect 3 'File too large' bash -c "ulimit -f 8; exec '$lm' --input a.jsonl --output-prefix limited --quiet"
-# Too little memory for the caches of sixteen workers.
-expect 3 'out of memory' bash -c "ulimit -v 500000; exec '$lm' --input a.jsonl --output-prefix limited --workers 16 --quiet"
+# Too little memory for the caches of sixteen workers, which are largest for an input of unknown size.
+expect 3 'out of memory' bash -c "ulimit -v 500000; cat a.jsonl | '$lm' --input - --output-prefix limited --workers 16 --quiet"
 nothing_under limited
 expect 2 'nosuch: no such dataset' "$lm" verify nosuch
 # Arguments that are not a name, a tokenizer or a readable file.

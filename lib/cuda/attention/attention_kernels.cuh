@@ -7,8 +7,8 @@
 
 namespace lm::cuda {
 
-// Throws Error(bug) when the kernels do not support the head width `width`, qkv rows of `row` elements,
-// or `scale`.
+// Throws Error(bug) when the kernels do not support the head width `width`, qkv rows of `row`
+// elements, or `scale`.
 void check_attention(i64 width, i64 row, double scale);
 
 // Compute attention by cuDNN if the device was set to use it (Device::use_cudnn). Return false when
