@@ -15,7 +15,7 @@
 namespace lm::estimate {
 namespace {
 
-// One log: its new lines, and the end of the run that these lines state.
+// A log that is followed. `tail` reads its new lines, `cause` finds the end of the run in them.
 struct Followed {
     std::string path;
     metrics::LogTail tail;

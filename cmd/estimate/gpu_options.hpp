@@ -11,7 +11,7 @@
 namespace lm::estimate {
 
 struct GpuFlags {
-    const cli::Options* options = nullptr;  // knows which options are given
+    const cli::Options* options = nullptr;  // states which options are given
     std::string gpu;
     std::string hardware_file;
     std::optional<i64> gpus_per_node;

@@ -43,8 +43,8 @@ Picture layout_picture(const cost::LayoutSearch& found, i64 memory_bytes, size_t
                              .dots = {},
                              .limit = as_double(memory_bytes) / gib,
                              .limit_name = "GPU memory"};
-    // The picture omits layouts that are much slower or larger: they would leave no room for the
-    // others.
+    // The picture omits much slower or larger layouts, because they would compress the scale of the
+    // other layouts.
     const double slowest_s = 3 * (found.fitting.empty() ? 1e300 : found.fitting[0].time.total());
     const auto add = [&](const cost::Layout& layout, size_t kind, const std::string& label) {
         if (layout.bytes > 3 * memory_bytes / 2 || layout.time.total() > slowest_s) return;

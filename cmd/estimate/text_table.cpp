@@ -14,7 +14,7 @@ namespace lm::estimate {
 namespace {
 
 constexpr size_t gap = 2;
-constexpr size_t least_words = 24;  // a narrower column of words is not worth reading
+constexpr size_t least_words = 24;  // smallest width of a column whose words are wrapped
 
 std::vector<size_t> widths_of(const TextTable& table) {
     std::vector<size_t> widths(table.left.size());

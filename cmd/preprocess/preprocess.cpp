@@ -33,7 +33,7 @@ int preprocess(const Args& args) {
             options.output_prefix);
         return static_cast<int>(Exit::run_again);
     } catch (const Error& error) {
-        // A wrong argument is usually wrong on all ranks. The other ranks wait, so that rank 0
+        // A wrong argument is usually wrong on all ranks. Ranks other than 0 wait, so that rank 0
         // exits first and the launcher ends the job before they print the same message.
         constexpr std::chrono::seconds rank0_exits(5);
         if (error.code() == Exit::usage && launch.rank > 0)

@@ -40,8 +40,8 @@ std::vector<std::string> dump_files(const std::vector<std::string>& paths) {
     return files;
 }
 
-// Prints why a run hangs, from the dumps of its ranks. Without the dumps that cannot be read, the
-// story may be incomplete, so the exit code is then not 0.
+// Prints why a run hangs, from the dumps of its ranks. If some dumps cannot be read, the
+// explanation may be incomplete, and the exit code is not 0.
 int explain(const std::vector<std::string>& paths) {
     std::vector<comm::RankDump> dumps;
     std::vector<Error> unreadable;

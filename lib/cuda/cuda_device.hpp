@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One GPU: memory, one compute stream that runs all copies and operations in order, and the table
-// of operations. Only copy_to_host() and synchronize() block until the GPU has finished. An error
-// of pending work is reported by them or by any other later call.
+// of operations. Only copy_to_host() and synchronize() block until the GPU has finished. These
+// functions, or any later call, report an error of pending work.
 //
 // Kernel files (.cu) include this header, so it must not include base/error.hpp: nvcc does not
 // compile fmt.
@@ -48,8 +48,8 @@ class CudaDevice final : public device::Device {
     int index() const { return index_; }
     // Returns true when `data` is in memory that this device allocated.
     bool holds(const void* data) const;
-    // Registers `check`, which is called whenever the host has waited for the GPU. `check` must
-    // throw when the GPU's work has not finished because it was aborted (NcclWorld).
+    // Registers `check`. The device calls it after each wait of the CPU for the GPU. `check` must
+    // throw when NcclWorld has aborted the GPU's work.
     void on_wait(std::function<void()> check) { on_wait_ = std::move(check); }
     cudaStream_t stream() const { return stream_; }
     const cudaDeviceProp& properties() const { return properties_; }
@@ -98,7 +98,7 @@ inline cudaStream_t stream_of(device::Context& context) {
     return device_of(context).stream();
 }
 
-// Throws Error(bug) whose message states the address `begin`.
+// Throws Error(bug) with a message that states the address `begin`.
 [[noreturn]] void misaligned_workspace(const void* begin);
 
 // Returns the beginning of a workspace [bytes] uint8. Throws Error(bug) unless the workspace is

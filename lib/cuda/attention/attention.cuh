@@ -107,11 +107,11 @@ __device__ inline int first_key_of(const i32* starts, int query) {
     return starts ? starts[query] : 0;
 }
 
-// Returns the end of the queries that can see a key before `end`. The queries from `query` on are
-// divided into steps of n. The result is the first query of the first step whose first query has a
-// doc_start at or after `end`; `length` if there is no such step. This query and the later ones see
+// Returns the end of the queries that can see a key before `end`. Divides the queries from `query`
+// on into steps of n queries, and returns the first query of a step whose doc_start is at or after
+// `end`; `length` if no step begins with such a query. The returned query and all later queries see
 // no key before `end`, because doc_start never decreases. All `threads` threads of the block must
-// call it.
+// call this function.
 template <int threads>
 __device__ int last_query_of(const i32* starts, int query, int n, int length, int end) {
     if (!starts) return length;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host part of attention: argument checks, and attention by cuDNN when the device uses it. It
-// is separate from attention.cu, because nvcc does not compile fmt.
+// The part of attention that g++ compiles: argument checks, and attention by cuDNN when the device
+// uses it. It is separate from attention.cu, because nvcc does not compile fmt.
 #include <dlfcn.h>
 
 #include <limits>
@@ -59,8 +59,8 @@ bool declined(const std::string& why) {
     return false;
 }
 
-// Returns whether cuDNN has plans for forward and backward that fit in `workspace` bytes. The first
-// forward pass thereby builds both plans, so that the forward and backward of a micro-batch never
+// Returns whether cuDNN has plans for forward and backward that fit in `workspace` bytes. Checks
+// both plans even before a forward pass, so that the forward and backward of a micro-batch never
 // use different kinds of kernels.
 bool has_plans(const CudnnAttention& cudnn, CudnnProblem problem, i64 workspace) {
     for (const bool backward : {false, true}) {

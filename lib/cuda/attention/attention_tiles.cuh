@@ -18,9 +18,9 @@ template <int m_tiles, int k_steps>
 using Weights = u32[m_tiles][k_steps][4];
 
 // Rows of `width` elements in shared memory. Piece c of row r is stored at position c ^ (r % 8) of
-// its row (an XOR swizzle). ldmatrix reads the same piece of eight consecutive rows at a time: the
-// swizzle puts these into eight different groups of four banks, which avoids bank conflicts.
-// The stride is a multiple of 64 elements (128 bytes, all 32 banks).
+// its row (an XOR swizzle). ldmatrix reads piece c of eight consecutive rows at a time. The swizzle
+// puts these eight pieces into different groups of four banks, which avoids bank conflicts. The
+// stride is a multiple of 64 elements (128 bytes, all 32 banks).
 template <typename T, int width>
 struct SharedTile {
     static constexpr int stride = (width + 63) / 64 * 64;
@@ -210,10 +210,10 @@ __device__ void for_each(Sums<m_tiles, n_tiles>& sums, Body&& body) {
 }
 
 // Multiplies a warp's accumulators by factors[m][half] of their rows, and writes them to rows
-// first + row + (0..16 * m_tiles - 1) of `rows`, columns from 8 * first_piece on. They are first
-// written to the same rows of `tile`, so that global memory is written in whole pieces. No other
-// warp may still use these rows of the tile. __syncwarp() suffices, because a warp reads back only
-// its own rows.
+// first + row + (0..16 * m_tiles - 1) of `rows`, columns from 8 * first_piece on. The warp first
+// writes them to rows row + (0..16 * m_tiles - 1) of `tile`, then copies whole pieces to global
+// memory. No other warp may still use these rows of the tile. __syncwarp() suffices, because a warp
+// reads back only its own rows.
 template <typename T, int width, int m_tiles, int n_tiles>
 __device__ void store_sums(const Sums<m_tiles, n_tiles>& sums, const float (&factors)[m_tiles][2],
                            const SharedTile<T, width>& tile, int row, const Rows<T>& rows,

@@ -4,9 +4,9 @@
 // would differ from device/dropout.hpp.
 //
 // This plugin, cuDNN and liblm_cuda.so each contain a CUDA runtime of their own. Streams and device
-// memory are the driver's, so they may be passed between them. The current device is that of the
-// driver's context of the calling thread, if it has one (cudaGetDevice() asks cuCtxGetDevice()).
-// So the functions below must be called by a thread that has called cudaSetDevice().
+// memory belong to the driver, so these libraries can pass them to each other. All runtimes read
+// the current device from the driver's context of the calling thread (cudaGetDevice() calls
+// cuCtxGetDevice()). So only a thread that has called cudaSetDevice() may call the functions below.
 #pragma once
 
 #include <cuda_runtime.h>

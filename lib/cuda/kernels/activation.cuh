@@ -4,7 +4,8 @@
 // GELU by tanh (Hendrycks & Gimpel, 2016) is computed as x / (1 + exp(-2u)), because
 // 0.5 (1 + tanh(u)) = 1 / (1 + exp(-2u)). This needs one exponential and one division, and has no
 // cancellation for negative x. __expf and __fdividef are accurate to a few units in the last place
-// wherever the result is not negligible. A denominator that overflows gives 0, which is the limit.
+// except for results close to 0. If the denominator overflows, the result is 0, the limit for
+// x -> -infinity.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cross-entropy over one rank's columns of the logits. One block processes a row: the statistics
 // take one pass (online softmax, Milakov & Gimelshein 2018), and the gradient takes one pass, which
-// overwrites the logits. No fp32 copy of a row is stored. A rank with all columns needs both at
-// once: its row stays in shared memory between them, so that the logits are read once.
+// overwrites the logits. No fp32 copy of a row is stored. On a rank with all columns, one kernel
+// performs both passes and keeps the row in shared memory, so that it reads the logits once.
 #include "cuda/cuda_device.hpp"
 #include "cuda/kernels/block_reduce.cuh"
 #include "cuda/kernels/mma.cuh"
@@ -24,7 +24,8 @@ constexpr int row_threads = 512;
 constexpr int flat_threads = 256;
 constexpr float log2_e = 1.44269504088896341F;
 
-// Returns the offset for exp(x - most) = 2^(x log2(e) - offset); this form saves a multiplication.
+// Returns the offset for exp(x - most) = 2^(x log2(e) - offset): the exponent is one fused
+// multiply-add.
 // When all values are -inf, the offset is 0, so that the powers are 0 and not NaN.
 __device__ inline float offset_of(float most) {
     return most == -INFINITY ? 0.0F : most * log2_e;
@@ -191,8 +192,8 @@ __global__ void __launch_bounds__(row_threads) one_pass_kernel(OnePass<T> a) {
                       a.grad_scale * a.weight[n]);
 }
 
-// Returns whether an SM holds two blocks with a row each: with one, the loads of a block would wait
-// for the stores of the previous block.
+// Returns whether the shared memory of an SM holds two blocks with one row each. With a single
+// block on an SM, the loads of the next block would wait for the stores of the previous block.
 template <typename T>
 bool fits_twice(const cudaDeviceProp& gpu, i64 width) {
     const auto reserved = static_cast<i64>(gpu.reservedSharedMemPerBlock);

@@ -44,8 +44,8 @@ struct Zero {
     __device__ double operator()(float x, float) const { return x == 0.0F ? 1.0 : 0.0; }
 };
 
-// partial[blockIdx.x] = the sum of this block's terms. The grid depends on n only, and so does the
-// order of the sum. `weight` may be nullptr.
+// partial[blockIdx.x] = the sum of this block's terms. The grid and the order of the sum depend on
+// n only. `weight` may be nullptr.
 template <typename Term>
 __global__ void sum_kernel(const float* x, const float* weight, i64 n, bool vectors,
                            double* partial) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Norms of the heads of query and key. Bound by memory bandwidth. W = 8: a group of 1 to 32 lanes
-// processes a head, in registers, and each lane has 8 adjacent columns, 16 bytes in 16 bits. W = 1,
-// for widths and addresses that do not allow this: a warp processes a head, and a lane has columns
-// lane, lane + 32, ...
+// Norms of the heads of query and key. Bound by memory bandwidth. W is the number of adjacent
+// columns that a lane accesses at a time. W = 8: a group of 1 to 32 lanes processes a head in
+// registers; 8 columns of a 16-bit type are 16 bytes. W = 1, for widths and addresses that do not
+// allow W = 8: a warp processes a head, and a lane has columns lane, lane + 32, ...
 #include <bit>
 
 #include "cost/cuda_scratch.hpp"
@@ -124,8 +124,8 @@ __device__ float standardize(const Shape& s, float (&x)[columns]) {
     return rstd;
 }
 
-// Groups of a warp may have heads of different kinds, or none, but all of them take part in the
-// sums.
+// Some groups of a warp may have a query head, others a key head or no head. All groups take part
+// in the shuffles of sum_of_head().
 template <typename T, int W>
 __global__ void __launch_bounds__(threads)
     forward(const T* x, T* y, Parameters<T> query, Parameters<T> key, Shape s) {

@@ -12,7 +12,7 @@
 
 namespace lm::cuda {
 
-// Throws Error(bug) that states that the GPU does not allow `bytes` of shared memory for a block.
+// Throws an error: the GPU does not allow `bytes` of shared memory for a block.
 [[noreturn]] void too_little_shared_memory(size_t bytes);
 
 // Enqueues kernel<<<grid, block, shared_bytes, stream>>>(args...); an empty grid does nothing. By
@@ -45,7 +45,7 @@ inline dim3 blocks_for(i64 n, i64 per_block, i64 most = i64{1} << 30) {
     return dim3(static_cast<unsigned>(count < most ? count : most));
 }
 
-// Throws Error(bug) that states that no kernel exists for `dtype`.
+// Throws Error(bug): no kernel exists for `dtype`.
 [[noreturn]] void no_such_type(DType dtype);
 
 }  // namespace lm::cuda

@@ -62,7 +62,8 @@ __device__ inline void copy_async_16(void* shared, const void* global, int bytes
                  : "memory");
 }
 
-// "cp.async": starts a copy of 4 bytes in the same way.
+// "cp.async": starts a copy of 4 bytes to shared memory. Reads the first `bytes` from `global`; the
+// rest become zero.
 __device__ inline void copy_async_4(void* shared, const void* global, int bytes) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(shared)),
                  "l"(global), "r"(bytes)

@@ -65,8 +65,8 @@ class DropoutRow {
 // blockDim.x threads, a multiple of 32. A block has blockDim.y rows and at most max_threads
 // threads. All threads of the block must call it. The barrier inside makes the warps' partial sums
 // visible. Consecutive calls must alternate `turn` between 0 and 1, so that a fast warp does not
-// overwrite partial sums that a slow warp still reads. When a call reuses a turn, every warp has
-// passed the barrier of the call in between.
+// overwrite partial sums that a slow warp still reads: calls i and i + 2 use the same memory, and
+// the barrier of call i + 1 separates them.
 template <int max_threads, int n>
 __device__ void sum_row(float (&values)[n], u32 turn) {
     constexpr int max_warps = max_threads / warp_size;

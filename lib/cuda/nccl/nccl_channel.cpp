@@ -44,8 +44,8 @@ ncclDataType_t nccl_type(DType dtype) {
     return ncclUint8;
 }
 
-// Returns the count argument of an NCCL call for n elements. NCCL has no 16-bit integers, so they
-// are moved as bytes, and never reduced.
+// Returns the count argument of an NCCL call for n elements. NCCL has no 16-bit integers, so it
+// moves uint16 as bytes and cannot reduce uint16.
 size_t nccl_count(DType dtype, i64 n) {
     return static_cast<size_t>(dtype == DType::uint16 ? 2 * n : n);
 }
@@ -306,8 +306,8 @@ std::optional<ChannelError> NcclChannel::poll(double timeout_s) {
 
 namespace {
 
-// Calls `end` for all communicators in one NCCL group call. An error is only a warning, because the
-// caller ends the communicators in any case.
+// Calls `end` for all communicators in one NCCL group call. Logs an error as a warning and does not
+// throw.
 void together(const std::vector<ncclComm_t>& comms, ncclResult_t (*end)(ncclComm_t),
               const char* what) {
     if (comms.empty()) return;

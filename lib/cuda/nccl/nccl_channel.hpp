@@ -80,7 +80,8 @@ class NcclChannel {
     ChannelOperation* start(const comm::Operation& operation, i64 number,
                             const ChannelOperation* after);
     bool done(ChannelOperation& operation);
-    // Call this when no Work handle refers to the operation any more.
+    // Makes the operation's record reusable. Call it when no Work handle refers to the operation
+    // any more.
     void release(ChannelOperation& operation);
 
     // Finds ended operations. Returns an error of NCCL, or of an operation that has waited for
