@@ -187,7 +187,7 @@ struct BackwardScratch {
     u32* q_columns;     // [ceil(T / 2), columns]: pairs of rows
     u32* dout_columns;  // [ceil(T / 2), columns]: pairs of rows
     float* dq;          // [T, columns], to be multiplied by the scale
-    float* dk;          // [T, columns]: sum over the heads of the group, the same
+    float* dk;          // [T, columns]: sum over the heads, to be multiplied by the scale
     float* dv;          // [T, columns]: sum over the heads of the group
     float* delta;       // [T]: rowsum(dout * out)
     u32* k_transposed;  // [pairs, block]
@@ -256,7 +256,8 @@ void backward_keys(const BackwardHead& head, i64 key, bool accumulate, const Bac
             backward_strip(head, query + row, std::min(strip, n_queries - row), row, key, n_keys,
                            s);
         }
-        // In the block on the diagonal no query before a key sees it.
+        // In the block on the diagonal, a query sees no later key, so the products of each strip of
+        // keys skip the earlier queries.
         const i64 step = query == key ? strip : block;
         for (i64 first = 0; first < n_keys; first += step) {
             const i64 rows = std::min(step, n_keys - first);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What both implementations of attention need: attention.cpp computes in fp32, attention_bf16.cpp
-// with products of bf16 pairs.
+// Declarations that both implementations of attention share: attention.cpp computes in fp32,
+// attention_bf16.cpp with products of bf16 pairs.
 #pragma once
 
 #include <algorithm>

@@ -17,8 +17,8 @@ namespace {
 static_assert(max_tile_cols == cost::product_tile_cols);
 
 // The words along k of a packed block: the inner kernel keeps its sums in registers for one block,
-// and adds them to c. A strip of a and a strip of b fit into the L2 cache. The length for fp32
-// decides the order of the sums, and with it the bits of earlier versions.
+// and adds them to c. A strip of a and a strip of b fit into the L2 cache. single_depth determines
+// the order of fp32 sums: another value would change the bits of results.
 constexpr i64 single_depth = 256;
 constexpr i64 pair_depth = 384;
 static_assert(cost::product_chunk_words % single_depth == 0);
@@ -168,7 +168,8 @@ Tile PackedRun::tile_of(i64 task, int worker) const {
     const Range rows = a_.tile_range();
     Tile tile = tiling_.tile(rows.begin + task % rows.length(),
                              b_.tile_range().begin + task / rows.length());
-    // A tile that is completed in this chunk needs memory until then. Others need it longer.
+    // If one chunk covers all of k, each worker has memory for one tile and reuses it. Otherwise
+    // each tile has its own memory, because the next chunk along k adds to it.
     const i64 place = words_ <= cost::product_chunk_words ? worker : task;
     tile.values = p_.c ? p_.c + tile.row_begin * p_.n + tile.col_begin
                        : tiles_ + place * cost::product_tile_floats;
@@ -196,8 +197,8 @@ void PackedRun::multiply(Range words, TileRef finish) {
     });
 }
 
-// Returns whether oneDNN is as fast as the own code or faster: for fp32 with AVX-512, and for bf16
-// with AMX, for which there is no own code (cpuid leaf 7, bit 22 of edx).
+// Returns whether oneDNN is at least as fast as the packed kernels: for fp32 with AVX-512, and for
+// bf16 with AMX (cpuid leaf 7, bit 22 of edx), which the packed kernels do not use.
 bool is_fast_in_library(DType operands) {
 #if defined(__x86_64__)
     if (std::string_view(vector_kernels().name).substr(0, 7) != "AVX-512") return false;

@@ -66,8 +66,8 @@ class Device {
     virtual void copy_from_host(const View& target, const void* host) = 0;
     // Blocks until the device has finished all enqueued work.
     virtual void synchronize() = 0;
-    // Returns whether the host can read and write the memory of views directly. If not, it must
-    // copy.
+    // Returns whether the CPU can access the memory of views directly. If not, callers must copy to
+    // and from the device.
     virtual bool is_host() const { return false; }
     // Calls `work`, which enqueues operations. Adds the seconds that the device takes for the
     // operations to `seconds`, either before this function returns, or when the host next waits for

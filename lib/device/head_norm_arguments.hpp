@@ -26,7 +26,7 @@ struct HeadNormForward {
 };
 
 // Computes dx = norm'(dy) for each head of query and key, and copies the gradients of the values.
-// Computes the statistics of the heads again, because forward does not store them. Adds to the
+// Recomputes the statistics of the heads, because forward does not store them. Adds to the
 // gradients of the parameters when `accumulate` is set, else overwrites them.
 struct HeadNormBackward {
     spec::Normalization norm = spec::Normalization::layer_norm;

@@ -25,10 +25,10 @@
 
 namespace lm::device {
 
-// Dropout. The mask is a function of (seed, global sample index, layer, site, element) and of
-// nothing else, such as the layout or the threads, so backward computes it again. The elements of a
-// sample have numbers: t * width + column in a row operation; (head * T + query) * T + key in
-// attention, with the global number of the head.
+// Dropout. The mask depends only on (seed, global sample index, layer, site, element), not on the
+// layout or the threads, so backward recomputes it. The elements of a sample have numbers: t *
+// width + column in a row operation; (head * T + query) * T + key in attention, with the global
+// number of the head.
 struct Dropout {
     double p = 0.0;  // 0: off
     u64 seed = 0;

@@ -231,9 +231,9 @@ View GptChunk::backward_layer(const Pass& pass, const MicroBatchActivations& act
         a.attention_norm);
 }
 
-// Full recomputation: computes the activations of a group of layers again, starting with the stream
-// that was kept at the start of the group. The last recomputed activation is the last layer's MLP
-// activation, because backward reads no later activation.
+// Full recomputation: recomputes the activations of a group of layers from the stored stream at the
+// start of the group. The last recomputed activation is the last layer's MLP activation, because
+// backward reads no later activation.
 void GptChunk::recompute_layers(const Pass& pass, const MicroBatchActivations& act,
                                 const cost::LayerGroup& group) {
     View branch;  // [R, C] compute; empty: already added to the stream

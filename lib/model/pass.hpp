@@ -34,7 +34,7 @@ struct MicroBatchInputs {
 
 // Constants, and scratch memory that the micro-batches, layers and chunks of a rank use in turn.
 struct Scratch {
-    View step_sums;  // [step_sum_count] fp64; the host reads it once in each step
+    View step_sums;  // [step_sum_count] fp64; the CPU reads it once in each step
     View branch;     // [N, C] compute: output of attention, MLP or embedding
     View gathered;   // [N, C] compute: rows of all tensor ranks; sequence parallelism only
     View dresidual;  // [R, C] compute: gradient of the residual stream
@@ -57,7 +57,7 @@ struct Scratch {
 enum StepSum : int {
     loss_sum = 0,
     gradient_sum_squares = 1,  // sum over gradients that this rank counts in the norm
-    copies_sum_squares = 2,    // over gradients that only tensor rank 0 counts; shows NaN
+    copies_sum_squares = 2,    // sum over copies of gradients that tensor rank 0 counts: finds NaN
     step_sum_count = 3
 };
 
@@ -67,7 +67,7 @@ struct ModuleSetup {
     spec::TensorShare share;  // heads, feed-forward columns and vocabulary rows of this tensor rank
     TensorParallel tensor;
     bool selective_recompute = false;
-    i64 tensor_comm_sms = 0;  // SMs that products leave to overlapping tensor-parallel collectives
+    i64 tensor_comm_sms = 0;  // SMs reserved for tensor-parallel collectives that overlap GEMMs
     u64 seed = 0;             // seed of dropout
     Scratch scratch;
 };

@@ -41,7 +41,7 @@ class ResidualNorm {
     void normalize(const Pass& pass, const ResidualNormActivations& act) const;
 
     struct StreamGradient {
-        View dy;       // [R, C] compute; none: nothing used y
+        View dy;       // [R, C] compute; none: no module has read y
         View dstream;  // [R, C] compute: gradient of the stream from later layers; none: zero
         View out;      // [R, C] compute: receives the gradient of the stream; may be `dstream`
         device::Dropout dropout = {};  // as in forward()

@@ -168,7 +168,7 @@ bool choose_gpus(const std::string& choice, comm::Group& world) {
     if (n_gpus == 0 && driver && world.rank() == 0) note("computing on the CPU: {}", why);
     if (n_gpus == 0) return false;
     if (n_gpus == world.size()) return true;
-    i64 without = claimed ? 0 : world.size() - world.rank();  // largest on the first such rank
+    i64 without = claimed ? 0 : world.size() - world.rank();  // largest on the first without a GPU
     world.all_reduce({&without, DType::int64, {1}}, comm::Reduction::max);
     const i64 first_without = world.size() - without;
     if (world.rank() == first_without) warn("rank {}: {}", world.rank(), why);

@@ -53,9 +53,10 @@ Progress load_or_initialize(const RunConfig& config, const io::OrderedJson& data
                             std::optional<ckpt::Checkpoint> checkpoint, comm::Group& world,
                             Trainer& trainer);
 
-// Loads the newest step of --save into `trainer`, or that of --load when --save has no step up to
-// `iteration`. Later steps are of another branch. Throws JointError(self_stopped) when there is
-// none. Has the other arguments and the result of load_or_initialize(). Collective.
+// Loads the newest step of --save into `trainer` if it is not after `iteration`; a later step is of
+// another branch. Otherwise loads the step of --load. Throws JointError(self_stopped) when neither
+// step can be used. The other arguments and the result are those of load_or_initialize().
+// Collective.
 Progress load_newest(const RunConfig& config, const io::OrderedJson& data, i64 iteration,
                      comm::Group& world, Trainer& trainer);
 

@@ -14,8 +14,7 @@ constexpr int strip_cols = tile_vectors * width;
 constexpr i64 pack_rows = 96;  // these rows of a packed block of a fit into the L2 cache
 static_assert(pack_rows % tile_rows == 0);
 
-// ---- words
-// ---------------------------------------------------------------------------------------
+// ---- words -------------------------------------------------------------------------------------
 
 // The words of an operand whose elements become fp32. Word (k, i) is x[k * k_step + i * i_step].
 template <typename T>
@@ -85,13 +84,12 @@ struct PairWords {
     i64 k_step, i_step, depth, n_words;
 };
 
-// ---- packing
-// -------------------------------------------------------------------------------------
+// ---- packing -----------------------------------------------------------------------------------
 
-// Transposes a block in registers: `rows` rows from `first` of as many words as V has lanes, from
-// k. A vector of which only `rows` lanes are used overwrites words of the next k, which are stored
-// after it. At the end of the strip only `rows` lanes are stored, because another worker may be
-// packing the next strip.
+// Transposes a block in registers: `rows` rows from row `first`, each with as many words from word
+// k as V has lanes. If V has more than `rows` lanes, each store also overwrites the place of the
+// next k, which the next store fills. At the end of the strip it stores only `rows` lanes, because
+// another worker may be packing the next strip.
 template <i64 of_strip, i64 rows, typename V, typename Words>
 LM_INLINE void turn_block(const Words& w, i64 k, i64 first, float* packed, bool at_end) {
     constexpr int n = sizeof(V) / 4;
@@ -186,8 +184,7 @@ void pack_operand(const Unpacked& u, float* packed) {
     }
 }
 
-// ---- products of packed operands
-// -----------------------------------------------------------------
+// ---- products of packed operands ---------------------------------------------------------------
 
 // Adds the product of two words to an fp32 sum.
 struct MultiplySingles {

@@ -168,7 +168,7 @@ std::string near_dataset(const std::string& prefix) {
     return io::exists(idx_path(candidate)) ? candidate : "";
 }
 
-// Returns what to give instead of `prefix`, with a leading ": "; "" when nothing is known.
+// Returns the remedy for a missing dataset `prefix`, with a leading ": "; "" without a remedy.
 std::string remedy_for(const std::string& prefix) {
     if (prefix.find_first_not_of("0123456789.eE+-") == prefix.npos)
         return ": give a weight before every prefix, or no weights";

@@ -111,8 +111,8 @@ class ChunkReader {
     // `check` often; `check` may throw. No chunk can be read afterwards.
     [[noreturn]] void fail(const BadLineError& bad_line, const std::function<void()>& check);
 
-    // The reader will call allow(bytes) before it allocates this number of bytes for a long line.
-    // `allow` may throw.
+    // Sets the function that the reader calls before it allocates memory for a long line:
+    // allow(number of bytes). `allow` may throw.
     void before_growing(std::function<void(i64)> allow) { allow_ = std::move(allow); }
     // Limits the memory for parallel decompression to `memory` bytes (io::open_stream).
     void limit_decoding(i64 memory) { decoding_memory_ = memory; }

@@ -9,7 +9,7 @@
 namespace lm::train {
 namespace {
 
-// Returns whether rank 0 sees the kill switch, the same on all ranks. Collective.
+// Returns on all ranks whether rank 0 finds the kill switch. Collective.
 bool kill_switch_exists(const std::string& path, comm::Group& world) {
     if (path.empty()) return false;
     i64 exists = world.rank() == 0 && io::exists(path) ? 1 : 0;

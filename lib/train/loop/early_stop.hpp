@@ -19,8 +19,9 @@ optim::Counters progress_in(const RunConfig& config,
                             const std::optional<ckpt::Checkpoint>& checkpoint);
 
 // Returns the exit code when the kill switch exists, or when the training in `checkpoint` is
-// finished and no evaluation is pending. `status` and `log` then state why, with the generation
-// that saved the step; this run claims none. Returns nullopt when the run must train. Collective.
+// finished and no evaluation is pending. Then writes the reason to `status` and `log`, with the
+// generation that saved the step; this run claims no generation. Returns nullopt when the run must
+// train. Collective.
 std::optional<Exit> stop_before_load(const RunConfig& config,
                                      const std::optional<ckpt::Checkpoint>& checkpoint,
                                      comm::Group& world, StatusFile& status, TrainingLog& log);

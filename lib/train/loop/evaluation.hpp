@@ -20,8 +20,8 @@ namespace lm::train {
 
 class Evaluation {
   public:
-    // All references outlive this object. must_stop() returns whether this rank knows a reason to
-    // end an evaluation. `step_stop` ends an evaluation between two micro-batches.
+    // All references outlive this object. must_stop() returns whether this rank has a reason to end
+    // an evaluation. `step_stop` ends an evaluation between two micro-batches.
     Evaluation(const RunConfig& config, const data::DataSets& data, comm::Group& world,
                Trainer& trainer, TrainingLog& log, std::function<bool()> must_stop,
                StepStop& step_stop)
@@ -33,8 +33,8 @@ class Evaluation {
           must_stop_(std::move(must_stop)),
           step_stop_(step_stop) {}
 
-    // Sets the expected time of a micro-batch, the same on all ranks; 0: unknown. It is used until
-    // a batch was measured.
+    // Sets the expected time of a micro-batch, equal on all ranks; 0: unknown. The evaluation uses
+    // this time until it has measured a batch.
     void expect_micro_batch_s(double s) { micro_batch_s_ = s; }
     // Log the loss of each validation or test set. When must_stop() of any rank returns true, the
     // remaining sets are skipped, and the result is false on all ranks. Collective.

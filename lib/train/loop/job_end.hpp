@@ -29,7 +29,7 @@ std::optional<JobEnd> job_end(const std::function<const char*(const char*)>& get
 // Parses the EndTime in the output of scontrol, in local time. nullopt: none, or "Unknown".
 std::optional<double> parse_end_time(std::string_view text);
 
-// Returns the end of this job as rank 0 finds it, on all ranks. An end in the past is ignored, with
+// Returns on all ranks the end of this job that rank 0 finds. Ignores an end in the past and prints
 // a note. Collective.
 std::optional<JobEnd> job_end_together(comm::Group& world);
 

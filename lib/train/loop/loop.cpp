@@ -42,7 +42,7 @@ TrainingLoop::TrainingLoop(const LoopParts& parts, const Progress& start)
       step_stop_(parts.config, parts.world),
       observed_(batches_,
                 [this] {
-                    // Ranks wait in check() for slower ranks. Without this scope, that time would
+                    // Ranks wait in check() for slower ranks. Without this scope, the waiting would
                     // count as time of the data.
                     const PhaseScope phase(trainer_.phases(), StepPhase::other);
                     step_stop_.check();
@@ -81,8 +81,8 @@ Exit TrainingLoop::run() {
     try {
         return run_to_stop();
     } catch (const JointError& error) {
-        // The communication still works, and the save in flight has the state from before the
-        // error, so the save is committed.
+        // Commits the save in flight: the communication still works, and the save has the state
+        // from before the error.
         if (error.code() == Exit::self_stopped) saver_.finish();
         throw;
     }
@@ -136,7 +136,7 @@ Exit TrainingLoop::run_to_stop() {
     return leave(stop);
 }
 
-// Makes the next iteration and logs it. The training progress does not change when the verdict is
+// Runs the next iteration and logs it. The training progress does not change when the verdict is
 // stop, roll_back or ended.
 StepGuard::Verdict TrainingLoop::iterate() {
     const bool timed = run_iterations_ >= 1 && run_iterations_ <= n_timed_;
@@ -235,8 +235,8 @@ optim::UpdateRates TrainingLoop::next_rates() const {
     return config_.schedule.rates(progress_.stepped.samples, progress_.stepped.tokens);
 }
 
-// Counts the consumed batch. The learning rate advances only if `updated` is true. It does not
-// advance when an fp16 overflow (as in Megatron) or --on-nan continue has dropped the step.
+// Counts the consumed batch. The learning rate advances only if `updated` is true. `updated` is
+// false when the step was dropped: by an fp16 overflow, as in Megatron, or by --on-nan continue.
 void TrainingLoop::advance(bool updated) {
     const optim::Counters before = progress_.done;
     progress_.done = config_.schedule.next(before);
@@ -274,8 +274,8 @@ bool TrainingLoop::skip() {
     return true;
 }
 
-// Returns the same state on all ranks. It combines the signals to any rank, the saves that any rank
-// is writing, and the files and the time that rank 0 sees. Collective.
+// Returns the state of the loop, equal on all ranks. A signal to one rank and a save in flight on
+// one rank count for all ranks; rank 0 supplies the switch files and the time. Collective.
 LoopState TrainingLoop::loop_state() {
     LoopState now =
         shared_state(world_, {.done = progress_.done,

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The training loop around the training step: data, logs, saves, validation and stopping. The pure
 // functions of train/loop/loop_rules.hpp decide what the loop does after each iteration. All ranks
-// decide alike, because their state is the same and loop_state() combines signals, files and time
-// of all ranks.
+// make equal decisions, because loop_state() returns an equal state on all ranks.
 #pragma once
 
 #include <atomic>
@@ -45,7 +44,7 @@ struct LoopParts {
     StatusFile& status;
     EnergyLog* energy;                  // nullptr: this rank measures no energy
     const Stopwatch& since_start;       // runs since the start of run()
-    const JobEndWatch& job_end;         // knows the end on rank 0 only
+    const JobEndWatch& job_end;         // has the end of the job on rank 0 only
     std::atomic<bool>& dump_requested;  // set by SIGUSR2
     bool evaluation_pending;            // result of evaluation_is_pending()
     RefusedIterations refused;

@@ -11,8 +11,8 @@ namespace lm::train {
 
 // Returns the rules without the end of the job, which is known later (LoopState::job_end_unix_s).
 LoopRules rules_of(const RunConfig& config, const data::DataSets& data);
-// Returns the expected time of a save before a save was measured, at 50 MB/s for each rank,
-// and at least 2 s.
+// Returns the expected time of the first save in seconds: at 50 MB/s for each rank, and at least
+// 2 s.
 double first_save_s(const RunConfig& config);
 // Returns the saves after iteration `start` for the status file.
 ComingSaves coming_saves(const RunConfig& config, i64 start);

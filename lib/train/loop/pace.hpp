@@ -13,7 +13,7 @@ namespace lm::train {
 
 class Pace {
   public:
-    // `shows`: this rank prints. `done`: the progress at the start of the run.
+    // `shows`: whether this rank prints. `done`: the progress at the start of the run.
     Pace(const RunConfig& config, const optim::Counters& done, bool shows,
          double (*clock)() = monotonic_s);
 

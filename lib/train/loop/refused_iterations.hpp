@@ -38,9 +38,9 @@ class RefusedIterations {
     static RefusedIterations read(comm::Group& world, const std::string& save,
                                   const std::string& load, const std::string& batches, i64 start);
 
-    // Adds a range, and writes the file on rank 0. If that fails, prints a warning. The range
-    // replaces those that it contains, and the one that ends at the same iteration: a rollback
-    // learns only from the loaded step where its range begins.
+    // Adds a range, and writes the file on rank 0. If writing fails, prints a warning. The range
+    // replaces all ranges that it contains, and a range that ends at the same iteration: a rollback
+    // adds its range again when the loaded step states where the range begins.
     void add(const RefusedRange& range);
     // Returns the range that contains the iteration; nullptr: none.
     const RefusedRange* find(i64 iteration) const;

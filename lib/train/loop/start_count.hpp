@@ -11,7 +11,7 @@
 namespace lm::train {
 
 constexpr std::string_view start_count_file = "starts-without-step.json";
-// The start that is the third in a row from the same step is refused.
+// The third start in a row from one step is refused.
 constexpr i64 max_starts_without_step = 3;
 
 // Returns the digest of the data, the model, the schedule and the directories of a run, which

@@ -20,10 +20,10 @@ class StepStop {
     StepStop& operator=(const StepStop&) = delete;
 
     // Call it before an iteration or a global batch of an evaluation. `step_s`: the longest time of
-    // a previous one, the same on all ranks; 0: there was none.
+    // previous iterations, or batches, equal on all ranks; 0: none was measured.
     void begin_iteration(double step_s, i64 n_micro_batches);
-    // Call it before each micro-batch. Throws StepEnded on all ranks when one of them has received
-    // a stop signal and the step can be ended here. Collective.
+    // Call it before each micro-batch. Throws StepEnded on all ranks when one rank has received a
+    // stop signal and the step can end before this micro-batch. Collective.
     void check();
 
   private:

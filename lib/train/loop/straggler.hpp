@@ -36,9 +36,9 @@ class StragglerRule {
         int rank = 0;
         double ratio = 0;
     };
-    // Adds the own times of all ranks in `steps` steps. Returns a rank, once, when it has been
-    // above `ratio` for at least least_steps steps in a row; of several such ranks the slowest one,
-    // the others in later calls.
+    // Adds the own times of all ranks in `steps` steps. Returns a rank that has been above `ratio`
+    // for at least least_steps steps in a row, but each such rank only once. If several ranks are
+    // slow, returns the slowest; later calls return the others.
     std::optional<Straggler> add(const std::vector<double>& own_s, i64 steps);
 
   private:
@@ -49,10 +49,10 @@ class StragglerRule {
     std::vector<Slow> ranks_;
 };
 
-// Finds memory that grows and would be exhausted within 24 hours. Divides each of three windows of
-// time into parts, and compares the least memory of the parts. So memory that is used and freed
-// again does not hide the growth. A longer window finds memory that grows in leaps, for example
-// once at each save.
+// Finds a growth of memory use that would exhaust the memory within 24 hours. Divides each of three
+// windows of time into parts, and compares the smallest use in each part, so that temporary
+// allocations do not hide the growth. A longer window finds a growth in steps, for example at each
+// save.
 class LeakRule {
   public:
     static constexpr std::array<double, 3> windows_s = {600, 3600, 6 * 3600};

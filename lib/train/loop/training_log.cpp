@@ -265,7 +265,7 @@ void TrainingLog::failed(const Error& error) noexcept {
         run_event("error",
                   {{"exit_code", static_cast<int>(error.code())}, {"reason", error.what()}});
     } catch (const std::exception&) {
-        // The error itself is printed by the program.
+        // The program prints the error to stderr in any case.
     }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The configuration of a run, resolved from the command line and the data's metadata files. All
-// checks are made here, before memory is allocated or a file is written.
+// The configuration of a run, resolved from the command line and the data's metadata files.
+// resolve() makes all checks before the run allocates memory or writes a file.
 #pragma once
 
 #include <optional>

@@ -114,7 +114,7 @@ bool is_own_name(const std::string& name) {
     return name.find(".tmp.") != std::string::npos;
 }
 
-// Returns whether another program uses such a name for its weights or checkpoints.
+// Returns whether `name` is a name that another program gives its weights or checkpoints.
 bool is_foreign_checkpoint(const std::string& name) {
     for (const std::string_view prefix : {"iter_", "mp_rank_", "config.json", "pytorch_model"}) {
         if (name.starts_with(prefix)) return true;

@@ -190,13 +190,13 @@ void LocalSaver::abandon() const noexcept {
     }
 }
 
-// Frees space for the next step: of the steps before the one that is being saved, keeps only the
-// newest.
+// Frees space for the step of iteration_: removes all steps of this host except the newest step
+// before iteration_.
 void LocalSaver::make_room() const {
     for (const i64 step : ckpt::steps_in(directory_)) {
         if (step < iteration_) continue;
-        // Such a step is still here because its manifest cannot be read, or because the run was
-        // rolled back to an earlier step.
+        // An earlier save has not removed this step, because its manifest cannot be read or because
+        // the run was rolled back to an earlier step.
         const std::string path = directory_ + "/" + ckpt::step_name(step);
         note(
             "{}: removed to free space, although it is not older than step {}, which is being "

@@ -26,8 +26,8 @@ class NodeFiles {
                                            std::vector<ckpt::TensorInfo> tensors,
                                            const std::vector<ckpt::Piece>& pieces);
 
-    // Returns the largest number of files of a checkpoint; its directory counts as a file. The same
-    // on all ranks.
+    // Returns the largest number of files of a checkpoint, equal on all ranks; the directory of the
+    // checkpoint counts as a file.
     i64 n_files() const;
 
     // Writes the pieces of this rank, in the same order as in plan(). Any thread may call it,

@@ -9,8 +9,8 @@
 
 namespace lm::train {
 
-// A source throws it to end a step before the next micro-batch. The step then changes no weights
-// and no optimizer state.
+// The exception with which a BatchSource ends a step before the next micro-batch. The step then
+// changes no weights and no optimizer state.
 struct StepEnded {};
 
 class BatchSource {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the guard of the steps remembers of earlier steps. It is part of a checkpoint, so that a
-// resumed run judges each step as the interrupted run would have judged it.
+// The memory of StepGuard: the properties of earlier steps by which it judges the next step. A
+// checkpoint contains this memory, so that a resumed run judges each step as the interrupted run
+// would have judged it.
 #pragma once
 
 #include <string>

@@ -30,7 +30,7 @@ constexpr i64 max_non_finite_in_a_row = 50;
 
 // The largest relative difference between two results of one step on a GPU without
 // --deterministic-mode that counts as rounding: the order of the additions in a backward pass of
-// cuDNN differs from run to run. A fault with a smaller effect is not noticed there.
+// cuDNN differs from run to run. On such a GPU, a fault with a smaller effect is not detected.
 constexpr double rounding_tolerance = 1e-3;
 // Returns whether two numbers of the same step are the same. `repeats_bits`: a repeated step has
 // the same bits; otherwise numbers within rounding_tolerance are the same.

@@ -31,7 +31,7 @@ class StepProbe final : public model::ChunkHooks {
               device::View gradients)
         : overlap_(overlap), device_(device), params_(params), gradients_(gradients) {}
 
-    // States the iteration that is computed next. Planted faults depend on it.
+    // Sets the iteration of the next step. Planted faults depend on the iteration.
     void begin_iteration(i64 iteration) { iteration_ = iteration; }
     void plant(const std::optional<StepFault>& fault) {
         fault_ = fault;

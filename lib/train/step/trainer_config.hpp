@@ -33,8 +33,8 @@ struct TrainerConfig {
     // part of the state. 0: saves are synchronous.
     i64 save_buffer = 0;
     std::string autotune;  // directory of measured GEMM algorithms; empty: no measuring
-    // The number of SMs that tensor-parallel collectives may occupy. Matrix products that overlap
-    // with them leave these SMs free. 0: no limit.
+    // The number of SMs that tensor-parallel collectives may occupy. GEMMs that overlap with these
+    // collectives do not use these SMs. 0: no limit.
     i64 tensor_comm_sms = 0;
 
     // Returns the number of micro-batches of a global batch on each data-parallel rank.
