@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The Debian packages build without network (lm-utils-cuda where nvcc is), lintian finds no error or warning, their autopkgtests pass in a bare Debian 12, and
-# the archive of `--target bundle` trains in Debian 11, whose glibc is older. Skipped without root and debootstrap.
+# The Debian packages build without network (lm-utils-cuda where nvcc is), lintian finds no error or warning, their
+# autopkgtests pass in a bare Debian 12, and the archive of `--target bundle` trains in Debian 11, whose glibc is older.
+# Skipped without root and debootstrap.
 # labels: proof
 # timeout: 3000
 # lock: install_manifest
