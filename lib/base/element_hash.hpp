@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hash of one element of a tensor. The host and the kernels of a GPU compute the same value.
+// The hash of one element of a tensor. CPU code and GPU kernels compute the same value.
 #pragma once
 
 #include "base/types.hpp"

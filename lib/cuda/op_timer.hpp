@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures the GPU time of operations in a stream by events before and after them. The host does
-// not wait for the events.
+// Measures the GPU time of operations in a stream by events before and after them. The CPU does not
+// wait for the events.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -17,8 +17,8 @@ class OpTimer {
     // Ends the measurement that begin() started. collect() later adds the measured time to
     // `seconds`.
     cudaError_t end(cudaStream_t stream, double& seconds);
-    // Adds the time of each pending measurement to the `seconds` of its end(). The host must have
-    // waited for the stream.
+    // Adds the time of each pending measurement to the `seconds` of its end(). Call it after the
+    // CPU has waited for the stream.
     cudaError_t collect();
 
   private:

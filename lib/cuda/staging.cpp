@@ -32,9 +32,8 @@ void Staging::close() noexcept {
     }
 }
 
-// Consecutive copies are placed one after another in a buffer, so that many small copies can be
-// pending. Before the host begins to fill a buffer, it waits until the last copy from that buffer
-// has ended.
+// Consecutive copies use consecutive places in a buffer, so that many small copies can be pending.
+// Before the CPU begins to fill a buffer, it waits until the last copy from that buffer has ended.
 cudaError_t Staging::to_device(void* target, const void* host, i64 bytes, cudaStream_t stream) {
     for (i64 begin = 0; begin < bytes;) {
         const auto place = static_cast<i64>(next_);
@@ -62,7 +61,7 @@ cudaError_t Staging::to_host(void* host, const void* source, i64 bytes, cudaStre
     const auto count = [bytes](i64 i) {
         return static_cast<size_t>(std::min(buffer_bytes, bytes - i * buffer_bytes));
     };
-    // The GPU copies chunk i while the host empties chunk i - 1.
+    // The GPU copies chunk i while the CPU empties chunk i - 1.
     for (i64 i = 0; i <= n_chunks; ++i) {
         if (i < n_chunks) {
             const PinnedBuffer& buffer = buffers_[static_cast<size_t>(i) % buffers_.size()];

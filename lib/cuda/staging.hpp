@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies between a GPU and pageable host memory through pinned staging buffers. A direct copy would
-// block the host and reach only a fraction of the bus bandwidth. Two buffers alternate: while the
-// GPU copies one, the host fills or empties the other.
+// block the CPU and reach only a fraction of the bus bandwidth. Two buffers alternate: while the
+// GPU copies one, the CPU fills or empties the other.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -14,7 +14,7 @@ namespace lm::cuda {
 
 class Staging {
   public:
-    // Allocates the buffers. Throws Error(failure) when the host cannot pin that much memory.
+    // Allocates the buffers. Throws Error(failure) when the system cannot pin that much memory.
     void open();
     void close() noexcept;
 

@@ -70,7 +70,7 @@ class Device {
     // and from the device.
     virtual bool is_host() const { return false; }
     // Calls `work`, which enqueues operations. Adds the seconds that the device takes for the
-    // operations to `seconds`, either before this function returns, or when the host next waits for
+    // operations to `seconds`, either before this function returns, or when the CPU next waits for
     // the device.
     virtual void measure(const std::function<void()>& work, double& seconds);
     // Device memory in bytes, as the driver reports it. now: in use by all processes; at_start: in

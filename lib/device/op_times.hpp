@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The number of calls, the time and the floating-point operations (FLOPs) of each operation. The
 // checked calls of operations add to the OpTimes of their Context, if it has one. On a GPU the time
-// is added when the host waits for the device, so an OpTimes must not be moved or destroyed before
-// the host has waited.
+// is added when the CPU next waits for the GPU, so an OpTimes must not be moved or destroyed before
+// this wait.
 #pragma once
 
 #include <array>

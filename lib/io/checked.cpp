@@ -127,8 +127,8 @@ std::string final_name(std::string_view path) {
 namespace checked {
 namespace {
 
-// Reports a failed change of `path`. Unfinished outputs are removed later, so that the message has
-// the name that the user gave.
+// Reports a failed change of `path`. The message has the name that the user gave, not the temporary
+// name, because the unfinished output is removed later.
 [[noreturn]] void output_error(std::string_view path, std::string_view action, int error_number) {
     system_error(final_name(path), action, error_number);
 }

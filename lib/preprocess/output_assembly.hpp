@@ -30,8 +30,8 @@ struct AssemblyTask {
 void assemble_outputs(const AssemblyTask& task, const std::vector<PartRecord>& records,
                       cluster::FileRendezvous& ranks);
 
-// If there is only one part, the assembly renames its .bin. If an earlier run was killed after
-// that, renames the file back to the name of the part. Does nothing when there are several parts.
+// If there is only one part, the assembly renames its .bin. If an earlier run was killed after this
+// rename, restores the name of the part. Does nothing when there are several parts.
 void restore_part_bin(const WorkDirectory& work, const InputPlan& plan, i64 part);
 
 }  // namespace lm::preprocess

@@ -20,8 +20,8 @@ i64 nodes_per_part(i64 n_ranks, i64 n_nodes);
 i64 files_of_checkpoint(i64 n_ranks, i64 n_nodes);
 
 // The text of a manifest is padded with spaces before its digest, so that the bytes of all keys but
-// `tensors` and `index` are a multiple of this number. Thus its size does not depend on the
-// command line, host, data and counters of a run, and can be planned.
+// `tensors` and `index` are a multiple of this number. Thus the size of the manifest does not
+// depend on the command line, host, data and counters of a run, and can be planned.
 constexpr i64 manifest_room = i64{32} << 10;
 
 // Returns the file that placed shares (place_shares()) make up, with their slices and digests in

@@ -91,7 +91,7 @@ class CublasMatmul {
     // Enqueues the product and its epilogue. Returns true when the epilogue was fused. Returns
     // false when `rest` has computed the epilogue, because for these operands cuBLASLt does not
     // support the epilogue or is slower with it. The first product of a key runs the library's
-    // heuristics on the host.
+    // heuristics on the CPU.
     bool run(device::Context& context, const FusedProduct& product, Rest rest);
     // Returns true when the operands of the epilogue have the alignment and type that fusing needs.
     static bool can_fuse(const FusedProduct& product);

@@ -167,8 +167,8 @@ __device__ void for_grid_turns(i64 n, bool vectors, const Turn& turn) {
     for_turns<width>(first, static_cast<i64>(gridDim.x) * blockDim.x, n, vectors, turn);
 }
 
-// Returns true when `data` is aligned for accesses of `n` elements of T. The host calls it before a
-// launch.
+// Returns true when `data` is aligned for accesses of `n` elements of T. Host code calls it before
+// a launch.
 template <typename T>
 bool aligned(const T* data, int n = per_access<T>) {
     const size_t bytes = static_cast<size_t>(n) * sizeof(T);

@@ -224,7 +224,7 @@ void NcclChannel::release(ChannelOperation& record) {
     if (record.complete) unused_.push_back(&record);
 }
 
-// The host waits for no stream. This channel's stream waits for the event `ready` of the compute
+// The CPU waits for no stream. This channel's stream waits for the event `ready` of the compute
 // stream. When the caller waits for the operation (NcclGroup::wait()), the compute stream waits for
 // the event `end`.
 ChannelOperation* NcclChannel::start(const Operation& operation, i64 number,

@@ -135,7 +135,7 @@ void NcclGroup::connect(const comm::Traffic& traffic) {
 
 void NcclGroup::form_collectives(const comm::Traffic& traffic) {
     LM_CHECK(!channel_, "group '{}': connect() was called twice", name());
-    // The host's group carries the ids of the roots, because no communicator exists yet. A group of
+    // The host group sends the ids of the roots, because no communicator exists yet. A group of
     // many ranks has several roots, because a single root would serve all ranks in sequence.
     std::vector<ncclUniqueId> ids(static_cast<size_t>(n_roots(size())));
     for (size_t i = 0; i < ids.size(); ++i) {
@@ -256,7 +256,7 @@ void NcclGroup::copy(const Operation& operation) {
                                  device.stream()));
 }
 
-// The host does not block for an operation on the device: the compute stream waits for the end of
+// The CPU does not block for an operation on the device: the compute stream waits for the end of
 // the operation, so that later work sees the result. The operation's record and its events may be
 // reused at once, because cudaStreamWaitEvent() captures the state of the event at the time of the
 // call.

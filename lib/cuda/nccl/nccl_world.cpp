@@ -268,7 +268,8 @@ void NcclWorld::poll_channels() {
             if (auto error = channel->poll(timeout_s_)) found.emplace_back(channel, *error);
         }
     }
-    // report() takes seconds, because it asks the other ranks, so the mutex is not locked here.
+    // The mutex is not locked during report(), which exchanges messages with the other ranks for
+    // seconds.
     if (!found.empty()) report(*found.front().first, found.front().second);
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state that all NCCL groups of one rank share: the device, the mutex that every NCCL call
 // locks, and a monitor thread for all channels. The monitor polls NCCL for errors and detects
-// operations that exceed the timeout. In both cases it asks the host group which ranks are missing
-// and aborts all pending operations, so that a rank that is blocked on its GPU wakes up and throws.
+// operations that exceed the timeout. In both cases it finds the missing ranks through the host
+// group (MPI or TCP) and aborts all pending operations, so that a rank that is blocked on its GPU
+// wakes up and throws.
 //
 // A communicator must not be aborted while a thread is inside of a call with it (NCCL user guide,
 // "Thread Safety"), so aborting locks the mutex, too. If the rank hangs in an NCCL call, the

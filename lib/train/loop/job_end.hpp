@@ -34,8 +34,8 @@ std::optional<double> parse_end_time(std::string_view text);
 std::optional<JobEnd> job_end_together(comm::Group& world);
 
 // Follows the end of the job while the job runs, because `scontrol update JobId=... TimeLimit=...`
-// moves it. A thread asks for the end at the start and then every `every_s` seconds, and prints a
-// note when the end has moved.
+// moves it. A thread calls `ask` at the start and then every `every_s` seconds, and prints a note
+// when the end has moved.
 class JobEndWatch {
   public:
     // Returns the end that the batch system states, or nullopt when the batch system does not
@@ -65,8 +65,8 @@ class JobEndWatch {
     std::thread thread_;
 };
 
-// Returns a function that asks scontrol for the end of this Slurm job; an empty function outside of
-// a job.
+// Returns a function that reads the end of this Slurm job from scontrol; an empty function outside
+// of a job.
 JobEndWatch::Ask ask_scontrol();
 
 }  // namespace lm::train
