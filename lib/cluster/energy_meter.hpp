@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures the energy that this host uses, with the counters of the processors and the memory
-// (RAPL, in Linux's powercap files) and of NVIDIA GPUs (NVML). Parts without a counter are assumed
-// to have a constant power.
+// Measures the energy that this host uses. Reads the RAPL counters of processors and memory (Linux
+// powercap files) and the NVML sensors of NVIDIA GPUs. Assumes a constant power for processors or
+// memory without RAPL counters.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@
 
 namespace lm::cluster {
 
-// The energy of the parts of a host, in joules.
+// The energy that the processors, the memory and the GPUs of a host used, in joules.
 struct EnergyUse {
     double cpu_j = 0, memory_j = 0, gpu_j = 0;
     double total_j() const { return cpu_j + memory_j + gpu_j; }

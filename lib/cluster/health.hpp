@@ -23,8 +23,8 @@ struct HealthVerdict {
     std::string reason;  // "97.3 % of its bytes are used (critical from 95 %)"; empty: ok
 };
 
-// Returns the verdict on the bytes in use or the verdict on the inodes in use, whichever is worse.
-// A share that equals a threshold counts as above the threshold.
+// Compares the used bytes and the used inodes with `thresholds`, and returns the worse of both
+// verdicts. A share that equals a threshold counts as above the threshold.
 HealthVerdict judge_use(const io::FilesystemUse& use, const HealthThresholds& thresholds);
 
 }  // namespace lm::cluster

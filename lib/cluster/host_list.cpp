@@ -86,8 +86,8 @@ std::string host_list(const std::vector<std::string>& hosts, size_t max_runs) {
     for (const std::string& name : hosts) {
         if (const Numbered n = split(name); n.padded) padded.insert({n.prefix, n.width});
     }
-    // The numbers at the end of the names, by prefix, width and whether there is a number. Width 0:
-    // numbers without padding.
+    // The numbers of the hosts. The key is the prefix, the width to which numbers are padded (0:
+    // not padded), and whether the names end with a number.
     std::map<std::tuple<std::string, size_t, bool>, std::set<i64>> groups;
     for (const std::string& name : hosts) {
         const Numbered n = split(name);

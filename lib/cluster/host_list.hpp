@@ -9,9 +9,8 @@
 
 namespace lm::cluster {
 
-// Returns the hosts in the syntax of Slurm's node lists, such as "n[003-007,012],login". The list
-// has at most `max_runs` runs of numbers; after these it only states the number of the remaining
-// hosts.
+// Returns the hosts in the syntax of Slurm's node lists, such as "n[003-007,012],login". Writes at
+// most `max_runs` runs of consecutive numbers, then " and N more" for the other hosts.
 std::string host_list(const std::vector<std::string>& hosts, size_t max_runs = 40);
 
 // Returns the hosts of a list such as "n[003-007,12],login" in the order of the list; nullopt when

@@ -95,8 +95,8 @@ std::optional<i64> least_left(const std::string& root, std::string path, const G
         const std::string group = root + path;
         const std::optional<i64> limit = number_in(group + files.limit);
         const std::optional<i64> use = number_in(group + files.use);
-        // The use includes inactive file pages. These are subtracted, because the kernel reclaims
-        // them before its out-of-memory killer acts.
+        // Subtracts the inactive file pages from the use, because the kernel reclaims these pages
+        // before its out-of-memory killer acts.
         if (limit && use && *limit < no_limit) {
             const i64 cached = keyed_number(group + "/memory.stat", files.cached).value_or(0);
             const i64 left = std::max<i64>(0, *limit - std::max<i64>(0, *use - cached));

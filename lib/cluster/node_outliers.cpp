@@ -62,8 +62,8 @@ class Findings {
         }
     }
 
-    // Adds a finding for each host whose value differs from the most frequent one; of two values
-    // that are equally frequent, the higher one counts as usual. `text` returns a value as text.
+    // Adds a finding for each host whose value differs from the most frequent value. When two
+    // values are equally frequent, compares with the higher value. `text` formats a value.
     template <typename Value, typename Text>
     void unusual(Value&& value, Text&& text, const char* what) {
         std::map<i64, size_t> counts;

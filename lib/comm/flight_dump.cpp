@@ -23,8 +23,8 @@ namespace {
 constexpr auto dump_time = std::chrono::milliseconds(700);
 // A dump that is older than this, in seconds, belongs to an earlier request.
 constexpr double recent_s = 30;
-// A stopped rank that has continued may be about to be killed until it has worked for this time, in
-// seconds.
+// When a job ends, its stopped ranks continue for a moment before they are killed. A rank has really
+// continued only after it has worked for this time, in seconds.
 constexpr double continued_s = 2;
 // All ranks write the dumps for one request within this time.
 constexpr double request_s = 5;
@@ -161,7 +161,8 @@ std::optional<RankDump> find_recent_dump(const std::string& directory, int rank,
     return dump;
 }
 
-// Returns the seconds since the first event that `ring` has after `dump`; 0 when it has none.
+// Returns the age, in seconds, of the oldest event in `ring` that is newer than `dump`; 0 when
+// `ring` has no newer event.
 double progress_since(const RankDump& dump, const FlightRing& ring) {
     const i64 now_ns = flight_clock_ns();
     const auto dump_ns = now_ns - static_cast<i64>((unix_time_s() - dump.at_s) * 1e9);

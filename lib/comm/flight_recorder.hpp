@@ -27,15 +27,16 @@ class FlightRecorder {
     static FlightRecorder shared();
 
     void step(i64 number);  // training step `number` begins
-    // Records the begin of a phase, such as "forward" of micro-batch `number`, "optimizer" or
+    // Records that a phase begins, such as "forward" of micro-batch `number`, "optimizer" or
     // "save". The previous phase ends. `phase` must live as long as this object: pass a literal.
     void enter(const char* phase, i64 number = -1);
-    // Groups call this function and the next three, after Group::record_to(). Returns the index
-    // that the next three take as `group`. `id` is equal on all members.
+    // Groups call add_group(), started(), waiting() and waited() after Group::record_to().
+    // add_group() returns the index that the other three functions expect as `group`. `id` is equal
+    // on all members.
     u8 add_group(u64 id, const std::string& name, int member, int size);
     void started(u8 group, const Operation& operation, i64 number);
-    // Record that the rank's thread begins and ends a wait for collective `number`, or for message
-    // n if `number` is -1 - n.
+    // Record that the rank's thread begins (waiting) or ends (waited) a wait. `number` is the
+    // number of a collective, or -1 - n for message n.
     void waiting(u8 group, i64 number);
     void waited(u8 group);
 

@@ -56,8 +56,8 @@ class Work {
     // Returns whether the operation is done. Does not block. A library that makes progress only
     // when it is called (MPI) makes progress in this call.
     bool done();
-    // Returns whether start_receive() accepts this operation as `after` without a previous wait().
-    // That is so when the operation is done, or when the device can order the receive after it.
+    // Returns whether start_receive() accepts this operation as `after` without an earlier wait():
+    // the operation is done, or the device can order the receive after it.
     bool is_stream_ordered();
 
   private:
@@ -95,8 +95,8 @@ class Group {
     // device memory drops NaN. Collective.
     Work start_all_reduce(const View& x, Reduction reduction);
     // Reduces `in` over all members, and writes part r of the result to `out` of member r. in:
-    // [size() * n], out: [n], of any dtype that start_all_reduce() accepts. `out` may be
-    // this rank's own part of `in`; afterwards the other parts of `in` are then undefined.
+    // [size() * n], out: [n], of any dtype that start_all_reduce() accepts. `out` may be this
+    // rank's own part of `in`; the operation then leaves the other parts of `in` undefined.
     // Collective.
     Work start_reduce_scatter(const View& in, const View& out, Reduction reduction);
     // Gathers `in` of all members into `out`, ordered by rank. in: [n], out: [size() * n], of any
@@ -108,9 +108,9 @@ class Group {
     // Messages between two members arrive in the order in which they were sent. wait() may block
     // until the receive is started. A rank must not send to itself.
     Work start_send(const View& x, int to);
-    // Receives x, [n] of any dtype, from member `from`, ordered after the operation `after`. That
-    // is an operation of this or another group that still reads `x`, and its is_stream_ordered()
-    // must be true.
+    // Receives x, [n] of any dtype, from member `from`, ordered after the operation `after`.
+    // `after` is an operation of this or another group that still reads `x`; its
+    // is_stream_ordered() must be true.
     Work start_receive(const View& x, int from, const Work& after = {});
     // Blocks until all members have called barrier(). Collective.
     void barrier();
@@ -123,11 +123,10 @@ class Group {
     // connections. Call it before such operations. Groups on hosts need no connections. Blocks.
     // Collective.
     virtual void connect(const Traffic&) {}
-    // Warm up this kind of collective, for the dtype of the views and for all sizes up to the size
-    // of the views, because libraries make connections and choose algorithms at the first operation
-    // of a size. The views must hold zeros, and hold zeros afterwards. Call it after connect(). x,
-    // in and out: [n] and [size() * n], of any dtype, as in the functions above. Blocks.
-    // Collective.
+    // Warm up this kind of collective, for the dtype of the views and for all sizes up to their
+    // size: a library connects and chooses its algorithm at the first operation of a size. The
+    // views must hold zeros, and hold zeros afterwards. Call it after connect(). Shapes and dtypes
+    // are those of the start_*() functions. Blocks. Collective.
     void warm_up_all_reduce(const View& x, Reduction reduction);
     void warm_up_reduce_scatter(const View& in, const View& out, Reduction reduction);
     void warm_up_all_gather(const View& in, const View& out);
@@ -140,8 +139,7 @@ class Group {
     // wait for the other members. Any thread may call it.
     virtual void abort(const std::string& reason) noexcept = 0;
 
-    // The blocking forms of the start_*() functions, with the same x, in and out, [n] or [size() *
-    // n] of any dtype.
+    // Blocking forms of the start_*() functions. The arguments have the same shapes and dtypes.
     void all_reduce(const View& x, Reduction reduction = Reduction::sum) {
         start_all_reduce(x, reduction).wait();
     }
@@ -153,8 +151,8 @@ class Group {
     void send(const View& x, int to) { start_send(x, to).wait(); }
     void receive(const View& x, int from) { start_receive(x, from).wait(); }
 
-    // Returns whether messages between two members pass through a third one, so that their speed is
-    // not that of the network between the two.
+    // Returns whether messages between two members pass through a third member. If so, their speed
+    // is not the speed of the network between the two members.
     virtual bool relays_messages() const { return false; }
 
     // Returns the number of the next collective, and increments it. A device group that wraps this

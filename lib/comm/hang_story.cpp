@@ -74,17 +74,18 @@ Story::Story(const std::vector<RankDump>& dumps) {
     }
     double newest_s = 0;
     for (const RankDump& dump : dumps) {
-        // Ignores a dump that another rank wrote for a stopped rank: the stopped rank may have
-        // continued for a moment, before it was killed, and so show a later wait.
+        // Ignores a dump that another rank wrote for a stopped rank. The stopped rank may have
+        // continued briefly before it was killed, so its dump may show a wait that began after the
+        // hang.
         if (!dump.waits || dump.at_s <= newest_s || dump.written_by != dump.rank) continue;
         newest_s = dump.at_s;
         hang_s_ = dump.at_s - dump.wait_s < least_hang_s ? 0 : dump.wait_s;
     }
 }
 
-// Returns whether the rank's dump is older than the begin of the hang, which the newest dump shows.
-// Each timeout and each SIGUSR2 overwrites the same files, so a rank that no longer answers may
-// have left a dump of an earlier timeout or signal.
+// Returns whether the rank's dump is older than the start of the hang (hang_s_). Each timeout and
+// each SIGUSR2 overwrites the dump of a rank, so a rank that no longer answers may have left a dump
+// of an earlier timeout or signal.
 bool Story::is_stale(int rank) const {
     const auto dump = dumps_.find(rank);
     return dump != dumps_.end() && dump->second->at_s < hang_s_;
@@ -96,8 +97,8 @@ bool Story::is_silent(int rank) const {
     return dump == dumps_.end() || dump->second->written_by != rank || is_stale(rank);
 }
 
-// Returns the rank of a member. The ranks in a group of a grid have equal distances, so the ranks
-// of two members determine the ranks of all. -1: not known.
+// Returns the global rank of a member; -1: not known. In a grid, the global ranks of a group have
+// equal distances, so two known ranks determine all others.
 int Story::rank_of(u64 group, int member) const {
     const auto found = groups_.find(group);
     if (found == groups_.end() || member < 0) return -1;

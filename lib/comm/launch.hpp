@@ -45,9 +45,9 @@ class Launch {
     // Returns a description for the log, such as "1 rank" or "8 ranks, Open MPI 4.1.4".
     virtual std::string describe() const = 0;
 
-    // Call this when this rank ends because of its own error `own`. When another rank is known to
-    // have failed before, returns the error of that rank. `own` is then only a consequence, and is
-    // not printed: thousands of ranks may have such an error.
+    // Call this function when this rank ends because of its own error `own`. Returns the error of
+    // another rank that is known to have failed earlier; nullopt when no such rank is known. With a
+    // returned error, do not print `own`: it is a consequence, and thousands of ranks may have it.
     virtual std::optional<Error> ended_before(const Error& /*own*/) noexcept {
         return std::nullopt;
     }
