@@ -18,7 +18,8 @@ using test::Buffers;
 
 namespace {
 
-// Step `iteration` by two writers: weights and half of the moments, the other half.
+// Saves step `iteration` with two writers: the first writes all weights and half of the optimizer
+// state, the second writes the other half. Returns the path of the step.
 std::string save_step(const std::string& directory, const spec::ModelConfig& config, i64 iteration,
                       i64 salt) {
     Buffers buffers(config, {});

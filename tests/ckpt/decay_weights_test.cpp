@@ -19,7 +19,8 @@ TEST_CASE("merged steps equal a run whose updates were scaled by the decay") {
     CHECK(sqrt[1] == Approx(std::sqrt(0.5) - 0.5));
     CHECK(sqrt[3] == Approx(1 - std::sqrt(0.75)));
 
-    // Any updates, any spacing: the merge is step 0 plus the updates times 1 - sqrt(x).
+    // For any updates and any spacing, the merge is step 0 plus the sum of each update times
+    // 1 - sqrt(x), where x is the progress of the decay.
     const std::vector<i64> uneven{0, 10, 40, 50, 100};
     const std::vector<double> updates{3, -1, 4, 1.5};
     const std::vector<double> weights = decay_weights(uneven, EmulatedDecay::minus_sqrt);

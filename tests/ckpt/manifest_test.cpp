@@ -37,7 +37,8 @@ Manifest sample() {
     return manifest;
 }
 
-// Returns the text after a change of its JSON, with the new digest.
+// Returns the manifest's text with `to` instead of the first `from`, and with the digest of the
+// changed text.
 std::string changed(const Manifest& manifest, const std::string& from, const std::string& to) {
     std::string text = manifest_text(manifest);
     text.replace(text.find(from), from.size(), to);

@@ -199,8 +199,8 @@ class Translator {
 // The pending changes that a file system keeps.
 enum class Kept { none, all, names, writes, random };
 
-// Returns the tree after a power failure: with all durable changes, and those others that `kept`
-// selects.
+// Returns the tree after a power failure: with all durable changes, and with the pending changes
+// that `kept` selects.
 Tree tree_after(Tree tree, std::span<const Change> changes, Kept kept, std::mt19937& random) {
     std::vector<bool> is_synced(tree.inodes.size(), false);  // by a later fsync()
     std::vector<bool> is_durable(changes.size());

@@ -18,8 +18,8 @@ using test::Buffers;
 
 namespace {
 
-// All ranks' shards of a (dp, pp, tp) grid as one checkpoint, one writer per rank; the flat buffer
-// of each model-parallel rank is sharded over the data-parallel ranks, as in ZeRO.
+// Saves the shards of all ranks of a (dp, pp, tp) grid as one checkpoint, one writer per rank. The
+// flat buffer of each model-parallel rank is sharded over the data-parallel ranks, as in ZeRO.
 void save_grid(const Generation& generation, const spec::ModelConfig& config,
                const spec::ParallelConfig& parallel, i64 iteration, i64 salt) {
     SaveInfo info = test::info_of(config, iteration);

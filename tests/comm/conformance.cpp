@@ -288,7 +288,7 @@ void overlapping(Group& world) {
             works.push_back(world.start_all_reduce(view_of(sums[k]), Reduction::sum));
             works.push_back(world.start_all_gather(view_of(own), view_of(gathered[k])));
         }
-        // Each rank waits in another order, twice for each operation, also through copies.
+        // Each rank waits for the operations in a different order, and twice for each of them.
         for (size_t k = 0; k < works.size(); ++k) {
             Work& work = works[(k * 7 + static_cast<size_t>(world.rank())) % works.size()];
             Work copy = work;
@@ -340,7 +340,7 @@ void messages(Group& world) {
     }
 }
 
-// Messages between every pair in both directions, by blocking forms in an order that cannot
+// Messages between every pair in both directions, with blocking calls in an order that cannot
 // deadlock.
 void pairs(Group& world) {
     for (int a = 0; a < world.size(); ++a) {

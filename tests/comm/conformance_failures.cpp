@@ -46,8 +46,8 @@ void one_never_comes(Group& world) {
     world.all_reduce(view_of(x));
     const std::unique_ptr<Group> half = world.split(world.rank() / 2, 0, "half");
     if (world.rank() == 1) {
-        // Waits in another group, for a message that no rank sends; later than the others, so that
-        // their timeouts come first.
+        // Waits in another group for a message that no rank sends. Starts to wait 2 s after the
+        // other ranks, so that their timeouts expire first.
         std::this_thread::sleep_for(std::chrono::seconds(2));
         std::vector<float> y(1);
         world.receive(view_of(y), 0);

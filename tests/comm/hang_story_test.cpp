@@ -69,8 +69,8 @@ TEST_CASE("a dump that is written and read is the same") {
 TEST_CASE("the explanation names the rank that has not started the operation") {
     Ranks ranks;
     ranks.wait(0, ranks.tensor, 0);  // rank 1 never starts it
-    ranks.wait(2, ranks.data, 0);    // rank 0 waits itself
-    ranks.wait(3, ranks.data, 0);    // rank 1
+    ranks.wait(2, ranks.data, 0);    // for rank 0, which waits too
+    ranks.wait(3, ranks.data, 0);    // for rank 1
     const HangStory story = explain_hang(ranks.dumps());
     CHECK(story.diverged == std::vector{1});
     CHECK_THAT(story.text, ContainsSubstring("rank 1 on "));
@@ -206,7 +206,8 @@ TEST_CASE("a dump of an earlier request is replaced when its rank has worked sin
     other.step(5);
     usleep(2'100'000);
     CHECK(dumped_step() == 5);
-    // Returns which rank's dump of rank 0 remains when rank 1 has written one.
+    // Rank 1 has written a dump of rank 0, `age_s` ago; then rank 0 writes its dumps. Returns the
+    // rank whose dump of rank 0 remains.
     const auto writer_after = [&](double age_s, bool stopped) {
         RankDump dump = dump_of(own.ring(), 1);
         dump.at_s -= age_s;
@@ -215,8 +216,8 @@ TEST_CASE("a dump of an earlier request is replaced when its rank has worked sin
         write_dumps(own);
         return read_dump(scratch / "dumps/rank-0.jsonl").written_by;
     };
-    CHECK(writer_after(0, true) == 1);  // it has done nothing since
+    CHECK(writer_after(0, true) == 1);  // rank 0 has done nothing since
     CHECK(writer_after(0, false) == 0);
     CHECK(writer_after(31, true) == 0);  // left by an earlier request
-    CHECK(writer_after(10, true) == 0);  // it has worked since for more than two seconds
+    CHECK(writer_after(10, true) == 0);  // rank 0 has worked more than 2 s after that dump
 }

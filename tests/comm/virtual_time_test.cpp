@@ -56,7 +56,7 @@ TEST_CASE("messages of a pair share their channel, and overlap with computing") 
         Work first = sends ? world.start_send(floats(x), 1) : world.start_receive(floats(x), 0);
         Work second = sends ? world.start_send(floats(y), 1) : world.start_receive(floats(y), 0);
         clock.advance(2);
-        world.barrier();  // 1 s; both messages were delivered, but not by these clocks
+        world.barrier();  // takes 1 s; the messages arrive later in virtual time
         if (first.done() || second.done()) throw std::runtime_error("done before its time");
         first.wait();
         second.wait();

@@ -9,10 +9,9 @@
 namespace lm::test {
 namespace {
 
-// Returns whether case number k of an operation is one of its about 1 / every cases. Options of
-// cases alternate in the list (bias, dropout, accumulate), so that every second case would never
-// have some of them. The multiples of the golden ratio modulo 1 are spread evenly, and have no
-// period.
+// Returns whether case number k of an operation is chosen: about one case in `every` is. Options
+// (bias, dropout, accumulate) alternate in the list, so a choice of each second case would skip
+// some options. The multiples of the golden ratio modulo 1 are spread evenly, and have no period.
 bool is_chosen(int k, int every) {
     const double golden = (std::sqrt(5.0) - 1) / 2;
     return std::fmod(k * golden, 1.0) < 1.0 / every;

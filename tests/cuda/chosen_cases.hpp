@@ -12,12 +12,12 @@ namespace lm::test {
 // Returns the case's operation: "linear_forward" for "linear_forward n=3 ...".
 std::string operation_of(const OpCase& c);
 
-// Returns the cases whose names contain `part`, and of these, of each operation, the first and in
-// all about one of `every`, in the order of op_cases(). `every`: 1 or more.
+// Returns about one in `every` (at least 1) of the cases whose names contain `part`, among them the
+// first case of each operation, in the order of op_cases().
 std::vector<const OpCase*> chosen_cases(const std::string& part, int every);
 
-// Returns the cases by the environment: `part` is LM_TEST_CASES, which may be unset, and `every` is
-// LM_TEST_EVERY, 1 if unset.
+// The same with `part` from the variable LM_TEST_CASES (unset: all cases) and `every` from
+// LM_TEST_EVERY (unset: 1).
 std::vector<const OpCase*> chosen_cases();
 
 }  // namespace lm::test

@@ -63,8 +63,8 @@ chmod +x "$toolkit/bin/fatbinary"
 
 # ---- The plugins ----
 common=(-std=c++20 -DNDEBUG -fPIC -fvisibility=hidden -DFMT_SHARED "-I$root/lib" -isystem "$toolkit/include")
-# clang 19 warns of headers later than 12.6, and of __grid_constant__, which it ignores; AdamW's table is in constant memory
-# without it. By default clang inlines less than nvcc, and sums that a called function changes would be in local memory.
+# clang 19 warns about CUDA headers later than 12.6 and about __grid_constant__, which it ignores; AdamW's table is in constant
+# memory nevertheless. By default clang inlines less than nvcc: sums that a called function changes would be in local memory.
 kernels=(-x cuda "--cuda-path=$toolkit" --cuda-gpu-arch=sm_80 --cuda-gpu-arch=sm_90 --no-cuda-include-ptx=sm_80
     -Wno-unknown-cuda-version -Wno-unknown-attributes -mllvm -inline-threshold=100000)
 compile() {
@@ -89,7 +89,7 @@ for source in "${sources[@]}"; do
     running=$((running + 1))
 done
 for ((; running > 0; --running)); do wait -n || fail "the sources do not compile for CUDA 12"; done
-# link NAME ARGUMENT...: the libraries of CUDA are found as those of the build's own plugins are.
+# link NAME ARGUMENT...: links a plugin, with the search path of the build's own plugins.
 link() {
     local name=$1
     shift
@@ -115,7 +115,7 @@ if command -v cuobjdump >/dev/null; then
     done
     cuobjdump --dump-resource-usage "$work/lib/liblm_cuda.so" >"$work/usage"
     grep -q 'REG:' "$work/usage" || fail "no kernels in liblm_cuda.so"
-    # Registers that do not suffice cost some bytes of local memory; an array that is not in registers costs more.
+    # A kernel that spills registers uses a few bytes of local memory; an array that is not in registers uses more than 16.
     awk '/Function / { name = $2 } match($0, /STACK:[0-9]+/) { bytes = substr($0, RSTART + 6, RLENGTH - 6) + 0; n += bytes > 0 }
         bytes > 16 { print name " " bytes " bytes"; bad = 1 } { bytes = 0 }
         END { print n + 0 " kernels keep up to 16 bytes in local memory"; exit bad }' "$work/usage" ||

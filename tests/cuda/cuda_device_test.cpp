@@ -26,7 +26,8 @@ std::vector<T> host_copy(device::Device& device, const View& view) {
     return values;
 }
 
-// Returns tokens with a skewed distribution, as in text; some have no row in the table.
+// Returns tokens with a skewed distribution, as in text. Some are vocab or larger: they have no row
+// in the table.
 std::vector<i32> skewed_tokens(i64 n, i64 vocab) {
     std::vector<i32> tokens;
     for (i64 i = 0; i < n; ++i) {

@@ -99,7 +99,7 @@ ATTENTION = {"forward": ("attention_forward", "attention_forward_kernel"),
              "dK and dV": ("attention_backward", "attention_backward_keys_kernel"),
              "dQ": ("attention_backward", "attention_backward_queries_kernel")}
 ATTENTION_THREADS, NORM_THREADS, LOSS_THREADS = 128, 256, 512  # as the document states
-REGISTERS_MORE = 3  # or fewer than in the document, by another version of nvcc
+REGISTERS_MORE = 3  # another version of nvcc may use this many registers more or fewer than the document states
 
 # A kernel in the document. file, pattern: as in REQUIRED. kib: dynamic shared memory of a block; None: not stated.
 Documented = namedtuple("Documented", "file pattern threads registers kib blocks")

@@ -11,7 +11,7 @@
 #include "train/open_device.hpp"
 
 int main(int argc, char** argv) {
-    // As in a job of several ranks, which the NCCL tests of this process have.
+    // lm-train sets this for a job of several ranks; the NCCL tests run ranks in this process.
     setenv("CUDA_MODULE_LOADING", "EAGER", 0);
     std::string why = lm::train::claim_gpu();
     if (!why.empty()) {

@@ -105,7 +105,7 @@ TEST_CASE("a receive after a send of the same memory waits for it", "[nccl]") {
             CHECK(sent.is_stream_ordered());
             received = world.start_receive(x, other, sent);
         } else {
-            sent = world.start_send(x, other);  // before it receives
+            sent = world.start_send(x, other);  // before the receive starts
             received = world.start_receive(y, other);
         }
         sent.wait();

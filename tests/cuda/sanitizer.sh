@@ -11,7 +11,7 @@ declare -A every=([memcheck]=2 [racecheck]=8 [synccheck]=4 [initcheck]=4)
 code=0
 "$test_cuda" --list-tags >/dev/null || code=$?
 [ $code != 77 ] || { "$test_cuda" --list-tags; exit 77; }
-in_archive=$(dirname "$0")/../../compute-sanitizer/compute-sanitizer # where cuda12_kit.sh made it
+in_archive=$(dirname "$0")/../../compute-sanitizer/compute-sanitizer # its place in the archive of cuda12_kit.sh
 sanitizer=$(command -v compute-sanitizer "$in_archive" /usr/local/cuda/bin/compute-sanitizer | head -n 1 || true)
 if [ -z "$sanitizer" ]; then
     echo "skipped: no compute-sanitizer"

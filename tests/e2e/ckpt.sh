@@ -66,7 +66,7 @@ grep -q 'e/global_step5: its manifest is of iteration 6: rename the directory to
 expect 0 '' lm-ckpt ls e
 grep -Eq '^ +5 .* incomplete: .*rename the directory' out || fail "ls: $(cat out)"
 
-# Back to an earlier step; only complete ones. Later steps and what the logs have of them are set aside.
+# A rollback to an earlier complete step sets aside the later steps and their log lines.
 cp -r c back
 expect 0 'back/global_step9: set aside as back/abandoned-g2/global_step9$' lm-ckpt latest back 6
 [ "$(head -n1 back/latest)" = global_step6 ] || fail "latest: $(cat back/latest)"
@@ -79,7 +79,7 @@ expect 0 '' lm-ckpt latest back 3 --remove-later --json
 true" ] || fail "latest --json: $(cat out)"
 [ ! -e back/abandoned-g3 ] || fail "latest --remove-later: $(echo back/*)"
 expect 3 'weights-00000.safetensors' lm-ckpt latest d 9
-# A step that a run cannot load is refused, and the way back from a rollback is a rename and another one.
+# A step that a run cannot load is refused. A rollback is undone by moving the step back and a second rollback.
 cp -r c there
 flip there/global_step6/weights-00000.safetensors
 expect 3 'there/global_step6: is corrupt: choose another step' lm-ckpt latest there 6
@@ -157,7 +157,7 @@ all_stay "a corrupt step"
 expect 0 '' lm-ckpt prune c --keep-last 1 --no-verify
 [ "$(echo c/global_step*)" = c/global_step12 ] || fail "prune --no-verify: $(echo c/*)"
 rm -r c; cp -r whole c
-# The rules apply to the current branch; other branches go with --abandoned.
+# The rules apply to the current branch; --abandoned removes the other branches.
 expect 0 '' lm-ckpt latest c 6
 expect 0 '' lm-ckpt prune c --keep-last 1
 [ "$(echo c/*global_step* c/abandoned*/*)" = "c/global_step6 c/abandoned-g2/global_step12 c/abandoned-g2/global_step9" ] ||

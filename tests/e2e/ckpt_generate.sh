@@ -50,7 +50,7 @@ expect 0 '' lm-ckpt generate c --prompt "the cat" --max-new-tokens 40 -q --stop 
 before=$(cat greedy)
 [ "$(cat out)" = "${before%%"$stop"*}" ] || fail "stop '$stop': $(cat out)"
 
-# JSON Lines: texts and ids, limits of their own.
+# JSON Lines: prompts as text or as ids, each with its own limits.
 printf '%s\n' '{"prompt": "the cat", "max_new_tokens": 5}' '' '{"prompt": [116, 104, 101, 32, 99, 97, 116]}' \
     "{\"prompt\": \"the cat\", \"stop\": [\"$stop\"]}" >prompts.jsonl
 expect 0 '' lm-ckpt generate c --prompts prompts.jsonl --max-new-tokens 40 -q

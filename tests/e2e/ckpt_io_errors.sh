@@ -41,10 +41,10 @@ loop_disk disk.img disk 120M
 losetup --direct-io=on "$(losetup -n -O NAME -j disk.img)" || skip "the loop device has no direct I/O"
 # last_block FILE...: prints the number of their last block on the disk.
 last_block() { filefrag -b4096 -v "$@" | sed -nE 's/^ *[0-9]+: +[0-9]+\.\. *[0-9]+: +[0-9]+\.\. *([0-9]+):.*/\1/p' | sort -n | tail -n1; }
-# fill FILE: takes the rest of the disk, but a few blocks.
+# fill FILE: allocates all free space of the disk but 64 KiB.
 fill() { fallocate -l $(($(df --output=avail -B1 disk | tail -n1) - 65536)) "disk/$1"; }
-# Two copies of a step in the two halves of the disk. Then the data of the steps is written over them: that of the newest
-# step over the one with the last blocks.
+# Two copies of step 4 are in the two halves of the disk. Steps 4 and 8 are then written over them in place: step 8, the
+# newest, over the copy with the last blocks.
 run train.err lm-train "${args[@]}" --exit-iteration 8 --save trained
 mkdir disk/run
 fallocate -l 56M disk/one_half

@@ -32,7 +32,7 @@ awk -v a="$(word mean a)" -v b="$(word mean masters)" -v ab="$(word a masters)" 
     exit !(a > 0 && (a - b) ^ 2 < 1e-10 * ab ^ 2 && (a + b - ab) ^ 2 < 1e-10 * ab ^ 2) }' ||
     fail "the mean lies elsewhere: $(word mean a) $(word mean masters) $(word a masters)"
 
-# The last tokens of a run, instead of a decay: evenly spaced steps with linear decay are the plain mean.
+# An average over the last tokens of a run emulates a decay: for evenly spaced steps and a linear decay it is the plain mean.
 expect 0 'a/global_step3: weight 0.500000' lm-ckpt merge window a --window 1M --json
 [ "$(jq -c '[.merged[].weight]' out)" = '[0.5,0.5]' ] || fail "merge --window --json: $(cat out)"
 expect 0 '' lm-ckpt merge plain a/global_step3 a/global_step6

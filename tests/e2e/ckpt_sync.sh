@@ -33,7 +33,7 @@ export RCLONE_CONFIG=$work/rclone.conf
 numbers() { jq -c "$1" out; }
 # expect_line FIELD VALUE: a field of the JSON line.
 expect_line() { [ "$(numbers ".$1")" = "$2" ] || fail "$1 is not $2: $(cat out)"; }
-# behaves DEST DIRECTORY: the contract, for one kind of destination; DIRECTORY is where its files are.
+# behaves DEST DIRECTORY NAME: checks the contract of sync for one kind of destination, whose files are in DIRECTORY.
 behaves() {
     local dest=$1 at=$2
     expect 0 '' lm-ckpt sync c "$dest" --logs 'c*.jsonl' --keep-last 3
@@ -52,7 +52,7 @@ behaves() {
     rm -r "$at/global_step6"
     expect 0 '' lm-ckpt sync c "$dest" --keep-last 3
     expect_line copied '[6]'
-    # The retention of the destination is its own.
+    # --keep removes steps of the destination, not of the source.
     expect 0 '' lm-ckpt sync c "$dest" --keep 4
     expect_line removed '[6]'
     [ "$(cd "$at" && echo global_step*)" = "global_step4 global_step8" ] || fail "$dest: $(ls "$at")"

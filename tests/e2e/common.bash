@@ -12,8 +12,8 @@ end_jobs() {
     [ ${#jobs[@]} = 0 ] || kill "${jobs[@]}" 2>/dev/null || true
     wait
 }
-# at_exit COMMAND: runs it when this script ends. bash 5.2 runs the trap also in a background subshell that gets SIGTERM while
-# its last command ends (34 of 1,500), and the status of [ is wrong there: hence "case".
+# at_exit COMMAND: runs it when this script ends. bash 5.2 also runs the trap in a background subshell that gets SIGTERM while
+# its last command ends (34 of 1,500 times). The trap tests for it by "case", because the status of [ is wrong in that subshell.
 at_exit() {
     # shellcheck disable=SC2064
     trap "case \$BASHPID in \$\$) $1 ;; esac" EXIT

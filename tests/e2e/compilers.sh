@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Every C++ source of the build compiles without a warning under each of clang 14 and clang 19 that is installed (the build itself
-# has g++ 12, or what CMake found). Only the front end runs. compilers.sh BUILD N compiles one source of N.
+# Every C++ source of the build compiles without a warning with clang 14 and with clang 19, if installed. (The build itself uses
+# g++ 12, or the compiler that CMake found.) Only the front end runs. compilers.sh BUILD N compiles every Nth source.
 # labels: proof
 # timeout: 7200
 set -euo pipefail

@@ -33,7 +33,7 @@ while process.poll() is None:
     except (subprocess.TimeoutExpired, OSError):
         pass
 assert process.returncode == 0, process.returncode
-# The kernel's own peak of all children so far; it holds what the last 20 ms of a process added.
+# The kernel's peak of all children so far: it includes the time after the last sample, at most 20 ms.
 peak = max(peak, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10)
 limit = (1 << 30) + largest
 print(f"{source} to {target}: {peak >> 20} MiB of at most {limit >> 20}")

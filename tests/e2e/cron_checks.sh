@@ -99,7 +99,7 @@ check 1 'ALERT stopped: exit code 4' watchdog
 queue '13|PENDING|Priority|0:00'
 status stopped 75 90 null 2
 check 0 'scheduled: job 13' watchdog
-: >state/watchdog.progress # a full disk left it
+: >state/watchdog.progress # empty, as a full disk leaves it
 check 0 'scheduled: job 13' watchdog
 check 0 'scheduled: job 13' watchdog
 # shellcheck disable=SC2016
@@ -282,7 +282,7 @@ check 1 'ALERT busy: backup has run for 25.0 h' backup
 echo "FS_DAYS=1e12" >>site.conf
 check 0 '% of the inodes' fs-watch
 ! grep -q full out || fail "a finished training fills no disk: $(cat out)"
-# The plan is in the status file: 1000 saves of a size of which 3 have room; the fourth one after iteration 6 is at 14.
+# The status file has the saves that need room. The disk has room for 3 of them; the fourth one after iteration 6 is at 14.
 free=$(df --output=avail -B1 run | tail -n 1)
 planned() { # GROWING_SAVES BYTES
     jq ".state = \"running\" | .iteration = 6 | .saved_iteration = 6 | .step_s = 3600 | .growing_saves = $1 | .step_bytes = $2" status.json >s
@@ -297,7 +297,7 @@ planned '[2,4,6,8,10,12]' $((free * 3 / 10))
 check 0 'the next 3 saves that need room fit' fs-watch
 mv step4 run/global_step4 && mv step2 run/global_step2
 check 0 'room for [0-9]{4,} more steps; the next 3 saves that need room fit' fs-watch
-# The quota has less room than the disk: 5 steps of 10 kB, in units of 1000 bytes; a quota without a unit does not count.
+# The quota has room for 5 steps of 10 kB, less than the disk. Its unit is 1000 bytes; a quota without a unit is ignored.
 planned '[2,4,6,8,10,12,14,16,18,20,22]' 10000
 mv run/global_step4 step4 && mv run/global_step2 step2
 echo 'QUOTA_COMMAND="echo work 30 80 1000; echo files 1 2"' >>site.conf

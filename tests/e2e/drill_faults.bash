@@ -42,16 +42,16 @@ wait_for() { # SECONDS WHAT COMMAND...
     done
 }
 state_of() { jq -r ".$1" "$status" 2>/dev/null || echo 0; }
-# The training has passed iteration $mark in a start of at least generation $least.
+# Succeeds when the training runs, has passed iteration $mark, and its generation is at least $least.
 trains_on() { jq -e ".state == \"running\" and .iteration > $mark and .generation >= $least" "$status" >/dev/null 2>&1; }
 mark=45 least=1 # two steps exist: one may be corrupted
 running_job() { on ctl squeue -h -r -n drill -t R -o %i | tail -n 1; }
 no_jobs() { [ -z "$(on ctl squeue -h -n drill)" ]; }
-# Before its claim a start has no generation.
+# Succeeds when a new start has claimed the directory; before its claim a start has no generation.
 restarted() { jq -e ".generation > $generation" "$status" >/dev/null 2>&1; }
-# No alert is unfinished.
+# Succeeds when no alert is open.
 calm() { ! grep -qv '^0' state/*.sent 2>/dev/null; }
-# alerted KIND: a mail since the fault has this alert.
+# alerted KIND: succeeds when a mail since the fault has this alert.
 alerted() { grep -q "ALERT.*[: ]$1 " <<<"$(awk -v t="$injected" '$1 >= t' mails)"; }
 
 # Prints "PID HOST" of each rank.
@@ -139,11 +139,11 @@ fault_damage() {
     flip "${files[RANDOM % ${#files[@]}]}" $((RANDOM % 1000 + 1)) 2>/dev/null || true
     kill -9 "$pid"
 }
-# From this iteration on, each start finds the NaN again, as in a damaged file of the dataset.
+# Each start finds a NaN at the same iteration, as with a damaged file of the dataset.
 fault_nan() {
     local at
     at=$((mark + 60))
-    # A start that resumes before the previous NaN needs that one.
+    # The file `armed` has one NaN. No step from before the previous NaN may remain: a start from it would need that NaN.
     wait_for 120 "the steps before the last NaN remain" no_step_before "$(tail -n 1 nan_iterations)"
     at=$(($(state_of iteration) + 60))
     echo "loss:nan:$at:0:0" >armed
@@ -153,7 +153,7 @@ fault_nan() {
     grep -hq "iteration $at: .*--on-nan skip" "$work"/drill-*.log || fail "NaN at $at was not skipped: $(grep -h "on-nan" "$work"/drill-*.log)"
     echo "$at" >>nan_iterations
 }
-# Steps of an abandoned branch stay, and no start resumes from them.
+# no_step_before N: the current branch has no step up to N. (No start resumes from the steps of abandoned branches.)
 no_step_before() {
     [ -n "$(lm-ckpt ls "$run" --json | jq -s "[.[] | select(.branch == \"current\" and .step <= ${1:-0})] | select(. == [])")" ]
 }

@@ -65,12 +65,12 @@ quiet_pending() {
     [ ! -e quiet/status.json ] || quiet_status stopped 75 "$1" null
     echo "$quiet_job|PENDING|JobArrayTaskLimit|0:00" >quiet/queue
 }
-# A job that was killed, for a maintenance of its nodes, leaves the last promise of its status file.
+# Every third start follows a job that was killed for maintenance: the status file is in state running, with an old due time.
 quiet_starting() {
     ((quiet_generation % 3 != 2)) || quiet_status running null "$((quiet_began - 3000))" $((quiet_began - 2760))
     echo "$quiet_job|RUNNING|None|$((($1 - quiet_began) / 60)):00" >quiet/queue
 }
-# The epilog of the job.
+# lm-train has exited with 75, and the job runs its epilog.
 quiet_ending() {
     local states=(RUNNING COMPLETING)
     quiet_status stopped 75 $(($1 - 30)) null
@@ -81,7 +81,7 @@ quiet_running() {
     local states=(running running running saving validating) state written
     state=${states[RANDOM % 5]}
     quiet_iteration=$((quiet_iteration + 30))
-    # As lm-train does: a line each minute, and a longer promise while it saves or validates.
+    # lm-train writes its status each minute, with a later due time while it saves or validates.
     if [ "$state" = running ]; then
         written=$(($1 - RANDOM % 60))
         quiet_status running null "$written" $((written + 240))

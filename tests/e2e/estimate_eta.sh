@@ -131,7 +131,7 @@ for log in train.log steps.json lines.log; do
     [ "$(field lm.json log restarts)" = 1 ] || fail "$log: $(cat lm.json)"
     [ "$(jq -c 'select(.kind == "stop") | [.last_iteration, .resumed_after]' lm.json)" = '[20,20]' ] || fail "$log: $(cat lm.json)"
 done
-# The energy files of a start and one of 2 kWh by CodeCarbon, added up.
+# The energies of two files are added: that of a start of lm-train, and one by CodeCarbon with 2 kWh.
 mkdir energy
 printf 'run_id,duration,emissions,energy_consumed,cpu_energy\na,60,0.1,1,0.7\na,120,0.2,2,1.5\n' >energy/emissions.csv
 run energy.log lm-train "${args[@]:0:27}" --exit-iteration 2 --codecarbon-dir energy --codecarbon-cpu-power 36000 --codecarbon-intensity 50

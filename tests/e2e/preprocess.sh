@@ -211,7 +211,7 @@ lines = [line.split("\r\x1b[K")[-1] for line in open("screen", newline="").read(
 assert sum(line.startswith("Processed ") for line in lines) == 30, lines
 assert not any(re.search(".Processed", line) for line in lines), lines
 PY
-# The default is Megatron's 1000, but not each of them if they follow quickly.
+# The default interval is Megatron's 1000 documents; lines that would follow too quickly are omitted.
 "$lm" --input a.jsonl --output-prefix lines --force --workers 2 2> err
 grep -Ec '^Processed [123]000 documents \(.* docs/s, .* MB/s\)\.$' err > n || fail "no progress: $(cat err)"
 [ "$(grep -c Processed err)" = "$(cat n)" ] || fail "not at a thousand: $(cat err)"
@@ -346,7 +346,7 @@ LM_IO_FAULT=kill:5 "$lm" train-tokenizer --input a.jsonl --vocab-size 300 --outp
 [ $got = 137 ] || fail "kill: exit $got"
 expect 0 'note: tok.tmp.train-tokenizer: left by a run that was killed: removed' \
     "$lm" train-tokenizer --input a.jsonl --vocab-size 300 --output tok
-# Pairs with and without marked ends.
+# A merge of datasets with and without end-of-document tokens prints a note.
 expect 0 'note: --append-eod was given for some inputs only' "$lm" merge --output-prefix mixed one_text_document own_text_document
 "$lm" merge --output-prefix mixed --force none_text_document one_text_document --quiet 2> err
 [ ! -s err ] || fail "$(cat err)"

@@ -118,7 +118,7 @@ expect 3 'note: long.jsonl.gz:1:9: .* reading the rest of the stream' "$lm" --in
 grep -q '^lm-preprocess: long.jsonl.gz:1:9' err || fail "$(cat err)"
 nothing_under bad_text
 
-# Skipped lines: a share of a file counts the previous lines only for the warnings, not for every bad line.
+# Skipped lines in a shard: the previous lines are counted for each warning that is printed, not for every bad line.
 python3 - <<'PY'
 import os, subprocess
 line = '{"text": "a line that can be used"}\n'

@@ -48,7 +48,7 @@ for name in "ordinary", "long", "private":
     check(f"{name}, 16 workers", 1024, *encode, "16", "--input", f"{name}.jsonl")
     check(f"{name}, 1 worker", 256, *encode, "1", "--input", f"{name}.jsonl")
 
-# One giant: its own size, and the same for a normalizer. A token of 32 bits for each byte: they are not kept in memory.
+# One giant line needs its own size, and as much for a normalizer. Its ids, also those of 32 bits, are not kept in memory.
 lm = json.load(open("wide/tokenizer.json"))
 lm["normalizer"] = {"type": "Sequence", "normalizers": [{"type": "NFKC"}, {"type": "Lowercase"}]}
 os.mkdir("normal")

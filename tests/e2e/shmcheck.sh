@@ -138,7 +138,7 @@ watched=$(mktemp)
 trap 'rm -f "$watched"' EXIT
 "$shmcheck" --watch 200ms >"$watched" &
 watcher=$!
-# shows PATTERN: waits until it has printed a matching line.
+# shows PATTERN: waits until lm-shmcheck has printed a matching line.
 shows() {
     for _ in {1..1200}; do
         grep -qE -- "$1" "$watched" && return
@@ -147,7 +147,7 @@ shows() {
     die "--watch: no line '$1': $(tail -n 5 "$watched")"
 }
 shows ' 0 B +0$'
-sleep 1 # five looks without a change
+sleep 1 # five checks without a change
 head -c 4194304 /dev/zero >/dev/shm/burst
 shows '4\.00 MiB  1, 1 dead '
 rm /dev/shm/burst

@@ -97,7 +97,7 @@ daemon() {
     daemons+=($!)
 }
 
-# Succeeds if all daemons run, a little later.
+# Fails the test if a daemon has ended; else returns after 50 ms.
 alive() {
     local pid
     for pid in "${daemons[@]}"; do

@@ -41,7 +41,7 @@ wait_for() { # SECONDS WHAT COMMAND...
     done
 }
 has_saves() { [ "$(steps_of "$1" | wc -l)" -ge 2 ]; }
-# Newer saves of the old ranks than those in the file `before`.
+# Prints the saves of the old ranks that are not in the file `before`.
 late_saves() { comm -13 before <(steps_of 1); }
 claims() { [ -e "checkpoints/generation-$1" ]; }
 
@@ -60,7 +60,7 @@ cut() (
     wait_for 60 "the new start does not save" has_saves 2
     [ -z "$(late_saves)" ] || fail "saves of the old ranks: $(late_saves)"
     if [ "$2" = 1 ]; then
-        # The old ranks have trained on, and stopped at their next save.
+        # All old ranks are on the lost node: they continued to train, and stopped at their next save.
         wait_for 60 "the old ranks live on" grep -q 'a newer run (generation 2' "$job.$lost.log"
     fi
     heal "$lost"

@@ -19,7 +19,7 @@ slow() { for i in 1 2 3 4; do ip netns exec "$spaces-n$i" tc qdisc add dev eth0 
 fast() { for i in 1 2 3 4; do ip netns exec "$spaces-n$i" tc qdisc del dev eth0 root; done; }
 slow
 mkdir run
-# The batch scripts: one that passes SIGUSR1 on, and one that knows nothing of it.
+# The batch scripts: signal.sbatch passes SIGUSR1 to lm-train, plain.sbatch does not.
 cat >train.bash <<'END_OF_SCRIPT'
 cd "$RUN" || exit 2
 echo "start ${SLURM_RESTART_COUNT:-0} task ${SLURM_ARRAY_TASK_ID:-none} on $SLURM_JOB_NODELIST"

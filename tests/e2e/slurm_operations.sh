@@ -135,8 +135,8 @@ grep -q 'the later starts do not use n2' tiny-"$job".log || fail "a lost device:
 grep -Fxq 'task 1 on n[1-2]' tiny-"$job".log || fail "task 1 without n2: $(cat tiny-"$job".log)"
 grep -Exq 'task 2 on n.(1,3|1,4|3-4).' tiny-"$job".log || fail "task 2 with n2: $(cat tiny-"$job".log)"
 
-# The host of other errors: the rank that does not answer, not the ranks that wait for it; rank 0 of which the connection is lost; the
-# writer of the status file when a device failed; no host when a disk is full.
+# The excluded host of other errors: that of the rank that does not answer, not of the ranks that wait for it; that of the rank
+# that the error names; that of the writer of the status file when a device failed; none when a disk is full.
 failed_host() { # REASON: prints the host that the template excludes
     jq -n --arg reason "$1" '{reason: $reason, host: "n3", rank: 5}' >reason.json
     # shellcheck disable=SC2034
@@ -162,7 +162,7 @@ for words in '--num-layers 24' '--hidden-size 1024' '--num-attention-heads 16' '
     grep -Eq -- "$words( |$)|$words" tiny-"$job".log || fail "no $words: $(cat tiny-"$job".log)"
 done
 
-# A pending job that no time helps, and one whose nodes are down: the watchdog knows the reasons that this Slurm states.
+# A pending job that can never start, and one whose nodes are down: the watchdog recognizes the reasons that this Slurm prints.
 pending() { # PATTERN OPTION...: a job that waits for this reason
     local reason=$1
     shift
@@ -194,7 +194,7 @@ check 1 'ALERT unavailable: job [0-9]+ cannot start for 66 min: ReqNodeNotAvail,
 scancel "$job"
 scontrol update NodeName=n4 State=RESUME
 
-# FRESH=1 holds until a task has saved: a directory that is moved away then stops the array. And the time for the last save.
+# FRESH=1 is valid until a task has saved: if the directory is moved away later, the array stops. Also the reserve of a short job.
 cat >stand-in/lm-train <<'END'
 #!/bin/sh
 [ "$SLURM_PROCID" = 0 ] || exit 0
@@ -218,7 +218,7 @@ grep -q '^task 2: .* --exit-on-missing-checkpoint' tiny-"$job".log || fail "afte
 grep -Eq '^train.sbatch: [45] minutes are left: RESERVE_MINUTES is 1' tiny-"$job".log || fail "a short job: $(cat tiny-"$job".log)"
 grep -Eq -- '--exit-duration-in-mins [34]( |$)' tiny-"$job".log || fail "a short job: $(cat tiny-"$job".log)"
 
-# Another training in the place of the one that was moved away: the array does not continue it.
+# Another training is in the run directory after the second task: the array does not continue it.
 cat >stand-in/lm-train <<'END'
 #!/bin/sh
 [ "$SLURM_PROCID" = 0 ] || exit 0

@@ -13,13 +13,13 @@ import tempfile
 
 from check_page import run, verbs_of
 
-# Needs a cluster, another host, a Megatron checkpoint, or never ends.
+# Skipped: these need a cluster, another host or a Megatron checkpoint, or never end.
 SKIPPED = re.compile(r"^(mpirun|srun) | \.\.\. |example\.org|\bmegatron/|--watch|--follow")
 REPLACED = [("global_step1000", "global_step20"), ("/store/", "store/"), ("data/", ""), (".jsonl.xz", ".jsonl"),
             ("part*.gz", "corpus*.gz"), ("part1_", "corpus_"), ("part2_", "corpus_"), ("500B", "1M"),
             ("--save checkpoints --load checkpoints", "--save new --load new"), ("checkpoints gpt2-hf", "checkpoints new"),
             ("--output-prefix corpus ", "--output-prefix new ")]
-# The answer of these may be "no".
+# These commands may exit with 1, which is the answer "no".
 ANSWERS = re.compile(r"^(lm-ckpt diff|lm-shmcheck|lm-estimate (batch|layout|eta --why))\b")
 
 

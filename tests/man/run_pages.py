@@ -16,7 +16,7 @@ import time
 
 PROGRAM = re.compile(r"(?:[A-Z_]+=\S+ )*(lm-[a-z]+(?= |$)|echo |for |mpirun |srun |sbatch |torchrun |kill |cmake |pip |tar |apt |module "
                      r"|\. ~|fpath=|set -p|tests/|tools/|\./|ctest )")
-# Commands of other tests, or for other machines. Each is counted.
+# Commands that other tests run, or that need another machine: skipped and counted.
 ELSEWHERE = [
     (r"srun |sbatch |torchrun |mpirun -n 64 ", "a cluster: tests/e2e/slurm*.sh, tests/e2e/rendezvous.sh"),
     (r"--device cuda", "a GPU: tests/gpu.sh, tests/e2e/train_cuda.sh"),
@@ -30,7 +30,7 @@ ELSEWHERE = [
 TRAINING = ("--num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 32 --micro-batch-size 2 --global-batch-size {batch} "
             "--train-iters 20 --lr 1e-3 --lr-decay-style constant --eval-iters 0 --threads 1 --device cpu")
 ENDLESS = re.compile("--watch|--follow")
-# The answer of these may be "no".
+# These commands may exit with 1, which is the answer "no".
 ANSWERS = re.compile(r"lm-ckpt diff|lm-shmcheck|lm-estimate (batch|layout|memory|eta .*--max-age)")
 
 

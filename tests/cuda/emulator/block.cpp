@@ -34,10 +34,10 @@ struct Thread {
     State state = State::ready;
     uint3 index{};
     Where where{};
-    int n_barriers = 0;      // that it has reached in this block
-    char arrival = 0;        // for races.hpp: the work before its last __syncwarp()
-    char* joined = nullptr;  // and what that __syncwarp() joined
-    // While in a warp function.
+    int n_barriers = 0;      // barriers that the thread has reached in this block
+    char arrival = 0;        // event for races.hpp: the thread's work before its last __syncwarp()
+    char* joined = nullptr;  // event for races.hpp: the lanes' work before that __syncwarp()
+    // Arguments of the warp function in which the thread waits.
     Resolve resolve = nullptr;
     unsigned mask = 0;
     void* data = nullptr;
@@ -78,7 +78,7 @@ class Block {
         return problem_;
     }
 
-    // After a fault, which left the running fiber.
+    // Returns ThreadSanitizer to the scheduler's fiber after a fault has left the running fiber.
     void recover() const {
         if (scheduler_.sanitizer != nullptr) races::switch_to(scheduler_.sanitizer);
     }

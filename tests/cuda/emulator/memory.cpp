@@ -122,7 +122,7 @@ class Memory {
         std::abort();
     }
 
-    // Called by the fault handler, so without the lock, which the thread may hold.
+    // Called by the fault handler: does not lock mutex_, which the faulting thread may hold.
     static const char* describe(const void* address) {
         const auto* const at = static_cast<const std::byte*>(address);
         for (const auto& [data, a] : instance().allocations_) {

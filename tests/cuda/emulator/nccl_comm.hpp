@@ -75,7 +75,7 @@ struct ncclComm {
 
   private:
     cudaError_t finish(Started& started);
-    // In the caller's thread, like NCCL.
+    // Connects in the caller's thread, like NCCL.
     void connect(const Started& started);
 
     // The threads below do the work that a GPU would do while the host continues.

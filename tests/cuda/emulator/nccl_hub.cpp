@@ -113,7 +113,7 @@ class Hub {
         if (frame.type == FrameType::hello) return greet(socket, frame);
         if (frame.type == FrameType::connect) return connect_members(frame);
         const Key key{frame.channel, frame.number};
-        if (frame.type == FrameType::waiting && !meetings_.contains(key)) return;  // it has ended
+        if (frame.type == FrameType::waiting && !meetings_.contains(key)) return;  // has ended
         Meeting& meeting = meetings_[key];
         if (frame.type == FrameType::waiting) {
             meeting.waiting.insert(frame.rank);

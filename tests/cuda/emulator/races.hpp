@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Races inside a block, found by ThreadSanitizer: each emulated thread is one of its fibers. Only
-// what CUDA orders synchronizes two threads: __syncthreads(), __syncwarp(), the start and the end
-// of a block. Shuffles and votes order no memory (CUDA C++ Programming Guide, "Warp Shuffle
+// Races inside a block, found by ThreadSanitizer: each emulated thread is a ThreadSanitizer fiber.
+// Only these synchronize two threads: __syncthreads(), __syncwarp(), the start and the end of a
+// block. Shuffles and votes order no memory (CUDA C++ Programming Guide, "Warp Shuffle
 // Functions"). The kernels are compiled with -fsanitize=thread, the emulator is not. Without
 // EMULATOR_FINDS_RACES all functions do nothing.
 #pragma once

@@ -95,8 +95,8 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 
 namespace {
 
-// Returns EMULATED_CUDA_ERROR when it is an error of creating a context (cudaSetDevice()), or of
-// the calls before that, depending on `context`.
+// Returns EMULATED_CUDA_ERROR if the calling function is the one that returns this error on a real
+// machine. `context`: the caller creates a context (cudaSetDevice()); else it counts the devices.
 cudaError_t error_of(bool context) {
     const auto error = static_cast<cudaError_t>(number_of("EMULATED_CUDA_ERROR", 0));
     const bool late = error == cudaErrorDevicesUnavailable || error == cudaErrorMemoryAllocation;
