@@ -23,7 +23,7 @@ namespace {
 constexpr auto dump_time = std::chrono::milliseconds(700);
 // A dump that is older than this, in seconds, belongs to an earlier request.
 constexpr double recent_s = 30;
-// When a job ends, its stopped ranks continue for a moment before they are killed. A rank has really
+// When a job ends, its stopped ranks continue for a moment before they are killed. A rank counts as
 // continued only after it has worked for this time, in seconds.
 constexpr double continued_s = 2;
 // All ranks write the dumps for one request within this time.

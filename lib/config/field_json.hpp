@@ -44,7 +44,7 @@ void add_json(io::OrderedJson& json, Block block, const Fields<Section>& fields,
     }
 }
 
-// Does the same for a section that RunConfig does not store, so every field of `block` must be
+// Adds the fields of `block` of a section that RunConfig does not store. All these fields must be
 // derived.
 template <typename Section>
 void add_derived_json(io::OrderedJson& json, Block block, const Fields<Section>& fields,

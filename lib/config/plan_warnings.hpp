@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Warnings, each with its figure, about plans that differ much from the trainings of the field.
+// Warns about plans that differ much from published trainings. Each warning states its number.
 #pragma once
 
 #include <string>

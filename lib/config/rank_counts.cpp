@@ -44,8 +44,9 @@ Ranks replicas_of(i64 n, i64 tp, i64 pp) {
 
 namespace {
 
-// Returns a text such as "8 or 16": the largest number in `sorted` that is at most `wanted`, and
-// the smallest number above `wanted`, both times `factor`.
+// Returns a text such as "8 or 16". The first number is the largest number in `sorted` that is at
+// most `wanted`, the second one the smallest number above `wanted`. Both are multiplied by
+// `factor`.
 std::string nearest(const std::vector<i64>& sorted, i64 wanted, i64 factor = 1) {
     const auto above = std::ranges::upper_bound(sorted, wanted);
     std::string text;

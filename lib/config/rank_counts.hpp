@@ -21,8 +21,8 @@ struct Ranks {
 // when `n` is not a multiple of tp x pp.
 Ranks replicas_of(i64 n, i64 tp, i64 pp);
 
-// Does the same for the ranks that the launcher started. The error names a parallel flag instead of
-// --world-size.
+// Divides the `n` ranks that the launcher started into model replicas, as replicas_of() does. The
+// error names a parallel flag instead of --world-size.
 Ranks started_replicas(i64 n, i64 tp, i64 pp);
 
 // Returns the nearest multiples of `unit` below and above `n`, for an error message: "16 or 24".

@@ -44,8 +44,8 @@ HfModel read_model(const std::string& path) {
     try {
         return hf_model(io::read_json(path), path);
     } catch (const Error& error) {
-        // Some config.json that lm-utils supports describes `expected`, so a config.json that
-        // lm-utils does not support describes another model.
+        // lm-utils supports a config.json that describes `expected`. So a config.json that lm-utils
+        // does not support describes another model.
         throw Error(error.code() == Exit::usage ? Exit::answer_is_no : error.code(), error.what());
     }
 }

@@ -11,16 +11,17 @@
 
 namespace lm::convert {
 
-// Returns the first of these settings that the architecture cannot express; nullopt: none.
+// Returns the first setting of this file's kind that the architecture cannot express; nullopt:
+// none.
 std::optional<Misfit> misfit_of_variants(const HfArchitecture& architecture,
                                          const spec::ModelConfig& config);
 
-// Adds these settings of `config` to the JSON of config.json.
+// Adds the settings in `config` that only some architectures have to the JSON of config.json.
 void write_variants(const HfArchitecture& architecture, const spec::ModelConfig& config,
                     io::Json& json);
-// Reads these settings from `json`, which was parsed from `path`, into `config`.
-// config.max_positions must be set. Throws Error(usage) for a setting that lm-utils does not
-// support.
+// Reads the settings that only some architectures have from `json`, which was parsed from `path`,
+// into `config`. config.max_positions must be set. Throws Error(usage) for a setting that lm-utils
+// does not support.
 void read_variants(const HfArchitecture& architecture, const io::Json& json,
                    spec::ModelConfig& config, const std::string& path);
 

@@ -149,8 +149,8 @@ std::string to_csv(const EmissionsRow& from) {
 
 namespace {
 
-// Returns the header and the rows of the file that have another run id. Without a file, returns the
-// header. Throws Error(usage) when the file has other columns.
+// Returns the header, and the rows of the file whose run id is not `run_id`. Returns only the
+// header when the file does not exist. Throws Error(usage) when the file has other columns.
 std::string other_rows(const std::string& path, std::string_view run_id) {
     const std::string text = io::exists(path) ? io::read_file(path) : "";
     const auto names = fields_of(emissions_header());

@@ -130,7 +130,8 @@ bool has_rank(const CauseRule& rule) {
 constexpr CauseRule killed_word{"Killed", "", "killed", effect, "shell"};
 constexpr CauseRule bare_exception{"Error", "", "failed", error, "Python"};
 constexpr CauseRule unknown{"", "", unknown_cause, hint, "an unknown program"};
-// A training that continues with such a loss prints no other message.
+// When a training continues with a loss that is not finite, only the line of the iteration shows
+// this.
 constexpr CauseRule loss_not_finite{"lm loss", "", "nan", hint, "the loss of an iteration"};
 constexpr CauseRule last_iteration{"iteration", "", "finished", orderly, "the last iteration"};
 

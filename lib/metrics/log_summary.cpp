@@ -79,9 +79,9 @@ void LogSummary::add(std::string_view text) {
     add_event(line);
 }
 
-// Adds the time before an event to the account. The time before a start counts as waiting, even
-// when the log does not state that the earlier program ended. A program that saves or evaluates
-// after the line of its end (Megatron's "[after training is done]") still runs.
+// Adds the time before an event to the account. The time before a start counts as waiting, also
+// when no line states the end of the earlier program. A save or an evaluation after a stop line
+// (Megatron's "[after training is done]") means that the program still runs.
 void LogSummary::add_event(const LogLine& line) {
     using Phase = TimeAccount::Phase;
     using Kind = LogLine::Kind;
@@ -112,8 +112,8 @@ void LogSummary::add_event(const LogLine& line) {
     if (line.kind == Kind::stop) phase_ = Phase::stopped;
 }
 
-// Adds the time before a stamp, in which the program ran. Lines without a stamp may have stated
-// saves and evaluations in this time: an evaluation takes what the saves leave.
+// Adds the time before a time stamp, in which the program ran. Counts the saves since the previous
+// stamp first. An evaluation whose line does not state its time gets the rest.
 void LogSummary::add_running_gap(double gap_s, double saved_s, std::optional<double> evaluation_s) {
     account_.add_gap(TimeAccount::Phase::running, gap_s);
     const double left_s = std::max(0.0, gap_s);
@@ -169,9 +169,9 @@ double LogSummary::follow_clock(double now) {
     return passed_s;
 }
 
-// Returns whether a program has started before `line`, although no line states the start: a log
-// begins there, after a time without iterations. A log that continues without a pause may be the
-// next part of a rotated one.
+// Returns whether a program started before `line` although no line states the start. This is
+// assumed when a new log begins after a time of at least least_gap_s without iterations. Without
+// such a gap, the log may be the next part of a rotated log.
 bool LogSummary::starts_file(const LoggedIteration& line) const {
     if (!new_file_ || !last_ || has_starts_ || !line.unix_time_s || !clock_) return false;
     const double step_s = line.step_s * as_double(line.iteration - last_->iteration);
@@ -237,9 +237,9 @@ void LogSummary::add_iteration(LoggedIteration line) {
     missing_now_s_ = 0;
 }
 
-// Adds a stop between iteration `before` and the next line, if there was one: a restart, a rollback
-// within the run, or a long pause. `first_of_run`: the next line is the first after a restart or
-// rollback to `before`, so that the iterations that were logged after `before` are discarded.
+// Adds the stop, if there was one, between iteration `before` and the next line. `first_of_run`: a
+// restart, or a rollback within the run, has discarded the iterations that were logged after
+// iteration `before`.
 void LogSummary::find_stop(bool first_of_run, i64 before) {
     LogStop stop{.restarted = first_of_run && (n_starts_ > 0 || !has_starts_),
                  .last_iteration = last_->iteration,

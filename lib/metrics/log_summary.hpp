@@ -150,7 +150,7 @@ class LogSummary {
     std::deque<size_t> digests_;  // digests of the last lines
     StepFit fit_;
     i64 interval_ = 1;  // iterations between two lines
-    // What happened since the last logged iteration: a start, a loaded checkpoint, seconds without
+    // Events since the last logged iteration: a start, a loaded checkpoint, seconds without
     // iterations.
     bool started_ = false;
     i64 n_starts_ = 0;  // lines that state a start
@@ -161,8 +161,8 @@ class LogSummary {
     std::optional<double> clock_, first_clock_;
     TimeAccount account_;
     TimeAccount::Phase phase_ = TimeAccount::Phase::running;
-    // Stated since the last time stamp by lines without a stamp: an evaluation (also one after
-    // `first_`), and the seconds of saves.
+    // Values from lines without a time stamp since the last stamp: whether an evaluation ended
+    // (evaluated_after_first_: after `first_`), and the seconds of saves.
     bool evaluated_ = false, evaluated_after_first_ = false;
     double unstamped_save_s_ = 0;
     bool new_file_ = false;  // since the last iteration, a log has begun

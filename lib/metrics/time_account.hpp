@@ -34,8 +34,9 @@ class TimeAccount {
     // The state of the training between two logged iterations.
     enum class Phase { running, stopped, starting };
 
-    // Adds the iterations `first` to `last`, each of which took `step_s`. `skipped` and `nan`: how
-    // many of them were skipped and had nan; an iteration that did both counts only in `nan`.
+    // Adds the iterations `first` to `last`, each of which took `step_s`. `skipped`: number of
+    // skipped iterations. `nan`: number of iterations with nan. An iteration that is skipped and
+    // has nan counts only as nan.
     void add_steps(i64 first, i64 last, double step_s, i64 skipped, i64 nan);
     // Discards the `n` iterations after `last`. Returns the seconds that they took. For iterations
     // older than the newest 100,000 lines, it assumes `step_s`.

@@ -127,7 +127,8 @@ void Axis::add_ticks(double step) {
     }
 }
 
-// Adds ticks at powers of ten; if there would be fewer than three, also at 2 and 5 times these.
+// Adds ticks at powers of ten: at every n-th power when there are more than `most`. When there are
+// fewer than three, adds ticks at 2 and 5 times each power, too.
 void Axis::add_log_ticks(int most) {
     const double decades = std::floor(high_ + 1e-9) - std::ceil(low_ - 1e-9);
     const double every = std::max(1.0, std::ceil(decades / most));

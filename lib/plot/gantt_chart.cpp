@@ -87,8 +87,8 @@ void draw_binned(Svg& svg, const GanttLayout& layout, const GanttChart& chart, s
     const auto share_of = [&](size_t bin, size_t kind) {
         return times[bin * (n_kinds + 1) + kind] / bin_width;
     };
-    // Passes and bins of almost equal width give shares that oscillate: similar bins become one
-    // stretch, which shows the mean.
+    // When spans are almost as long as bins, the shares oscillate from bin to bin. Similar bins are
+    // merged into one stretch that shows their mean.
     const auto is_similar = [&](size_t bin, size_t first) {
         for (size_t kind = 0; kind < n_kinds; ++kind) {
             if (std::abs(share_of(bin, kind) - share_of(first, kind)) > 0.15) return false;

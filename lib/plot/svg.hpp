@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes a picture as SVG (W3C Scalable Vector Graphics 1.1). The picture is written by this small
-// class and not by gnuplot or a library: gnuplot is absent on most login nodes and its output
-// differs between versions, no C++ library of the distributions writes SVG without a GUI toolkit,
-// and the pictures need only lines, boxes and text. Lengths are points (1/72 inch); y grows
-// downwards.
+// Writes a picture as SVG (W3C Scalable Vector Graphics 1.1). Does not use gnuplot, which most
+// login nodes lack and whose output differs between versions. Does not use a library, because the
+// C++ libraries of the distributions write SVG only with a GUI toolkit. The pictures need only
+// lines, boxes and text. Lengths are points (1/72 inch); y grows downwards.
 #pragma once
 
 #include <span>

@@ -29,10 +29,10 @@ std::vector<bool> find_reachable(const BpeTokenizerParts& parts,
     return reachable;
 }
 
-// Gives the id of each added token the content of the token as its bytes. If the vocabulary
-// contains the content, too, the id already has the bytes that the content spells in the byte map
-// ("Ġ" is a space). If BPE can produce the id, the id keeps them, as in Hugging Face tokenizers.
-// Otherwise `spelled` of the id becomes false, and no pre-token is encoded to the id.
+// Sets the bytes of each added token's id to the content of the token. An id that is also in the
+// vocabulary has bytes already: the spelling of the file, decoded by the byte map ("Ġ" is a space).
+// Such an id keeps these bytes if BPE can produce the id, as in Hugging Face tokenizers. Otherwise
+// `spelled` of the id becomes false, and no pre-token is encoded to the id.
 void put_added(const BpeTokenizerParts& parts, const std::array<i32, 256>& byte_ids,
                std::vector<std::string>& tokens, std::vector<bool>& spelled) {
     std::vector<bool> reachable;

@@ -85,8 +85,8 @@ class MpiWorld final : public Launch {
     int size_ = 1;
     double spin_s_ = 0;
     std::string host_;
-    // Host name of rank (own - size / 2) mod size. Every answer of this rank contains it, so that
-    // an asking rank learns the host of that rank even when that rank does not answer.
+    // Host name of rank (own - size / 2) mod size. Every answer of this rank contains the name, so
+    // that other ranks can report the host of that rank when it does not answer.
     std::string kept_host_;
     std::unique_ptr<MpiOps> ops_;
     MPI_Comm control_ = MPI_COMM_NULL;  // carries questions and answers

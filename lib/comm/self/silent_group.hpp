@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A group that has the size of another group, but only one member. Every operation is done at once
-// and moves no data, so the memory of its result does not change. With such groups, a single
-// rank runs the step of its place in a layout without the other ranks (train/step/trial_step.hpp).
+// A group with one member that reports the size of another group. Every operation completes at once
+// and moves no data: its result keeps the old values in memory. With such groups, one process runs
+// the training step of one rank of a layout without the other ranks (train/step/trial_step.hpp).
 #pragma once
 
 #include <memory>

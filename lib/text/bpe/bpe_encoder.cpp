@@ -186,7 +186,7 @@ class BpeEncoder : public Encoder {
     void encode_parts(std::string_view pretoken, IdBuffer& out) {
         const bool any_whole = model_->has_whole_tokens();
         parts_.begin = 0;
-        u32 begin = 0;  // begin of the current part
+        u32 begin = 0;  // start of the current part
         i64 n = 0;
         for (u32 i = 1; i <= pretoken.size(); ++i) {
             if (i < pretoken.size() && !may_cut(pretoken, i)) continue;

@@ -44,7 +44,7 @@ class PretokenIds {
     void load(std::string_view text, i64 n, Batch& batch) {
         const i64 n_long = batch.n_long;
         // The vectorised loop reads 16 bytes at each pre-token. The last pre-tokens of the text
-        // have fewer bytes after their begin, and are loaded one by one.
+        // have fewer bytes after their start, and are loaded one by one.
         i64 i = n;
         while (i > batch.n && batch.begin_of(i - 1) + 16 > text.size()) --i;
         loops_.load(text.data(), batch.n, i, batch, short_);
