@@ -16,9 +16,9 @@ struct TextTable {
     bool best_first = false;  // line 1, after the headings, is green on a terminal
 };
 
-// Returns the lines of `table`, with two spaces between its columns. If the table is wider than
-// `width` characters, its columns are divided into blocks, one below the other, and the words of
-// its last column are wrapped if it is aligned to the left. With `width` 0 there is no limit.
+// Returns the lines of `table`, with two spaces between columns. If the table is wider than `width`
+// characters, divides its columns into blocks, one below the other. Also wraps the words of the
+// last column if this column is aligned to the left. With `width` 0 there is no limit.
 std::string text_of_table(const TextTable& table, size_t width);
 
 // Returns the flags of a command in lines of at most `width` characters, which a shell joins. All

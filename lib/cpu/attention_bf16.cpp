@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// FlashAttention-2 with products of bf16 pairs and fp32 sums (cpu/vector/pair_kernels.hpp), as
-// lib/cuda/attention computes it: queries, keys and values are multiplied as they are stored, the
-// fp32 scores are scaled in the softmax, and the probabilities and the gradients of the scores are
-// rounded to bf16 before the products that read them. The sum of the softmax has the unrounded
-// probabilities.
+// FlashAttention-2 with products of bf16 pairs and fp32 sums (cpu/vector/pair_kernels.hpp). It
+// rounds where lib/cuda/attention rounds. Queries, keys and values are multiplied as stored. The
+// softmax scales the fp32 scores. Probabilities and gradients of scores are rounded to bf16 before
+// the products that read them. The sum of the softmax has the unrounded probabilities.
 //
 // The unit of work is a strip: 16 queries and a block of 64 keys, whose scores stay in the L1
 // cache. Where the causal mask hides the end of a block of keys from a strip, the products have

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products in tiles of the output. The order of every sum depends on the shape only, so that
 // the bits do not depend on the thread count. Sums are fp32 for every operand type, and a result is
-// rounded to 16 bits once, after bias and activation. Products of bf16 numbers are exact in fp32,
-// so that implementations and processors differ only in the order of the sum, and in denormal
-// numbers, which the bf16 instructions of x86 treat as zero.
+// rounded to 16 bits once, after bias and activation. Products of bf16 numbers are exact in fp32.
+// So the results of two implementations or processors differ only by the order of the sum, and for
+// denormal numbers, which the bf16 instructions of x86 treat as zero.
 //
 // The workers first pack a chunk of both operands into shared scratch memory, and then multiply it
 // (vector/packed_product.hpp). Packing widens fp16 to fp32, and also bf16 on processors without

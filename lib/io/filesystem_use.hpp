@@ -34,7 +34,7 @@ struct QuotaRoom {
 FilesystemUse limited(FilesystemUse use, const QuotaRoom& room);
 
 // Returns the use of the file system that contains `path`. `available` and `inodes_available` obey
-// the quotas of the user and the group, where the kernel knows them (not on Lustre or NFS). Throws
+// the quotas of the user and the group, if the kernel has them (not on Lustre or NFS). Throws
 // Error(failure) when `path` cannot be examined.
 FilesystemUse filesystem_use(const std::string& path);
 

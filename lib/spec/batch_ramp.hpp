@@ -32,8 +32,8 @@ struct BatchRamp {
     i64 samples = 0;  // samples after which the batch has its full size
     i64 global_batch = 1;
     // The entries of --step-batch-size-schedule, ascending; the first entry begins at 0 samples. If
-    // there are entries, `start` is the batch of the first entry, `global_batch` the batch of the
-    // last entry, and samples + 1 the number of samples at which the last entry begins.
+    // the list is not empty, the other members follow from it: `start` is the batch of the first
+    // entry, `global_batch` the batch of the last entry, which begins at samples + 1 samples.
     std::vector<BatchFrom> steps = {};
 
     // Throws Error(usage) naming --rampup-batch-size, --step-batch-size-schedule or

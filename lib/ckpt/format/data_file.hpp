@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the data files of a checkpoint: safetensors files whose data, and each slice of at least 1
-// MiB, start at a multiple of 4096, so that blocks are written and read without a copy by the
-// kernel. The format allows no gaps between entries, so entries "padding.N" of zero bytes fill the
-// gaps.
+// Writes the data files of a checkpoint, which are safetensors files. The data, and each slice of
+// at least 1 MiB, start at a multiple of 4096, so that direct I/O reads and writes blocks without a
+// copy by the kernel. The format allows no gaps between entries, so entries "padding.N" of zero
+// bytes fill the gaps.
 //
 // Several writers, for example the ranks of a node, may share a file. Each writer plans its share,
 // one writer places all shares, then each writer writes its own share.

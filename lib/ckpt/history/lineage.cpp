@@ -100,9 +100,9 @@ Tip tip_of(const Manifest& manifest) {
     return tip;
 }
 
-// A step that one of the starts in `tip`'s lineage has written is an ancestor, unless it is before
-// the step from which that start resumed, or after the step from which a later start of the lineage
-// resumed.
+// A step is an ancestor of `tip` if a start in the lineage of `tip` has written it. There are two
+// exceptions: the step is before the step from which its own start resumed, or after the step from
+// which a later start of the lineage resumed.
 bool on_branch(const Manifest& step, const Tip& tip) {
     const i64 iteration = step.counters.iteration;
     for (size_t at = 0; at < tip.lineage.size(); ++at) {

@@ -160,8 +160,8 @@ __global__ __launch_bounds__(n_threads) void attention_backward_keys_kernel(
     const SharedTile<T, width> v = memory.values();
     const AttentionHead<T> head_0(input, sample, first_head);  // the group shares its keys
 
-    // The loop runs over the heads of the group, and for each over the queries from the first key
-    // of the tile (causal mask) to the last query whose document begins before the tile's end.
+    // The outer loop runs over the heads of the group, the inner loop over queries: from the first
+    // key of the tile (causal mask) to the last query whose document begins before the tile's end.
     const int first_query = first / P::queries * P::queries;
     const int last_query = last_query_of<n_threads>(head_0.starts, first_query, P::queries,
                                                     input.length, first + P::keys);

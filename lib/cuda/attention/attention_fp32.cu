@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention in fp32, for comparisons and small models: plain and slow. It uses fused multiply-adds,
-// because tensor cores have no fp32, and no tiles. A thread computes one row of a result (of the
-// output, of dQ, or of dK and dV) and visits the rows of the other side (keys, or queries) one by
-// one. No row has two writers, and no thread waits for another one.
+// because tensor cores have no fp32, and no tiles. For the output and dQ, a thread computes the row
+// of one query and loops over the keys. For dK and dV, a thread computes the rows of one key and
+// loops over the queries. No row has two writers, and no thread waits for another one.
 #include "cuda/attention/attention_kernels.cuh"
 
 namespace lm::cuda {

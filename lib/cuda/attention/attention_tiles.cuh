@@ -253,8 +253,9 @@ __device__ void store_sums(const Sums<m_tiles, n_tiles>& sums, const float (&fac
 
 // The dropout mask of a warp's 16 * m_tiles rows x 8 * n_tiles columns of weights. A Philox block
 // covers eight adjacent keys of one query: part of a row, or of a column when `rows_are_keys`. Each
-// lane computes m_tiles * n_tiles / 2 blocks, and the lanes exchange the bits by shuffles, so that
-// no block is computed twice, except when blocks are not aligned to the tile (kept_of_eight()).
+// lane computes m_tiles * n_tiles / 2 blocks, and the lanes exchange the bits by shuffles. So each
+// block is computed once; only blocks that are not aligned to the tile are computed twice
+// (kept_of_eight()).
 template <int m_tiles, int n_tiles, bool rows_are_keys>
 class KeptBits {
   public:

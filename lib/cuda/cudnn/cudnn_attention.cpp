@@ -191,8 +191,8 @@ struct Plans {
     std::map<CudnnProblem, Plan> plans;
 };
 
-// The plans are never destroyed: at the end of the process the CUDA runtime and cuDNN may have
-// ended before a destructor of this plugin runs, and a plan that then releases its GPU code can
+// The plans are never destroyed. At the end of the process, the CUDA runtime and cuDNN may end
+// before the destructors of this plugin run. A plan that releases its GPU code after that can
 // crash.
 Plans& all() {
     static Plans& plans = *new Plans;

@@ -85,8 +85,8 @@ class CublasMatmul {
     // Allows later fp32 products to round their operands to TF32.
     void allow_tf32() { tf32_ = true; }
     // Plans later products for `n` fewer SMs than the GPU has, but for at least half of its SMs.
-    // Without this, blocks of a product that were planned for an SM which NCCL occupies would run
-    // after all other blocks, and the product would take up to twice its time.
+    // Otherwise a product plans blocks for SMs that NCCL occupies. These blocks run after all other
+    // blocks, and the product takes up to twice its time.
     void reserve_sms(int n);
     // Enqueues the product and its epilogue. Returns true when the epilogue was fused. Returns
     // false when `rest` has computed the epilogue, because for these operands cuBLASLt does not

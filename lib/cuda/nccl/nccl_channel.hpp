@@ -74,8 +74,8 @@ class NcclChannel {
     std::vector<comm::Operation> first_operations() const;
     bool idle();  // returns whether no operation is pending
 
-    // Enqueues an operation, stream-ordered after all work of the compute stream so far and after
-    // the operation `after`, unless that is nullptr. When a connection is missing, blocks until the
+    // Enqueues an operation, stream-ordered after all work of the compute stream so far, and after
+    // the operation `after` if it is not nullptr. When a connection is missing, blocks until the
     // other members start the operation as well.
     ChannelOperation* start(const comm::Operation& operation, i64 number,
                             const ChannelOperation* after);

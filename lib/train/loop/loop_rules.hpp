@@ -57,7 +57,7 @@ struct LoopState {
     // The expected times of an evaluation, of the last save, and of another step. While an earlier
     // save is being written, save_s is the time of two saves.
     double evaluation_s = 0, save_s = 0, step_s = 0;
-    double job_end_unix_s = 0;  // the end of the batch job that rank 0 knows; 0: none
+    double job_end_unix_s = 0;  // the end of the batch job, from rank 0; 0: none
     bool finished = false;      // the schedule has ended
     bool stop_signal = false;
     bool kill_switch = false;  // the file --kill-switch-path exists
@@ -99,9 +99,9 @@ enum class Stop {
     kill_switch
 };
 
-// Returns Stop::duration or Stop::job_limit when the run must not work for another `ahead_s`
-// seconds, because the last save would then end after --exit-duration-in-mins or after the end of
-// the job. Otherwise, and before the first iteration, returns Stop::no.
+// Returns Stop::duration (--exit-duration-in-mins) or Stop::job_limit (the end of the job) if a
+// last save that begins after another `ahead_s` seconds would end after this limit. Otherwise, and
+// before the first iteration, returns Stop::no.
 Stop near_limit(const LoopRules& rules, const LoopState& now, double ahead_s);
 // Returns the reason to end an evaluation in progress: the kill switch, a signal or a time limit;
 // else Stop::no.

@@ -21,8 +21,8 @@ bool TrainingLoop::present_on_rank0(const std::string& file) const {
     return is_rank0() && !file.empty() && io::exists(file);
 }
 
-// Returns whether this rank knows a reason to end an evaluation: a signal, and on rank 0 the kill
-// switch and a time limit.
+// Returns whether this rank has a reason to end an evaluation: a signal; on rank 0 also the kill
+// switch or a time limit.
 bool TrainingLoop::must_stop() const {
     return should_end_evaluation(
                rules_, {.run_iterations = 1,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The iterations whose batches --on-nan and --on-spike have refused: single batches (skip) and
-// windows (rollback). Rank 0 keeps them in a file in the directory of --save, so that a run that
-// restarts from an earlier step skips them again, even if the fault that caused the refusal was
-// transient.
+// windows (rollback). Rank 0 stores them in a file in the directory of --save. So a run that
+// restarts from an earlier step skips the same iterations, even if the refusal had a transient
+// cause.
 #pragma once
 
 #include <optional>

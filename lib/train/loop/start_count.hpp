@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts the starts of a run after which no new step was saved, so that a job array whose tasks
-// crash does not restart without end. The count is in the directory of --save.
+// Counts the starts in a row that have saved no new step, so that a job array whose tasks crash
+// does not restart without end. The count is in the directory of --save.
 #pragma once
 
 #include <string>

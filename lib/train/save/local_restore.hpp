@@ -10,9 +10,9 @@
 
 namespace lm::train {
 
-// Copies the newest local step that the hosts of this run hold to --save, and publishes it there,
-// if it is newer than every durable step that the run could load. Does nothing in a benchmark,
-// without --local-save, with --finetune, or unless --load and --save name one directory. Claims a
+// Finds the newest local step that the hosts of this run hold. If this step is newer than every
+// durable step that the run could load, copies it to --save and publishes it. Does nothing in a
+// benchmark, without --local-save, with --finetune, or if --load and --save differ. Claims a
 // generation of --save for each step that it tries. `damaged`: durable steps that cannot be loaded;
 // needed on rank 0. Returns on all ranks the iteration of the copied step, or -1 when no step was
 // copied. Throws JointError when the system cannot read the durable directory or write to it.

@@ -23,9 +23,9 @@ std::string local_directory_of_host(const std::string& local_save);
 
 class LocalSaver {
   public:
-    // Creates the directory of each host in `local_save`, and removes the left-overs of killed
-    // saves and the steps that are not ancestors of `loaded`, the step that the run starts from.
-    // Keeps the steps whose manifest cannot be read, with a warning.
+    // Creates the directory of each host in `local_save`. Removes the left-overs of killed saves,
+    // and the steps that are not ancestors of `loaded` (the step from which the run starts). Keeps
+    // the steps whose manifest cannot be read, with a warning.
     // Throws Error(usage) when the directory has steps of a run with another --save. `generation`:
     // this run's generation in --save; the lineage in it is needed on rank 0 only. `world` and
     // `files` outlive this object. Collective.

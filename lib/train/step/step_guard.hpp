@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Judges each step by its loss and its gradient norm, before the weights change: it looks for
-// values that are not finite (--on-nan), and for values far above their recent range (--on-spike).
-// It repeats a step to find the layer, rank and samples where the first value that is not finite
-// appeared.
+// StepGuard judges each step by its loss and its gradient norm, before the weights change. It
+// detects values that are not finite (--on-nan), and values far above their recent range
+// (--on-spike). It repeats a step to find the layer, rank and samples of the first value that is
+// not finite.
 #pragma once
 
 #include <functional>
