@@ -272,8 +272,8 @@ GoodputRuns simulate_goodput(const GoodputPlan& plan, double interval_s, i64 n_r
 }
 
 double best_interval_s(const GoodputPlan& plan) {
-    // A training of this length is simulated, because the share of lost time does not depend on the
-    // length.
+    // Simulates at most `longest`, because the share of lost time does not depend on the length of
+    // the training.
     constexpr double longest = 2000;  // times the mean time between failures
     constexpr i64 n_runs = 100;
     constexpr int n_steps = 24;          // tried intervals on each side of Daly's

@@ -22,9 +22,9 @@ struct TrainingProgram {
     // The GEMM of a weight's gradient adds its result to the sum over micro-batches.
     bool fused_accumulation = true;
 
-    // Returns the bytes that are read and written for each weight and micro-batch to sum the
-    // gradients. A fused product reads and writes the sum in fp32. Otherwise the gradient in 16
-    // bits is read, too; with fp16 the sum has 16 bits, with bf16 32.
+    // Returns the bytes that the GPU reads and writes for each weight and micro-batch to sum the
+    // gradients. A fused product reads and writes the sum in fp32. Without fusion, the GPU also
+    // reads the 16-bit gradient; the sum has 16 bits with fp16, 32 bits with bf16.
     double accumulation_bytes(DType dtype) const {
         if (fused_accumulation) return 8;
         return dtype == DType::fp16 ? 6 : 10;

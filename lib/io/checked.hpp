@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One function for each system call that changes files, and for the reads of checkpoints. Every
-// call passes the fault layer (io/fault.hpp), is retried on EINTR, and either completes or throws
-// Error(failure) naming the path, the reason and a remedy. io/atomic.hpp and io/append_file.hpp are
-// built on these functions; logs and shared memory use them directly.
+// function calls the fault layer (io/fault.hpp), repeats the system call on EINTR, and either
+// completes or throws Error(failure) naming the path, the reason and a remedy. io/atomic.hpp and
+// io/append_file.hpp use these functions; logs and shared memory use them directly.
 #pragma once
 
 #include <span>

@@ -19,8 +19,8 @@ struct BuildResult {
     // True when this run has encoded something. False when an earlier run had encoded all inputs,
     // so that this run has at most renamed the outputs.
     bool built = false;
-    // Set only when `built`. Both are sums over all ranks: the totals, and the bytes of input that
-    // earlier runs had encoded.
+    // Sums over all ranks, set only when `built`: the totals, and the bytes of input that earlier
+    // runs had encoded.
     BuildTotals totals;
     i64 resumed_bytes = 0;
     std::vector<std::string> prefixes;  // [keys] of the outputs

@@ -18,9 +18,10 @@
 namespace lm::train {
 namespace {
 
-// Short messages make the connection, and their time predicts the time of long messages. Long
-// messages hide the latency, so their bandwidth counts. A pair whose network is too slow for long
-// messages keeps the bandwidth of the short ones, so that a round takes at most about 0.1 s.
+// A pair of hosts exchanges short messages first: they make the connection, and their time predicts
+// the time of long messages. Long messages hide the latency, so their bandwidth counts. If they
+// would take too long, the pair keeps the bandwidth of the short messages, so that a round takes at
+// most about 0.1 s.
 constexpr i64 short_bytes = i64{256} << 10;
 constexpr i64 long_bytes = i64{8} << 20;
 constexpr double longest_exchange_s = 0.05;

@@ -21,8 +21,8 @@
 
 namespace lm::ckpt {
 
-// The part of a step that open() reads and checks when `count` ranks open the same step. Rank
-// number `index` checks every count-th index part, starting with part number `index`.
+// The part of a step that open() reads and checks when `count` ranks open the same step. The rank
+// with number `index` checks the index parts index, index + count, index + 2 count, ...
 struct Share {
     i64 index = 0;
     i64 count = 1;

@@ -70,7 +70,7 @@ struct Totals {
 struct IndexReference {
     std::string file;
     std::string digest;
-    // The first and the last tensor of the tensor table of which the part has slices.
+    // Indexes in the tensor table: the first and the last tensor that has slices in the part.
     i64 first_tensor = 0;
     i64 last_tensor = INT64_MAX;
     Totals totals;  // sums over the part and its data files

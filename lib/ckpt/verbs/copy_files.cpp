@@ -19,8 +19,8 @@
 namespace lm::ckpt {
 namespace {
 
-// Limits the rate of a copy by sleeping. After a slow period the copy may run faster than the rate,
-// until it has made up for at most one second of delay.
+// Limits the rate of a copy by sleeping. After a delay, the copy runs without sleeping until it has
+// caught up with the rate, but catches up at most one second.
 class Pace {
   public:
     explicit Pace(std::optional<i64> bytes_per_second) : rate_(bytes_per_second) {}

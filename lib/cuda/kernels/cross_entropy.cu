@@ -142,7 +142,8 @@ __global__ void __launch_bounds__(row_threads)
                    grad_scale * weight[n]);
 }
 
-// The bytes of shared memory in which a row of `width` elements has any alignment.
+// Returns the bytes of shared memory for a row of `width` elements, which may start at any offset
+// within 16 bytes.
 template <typename T>
 i64 row_bytes(i64 width) {
     return width * static_cast<i64>(sizeof(T)) + 16;

@@ -148,8 +148,8 @@ __global__ void __launch_bounds__(sum_threads) sum_kernel(Sums<T> s) {
 
 constexpr int parts_ahead = 8;  // partial sums whose loads are in flight at once
 
-// Returns the end of the range of chunks that begin inside the run of `row`. The first of them
-// begins at ordered row `next`. Uses binary search: the run's rows are adjacent.
+// Returns the end of the range of chunks that begin inside the run of `row`. The first chunk of the
+// range begins at ordered row `next`. Uses binary search: the run's rows are adjacent.
 template <typename T>
 __device__ i64 end_of_run(const Sums<T>& s, i64 next, i32 row) {
     i64 inside = next / chunk;
@@ -161,8 +161,8 @@ __device__ i64 end_of_run(const Sums<T>& s, i64 next, i32 row) {
     return outside;
 }
 
-// Block (c, y) adds the partial sums of the run that begins in chunk c and continues in the next,
-// in the order of the chunks. If no such run begins in its chunk, it returns.
+// Block (c, y) adds the partial sums of the run that begins in chunk c and continues in the next
+// chunk, in the order of the chunks. Returns if chunk c has no such run.
 template <typename T>
 __global__ void __launch_bounds__(sum_threads) join_kernel(Sums<T> s) {
     const i64 next = (static_cast<i64>(blockIdx.x) + 1) * chunk;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ends a run that has nothing to do. Decides from the manifest of the checkpoint, the kill switch
 // and the pending evaluation, before a device is opened and weights are loaded. So a task of a job
-// array takes only seconds after the end of the training.
+// array that starts after the end of the training takes only seconds.
 #pragma once
 
 #include <optional>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The file of --status-file: the state of a training as a small JSON object, for scripts that watch
-// it. It is replaced atomically, so a reader always sees a complete object. During training, rank 0
-// rewrites it at each log line and at least about once a minute. The field `due` is the time by
-// which the next write happens unless the training hangs.
+// it. The file is replaced atomically, so a reader always reads a complete object. During training,
+// rank 0 rewrites the file at each log line and at least about once a minute. The field `due` is
+// the time by which the next write happens unless the training hangs.
 #pragma once
 
 #include <functional>

@@ -26,8 +26,8 @@ struct StepFile {
 };
 
 // Returns the files in the directory of a step that the run saves, sorted by name, with their exact
-// sizes. The manifest has one manifest_room for the keys whose length depends on the run. Plans the
-// files with the functions that write them, and writes nothing.
+// sizes. The manifest has manifest_room bytes for the keys whose length depends on the run. Calls
+// the functions that plan the files of a save, and writes nothing.
 std::vector<StepFile> files_of_step(const SavingRun& run);
 
 }  // namespace lm::train
