@@ -31,10 +31,10 @@ struct LaunchOptions {
     i64 max_count = i64{1} << 30;
 };
 
-// The connection to the other ranks. Its destruction is collective, unless an exception causes it.
-// When an exception destroys the connection, or the process ends without destroying it, the whole
-// job ends with the exit code of this process. In that case rank 0 ends first, so that an error of
-// all ranks is printed once.
+// The connection to the other ranks. Its destructor is collective, except during an exception. If
+// an exception destroys the connection, or the process ends without its destruction, the whole job
+// ends with the exit code of this process. Rank 0 then ends first, so that an error of all ranks is
+// printed once.
 class Launch {
   public:
     virtual ~Launch() = default;

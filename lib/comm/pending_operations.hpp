@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The pending operations of one rank in one group, by handle. The slot of a finished operation is
-// reused, but a handle is never reused, so copies of a finished Work are harmless. How many
-// operations are pending depends on which rank is early. Therefore many slots exist from the start,
-// and their number never shrinks, so that a run allocates nothing after its first steps.
+// reused, but a handle is never reused, so copies of a finished Work are harmless. A rank that is
+// ahead of the others has more pending operations. Therefore many slots exist from the start, and
+// their number never shrinks, so that a run allocates nothing after its first steps.
 #pragma once
 
 #include <vector>

@@ -13,7 +13,7 @@ namespace lm::comm {
 struct RankStatus {
     int rank = 0;  // global rank
     bool answered = false;
-    i64 n_started = -1;  // collectives of the group that the rank has started; -1: no member
+    i64 n_started = -1;  // collectives that the rank has started in the group; -1: not a member
     std::string host;    // empty: not known
     std::string where;   // FlightRecorder::where(); another process reads it if the rank is silent
     std::string device;  // empty: not known, or a CPU

@@ -20,12 +20,12 @@ namespace lm::convert {
 // others load the next tensor. Thread-safe.
 class WholeTensors {
   public:
-    // Returns the `n` bytes of the tensor `key`. All threads that request a tensor which is not in
-    // memory load it together: each thread calls `fill` for parts [begin, begin + part.size()) of
-    // the bytes, which begin at multiples of `part_bytes`. If a call of `fill` throws, all these
-    // threads throw the first exception.
     using Key = std::shared_ptr<const void>;
+    // Loads the bytes [begin, begin + part.size()) of a tensor into `part`.
     using Fill = std::function<void(i64 begin, std::span<std::byte> part)>;
+    // Returns the `n` bytes of the tensor `key`. Threads that request a tensor at the same time
+    // load it together: each thread calls `fill` for parts that begin at multiples of `part_bytes`.
+    // If a call of `fill` throws, all these threads throw the first exception.
     std::shared_ptr<const std::byte> get(const Key& key, i64 n, i64 part_bytes, const Fill& fill);
 
   private:

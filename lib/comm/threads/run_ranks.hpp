@@ -26,7 +26,7 @@ struct ThreadsOptions {
 void run_ranks(int n_ranks, const std::function<void(Group& world)>& body,
                const ThreadsOptions& options = {});
 
-// Does the same as run_ranks(), but in virtual time (virtual_time.hpp). Clocks begin at 0.
+// Runs ranks as run_ranks() does, but in virtual time (virtual_time.hpp). Clocks begin at 0.
 // options.timeout_s counts real time.
 void run_ranks_in_virtual_time(int n_ranks, const LinkModel& links,
                                const std::function<void(Group& world, VirtualClock& clock)>& body,

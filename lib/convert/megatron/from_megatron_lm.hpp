@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a checkpoint of Megatron-LM in the format "torch" and writes one of lm-utils: weights, fp32
-// masters and Adam moments. from_torch_dist.hpp reads the format "torch_dist".
+// Reads a checkpoint of Megatron-LM and writes one of lm-utils: weights, fp32 masters and Adam
+// moments. Reads the format "torch" itself, and the format "torch_dist" by from_torch_dist.hpp.
 #pragma once
 
 #include "convert/megatron/megatron_import.hpp"
 
 namespace lm::convert {
 
-// Returns whether `path` is such a checkpoint, or a directory of such checkpoints.
+// Returns whether `path` is a step of Megatron-LM, in the format "torch" or "torch_dist", or a
+// directory of steps with latest_checkpointed_iteration.txt.
 bool is_megatron_lm(const std::string& path);
 
 // open_megatron_lm() finds the sources of all tensors of request.in, which is a directory with

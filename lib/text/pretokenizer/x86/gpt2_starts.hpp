@@ -6,11 +6,13 @@
 //   at the beginning of a run of L, N or O, or at the U+0020 before the run, if any (" ?");
 //   at the beginning of a run of W;
 //   at the last character of a run of W, unless the text ends there, because "\s+(?!\S)" does not
-//   match this character. Virtual whitespace follows the text, so that a run of W at the end is one
-//   pre-token. If a start at an apostrophe is a contraction, the start of the letters after the
-//   apostrophe moves to the end of the contraction. Contractions come first in the pattern, but a
-//   pre-token can begin with an apostrophe only where the other rules give a start. So it suffices
-//   to correct these starts.
+//   match this character. Whitespace is assumed after the text, so that a run of W at the end is
+//   one pre-token.
+//
+// If a start at an apostrophe is a contraction, the start of the letters after the apostrophe moves
+// to the end of the contraction. Contractions come first in the pattern, but a pre-token can begin
+// with an apostrophe only where the other rules give a start. So it suffices to correct these
+// starts.
 #pragma once
 
 #include "text/pretokenizer/x86/char_masks.hpp"

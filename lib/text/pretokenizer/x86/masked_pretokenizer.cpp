@@ -107,7 +107,7 @@ struct Llama3Rule {
 
   private:
     // `text` begins with an apostrophe and has `n` bytes. Returns the length of the contraction at
-    // its begin, or 0.
+    // its start, or 0.
     static u32 contraction(const u8* text, u32 n) {
         const u32 a = n > 1 ? text[1] | 0x20U : 0;
         if (a == 's' || a == 't' || a == 'm' || a == 'd') return 2;
