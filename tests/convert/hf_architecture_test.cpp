@@ -83,7 +83,8 @@ bool rms_norm_gated(const ModelConfig& c) {
     return c.normalization == Normalization::rms_norm && is_gated(c.activation);
 }
 
-// Nemotron, Qwen2 and the others have different norms or biases.
+// Returns the format of Nemotron, Qwen3, Qwen2 or StableLM if it can hold the model. Their norms or
+// biases differ from those of Llama.
 std::set<Format> formats_that_hold_variant(const ModelConfig& c) {
     if (c.position != PositionEmbedding::rope || c.embedding_norm) return {};
     if (c.norm_1p) {

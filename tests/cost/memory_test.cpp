@@ -237,7 +237,8 @@ TEST_CASE("the workspace of cuDNN attention is counted when it is selected") {
 
 TEST_CASE("links and data parallelism use NCCL blocks during computation") {
     CHECK(nccl_blocks({}, 0, true) == 0);
-    // Only the products that overlap with tensor-parallel collectives leave them SMs.
+    // Tensor-parallel collectives count no blocks: only the products that overlap with them leave
+    // SMs for them.
     CHECK(nccl_blocks({.tp = 8}, 0, true) == 0);
     CHECK(nccl_blocks({.dp = 8}, 0, false) == 0);
     CHECK(nccl_blocks({.dp = 8}, 0, true) == nccl_overlap_channels);

@@ -35,7 +35,7 @@ bool may_use_cudnn(const OpCase& c, DType type) {
 }  // namespace
 
 // LM_TEST_EVERY=n runs about one of n cases of each operation, for tools that make the cases slow;
-// LM_TEST_CASES=text those with this text in their names.
+// LM_TEST_CASES=text runs the cases whose names contain this text.
 TEST_CASE("operations agree with the reference in double precision", "[ops][cases]") {
     const DType type = GENERATE(DType::fp32, DType::bf16, DType::fp16);
     const auto reference = cpu::make_device(1, cpu::Kernels::reference);

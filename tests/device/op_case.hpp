@@ -50,9 +50,9 @@ struct OpCase {
     bool rounds_first = false;
     // Computes the outputs in fp64 by other formulas than the loops of the backend.
     std::function<Values(const Values&)> formula = {};
-    // Backward operations: the forward case, whose tensors replace the values of those with the
-    // same name here; pairs (forward output, its incoming gradient); pairs (forward input, its
-    // gradient).
+    // For a backward operation: `forward` is the forward case, whose tensors replace the values of
+    // the tensors with the same names in this case; `upstream` has pairs (forward output, its
+    // incoming gradient), `gradients` pairs (forward input, its gradient).
     std::shared_ptr<OpCase> forward = {};
     std::vector<std::pair<std::string, std::string>> upstream = {};
     std::vector<std::pair<std::string, std::string>> gradients = {};

@@ -7,7 +7,7 @@
 
 # field FILE KIND KEY: prints a value of the JSON of eta.
 field() { jq -r "select(.kind == \"$2\").$3" "$1"; }
-# near A B: succeeds if they agree within a millionth.
+# near A B: succeeds if the relative difference of A and B is at most 1e-6.
 near() { awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; exit !(d * d <= 1e-12 * b * b) }'; }
 
 # BLOOM's chronicle: (115311 - 12695) x 105.22 s = 125 days; at 192755367936 of 341 billion tokens 43 days were left.
@@ -139,7 +139,7 @@ run lm.json lm-estimate eta steps.json "${args[@]}" --codecarbon-dir energy --js
 jq -es '.[] | select(.kind == "energy") | .files == 2 and .runs == 2 and .energy_kwh > 2 and .cpu_kwh > 1.5 and .host_time > 120 and .co2_kg > 0.2' \
     lm.json >/dev/null || fail "energy: $(cat lm.json energy/*)"
 expect 3 "has no file emissions" lm-estimate eta steps.json "${args[@]}" --codecarbon-dir save
-# The events of a run, and the wall time of either log.
+# The events of a run in the JSON log; and its wall time, from the JSON log and from the text log.
 [ "$(jq -r 'select(.kind | . != "step" and . != "validation") | .kind + ":" + (.generation | tostring)' steps.json | tr '\n' ' ')" = \
     "start:1 save:1 stop:1 start:2 resume:2 save:2 stop:2 " ] || fail "$(cat steps.json)"
 jq -es '[.[] | select(.kind == "stop")] | all(.exit_code == 75 and (.reason | test("--exit-interval")))' steps.json >/dev/null || fail "$(cat steps.json)"

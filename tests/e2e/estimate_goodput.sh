@@ -70,7 +70,7 @@ warns '--vocab-size 50257 is padded by 1.9 % to 51200' params --num-layers 32 "$
 warns '--hidden-size 4096 / --num-layers 8 = 512: ' memory --num-layers 8 "${model[@]}"
 warns '--vocab-size 50257 is padded by 1.9 % to 51200' layout --num-layers 32 "${model[@]}" --bf16 --gpus 8 --global-batch-size 64 \
     --tensor-model-parallel-size 8
-# A dry run of lm-train prints them, too; a third of a step for each batch of an evaluation.
+# A dry run of lm-train prints the warnings too. A batch of an evaluation takes a third of a step.
 tiny=(--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 32 --vocab-size 128 --mock-data --micro-batch-size 1
     --global-batch-size 1 --train-iters 1000 --lr 1e-3 --eval-interval 100)
 expect 0 '--hidden-size 64 / --num-layers 2 = 32: ' lm-train "${tiny[@]}" --eval-iters 100 --dry-run

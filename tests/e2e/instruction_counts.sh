@@ -57,7 +57,7 @@ preprocess() { # FILE FLAGS...
     shift
     count lm-preprocess --input "$file" --output-prefix out --workers 1 --force --quiet "$@"
 }
-# valgrind computes each fused multiply-add by a function, hence the small shapes.
+# The shapes are small, because valgrind calls a function for each fused multiply-add.
 train() { # HIDDEN VOCABULARY SEQUENCE FLAGS...
     count lm-train --num-layers 2 --hidden-size "$1" --num-attention-heads 4 --vocab-size "$2" --seq-length "$3" --mock-data \
         --micro-batch-size 2 --global-batch-size 4 --lr 1e-3 --lr-decay-iters 10 --eval-iters 0 --device cpu --threads 1 \

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The memory that real runs report after they have allocated it is that of lm-estimate memory, byte for byte, for random
-# models, layouts, precisions and kinds of recomputation; each run then makes a step in it.
+# lm-train reports the bytes that it has allocated: they equal those of lm-estimate memory, for random models, layouts,
+# precisions and kinds of recomputation. Each run then makes a step.
 # labels: long
 # timeout: 600
 # shellcheck source=tests/e2e/common.bash

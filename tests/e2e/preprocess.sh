@@ -239,7 +239,7 @@ for signal in TERM HUP; do
     nothing_under stopped
 done
 
-# A killed run leaves temporaries, nothing under a final name, and the next run reports it.
+# A killed run leaves its work directory and no file under a final name. The next run reports the work directory.
 got=0
 LM_IO_FAULT=kill:14 "$lm" --input a.jsonl --output-prefix killed --quiet 2> /dev/null || got=$?
 [ $got = 137 ] || fail "kill: exit $got"

@@ -14,7 +14,7 @@ same() { # PREFIX: compares with the uninterrupted run
     for suffix in bin idx; do
         cmp "whole_text_document.$suffix" "$1_text_document.$suffix" || fail "$1 differs"
     done
-    # Except the inputs, which some of these runs have in other forms.
+    # The metadata files are compared up to "origin", which names the inputs: some of these runs have other inputs.
     cmp <(sed '/"origin"/,$d' whole_text_document.json) <(sed '/"origin"/,$d' "$1_text_document.json") || fail "$1 differs"
 }
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A node of a Slurm job is cut off from the network, and Slurm starts the job again on other nodes while the old ranks
 # live on. No save of the old ranks appears after the new start has claimed the directory, also not when the network
-# heals. First a job whose ranks are all on the lost node, so that they train and save on; then one that is cut in two.
+# heals. First with a job on one node, whose old ranks continue to train; then with a job that loses one of its two nodes.
 # labels: proof;mpi
 # timeout: 900
 here=$(dirname "$(realpath "$0")")

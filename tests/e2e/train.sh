@@ -89,7 +89,7 @@ code=0; wait $pid || code=$?
 [ $code = 0 ] || fail "a storm of SIGUSR2: exit $code: $(tail -1 storm.err)"
 expect 75 'resuming after iteration' lm-train "${args[@]}" --save signal --load signal --train-iters 1_000_000 --exit-interval 1
 grep -q -- '--exit-interval 1: stopped after iteration .* of .*: rerun the same command to resume$' err || fail "$(cat err)"
-# --quiet prints no plan; the file of the log has it.
+# --quiet prints no plan; the log file has the plan.
 expect 75 '' lm-train "${args[@]}" --save signal --load signal --train-iters 1_000_000 --exit-interval 1 --quiet --log-file quiet.log
 [ ! -s err ] || fail "--quiet: $(cat err)"
 grep -q ' batch  *[0-9]* samples' quiet.log || fail "--quiet: no plan in --log-file: $(cat quiet.log)"

@@ -21,7 +21,7 @@ if [ -z "${LM_PLUGIN_DIR:-}" ] && ! "$bin/../tests/cuda/test_cuda" --list-tags >
     exit 77
 fi
 
-# Measured algorithms differ in the last bits, and measuring them takes time: off, except where it is tested below.
+# Autotuning takes time, and its choice of algorithms changes the last bits: off, except where it is tested below.
 data=(--mock-data --vocab-size 211 --seed 11 --threads 1 --eval-iters 0 --log-interval 1 --autotune off)
 schedule=(--micro-batch-size 1 --global-batch-size 2 --lr 3e-3 --lr-warmup-iters 5 --lr-decay-iters 60)
 shape=(--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 24)
@@ -108,7 +108,7 @@ train bench.log gpt2 cuda --train-iters 3 --benchmark
 grep -Eq '^cuda:0 \(.*\): [0-9.]+ TFLOP/s \(model\), [0-9.]+ TFLOP/s \(Megatron.s formula\), (MFU|no MFU)' bench.log ||
     fail "no FLOP/s: $(cat bench.log)"
 grep -Eq '^adamw +[0-9]+ ' bench.log || fail "no times of operations: $(cat bench.log)"
-# Timed operations cost time: the figures come from other iterations.
+# Timing each operation slows an iteration, so --benchmark takes its throughput from other iterations.
 for device in cpu cuda; do
     # Enough iterations to distinguish these cases; on an emulated GPU each takes long.
     all=("2 1 0" "3 1 1" "4 2 1" "8 4 3")

@@ -62,7 +62,7 @@ for ((i = 0; i < n_runs; i++)); do
         3) stopped_run pipeline "${pipeline[@]}" ;;
     esac
 done
-# A damaged dump is named, and the story is that of the other ranks.
+# --explain names a damaged dump, and explains the hang from the dumps of the other ranks.
 damaged=$(find run/flight-recorder -name 'rank-*.jsonl' | sort | tail -n 1)
 echo '{"kind":' >"$damaged"
 expect 3 "warning: $damaged: .*: this dump is not part of the story" lm-train --explain "$(dirname "$damaged")"

@@ -41,7 +41,7 @@ for k in "${kills[@]}"; do
     [ "$from" -ge $((reached - 2)) ] || fail "operation $k: from $from, but $reached iterations were done"
     lm-ckpt verify run >verified || fail "operation $k: lm-ckpt verify"
 
-    # The same with another host in its place: the bits of the undisturbed run.
+    # A new host replaces the lost one: the run ends with the bits of the undisturbed run.
     again_from_kill
     rm -rf local/a
     tiers "e b c d" || fail "operation $k: $(cat err)"
@@ -60,7 +60,7 @@ tail -n1 run/latest | jq -e '[.[] | .start.iteration] == [null, 12]' >/dev/null 
 train "a b c d" --save never --skip-train-iteration-range 13-14 >never.out 2>never.err || fail "$(cat never.err)"
 lm-ckpt diff never/global_step20 run/global_step20 >differences || fail "rollback: other bits"
 
-# Two partners are lost: the durable step.
+# Two partners are lost: the run resumes from the durable step.
 again_from_kill
 rm -rf local/c local/d
 tiers "a b c d" || fail "$(cat err)"
@@ -80,7 +80,7 @@ grep -q 'using the copy of another host' err || fail "no word of the damage: $(c
 resumes_from "$from"
 ends_with_same_bits "damaged file"
 
-# Both copies are damaged: an older local step.
+# Both copies are damaged: the run resumes from an older local step.
 again_from_kill
 flip "local/a/global_step$from/optim-00001.safetensors"
 flip "local/b/global_step$from/optim-00001.safetensors"
@@ -89,7 +89,7 @@ grep -q 'trying an older step' err || fail "no word of the damage: $(cat err)"
 resumes_from $((from - 2))
 ends_with_same_bits "both copies damaged"
 
-# The durable step is damaged: a local step that is newer than the durable one before it.
+# The newest durable step is damaged: the run resumes from a local step that is newer than the previous durable step.
 rm -rf run local
 tiers "a b c d" --log-json log.json || fail "$(cat err)"
 [ "$(grep -c '"kind":"local_save".*"hosts":4,' log.json)" = 9 ] || fail "--log-json: $(cat log.json)"

@@ -62,7 +62,7 @@ for rank in 0 1; do
         LM_STEP_FAULT="gradient:nan:4:$rank:1" mpirun -n 2 lm-train "${args[@]}" --train-iters 8 --tensor-model-parallel-size 2
 done
 
-# A skipped batch: the losses of a run that never had it. A transient fault is stated.
+# A run that skips a batch has the losses of a run that never had this batch. The log states that the fault was transient.
 for precision in "" --fp16; do
     flags=()
     [ -z "$precision" ] || flags=(--fp16 --initial-loss-scale 1024)

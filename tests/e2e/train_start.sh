@@ -11,7 +11,7 @@ here=$(dirname "$(realpath "$0")")
 
 args=(--mock-data --num-layers 1 --hidden-size 32 --num-attention-heads 4 --seq-length 32 --vocab-size 64 --micro-batch-size 1
     --global-batch-size 6 --train-iters 1 --lr 1e-3 --threads 1 --eval-iters 0)
-# Three hosts, of which b has a low limit. run FLAGS...
+# hosts FLAGS...: runs lm-train on the hosts a, b and c. b has a low limit of open files.
 # shellcheck disable=SC2016
 hosts() {
     local command='[ $LM_HOST != b ] || ulimit -n 333; exec lm-train "$@"'
@@ -27,7 +27,7 @@ for line in '> program      lm-train [0-9.]*' '> started by   mpirun: 3 ranks, O
 done
 hosts --no-node-check
 ! grep -q 'node check' err || fail "--no-node-check: $(cat err)"
-# Notes from before the log file is opened are in it.
+# The log file has the notes that were printed before it was opened.
 run early lm-train "${args[@]}" --save new --load new --log-file early.log
 grep -q 'Z lm-train: note: new: does not exist yet: starting from iteration 0' early.log || fail "no early note: $(cat early.log)"
 run one mpirun -n 2 lm-train "${args[@]}"

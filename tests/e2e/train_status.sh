@@ -74,7 +74,7 @@ rm kill
 expect 0 '' lm-train "${args[@]}" --train-iters 1000000 --exit-iteration 1
 has '.state == "finished" and .exit_code == 0 and .iteration > 4'
 
-# A finished training and the kill switch end a run before the weights are read, whatever they are.
+# A run of a finished training, or with the kill switch, ends before it reads the weights, even if they are corrupt.
 last=$(head -n 1 run/latest | tr -dc 0-9)
 mv "run/global_step$last" whole
 cp -r whole "run/global_step$last"

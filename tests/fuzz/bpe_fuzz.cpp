@@ -44,8 +44,8 @@ struct Shape {
           split((bits & 8) != 0) {}
 };
 
-// Tokens of the four bytes "abcd", and tokens that are concatenations of two earlier ones. Three
-// bytes of the input define such a token: the two others, and the order of its merge.
+// Tokens of the four bytes "abcd", and tokens that are concatenations of two earlier tokens. Three
+// bytes of the input define a concatenation: its left token, its right token, and its merge's rank.
 class Table {
   public:
     Table() {
@@ -82,7 +82,7 @@ class Table {
     }
 
   private:
-    static constexpr std::uint8_t unmerged = 0xFF;  // a rank that stands for no merge
+    static constexpr std::uint8_t unmerged = 0xFF;  // the rank of a token without a merge
 
     std::string& spelling(i32 id) { return tokens_[static_cast<std::size_t>(id)]; }
     void add(i32 id) {
@@ -200,7 +200,8 @@ extern "C" const char* __asan_default_options() {
     return "quarantine_size_mb=4";
 }
 
-// Without huge pages, which the tables request: clearing them takes longer than the rest of a run.
+// Disables the huge pages that the tables request: clearing them takes longer than the rest of a
+// run.
 extern "C" int LLVMFuzzerInitialize(int*, char***) {
     return ::prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) == 0 ? 0 : 1;
 }

@@ -46,7 +46,7 @@ def check(made, name):
     run = made.Run(name, False)
     run.models[0].module.load_state_dict(saved["model"], strict=True)
     run.optimizer.load_state_dict(saved["optimizer"])
-    for group in run.optimizer.param_groups:  # what Megatron's scheduler does; the import does not know these flags
+    for group in run.optimizer.param_groups:  # as Megatron's scheduler sets them; the export does not contain these flags
         group.update(lr=0.01, betas=(0.9, 0.95), weight_decay=0.1 * group["wd_mult"])
     if saved["iteration"] != made.STEPS or saved["args"].padded_vocab_size != made.PADDED:
         live.fail(f"{name}: {saved['args']}")

@@ -37,7 +37,7 @@ ANSWERS = re.compile(r"lm-ckpt diff|lm-shmcheck|lm-estimate (batch|layout|memory
 def commands_of(page):
     """Yields (line number, command) of the indented blocks."""
     text = re.sub(r"\\\n +", lambda found: " " * len(found.group()), open(page).read())
-    # Joined lines keep the count of the lines before them only roughly, which is enough to find a command.
+    # Line numbers after joined lines are only approximate, which is enough to find a command.
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith("    ") and PROGRAM.match(line[4:]):
             yield number, line[4:]

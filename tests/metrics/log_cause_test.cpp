@@ -68,8 +68,8 @@ TEST_CASE("the arguments that Megatron-LM lists at its start state no failure") 
 }
 
 TEST_CASE("the cause of each log of the corpora is found") {
-    // Written with the table; from public threads that the table did not know; after messages of
-    // public threads; after messages that the table did not know either.
+    // The logs of log_causes.txt were written together with the table of causes. The first lines
+    // of the other files state the origin of their logs.
     const std::string name = GENERATE("log_causes.txt", "log_causes_found.txt",
                                       "log_causes_published.txt", "log_causes_blind.txt");
     std::ifstream file(LM_TEST_DIR "/metrics/" + name);

@@ -145,9 +145,9 @@ TEST_CASE("data-parallel communication overlaps with compute as far as possible"
     // With overlap the step waits only for the last reduction and the first gathering.
     CHECK(data_step_s(4, 1, true, 1, links) == Approx(compute_s + 2 * collective_s));
     CHECK(data_step_s(4, 0, true, 1, links) == Approx(compute_s + 2 * collective_s));
-    // Links that are too slow for that: communication takes longer than compute.
+    // Layers so fast that their communication takes longer than their compute.
     const double fast_s = 0.1;
-    const double reduce_s = 2 * fast_s + n * collective_s;  // begins when one layer is done
-    const double gather_s = n * collective_s + fast_s;      // one layer is left to compute
+    const double reduce_s = 2 * fast_s + n * collective_s;  // begins after a layer's backward
+    const double gather_s = n * collective_s + fast_s;      // then a layer's forward is left
     CHECK(data_step_s(4, 1, true, fast_s, links) == Approx(reduce_s + gather_s));
 }

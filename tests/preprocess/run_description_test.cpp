@@ -29,7 +29,7 @@ struct Fixture {
     io::OrderedJson describe() const {
         return describe_run(make_input_plan(options, 1, 1), options, *tokenizer);
     }
-    // Writes the description of this run as the earlier one's; `change` may alter it.
+    // Writes run.json as an earlier run with this run's description, altered by `change`.
     template <typename Change>
     void write_earlier(Change change) const {
         io::OrderedJson j = describe();

@@ -98,7 +98,7 @@ TEST_CASE("normal forms: a mark moves before a long run of marks of a higher cla
             append_utf8(text, cp);
             std::string expected(normalizer.apply(text, buffers));
             const size_t at = expected.find(many(2));
-            if (at == 1) continue;  // it does not move before them
+            if (at == 1) continue;  // `cp` does not move before the marks
             ++n_moved;
             REQUIRE(at != expected.npos);
             expected.replace(at, 4, long_run);

@@ -17,8 +17,8 @@ using namespace lm::text;
 
 namespace {
 
-// Compares keys, long pre-tokens, and which pre-tokens are missing. Places differ, as the hashes
-// do.
+// Compares keys, long pre-tokens, and which pre-tokens are missing from the caches. The places in
+// the caches differ, because the hash functions differ.
 template <typename Id>
 void compare_loops(const PretokenLoops<Id>& aes) {
     const PretokenLoops<Id> portable = portable_loops<Id>();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Golden numbers made by PyTorch (tests/golden/README.md), and our parameters under the names that
-// the files give them: Hugging Face's in those of GPT-2, our own in the others.
+// Golden numbers made by PyTorch (tests/golden/README.md), and lm-train's parameters by their names
+// in these files: Hugging Face's names for GPT-2, the names of the tensor table for other models.
 #pragma once
 
 #include <string>

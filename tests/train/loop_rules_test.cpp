@@ -188,7 +188,7 @@ TEST_CASE("an evaluation ends at the kill switch, a signal and a time limit") {
     CHECK(should_end_evaluation(r, now) == Stop::no);
     now.elapsed_s = 85;
     CHECK(should_end_evaluation(r, now) == Stop::duration);
-    // Also after the last iteration, if a resumed run can make it.
+    // The evaluation after the last iteration ends too, if a resumed run can repeat it.
     now.finished = true;
     CHECK(should_end_evaluation(r, now) == Stop::duration);
     r.saves = false;
@@ -240,7 +240,7 @@ TEST_CASE("skip ranges are ranges of iterations") {
     }
     CHECK(skipped_range(r, 5)->last == 9);
     CHECK(parse_skip_ranges({}).empty());
-    // At --iterations-to-skip the learning rate does not advance: they are ranges of their own.
+    // The learning rate does not advance at --iterations-to-skip, so they are separate ranges.
     const auto joined = parse_skip_ranges({"3-4"}, {1, 5, 6});
     REQUIRE(joined.size() == 3);
     CHECK((joined[0].first == 1 && joined[0].last == 1 && !joined[0].rate_advances));

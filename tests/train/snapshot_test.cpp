@@ -80,7 +80,7 @@ TEST_CASE("a snapshot with a small buffer waits until the rest was read") {
     writer.join();
     CHECK(moments == before.moments);
     CHECK(read(snapshot.pieces()[0]) == before.weights);
-    // The bytes may belong to a later step by now.
+    // The bytes may belong to a later step now, so a read of this piece is an error.
     CHECK_THROWS_AS(read(snapshot.pieces()[1]), Error);
 }
 

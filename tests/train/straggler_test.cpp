@@ -18,11 +18,11 @@ TEST_CASE("a rank that stays slow for ten steps is named once") {
     CHECK_FALSE(rule.add(slow, 1));
     CHECK_FALSE(rule.add(even, 1));
     CHECK(rule.add(slow, 10));
-    // Another rank in each interval is noise.
+    // Two ranks that are slow in turn are noise: no rank is named.
     StragglerRule noise;
     const std::vector<double> other = {1.4, 1, 1, 1};
     for (int i = 0; i < 50; ++i) CHECK_FALSE(noise.add(i % 2 == 0 ? slow : other, 5));
-    // So is a difference of microseconds.
+    // Nor for a difference of 0.1 ms.
     StragglerRule tiny;
     CHECK_FALSE(tiny.add({1e-4, 2e-4, 1e-4}, 100));
 }

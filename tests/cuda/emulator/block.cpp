@@ -155,8 +155,8 @@ class Block {
   private:
     static constexpr size_t guard = 4096;
 
-    // For ordered_collective(): the last lane to arrive joins the work of all lanes before it. Its
-    // own later work is not in `joined`, which each lane acquires.
+    // Called by the last lane that arrives. Joins the work of all lanes before their arrival, in a
+    // separate fiber: so `joined`, which each lane acquires, has no later work of the last lane.
     void join_lanes(void* const (&lanes)[lanes_of_warp], size_t first) {
         char* const joined = &joins_[n_joins_++ % joins_.size()];
         void* const runner = races::current_fiber();

@@ -19,7 +19,7 @@ cudaError_t enqueue(cudaStream_t stream, std::function<cudaError_t()> work);
 
 // Enqueues work that waits for other ranks, such as a collective, and returns its number in the
 // stream. `ready` starts the work as far as possible and returns true when run() would not block.
-// Device memory is not accessible in either.
+// Device memory is not accessible in run() and ready().
 int64_t enqueue_exchange(cudaStream_t stream, std::function<cudaError_t()> run,
                          std::function<bool()> ready);
 void run_until(cudaStream_t stream, int64_t number);

@@ -17,7 +17,7 @@ namespace {
 
 int n_reports = 0;
 
-// Memory of one of the tests. ThreadSanitizer reports an address once, so that they share none.
+// Returns the memory of one test. ThreadSanitizer reports an address once, so tests share none.
 constexpr int of_test = 256;
 int* memory_of(int test) {
     return dynamic_shared<int>() + of_test * test;

@@ -118,8 +118,8 @@ void add_later_cases(OpList& list) {
     }
 }
 
-// Gradients of parameters that overwrite; and of the branch's bias, with one and with several rows
-// of a block, and without a norm.
+// Gradients of parameters that overwrite the buffer instead of adding to it; gradients of the
+// branch's bias, with one and with several rows for each block, and without a norm.
 void add_branch_biases(OpList& list) {
     add_head_norm(list, {2, 19, 3, 1, 64, Norm::layer_norm, false, false});
     for (const i64 width : {5, 24, 768, 2504, 4104}) {
@@ -182,8 +182,8 @@ void add_variants(OpList& list) {
         add_head_norm(list, {1, 70, 4, 2, 64, norm});
         add_head_norm(list, {2, 33, 2, 2, 80, norm, true});
         add_head_norm(list, {1, 3, 2, 1, 256, norm});
-        // On a GPU: several turns of a block, the last of them in a part of its lanes, and a width
-        // of several columns for each lane that allows no wide accesses.
+        // On a GPU: first a block that loops several times, the last time with a part of its lanes;
+        // then a width that gives each lane several columns, and allows no wide accesses.
         add_head_norm(list, {1, 43, 11, 2, 64, norm});
         add_head_norm(list, {1, 9, 2, 1, 70, norm});
     }
