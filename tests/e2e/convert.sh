@@ -79,7 +79,7 @@ expect 2 'num-query-groups|position-embedding-type: .* use --to hf-gpt2' lm-conv
 expect 2 'OUT: is missing' lm-convert c
 expect 0 'check: logits differ by at most' lm-convert hf --check --against c
 
-# Megatron's directories: lm-ckpt reads them where they are, and continues after a damaged step.
+# lm-ckpt reads Megatron's directories without a conversion, and checks the other steps after a damaged one.
 expect 0 '' lm-convert many/global_step2 foreign --to megatron-lm --pipeline-model-parallel-size 2 --quiet
 expect 0 '' lm-convert many/global_step4 foreign4 --to megatron-lm --pipeline-model-parallel-size 2 --quiet
 mv foreign4/iter_0000004 foreign/

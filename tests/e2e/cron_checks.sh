@@ -119,7 +119,7 @@ done
 written() { jq ".time = $(date +%s) - $1" status.json >s && mv s status.json; } # SECONDS ago
 written 2400
 check 1 'ALERT never-starts: .* has ended 40 min ago' watchdog
-# The file of a job that was killed promises nothing for the next job, which prepares its start.
+# The due time of a killed job has passed. The watchdog gives the next job 20 minutes to prepare its start.
 status running null 90 "$in_past" 2
 written 1200
 queue '13|RUNNING|None|3:00'

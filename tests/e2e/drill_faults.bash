@@ -89,7 +89,7 @@ inject() {
     # The next fault comes after another save.
     mark=$(($(state_of iteration) + 25)) least=1
 }
-# Compares the mails since the fault with what it must and may cause. Sets `latency`.
+# Compares the alerts in the mails since the fault with $required and $allowed. Sets `latency`, in seconds.
 judge_alerts() {
     local kind=$1 time subject word
     latency=
@@ -108,7 +108,7 @@ judge_alerts() {
 
 fault_kill() { kill -9 "$pid"; }
 fault_freeze() { kill -STOP "$pid"; }
-# All ranks hang, as with a dead file system: only the status file shows it.
+# All ranks hang, as with a dead file system: only the status file shows the hang.
 fault_stall() {
     local all
     mapfile -t all < <(ranks | cut -d' ' -f1)

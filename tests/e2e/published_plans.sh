@@ -7,7 +7,7 @@ share=$here/../../share
 # shellcheck source=tests/e2e/common.bash
 . "$(dirname "$0")/common.bash"
 
-# As many documents as the smallest part of the splits needs, each longer than a sequence.
+# Enough documents for the smallest part of each --split; each document is longer than a sequence.
 awk 'BEGIN { for (i = 0; i < 1000; i++) { printf "{\"text\": \"%d", i; for (j = 0; j < 2100; j++) printf " so"; print "\"}" } }' >corpus.jsonl
 lm-preprocess --input corpus.jsonl --output-prefix corpus --append-eod --quiet
 mkdir checkpoints tokenizer

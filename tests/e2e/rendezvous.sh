@@ -59,7 +59,7 @@ grep -q "rank 1 on .* gave up: internal error: no such file" err.0 || fail "rank
 start 4 "${conformance[@]}" one_stops
 ended 4 "rank 1 on .*the kill switch is set"
 same_codes 4
-# Eight ranks with an error each: the first rank's line, and rank 0's line that repeats it.
+# Eight ranks, each with an error: only the first error is printed, by its rank and again by rank 0.
 start 8 "${conformance[@]}" all_throw
 ended 3 "data/[0-7].bin: cannot be read"
 printed=$(cat err.* | grep -o "data/[0-7].bin: cannot be read" | sort -u | wc -l)
@@ -108,8 +108,8 @@ if [ -e "$emulated/liblm_cuda.so" ]; then
         awk '{ d = $1 - $2; if (d < 0) d = -d; if (NF != 2 || d > 1e-3 * $1) { print; exit 1 } }' || fail "other losses"
     lm-ckpt verify saved >verified || fail "lm-ckpt verify: $(cat verified)"
 
-    # A rank whose machine stops during connecting, so that NCCL's call does not return: it is named with the pending
-    # operation. The rank that waits in the call is killed from outside.
+    # The machine of one rank stops while NCCL connects, so that NCCL's call does not return: the error names this rank and
+    # the pending operation. The test kills the rank that waits in the call.
     EMULATED_NCCL_LOST=1 start 2 test_conformance --rendezvous --cuda --timeout 6 --case all_gather
     code=0
     wait "${pids[0]}" || code=$?

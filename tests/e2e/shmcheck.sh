@@ -94,8 +94,8 @@ gives 0 '"kind":"limits","memlock_soft":' --limits --json
 gives 0 '^stress: 6\.00 MiB of 6\.00 MiB allocated and touched' --stress 6MiB
 gives 1 "/dev/shm: not tried: the file system has 8\.00 MiB free, less than the requested 64\.0 MiB" --stress 64MiB
 gives 1 '"touched":0,.*"passed":false' --stress 64MiB --json
-# More than the host's memory is refused before anything is written; otherwise the limit on the
-# size of files would stop the test.
+# More than the host's memory is refused before anything is written: a write would fail at the
+# limit on the size of files.
 mount -t tmpfs -o remount,size=1T /dev/shm
 (
     ulimit -f 8192

@@ -38,7 +38,7 @@ while read -r minute hour day month weekday command; do
     echo "$? ${command% >*}" >>crontab.log
 done <"$1"
 END
-# The trainings of the page are those of a large site: fewer ranks and micro-batches, and a tiny model at the place of "...".
+# The page has trainings of a large site. The test has fewer ranks and micro-batches, and a tiny model instead of "...".
 cat >stand-in/sbatch <<'END'
 #!/bin/bash
 case "$*" in *debug.sbatch*) ranks=2 && set -- "$@" --global-batch-size 2 --threads 1 ;; *) ranks=1 ;; esac

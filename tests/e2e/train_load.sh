@@ -54,7 +54,7 @@ mkdir -p three/tb
 touch three/generation-1 three/job.log three/slurm-7.out three/steps
 logs=(--log-file three/steps --tensorboard-dir three/tb)
 expect 0 'three: contains no checkpoint: starting' lm-train "${first[@]}" --save three --load three "${logs[@]}"
-# A start that was killed had other flags for its logs; tee writes a log before the first start.
+# --save accepts the logs of a start that was killed and had other log flags, and a log that tee wrote before the first start.
 mkdir -p three_b/board three_c
 lm-train "${args[@]}" --train-iters 1_000_000 --save three_b --load three_b --log-file three_b/steps --tensorboard-dir three_b/board \
     >killed.log 2>&1 &

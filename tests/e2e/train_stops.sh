@@ -113,8 +113,8 @@ done
 grep -q 'crash/starts-without-step.json: 2 starts in a row after iteration 0 saved no new step: ' err ||
     fail "the third start: $(cat err)"
 rm crash/starts-without-step.json
-# A start that stops itself without a new step counts, too, and saves the state that exit code 75 promises: a signal before the
-# first step, and a time limit within the evaluation that each start repeats.
+# A start that exits with 75 without a new step counts too, and saves its state. Its reasons: a signal before the first step, and
+# a time limit within the evaluation that each start repeats.
 for code in 75 75 4; do
     got=0
     lm-train "${args[@]}" --global-batch-size 1_000_000 --train-iters 3 --eval-iters 0 --save early --load early >log 2>err &
