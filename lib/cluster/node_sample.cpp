@@ -71,7 +71,7 @@ double measure_product() {
                 for (size_t j = 0; j < n; ++j) c[i * n + j] += a[i * n + k] * b[k * n + j];
             }
         }
-        // The next product depends on this one, so the compiler cannot remove it.
+        // Makes the next product depend on this product, so that the compiler cannot remove it.
         a[static_cast<size_t>(n_products) % a.size()] = c[0] * 1e-9F;
         ++n_products;
     } while (watch.elapsed_s() < measure_s);

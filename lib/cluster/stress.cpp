@@ -77,7 +77,7 @@ int allocate_and_touch(int fd, i64 bytes, ChildProgress& progress) {
 }
 
 // Runs in the child after fork(), so it makes system calls only. The file has no name (O_TMPFILE),
-// so the end of the child frees its memory. Returns an errno.
+// so the end of the child frees its memory. Returns 0 or an errno.
 int run_in_child(const char* directory, i64 bytes, ChildProgress& progress) {
     const int fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     return fd < 0 ? errno : allocate_and_touch(fd, bytes, progress);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dumps of flight recorders: JSON Lines, one file for each rank, rank-N.jsonl in the directory of
-// the run. The first line has the `kind` "rank" and contains the state of the rank. Lines of kind
-// "group" follow: each has a group and how many operations this rank has started in it. The last
-// lines have the kind "event", oldest first.
+// the run. The first line has the `kind` "rank" and contains the state of the rank. Each next line
+// of kind "group" names a group and the number of operations that the rank has started in the
+// group. The last lines have the kind "event", oldest first.
 #pragma once
 
 #include <optional>

@@ -9,7 +9,7 @@
 // Asynchrony. start_*() enqueues an operation and returns at once; the plain forms also wait for
 // the operation. Several operations may be pending. The caller keeps the views of a pending
 // operation alive and untouched until Work::wait() has returned or Work::done() has returned true.
-// The caller must call one of these two functions for every Work.
+// The caller must call wait() or done() for every Work.
 //
 // Streams. An operation on device memory runs after all work that was enqueued in the compute
 // stream before start_*(). Work that is enqueued after wait() runs after the operation, so wait()

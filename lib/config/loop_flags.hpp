@@ -44,7 +44,7 @@ struct StoppingFlags {
     i64 injection_rate = 0;  // mean number of iterations between planted faults; 0: none
     std::string injection_type = "transient_error";
     std::vector<std::string> skip_ranges;  // "A-B": iterations that are not trained on
-    std::vector<i64> iterations_to_skip;   // as above, but the learning rate does not advance
+    std::vector<i64> iterations_to_skip;   // not trained on; the learning rate does not advance
 
     Reaction reaction_to_nan() const { return *value_in(reactions, on_nan); }
     InjectedError injected_error() const { return *value_in(injected_errors, injection_type); }

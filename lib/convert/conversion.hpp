@@ -73,7 +73,7 @@ struct ConversionRequest {
     i64 vocab_size = 0;         // unpadded size in a Megatron checkpoint; 0: as its arguments state
     i64 tp = 1;                 // tensor ranks of a Megatron checkpoint to write
     i64 pp = 1;                 // pipeline stages of a Megatron checkpoint to write
-    i64 vocab_multiple = 128;   // Megatron tensor ranks get a multiple of it as vocabulary rows
+    i64 vocab_multiple = 128;   // divides the vocabulary rows of each Megatron tensor rank
     // Names in a checkpoint of Megatron-LM to write. nullopt: transformer_engine, or classic for a
     // model that megatron-core does not support.
     std::optional<MegatronNames> names;

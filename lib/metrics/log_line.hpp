@@ -38,7 +38,7 @@ struct LogLine {
         stop,        // a training program ends
         validation,  // an evaluation has ended
         saved,       // a save has ended
-        clock,       // only a time stamp, also of an event of --log-json
+        clock,       // another event of --log-json, or only a time stamp
         ramp         // the batch ramp
     };
     Kind kind = Kind::other;

@@ -9,7 +9,8 @@
 
 namespace lm::text {
 
-// The pre-tokenizer takes linear time and constant memory. Throws bug() for a rule without stages.
+// Returns a pre-tokenizer that takes linear time and constant memory. Throws Error(bug) when `rule`
+// has no stages.
 std::unique_ptr<Pretokenizer> make_staged_pretokenizer(PretokenizerRule rule);
 
 }  // namespace lm::text
