@@ -159,9 +159,9 @@ class Group {
     // host group calls this function, too, so that both number their collectives in one sequence.
     virtual i64 next_collective_number() { return n_counted_++; }
     // Returns the report on an operation that timed out: "all_reduce(sum, 100 x fp32), operation 3:
-    // timed out after 60 s waiting for rank 2 of 4; ..." How much the report contains depends on
-    // the backend. `number`: the collective's number; -1: a message. Blocks for 14 s at most, in
-    // which it asks the other ranks for their status. Any thread may call it, one at a time.
+    // timed out after 60 s waiting for rank 2 of 4; ..." The backend determines the details of the
+    // report. `number`: the collective's number; -1: a message. Asks the other ranks for their
+    // status, and blocks for 14 s at most. Any thread may call it, one at a time.
     virtual std::string timeout_message(const Operation& operation, i64 number, double waited_s);
 
   protected:

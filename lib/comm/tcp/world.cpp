@@ -19,8 +19,8 @@ namespace {
 
 constexpr double forever_s = 1e9;  // a closed connection ends the wait
 constexpr double answer_time_s = 2;
-// How long a rank may continue to compute after the job has failed. After this time its process is
-// ended.
+// A rank may continue to compute for this time after the job has failed. Then its reading thread
+// ends the process.
 constexpr auto time_to_notice = std::chrono::seconds(20);
 
 std::chrono::duration<double> duration(double seconds) {
@@ -131,7 +131,7 @@ void TcpWorld::handle(const Frame& frame, FrameBytes bytes) {
             first_reason_ = text;
         }
         fail(static_cast<Exit>(frame.code), text);
-        shutdown(socket_.fd(), SHUT_RD);  // read() ends: after a failure nothing else matters
+        shutdown(socket_.fd(), SHUT_RD);  // ends read(): later frames are not needed
         return;
     }
     const std::lock_guard lock(mutex_);

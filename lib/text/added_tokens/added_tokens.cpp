@@ -44,8 +44,9 @@ AddedTokenMatcher::AddedTokenMatcher(std::vector<AddedToken> tokens, bool ignore
 
 // Returns the longest token that is a prefix of `text`, or nullptr. Let t be the last token that
 // does not sort after `text`. If a token p is a prefix of `text`, every string that sorts between p
-// and `text` has the prefix p. So p is t or a prefix of t. prefix_of_ leads from t to its prefixes,
-// without further comparisons of whole strings, which may be long and similar.
+// and `text` has the prefix p. So p is t or a prefix of t. The function follows prefix_of_ from t
+// to the prefixes of t. This needs no further comparisons of whole strings, which may be long and
+// similar.
 const AddedToken* AddedTokenMatcher::longest_at(std::string_view text) const {
     const auto behind = std::ranges::upper_bound(tokens_, text, {}, &AddedToken::content);
     if (behind == tokens_.begin()) return nullptr;
