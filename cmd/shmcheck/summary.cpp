@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "base/units.hpp"
 #include "cli/main.hpp"
+#include "cli/terminal.hpp"
 #include "cluster/host_list.hpp"
 #include "cluster/host_summary.hpp"
 
@@ -77,7 +78,9 @@ int summarize(const std::string& hosts_expected, bool fail_on_dead) {
     std::string printed;
     bool waiting = false;  // the summary of this pause has been printed
     while (true) {
-        const auto event = input.read(waiting ? -1 : pause_ms, [&](auto line) { hosts.add(line); });
+        const auto event = input.read(waiting ? -1 : pause_ms, [&](auto line) {
+            if (!hosts.add(line)) cli::print_line(line);  // an error of srun, or a warning
+        });
         waiting = event == LineInput::Event::pause;
         const bool ended = event == LineInput::Event::end;
         if (ended && hosts.empty())

@@ -124,17 +124,13 @@ std::string missing_text(const ExpectedHosts& expected, const Hosts& hosts, cons
 
 }  // namespace
 
-void HostLines::add(std::string_view line) {
+bool HostLines::add(std::string_view line) {
     ++n_lines_;
-    if (line.empty()) return;
-    if (add_table_line(line)) return;
+    if (line.empty() || add_table_line(line)) return true;
+    if (line.front() != '{') return false;
     const std::string place = fmt::format("{}: line {}", source, n_lines_);
-    if (line.front() != '{') {
-        run_error(place,
-                  "neither JSON nor a table of lm-shmcheck --node: give the output of lm-shmcheck "
-                  "--json or --node");
-    }
     add_json(io::parse_json(line, place), place);
+    return true;
 }
 
 // Returns whether the line is part of a table of --node: a table of states with a line for each

@@ -27,9 +27,10 @@ struct HostSummary {
 // Collects lines in any order. The last line of each host counts.
 class HostLines {
   public:
-    // Adds a line of JSON, or the next line of a table of --node. Throws Error(failure) with the
-    // number of the line when lm-shmcheck did not print it.
-    void add(std::string_view line);
+    // Adds a line of JSON, or the next line of a table of --node. Returns false for any other line,
+    // such as an error of srun. Throws Error(failure) with the number of the line for JSON that
+    // lm-shmcheck did not print.
+    bool add(std::string_view line);
     bool empty() const { return hosts_.empty() && nodes_.empty(); }
     // Returns one line for each finding, with all hosts that have this finding in the form of
     // Slurm's node lists.

@@ -125,8 +125,8 @@ class Group {
     virtual void connect(const Traffic&) {}
     // Warm up this kind of collective, for the dtype of the views and for all sizes up to their
     // size: a library connects and chooses its algorithm at the first operation of a size. The
-    // views must hold zeros, and hold zeros afterwards. Call it after connect(). Shapes and dtypes
-    // are those of the start_*() functions. Blocks. Collective.
+    // views must hold zeros, and hold zeros afterwards. Call it after connect(). x, in and out: [n]
+    // and [size() * n], of any dtype, as for the start_*() functions. Blocks. Collective.
     void warm_up_all_reduce(const View& x, Reduction reduction);
     void warm_up_reduce_scatter(const View& in, const View& out, Reduction reduction);
     void warm_up_all_gather(const View& in, const View& out);
@@ -139,7 +139,8 @@ class Group {
     // wait for the other members. Any thread may call it.
     virtual void abort(const std::string& reason) noexcept = 0;
 
-    // Blocking forms of the start_*() functions. The arguments have the same shapes and dtypes.
+    // Blocking forms of the start_*() functions, with the same x, in and out, [n] or [size() * n]
+    // of any dtype.
     void all_reduce(const View& x, Reduction reduction = Reduction::sum) {
         start_all_reduce(x, reduction).wait();
     }

@@ -66,6 +66,14 @@ TEST_CASE("the linear layers of a model are tuned") {
     CHECK(linear_shapes(config, 0)[1].bias);
     CHECK_FALSE(linear_shapes(config, 1)[1].bias);
     CHECK(linear_shapes(config, 1)[1].inputs == 12);
+    // The norm's backward has the bias gradients of the row-parallel layers.
+    CHECK(shapes[0].bias_gradient);
+    CHECK(shapes[2].bias_gradient);
+    CHECK_FALSE(shapes[1].bias_gradient);
+    CHECK_FALSE(shapes[3].bias_gradient);
+    config.parallel.sequence_parallel = true;
+    CHECK(linear_shapes(config, 0)[1].bias_gradient);
+    CHECK(linear_shapes(config, 0)[3].bias_gradient);
     config.parallel = {};
     const auto device = cpu::make_device(1);
     tune_linear_layers(*device, config, shapes);

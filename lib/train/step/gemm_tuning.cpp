@@ -150,6 +150,8 @@ std::vector<LinearShape> linear_shapes(const TrainerConfig& config, i64 tp_rank)
         spec::is_gated(m.activation) ? spec::Activation::none : m.activation;
     // Only the first tensor rank adds the bias of a row-parallel layer.
     const bool bias_once = m.linear_bias && tp_rank == 0;
+    // Otherwise the norm's backward computes the gradient of this bias (model::folded_bias()).
+    const bool row_bias_gradient = m.linear_bias && config.parallel.sequence_parallel;
     std::vector<LinearShape> shapes = {
         {.rows = rows,
          .inputs = m.hidden,
@@ -160,7 +162,7 @@ std::vector<LinearShape> linear_shapes(const TrainerConfig& config, i64 tp_rank)
          .inputs = attention,
          .outputs = m.hidden,
          .bias = bias_once,
-         .bias_gradient = m.linear_bias},
+         .bias_gradient = row_bias_gradient},
         {.rows = rows,
          .inputs = m.hidden,
          .outputs = up,
@@ -171,7 +173,7 @@ std::vector<LinearShape> linear_shapes(const TrainerConfig& config, i64 tp_rank)
          .inputs = share.ffn,
          .outputs = m.hidden,
          .bias = bias_once,
-         .bias_gradient = m.linear_bias,
+         .bias_gradient = row_bias_gradient,
          .input_activation = activation},
     };
     const cost::StepShape step{.micro_batch = config.micro_batch,
