@@ -24,7 +24,7 @@ CALIBRATED = {("3.6", 8, 2, 32, 1), ("3.6", 2, 8, 8, 1), ("39.1", 8, 8, 32, 2), 
 # the first 39 of 6: the same computation, fewer messages. Its gradients, 2.4 GB a GPU, cannot take 2.6 s more: TP 1, DP 32,
 # PP 16 with twice these gradients is regular, and TP 4, DP 16, PP 8 itself at micro batch 12.
 IRREGULAR = {(3, 2, 16, 16), (6, 2, 16, 16), (6, 2, 32, 8), (3, 4, 16, 8), (4, 4, 16, 8), (4, 4, 32, 4), (6, 4, 32, 4)}
-RECOMPUTE = {"full": ["--recompute-granularity", "full", "--recompute-method", "uniform"],
+RECOMPUTE = {"none": [], "full": ["--recompute-granularity", "full", "--recompute-method", "uniform"],
              "selective+sequence-parallel": ["--recompute-granularity", "selective", "--sequence-parallel"]}
 
 
@@ -82,7 +82,41 @@ def print_throughputs(bin_directory):
     return largest
 
 
+def published_memory():
+    """Returns (model, recompute, GiB of one GPU) for figure 1 of arXiv 2205.05198."""
+    rows = []
+    with open(os.path.join(DATA, "step_times_others.tsv"), encoding="utf-8") as file:
+        for line in file:
+            if line.startswith("# memory\t"):
+                _, model, state, activations, selective = line.split("\t")
+                rows.append((model, "none", float(state) + float(activations)))
+                rows.append((model, "selective+sequence-parallel", float(state) + float(selective)))
+    return rows
+
+
+def print_memory(bin_directory, steps):
+    """Prints the memory of figure 1, with and without the vocabulary. Returns the largest error without it."""
+    print("\n| arXiv 2205.05198 figure 1 | recompute | GiB | estimate without vocabulary | error | with 51,200 tokens | error |")
+    print("|---|---|---|---|---|---|---|")
+    errors = []
+    for model, recompute, published in published_memory():
+        shape = next(step for step in steps if step["model"] == model and step["source"].startswith("arXiv")) | {"recompute": recompute}
+        cells = []
+        for vocab in (shape["tp"], shape["vocab"]):  # a token for each tensor rank: next to nothing
+            flags = ["--make-vocab-size-divisible-by", "1", "--position-embedding-type", "rope"] if vocab == shape["tp"] else []
+            gib = estimates(bin_directory, shape | {"vocab": vocab}, flags)["memory_bytes"] / 2**30
+            cells += [f"{gib:.2f}", f"{100 * (gib / published - 1):+.1f} %"]
+            errors += [abs(gib / published - 1)] if flags else []
+        print(f"| {model} | {recompute} | {published:.2f} | {' | '.join(cells)} |")
+    return max(errors)
+
+
 def estimate(bin_directory, step):
+    return estimates(bin_directory, step)["step_s"]
+
+
+def estimates(bin_directory, step, flags=()):
+    """Returns what `lm-estimate time` prints for a step."""
     command = [os.path.join(bin_directory, "lm-estimate"), "time", "--json", "--gpu", step.get("gpu", "a100").replace("A100-80", "a100"), "--gpus", step["gpus"],
                "--num-layers", step["layers"], "--hidden-size", step["hidden"], "--num-attention-heads", step["heads"],
                "--seq-length", step["seq"], "--vocab-size", step["vocab"], "--tensor-model-parallel-size", step["tp"],
@@ -92,10 +126,11 @@ def estimate(bin_directory, step):
     if step["source"].startswith("BLOOM"):
         command += ["--pp-partition-method", "type:transformer|embedding", "--bf16", "--zero-stage", "1",
                     "--position-embedding-type", "alibi", "--network", "omni-path"]
+    command += flags
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"step_times: {' '.join(command)}: {done.stderr}")
-    return json.loads(done.stdout.splitlines()[0])["step_s"]
+    return json.loads(done.stdout.splitlines()[0])
 
 
 def ranks(values):
@@ -146,8 +181,9 @@ def main():
           f"{100 * statistics.median(errors):.1f} %; rank correlation {of_175:.2f} (175B), {of_39:.2f} (39.1B). "
           f"arXiv 2205.05198: at most {100 * paper:.1f} %.")
     print_irregular(rows_39)
+    memory = print_memory(args.bin, steps)
     throughput = print_throughputs(args.bin)
-    good = statistics.mean(errors) < 0.07 and statistics.median(errors) < 0.035 and of_175 > 0.9 and paper < 0.05 and of_39 > 0.7 and throughput < 0.08
+    good = memory < 0.02 and statistics.mean(errors) < 0.07 and statistics.median(errors) < 0.035 and of_175 > 0.9 and paper < 0.05 and of_39 > 0.7 and throughput < 0.08
     return 1 if args.check and not good else 0
 
 
