@@ -102,8 +102,9 @@ def print_memory(bin_directory, steps):
     for model, recompute, published in published_memory():
         shape = next(step for step in steps if step["model"] == model and step["source"].startswith("arXiv")) | {"recompute": recompute}
         cells = []
-        for vocab in (shape["tp"], shape["vocab"]):  # a token for each tensor rank: next to nothing
-            flags = ["--make-vocab-size-divisible-by", "1", "--position-embedding-type", "rope"] if vocab == shape["tp"] else []
+        # One token for each tensor rank is next to no vocabulary.
+        tiny = ["--make-vocab-size-divisible-by", "1", "--position-embedding-type", "rope"]
+        for vocab, flags in ((shape["tp"], tiny), (shape["vocab"], [])):
             gib = estimates(bin_directory, shape | {"vocab": vocab}, flags)["memory_bytes"] / 2**30
             cells += [f"{gib:.2f}", f"{100 * (gib / published - 1):+.1f} %"]
             errors += [abs(gib / published - 1)] if flags else []
