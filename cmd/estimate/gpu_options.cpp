@@ -58,7 +58,8 @@ void add_gpu_options(cli::Options& options, GpuFlags& flags, const std::string& 
                    "program that is estimated: lm-train (fused attention, not measured on GPUs "
                    "yet) or megatron (Megatron-LM and "
                    "Megatron-DeepSpeed of 2021 and 2022, with unfused attention, whose step times "
-                   "are published; lm-estimate time then assumes --fp16 unless --bf16 is given)");
+                   "are published, and whose memory is that of arXiv 2205.05198; --fp16 is assumed "
+                   "unless --bf16 is given). time and layout have different defaults");
 }
 
 cost::Hardware resolve_hardware(const GpuFlags& flags) {
@@ -86,7 +87,11 @@ cost::Hardware resolve_hardware(const GpuFlags& flags) {
 }
 
 cost::TrainingProgram resolve_trainer(const GpuFlags& flags) {
-    return flags.trainer == "megatron" ? cost::megatron_2021 : cost::lm_train;
+    return is_megatron(flags) ? cost::megatron_2021 : cost::lm_train;
+}
+
+bool is_megatron(const GpuFlags& flags) {
+    return flags.trainer == "megatron";
 }
 
 }  // namespace lm::estimate

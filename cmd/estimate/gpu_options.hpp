@@ -30,5 +30,6 @@ void add_gpu_options(cli::Options& options, GpuFlags& flags, const std::string& 
 // Throws Error(usage) for an unknown name, an invalid value, or if both are given.
 cost::Hardware resolve_hardware(const GpuFlags& flags);
 cost::TrainingProgram resolve_trainer(const GpuFlags& flags);
+bool is_megatron(const GpuFlags& flags);  // whether resolve_trainer() returns megatron_2021
 
 }  // namespace lm::estimate

@@ -12,6 +12,7 @@
 #include "base/shape.hpp"
 #include "config/plan_warnings.hpp"
 #include "config/rank_counts.hpp"
+#include "cost/activation_plan.hpp"
 #include "cost/formulas.hpp"
 #include "cost/training_time.hpp"
 #include "energy_report.hpp"
@@ -89,9 +90,10 @@ void add_megatron_flops(std::vector<Figure>& figures, const cost::TrainingPlan& 
     figures.push_back(
         {"iteration_flops", "operations per iteration (Megatron)", Unit::plain,
          cost::iteration_flops(plan.model, vocab, plan.ramp.global_batch, plan.model.seq_length,
-                               plan.recompute()),
+                               cost::recomputed_share(plan.model, plan.parallel)),
          "Megatron's formula: 24 B s L h^2 k (1 + s/(6h) + V/(16 L h)), k = 3, or 4 with "
-         "recomputation; 32 instead of 24 for a gated MLP; arXiv 2104.04473, equation 3, and "
+         "full recomputation, in between when --recompute-method block recomputes a part of the "
+         "layers; 32 instead of 24 for a gated MLP; arXiv 2104.04473, equation 3, and "
          "Megatron-DeepSpeed's log"});
 }
 
@@ -116,8 +118,8 @@ void add_steps(std::vector<Figure>& figures, const Flags& flags, const cost::Tra
     add_seconds(
         figures, "rule", "rule of thumb",
         cost::training_seconds(n_parameters, tokens, as_double(*flags.gpus), *flags.tflops,
-                               plan.recompute()),
-        "6 T P / (n X), 8 with recomputation: T tokens, P parameters, n GPUs, X throughput; "
+                               cost::recomputed_share(plan.model, plan.parallel)),
+        "6 T P / (n X), 8 with full recomputation: T tokens, P parameters, n GPUs, X throughput; "
         "BigScience's README and arXiv 2104.04473, equation 4");
 }
 
@@ -183,7 +185,7 @@ StepQuery step_query(const Flags& flags, const cost::TrainingPlan& plan) {
                     .micro_batch = plan.micro_batch,
                     .global_batch = plan.ramp.global_batch,
                     .overlaps = flags.train.data_parallel.overlaps(),
-                    .is_megatron = flags.hardware.trainer == "megatron",
+                    .is_megatron = is_megatron(flags.hardware),
                     .gpu = resolve_hardware(flags.hardware),
                     .trainer = resolve_trainer(flags.hardware)};
     query.assumes_fp16 = query.is_megatron && query.precision.weights == DType::fp32;
@@ -214,7 +216,7 @@ void add_training(Printout& printout, std::vector<Figure> figures, const Flags& 
     if (flags.eval_interval) {
         add_seconds(figures, "evaluations", "evaluations", seconds.evaluations_s,
                     "iterations / --eval-interval x --eval-iters x --eval-sets x the "
-                    "forward part of an iteration (1/3, 1/4 with recomputation)");
+                    "forward part of an iteration (1/3, 1/4 with full recomputation)");
         config::warn_of_evaluations(seconds.evaluations_s / seconds.running_s());
     }
     if (flags.save_interval) {

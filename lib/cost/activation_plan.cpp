@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/as_double.hpp"
 #include "base/shape.hpp"
 #include "spec/pipeline_schedule.hpp"
 
@@ -164,33 +165,90 @@ i64 n_recomputed_layers(const Recompute& recompute, i64 n_layers) {
                                                         : n_layers;
 }
 
-i64 micro_batches_in_flight(const ParallelConfig& parallel, i64 n_micro_batches, i64 pp_rank,
-                            i64 chunk) {
+double recomputed_share(const ModelConfig& config, const ParallelConfig& parallel) {
+    if (parallel.recompute.granularity != Recompute::Granularity::full) return 0;
+    i64 n = 0;
+    for (const ModelPart& part : model_parts(config, parallel))
+        n += n_recomputed_layers(parallel.recompute, part.n_layers());
+    return as_double(n) / as_double(config.n_layers);
+}
+
+std::vector<i64> micro_batches_in_flight(const ParallelConfig& parallel, i64 n_micro_batches,
+                                         i64 pp_rank) {
+    if (parallel.n_chunks == 1) return {std::min(parallel.pp - pp_rank, n_micro_batches)};
     // The schedule repeats, so the first 4 * pp micro-batches already reach the maximum.
     const i64 enough = std::min(round_up(n_micro_batches, parallel.pp), 4 * parallel.pp);
     const PipelineShape shape{parallel.pp, parallel.n_chunks, enough};
-    i64 now = 0;
-    i64 most = 0;
+    const auto n_chunks = static_cast<size_t>(parallel.n_chunks);
+    std::vector<i64> now(n_chunks), most(n_chunks);
     for (const PipelineAction& action : pipeline_actions(shape, pp_rank)) {
-        if (action.chunk != chunk) continue;
-        if (action.op == PipelineOp::forward) most = std::max(most, ++now);
-        if (action.op == PipelineOp::backward) --now;
+        const auto chunk = static_cast<size_t>(action.chunk);
+        if (action.op == PipelineOp::forward) most[chunk] = std::max(most[chunk], ++now[chunk]);
+        if (action.op == PipelineOp::backward) --now[chunk];
     }
-    return std::min(most, n_micro_batches);
+    for (i64& n : most) n = std::min(n, n_micro_batches);
+    return most;
+}
+
+std::vector<ModelPart> StageShape::parts() const {
+    std::vector<ModelPart> parts;
+    for (const ChunkShape& chunk : chunks) parts.push_back(chunk.part);
+    return parts;
 }
 
 StageShape stage_shape(const ModelConfig& config, const ParallelConfig& parallel,
                        const StepShape& step, i64 pp_rank, i64 tp_rank) {
     StageShape stage{.chunks = {}, .tp_rank = tp_rank};
-    for (i64 chunk = 0; chunk < parallel.n_chunks; ++chunk) {
-        stage.chunks.push_back(
-            {model_part(config, parallel, pp_rank, chunk),
-             micro_batches_in_flight(parallel, step.n_micro_batches, pp_rank, chunk)});
-    }
+    const std::vector<ModelPart> parts = stage_parts(config, parallel, pp_rank);
+    const std::vector<i64> in_flight =
+        micro_batches_in_flight(parallel, step.n_micro_batches, pp_rank);
+    for (size_t chunk = 0; chunk < parts.size(); ++chunk)
+        stage.chunks.push_back({parts[chunk], in_flight[chunk]});
     return stage;
 }
 
 namespace {
+
+bool has(const ModelPart& part, const ActivationSpec& spec) {
+    return spec.holder == Holder::all ||
+           (spec.holder == Holder::embedding ? part.embedding : part.head);
+}
+
+bool has(const StageShape& stage, const ActivationSpec& spec) {
+    return std::ranges::any_of(stage.chunks,
+                               [&spec](const ChunkShape& chunk) { return has(chunk.part, spec); });
+}
+
+// Returns the index of the copy in the working set that `layer` uses, or -1 when the activation is
+// stored. The residual stream at the start of a group is stored, because recomputation starts from
+// it.
+i64 working_copy(const Recompute& recompute, const ActivationSpec& spec, i64 n_layers, i64 layer) {
+    if (recompute.granularity == Recompute::Granularity::none) return -1;
+    if (recompute.granularity == Recompute::Granularity::selective) return spec.cheap ? 0 : -1;
+    const LayerGroup group = recompute_group(recompute, n_layers, layer);
+    if (group.empty() || (spec.name == "residual" && layer == group.begin)) return -1;
+    return layer - group.begin;
+}
+
+// The copies of a per_layer activation.
+struct LayerCopies {
+    i64 working = 0;  // in the working set, which all chunks share
+    i64 stored = 0;   // in the memory of the chunks, for all micro-batches in flight
+};
+
+LayerCopies layer_copies(const Recompute& recompute, const ActivationSpec& spec,
+                         const StageShape& stage) {
+    LayerCopies copies;
+    for (const ChunkShape& chunk : stage.chunks) {
+        const i64 n_layers = chunk.part.n_layers();
+        for (i64 layer = 0; layer < n_layers; ++layer) {
+            const i64 copy = working_copy(recompute, spec, n_layers, layer);
+            copies.working = std::max(copies.working, copy + 1);
+            if (copy < 0) copies.stored += chunk.in_flight;
+        }
+    }
+    return copies;
+}
 
 // Assigns an offset to each activation of a stage. Order in memory:
 // 1. the activations that exist once, and the working set (the memory of recomputed activations)
@@ -203,14 +261,14 @@ class Planner {
 
     ActivationPlan plan() {
         for (const ActivationSpec& spec : table_) {
-            if (spec.lifetime == Lifetime::once && held(spec)) place(spec, {}, end_);
+            if (spec.lifetime == Lifetime::once && has(stage_, spec)) place(spec, {}, end_);
             if (spec.lifetime == Lifetime::per_layer) place_working_set(spec);
         }
         for (i64 chunk = 0; chunk < n_chunks(); ++chunk) place_chunk(chunk);
         i64 forward_end = end_;
         i64 backward_end = end_;
         for (const ActivationSpec& spec : table_) {
-            if (!held(spec)) continue;
+            if (!has(stage_, spec)) continue;
             if (spec.lifetime == Lifetime::forward) place(spec, {}, forward_end);
             if (spec.lifetime == Lifetime::backward) place(spec, {}, backward_end);
         }
@@ -229,15 +287,6 @@ class Planner {
     const ChunkShape& chunk_at(i64 chunk) const {
         return stage_.chunks[static_cast<size_t>(chunk)];
     }
-    static bool has(const ModelPart& part, const ActivationSpec& spec) {
-        return spec.holder == Holder::all ||
-               (spec.holder == Holder::embedding ? part.embedding : part.head);
-    }
-    bool held(const ActivationSpec& spec) const {
-        return std::ranges::any_of(
-            stage_.chunks, [&spec](const ChunkShape& chunk) { return has(chunk.part, spec); });
-    }
-
     void put(const ActivationSpec& spec, const Owner& owner, i64 offset) {
         plan_.placed.push_back(
             {spec.name, owner.chunk, owner.slot, owner.layer, spec.shape, spec.dtype, offset});
@@ -247,26 +296,9 @@ class Planner {
         end += aligned(spec.bytes());
     }
 
-    // Returns the index of the copy in the working set that `layer` uses, or -1 when the activation
-    // is stored. The residual stream at the start of a group is stored, because recomputation
-    // starts from it.
-    i64 working_copy(const ActivationSpec& spec, i64 n_layers, i64 layer) const {
-        if (recompute_.granularity == Recompute::Granularity::selective) return spec.cheap ? 0 : -1;
-        const LayerGroup group = recompute_group(recompute_, n_layers, layer);
-        if (group.empty() || (spec.name == "residual" && layer == group.begin)) return -1;
-        return layer - group.begin;
-    }
-
     void place_working_set(const ActivationSpec& spec) {
-        i64 copies = 0;
-        for (const ChunkShape& chunk : stage_.chunks) {
-            const i64 n_layers = chunk.part.n_layers();
-            for (i64 layer = 0; layer < n_layers; ++layer) {
-                copies = std::max(copies, working_copy(spec, n_layers, layer) + 1);
-            }
-        }
         working_set_.emplace(spec.name, end_);
-        end_ += copies * aligned(spec.bytes());
+        end_ += layer_copies(recompute_, spec, stage_).working * aligned(spec.bytes());
     }
 
     void place_chunk(i64 chunk) {
@@ -285,7 +317,7 @@ class Planner {
 
     void place_layers(const ActivationSpec& spec, Owner owner, i64 n_layers) {
         for (owner.layer = 0; owner.layer < n_layers; ++owner.layer) {
-            const i64 copy = working_copy(spec, n_layers, owner.layer);
+            const i64 copy = working_copy(recompute_, spec, n_layers, owner.layer);
             if (copy < 0) {
                 place(spec, owner, end_);
             } else {
@@ -309,6 +341,26 @@ ActivationPlan plan_activations(const ModelConfig& config, const ParallelConfig&
     return Planner(activation_table(config, parallel, step, stage.tp_rank), parallel.recompute,
                    stage)
         .plan();
+}
+
+i64 activation_bytes(const std::vector<ActivationSpec>& table, const Recompute& recompute,
+                     const StageShape& stage) {
+    i64 bytes = 0, forward = 0, backward = 0;
+    for (const ActivationSpec& spec : table) {
+        const i64 size = aligned(spec.bytes());
+        if (spec.lifetime == Lifetime::per_layer) {
+            const LayerCopies copies = layer_copies(recompute, spec, stage);
+            bytes += (copies.working + copies.stored) * size;
+        } else if (spec.lifetime == Lifetime::per_micro_batch) {
+            for (const ChunkShape& chunk : stage.chunks) {
+                if (has(chunk.part, spec)) bytes += chunk.in_flight * size;
+            }
+        } else if (has(stage, spec)) {
+            const bool once = spec.lifetime == Lifetime::once;
+            (once ? bytes : spec.lifetime == Lifetime::forward ? forward : backward) += size;
+        }
+    }
+    return bytes + std::max(forward, backward);
 }
 
 }  // namespace lm::cost

@@ -65,6 +65,9 @@ struct LayerGroup {
 LayerGroup recompute_group(const spec::Recompute& recompute, i64 n_layers, i64 layer);
 // Returns how many of the `n_layers` layers of a chunk are in a group that is not empty.
 i64 n_recomputed_layers(const spec::Recompute& recompute, i64 n_layers);
+// Returns the share of the model's layers that are in such groups, 0 to 1. The backward pass
+// computes the forward pass of these layers again.
+double recomputed_share(const spec::ModelConfig& config, const spec::ParallelConfig& parallel);
 
 // Returns the number of rows in a chunk. Only the logits of one chunk are in memory at a time, in
 // at most step.logits_bytes. There are as few chunks as this limit allows, of equal sizes rounded
@@ -96,19 +99,25 @@ struct ChunkShape {
 struct StageShape {
     std::vector<ChunkShape> chunks;
     i64 tp_rank = 0;
+    std::vector<spec::ModelPart> parts() const;
 };
 StageShape stage_shape(const spec::ModelConfig& config, const spec::ParallelConfig& parallel,
                        const StepShape& step, i64 pp_rank, i64 tp_rank = 0);
 
-// Returns the largest number of micro-batches of a chunk that are between their forward and their
-// backward at the same time. Follows the schedule of spec/pipeline_schedule.hpp with at most
-// n_micro_batches in a step. Micro-batch i of a chunk uses slot i % in_flight, because the chunk's
-// backward passes run in the order of its forward passes.
-i64 micro_batches_in_flight(const spec::ParallelConfig& parallel, i64 n_micro_batches, i64 pp_rank,
-                            i64 chunk);
+// Returns for each chunk of a stage the largest number of micro-batches that are between their
+// forward and their backward at the same time. Follows the schedule of spec/pipeline_schedule.hpp
+// with at most n_micro_batches in a step. Micro-batch i of a chunk uses slot i % in_flight, because
+// the chunk's backward passes run in the order of its forward passes.
+std::vector<i64> micro_batches_in_flight(const spec::ParallelConfig& parallel, i64 n_micro_batches,
+                                         i64 pp_rank);
 
 ActivationPlan plan_activations(const spec::ModelConfig& config,
                                 const spec::ParallelConfig& parallel, const StepShape& step,
                                 const StageShape& stage);
+
+// Returns ActivationPlan::bytes without placing the activations. `table` is activation_table() of
+// the stage's tensor rank.
+i64 activation_bytes(const std::vector<ActivationSpec>& table, const spec::Recompute& recompute,
+                     const StageShape& stage);
 
 }  // namespace lm::cost

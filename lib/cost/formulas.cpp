@@ -31,10 +31,9 @@ double parameters_at_depth(i64 n_layers) {
 
 i64 rank_parameters(const ModelConfig& config, const ParallelConfig& parallel, i64 tp_rank,
                     i64 pp_rank) {
-    i64 n = 0;
-    const RankLayout layout = rank_layout(config, tensor_table(config), parallel, tp_rank, pp_rank);
-    for (const LocalTensor& tensor : layout.tensors) n += tensor.numel();
-    return n;
+    return rank_elements(config, parallel, tp_rank)
+        .of(stage_parts(config, parallel, pp_rank))
+        .tensors;
 }
 
 CheckpointSize checkpoint_size(const ModelConfig& config, const Precision& precision) {
@@ -63,20 +62,20 @@ double model_flops_per_token(const ModelConfig& config, i64 seq_length) {
 }
 
 double iteration_flops(const ModelConfig& config, i64 padded_vocab, i64 global_batch,
-                       i64 seq_length, bool recompute) {
+                       i64 seq_length, double recomputed) {
     const double l = static_cast<double>(config.n_layers);
     const double h = static_cast<double>(config.hidden);
     const double b = static_cast<double>(global_batch);
     const double s = static_cast<double>(seq_length);
     const double v = static_cast<double>(padded_vocab);
     const double per_layer = is_gated(config.activation) ? 32 : 24;
-    return per_layer * (recompute ? 4 : 3) * b * s * l * h * h *
+    return per_layer * (3 + recomputed) * b * s * l * h * h *
            (1 + 2 * mean_keys(config, s) / (6 * h) + v / (16 * l * h));
 }
 
 double training_seconds(double n_parameters, double n_tokens, double n_gpus, double tflops_per_gpu,
-                        bool recompute) {
-    return (recompute ? 8 : 6) * n_parameters * n_tokens / (n_gpus * tflops_per_gpu * 1e12);
+                        double recomputed) {
+    return (6 + 2 * recomputed) * n_parameters * n_tokens / (n_gpus * tflops_per_gpu * 1e12);
 }
 
 }  // namespace lm::cost

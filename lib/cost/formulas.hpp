@@ -53,16 +53,16 @@ double model_flops_per_token(const spec::ModelConfig& config, i64 seq_length);
 
 // Returns the floating-point operations of one iteration as Megatron-LM's log counts them,
 // with 4h for the width of the MLP, as many key-value groups as heads, and no causal mask:
-// 24BsLh^2 k (1 + s/6h + V/16Lh). k is 3, or 4 with `recompute`, which computes the forward
-// pass twice. For a gated MLP, 32 replaces the factor 24. With a window of w keys, w (2 - w/s)
-// replaces the s in the parentheses. Sources: arXiv 2104.04473, eq. 3; Megatron-DeepSpeed's
-// log line.
+// 24BsLh^2 k (1 + s/6h + V/16Lh). k is 3 + `recomputed`, the share of the layers whose forward
+// pass is computed twice (recomputed_share()): 4 with full recomputation. For a gated MLP, 32
+// replaces the factor 24. With a window of w keys, w (2 - w/s) replaces the s in the parentheses.
+// Sources: arXiv 2104.04473, eq. 3; Megatron-DeepSpeed's log line.
 double iteration_flops(const spec::ModelConfig& config, i64 padded_vocab, i64 global_batch,
-                       i64 seq_length, bool recompute);
+                       i64 seq_length, double recomputed);
 
-// Returns the seconds of a training, with 6 operations for each parameter and token, or 8 with
-// `recompute`.
+// Returns the seconds of a training, with 6 operations for each parameter and token, and 2 more for
+// the share `recomputed` of the layers.
 double training_seconds(double n_parameters, double n_tokens, double n_gpus, double tflops_per_gpu,
-                        bool recompute);
+                        double recomputed);
 
 }  // namespace lm::cost

@@ -2,11 +2,13 @@
 #include "cost/layout_search.hpp"
 
 #include <algorithm>
-#include <limits>
+#include <deque>
+#include <map>
 #include <set>
 #include <tuple>
 
 #include "base/as_double.hpp"
+#include "cost/megatron_memory.hpp"
 #include "cost/memory.hpp"
 #include "cost/nccl.hpp"
 
@@ -28,30 +30,81 @@ bool tensor_ranks_fit(const LayoutQuery& query, i64 tp) {
            query.parallel.pad_vocab_to % tp == 0;
 }
 
-// Returns the memory of the rank that needs most. If several stages have equal parts of the model,
-// computes only the first one, which has the most micro-batches in flight. TP divides all sizes, so
-// all tensor ranks need the same memory.
-i64 bytes_of(const LayoutQuery& query, const Layout& layout) {
+// A stage of a pipeline. Later stages with as many layers need at most its memory, because they
+// have fewer micro-batches in flight.
+struct Stage {
+    i64 rank = 0;
+    std::vector<spec::ModelPart> parts;
+};
+
+// The layouts with the same TP, PP, chunks and division of layers.
+struct Grid {
+    spec::ParallelConfig parallel;
+    // The elements of a tensor rank. All tensor ranks have as many, because TP divides sizes.
+    spec::RankElements elements;
+    double most_elements = 0;   // parameters of the largest rank
+    std::vector<Stage> stages;  // the stages whose memory may be largest
+    // Micro-batches in flight in the chunks of each of `stages`, by the micro-batches of a step.
+    std::map<i64, std::vector<std::vector<i64>>> in_flight;
+};
+
+Grid grid_of(const LayoutQuery& query, const spec::ParallelConfig& parallel,
+             const spec::RankElements& elements) {
+    Grid grid{.parallel = parallel, .elements = elements};
+    const std::vector<spec::ModelPart> parts = model_parts(query.model, parallel);
+    std::set<std::tuple<i64, bool, bool>> seen;
+    i64 most = 0;
+    for (i64 rank = 0; rank < parallel.pp; ++rank) {
+        Stage stage{.rank = rank};
+        i64 n_layers = 0;
+        for (i64 chunk = 0; chunk < parallel.n_chunks; ++chunk) {
+            stage.parts.push_back(parts[static_cast<size_t>(chunk * parallel.pp + rank)]);
+            n_layers += stage.parts.back().n_layers();
+        }
+        most = std::max(most, elements.of(stage.parts).tensors);
+        if (seen.emplace(n_layers, rank == 0, rank == parallel.pp - 1).second)
+            grid.stages.push_back(std::move(stage));
+    }
+    grid.most_elements = as_double(most);
+    return grid;
+}
+
+const std::vector<std::vector<i64>>& in_flight(Grid& grid, i64 n_micro_batches) {
+    const auto [at, is_new] = grid.in_flight.try_emplace(n_micro_batches);
+    if (is_new) {
+        for (const Stage& stage : grid.stages)
+            at->second.push_back(
+                micro_batches_in_flight(grid.parallel, n_micro_batches, stage.rank));
+    }
+    return at->second;
+}
+
+// Returns the memory of the rank that needs most.
+i64 bytes_of(const LayoutQuery& query, Grid& grid, const Layout& layout) {
     const StepShape step{.micro_batch = layout.micro_batch,
                          .seq_length = query.model.seq_length,
                          .n_micro_batches = layout.n_micro_batches};
-    const Processor processor{1, true, query.attention};
-    std::set<std::tuple<i64, bool, bool>> seen;
+    if (query.is_megatron)
+        return largest_megatron_memory(query.model, layout.parallel, step, query.precision).total();
+    const RankMemory memory = rank_memory(query.model, layout.parallel, step, query.precision,
+                                          {1, true, query.attention}, grid.elements, 0);
+    const std::vector<std::vector<i64>>& slots = in_flight(grid, layout.n_micro_batches);
     i64 largest = 0;
-    for (i64 stage = 0; stage < layout.parallel.pp; ++stage) {
-        const i64 n_layers = stage_layers(query.model, layout.parallel, stage);
-        if (!seen.emplace(n_layers, stage == 0, stage == layout.parallel.pp - 1).second) continue;
-        const MemoryPlan plan =
-            plan_memory(query.model, layout.parallel, step, query.precision, processor, 0, stage);
+    for (size_t i = 0; i < grid.stages.size(); ++i) {
+        const Stage& stage = grid.stages[i];
+        StageShape shape;
+        for (size_t chunk = 0; chunk < stage.parts.size(); ++chunk)
+            shape.chunks.push_back({stage.parts[chunk], slots[i][chunk]});
         const i64 nccl =
-            nccl_bytes(layout.parallel, stage, query.overlaps, !query.model.untied_head);
-        largest = std::max(largest, plan.total() + nccl);
+            nccl_bytes(layout.parallel, stage.rank, query.overlaps, !query.model.untied_head);
+        largest = std::max(largest, memory.of(shape).total() + nccl);
     }
     return largest + query.allowance_bytes;
 }
 
-// The search of one query. `elements`: the number of parameters of the largest rank, which depends
-// only on TP, PP, chunks and balance.
+// The search of one query. The candidates of a grid share its parts of the model, their elements
+// and their micro-batches in flight: to compute them for each candidate takes seconds for a large
+// model on 10,000 GPUs.
 class Search {
   public:
     explicit Search(const LayoutQuery& query) : query_(query) {}
@@ -59,8 +112,12 @@ class Search {
     LayoutSearch run() {
         for (const i64 tp : divisors(query_.gpu.gpus_per_node, query_.gpu.gpus_per_node)) {
             if ((query_.tp && tp != *query_.tp) || !tensor_ranks_fit(query_, tp)) continue;
+            spec::ParallelConfig parallel = query_.parallel;
+            parallel.tp = tp;
+            const spec::RankElements elements = rank_elements(query_.model, parallel, 0);
             for (const i64 pp : divisors(query_.n_gpus / tp, query_.model.n_layers)) {
-                if (!query_.pp || pp == *query_.pp) try_grid(tp, pp);
+                parallel.pp = pp;
+                if (!query_.pp || pp == *query_.pp) try_grids(parallel, elements);
             }
         }
         found_.n_tried = static_cast<i64>(tried_.size());
@@ -71,28 +128,29 @@ class Search {
   private:
     struct Candidate {
         Layout layout;
-        double elements;
+        Grid* grid;
     };
 
-    void try_grid(i64 tp, i64 pp) {
-        spec::ParallelConfig parallel = query_.parallel;
-        parallel.tp = tp;
-        parallel.pp = pp;
-        parallel.dp = query_.n_gpus / (tp * pp);
-        parallel.sequence_parallel = query_.parallel.sequence_parallel && tp > 1;
+    void try_grids(spec::ParallelConfig parallel, const spec::RankElements& elements) {
+        parallel.dp = query_.n_gpus / (parallel.tp * parallel.pp);
+        parallel.sequence_parallel = query_.parallel.sequence_parallel && parallel.tp > 1;
         if (query_.batch % parallel.dp != 0) return;
         for (const i64 n_chunks : query_.n_chunks) {
-            if (n_chunks > 1 && (pp == 1 || query_.model.n_layers % (pp * n_chunks) != 0)) continue;
+            const i64 n_parts = parallel.pp * n_chunks;
+            if (n_chunks > 1 && (parallel.pp == 1 || query_.model.n_layers % n_parts != 0))
+                continue;
             for (const spec::PipelineBalance balance : query_.balances) {
-                if (pp == 1 && balance != query_.balances[0]) continue;
+                if (parallel.pp == 1 && balance != query_.balances[0]) continue;
                 parallel.n_chunks = n_chunks;
                 parallel.balance = balance;
-                try_batches(parallel, largest_rank_parameters(query_.model, parallel));
+                grids_.push_back(grid_of(query_, parallel, elements));
+                try_batches(grids_.back());
             }
         }
     }
 
-    void try_batches(spec::ParallelConfig parallel, double elements) {
+    void try_batches(Grid& grid) {
+        spec::ParallelConfig parallel = grid.parallel;
         const i64 share = query_.batch / parallel.dp;
         for (const i64 micro_batch :
              divisors(share, query_.micro_batch.value_or(max_micro_batch))) {
@@ -106,8 +164,7 @@ class Search {
                     if (parallel.dp == 1 && zero_stage != query_.zero_stages[0]) continue;
                     parallel.recompute = recompute;
                     parallel.zero_stage = zero_stage;
-                    Candidate candidate{{parallel, micro_batch, share / micro_batch, 0, {}},
-                                        elements};
+                    Candidate candidate{{parallel, micro_batch, share / micro_batch, 0, {}}, &grid};
                     candidate.layout.time =
                         quick_step_time(step_of(candidate), query_.gpu, query_.trainer);
                     tried_.push_back(std::move(candidate));
@@ -122,7 +179,7 @@ class Search {
                 .parallel = layout.parallel,
                 .batch = {layout.micro_batch, layout.n_micro_batches, query_.model.seq_length,
                           query_.precision.weights},
-                .elements = candidate.elements,
+                .elements = candidate.grid->most_elements,
                 .overlaps_data = query_.overlaps};
     }
 
@@ -138,7 +195,7 @@ class Search {
             Layout& layout = candidate.layout;
             const std::tuple key{layout.parallel.tp, layout.parallel.pp, layout.micro_batch};
             if (!query_.all_variants && kept.contains(key)) continue;
-            layout.bytes = bytes_of(query_, layout);
+            layout.bytes = bytes_of(query_, *candidate.grid, layout);
             if (layout.bytes > query_.memory_bytes) {
                 add_rejected(layout);
                 continue;
@@ -169,6 +226,7 @@ class Search {
     }
 
     const LayoutQuery& query_;
+    std::deque<Grid> grids_;  // candidates point to its elements
     std::vector<Candidate> tried_;
     LayoutSearch found_;
 };

@@ -22,6 +22,8 @@ struct LayoutQuery {
     spec::GpuAttention attention = spec::GpuAttention::flash;
     Hardware gpu;
     TrainingProgram trainer = lm_train;
+    // True: the memory of a layout is Megatron-LM's (megatron_memory.hpp), without the allowance.
+    bool is_megatron = false;
     i64 n_gpus = 0;                          // GPUs of the whole run
     i64 memory_bytes = 0;                    // memory of one GPU
     i64 allowance_bytes = 0;                 // GPU memory besides buffers and NCCL
@@ -40,7 +42,7 @@ struct Layout {
     spec::ParallelConfig parallel;
     i64 micro_batch = 1;
     i64 n_micro_batches = 1;  // micro-batches of a step in one pipeline
-    i64 bytes = 0;            // memory of the rank that needs most, with NCCL and the allowance
+    i64 bytes = 0;  // memory of the rank that needs most; lm-train's with NCCL and the allowance
     StepTime time;
 };
 

@@ -42,11 +42,11 @@ double layer_bytes(const ModelConfig& model, const ParallelConfig& parallel,
 // Returns the bytes that a stage keeps of one micro-batch in all its chunks. Full recomputation
 // keeps the input of each group of layers that are recomputed together (section 5).
 double kept_bytes(const ModelConfig& model, const ParallelConfig& parallel, const StepShape& step,
-                  i64 pp_rank) {
+                  const std::vector<ModelPart>& parts) {
     const Recompute& recompute = parallel.recompute;
     i64 n_stored = 0, n_inputs = 0;
-    for (i64 chunk = 0; chunk < parallel.n_chunks; ++chunk) {
-        const i64 n = model_part(model, parallel, pp_rank, chunk).n_layers();
+    for (const ModelPart& part : parts) {
+        const i64 n = part.n_layers();
         const i64 recomputed = n_recomputed_layers(recompute, n);
         const bool is_uniform = recompute.method == Recompute::Method::uniform;
         n_inputs += is_uniform ? ceil_div(recomputed, recompute.n_layers) : recomputed;
@@ -58,10 +58,10 @@ double kept_bytes(const ModelConfig& model, const ParallelConfig& parallel, cons
 
 // Returns the bytes of the layers of a stage that are recomputed at the same time.
 double recomputed_bytes(const ModelConfig& model, const ParallelConfig& parallel,
-                        const StepShape& step, i64 pp_rank) {
+                        const StepShape& step, const std::vector<ModelPart>& parts) {
     i64 most = 0;
-    for (i64 chunk = 0; chunk < parallel.n_chunks; ++chunk) {
-        const i64 n = model_part(model, parallel, pp_rank, chunk).n_layers();
+    for (const ModelPart& part : parts) {
+        const i64 n = part.n_layers();
         const LayerGroup group = recompute_group(parallel.recompute, n, 0);
         most = std::max(most, group.end - group.begin);
     }
@@ -78,11 +78,12 @@ double chunks_in_flight(const ParallelConfig& parallel, i64 n_micro_batches, i64
     return as_double(std::min(most, n_micro_batches * v));
 }
 
-}  // namespace
-
-MegatronMemory megatron_memory(const ModelConfig& model, const ParallelConfig& parallel,
-                               const StepShape& step, const Precision& precision, i64 pp_rank) {
-    const double elements = as_double(rank_parameters(model, parallel, 0, pp_rank));
+// Returns the memory of stage `pp_rank`, which has `parts` of the model.
+MegatronMemory memory_of_stage(const ModelConfig& model, const ParallelConfig& parallel,
+                               const StepShape& step, const Precision& precision,
+                               const RankElements& of_rank, const std::vector<ModelPart>& parts,
+                               i64 pp_rank) {
+    const double elements = as_double(of_rank.of(parts).tensors);
     const bool half = is_half(precision.weights);
     const double share = parallel.zero_stage == 1 ? as_double(parallel.dp) : 1;
     const double state = elements * ((half ? 6 : 8) + (half ? 12 : 8) / share);
@@ -90,7 +91,7 @@ MegatronMemory megatron_memory(const ModelConfig& model, const ParallelConfig& p
     const bool head = pp_rank == parallel.pp - 1;
     const double in_flight = chunks_in_flight(parallel, step.n_micro_batches, pp_rank);
     double activations =
-        in_flight / as_double(parallel.n_chunks) * kept_bytes(model, parallel, step, pp_rank);
+        in_flight / as_double(parallel.n_chunks) * kept_bytes(model, parallel, step, parts);
     if (embedding) {  // the dropout masks (section 4.3)
         const double n_parts = parallel.sequence_parallel ? as_double(parallel.tp) : 1;
         activations += as_double(parallel.pp * step.rows() * model.hidden) / n_parts;
@@ -101,17 +102,31 @@ MegatronMemory megatron_memory(const ModelConfig& model, const ParallelConfig& p
                        as_double(model.hidden + padded_vocab(model, parallel)) /
                        as_double(parallel.tp);
     }
-    activations += recomputed_bytes(model, parallel, step, pp_rank);
+    activations += recomputed_bytes(model, parallel, step, parts);
     const double bytes_per_value = half ? 1 : 2;
     return {.state = static_cast<i64>(state),
             .activations = static_cast<i64>(activations * bytes_per_value)};
 }
 
+}  // namespace
+
+MegatronMemory megatron_memory(const ModelConfig& model, const ParallelConfig& parallel,
+                               const StepShape& step, const Precision& precision, i64 pp_rank) {
+    return memory_of_stage(model, parallel, step, precision, rank_elements(model, parallel, 0),
+                           stage_parts(model, parallel, pp_rank), pp_rank);
+}
+
 MegatronMemory largest_megatron_memory(const ModelConfig& model, const ParallelConfig& parallel,
                                        const StepShape& step, const Precision& precision) {
+    const RankElements elements = rank_elements(model, parallel, 0);
+    const std::vector<ModelPart> all = model_parts(model, parallel);
     MegatronMemory largest;
     for (i64 stage = 0; stage < parallel.pp; ++stage) {
-        const MegatronMemory memory = megatron_memory(model, parallel, step, precision, stage);
+        std::vector<ModelPart> parts;
+        for (i64 chunk = 0; chunk < parallel.n_chunks; ++chunk)
+            parts.push_back(all[static_cast<size_t>(chunk * parallel.pp + stage)]);
+        const MegatronMemory memory =
+            memory_of_stage(model, parallel, step, precision, elements, parts, stage);
         if (memory.total() > largest.total()) largest = memory;
     }
     return largest;

@@ -41,8 +41,23 @@ struct MemoryPlan {
 i64 checkpoint_share(const spec::ModelConfig& config, const spec::ParallelConfig& parallel,
                      const spec::Precision& precision, i64 tp_rank, i64 pp_rank);
 
-// Returns the plan of tensor rank `tp_rank` of stage `pp_rank`. Sets `step.compute` and
+// The part of the plan that all stages of one tensor rank share.
+struct RankMemory {
+    spec::ParallelConfig parallel;
+    spec::Precision precision;
+    spec::RankElements elements;
+    std::vector<ActivationSpec> activations;
+    i64 workspace = 0;
+    // Returns the plan of a stage; its save_buffer is 0.
+    MemoryPlan of(const StageShape& stage) const;
+};
+// `elements` is rank_elements() of the same tensor rank. Sets `step.compute` and
 // `step.logits_bytes` from `precision` and `processor`.
+RankMemory rank_memory(const spec::ModelConfig& config, const spec::ParallelConfig& parallel,
+                       const StepShape& step, const spec::Precision& precision,
+                       const Processor& processor, const spec::RankElements& elements, i64 tp_rank);
+
+// Returns the plan of tensor rank `tp_rank` of stage `pp_rank`: rank_memory().of(stage).
 MemoryPlan plan_memory(const spec::ModelConfig& config, const spec::ParallelConfig& parallel,
                        const StepShape& step, const spec::Precision& precision,
                        const Processor& processor, i64 tp_rank, i64 pp_rank);

@@ -22,19 +22,17 @@ std::vector<Passes> virtual_stages(const SimulatedStep& step, const Hardware& gp
     // The time of a layer whose activations are stored.
     const Passes stored = layer_passes(step.model, stores, step.batch, gpu, trainer);
     std::vector<Passes> stages;
-    for (i64 chunk = 0; chunk < step.parallel.n_chunks; ++chunk) {
-        for (i64 stage = 0; stage < step.parallel.pp; ++stage) {
-            const ModelPart part = model_part(step.model, step.parallel, stage, chunk);
-            const i64 n = part.n_layers();
-            const i64 n_stored = recompute.granularity == Recompute::Granularity::full
-                                     ? n - n_recomputed_layers(recompute, n)
-                                     : 0;
-            Passes passes = layer * as_double(n - n_stored);
-            passes += stored * as_double(n_stored);
-            if (part.embedding) passes += embedding_passes(step.model, step.batch, gpu);
-            if (part.head) passes += head_passes(step.model, step.parallel, step.batch, gpu);
-            stages.push_back(passes);
-        }
+    stages.reserve(static_cast<size_t>(step.parallel.n_parts()));
+    for (const ModelPart& part : model_parts(step.model, step.parallel)) {
+        const i64 n = part.n_layers();
+        const i64 n_stored = recompute.granularity == Recompute::Granularity::full
+                                 ? n - n_recomputed_layers(recompute, n)
+                                 : 0;
+        Passes passes = layer * as_double(n - n_stored);
+        passes += stored * as_double(n_stored);
+        if (part.embedding) passes += embedding_passes(step.model, step.batch, gpu);
+        if (part.head) passes += head_passes(step.model, step.parallel, step.batch, gpu);
+        stages.push_back(passes);
     }
     return stages;
 }
@@ -155,9 +153,10 @@ StepTime time_of(const SimulatedStep& step, const Hardware& gpu, const TrainingP
 }  // namespace
 
 double largest_rank_parameters(const ModelConfig& model, const ParallelConfig& parallel) {
+    const RankElements elements = rank_elements(model, parallel, 0);
     i64 most = 0;
     for (i64 stage = 0; stage < parallel.pp; ++stage)
-        most = std::max(most, rank_parameters(model, parallel, 0, stage));
+        most = std::max(most, elements.of(stage_parts(model, parallel, stage)).tensors);
     return as_double(most);
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/as_double.hpp"
+#include "cost/activation_plan.hpp"
 #include "cost/formulas.hpp"
 
 namespace lm::cost {
@@ -23,7 +24,8 @@ double slowdown(const TrainingPlan& plan, i64 batch) {
 double iteration_s(const TrainingPlan& plan, i64 batch) {
     if (plan.simulated_s) return plan.simulated_s(batch);
     const i64 vocab = padded_vocab(plan.model, plan.parallel);
-    return iteration_flops(plan.model, vocab, batch, plan.model.seq_length, plan.recompute()) /
+    return iteration_flops(plan.model, vocab, batch, plan.model.seq_length,
+                           recomputed_share(plan.model, plan.parallel)) /
            plan.flops_per_s * slowdown(plan, batch);
 }
 
@@ -40,9 +42,10 @@ TrainingTime training_time(const TrainingPlan& plan, const std::vector<spec::Ram
         time.steps_s += iteration_s(plan, step.batch) * as_double(step.n_iterations);
     }
     if (plan.eval_interval) {
-        // The forward pass is a third of a step; with recomputation, which computes it twice, a
-        // quarter.
-        const double forward_s = time.full_iteration_s / (plan.recompute() ? 4 : 3);
+        // The forward pass is a third of a step. Recomputation of all layers computes it twice, so
+        // that it is a quarter.
+        const double forward_s =
+            time.full_iteration_s / (3 + recomputed_share(plan.model, plan.parallel));
         time.evaluations_s = as_double(n_iterations(steps) / *plan.eval_interval) *
                              as_double(plan.eval_iters) * forward_s;
     }

@@ -25,10 +25,6 @@ struct TrainingPlan {
     i64 eval_iters = 0;                // batches of one evaluation, all validation sets together
     std::optional<i64> save_interval;  // iterations; nullopt: saves take no time
     double save_s = 0;                 // time that the training stops for one save
-    // Returns true when the forward pass is computed twice.
-    bool recompute() const {
-        return parallel.recompute.granularity == spec::Recompute::Granularity::full;
-    }
 };
 
 struct TrainingTime {

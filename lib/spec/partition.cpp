@@ -28,9 +28,10 @@ Cuts interleave(const Cuts& stages, i64 n_chunks) {
     Cuts cuts{0};
     for (i64 chunk = 0; chunk < n_chunks; ++chunk) {
         for (size_t stage = 0; stage + 1 < stages.size(); ++stage) {
-            const Cuts own = even_cuts(stages[stage + 1] - stages[stage], n_chunks);
-            const auto at = static_cast<size_t>(chunk);
-            cuts.push_back(cuts.back() + own[at + 1] - own[at]);
+            const i64 n = stages[stage + 1] - stages[stage];
+            // The size of part `chunk` of even_cuts(n, n_chunks).
+            const i64 own = n * (chunk + 1) / n_chunks - n * chunk / n_chunks;
+            cuts.push_back(cuts.back() + own);
         }
     }
     return cuts;
@@ -134,19 +135,14 @@ Cuts cuts_of(const ModelConfig& config, const ParallelConfig& parallel) {
                       parallel.n_chunks);
 }
 
-}  // namespace
-
-i64 counted_layers(const ModelConfig& config, const ParallelConfig& parallel) {
-    return config.n_layers + (counts_embedding(parallel) ? 1 : 0) + (counts_head(parallel) ? 1 : 0);
-}
-
-i64 first_layer(const ModelConfig& config, const ParallelConfig& parallel, i64 part) {
+// Returns the cuts, and throws Error(usage) as first_layer() does.
+Cuts checked_cuts(const ModelConfig& config, const ParallelConfig& parallel) {
     if (parallel.n_parts() > counted_layers(config, parallel)) {
         usage_error("--pipeline-model-parallel-size",
                     "{} stages x {} chunks exceed --num-layers {}", parallel.pp, parallel.n_chunks,
                     config.n_layers);
     }
-    const Cuts cuts = cuts_of(config, parallel);
+    Cuts cuts = cuts_of(config, parallel);
     for (size_t i = 0; i + 1 < cuts.size(); ++i) {
         const bool end_alone = (i == 0 && counts_embedding(parallel)) ||
                                (i + 2 == cuts.size() && counts_head(parallel));
@@ -156,23 +152,52 @@ i64 first_layer(const ModelConfig& config, const ParallelConfig& parallel, i64 p
                     "fewer stages or another --pp-partition-method",
                     i, parallel.n_parts(), config.n_layers);
     }
-    return cuts[static_cast<size_t>(part)];
+    return cuts;
+}
+
+ModelPart part_between(const Cuts& cuts, i64 part) {
+    const auto at = static_cast<size_t>(part);
+    return {.first_layer = cuts[at],
+            .end_layer = cuts[at + 1],
+            .embedding = part == 0,
+            .head = at + 2 == cuts.size()};
+}
+
+}  // namespace
+
+i64 counted_layers(const ModelConfig& config, const ParallelConfig& parallel) {
+    return config.n_layers + (counts_embedding(parallel) ? 1 : 0) + (counts_head(parallel) ? 1 : 0);
+}
+
+i64 first_layer(const ModelConfig& config, const ParallelConfig& parallel, i64 part) {
+    return checked_cuts(config, parallel)[static_cast<size_t>(part)];
 }
 
 ModelPart model_part(const ModelConfig& config, const ParallelConfig& parallel, i64 pp_rank,
                      i64 chunk) {
-    const i64 part = chunk * parallel.pp + pp_rank;
-    return {.first_layer = first_layer(config, parallel, part),
-            .end_layer = first_layer(config, parallel, part + 1),
-            .embedding = part == 0,
-            .head = part == parallel.n_parts() - 1};
+    return part_between(checked_cuts(config, parallel), chunk * parallel.pp + pp_rank);
+}
+
+std::vector<ModelPart> model_parts(const ModelConfig& config, const ParallelConfig& parallel) {
+    const Cuts cuts = checked_cuts(config, parallel);
+    std::vector<ModelPart> parts;
+    parts.reserve(cuts.size() - 1);
+    for (i64 part = 0; part < parallel.n_parts(); ++part) parts.push_back(part_between(cuts, part));
+    return parts;
+}
+
+std::vector<ModelPart> stage_parts(const ModelConfig& config, const ParallelConfig& parallel,
+                                   i64 pp_rank) {
+    const Cuts cuts = checked_cuts(config, parallel);
+    std::vector<ModelPart> parts;
+    for (i64 chunk = 0; chunk < parallel.n_chunks; ++chunk)
+        parts.push_back(part_between(cuts, chunk * parallel.pp + pp_rank));
+    return parts;
 }
 
 i64 stage_layers(const ModelConfig& config, const ParallelConfig& parallel, i64 pp_rank) {
     i64 n = 0;
-    for (i64 chunk = 0; chunk < parallel.n_chunks; ++chunk) {
-        n += model_part(config, parallel, pp_rank, chunk).n_layers();
-    }
+    for (const ModelPart& part : stage_parts(config, parallel, pp_rank)) n += part.n_layers();
     return n;
 }
 

@@ -2,6 +2,8 @@
 // The division of a model's layers over the chunks of pipeline stages.
 #pragma once
 
+#include <vector>
+
 #include "spec/parallel_config.hpp"
 
 namespace lm::spec {
@@ -37,6 +39,12 @@ struct ModelPart {
 };
 ModelPart model_part(const ModelConfig& config, const ParallelConfig& parallel, i64 pp_rank,
                      i64 chunk = 0);
+
+// Returns the parts of all stages: element v * pp + p is chunk v of stage p.
+std::vector<ModelPart> model_parts(const ModelConfig& config, const ParallelConfig& parallel);
+// Returns the parts of one stage, in the order of its chunks.
+std::vector<ModelPart> stage_parts(const ModelConfig& config, const ParallelConfig& parallel,
+                                   i64 pp_rank);
 
 // Returns the number of layers of all chunks of a stage.
 i64 stage_layers(const ModelConfig& config, const ParallelConfig& parallel, i64 pp_rank);

@@ -90,10 +90,7 @@ LocalTensor local_part(const TensorSpec& tensor, i64 index, const ModelConfig& c
 RankLayout rank_layout(const ModelConfig& config, const std::vector<TensorSpec>& table,
                        const ParallelConfig& parallel, i64 tp_rank, i64 pp_rank) {
     RankLayout layout;
-    std::vector<ModelPart> parts;
-    for (i64 chunk = 0; chunk < parallel.n_chunks; ++chunk) {
-        parts.push_back(model_part(config, parallel, pp_rank, chunk));
-    }
+    const std::vector<ModelPart> parts = stage_parts(config, parallel, pp_rank);
     const std::string* block = nullptr;
     for (size_t i = 0; i < table.size(); ++i) {
         const i64 unit = unit_among(parts, table[i], config);
@@ -114,7 +111,50 @@ RankLayout rank_layout(const ModelConfig& config, const std::vector<TensorSpec>&
 }
 
 i64 flat_elements(const RankLayout& layout, const ParallelConfig& parallel) {
-    return round_up(layout.n_elements, checked_mul(block_alignment, parallel.dp));
+    return flat_elements(layout.n_elements, parallel);
+}
+
+i64 flat_elements(i64 n_elements, const ParallelConfig& parallel) {
+    return round_up(n_elements, checked_mul(block_alignment, parallel.dp));
+}
+
+RankElements rank_elements(const ModelConfig& config, const ParallelConfig& parallel, i64 tp_rank) {
+    ModelConfig one_layer = config;  // all layers have the same shapes
+    one_layer.n_layers = 1;
+    const ParallelConfig whole{.tp = parallel.tp,
+                               .vocab_divisible_by = parallel.vocab_divisible_by,
+                               .pad_vocab_to = parallel.pad_vocab_to};
+    const std::vector<TensorSpec> table = tensor_table(one_layer);
+    const RankLayout layout = rank_layout(one_layer, table, whole, tp_rank, 0);
+    RankElements elements;
+    for (size_t i = 0; i < layout.tensors.size(); ++i) {
+        const LocalTensor& tensor = layout.tensors[i];
+        const i64 end =
+            i + 1 < layout.tensors.size() ? layout.tensors[i + 1].offset : layout.n_elements;
+        // The gap after the last tensor of a unit aligns the next unit, so it belongs to this unit.
+        const ElementCount count{tensor.numel(), end - tensor.offset};
+        const TensorSpec& spec = table[static_cast<size_t>(tensor.index)];
+        if (spec.place == Place::embedding) elements.embedding += count;
+        if (spec.place == Place::layer) elements.layer += count;
+        if (spec.place == Place::head) elements.head += count;
+        if (spec.tied_head)
+            elements.head_copy += {count.tensors, round_up(count.tensors, block_alignment)};
+    }
+    return elements;
+}
+
+ElementCount RankElements::of(const std::vector<ModelPart>& parts) const {
+    ElementCount count;
+    for (const ModelPart& part : parts) {
+        const i64 n = part.n_layers();
+        count += {checked_mul(n, layer.tensors), checked_mul(n, layer.aligned)};
+    }
+    if (parts.front().embedding) count += embedding;
+    if (parts.back().head) {
+        count += head;
+        if (!parts.front().embedding) count += head_copy;
+    }
+    return count;
 }
 
 }  // namespace lm::spec

@@ -49,6 +49,30 @@ RankLayout rank_layout(const ModelConfig& config, const std::vector<TensorSpec>&
 // Returns the number of elements of a rank's flat buffers: layout.n_elements, rounded up so that
 // data-parallel ranks get equal parts of whole blocks. The added elements are zero.
 i64 flat_elements(const RankLayout& layout, const ParallelConfig& parallel);
+i64 flat_elements(i64 n_elements, const ParallelConfig& parallel);
+
+// The elements of tensors on a rank, and with the gaps that align blocks (RankLayout::n_elements).
+struct ElementCount {
+    i64 tensors = 0;
+    i64 aligned = 0;
+    ElementCount& operator+=(const ElementCount& other) {
+        tensors += other.tensors;
+        aligned += other.aligned;
+        return *this;
+    }
+};
+
+// The elements of each unit of a model on one tensor rank. of() counts a stage's elements without
+// its rank_layout(), which has an entry for each tensor. A search over layouts needs this speed.
+struct RankElements {
+    ElementCount embedding;
+    ElementCount layer;  // each layer
+    ElementCount head;
+    ElementCount head_copy;  // the copy of a tied embedding on a last stage that is not the first
+    // Returns the elements of a stage with these parts: those of its rank_layout().
+    ElementCount of(const std::vector<ModelPart>& parts) const;
+};
+RankElements rank_elements(const ModelConfig& config, const ParallelConfig& parallel, i64 tp_rank);
 
 // The heads, MLP columns and vocabulary rows of a tensor rank. The parts of two ranks may differ by
 // one granule: a key-value group with its heads, or a row.

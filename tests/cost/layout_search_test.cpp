@@ -206,3 +206,46 @@ TEST_CASE("layouts are sorted by time, then by memory") {
     CHECK(search.n_tried == 3 * search_layouts(query()).n_tried);
     CHECK(std::ranges::is_sorted(search.fitting, {}, key));
 }
+
+TEST_CASE("310B on 10,080 GPUs: the fastest layout, with the memory of each of its stages") {
+    LayoutQuery large = query();
+    large.model = {
+        .n_layers = 96, .hidden = 16384, .n_heads = 128, .seq_length = 2048, .vocab_size = 51200};
+    large.model.resolve();
+    large.gpu = shared_hardware("a100");
+    large.n_gpus = 10080;
+    large.memory_bytes = large.gpu.memory_bytes;
+    large.allowance_bytes = cuda_allowance_bytes;
+    large.batch = 10080;
+    large.recomputes = {{.granularity = Granularity::none},
+                        {.granularity = Granularity::selective},
+                        {.granularity = Granularity::full}};
+    large.zero_stages = {0, 1};
+    large.n_chunks = {1, 2, 4};
+    large.balances = {spec::PipelineBalance::layers, spec::PipelineBalance::layers_and_embedding};
+    large.all_variants = false;
+    large.n_wanted = 10;
+    const LayoutSearch search = search_layouts(large);
+    REQUIRE(search.fitting.size() == 10);
+    const Layout& best = search.fitting[0];
+    CHECK(best.parallel.tp == 4);
+    CHECK(best.parallel.pp == 24);
+    CHECK(best.parallel.n_chunks == 4);
+    CHECK(best.parallel.recompute.granularity == Granularity::selective);
+    CHECK(best.parallel.zero_stage == 1);
+    CHECK(best.micro_batch == 1);
+    // The search computes the memory of one stage of each kind: no other stage needs more.
+    for (const Layout& layout : search.fitting) {
+        const StepShape step{.micro_batch = layout.micro_batch,
+                             .seq_length = 2048,
+                             .n_micro_batches = layout.n_micro_batches};
+        i64 largest = 0;
+        for (i64 stage = 0; stage < layout.parallel.pp; ++stage) {
+            const MemoryPlan plan = plan_memory(large.model, layout.parallel, step, large.precision,
+                                                {1, true, large.attention}, 0, stage);
+            largest =
+                std::max(largest, plan.total() + nccl_bytes(layout.parallel, stage, false, true));
+        }
+        CHECK(layout.bytes == largest + cuda_allowance_bytes);
+    }
+}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cost/training_time.hpp"
 
+#include "cost/activation_plan.hpp"
 #include "cost/formulas.hpp"
 #include "support/catch.hpp"
 
@@ -59,4 +60,22 @@ TEST_CASE("evaluations compute the forward pass, and saves stop the training") {
     plan.parallel.recompute.granularity = Recompute::Granularity::full;
     time = training_time(plan, steps);
     CHECK(time.evaluations_s == Approx(2 * 6 * time.full_iteration_s / 4));
+}
+
+TEST_CASE("a block of recomputed layers adds the operations of these layers") {
+    TrainingPlan plan = plan_of(4, 0);
+    const std::vector<RampStep> steps = ramp_steps(plan.ramp, 3200);
+    const double stored_s = training_time(plan, steps).full_iteration_s;
+    // The first of the 3 layers of each stage.
+    plan.parallel.recompute = {Recompute::Granularity::full, Recompute::Method::block, 1};
+    CHECK(recomputed_share(plan.model, plan.parallel) == Approx(1.0 / 3));
+    plan.eval_interval = 40;
+    plan.eval_iters = 6;
+    const TrainingTime time = training_time(plan, steps);
+    CHECK(time.full_iteration_s == Approx(stored_s * (3 + 1.0 / 3) / 3));
+    CHECK(time.evaluations_s == Approx(2 * 6 * stored_s / 3));
+    plan.parallel.recompute.n_layers = 5;  // more than a stage has
+    CHECK(recomputed_share(plan.model, plan.parallel) == 1);
+    plan.parallel.recompute.granularity = Recompute::Granularity::selective;
+    CHECK(recomputed_share(plan.model, plan.parallel) == 0);
 }

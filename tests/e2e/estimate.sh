@@ -68,7 +68,7 @@ has "$out" '"iteration":105\.2'
 out=$("$estimate" time --model gpt3-13b --global-batch-size 1024 --train-tokens 300B --gpus 256 \
     --tflops 45 --checkpoint-activations --hours-per-day 12 --explain 2>/dev/null)
 has "$out" '^rule of thumb +31 d 00 h$'
-has "$out" '^  rule of thumb: 6 T P / \(n X\), 8 with recomputation'
+has "$out" '^  rule of thumb: 6 T P / \(n X\), 8 with full recomputation'
 
 tiny=(--num-layers 2 --hidden-size 64 --seq-length 32)
 fails 2 '^lm-estimate: --num-attention-heads: 5 does not divide --hidden-size 64' \

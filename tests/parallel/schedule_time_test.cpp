@@ -38,10 +38,9 @@ double pipeline_step_s(const spec::PipelineShape& shape, const Times& times,
                 memory.emplace_back(16);
                 return {memory.back().data(), DType::fp32, {16}};
             };
-            for (i64 chunk = 0; chunk < shape.n_chunks; ++chunk) {
+            for (const i64 n_slots :
+                 cost::micro_batches_in_flight(parallel, shape.n_micro_batches, grid.at.pp)) {
                 buffers.emplace_back();
-                const i64 n_slots = cost::micro_batches_in_flight(parallel, shape.n_micro_batches,
-                                                                  grid.at.pp, chunk);
                 for (i64 slot = 0; slot < n_slots; ++slot) {
                     buffers.back().push_back({place(), place()});
                 }

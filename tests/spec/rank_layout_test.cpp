@@ -74,19 +74,26 @@ void count_box(const TensorSpec& tensor, const Box& box, std::vector<int>& count
 }
 
 // Checks that one tensor rank holds each element of a divided tensor, and that all tensor ranks
-// hold each element of a replicated tensor. The last stage also holds a copy of a tied head.
+// hold each element of a replicated tensor. The last stage also holds a copy of a tied head. Checks
+// that rank_elements() counts as many elements.
 void check_held_once(const ModelConfig& config, const ParallelConfig& parallel) {
     const std::vector<TensorSpec> table = tensor_table(config);
     std::map<i64, std::vector<int>> counts;
     for (i64 pp_rank = 0; pp_rank < parallel.pp; ++pp_rank) {
         for (i64 tp_rank = 0; tp_rank < parallel.tp; ++tp_rank) {
-            for (const LocalTensor& local :
-                 rank_layout(config, table, parallel, tp_rank, pp_rank).tensors) {
+            const RankLayout layout = rank_layout(config, table, parallel, tp_rank, pp_rank);
+            i64 n_elements = 0;
+            for (const LocalTensor& local : layout.tensors) {
                 const TensorSpec& tensor = table[static_cast<size_t>(local.index)];
                 std::vector<int>& of_tensor = counts[local.index];
                 of_tensor.resize(static_cast<size_t>(tensor.shape.numel()));
                 count_box(tensor, local.box, of_tensor);
+                n_elements += local.numel();
             }
+            const ElementCount count =
+                rank_elements(config, parallel, tp_rank).of(stage_parts(config, parallel, pp_rank));
+            CHECK(count.tensors == n_elements);
+            CHECK(count.aligned == layout.n_elements);
         }
     }
     REQUIRE(counts.size() == table.size());
@@ -194,6 +201,7 @@ TEST_CASE("every grid holds each element once per replica") {
             check_held_once(small_bloom(), parallel);
         }
     }
+    check_held_once(small_gpt(), {.tp = 2, .pp = 2, .vocab_divisible_by = 4, .n_chunks = 2});
     for (i64 tp : {1, 2, 4}) {
         for (i64 pp : {1, 3, 7}) {
             CAPTURE(tp, pp);

@@ -17,6 +17,7 @@
 #include "base/units.hpp"
 #include "cli/main.hpp"
 #include "cli/terminal.hpp"
+#include "cost/activation_plan.hpp"
 #include "cost/formulas.hpp"
 #include "cost/peak_flops.hpp"
 #include "io/file.hpp"
@@ -124,20 +125,18 @@ void TrainingLog::add(const optim::Counters& done, double rate, const BatchSize&
     const spec::ParallelConfig& parallel = config_.trainer.parallel;
     const i64 tokens = batch.global_batch * batch.seq_length;
     const auto n_ranks = static_cast<double>(parallel.tp * parallel.pp * parallel.dp);
-    using Granularity = spec::Recompute::Granularity;
-    interval_.add(
-        {.loss = result.loss,
-         .stepped = result.finite,
-         .finite = result.finite || result.overflow,
-         .samples = batch.global_batch,
-         .tokens = tokens,
-         .elapsed_s = elapsed_s,
-         .flops = cost::iteration_flops(model, spec::padded_vocab(model, parallel),
-                                        batch.global_batch, batch.seq_length,
-                                        parallel.recompute.granularity == Granularity::full) /
-                  n_ranks,
-         .model_flops = cost::model_flops_per_token(model, batch.seq_length) *
-                        static_cast<double>(tokens) / n_ranks});
+    interval_.add({.loss = result.loss,
+                   .stepped = result.finite,
+                   .finite = result.finite || result.overflow,
+                   .samples = batch.global_batch,
+                   .tokens = tokens,
+                   .elapsed_s = elapsed_s,
+                   .flops = cost::iteration_flops(model, spec::padded_vocab(model, parallel),
+                                                  batch.global_batch, batch.seq_length,
+                                                  cost::recomputed_share(model, parallel)) /
+                            n_ranks,
+                   .model_flops = cost::model_flops_per_token(model, batch.seq_length) *
+                                  static_cast<double>(tokens) / n_ranks});
     if (tensorboard_) {
         metrics::StepRecord step = record(done, rate);
         step.loss = result.loss;
@@ -319,13 +318,13 @@ double TrainingLog::model_flops(const spec::ModelConfig& model) const {
 void TrainingLog::print_utilisation(const RunConfig& config, const std::string& device,
                                     double step_s) const {
     const spec::ParallelConfig& parallel = config.trainer.parallel;
-    const bool again = parallel.recompute.granularity == spec::Recompute::Granularity::full;
     const auto n_gpus = static_cast<double>(parallel.tp * parallel.pp * parallel.dp);
     const double model_rate = model_flops(config.trainer.model) / step_s / n_gpus;
     const double log_rate =
         cost::iteration_flops(config.trainer.model,
                               spec::padded_vocab(config.trainer.model, parallel),
-                              last_.global_batch, last_.seq_length, again) /
+                              last_.global_batch, last_.seq_length,
+                              cost::recomputed_share(config.trainer.model, parallel)) /
         step_s / n_gpus;
     std::string text =
         fmt::format("{}: {:.1f} TFLOP/s (model), {:.1f} TFLOP/s (Megatron's formula)", device,
