@@ -17,6 +17,7 @@
 #include "cost/memory.hpp"
 #include "figures.hpp"
 #include "gpu_options.hpp"
+#include "layout_flags.hpp"
 #include "layout_picture.hpp"
 #include "run_flags.hpp"
 #include "verbs.hpp"
@@ -81,31 +82,22 @@ std::vector<Column> columns(bool has_training, bool json) {
     return columns;
 }
 
+bool assumes_fp16(const Flags& flags) {
+    return is_megatron(flags.hardware) &&
+           resolve_precision(flags.train.precision).weights == DType::fp32;
+}
+
 // Returns the flags of lm-train for a layout.
-std::string flags_of(const cost::Layout& layout) {
-    const spec::ParallelConfig& parallel = layout.parallel;
-    std::string text = fmt::format(
-        "--tensor-model-parallel-size {} --pipeline-model-parallel-size {} --micro-batch-size {}",
-        parallel.tp, parallel.pp, layout.micro_batch);
-    if (parallel.n_chunks > 1)
-        text += fmt::format(" --num-virtual-stages-per-pipeline-rank {}", parallel.n_chunks);
-    if (parallel.balance == spec::PipelineBalance::layers_and_embedding) {
-        text += " --pp-partition-method 'type:transformer|embedding'";
-    }
-    if (parallel.sequence_parallel) text += " --sequence-parallel";
-    if (parallel.recompute.granularity != Granularity::none) {
-        text += fmt::format(" --recompute-granularity {}",
-                            name_in(spec::recompute_granularities, parallel.recompute.granularity));
-    }
-    if (parallel.recompute.granularity == Granularity::full) text += " --recompute-method uniform";
-    if (parallel.zero_stage == 1) text += " --use-distributed-optimizer";
-    return text;
+std::string flags_of(const Flags& flags, const cost::LayoutQuery& query,
+                     const cost::Layout& layout) {
+    return train_flags(*flags.train.model.options, query, layout) +
+           (assumes_fp16(flags) ? " --fp16" : "");
 }
 
 // Returns the row of a layout. `samples`: the samples of the training; nullopt when no flag gives
 // its length.
-std::vector<Value> row_of(const cost::LayoutQuery& query, const cost::Layout& layout,
-                          std::optional<i64> samples, bool json) {
+std::vector<Value> row_of(const Flags& flags, const cost::LayoutQuery& query,
+                          const cost::Layout& layout, std::optional<i64> samples) {
     const cost::StepTime& time = layout.time;
     const double step_s = time.total();
     const double tokens = as_double(query.batch) * as_double(query.model.seq_length);
@@ -126,7 +118,7 @@ std::vector<Value> row_of(const cost::LayoutQuery& query, const cost::Layout& la
         std::max(0.0, time.bubble_s + time.messages_s),  // rounding may give -1e-16
         time.data_s + time.optimizer_s};
     if (samples) row.emplace_back(step_s * as_double(*samples) / as_double(query.batch));
-    if (json) row.emplace_back(flags_of(layout));
+    if (flags.output.json) row.emplace_back(flags_of(flags, query, layout));
     return row;
 }
 
@@ -190,6 +182,8 @@ cost::LayoutQuery resolve_query(const Flags& flags) {
     query.parallel = resolve_parallel(whole, flags.train.model, query.model);
     query.parallel.sequence_parallel = given.sequence;
     query.precision = resolve_precision(flags.train.precision);
+    query.is_megatron = is_megatron(flags.hardware);
+    if (assumes_fp16(flags)) query.precision.weights = DType::fp16;
     query.attention = flags.train.device.attention();
     query.gpu = resolve_hardware(flags.hardware);
     query.trainer = resolve_trainer(flags.hardware);
@@ -216,8 +210,9 @@ std::optional<i64> training_samples(const Flags& flags, i64 seq_length) {
 
 // Adds the layouts that would be faster than every layout that fits, each with the limit that it
 // exceeds.
-void add_rejected(Printout& printout, const cost::LayoutQuery& query,
-                  const cost::LayoutSearch& found, bool json) {
+void add_rejected(Printout& printout, const Flags& flags, const cost::LayoutQuery& query,
+                  const cost::LayoutSearch& found) {
+    const bool json = flags.output.json;
     std::vector<Column> columns = {
         {"tp", "TP", Unit::plain, ""},
         {"pp", "PP", Unit::plain, ""},
@@ -244,7 +239,7 @@ void add_rejected(Printout& printout, const cost::LayoutQuery& query,
                layout.time.total(),
                layout.bytes,
                layout.bytes - query.memory_bytes};
-        if (json) row.emplace_back(flags_of(layout));
+        if (json) row.emplace_back(flags_of(flags, query, layout));
     }
     printout.table("rejected", std::move(columns), std::move(rows), n_layout_keys);
 }
@@ -274,26 +269,36 @@ int run_layout(Flags flags) {
     if (!found.fitting.empty()) {
         std::vector<std::vector<Value>> rows;
         for (const cost::Layout& layout : found.fitting) {
-            rows.push_back(row_of(query, layout, samples, flags.output.json));
+            rows.push_back(row_of(flags, query, layout, samples));
         }
         printout.table("layout", columns(samples.has_value(), flags.output.json), std::move(rows),
                        n_layout_keys, true);
     }
-    if (!found.rejected.empty()) add_rejected(printout, query, found, flags.output.json);
+    if (!found.rejected.empty()) add_rejected(printout, flags, query, found);
     std::vector<Figure> figures = {
         {"tried", "layouts tried", Unit::count, found.n_tried,
          "layouts whose TP, PP, DP and micro batch satisfy the divisibility rules stated for these "
          "columns"},
         {"gpu", "GPU", Unit::plain, query.gpu.name,
-         "--gpu or --hardware: the description of the GPU and its node"}};
+         "--gpu or --hardware: the description of the GPU and its node"},
+        {"trainer", "trainer", Unit::plain, flags.hardware.trainer,
+         "--trainer; lm-estimate time has another default"},
+        {"dtype", assumes_fp16(flags) ? "format (assumed: no --bf16, --fp16)" : "format",
+         Unit::plain, std::string(name_of(query.precision.weights)),
+         "weights and activations: --bf16 or --fp16; without them, --trainer megatron assumes "
+         "fp16, and --trainer lm-train fp32"},
+        {"time_flags", "for lm-estimate time", Unit::plain, time_flags(query, flags.hardware),
+         "with these and the flags of a layout, lm-estimate time prints the same step and memory"}};
     if (found.smallest) {
         figures.push_back({"least_memory", "least memory", Unit::bytes, found.smallest->bytes,
                            "of all layouts tried"});
     }
     printout.figures("layouts", std::move(figures));
     if (!found.fitting.empty()) {
-        printout.figures("fastest", {{"flags", "lm-train", Unit::flags, flags_of(found.fitting[0]),
-                                      "the flags of the fastest layout"}});
+        printout.figures(
+            "fastest", {{"flags", "lm-train", Unit::flags, flags_of(flags, query, found.fitting[0]),
+                         "the flags of the fastest layout; add those of the data and "
+                         "of the schedule"}});
     }
     if (!flags.picture.replaces_figures()) printout.print(flags.output);
     return static_cast<int>(found.fitting.empty() ? Exit::answer_is_no : Exit::done);

@@ -89,6 +89,9 @@ std::vector<Figure> step_figures(const StepQuery& query, const cost::StepTime& t
                 "at the full batch; the sum of the parts that --explain lists"),
         {"tokens_per_s", "tokens/s", Unit::count, static_cast<i64>(tokens / step_s),
          "--global-batch-size x --seq-length / step"},
+        {"trainer", "trainer", Unit::plain,
+         std::string(query.is_megatron ? "megatron" : "lm-train"),
+         "--trainer; lm-estimate layout has another default"},
         {"dtype", query.assumes_fp16 ? "format (assumed: no --bf16, --fp16)" : "format",
          Unit::plain, std::string(name_of(query.precision.weights)),
          "weights and activations: --bf16 or --fp16; without them, --trainer megatron assumes "

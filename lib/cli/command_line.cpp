@@ -63,6 +63,7 @@ class Applier {
         const auto entry = std::ranges::find_if(
             table_, [&option](const Option& other) { return other.name() == option.name(); });
         apply_[static_cast<size_t>(entry - table_.begin())](option.name(), values);
+        result_.occurrences.push_back({option.name(), values});
     }
 
     // Every operand of the table gets its minimum number of arguments; the first operands that

@@ -19,6 +19,7 @@ using Apply = std::function<void(const std::string& name, const Values& values)>
 // The options and operands of a command line.
 struct CommandLine {
     std::set<std::string> given;  // first names of the given options, names of the given operands
+    std::vector<Options::Occurrence> occurrences;
 };
 
 // Returns whether `name` is an option that every program has: --help, -h, --version.

@@ -85,13 +85,12 @@ Apply apply_added(std::vector<std::string>* target) {
 
 // Returns the options that the list of groups and names does not contain.
 std::vector<Option*> not_listed(std::span<Option> options, const Values& groups_and_names) {
-    for (const std::string& text : groups_and_names) {
+    for (const std::string& text : groups_and_names)
         LM_CHECK(std::ranges::any_of(options,
                                      [&text](const Option& option) {
                                          return option.group == text || option.name() == text;
                                      }),
                  "expected a declared group or option, got {}", text);
-    }
     const auto listed = [&](const std::string& text) {
         return std::ranges::find(groups_and_names, text) != groups_and_names.end();
     };
@@ -105,9 +104,7 @@ std::vector<Option*> not_listed(std::span<Option> options, const Values& groups_
 Apply apply_choice(std::string* target, const Values& choices) {
     return [target, choices](const std::string& name, const Values& values) {
         const std::string& value = values.back();
-        if (std::ranges::find(choices, value) == choices.end()) {
-            refuse_value(name, value, choices);
-        }
+        if (std::ranges::find(choices, value) == choices.end()) refuse_value(name, value, choices);
         *target = value;
     };
 }
@@ -317,9 +314,8 @@ Options& Options::verb(std::string name, std::string summary, std::function<int(
 Commands Options::Impl::commands() const {
     Commands result{.names = verb_names, .options = table};
     for (size_t i = 0; i < verbs.size(); ++i) {
-        for (const std::string& word : verbs[i]->options.impl_->other_words) {
+        for (const std::string& word : verbs[i]->options.impl_->other_words)
             result.other_words.emplace_back(word, verb_names[i]);
-        }
     }
     return result;
 }
@@ -352,11 +348,14 @@ Options::Parsed Options::parse(const std::vector<std::string>& arguments) {
 
 bool Options::given(std::string_view name) const {
     for (const Option& option : impl_->table) {
-        if (std::ranges::find(option.names, name) != option.names.end()) {
+        if (std::ranges::find(option.names, name) != option.names.end())
             return impl_->command_line.given.contains(option.name());
-        }
     }
     bug(__FILE__, __LINE__, "given(\"{}\"): no such option", name);
+}
+
+const std::vector<Options::Occurrence>& Options::occurrences() const {
+    return impl_->command_line.occurrences;
 }
 
 Options* Options::chosen_verb() {

@@ -144,6 +144,13 @@ class Options {
     enum class Parsed { run, help, help_all, version };
     Parsed parse(const std::vector<std::string>& arguments);
     bool given(std::string_view name) const;  // whether the option was on the command line
+    // An option on the command line: its first name, and its values as they were given.
+    struct Occurrence {
+        std::string name;
+        std::vector<std::string> values;
+    };
+    // Returns the options of the command line that have a target, in its order.
+    const std::vector<Occurrence>& occurrences() const;
     // Returns the options of the chosen verb; nullptr when the command line has no verb.
     Options* chosen_verb();
     std::function<int()> chosen_run() const;

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// The flags of a layout, as words for a shell: for lm-train, and for lm-estimate time.
+#pragma once
+
+#include <string>
+
+#include "cost/layout_search.hpp"
+#include "gpu_options.hpp"
+
+namespace lm::estimate {
+
+// Returns all flags of lm-train for a layout: those of the command line (the model, the batch, the
+// precision, ...) in their order, and those that the search has set.
+std::string train_flags(const cli::Options& options, const cost::LayoutQuery& query,
+                        const cost::Layout& layout);
+
+// Returns the flags that lm-estimate time needs besides train_flags() for the same step: the GPUs,
+// their hardware and the trainer.
+std::string time_flags(const cost::LayoutQuery& query, const GpuFlags& flags);
+
+}  // namespace lm::estimate
