@@ -12,6 +12,27 @@
 
 namespace lm::estimate {
 
+void note_assumptions(const metrics::LogSummary& log, double gap_s) {
+    if (log.n_overlapping() > 0)
+        note("the logs overlap: {} lines are in an earlier log and are counted once",
+             log.n_overlapping());
+    if (log.n_unseen_starts() > 0) {
+        note(
+            "{} of the logs begin after a pause of more than {} (--gap) and do not state when "
+            "their "
+            "program started: the pause counts as waiting for a job, but for the mean time of the "
+            "restarts that the logs state",
+            log.n_unseen_starts(), human_duration(gap_s));
+    }
+    if (log.n_unclear_logs() > 0) {
+        note(
+            "{} of the logs continue the iterations of the previous log without time stamps: "
+            "whether the training was restarted between them is not known, and no restart is "
+            "counted",
+            log.n_unclear_logs());
+    }
+}
+
 void add_log(Printout& printout, const metrics::LogSummary& log) {
     Figures figures;
     if (const auto age = metrics::age_s(log, unix_time_s())) {
@@ -24,6 +45,8 @@ void add_log(Printout& printout, const metrics::LogSummary& log) {
               "lines of iterations that are truncated or have other output in them, skipped");
     add_count(figures, "duplicates", "duplicates", log.n_repeated(),
               "the same iteration logged by another rank, skipped");
+    add_count(figures, "overlapping", "in several logs", log.n_overlapping(),
+              "lines of iterations and events that an earlier log has, counted once");
     add_count(figures, "computed", "iterations computed", log.sums().iterations,
               "with those between two log lines, and with repeated ones");
     add_seconds(figures, "computing", "time computing", log.sums().step_s,

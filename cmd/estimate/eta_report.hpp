@@ -10,6 +10,8 @@
 
 namespace lm::estimate {
 
+// Prints notes on what the summary of several logs assumes. `gap_s`: --gap.
+void note_assumptions(const metrics::LogSummary& log, double gap_s);
 void add_log(Printout& printout, const metrics::LogSummary& log);
 // Adds the figures of where the time went: hours and shares of useful steps, steps computed twice,
 // evaluations, saves, restarts, waiting, ...

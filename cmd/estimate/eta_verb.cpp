@@ -180,10 +180,13 @@ std::string name_of(const std::vector<std::string>& logs) {
 }
 
 void read(const std::vector<std::string>& logs, metrics::LogSummary& log) {
-    for (const std::string& path : metrics::in_time_order(logs)) {
+    for (const std::string& path : logs) {
         if (path != "-" && !io::exists(path)) usage_error(path, "does not exist: give a log");
-        const std::unique_ptr<io::InputStream> stream = io::open_stream(path);
-        log.begin_file();
+    }
+    if (logs.size() > 1) log.skip_overlaps();
+    for (const metrics::LogHead& head : metrics::in_order(logs)) {
+        const std::unique_ptr<io::InputStream> stream = io::open_stream(head.path);
+        log.begin_file(head.first);
         io::for_each_line(*stream, [&log](std::string_view line) { log.add(line); });
     }
     log.finish();
@@ -324,6 +327,7 @@ int run_eta(Flags flags) {
         plot_logs(flags, log);
         if (flags.picture.replaces_figures()) return 0;
     }
+    note_assumptions(log, flags.gap.seconds);
     const metrics::Left left = remaining_of(log, length_of(flags.train), name_of(flags.logs));
     print_all(flags, log, left);
     return static_cast<int>(is_too_old(flags, log, left) ? Exit::answer_is_no : Exit::done);

@@ -11,37 +11,60 @@
 #include "base/log.hpp"
 #include "io/inputs.hpp"
 #include "io/lines.hpp"
-#include "metrics/log_line.hpp"
 
 namespace lm::metrics {
+namespace {
 
-std::optional<double> first_time_s(const std::string& path) {
-    const std::unique_ptr<io::InputStream> stream = io::open_stream(path);
-    std::optional<double> time_s;
-    io::for_lines_while(*stream, [&time_s](std::string_view line) {
-        time_s = time_of(read_log_line(line));
-        return !time_s;
-    });
-    return time_s;
+std::vector<std::string> paths_of(const std::vector<LogHead>& heads) {
+    std::vector<std::string> paths;
+    for (const LogHead& head : heads) paths.push_back(head.path);
+    return paths;
 }
 
-std::vector<std::string> in_time_order(const std::vector<std::string>& logs) {
-    if (logs.size() < 2 || std::ranges::find(logs, "-") != logs.end()) return logs;
-    std::vector<std::pair<double, std::string>> timed;
+}  // namespace
+
+LogHead read_head(const std::string& path) {
+    LogHead head{.path = path};
+    bool after_start = false;
+    const std::unique_ptr<io::InputStream> stream = io::open_stream(path);
+    io::for_lines_while(*stream, [&](std::string_view text) {
+        const LogLine line = read_log_line(text);
+        if (!head.time_s) head.time_s = time_of(line);
+        after_start |= line.kind == LogLine::Kind::start || line.kind == LogLine::Kind::loaded;
+        if (!head.first && line.kind == LogLine::Kind::iteration)
+            head.first = {line.iteration, text.starts_with('{'), after_start};
+        return !head.time_s || !head.first;
+    });
+    return head;
+}
+
+std::vector<LogHead> in_order(const std::vector<std::string>& logs) {
+    std::vector<LogHead> heads;
     for (const std::string& path : logs) {
-        const std::optional<double> time_s = first_time_s(path);
-        if (!time_s) {
-            warn("{}: has no time stamps: the logs are read in the given order", path);
-            return logs;
-        }
-        timed.emplace_back(*time_s, path);
+        const bool is_read = logs.size() > 1 && path != "-";
+        heads.push_back(is_read ? read_head(path) : LogHead{.path = path});
     }
-    std::ranges::stable_sort(timed, {}, &std::pair<double, std::string>::first);
-    std::vector<std::string> ordered;
-    for (auto& [time_s, path] : timed) ordered.push_back(std::move(path));
-    if (ordered != logs)
-        note("the logs are read in the order of time: {}", fmt::join(ordered, " "));
-    return ordered;
+    if (logs.size() < 2 || std::ranges::find(logs, "-") != logs.end()) return heads;
+    const auto unstamped =
+        std::ranges::find_if(heads, [](const LogHead& head) { return !head.time_s; });
+    if (unstamped == heads.end()) {
+        std::ranges::stable_sort(heads, {}, [](const LogHead& head) { return *head.time_s; });
+        if (paths_of(heads) != logs)
+            note("the logs are read in the order of time: {}", fmt::join(paths_of(heads), " "));
+        return heads;
+    }
+    const std::string name = unstamped->path;
+    if (!std::ranges::all_of(heads, [](const LogHead& head) { return head.first.has_value(); })) {
+        warn("{}: has no time stamps: the logs are read in the given order", name);
+        return heads;
+    }
+    // The log with time stamps is the first of two logs of the same iterations: its lines count.
+    std::ranges::stable_sort(heads, {}, [](const LogHead& head) {
+        return std::pair(head.first->line.iteration, !head.time_s);
+    });
+    warn("{}: has no time stamps: the logs are read in the order of their first iterations: {}",
+         name, fmt::join(paths_of(heads), " "));
+    return heads;
 }
 
 }  // namespace lm::metrics

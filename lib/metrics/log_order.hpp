@@ -1,19 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sorts the logs of a training by time.
+// Sorts the logs of a training.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "metrics/log_overlap.hpp"
+
 namespace lm::metrics {
 
-// Returns the first time stamp of a log (log_line.hpp), in Unix seconds; nullopt when the log has
-// no time stamp. Reads the log only up to this time stamp.
-std::optional<double> first_time_s(const std::string& path);
+// The start of a log.
+struct LogHead {
+    std::string path;
+    std::optional<double> time_s;         // its first time stamp (log_line.hpp), Unix seconds
+    std::optional<FirstIteration> first;  // its first logged iteration
+};
 
-// Returns the logs in the order of their first time stamps. Keeps the given order when a log is
-// standard input ("-") or has no time stamp. Logs a warning that names the log without time stamp.
-std::vector<std::string> in_time_order(const std::vector<std::string>& logs);
+// Reads a log up to its first time stamp and its first iteration.
+LogHead read_head(const std::string& path);
+
+// Returns the logs in the order of their first time stamps; when a log has no time stamp, in the
+// order of their first iterations, with a warning. Keeps the given order when a log is standard
+// input ("-"), or has neither a time stamp nor an iteration. A log of several: with its head;
+// a single log and standard input are not read.
+std::vector<LogHead> in_order(const std::vector<std::string>& logs);
 
 }  // namespace lm::metrics

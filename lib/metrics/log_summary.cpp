@@ -44,6 +44,10 @@ std::optional<double> StepFit::fixed_share(double batch) const {
 void LogSummary::add(std::string_view text) {
     ++n_lines_;
     const LogLine line = read_log_line(text);
+    if (overlap_ && skips(line, text)) {
+        ++n_overlapping_;
+        return;
+    }
     n_invalid_ += line.n_invalid;
     if (line.kind == LogLine::Kind::other) return;
     if (line.kind == LogLine::Kind::iteration) return add(line.iteration);
@@ -79,6 +83,31 @@ void LogSummary::add(std::string_view text) {
     add_event(line);
 }
 
+void LogSummary::begin_file(const std::optional<FirstIteration>& first) {
+    if (overlap_) overlap_->begin_log(first);
+    if (first_ && first && first->line.iteration > first_->iteration)
+        interval_ = first->line.iteration - first_->iteration;
+    finish();
+    new_file_ = silent_ = true;
+}
+
+// Returns whether an earlier log has this line. A log that contains lines of an earlier one belongs
+// to the same program, and its events before the clock are in the past of these lines.
+bool LogSummary::skips(const LogLine& line, std::string_view text) {
+    if (line.kind == LogLine::Kind::other && line.n_invalid == 0) return false;
+    constexpr double least_past_s = 60;  // the clocks of two hosts differ by less
+    const bool is_iteration = line.kind == LogLine::Kind::iteration;
+    const bool repeats = overlap_->repeats(line, text);
+    const bool is_past =
+        !is_iteration && clock_ && line.unix_time_s && *line.unix_time_s + least_past_s < *clock_;
+    // The last iteration of the earlier log, printed by another rank after a log was rotated.
+    if (repeats && is_iteration && new_file_ && last_ && !started_ &&
+        line.iteration.iteration == last_->iteration)
+        return false;
+    if (repeats && is_iteration) new_file_ = silent_ = false;
+    return repeats || is_past;
+}
+
 // Adds the time before an event to the account. The time before a start counts as waiting, also
 // when no line states the end of the earlier program. A save or an evaluation after a stop line
 // (Megatron's "[after training is done]") means that the program still runs.
@@ -93,9 +122,15 @@ void LogSummary::add_event(const LogLine& line) {
     if (!line.unix_time_s) {
         unstamped_save_s_ += saved_s;
     } else {
+        const bool silent = std::exchange(silent_, false);
         const double gap_s = follow_clock(*line.unix_time_s);
         if (line.kind == Kind::validation) evaluated_ = true;
-        if (starts) {
+        if (silent && line.kind != Kind::start && gap_s >= settings_.least_gap_s) {
+            add_unseen_start(gap_s);
+            forget_unstamped();
+            phase_ = Phase::starting;
+        } else if (starts) {
+            starting_now_s_ = 0;
             const double save_s = std::min(gap_s, unstamped_save_s_);
             evaluated_ = false;
             add_running_gap(save_s, 0, {});
@@ -105,6 +140,7 @@ void LogSummary::add_event(const LogLine& line) {
                             line.kind == Kind::validation ? line.busy_s : std::nullopt);
         } else {
             account_.add_gap(phase_, gap_s);
+            if (phase_ == Phase::starting) starting_now_s_ += gap_s;
             forget_unstamped();
         }
     }
@@ -173,7 +209,7 @@ double LogSummary::follow_clock(double now) {
 // assumed when a new log begins after a time of at least least_gap_s without iterations. Without
 // such a gap, the log may be the next part of a rotated log.
 bool LogSummary::starts_file(const LoggedIteration& line) const {
-    if (!new_file_ || !last_ || has_starts_ || !line.unix_time_s || !clock_) return false;
+    if (!new_file_ || !last_ || !line.unix_time_s || !clock_) return false;
     const double step_s = line.step_s * as_double(line.iteration - last_->iteration);
     return missing_now_s_ + *line.unix_time_s - *clock_ - step_s >= settings_.least_gap_s;
 }
@@ -209,22 +245,19 @@ void LogSummary::add_iteration(LoggedIteration line) {
         const double passed_s = follow_clock(*line.unix_time_s);
         if (!first) {
             missing_now_s_ -= step_s;
-            if (phase_ == TimeAccount::Phase::running && !first_of_run) {
-                add_running_gap(passed_s - step_s, 0, {});
-            } else {
-                const bool unseen_restart = phase_ == TimeAccount::Phase::running;
-                account_.add_gap(unseen_restart ? TimeAccount::Phase::starting : phase_,
-                                 passed_s - step_s);
-            }
+            add_gap_before(passed_s - step_s, first_of_run);
         }
+        silent_ = false;
         forget_unstamped();
     } else if (clock_) {
         *clock_ += step_s;
         evaluated_ = false;
     }
     n_restarts_ = n_restarts();
-    if (first_of_run && last_ && !has_starts_) ++n_restarts_;
-    if (last_) find_stop(first_of_run, before);
+    const bool unseen_start = new_file_ && n_starts_ == 0;
+    if (first_of_run && last_ && (!has_starts_ || unseen_start)) ++n_restarts_;
+    if (new_file_ && last_ && !first_of_run && !(line.unix_time_s && stamped_)) ++n_unclear_logs_;
+    if (last_) find_stop(first_of_run, unseen_start, before);
     missing_s_ += missing_now_s_;
     phase_ = TimeAccount::Phase::running;
     account_.add_steps(before + 1, line.iteration, line.step_s, line.skipped, line.nan);
@@ -234,14 +267,39 @@ void LogSummary::add_iteration(LoggedIteration line) {
     started_ = new_file_ = false;
     n_starts_ = 0;
     loaded_.reset();
-    missing_now_s_ = 0;
+    missing_now_s_ = starting_now_s_ = 0;
+}
+
+// Adds the time before the steps of a logged iteration to the account.
+void LogSummary::add_gap_before(double gap_s, bool first_of_run) {
+    using Phase = TimeAccount::Phase;
+    if (phase_ == Phase::running && !first_of_run) {
+        add_running_gap(gap_s, 0, {});
+    } else if (silent_ && gap_s >= settings_.least_gap_s) {
+        add_unseen_start(gap_s);
+    } else {
+        const bool unseen_restart = phase_ == Phase::running;
+        account_.add_gap(unseen_restart ? Phase::starting : phase_, gap_s);
+        if (phase_ != Phase::starting || n_starts_ == 0) return;
+        ++n_timed_starts_;
+        timed_starts_s_ += starting_now_s_ + gap_s;
+    }
+}
+
+// Adds the pause before the first time stamp of a log that does not state when its program started.
+void LogSummary::add_unseen_start(double gap_s) {
+    ++n_unseen_starts_;
+    const double mean_s = n_timed_starts_ > 0 ? timed_starts_s_ / as_double(n_timed_starts_) : 0;
+    const double restart_s = std::min(gap_s, mean_s);
+    account_.add_gap(TimeAccount::Phase::starting, restart_s);
+    account_.add_gap(TimeAccount::Phase::stopped, gap_s - restart_s);
 }
 
 // Adds the stop, if there was one, between iteration `before` and the next line. `first_of_run`: a
 // restart, or a rollback within the run, has discarded the iterations that were logged after
 // iteration `before`.
-void LogSummary::find_stop(bool first_of_run, i64 before) {
-    LogStop stop{.restarted = first_of_run && (n_starts_ > 0 || !has_starts_),
+void LogSummary::find_stop(bool first_of_run, bool unseen_start, i64 before) {
+    LogStop stop{.restarted = first_of_run && (n_starts_ > 0 || !has_starts_ || unseen_start),
                  .last_iteration = last_->iteration,
                  .resumed_after = before,
                  .unix_time_s = clock_};

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "metrics/log_line.hpp"
+#include "metrics/log_overlap.hpp"
 #include "metrics/time_account.hpp"
 
 namespace lm::metrics {
@@ -70,8 +71,11 @@ class LogSummary {
         std::function<void(const LoggedIteration& line, i64 before, bool first_of_run)>;
     void observe(Observer function) { observer_ = std::move(function); }
 
-    // Call before the first line of each log.
-    void begin_file() { new_file_ = true; }
+    // Call before the first log when there are several: skips the lines of a log that an earlier
+    // log has.
+    void skip_overlaps() { overlap_.emplace(); }
+    // Call before the first line of each log. `first`: its first logged iteration, if known.
+    void begin_file(const std::optional<FirstIteration>& first = {});
     void add(std::string_view line);
     // Call after the last line, before any getter.
     void finish();
@@ -82,6 +86,14 @@ class LogSummary {
     }  // valid lines of iterations, including repeated ones
     i64 n_invalid() const { return n_invalid_; }    // iteration lines without valid fields
     i64 n_repeated() const { return n_repeated_; }  // skipped lines that another rank logged, too
+    i64 n_overlapping() const { return n_overlapping_; }  // skipped lines of an earlier log
+    // Returns the number of logs that begin after a pause of least_gap_s, and do not state when
+    // their program started. The pause counts as waiting for a job, except as much as the mean of
+    // the restarts that the logs state.
+    i64 n_unseen_starts() const { return n_unseen_starts_; }
+    // Returns the number of logs that continue the iterations of the previous log without time
+    // stamps. Whether the program started again is not known; no restart is counted.
+    i64 n_unclear_logs() const { return n_unclear_logs_; }
     bool empty() const { return !last_; }
     // Returns the newest logged iteration. Requires !empty().
     const LoggedIteration& last() const { return *last_; }
@@ -125,6 +137,9 @@ class LogSummary {
         bool first_of_run = false;
     };
     void add(const LoggedIteration& line);
+    bool skips(const LogLine& line, std::string_view text);
+    void add_gap_before(double gap_s, bool first_of_run);
+    void add_unseen_start(double gap_s);
     bool is_repeated(const LoggedIteration& line) const;
     void add_iteration(LoggedIteration line);
     void add_sums(const LoggedIteration& line, i64 n, bool first_of_run);
@@ -134,7 +149,7 @@ class LogSummary {
     void add_event(const LogLine& line);
     void add_running_gap(double gap_s, double saved_s, std::optional<double> evaluation_s);
     void forget_unstamped();
-    void find_stop(bool first_of_run, i64 before);
+    void find_stop(bool first_of_run, bool unseen_start, i64 before);
     void keep(const LogStop& stop);
 
     Settings settings_;
@@ -166,6 +181,13 @@ class LogSummary {
     bool evaluated_ = false, evaluated_after_first_ = false;
     double unstamped_save_s_ = 0;
     bool new_file_ = false;  // since the last iteration, a log has begun
+    bool silent_ = false;    // since this log has begun, no line had a time stamp
+    std::optional<LogOverlap> overlap_;
+    i64 n_overlapping_ = 0, n_unseen_starts_ = 0, n_unclear_logs_ = 0;
+    // The restarts whose start the log states: their number, their time, and the time of the
+    // restart that has not reached an iteration yet.
+    i64 n_timed_starts_ = 0;
+    double timed_starts_s_ = 0, starting_now_s_ = 0;
     i64 n_nodes_ = 0;
     bool stamped_ = false;     // more than one stamp was seen
     bool has_starts_ = false;  // the log states each start

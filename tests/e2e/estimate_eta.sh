@@ -108,6 +108,15 @@ for log in made.log.gz made.log.xz made.log.zst "made.1 made.2"; do
     run again.json lm-estimate eta "${files[@]}" --json
     cmp <(same made.json) <(same again.json) || fail "$log: $(cat again.json)"
 done
+# Logs that overlap: a copy, the first and the last part, and both parts with the whole.
+once() { same "$1" | jq -c 'del(.lines, .logged, .overlapping, .duplicates)'; }
+tail -n +60 made.log >made.3
+for log in "made.log made.log" "made.1 made.log" "made.3 made.log" "made.1 made.3" "made.2 made.log.gz made.1"; do
+    read -ra files <<<"$log"
+    run again.json lm-estimate eta "${files[@]}" --json
+    cmp <(once made.json) <(once again.json) || fail "$log: $(cat again.json)"
+    grep -Eq 'note: the logs overlap: [0-9]+ lines are in an earlier log and are counted once' again.json.err || fail "$log: $(cat again.json.err)"
+done
 lm-estimate eta - --json <made.log >again.json 2>/dev/null
 cmp <(same made.json) <(same again.json) || fail "standard input: $(cat again.json)"
 
@@ -158,7 +167,29 @@ run lm.json lm-estimate eta second.json first.json --json
 cmp <(same ordered.json) <(same lm.json) || fail "the order: $(cat lm.json)"
 grep -q 'note: the logs are read in the order of time: first.json second.json' lm.json.err || fail "$(cat lm.json.err)"
 run lm.json lm-estimate eta unstamped.log second.json --json
-grep -q 'warning: unstamped.log: has no time stamps: the logs are read in the given order' lm.json.err || fail "$(cat lm.json.err)"
+grep -q 'warning: unstamped.log: has no time stamps: the logs are read in the order of their first iterations: unstamped.log second.json' \
+    lm.json.err || fail "$(cat lm.json.err)"
+# The JSON log and the text of the same run.
+run one.json lm-estimate eta steps.json --json
+for log in "steps.json train.log" "train.log steps.json" "lines.log steps.json train.log"; do
+    read -ra files <<<"$log"
+    run lm.json lm-estimate eta "${files[@]}" --json
+    for key in computed restarts repeated; do
+        [ "$(field lm.json log $key)" = "$(field one.json log $key)" ] || fail "$log: $key: $(cat lm.json)"
+    done
+done
+# What is assumed of a log that does not state its start, and of logs without stamps.
+jq -c 'select(.kind == "step") | .time += 3600' second.json >cut.json
+run lm.json lm-estimate eta first.json cut.json --json
+grep -q 'note: 1 of the logs begin after a pause of more than 10 min' lm.json.err || fail "$(cat lm.json.err)"
+[ "$(field lm.json log restarts)" = 1 ] || fail "$(cat lm.json)"
+awk -v w="$(field lm.json time_use waiting)" 'BEGIN { exit !(w > 7100 && w < 7201) }' || fail "$(cat lm.json)"
+grep -v '^lm-train' train.log | grep -E '^ iteration +[0-9]+/' >iterations.log
+head -5 iterations.log >early.part
+tail -n +6 iterations.log >late.part
+run lm.json lm-estimate eta late.part early.part --json
+grep -q 'note: 1 of the logs continue the iterations of the previous log without time stamps' lm.json.err || fail "$(cat lm.json.err)"
+grep -q 'first iterations: early.part late.part' lm.json.err || fail "$(cat lm.json.err)"
 # An error ends a run: both logs have it, also when the run has not begun to train.
 expect 2 'seq-length' lm-train "${args[@]}" --load save --seq-length 32 --exit-interval 1
 tail -n 1 steps.json | jq -e '.kind == "error" and .exit_code == 2 and (.reason | test("seq-length"))' >/dev/null || fail "$(tail -n 1 steps.json)"

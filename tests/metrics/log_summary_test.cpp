@@ -300,7 +300,9 @@ TEST_CASE("a log that begins an hour after the end of the previous one is of ano
         steps(201);
         const bool restarts = pause_s == 3600;
         CHECK(log.n_restarts() == (restarts ? 1 : 0));
-        CHECK(log.time_use().restarting_s == Approx(restarts ? 3600 : 0));
+        CHECK(log.time_use().waiting_s == Approx(restarts ? 3600 : 0));
+        CHECK(log.n_unseen_starts() == (restarts ? 1 : 0));
+        CHECK(log.time_use().restarting_s == 0);
         CHECK(log.time_use().other_s == Approx(restarts ? 0 : 5));
         CHECK(log.repeated_iterations() == 0);
         if (restarts) CHECK(log.stops().front().restarted);
