@@ -113,7 +113,9 @@ void add_sizes(Printout& printout, const Sizes& size) {
                       "twice that for more than about 100 data sets or restarts",
                       ckpt::manifest_room)},
          {"total", "checkpoint", Unit::bytes, size.total,
-          "the sum: the bytes of all files of global_stepN; about 14 bytes x parameters in 16 bits "
+          "the sum: the bytes of all files of global_stepN, without latest, fence.json and "
+          "generation-N (together 2 KiB, and 0.5 KiB more for each restart) and without the "
+          "blocks of the directories; about 14 bytes x parameters in 16 bits "
           "(BigScience measured 2.3 TB for 176B)"},
          {"files", "files", Unit::count, size.n_files,
           "two data files a node, index files, and the manifest"}});

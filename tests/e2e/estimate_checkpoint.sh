@@ -55,6 +55,18 @@ sizes=$(find saved -name manifest.json -printf '%s\n' | sort -u | wc -l)
 manifests=$(find saved -name manifest.json | wc -l)
 [ "$manifests of $sizes sizes" = "10 of 1 sizes" ] || fail "sizes of manifests: $(ls -l saved/*/manifest.json)"
 
+# All files of a directory of checkpoints but those that --explain names: the total of the schedule.
+rm -rf saved
+lm-train "${train[@]}" "${gpt[@]}" --save saved --train-iters 5 --save-interval 2 >out 2>err </dev/null || fail "save: $(cat err)"
+lm-estimate checkpoint "${train[@]}" "${gpt[@]}" --train-iters 5 --save-interval 2 --json >estimate.json 2>err || fail "$(cat err)"
+(cd saved && find . -type f ! -name latest ! -name fence.json ! -name 'generation-*' -print0) >files
+(cd saved && du -cb --files0-from=../files | tail -1 | cut -f1) >on_disk
+[ "$(jq 'select(.kind == "all").total' estimate.json)" = "$(cat on_disk)" ] || fail "all: $(cat estimate.json), on disk $(cat on_disk)"
+(cd saved && du -cb latest fence.json generation-* | tail -1 | cut -f1) >others
+[ "$(cat others)" -lt 4096 ] || fail "latest, fence.json and generation-*: $(cat others) bytes"
+lm-estimate checkpoint "${train[@]}" "${gpt[@]}" --explain >explained 2>err || fail "$(cat err)"
+grep -q 'without latest, fence.json and generation-N' explained || fail "$(cat explained)"
+
 expect 2 '--nodes: 4 ranks cannot be divided equally among 3 nodes: give --world-size' \
     lm-estimate checkpoint --model gpt2-124m --world-size 4 --nodes 3
 echo "$n_checked checkpoints have exactly the estimated files"
