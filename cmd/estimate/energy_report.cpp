@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
+
 #include "base/as_double.hpp"
 #include "base/bounds.hpp"
 #include "base/error.hpp"
@@ -18,15 +21,19 @@ struct Price {
 };
 
 Price parse_price(std::string_view text) {
-    constexpr std::string_view gpu_hour = "/GPUh", energy = "/kWh";
-    Price price;
-    if (text.ends_with(energy)) {
-        price.of_energy = true;
-        text.remove_suffix(energy.size());
-    } else if (text.ends_with(gpu_hour)) {
-        text.remove_suffix(gpu_hour.size());
+    const std::string_view number = text.substr(0, text.find('/'));
+    std::string unit(text.substr(number.size()));
+    std::ranges::transform(unit, unit.begin(), [](unsigned char c) { return std::tolower(c); });
+    const bool is_number =
+        !number.empty() && number.find_first_not_of("0123456789.eE+-") == number.npos;
+    const Price price{.value = is_number ? parse_number("--price", number) : 0,
+                      .of_energy = unit == "/kwh"};
+    if (!is_number || !(unit.empty() || unit == "/gpuh" || price.of_energy)) {
+        usage_error("--price",
+                    "expected a price such as 2.50 or 2.50/GPUh, or of energy, such as 0.15/kWh, "
+                    "got {}",
+                    text);
     }
-    price.value = parse_number("--price", text);
     check_at_least("--price", price.value, 0);
     return price;
 }
@@ -74,6 +81,7 @@ std::vector<Figure> energy_figures(const EnergyFlags& flags, const GpuTime& time
                         "needs the power of a GPU: give --gpu, or --watts, the power of a GPU with "
                         "its share of the node");
     };
+    if (flags.pue) need_watts("--pue");
     if (!flags.price.empty()) {
         const Price price = parse_price(flags.price);
         if (price.of_energy) need_watts("--price");
@@ -83,8 +91,8 @@ std::vector<Figure> energy_figures(const EnergyFlags& flags, const GpuTime& time
     }
     if (flags.carbon) {
         need_watts("--carbon");
-        figures.push_back(
-            {"co2_kg", "CO2 (kg)", Unit::plain, kwh * *flags.carbon / 1000, "energy x --carbon"});
+        const double co2_kg = kwh * *flags.carbon / 1000;
+        figures.push_back({"co2_kg", "CO2 (kg)", unit_of(co2_kg), co2_kg, "energy x --carbon"});
     }
     return figures;
 }

@@ -104,6 +104,13 @@ void add_finish(Figures& figures, const char* key, const char* label, double sec
 double max_age_s(const std::string& text, double between_lines_s) {
     constexpr double usual = 10;
     if (text == "auto") return usual * between_lines_s;
+    const bool begins_with_digit = text.front() >= '0' && text.front() <= '9';
+    if (!begins_with_digit) {
+        usage_error("--max-age",
+                    "expected a time such as 10m, a multiple of the time between two lines such as "
+                    "5x, or auto, got {}",
+                    text);
+    }
     if (!text.ends_with('x')) return parse_duration("--max-age", text);
     const double times = parse_number("--max-age", text.substr(0, text.size() - 1));
     check_above("--max-age", times, 0);

@@ -34,13 +34,7 @@ struct Failures {
 };
 
 Failures resolve_failures(const FailureFlags& flags, double n_gpus) {
-    const int n_sources =
-        (flags.mttf.seconds > 0) + !flags.published.empty() + !flags.times_file.empty();
-    if (n_sources > 1) usage_error("--mttf", "give one of --mttf, --failures and --failure-times");
-    check_from_to("--failure-shape", flags.shape, 0.2, 10);
     if (!flags.times_file.empty()) {
-        if (flags.shape != 1)
-            usage_error("--failure-shape", "has no effect with --failure-times: give one of them");
         if (!io::exists(flags.times_file))
             usage_error("--failure-times", "{} does not exist", flags.times_file);
         const std::string text = io::read_file(flags.times_file);
@@ -57,7 +51,7 @@ Failures resolve_failures(const FailureFlags& flags, double n_gpus) {
 }
 
 // Throws Error(usage) when the training fails so often that it hardly advances.
-void check_advances(const cost::GoodputPlan& plan) {
+void check_advances(const cost::GoodputPlan& plan, const char* source) {
     const double needed_s = plan.restart_s + plan.save_s;
     if (plan.job_s && *plan.job_s <= needed_s) {
         usage_error("--exit-duration-in-mins",
@@ -68,7 +62,7 @@ void check_advances(const cost::GoodputPlan& plan) {
     const double interval_s = cost::daly_interval_s(plan.save_s, plan.failures.mean_s);
     const double total_s = cost::expected_goodput(plan, interval_s).running_s();
     if (total_s < most * plan.work_s) return;
-    usage_error("--mttf",
+    usage_error(source,
                 "with a failure every {}, the training takes more than {} times its time without "
                 "failures: reduce --restart-time {} or --save-time {}",
                 human_duration(plan.failures.mean_s), most, human_duration(plan.restart_s),
@@ -107,8 +101,7 @@ void add_interval_figures(std::vector<Figure>& figures, const cost::GoodputPlan&
                        "for --save-interval; interval / time of an iteration"});
 }
 
-void add_time_figures(std::vector<Figure>& figures, const cost::GoodputRuns& runs,
-                      double expected_s) {
+void add_time_figures(std::vector<Figure>& figures, const cost::GoodputRuns& runs) {
     const cost::Goodput& mean = runs.mean;
     figures.push_back(
         {"failures", "failures", Unit::plain, mean.failures, "mean of the simulated runs"});
@@ -135,9 +128,6 @@ void add_time_figures(std::vector<Figure>& figures, const cost::GoodputRuns& run
                             human_duration(runs.error_s)));
     add_seconds(figures, "p10", "  one run of ten is shorter than", runs.p10_s, "");
     add_seconds(figures, "p90", "  one run of ten is longer than", runs.p90_s, "");
-    add_seconds(figures, "closed_form", "the same in closed form", expected_s,
-                "M exp(R / M) (exp((t + C) / M) - 1) work / t at interval t, R = --restart-time, "
-                "and the stops of jobs; Daly 2006, equation 20; for failures at a constant rate");
 }
 
 }  // namespace
@@ -159,9 +149,28 @@ void add_failure_options(cli::Options& options, FailureFlags& flags) {
                   "time from a failure, or the start of a job, until the training computes again");
 }
 
+void check(const FailureFlags& flags, const cli::Options& options) {
+    if (options.given("--mttf")) check_above("--mttf", flags.mttf.seconds, 0);
+    const char* source = flags.source();
+    for (const char* other : {"--failures", "--failure-times"}) {
+        if (source != nullptr && std::string_view(source) != other && options.given(other)) {
+            usage_error(other, "states the times between failures, as {} does: give one of them",
+                        source);
+        }
+    }
+    for (const char* flag : {"--failure-shape", "--restart-time"}) {
+        if (source == nullptr && options.given(flag))
+            usage_error(flag, "needs --mttf, --failures or --failure-times");
+    }
+    check_from_to("--failure-shape", flags.shape, 0.2, 10);
+    if (!flags.times_file.empty() && flags.shape != 1)
+        usage_error("--failure-shape", "has no effect with --failure-times: give one of them");
+}
+
 GoodputReport report_goodput(const FailureFlags& flags, const RunWithoutFailures& run) {
     if (run.save_s <= 0)
-        usage_error("--mttf", "needs --save-time, the time that the training stops for one save");
+        usage_error(flags.source(),
+                    "needs --save-time, the time that the training stops for one save");
     const Failures failures = resolve_failures(flags, as_double(run.n_gpus));
     const cost::GoodputPlan plan{.work_s = run.work_s,
                                  .save_s = run.save_s,
@@ -169,7 +178,7 @@ GoodputReport report_goodput(const FailureFlags& flags, const RunWithoutFailures
                                  .job_s = run.job_s,
                                  .queue_s = run.queue_s,
                                  .failures = failures.times};
-    check_advances(plan);
+    check_advances(plan, flags.source());
     const double best_s = cost::best_interval_s(plan);
     const double interval_s =
         run.save_interval ? as_double(*run.save_interval) * run.step_s : best_s;
@@ -184,7 +193,14 @@ GoodputReport report_goodput(const FailureFlags& flags, const RunWithoutFailures
     add_interval_figures(report.figures, plan, best_s, run.step_s);
     add_seconds(report.figures, "interval", "interval of the following figures", interval_s,
                 run.save_interval ? "--save-interval x time of an iteration" : "the best interval");
-    add_time_figures(report.figures, runs, cost::expected_goodput(plan, interval_s).total_s());
+    add_time_figures(report.figures, runs);
+    if (has_constant_rate(plan.failures)) {
+        add_seconds(report.figures, "closed_form", "the same in closed form",
+                    cost::expected_goodput(plan, interval_s).total_s(),
+                    "M exp(R / M) (exp((t + C) / M) - 1) work / t at interval t, R = "
+                    "--restart-time, and the stops of jobs; Daly 2006, equation 20; for failures "
+                    "at a constant rate");
+    }
     return report;
 }
 

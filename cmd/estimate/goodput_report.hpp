@@ -18,9 +18,18 @@ struct FailureFlags {
     std::string times_file;  // measured times between failures
     double shape = 1;
     cli::Duration restart_time;
-    bool given() const { return mttf.seconds > 0 || !published.empty() || !times_file.empty(); }
+    // Returns the flag that states the times between failures; nullptr when none is given.
+    const char* source() const {
+        if (mttf.seconds > 0) return "--mttf";
+        if (!published.empty()) return "--failures";
+        return times_file.empty() ? nullptr : "--failure-times";
+    }
+    bool given() const { return source() != nullptr; }
 };
 void add_failure_options(cli::Options& options, FailureFlags& flags);
+// Throws Error(usage) for flags that contradict each other or need another flag. `options`: states
+// which flags are given.
+void check(const FailureFlags& flags, const cli::Options& options);
 
 // The training without failures.
 struct RunWithoutFailures {

@@ -259,7 +259,8 @@ int run_layout(Flags flags) {
                     "layers; DP must divide the batch of {}",
                     query.n_gpus, query.model.n_layers, query.batch);
     }
-    if (!found.fitting.empty()) config::warn_of_model(query.model, found.fitting.front().parallel);
+    if (!found.fitting.empty())
+        config::warn_of_model(flags.train.model, query.model, found.fitting.front().parallel);
     if (!flags.picture.path.empty()) {
         draw(flags.picture, layout_picture(found, query.memory_bytes, 5));
         const auto top = static_cast<size_t>(flags.top);

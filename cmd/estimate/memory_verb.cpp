@@ -158,7 +158,7 @@ int run(Flags flags) {
     const i64 micro_batch = resolve_micro_batch(flags.train);
     const spec::ModelConfig model = resolve_model(flags.train);
     const spec::ParallelConfig parallel = resolve_with_note(flags.train, model);
-    config::warn_of_model(model, parallel);
+    config::warn_of_model(flags.train.model, model, parallel);
     const spec::Precision precision = resolve_precision(flags.train.precision);
     const i64 n_threads = flags.train.device.threads.value_or(available_cores());
     check_at_least("--threads", n_threads, 1);

@@ -56,7 +56,7 @@ void add_formulas(Printout& printout, const spec::ModelConfig& model, i64 padded
           "--pad-vocab-size-to; Megatron"},
          {"hidden_per_layer", "hidden size / layers", Unit::plain,
           static_cast<double>(model.hidden) / static_cast<double>(model.n_layers),
-          "h / L; trained models have from 60 (GPT-2) to 510"},
+          "h / L; usually 100 to 200 in large models; a warning below 50 and above 400"},
          {"parameters_at_depth", "parameters at best width", Unit::count,
           static_cast<i64>(std::llround(cost::parameters_at_depth(model.n_layers))),
           "12 L exp(2 x 5.039) exp(2 x 0.0555 L) for these layers; more parameters should get "
@@ -96,7 +96,7 @@ int run(const Flags& flags) {
     const spec::ParallelConfig parallel =
         resolve_parallel(flags.train.parallel, flags.train.model, model);
     warn_of_odd_shapes(model);
-    config::warn_of_model(model, parallel);
+    config::warn_of_model(flags.train.model, model, parallel);
     Printout printout;
     add_parts(printout, count_parameters(model));
     add_formulas(printout, model, padded_vocab(model, parallel));

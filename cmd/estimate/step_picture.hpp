@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The picture of lm-estimate time: the passes of each pipeline stage in one step, and the parts of
-// the step's time.
+// The picture of lm-estimate time: the work of each pipeline stage from the start to the end of one
+// step, and the parts of the step's time.
 #pragma once
 
 #include "cost/step_time.hpp"
@@ -8,8 +8,16 @@
 
 namespace lm::estimate {
 
-// Returns the picture of the step. `events`: the passes; `parts`: the result of step_parts().
-Picture step_picture(const std::vector<cost::PipelineEvent>& events,
-                     const std::vector<Figure>& parts, i64 n_stages);
+// A simulated step.
+struct StepPicture {
+    std::vector<cost::PipelineEvent> events;  // the passes
+    cost::StepTime time;
+    std::vector<Figure> parts;  // the result of step_parts()
+    i64 n_stages = 1;
+};
+
+// Returns the picture. Its time axis ends at time.total(). After the pipeline, all stages reduce
+// gradients, compute the optimizer and gather weights at the same time.
+Picture step_picture(const StepPicture& step);
 
 }  // namespace lm::estimate

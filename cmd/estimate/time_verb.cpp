@@ -139,6 +139,14 @@ std::pair<cost::TrainingPlan, i64> resolve_plan(const Flags& flags) {
     check_at_least("--save-interval", flags.save_interval, 1);
     check_above_to("--hours-per-day", flags.hours_per_day, 0, 24);
     check_above_to("--exit-duration-in-mins", flags.job_minutes, 0, 1e9);
+    const cli::Options& options = *flags.train.model.options;
+    if (flags.save_time.seconds > 0 && !flags.save_interval && !flags.failures.given()) {
+        usage_error("--save-time",
+                    "needs --save-interval, or one of --mttf, --failures and --failure-times");
+    }
+    if (options.given("--eval-sets") && !flags.eval_interval)
+        usage_error("--eval-sets", "needs --eval-interval");
+    check_at_least("--eval-sets", flags.eval_sets, 1);
     if (flags.queue_gap.seconds > 0 && !flags.job_minutes) {
         usage_error("--queue-gap", "needs --exit-duration-in-mins, the duration of a job");
     }
@@ -241,7 +249,10 @@ void add_training(Printout& printout, std::vector<Figure> figures, const Flags& 
 void check_length(const Flags& flags) {
     if (flags.has_length()) return;
     const char* flag = nullptr;
-    if (flags.failures.given()) flag = "--mttf";
+    if (flags.failures.given()) flag = flags.failures.source();
+    if (flags.hours_per_day) flag = "--hours-per-day";
+    if (flags.energy.watts) flag = "--watts";
+    if (flags.energy.pue) flag = "--pue";
     if (!flags.energy.price.empty()) flag = "--price";
     if (flags.energy.carbon) flag = "--carbon";
     if (flag != nullptr)
@@ -253,6 +264,7 @@ void check_length(const Flags& flags) {
 int run_time(Flags flags) {
     check(flags.picture, flags.output);
     check(flags.energy);
+    check(flags.failures, *flags.train.model.options);
     if (!flags.picture.path.empty() && !flags.simulates())
         usage_error("--plot", "needs --gpu or --hardware");
     flags.train = resolve_flags(flags.train);
@@ -265,7 +277,7 @@ int run_time(Flags flags) {
     flags.job_minutes = flags.train.stopping.exit_duration_min;
     if (!flags.gpus) flags.gpus = flags.train.action.world_size;
     auto [plan, samples] = resolve_plan(flags);
-    config::warn_of_model(plan.model, plan.parallel);
+    config::warn_of_model(flags.train.model, plan.model, plan.parallel);
     Printout printout;
     std::vector<Figure> figures;
     std::vector<Figure> parts;
@@ -276,7 +288,7 @@ int run_time(Flags flags) {
         figures = step_figures(query, time);
         parts = step_parts(query, time);
         if (!flags.picture.path.empty())
-            draw(flags.picture, step_picture(events, parts, query.parallel.pp));
+            draw(flags.picture, step_picture({std::move(events), time, parts, query.parallel.pp}));
         plan.simulated_s = [query](i64 batch) { return simulate(query, batch).total(); };
     } else {
         figures.push_back(model_flops_figure(plan.model));

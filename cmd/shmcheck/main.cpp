@@ -63,12 +63,23 @@ double parse_percent(std::string_view flag, std::string text) {
     return value / 100;
 }
 
+// Removes this process from the owners of segments that other processes own, too: it only inherits
+// the open files of the shell that started it.
+void omit_this_process(std::vector<cluster::Segment>& segments) {
+    for (cluster::Segment& segment : segments) {
+        if (segment.owners.size() < 2) continue;
+        std::erase_if(segment.owners,
+                      [](const cluster::Process& process) { return process.pid == getpid(); });
+    }
+}
+
 Sample take_sample(const Thresholds& thresholds) {
     Sample sample;
     sample.host = host_name();
     sample.filesystem = directory;
     sample.time = iso_time(std::time(nullptr));
     sample.memory = cluster::read_shared_memory(directory);
+    omit_this_process(sample.memory.segments);
     const cluster::HealthVerdict verdict = cluster::judge_use(sample.memory.use, thresholds);
     sample.health = verdict.health;
     sample.reason = verdict.reason;

@@ -47,9 +47,11 @@ void warn_of_padding(const spec::ModelConfig& model, const spec::ParallelConfig&
 
 }  // namespace
 
-void warn_of_model(const spec::ModelConfig& model, const spec::ParallelConfig& parallel) {
+void warn_of_model(const ModelFlags& flags, const spec::ModelConfig& model,
+                   const spec::ParallelConfig& parallel) {
     warn_of_ratio(model);
-    warn_of_init(model);
+    const bool given = flags.options != nullptr && flags.options->given("--init-method-std");
+    if (flags.preset.empty() || given) warn_of_init(model);
     warn_of_padding(model, parallel);
 }
 

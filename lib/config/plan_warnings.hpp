@@ -4,14 +4,17 @@
 
 #include <string>
 
+#include "config/model_flags.hpp"
 #include "spec/rank_layout.hpp"
 
 namespace lm::config {
 
 // Warns when the ratio of hidden size to number of layers is below 50 or above 400, when the
 // initialization differs from sqrt(0.4 / h) by a factor of 2 or more (h: hidden size), and when
-// padding enlarges the vocabulary by more than 1 %.
-void warn_of_model(const spec::ModelConfig& model, const spec::ParallelConfig& parallel);
+// padding enlarges the vocabulary by more than 1 %. A model that --model names has the published
+// initialization, which gets no warning. `flags`: the flags that describe the model.
+void warn_of_model(const ModelFlags& flags, const spec::ModelConfig& model,
+                   const spec::ParallelConfig& parallel);
 
 // Warns when evaluations take more than 5 % of the running time. `share`: evaluations / running
 // time.

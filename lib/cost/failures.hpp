@@ -19,6 +19,11 @@ struct FailureTimes {
     std::vector<double> measured_s;  // all equally probable; empty: use the Weibull distribution
 };
 
+// Returns whether failures come at a constant rate, as the closed forms of goodput.hpp assume.
+inline bool has_constant_rate(const FailureTimes& times) {
+    return times.shape == 1 && times.measured_s.empty();
+}
+
 // Returns the time between two failures, in seconds: draw number `index` of run number `run`.
 double draw_failure_s(const FailureTimes& times, u64 run, u64 index);
 

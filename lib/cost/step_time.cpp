@@ -57,11 +57,19 @@ double message_s(const SimulatedStep& step, const Hardware& gpu) {
     return bytes / link_rate(gpu, pair) + (in_node ? gpu.node : gpu.network).latency_s;
 }
 
-// Returns the seconds of the collectives of data parallelism: an all-reduce of gradients; with ZeRO
-// stage 1, a reduce-scatter of gradients and an all-gather of weights (arXiv 1910.02054, section
-// 7). Tensor ranks are adjacent, then data-parallel ranks. The groups of a node share its network.
-// The first and the last stage add the gradients of a tied embedding.
-double data_s(const SimulatedStep& step, const Hardware& gpu, const TrainingProgram& trainer) {
+// The seconds of the collectives of data parallelism.
+struct DataTime {
+    double reduce_s = 0;  // of gradients
+    double tied_s = 0;    // of the gradients of a tied embedding
+    double gather_s = 0;  // of weights
+    double total() const { return reduce_s + tied_s + gather_s; }
+};
+
+// Returns the seconds of an all-reduce of gradients; with ZeRO stage 1, of a reduce-scatter of
+// gradients and an all-gather of weights (arXiv 1910.02054, section 7). Tensor ranks are adjacent,
+// then data-parallel ranks. The groups of a node share its network. The first and the last stage
+// add the gradients of a tied embedding.
+DataTime data_time(const SimulatedStep& step, const Hardware& gpu, const TrainingProgram& trainer) {
     const ParallelConfig& parallel = step.parallel;
     const double of_node = as_double(gpu.gpus_per_node);
     const double in_a_node =
@@ -70,18 +78,22 @@ double data_s(const SimulatedStep& step, const Hardware& gpu, const TrainingProg
                           .per_node = in_a_node,
                           .sharing = std::max(1.0, of_node / in_a_node)};
     const double gradients = as_double(trainer.gradient_bytes) * step.elements;
-    const double weights = as_double(size_of(step.batch.dtype)) * step.elements;
-    double seconds = parallel.zero_stage == 1
-                         ? ring_seconds(gpu, group, gradients) + ring_seconds(gpu, group, weights)
-                         : all_reduce_seconds(gpu, group, gradients);
+    DataTime time;
+    if (parallel.zero_stage == 1) {
+        const double weights = as_double(size_of(step.batch.dtype)) * step.elements;
+        time.reduce_s = ring_seconds(gpu, group, gradients);
+        time.gather_s = ring_seconds(gpu, group, weights);
+    } else {
+        time.reduce_s = all_reduce_seconds(gpu, group, gradients);
+    }
     if (parallel.pp > 1 && !step.model.untied_head) {
         const bool in_node = is_in_node(gpu, parallel.tp * parallel.dp * parallel.pp);
         const RankGroup ends{.n = 2, .per_node = in_node ? 2.0 : 1.0, .sharing = of_node};
         const i64 rows = padded_vocab(step.model, parallel) / parallel.tp;
-        seconds += all_reduce_seconds(gpu, ends,
-                                      as_double(rows * step.model.hidden * trainer.gradient_bytes));
+        time.tied_s = all_reduce_seconds(
+            gpu, ends, as_double(rows * step.model.hidden * trainer.gradient_bytes));
     }
-    return seconds;
+    return time;
 }
 
 // Returns the seconds of AdamW. The optimizer reads the gradient twice (norm and update), reads and
@@ -136,16 +148,21 @@ Parts parts_of(const SimulatedStep& step, const Hardware& gpu, const TrainingPro
 
 StepTime time_of(const SimulatedStep& step, const Hardware& gpu, const TrainingProgram& trainer,
                  const Parts& parts, double pipeline_s) {
+    const DataTime data = data_time(step, gpu, trainer);
     StepTime time{.busiest = parts.busiest,
                   .messages_s = parts.busiest_s - parts.busiest.total(),
                   .bubble_s = pipeline_s - parts.busiest_s,
-                  .data_s = data_s(step, gpu, trainer),
-                  .optimizer_s = optimizer_s(step, gpu)};
+                  .data_s = data.total(),
+                  .optimizer_s = optimizer_s(step, gpu),
+                  .tied_s = data.tied_s,
+                  .gather_s = data.gather_s};
     if (step.overlaps_data && trainer.overlaps_messages) {
         // Gradients are reduced during the last backward pass. Only half of this pass hides the
         // reduction, because the gradients of the first layers are complete only at its end.
         const double hidden_s = parts.durations.passes[0].backward_s / 2;
         time.data_s = std::max(0.0, time.data_s - hidden_s);
+        time.gather_s = std::min(time.gather_s, time.data_s);
+        time.tied_s = std::min(time.tied_s, time.data_s - time.gather_s);
     }
     return time;
 }

@@ -15,7 +15,12 @@ struct StepTime {
     double bubble_s = 0;     // idle: the pipeline fills or drains, or waits for a slower stage
     double data_s = 0;       // data-parallel communication outside of computation
     double optimizer_s = 0;  // AdamW
-    double total() const { return busiest.total() + messages_s + bubble_s + data_s + optimizer_s; }
+    // Parts of data_s. The rest of data_s reduces gradients at the end of the pipeline.
+    double tied_s = 0;    // the first and the last stage add the gradients of a tied embedding
+    double gather_s = 0;  // with ZeRO stage 1, the all-gather of weights after the optimizer
+    double reduce_s() const { return data_s - tied_s - gather_s; }
+    double pipeline_s() const { return busiest.total() + messages_s + bubble_s; }
+    double total() const { return pipeline_s() + data_s + optimizer_s; }
 };
 
 // The model, layout and batch of a step. Hardware describes its GPUs, TrainingProgram its trainer.

@@ -108,8 +108,10 @@ void draw_bars(Svg& svg, const BarChart& chart, const BarLayout& layout) {
             const double bottom = layout.y.at(sum);
             sum += value;
             const double y = layout.y.at(sum);
+            const double gap = std::min(0.5, 0.2 * (bottom - y));  // to the next part
             svg.box("bar",
-                    {layout.center(bar) - layout.bar_width / 2, y, layout.bar_width, bottom - y},
+                    {layout.center(bar) - layout.bar_width / 2, y + gap, layout.bar_width,
+                     bottom - y - gap},
                     color_of(part),
                     fmt::format("{} {}: {} {}", chart.x_label, chart.names[bar], chart.parts[part],
                                 short_number(value)));

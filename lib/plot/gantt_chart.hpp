@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A chart of work over time: a row of boxes for each worker, and a bar of shares below.
+// A chart of work over time: a row of boxes for each worker, and a list of shares below.
 #pragma once
 
 #include <string>
@@ -17,22 +17,28 @@ struct GanttSpan {
 struct GanttShare {
     std::string name;
     double value = 0;
+    std::string text;  // the value with its unit
 };
 
 struct GanttChart {
-    std::string title;  // name of the document, not drawn
-    std::string x_label, row_label;
+    std::string title;        // name of the document, not drawn
+    std::string x_label;      // with the unit
+    std::string row_heading;  // above the numbers of the rows
     size_t n_rows = 0;
     std::vector<std::string> kinds;
     std::vector<GanttSpan> spans;    // ascending and without overlap within a row
     double end = 0;                  // end of the time axis
-    std::vector<GanttShare> shares;  // drawn as one bar; empty: no bar
+    std::string end_label;           // text at the end of the time axis
+    std::string label_note;          // meaning of the labels of the spans, for the legend
+    std::vector<GanttShare> shares;  // drawn as bars with names and values; empty: none
+    std::string shares_heading;      // above the shares
 };
 
-// Returns the chart as SVG. Elements: a rect "span" for each box, rects "share", texts "row",
-// "legend", "share-name". If the boxes of a row are narrower than a point on average, each
-// stretch of at least two points is filled from below with the share of its time that each kind
-// takes, so that the number of elements is bounded.
+// Returns the chart as SVG. Elements: a rect "idle" for each row, a rect "span" for each box, rects
+// "share", texts "row", "legend", "end", "span-label", "share-name", "share-value". If the boxes of
+// any row are narrower than a point on average, all rows are drawn in stretches of at least two
+// points, each filled from below with the share of its time that each kind takes, and the legend
+// states it. This bounds the number of elements.
 std::string svg_of(const GanttChart& chart);
 
 }  // namespace lm::plot

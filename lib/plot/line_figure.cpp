@@ -7,6 +7,7 @@
 
 #include "plot/axis.hpp"
 #include "plot/decimate.hpp"
+#include "plot/legend.hpp"
 #include "plot/style.hpp"
 
 namespace lm::plot {
@@ -24,6 +25,12 @@ DataExtent x_extent_of(const LineFigure& figure) {
         for (const Curve& curve : panel.curves) {
             for (const Point& point : curve.points) extent.add(point.x);
         }
+    }
+    if (!extent.empty() && extent.low() == extent.high()) {
+        // One iteration: its neighbours are the ends of the axis.
+        const double x = extent.low();
+        extent.add(x - 1);
+        extent.add(x + 1);
     }
     return extent;
 }
@@ -55,7 +62,7 @@ struct Frame {
 };
 
 Frame frame_of(const Panel& panel, const DataExtent& x, const Rectangle& area) {
-    constexpr int intervals = 5;
+    const int intervals = x.high() - x.low() == 2 ? 2 : 5;
     // The curve keeps a distance from both ends.
     constexpr double margin = 4;
     return {area, Axis::tight(x, area.x + margin, area.right() - margin, intervals),
@@ -157,14 +164,6 @@ void draw_marks(Svg& svg, const LineFigure& figure, const Frame& frame) {
 
 // ---- Legend ------------------------------------------------------------------------------------
 
-enum class Key { run, restart, skipped };
-
-struct LegendEntry {
-    Key key;
-    std::string text;
-    std::string_view color;
-};
-
 std::vector<LegendEntry> legend_of(const LineFigure& figure) {
     constexpr double longest_name = 150;
     std::vector<LegendEntry> entries;
@@ -175,45 +174,15 @@ std::vector<LegendEntry> legend_of(const LineFigure& figure) {
         skipped |= !marks.skipped.empty();
         if (figure.runs.size() > 1) {
             entries.push_back(
-                {Key::run, elided(marks.name, label_size, longest_name), color_of(run)});
+                {Symbol::line, elided(marks.name, label_size, longest_name), color_of(run)});
         }
     }
     const bool one_run = figure.runs.size() == 1;
-    if (restarts) entries.push_back({Key::restart, "restart", faint});
+    if (restarts) entries.push_back({Symbol::mark, "restart", faint});
     if (skipped) {
-        entries.push_back({Key::skipped, "skipped or NaN iterations", one_run ? alarm : faint});
+        entries.push_back({Symbol::tick, "skipped or NaN iterations", one_run ? alarm : faint});
     }
     return entries;
-}
-
-constexpr double legend_line = 12, swatch_width = 16, legend_gap = 14;
-
-// Places the entries in rows. Returns the lower edge of the legend. Draws it when `svg` is given.
-double place_legend(const std::vector<LegendEntry>& entries, double left, Svg* svg) {
-    double x = left, y = 12;
-    for (const LegendEntry& entry : entries) {
-        const double width = swatch_width + text_width(entry.text, label_size);
-        if (x > left && x + width > page_width - 8) {
-            x = left;
-            y += legend_line;
-        }
-        if (svg != nullptr) {
-            switch (entry.key) {
-                case Key::run:
-                    svg->line("key", {x, y - 3}, {x + 12, y - 3}, {entry.color, 1.6});
-                    break;
-                case Key::restart:
-                    svg->line("key", {x + 6, y - 8}, {x + 6, y + 1}, {entry.color, 0.8, "2.5 2"});
-                    break;
-                case Key::skipped:
-                    svg->line("key", {x + 6, y - 6}, {x + 6, y}, {entry.color, 1.2});
-                    break;
-            }
-            svg->text("legend", {x + swatch_width, y}, entry.text, {label_size});
-        }
-        x += width + legend_gap;
-    }
-    return entries.empty() ? 2 : y + 4;
 }
 
 }  // namespace

@@ -11,18 +11,40 @@
 namespace lm::plot {
 namespace {
 
-constexpr double height = 300, left = 48, right = 12, top = 24, below = 34;
-constexpr Rectangle area{left, top, page_width - left - right, height - top - below};
+constexpr double height = 300, left = 48, right = 12, below = 34;
+
+// The positions of a chart on its page.
+struct ScatterLayout {
+    std::vector<LegendEntry> legend;
+    double note_y = 0;  // base line of the note
+    Rectangle area;     // where the dots are
+    Axis x, y;
+};
 
 bool overlap(const Rectangle& a, const Rectangle& b) {
     return a.x < b.right() && b.x < a.right() && a.y < b.bottom() && b.y < a.bottom();
 }
 
-struct Axes {
-    Axis x, y;
-};
+std::vector<LegendEntry> legend_of(const ScatterChart& chart) {
+    std::vector<LegendEntry> legend;
+    for (size_t kind = 0; kind < chart.kinds.size(); ++kind) {
+        const bool is_used =
+            std::ranges::any_of(chart.dots, [kind](const auto& dot) { return dot.kind == kind; });
+        const ScatterKind& shown = chart.kinds[kind];
+        if (is_used) legend.push_back({shown.symbol, shown.name, shown.color});
+    }
+    if (chart.limit) legend.push_back({Symbol::dashes, chart.limit_name, alarm});
+    return legend;
+}
 
-Axes axes_of(const ScatterChart& chart) {
+ScatterLayout layout_of(const ScatterChart& chart) {
+    ScatterLayout layout;
+    layout.legend = legend_of(chart);
+    const double legend_end = place_legend(layout.legend, left, nullptr);
+    constexpr double note_line = 14, above = 8;
+    layout.note_y = legend_end + 8;
+    const double top = legend_end + (chart.note.empty() ? 0 : note_line) + above;
+    layout.area = {left, top, page_width - left - right, height - top - below};
     DataExtent x, y;
     for (const ScatterDot& dot : chart.dots) {
         x.add(dot.x);
@@ -31,12 +53,14 @@ Axes axes_of(const ScatterChart& chart) {
     if (chart.limit) x.add(*chart.limit);
     const bool is_wide = !y.empty() && y.low() > 0 && y.high() > 20 * y.low();
     constexpr int intervals = 6;
-    return {Axis::linear(x, area.x, area.right(), intervals),
-            is_wide ? Axis::logarithmic(y, area.bottom(), area.y, intervals)
-                    : Axis::linear(y, area.bottom(), area.y, intervals)};
+    layout.x = Axis::linear(x, layout.area.x, layout.area.right(), intervals);
+    layout.y = is_wide ? Axis::logarithmic(y, layout.area.bottom(), layout.area.y, intervals)
+                       : Axis::linear(y, layout.area.bottom(), layout.area.y, intervals);
+    return layout;
 }
 
-void draw_axes(Svg& svg, const ScatterChart& chart, const Axes& axes) {
+void draw_axes(Svg& svg, const ScatterChart& chart, const ScatterLayout& axes) {
+    const Rectangle& area = axes.area;
     for (const Tick& tick : axes.y.ticks()) {
         const double y = axes.y.at(tick.value);
         svg.line("grid", {area.x, y}, {area.right(), y}, {grid_color, 0.6});
@@ -55,21 +79,25 @@ void draw_axes(Svg& svg, const ScatterChart& chart, const Axes& axes) {
              chart.x_label + power_of_ten(axes.x.exponent()), {title_size, Anchor::middle});
 }
 
-void draw_legend(Svg& svg, const ScatterChart& chart) {
-    double x = area.x;
-    for (size_t kind = 0; kind < chart.kinds.size(); ++kind) {
-        svg.dot("key", {x + 4, 11}, 3, color_of(kind));
-        svg.text("legend", {x + 11, 14}, chart.kinds[kind], {label_size});
-        x += 26 + text_width(chart.kinds[kind], label_size);
+void draw_dot(Svg& svg, const ScatterKind& kind, Point at) {
+    constexpr double radius = 2.2, best_radius = 3;
+    switch (kind.symbol) {
+        case Symbol::ring:
+            svg.ring("dot", at, radius, {kind.color, 0.9});
+            break;
+        case Symbol::best_dot:
+            svg.dot("dot", at, best_radius, kind.color);
+            svg.ring("best", at, best_radius + 2.2, {ink, 1.1});
+            break;
+        default:
+            svg.dot("dot", at, radius, kind.color);
     }
-    if (!chart.limit) return;
-    svg.line("key", {x, 11}, {x + 10, 11}, {alarm, 1.2, "4 2"});
-    svg.text("legend", {x + 14, 14}, chart.limit_name, {label_size});
 }
 
-// Returns the places of a label of `width` points for the dot at `dot`, the nearest first.
-std::vector<Rectangle> places_of(Point dot, double width) {
-    constexpr double line = small_size + 1;
+// Returns the places of a label of `width` points in type of `size` points for the dot at `dot`,
+// the nearest first.
+std::vector<Rectangle> places_of(Point dot, double width, double size) {
+    const double line = size + 1;
     std::vector<Rectangle> places;
     for (const double distance : {4.0, 14.0, 26.0, 40.0, 56.0, 76.0, 100.0}) {
         const double right_edge = dot.x + distance, left_edge = dot.x - distance - width;
@@ -110,7 +138,8 @@ Leader leader_of(Point dot, const Rectangle& place) {
 }
 
 // Draws the labels in the order of the dots, each at the first free place near its dot.
-void draw_labels(Svg& svg, const ScatterChart& chart, const Axes& axes) {
+void draw_labels(Svg& svg, const ScatterChart& chart, const ScatterLayout& axes) {
+    const Rectangle& area = axes.area;
     std::vector<Rectangle> taken, labels;
     std::vector<Leader> leaders;
     for (const ScatterDot& dot : chart.dots) {
@@ -120,11 +149,13 @@ void draw_labels(Svg& svg, const ScatterChart& chart, const Axes& axes) {
     bool is_first = true;
     for (const ScatterDot& dot : chart.dots) {
         if (dot.label.empty()) continue;
-        const double width = text_width(dot.label, small_size);
+        const bool is_best = chart.kinds[dot.kind].symbol == Symbol::best_dot;
+        const double size = is_best ? label_size : small_size;
+        const double width = (is_best ? 1.08 : 1) * text_width(dot.label, size);  // bold is wider
         const double x = axes.x.at(dot.x), y = axes.y.at(dot.y);
-        const std::vector<Rectangle> places = places_of({x, y}, width);
-        const auto is_inside = [](const Rectangle& place) {
-            return place.x >= area.x && place.right() <= area.right() && place.y >= 18 &&
+        const std::vector<Rectangle> places = places_of({x, y}, width, size);
+        const auto is_inside = [&area](const Rectangle& place) {
+            return place.x >= area.x && place.right() <= area.right() && place.y >= area.y - 6 &&
                    place.bottom() <= area.bottom();
         };
         const auto is_free = [&](const Rectangle& place) {
@@ -149,7 +180,7 @@ void draw_labels(Svg& svg, const ScatterChart& chart, const Axes& axes) {
             svg.line("leader", {x, y}, leaders.back().end, {faint, 0.5});
         }
         svg.text("dot-label", {place->x, place->bottom() - 2}, dot.label,
-                 {small_size, Anchor::start, ink, 0, false, true});
+                 {size, Anchor::start, ink, 0, is_best, true});
         taken.push_back(*place);
     }
 }
@@ -158,17 +189,23 @@ void draw_labels(Svg& svg, const ScatterChart& chart, const Axes& axes) {
 
 std::string svg_of(const ScatterChart& chart) {
     Svg svg(page_width, height, chart.title);
-    const Axes axes = axes_of(chart);
-    draw_axes(svg, chart, axes);
+    const ScatterLayout layout = layout_of(chart);
+    const Rectangle& area = layout.area;
+    draw_axes(svg, chart, layout);
     if (chart.limit) {
-        const double x = axes.x.at(*chart.limit);
+        const double x = layout.x.at(*chart.limit);
         svg.line("limit", {x, area.y}, {x, area.bottom()}, {alarm, 1.2, "4 2"});
     }
-    for (const ScatterDot& dot : chart.dots) {
-        svg.dot("dot", {axes.x.at(dot.x), axes.y.at(dot.y)}, 2.2, color_of(dot.kind));
+    for (size_t i = chart.dots.size(); i-- > 0;) {
+        const ScatterDot& dot = chart.dots[i];
+        draw_dot(svg, chart.kinds[dot.kind], {layout.x.at(dot.x), layout.y.at(dot.y)});
     }
-    draw_labels(svg, chart, axes);
-    draw_legend(svg, chart);
+    draw_labels(svg, chart, layout);
+    place_legend(layout.legend, area.x, &svg);
+    if (!chart.note.empty()) {
+        svg.text("note", {area.x, layout.note_y}, elided(chart.note, title_size, 0.8 * area.width),
+                 {title_size, Anchor::start, ink, 0, true});
+    }
     return svg.finish();
 }
 

@@ -83,6 +83,13 @@ void Svg::dot(std::string_view kind, Point center, double radius, std::string_vi
             "\n";
 }
 
+void Svg::ring(std::string_view kind, Point center, double radius, const Stroke& stroke) {
+    fmt::format_to(std::back_inserter(out_),
+                   R"(<circle class="{}" cx="{}" cy="{}" r="{}"{}/>)"
+                   "\n",
+                   kind, number(center.x), number(center.y), number(radius), attributes_of(stroke));
+}
+
 void Svg::box(std::string_view kind, const Rectangle& area, std::string_view color,
               std::string_view hint) {
     out_ +=

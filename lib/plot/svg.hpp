@@ -49,6 +49,7 @@ class Svg {
     void line(std::string_view kind, Point from, Point to, const Stroke& stroke);
     void polyline(std::string_view kind, std::span<const Point> points, const Stroke& stroke);
     void dot(std::string_view kind, Point center, double radius, std::string_view color);
+    void ring(std::string_view kind, Point center, double radius, const Stroke& stroke);
     // Adds a box without a border. Viewers show `hint` when the pointer is on the box.
     void box(std::string_view kind, const Rectangle& area, std::string_view color,
              std::string_view hint = {});

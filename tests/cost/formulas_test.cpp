@@ -54,16 +54,18 @@ TEST_CASE("parameters of BigScience's models") {
 TEST_CASE("table 1 of the Megatron paper: formula with V = 51200, exact count with 50257") {
     struct Row {
         i64 heads, hidden, layers, formula, exact;
+        double billions;
+        i64 head_size;
     };
     const Row rows[] = {
-        {24, 2304, 24, 1'652'226'048, 1'650'057'984},
-        {32, 3072, 30, 3'562'162'176, 3'559'271'424},
-        {32, 4096, 36, 7'467'778'048, 7'463'923'712},
-        {48, 6144, 40, 18'449'743'872, 18'443'962'368},
-        {64, 8192, 48, 39'096'025'088, 39'088'316'416},
-        {80, 10240, 60, 76'050'718'720, 76'041'082'880},
-        {96, 12288, 80, 145'622'237'184, 145'610'674'176},
-        {128, 16384, 96, 310'130'507'776, 310'115'090'432},
+        {24, 2304, 24, 1'652'226'048, 1'650'057'984, 1.65, 96},
+        {32, 3072, 30, 3'562'162'176, 3'559'271'424, 3.56, 96},
+        {32, 4096, 36, 7'467'778'048, 7'463'923'712, 7.47, 128},
+        {48, 6144, 40, 18'449'743'872, 18'443'962'368, 18.45, 128},
+        {64, 8192, 48, 39'096'025'088, 39'088'316'416, 39.10, 128},
+        {80, 10240, 60, 76'050'718'720, 76'041'082'880, 76.05, 128},
+        {96, 12288, 80, 145'622'237'184, 145'610'674'176, 145.62, 128},
+        {128, 16384, 96, 310'130'507'776, 310'115'090'432, 310.13, 128},
     };
     for (const Row& row : rows) {
         const ModelConfig config = gpt(row.hidden, row.layers, row.heads, 50257, 2048);
@@ -71,6 +73,8 @@ TEST_CASE("table 1 of the Megatron paper: formula with V = 51200, exact count wi
         tp8.tp = 8;
         CHECK(padded_vocab(config, tp8) == 51200);
         CHECK(std::abs(megatron_parameters(config, 51200) - static_cast<double>(row.formula)) < 1);
+        CHECK(megatron_parameters(config, 51200) / 1e9 == Approx(row.billions).margin(0.005));
+        CHECK(config.head_dim == row.head_size);
         CHECK(count_parameters(config).total() == row.exact);
     }
 }

@@ -31,6 +31,22 @@ has "$out" '^\{"kind":"parameters",.*"total":7463923712\}$'
 has "$out" '"megatron":7467778048,.*"padded_vocab":51200'
 has "$out" '^\{"kind":"rank","pp_rank":0,"layers":36,"parameters":941594624\}$'
 
+# Hidden size / layers and head size of published models, rounded down in their tables.
+while read -r layers hidden heads ratio head_size; do
+    out=$("$estimate" params --num-layers "$layers" --hidden-size "$hidden" --num-attention-heads "$heads" --seq-length 2048 --json 2>/dev/null)
+    has "$out" "\"hidden_per_layer\":$ratio(\\.[0-9]+)?,.*\"head_size\":$head_size[,}]"
+done <<'END'
+36 4096 32 113 128
+70 14336 112 204 128
+64 11600 80 181 145
+80 12288 96 153 128
+96 12288 96 128 128
+96 16384 128 170 128
+105 20480 128 195 160
+END
+has "$("$estimate" params --num-layers 70 --hidden-size 14336 --num-attention-heads 112 --seq-length 2048 --explain 2>/dev/null)" \
+    '^  hidden size / layers: .*usually 100 to 200'
+
 out=$("$estimate" memory --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 32 \
     --vocab-size 256 --threads 2 --json)
 has "$out" '^\{"kind":"rank","pp_rank":0,"layers":2,"weights":[0-9]+,"masters":0,'
@@ -48,6 +64,10 @@ ramp=(--global-batch-size 1024 --rampup-batch-size 16 16 5_000_000)
 out=$("$estimate" batch "${ramp[@]}" --train-samples 300_000_000 --seq-length 2048)
 has "$out" '^32 +4,962 +2,480 +79,376 +162,562,048 +1 2 4 8 16 32$'
 has "$out" '^iterations +311,541$'
+# 13B: 313.4 billion tokens after 168,000 iterations.
+out=$("$estimate" batch "${ramp[@]}" --train-samples 153_013_584 --seq-length 2048)
+has "$out" '^iterations +168,000$'
+has "$out" '^tokens +313,371,820,032$'
 code=0
 out=$("$estimate" batch "${ramp[@]}" --train-samples 300M --tensor-model-parallel-size 2 \
     --pipeline-model-parallel-size 4 --gpus-per-node 4 --nodes 32 64 96) || code=$?
@@ -73,6 +93,9 @@ has "$out" '^  rule of thumb: 6 T P / \(n X\), 8 with full recomputation'
 tiny=(--num-layers 2 --hidden-size 64 --seq-length 32)
 fails 2 '^lm-estimate: --num-attention-heads: 5 does not divide --hidden-size 64' \
     params "${tiny[@]}" --num-attention-heads 5
+# The AWS example's 48 heads.
+fails 2 '^lm-estimate: --num-attention-heads: 48 does not divide --hidden-size 8192' \
+    params --num-layers 64 --hidden-size 8192 --num-attention-heads 48 --seq-length 2048
 fails 2 '^lm-estimate: --model: .gpt5. is not one of gpt2-124m, ' params --model gpt5
 fails 2 'did you mean --num-layers' params --num-layer 2
 fails 2 '^lm-estimate: --tensor-model-parallel-size: 5 ranks exceed' \

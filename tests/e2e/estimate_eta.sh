@@ -21,6 +21,11 @@ near "$(field bloom.json eta calendar)" "$(awk 'BEGIN { printf "%.3f", (115311 -
 sed 's/consumed samples: *[0-9]*/consumed samples: 94118832/; s/20155564032/192755367936/; s/105.22/105.00/' bloom.log >tokens.log
 run tokens.json lm-estimate eta tokens.log --train-tokens 341B --json
 awk -v s="$(field tokens.json eta left)" 'BEGIN { d = s / 86400; exit !(d > 42.953 && d < 42.956) }' || fail "$(cat tokens.json)"
+# The published 42.95311 days count parts of an iteration: the same with iterations of one sample.
+sed 's/consumed samples: *[0-9]*/consumed samples: 94118832/; s/20155564032/192755367936/; s/105.22/0.05126953125/; s/size: *2048/size: 1/; s/samples per second: [0-9.]* |//' \
+    bloom.log >sample.log
+run tokens.json lm-estimate eta sample.log --train-tokens 341B --json
+awk -v s="$(field tokens.json eta left)" 'BEGIN { exit !(sprintf("%.5f", s / 86400) == "42.95311") }' || fail "$(cat tokens.json)"
 sed 's/105.22/105.00/' bloom.log >days.log
 run days.json lm-estimate eta days.log --json
 awk -v s="$(field days.json eta left)" 'BEGIN { exit !(sprintf("%.1f", s / 86400) == "124.7") }' || fail "$(cat days.json)"
@@ -28,6 +33,8 @@ awk -v s="$(field days.json eta left)" 'BEGIN { exit !(sprintf("%.1f", s / 86400
 # about 20 on 128.
 sed 's/iteration *12695.*consumed tokens: *[0-9]*/iteration 6400\/ 191328 | consumed samples: 5000000/; s/105.22/32.00/; s/size: *2048/size: 784/' \
     bloom.log >nodes.log
+run nodes.json lm-estimate eta nodes.log --train-samples 150M --json
+near "$(field nodes.json eta samples_per_s)" 24.5 || fail "$(cat nodes.json)"
 for expected in "32 82.2" "64 41.1" "128 20.5"; do
     run nodes.json lm-estimate eta nodes.log --train-samples 150M --hours-per-day 20 --log-nodes 32 --nodes "${expected% *}" --json
     awk -v s="$(field nodes.json eta calendar_with_nodes)" -v days="${expected#* }" \
@@ -37,6 +44,14 @@ run bloom.txt lm-estimate eta bloom.log --explain --hours-per-day 20
 grep -Eq '^time left +124 d 23 h$' bloom.txt || fail "$(cat bloom.txt)"
 grep -Eq '^calendar time +149 d 23 h$' bloom.txt || fail "$(cat bloom.txt)"
 grep -Eq '^  time left: iterations left x ' bloom.txt || fail "no formula: $(cat bloom.txt)"
+
+# The mean time of an iteration in a log, as the one-liner of BigScience's README prints it: 13 s.
+for ms in 13248.2 13000.5 12999.0; do
+    echo " iteration 1/ 9 | elapsed time per iteration (ms): $ms | learning rate: 1.000E-05 | lm loss: 2.0 |"
+done | awk '{ sub("iteration 1/", "iteration " NR "/") } 1' >mean.log
+run mean.json lm-estimate eta mean.log --json
+near "$(field mean.json average step_s)" "$(awk 'BEGIN { printf "%.9f", (13.2482 + 13.0005 + 12.999) / 3 }')" || fail "$(cat mean.json)"
+[ "$(field mean.json average 'step_s | floor')" = 13 ] || fail "$(cat mean.json)"
 
 # 13B's log, from the time before it counted tokens, after its ramp.
 cat >tr1.log <<'END'
@@ -219,7 +234,9 @@ expect 1 'the last line is 5 min .*old, more than 20' lm-estimate eta fresh.json
 expect 0 '' lm-estimate eta fresh.json --max-age 10m
 expect 1 'more than 4' lm-estimate eta fresh.json --max-age 4m
 expect 0 '' lm-estimate eta fresh.json --max-age 4m --train-iters 3
-expect 2 'max-age' lm-estimate eta fresh.json --max-age soon
+for age in x soon -5m; do
+    expect 2 "--max-age: expected a time such as 10m, a multiple .* such as 5x, or auto, got $age" lm-estimate eta fresh.json --max-age=$age
+done
 # 100 times the 2 s between two lines; a log without time stamps has the age of its file.
 expect 1 'more than 3 min 20 s' lm-estimate eta fresh.json --max-age 100x
 expect 0 '' lm-estimate eta fresh.json --max-age 200x

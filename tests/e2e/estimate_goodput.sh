@@ -28,6 +28,10 @@ near "$(value b.json goodput .mttf)" "$(awk 'BEGIN { printf "%.12g", 54 * 86400 
 printf '7h\n9h # a node\n' >times.txt
 lm-estimate time "${run[@]}" --failure-times times.txt --save-time 40s --json >b.json
 near "$(value b.json goodput .mttf)" 28800 1e-9
+# The closed form holds only for a constant rate.
+[ "$(value b.json goodput .closed_form)" = null ] || fail "a closed form of measured times: $(cat b.json)"
+lm-estimate time "${run[@]}" "${fail_flags[@]}" --failure-shape 0.7 >weibull.txt
+if grep -q 'closed form' weibull.txt; then fail "a closed form of a Weibull distribution: $(cat weibull.txt)"; fi
 # Limits of jobs: the queue is part of the time, but not of the energy.
 jobs=(--exit-duration-in-mins 1200 --queue-gap 2h)
 lm-estimate time "${run[@]}" "${fail_flags[@]}" "${jobs[@]}" --hours-per-day 20 --watts 1000 --json >b.json
@@ -45,6 +49,8 @@ near "$(value b.json energy .cost)" "$(awk -v s="$(value b.json time .running)" 
 near "$(value b.json energy .co2_kg)" "$(awk -v k="$kwh" 'BEGIN { print k * 0.05 }')" 1e-4
 lm-estimate time "${run[@]}" --watts 1500 --pue 1.2 --price 0.15/kWh --json >b.json
 near "$(value b.json energy .cost)" "$(awk -v k="$kwh" 'BEGIN { print k * 0.15 }')" 1e-4
+lm-estimate time "${run[@]}" --watts 1500 --pue 1.2 --price 0.15/kwh --json >c.json
+cmp b.json c.json || fail "a unit in small letters: $(cat c.json)"
 # The power of described hardware.
 lm-estimate time "${run[@]:0:16}" --gpus 1024 --tensor-model-parallel-size 8 --pipeline-model-parallel-size 8 --gpu a100 --json >b.json 2>/dev/null
 near "$(value b.json energy .energy_kwh)" "$(value b.json energy '.gpu_hours * 0.812')" 1e-9
@@ -77,6 +83,12 @@ expect 0 '--hidden-size 64 / --num-layers 2 = 32: ' lm-train "${tiny[@]}" --eval
 grep -q '^lm-train: warning: --eval-interval: evaluations take 25.0 % of the time' err || fail "$(cat err)"
 expect 0 '' lm-train "${tiny[@]}" --eval-iters 10 --dry-run
 if grep -q 'evaluations take' err; then fail "3 % of evaluations: $(cat err)"; fi
+# A named model has its published initialization, which gets no warning unless the flag is given.
+for name in llama-70b gpt3-13b bloom-176b; do
+    lm-estimate params --model $name >out 2>err
+    if grep -q 'warning: .*init-method-std' err; then fail "$name: $(cat err)"; fi
+done
+warns '--init-method-std 0.03 is 4.3 times' params --model llama-70b --init-method-std 0.03
 lm-estimate params --num-layers 32 "${model[@]}" --init-method-std 0.01 >out 2>err
 [ ! -s err ] || fail "a usual model: $(cat err)"
 warns '--save: .*: .* are free, but 5000 checkpoints need 105 TiB' checkpoint --model 1.7b --bf16 --save here --train-iters 5_000_000 \
@@ -85,7 +97,19 @@ warns '--save: .*: .* are free, but 5000 checkpoints need 105 TiB' checkpoint --
 # One line for each wrong input.
 expect 2 '--mttf: needs --save-time' lm-estimate time "${run[@]}" --mttf 3h
 expect 2 '--mttf: needs the length of the training' lm-estimate time "${run[@]:0:14}" --gpus 1 --tflops 1 --mttf 3h
-expect 2 '--mttf: give one of --mttf, --failures and --failure-times' lm-estimate time "${run[@]}" "${fail_flags[@]}" --failures rsc-8
+expect 2 '--failures: states the times between failures, as --mttf does: give one of them' \
+    lm-estimate time "${run[@]}" "${fail_flags[@]}" --failures rsc-8
+expect 2 '--failure-times: states the times between failures, as --failures does' \
+    lm-estimate time "${run[@]}" --failures rsc-8 --failure-times times.txt --save-time 1s
+expect 2 '--failures: needs --save-time' lm-estimate time "${run[@]}" --failures rsc-8
+expect 2 '--failures: needs the length of the training' lm-estimate time "${run[@]:0:14}" --gpus 1 --tflops 1 --failures rsc-8
+expect 2 '--mttf: must be above 0, got 0' lm-estimate time "${run[@]}" --mttf 0 --save-time 40s
+for flag in "--restart-time 15m" "--failure-shape 0.7"; do
+    # shellcheck disable=SC2086
+    expect 2 "${flag% *}: needs --mttf, --failures or --failure-times" lm-estimate time "${run[@]}" $flag
+done
+expect 2 '--save-time: needs --save-interval, or one of --mttf, --failures and --failure-times' lm-estimate time "${run[@]}" --save-time 40s
+expect 2 '--eval-sets: needs --eval-interval' lm-estimate time "${run[@]}" --eval-sets 3
 expect 2 "--failures: 'rsc-9' is not one of llama3-405b, rsc-1024" lm-estimate time "${run[@]}" --failures rsc-9 --save-time 1s
 expect 2 '--mttf: with a failure every 1 min 00 s, the training takes more than 100 times its time' \
     lm-estimate time "${run[@]}" --mttf 1m --save-time 40s --restart-time 15m
@@ -93,6 +117,14 @@ expect 2 '--exit-duration-in-mins: a job of 10 min 00 s is not longer than' lm-e
 expect 2 '--failure-shape: must be from 0.2 to 10' lm-estimate time "${run[@]}" "${fail_flags[@]}" --failure-shape 0
 echo x >times.txt
 expect 2 'times.txt:1: ' lm-estimate time "${run[@]}" --failure-times times.txt --save-time 1s
+expect 2 '--pue: needs the power of a GPU: give --gpu, or --watts' lm-estimate time "${run[@]}" --pue 1.2
+for flag in "--hours-per-day 20" "--watts 1000" "--pue 1.2" "--price 2" "--carbon 50"; do
+    # shellcheck disable=SC2086
+    expect 2 "${flag% *}: needs the length of the training" lm-estimate time "${run[@]:0:14}" --gpus 1 --gpu a100 $flag
+done
 expect 2 '--carbon: needs the power of a GPU: give --gpu, or --watts' lm-estimate time "${run[@]}" --carbon 50
-expect 2 '--price: ' lm-estimate time "${run[@]}" --price 2/day
+for price in 2/day /kWh 2,50 two 2/kWh/h; do
+    expect 2 "--price: expected a price such as 2.50 or 2.50/GPUh, or of energy, such as 0.15/kWh, got $price" \
+        lm-estimate time "${run[@]}" --price $price
+done
 expect 2 '--watts: must be above 0' lm-estimate time "${run[@]}" --watts 0

@@ -20,7 +20,7 @@ for e in root.iter():
     if not e.tag.endswith("}text"):
         continue
     size, x, y, text = float(e.get("font-size")), float(e.get("x")), float(e.get("y")), e.text or ""
-    w = 0.5 * size * len(text)
+    w = 0.56 * size * len(text)  # DejaVu Sans, the widest of the fonts in the list
     left = x - w * {"start": 0, "middle": 0.5, "end": 1}[e.get("text-anchor", "start")]
     box = (left, y - 0.7 * size, left + w, y)
     if "rotate(-90" in e.get("transform", ""):
@@ -73,26 +73,53 @@ svg piped.svg bar 5 6
 # A step: a box for each pass, a bar for each part of the time. Narrow boxes are merged; layouts: a dot for each.
 step=(--num-layers 8 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 --vocab-size 50304 --gpu a100)
 run log lm-estimate time "${step[@]}" --micro-batch-size 1 --global-batch-size 8 --gpus 4 --pipeline-model-parallel-size 4 --plot step.svg
-svg step.svg span 64 64
-svg step.svg row 4 4
-svg step.svg share 4 9
+svg step.svg span 70 70 row 4 4 share 4 9 share-name 4 9 share-value 4 9 row-heading 1 1
+# The picture ends with the optimizer, at the printed time of a step; a color has one meaning.
+python3 - step.svg "$(sed -nE 's/^one iteration +(.*)$/\1/p' log)" <<'END' || fail "the end of the step: $(cat log)"
+import sys, xml.etree.ElementTree as ET
+elements = list(ET.parse(sys.argv[1]).getroot().iter())
+of = lambda kind: [e for e in elements if e.get("class") == kind]
+assert [e.text for e in of("end") if e.text] == ["end: " + sys.argv[2]], [e.text for e in of("end")]
+right = lambda e: float(e.get("x")) + float(e.get("width"))
+rows = of("idle")
+last = [max((s for s in of("span") if s.get("y") == row.get("y")), key=right) for row in rows]
+assert len({s.get("fill") for s in last}) == 1, "the stages do not end with the same work"
+assert all(abs(right(s) - right(row)) < 0.5 for s, row in zip(last, rows)), "the stages end before the axis"
+assert not {e.get("fill") for e in of("share")} & {e.get("fill") for e in of("span")}, "a color has two meanings"
+names = [e.text for e in of("legend")]
+assert names == ["forward", "backward", "gradient reduction", "optimizer", "idle", "numbers: micro-batches"], names
+END
+for stages in 1 2 6 8 12 24; do
+    run log lm-estimate time "${step[@]:2}" --num-layers 24 --micro-batch-size 1 --global-batch-size 48 --gpus $((2 * stages)) \
+        --pipeline-model-parallel-size $stages --use-distributed-optimizer --plot step$stages.svg
+    svg step$stages.svg idle "$stages" "$stages" row 1 "$stages" legend 5 7 end 2 2 label 1 1
+    grep -q 'gather of weights' step$stages.svg || fail "no gather of weights"
+done
 run log lm-estimate time "${step[@]}" --micro-batch-size 1 --global-batch-size 4000 --gpus 4 --pipeline-model-parallel-size 4 \
     --plot step.svg --force
 svg step.svg span 4 4000
+grep -q '>height of a color: its share of the time<' step.svg || fail "the legend does not explain merged boxes"
 # Merged boxes show both kinds of passes on every stage, forward about a third of the time.
 python3 - step.svg <<'END' || fail "merged boxes: $(grep -c 'class="span"' step.svg)"
 import sys, xml.etree.ElementTree as ET
-areas = {}
-for e in ET.parse(sys.argv[1]).getroot().iter("{http://www.w3.org/2000/svg}rect"):
-    if e.get("class") == "span":
-        row = areas.setdefault(int((float(e.get("y")) - 24) // 16), {})  # rows of 16 points below a legend of 24
-        row[e.get("fill")] = row.get(e.get("fill"), 0) + float(e.get("width")) * float(e.get("height"))
-for row in areas.values():
-    assert len(row) == 2 and 0.25 < min(row.values()) / sum(row.values()) < 0.42, areas
+boxes = list(ET.parse(sys.argv[1]).getroot().iter("{http://www.w3.org/2000/svg}rect"))
+number = lambda e, key: float(e.get(key))
+for row in (e for e in boxes if e.get("class") == "idle"):
+    areas = {}
+    for e in boxes:
+        if e.get("class") == "span" and number(row, "y") <= number(e, "y") < number(row, "y") + number(row, "height"):
+            areas[e.get("fill")] = areas.get(e.get("fill"), 0) + number(e, "width") * number(e, "height")
+    passes = [areas["#0072b2"], areas["#e69f00"]]
+    assert 0.25 < passes[0] / sum(passes) < 0.42, areas
 END
 run log lm-estimate layout "${step[@]}" --bf16 --global-batch-size 64 --gpus 16 --plot layouts.svg
 svg layouts.svg dot 20 400
-svg layouts.svg dot-label 1 5 limit 1 1
+svg layouts.svg dot-label 1 5 limit 1 1 best 1 1 note 0 0 legend 3 4
+# When nothing fits, the picture shows the layouts beyond the limit and states how much is missing.
+expect 1 '' lm-estimate layout "${step[@]}" --bf16 --global-batch-size 64 --gpus 16 --gpu-memory 2GB --plot none.svg
+svg none.svg dot 5 1000 dot-label 1 1 limit 1 1 best 1 1 note 1 1
+grep -Eq '>No layout fits: the smallest needs [0-9.]+ GiB, [0-9.]+ [MG]iB too much<' none.svg ||
+    fail "$(grep 'class="note"' none.svg)"
 run log lm-estimate layout --model bloom-176b --bf16 --global-batch-size 2048 --gpus 384 --plot bloom.svg
 svg bloom.svg dot-label 4 5
 [ "$(grep -cE '^[1-8] ' log)" -ge 10 ] || fail "no figures: $(cat log)"

@@ -22,9 +22,9 @@ namespace {
 
 // Prints the warnings of lm-estimate about the model and the evaluations. An evaluation computes
 // the forward pass of its batches: a third of a step, or a quarter of one that recomputes.
-void warn_of_plan(const RunConfig& config, i64 n_validation_sets) {
+void warn_of_plan(const config::ModelFlags& flags, const RunConfig& config, i64 n_validation_sets) {
     const spec::ParallelConfig& parallel = config.trainer.parallel;
-    config::warn_of_model(config.trainer.model, parallel);
+    config::warn_of_model(flags, config.trainer.model, parallel);
     const config::ValidationFlags& validation = config.validation;
     if (config.validation_samples() == 0 || n_validation_sets == 0) return;
     const bool recomputes = parallel.recompute.granularity == spec::Recompute::Granularity::full;
@@ -78,7 +78,7 @@ Exit dry_run(const config::TrainFlags& flags, std::string command_line, StartedR
         note("{} (the plan continues, a training would stop here)", text);
     }
     problems.throw_found();
-    if (config) warn_of_plan(*config, n_validation_sets);
+    if (config) warn_of_plan(flags.model, *config, n_validation_sets);
     return Exit::done;
 }
 
