@@ -12,7 +12,7 @@
 namespace lm::estimate {
 namespace {
 
-// What a stage does at a time. The letter stands for it on a terminal.
+// A kind of work of a stage. The letter stands for it on a terminal.
 struct Work {
     const char* name;
     char letter;

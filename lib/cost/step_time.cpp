@@ -59,9 +59,9 @@ double message_s(const SimulatedStep& step, const Hardware& gpu) {
 
 // The seconds of the collectives of data parallelism.
 struct DataTime {
-    double reduce_s = 0;  // of gradients
-    double tied_s = 0;    // of the gradients of a tied embedding
-    double gather_s = 0;  // of weights
+    double reduce_s = 0;  // all-reduce or reduce-scatter of gradients
+    double tied_s = 0;    // all-reduce of the gradients of a tied embedding
+    double gather_s = 0;  // all-gather of weights
     double total() const { return reduce_s + tied_s + gather_s; }
 };
 

@@ -23,7 +23,7 @@ constexpr std::string_view idle_color = "#e8e8e8", share_color = "#5c6670";
 struct GanttLayout {
     std::vector<LegendEntry> legend;
     bool is_binned = false;
-    double label_width = 0;  // of the longest label; only boxes of at least this width have labels
+    double label_width = 0;  // width of the longest label; narrower boxes have no label
     double row_height = 0;
     Rectangle rows;
     Axis x;

@@ -121,7 +121,7 @@ TEST_CASE("18 bytes of state for each parameter: 234 GB for 13B, 1872 GB for 104
          {Row{gpt(5120, 40, 32, 50257), {.tp = 2, .pp = 4}, 13e9, 234, 8 * 32},
           Row{gpt(11600, 64, 80, 50257), {.tp = 4, .pp = 32}, 104e9, 1872, 4096}}) {
         const StepShape step{.micro_batch = 1, .seq_length = 2048, .n_micro_batches = 64};
-        i64 state = 0, planned = 0, n = 0;  // of one tensor rank of all stages
+        i64 state = 0, planned = 0, n = 0;  // sums over the stages
         for (i64 stage = 0; stage < row.parallel.pp; ++stage) {
             state += megatron_memory(row.model, row.parallel, step, {DType::fp16}, stage).state;
             const MemoryPlan plan =

@@ -34,7 +34,7 @@ has "$out" '^\{"kind":"rank","pp_rank":0,"layers":36,"parameters":941594624\}$'
 # Hidden size / layers and head size of published models, rounded down in their tables.
 while read -r layers hidden heads ratio head_size; do
     out=$("$estimate" params --num-layers "$layers" --hidden-size "$hidden" --num-attention-heads "$heads" --seq-length 2048 --json 2>/dev/null)
-    has "$out" "\"hidden_per_layer\":$ratio(\\.[0-9]+)?,.*\"head_size\":$head_size[,}]"
+    has "$out" "\"hidden_per_layer\":$ratio(\\.[0-9]+)?,.*\"head_size\":${head_size}[,}]"
 done <<'END'
 36 4096 32 113 128
 70 14336 112 204 128
