@@ -8,6 +8,7 @@
 #include "base/log.hpp"
 #include "cli/main.hpp"
 #include "config/plan_warnings.hpp"
+#include "cost/activation_plan.hpp"
 #include "io/json.hpp"
 #include "train/loop/host_memory.hpp"
 #include "train/resolve/changes.hpp"
@@ -21,14 +22,15 @@ namespace lm::train {
 namespace {
 
 // Prints the warnings of lm-estimate about the model and the evaluations. An evaluation computes
-// the forward pass of its batches: a third of a step, or a quarter of one that recomputes.
+// the forward pass of its batches: a third of a step, or a quarter of one that recomputes all
+// layers.
 void warn_of_plan(const config::ModelFlags& flags, const RunConfig& config, i64 n_validation_sets) {
     const spec::ParallelConfig& parallel = config.trainer.parallel;
     config::warn_of_model(flags, config.trainer.model, parallel);
     const config::ValidationFlags& validation = config.validation;
     if (config.validation_samples() == 0 || n_validation_sets == 0) return;
-    const bool recomputes = parallel.recompute.granularity == spec::Recompute::Granularity::full;
-    const double steps = as_double(validation.iters * n_validation_sets) / (recomputes ? 4 : 3);
+    const double steps = as_double(validation.iters * n_validation_sets) /
+                         (3 + cost::recomputed_share(config.trainer.model, parallel));
     config::warn_of_evaluations(steps / (as_double(validation.interval) + steps));
 }
 
