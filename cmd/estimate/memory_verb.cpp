@@ -162,11 +162,14 @@ int run(Flags flags) {
     const spec::Precision precision = resolve_precision(flags.train.precision);
     const i64 n_threads = flags.train.device.threads.value_or(available_cores());
     check_at_least("--threads", n_threads, 1);
+    check_at_least("--tensor-comm-sms", flags.train.device.tensor_comm_sms.value_or(0), 0);
     const cost::StepShape step{.micro_batch = micro_batch,
                                .seq_length = model.seq_length,
                                .n_micro_batches = n_micro_batches_of(flags, parallel, micro_batch)};
     config::require_equal_rows(parallel, step.micro_batch, step.seq_length);
-    const bool overlaps = flags.train.data_parallel.overlaps();
+    const cost::NcclUse nccl{.overlap = flags.train.data_parallel.overlaps(),
+                             .tensor_comm_sms = flags.train.device.tensor_comm_sms,
+                             .nvls = !flags.train.device.deterministic_mode};
     Largest largest;
     std::vector<std::vector<Value>> rows;
     std::vector<StageMemory> stages;
@@ -174,10 +177,9 @@ int run(Flags flags) {
         const cost::MemoryPlan plan =
             largest_plan(model, parallel, step, precision, processor_of(flags, n_threads), stage);
         rows.push_back(row_of(stage, stage_layers(model, parallel, stage), plan));
-        const i64 nccl =
-            on_gpu(flags) ? cost::nccl_bytes(parallel, stage, overlaps, !model.untied_head) : 0;
-        if (plan.total() + nccl > largest.total()) largest = {plan.total(), nccl};
-        stages.push_back({plan, nccl});
+        const i64 nccl_bytes = on_gpu(flags) ? cost::nccl_bytes(model, parallel, stage, nccl) : 0;
+        if (plan.total() + nccl_bytes > largest.total()) largest = {plan.total(), nccl_bytes};
+        stages.push_back({plan, nccl_bytes});
     }
     const bool fits = !flags.memory || largest.total() + allowance_of(flags) <= flags.memory->value;
     const Exit code = fits ? Exit::done : Exit::answer_is_no;
@@ -217,11 +219,11 @@ void add_memory_verb(cli::Options& program) {
         "memory besides lm-train's buffers: context, libraries, code; default: 100MiB, with "
         "--gpu-memory 2GiB");
     add_picture_options(options, flags->picture, "the memory of each stage as stacked bars");
-    add_run_options(
-        options, flags->train,
-        {"Model", "--micro-batch-size", "--global-batch-size", "--fp16", "--bf16", "Parallel",
-         "--use-distributed-optimizer", "--zero-stage", "--deepspeed_config", "--device",
-         "--attention-backend", "--deterministic-mode", "--threads", "--world-size"});
+    add_run_options(options, flags->train,
+                    {"Model", "--micro-batch-size", "--global-batch-size", "--fp16", "--bf16",
+                     "Parallel", "--use-distributed-optimizer", "--zero-stage",
+                     "--deepspeed_config", "--device", "--attention-backend",
+                     "--deterministic-mode", "--tensor-comm-sms", "--threads", "--world-size"});
     add_output_options(options, flags->output);
 }
 

@@ -39,7 +39,7 @@ Memory memory_of(const StepQuery& query) {
             plan_memory(query.model, query.parallel, step, query.precision,
                         {1, true, query.attention}, 0, stage);
         const i64 nccl =
-            cost::nccl_bytes(query.parallel, stage, query.overlaps, !query.model.untied_head);
+            cost::nccl_bytes(query.model, query.parallel, stage, {.overlap = query.overlaps});
         const Memory memory{plan.total() - plan.activations - plan.workspace, plan.activations,
                             plan.workspace + nccl + cost::cuda_allowance_bytes};
         if (memory.total() > largest.total()) largest = memory;

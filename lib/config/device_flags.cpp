@@ -46,7 +46,8 @@ const Fields<DeviceFlags>& device_fields() {
          .metavar = "N",
          .help = "SMs that matrix products leave to concurrent tensor-parallel collectives, and "
                  "the largest number of NCCL's blocks in such a collective; 0: no limit, and "
-                 "products use all SMs",
+                 "products use all SMs; default: by the widths of the model and the number of "
+                 "tensor ranks, at most 23",
          .block = Block::run,
          .derived = Derived::moved},
         {.option = "--threads",

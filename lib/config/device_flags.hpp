@@ -15,9 +15,9 @@ struct DeviceFlags {
     std::string attention_backend = "auto";
     bool deterministic_mode = false;
     bool allow_tf32 = false;
-    std::string autotune;        // directory, or "off"; empty: SAVE/autotune
-    i64 tensor_comm_sms = 22;    // cost::nccl_tensor_channels
-    std::optional<i64> threads;  // CPU threads of each rank
+    std::string autotune;                // directory, or "off"; empty: SAVE/autotune
+    std::optional<i64> tensor_comm_sms;  // nullopt: cost::tensor_comm_sms()
+    std::optional<i64> threads;          // CPU threads of each rank
 
     spec::GpuAttention attention() const;
 };

@@ -42,6 +42,7 @@ struct Grid {
     spec::ParallelConfig parallel;
     // The elements of a tensor rank. All tensor ranks have as many, because TP divides sizes.
     spec::RankElements elements;
+    NcclUse nccl;
     double most_elements = 0;   // parameters of the largest rank
     std::vector<Stage> stages;  // the stages whose memory may be largest
     // Micro-batches in flight in the chunks of each of `stages`, by the micro-batches of a step.
@@ -50,7 +51,10 @@ struct Grid {
 
 Grid grid_of(const LayoutQuery& query, const spec::ParallelConfig& parallel,
              const spec::RankElements& elements) {
-    Grid grid{.parallel = parallel, .elements = elements};
+    Grid grid{.parallel = parallel,
+              .elements = elements,
+              .nccl = {.overlap = query.overlaps,
+                       .tensor_comm_sms = tensor_comm_sms(query.model, parallel)}};
     const std::vector<spec::ModelPart> parts = model_parts(query.model, parallel);
     std::set<std::tuple<i64, bool, bool>> seen;
     i64 most = 0;
@@ -95,8 +99,7 @@ i64 bytes_of(const LayoutQuery& query, Grid& grid, const Layout& layout) {
         StageShape shape;
         for (size_t chunk = 0; chunk < stage.parts.size(); ++chunk)
             shape.chunks.push_back({stage.parts[chunk], slots[i][chunk]});
-        const i64 nccl =
-            nccl_bytes(layout.parallel, stage.rank, query.overlaps, !query.model.untied_head);
+        const i64 nccl = nccl_bytes(query.model, layout.parallel, stage.rank, grid.nccl);
         largest = std::max(largest, memory.of(shape).total() + nccl);
     }
     return largest + query.allowance_bytes;

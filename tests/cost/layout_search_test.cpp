@@ -173,7 +173,8 @@ TEST_CASE("the memory of a layout is that of the stage that needs most") {
                                              .seq_length = one.model.seq_length,
                                              .n_micro_batches = layout.n_micro_batches},
                                             one.precision, {1, true, one.attention}, 0, stage);
-        largest = std::max(largest, plan.total() + nccl_bytes(layout.parallel, stage, false, true));
+        largest =
+            std::max(largest, plan.total() + nccl_bytes(one.model, layout.parallel, stage, {}));
     }
     CHECK(layout.bytes == largest + 1000);
 }
@@ -243,8 +244,8 @@ TEST_CASE("310B on 10,080 GPUs: the fastest layout, with the memory of each of i
         for (i64 stage = 0; stage < layout.parallel.pp; ++stage) {
             const MemoryPlan plan = plan_memory(large.model, layout.parallel, step, large.precision,
                                                 {1, true, large.attention}, 0, stage);
-            largest =
-                std::max(largest, plan.total() + nccl_bytes(layout.parallel, stage, false, true));
+            largest = std::max(largest,
+                               plan.total() + nccl_bytes(large.model, layout.parallel, stage, {}));
         }
         CHECK(layout.bytes == largest + cuda_allowance_bytes);
     }

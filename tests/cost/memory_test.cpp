@@ -4,8 +4,6 @@
 #include <map>
 #include <string>
 
-#include "config/device_flags.hpp"
-#include "cost/nccl.hpp"
 #include "cost/workspace.hpp"
 #include "support/catch.hpp"
 
@@ -233,29 +231,4 @@ TEST_CASE("the workspace of cuDNN attention is counted when it is selected") {
     config.attention_dropout = 0;
     config.n_groups = 4;  // dK and dV of each head
     CHECK(bytes(GpuAttention::cudnn) == 8 * queries * 128 + 8 * queries + (16 << 20));
-}
-
-TEST_CASE("links and data parallelism use NCCL blocks during computation") {
-    CHECK(nccl_blocks({}, 0, true) == 0);
-    // Tensor-parallel collectives count no blocks: only the products that overlap with them leave
-    // SMs for them.
-    CHECK(nccl_blocks({.tp = 8}, 0, true) == 0);
-    CHECK(nccl_blocks({.dp = 8}, 0, false) == 0);
-    CHECK(nccl_blocks({.dp = 8}, 0, true) == nccl_overlap_channels);
-    CHECK(nccl_blocks({.pp = 4}, 0, false) == 2 * nccl_link_channels);
-    CHECK(nccl_blocks({.pp = 4, .dp = 2}, 1, true) ==
-          4 * nccl_link_channels + nccl_overlap_channels);
-    CHECK(nccl_blocks({.pp = 4, .n_chunks = 2}, 3, false) == 4 * nccl_link_channels);
-}
-
-TEST_CASE("the tensor group's NCCL memory follows the limit of its SMs") {
-    const spec::ParallelConfig parallel{.tp = 8};
-    const i64 of_channel =
-        nccl_bytes(parallel, 0, false, false, 2) - nccl_bytes(parallel, 0, false, false, 1);
-    CHECK(of_channel == i64{20} << 20);  // two connections of 10 MiB
-    CHECK(nccl_bytes(parallel, 0, false, false) ==
-          nccl_bytes(parallel, 0, false, false, nccl_tensor_channels));
-    CHECK(config::DeviceFlags{}.tensor_comm_sms == nccl_tensor_channels);
-    // 0: no limit, 24 channels
-    CHECK(nccl_bytes(parallel, 0, false, false, 0) == nccl_bytes(parallel, 0, false, false, 24));
 }

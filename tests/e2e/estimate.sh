@@ -54,7 +54,16 @@ has "$out" '^\{"kind":"verdict","largest":[0-9]+,"allowance":104857600\}$'
 "$estimate" memory --model gpt2-124m --gpu-memory 16GiB >/dev/null 2>&1 || die "124m does not fit"
 has "$("$estimate" memory --model gpt2-124m --gpu-memory 16GiB 2>/dev/null)" '^allowance +2\.00 GiB$'
 out=$("$estimate" memory --model gpt2-124m --tensor-model-parallel-size 2 --gpu-memory 16GiB 2>/dev/null)
-has "$out" '^NCCL +441 MiB$'
+has "$out" '^NCCL +461 MiB$'
+# nccl MIB FLAG...: the memory of NCCL. NVLS, with more than two ranks in a node, adds 130 MiB for 4 ranks.
+nccl() {
+    local mib=$1
+    shift
+    has "$("$estimate" memory --model gpt2-124m --gpu-memory 16GiB "$@" 2>/dev/null)" "^NCCL +$mib MiB\$"
+}
+nccl 441 --tensor-model-parallel-size 2 --tensor-comm-sms 22
+nccl 591 --tensor-model-parallel-size 4
+nccl 461 --tensor-model-parallel-size 4 --deterministic-mode
 code=0
 out=$("$estimate" memory --model 7.5b --gpu-memory 80GB 2>/dev/null) || code=$?
 [ $code = 1 ] || die "a model that does not fit: exit $code"

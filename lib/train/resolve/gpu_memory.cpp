@@ -29,8 +29,7 @@ GpuMemory gpu_memory(const TrainerConfig& config, const parallel::Coordinates& a
                      device::Device& device) {
     const device::Device::InUse use = device.memory_in_use();
     return {.buffers = memory_plan(config, at.tp, at.pp).total(),
-            .nccl = cost::nccl_bytes(config.parallel, at.pp, config.data_parallel.overlaps(),
-                                     !config.model.untied_head, config.tensor_comm_sms),
+            .nccl = cost::nccl_bytes(config.model, config.parallel, at.pp, config.nccl_use()),
             .at_start = use.at_start,
             .in_use = use.now,
             .total = use.total};

@@ -192,11 +192,9 @@ void add_memory(std::string& plan, const RunConfig& config) {
     const spec::ParallelConfig& parallel = config.trainer.parallel;
     const i64 ranks = parallel.tp * parallel.pp * parallel.dp;
     const cost::MemoryPlan memory = largest_memory_plan(config);
-    const i64 nccl =
-        config.trainer.cuda
-            ? cost::nccl_bytes(parallel, 0, config.trainer.data_parallel.overlaps(),
-                               !config.trainer.model.untied_head, config.trainer.tensor_comm_sms)
-            : 0;
+    const i64 nccl = config.trainer.cuda ? cost::nccl_bytes(config.trainer.model, parallel, 0,
+                                                            config.trainer.nccl_use())
+                                         : 0;
     const std::string masters =
         memory.masters > 0 ? fmt::format("masters {}, ", human_size(memory.masters)) : "";
     const std::string saves = memory.save_buffer > 0 ? fmt::format("; {} of host memory for saves",

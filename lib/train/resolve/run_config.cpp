@@ -9,6 +9,7 @@
 #include "base/shape.hpp"
 #include "config/deepspeed.hpp"
 #include "config/rank_counts.hpp"
+#include "cost/nccl.hpp"
 #include "optim/schedule_summary.hpp"
 #include "spec/pipeline_schedule.hpp"
 #include "train/resolve/schedule_request.hpp"
@@ -85,6 +86,9 @@ class Resolver {
             check_at_least("--micro-batch-size", *micro_batch, 1);
         });
         problems_.check([&] { check_from_to("--threads", n_threads(), 1, 1024); });
+        problems_.check([&] {
+            check_from_to("--tensor-comm-sms", flags_.device.tensor_comm_sms.value_or(0), 0, 1024);
+        });
         return problems_.check([&] {
             check_intervals(flags_);
             check_energy(flags_.logging);
@@ -234,7 +238,8 @@ class Resolver {
                             .allow_tf32 = flags_.device.allow_tf32,
                             .save_buffer = save_buffer_,
                             .autotune = autotune(),
-                            .tensor_comm_sms = flags_.device.tensor_comm_sms},
+                            .tensor_comm_sms = flags_.device.tensor_comm_sms.value_or(
+                                cost::tensor_comm_sms(*model_, parallel_))},
                 .data = flags_.data,
                 .data_order = data_order_,
                 .split_given = flags_.model.options->given("--split"),

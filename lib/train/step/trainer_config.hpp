@@ -5,6 +5,7 @@
 
 #include "config/data_flags.hpp"
 #include "cost/memory.hpp"
+#include "cost/nccl.hpp"
 #include "optim/loss_scaler.hpp"
 #include "optim/optimizer.hpp"
 #include "parallel/data_parallel.hpp"
@@ -44,6 +45,11 @@ struct TrainerConfig {
     // Returns true if attention reads the first key of each query from the inputs.
     bool has_document_starts() const { return documents.reset_attention_mask || model.window > 0; }
     cost::Processor processor() const { return {n_threads, cuda, attention}; }
+    cost::NcclUse nccl_use() const {
+        return {.overlap = data_parallel.overlaps(),
+                .tensor_comm_sms = tensor_comm_sms,
+                .nvls = !deterministic};
+    }
 };
 
 // Returns the memory that a trainer of this configuration allocates on the device of tensor rank
