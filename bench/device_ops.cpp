@@ -203,6 +203,21 @@ void norms(Bench& bench) {
             bench.context(),
             {norm, y, sum, weight, mean, rstd, residual, branch, {}, {}, dweight, dbias});
     });
+    if (m.llama) return;
+    const View branch_bias = bench.full({c});
+    bench.report("residual_norm_backward, with the branch's bias", product(rows, c, 8), 0, [&] {
+        device::residual_norm_backward(bench.context(), {.norm = norm,
+                                                         .dy = y,
+                                                         .sum = sum,
+                                                         .weight = weight,
+                                                         .mean = mean,
+                                                         .rstd = rstd,
+                                                         .dsum_in = residual,
+                                                         .dsum = branch,
+                                                         .dweight = dweight,
+                                                         .dbias = dbias,
+                                                         .dbranch_bias = branch_bias});
+    });
 }
 
 void attention(Bench& bench) {

@@ -12,6 +12,8 @@ import sys
 from dataclasses import dataclass
 
 VOCABULARY = 50304  # 50257 rounded up to 128
+LOGITS_BYTES = 1 << 30  # largest chunk of the head's logits (cost::cuda_logits_bytes)
+CHUNK_UNIT = 64  # rows (cost::head_chunk_unit)
 
 
 @dataclass
@@ -28,31 +30,36 @@ class Shape:
     gated: bool
     samples: int
     length: int
-    head_rows: int  # rows of a chunk of the head (lm-train --dry-run)
 
     @property
     def rows(self):
         return self.samples * self.length
+
+    def chunks(self):
+        """The rows of each chunk of the head, as cost::head_chunk_rows() divides them."""
+        most = max(1, LOGITS_BYTES // (2 * VOCABULARY) // CHUNK_UNIT) * CHUNK_UNIT
+        n = -(-self.rows // most)
+        each = min(self.rows, -(-self.rows // n // CHUNK_UNIT) * CHUNK_UNIT)
+        return [min(each, self.rows - begin) for begin in range(0, self.rows, each)]
 
     def products(self):
         """[(name, times a step, rows, outputs, inputs)] of the forward pass."""
         attention = self.heads * self.head
         qkv = attention + 2 * self.groups * self.head
         up = (2 if self.gated else 1) * self.ffn
-        chunks = self.rows // self.head_rows
+        chunks = self.chunks()
         return [
             ("qkv", self.layers, self.rows, qkv, self.hidden),
             ("output", self.layers, self.rows, self.hidden, attention),
             ("up", self.layers, self.rows, up, self.hidden),
             ("down", self.layers, self.rows, self.hidden, self.ffn),
-            ("head", chunks, self.head_rows, VOCABULARY, self.hidden),
-        ]
+        ] + [("head", chunks.count(rows), rows, VOCABULARY, self.hidden) for rows in sorted(set(chunks), reverse=True)]
 
 
 SHAPES = [
-    Shape("GPT-2 124M, B=64, T=1024", 12, 768, 12, 12, 64, 3072, False, 64, 1024, 65536 // 7),
-    Shape("GPT-2 1558M, B=16, T=1024", 48, 1600, 25, 25, 64, 6400, False, 16, 1024, 16384 // 2),
-    Shape("Llama-style 1B, B=4, T=4096", 16, 2048, 16, 4, 128, 5632, True, 4, 4096, 16384 // 2),
+    Shape("GPT-2 124M, B=64, T=1024", 12, 768, 12, 12, 64, 3072, False, 64, 1024),
+    Shape("GPT-2 1558M, B=16, T=1024", 48, 1600, 25, 25, 64, 6400, False, 16, 1024),
+    Shape("Llama-style 1B, B=4, T=4096", 16, 2048, 16, 4, 128, 5632, True, 4, 4096),
 ]
 
 

@@ -32,6 +32,7 @@ import tempfile
 import time
 
 import gpu_libraries
+import step_model
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
@@ -46,7 +47,8 @@ MODELS = {
     "llama-1b": dict(arch="llama", layers=16, hidden=2048, heads=16, groups=4, ffn=5632, seq=4096, batch=64, micro=4,
                      mfu=50),
 }
-VOCAB = 50304
+VOCAB = step_model.VOCABULARY
+FLOPS_PER_TOKEN = dict(zip(MODELS, step_model.flops_per_token()))
 COPY = """
 import json, torch
 x = torch.empty(1 << 30, dtype=torch.uint8, device="cuda"); y = torch.empty_like(x)
@@ -68,6 +70,11 @@ def scaled(name, scale):
             m["ffn"] = max(64, m["ffn"] // scale // 64 * 64)
     m["vocab"] = VOCAB if scale == 1 else 512
     return m
+
+
+def model_flops(name, args):
+    """Returns {"flops_per_token": ...} for a shape of bench/cuda.md, {} for a scaled one."""
+    return {} if args.scale > 1 else {"flops_per_token": FLOPS_PER_TOKEN[name]}
 
 
 class Skipped(Exception):
@@ -165,10 +172,10 @@ def train(name, args):
             except RuntimeError as error:
                 yield dict(what="failed", stage=f"train-{name}, {attention}", why=str(error))
                 continue
-            found = dict(what="train", model=name, attention=attention,
+            found = dict(what="train", model=name, attention=attention, **model_flops(name, args),
                          tool="lm-train, " + attention + (", autotuned" if tuned else ""))
             for key, pattern in (("tokens_per_s", r"^benchmark: ([\d.]+) tokens/s"), ("mfu", r"MFU ([\d.]+) %"),
-                                 ("memory", r"^memory: (.*)$")):
+                                 ("peak_tflop_s", r"MFU [\d.]+ % of the peak of ([\d.]+) TFLOP/s"), ("memory", r"^memory: (.*)$")):
                 match = re.search(pattern, out, re.MULTILINE)
                 if match:
                     found[key] = match[1] if key == "memory" else float(match[1])
@@ -191,7 +198,7 @@ def train_pytorch(name, args):
         while True:
             try:
                 out = run([*program, "--attention", attention, "--micro-batch", str(micro)], args)
-                yield dict(what="train", model=name, micro_batch=micro, **json.loads(out.splitlines()[-1]))
+                yield dict(what="train", model=name, micro_batch=micro, **model_flops(name, args), **json.loads(out.splitlines()[-1]))
             except RuntimeError as error:
                 if micro > 1 and "out of memory" in str(error).lower():
                     micro //= 2
@@ -215,12 +222,11 @@ def train_llmc(name, args):
                  "-d": m["batch"] * m["seq"], "-x": steps, "-l": "1e-4", "-c": "0.1", "-v": 1000, "-m": 1, "-s": 0,
                  "-h": 0, "-r": 0, "-w": 1, "-z": 0}
         out = run([os.path.join(args.llmc, "train_gpt2cu"), *(str(x) for pair in flags.items() for x in pair)], args)
-    # The first steps warm up; the median of the others.
-    speeds = sorted(float(x) for x in re.findall(r"^step .*?([\d.]+) tok/s", out, re.MULTILINE)[4:])
+    # The first steps warm up; the median of the others. Its tokens/s are a moving average, and are not used.
     times = sorted(float(x) for x in re.findall(r"^step .*?([\d.]+) ms", out, re.MULTILINE)[4:])
-    if not times or not speeds:
+    if not times:
         raise RuntimeError("llm.c printed no times of steps")
-    yield dict(what="train", model=name, tool="llm.c", micro_batch=m["micro"],
+    yield dict(what="train", model=name, tool="llm.c", micro_batch=m["micro"], **model_flops(name, args),
                tokens_per_s=round(m["batch"] * m["seq"] / times[len(times) // 2] * 1e3, 1))
 
 
@@ -281,17 +287,18 @@ def table(path):
     with open(path) as file:
         found = [json.loads(line) for line in file]
     copies = [f for f in found if f["what"] == "copy"]
-    speed = copies[-1]["gb_s"] if copies else 0
+    copy_gb_s = copies[-1]["gb_s"] if copies else 0
     if copies:
-        print(f"{copies[-1]['gpu']}; a copy moves {speed} GB/s, read plus write.\n")
+        print(f"{copies[-1]['gpu']}; a copy moves {copy_gb_s} GB/s, read plus write.\n")
     trained = [f for f in found if f["what"] == "train"]
     if trained:
         print("| model | tool | tokens/s | MFU % | wanted | memory |\n|---|---|---|---|---|---|")
-    # MFU is by lm-train's formula for all: for one model it is proportional to tokens/s.
-    per_token = {f["model"]: f["mfu"] / f["tokens_per_s"] for f in trained if "mfu" in f}
+    # MFU is by lm-train's formula and peak for all tools. It is computed from tokens/s, because the MFU that lm-train prints is
+    # rounded.
+    peaks = [f["peak_tflop_s"] for f in trained if "peak_tflop_s" in f]
     for f in trained:
-        if "mfu" not in f and f["model"] in per_token:
-            f["mfu"] = round(per_token[f["model"]] * f["tokens_per_s"], 1)
+        if peaks and "flops_per_token" in f:
+            f["mfu"] = f"{100 * f['tokens_per_s'] * f['flops_per_token'] / peaks[-1] / 1e12:.1f}"
         if "memory_gib" in f:
             f.setdefault("memory", f"{f['memory_gib']} GiB allocated")
     for f in sorted(trained, key=lambda f: (list(MODELS).index(f["model"]), -f["tokens_per_s"])):
@@ -302,7 +309,7 @@ def table(path):
     if ops:
         print("\n| model | operation | MB | ms | GB/s | of a copy | GFLOP | TFLOP/s |\n|---|---|---|---|---|---|---|---|")
     for f in ops:
-        share = f"{100 * f['gb_s'] / speed:.0f} %" if speed and "gflop" not in f else ""
+        share = f"{100 * f['gb_s'] / copy_gb_s:.0f} %" if copy_gb_s and "gflop" not in f else ""
         name = f["op"] + (", cuDNN" if f["attention"] == "cudnn" else "")
         print(f"| {f['model']} | {name} | {f['mb']:.0f} | {f['ms']:.3f} | {f['gb_s']:.0f} | {share} "
               f"| {f.get('gflop', '')} | {f.get('tflop_s', '')} |")

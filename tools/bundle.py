@@ -150,8 +150,8 @@ def add_glibc(stage, folder):
 # Programs of the build and scripts of the source tree; the archive keeps their relative paths.
 KIT_PROGRAMS = ("bin/test_conformance", "tests/cuda/test_cuda", "bench/bench_device_ops")
 KIT_SCRIPTS = ("tests/gpu.sh", "tests/cuda/sanitizer.sh", "tests/e2e/common.bash", "tests/e2e/train_cuda.sh",
-               "tests/e2e/train_cuda_ranks.sh", "bench/gpu.py", "bench/gpu_libraries.py", "bench/pytorch_model.py",
-               "bench/train_pytorch.py")
+               "tests/e2e/train_cuda_ranks.sh", "bench/gpu.py", "bench/gpu_libraries.py", "bench/gemm_model.py",
+               "bench/step_model.py", "bench/pytorch_model.py", "bench/train_pytorch.py")
 
 
 def add_kit(stage, build, source):
