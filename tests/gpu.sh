@@ -111,7 +111,7 @@ perform() {
         smoke) smoke ;;
         memory) memory ;;
         cudnn) cudnn ;;
-        ops) "$test_cuda" "~[nccl]~[.fault]" ;;
+        ops) "$test_cuda" "~[nccl]~[.fault]~[.loading]" ;;
         fault) "$test_cuda" "[.fault]" ;;
         nccl) "$test_cuda" "[nccl]" ;;
         train) bash "$tests/e2e/train_cuda.sh" "$build" ;;

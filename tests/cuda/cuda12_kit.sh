@@ -94,17 +94,18 @@ link() {
     local name=$1
     shift
     $cxx -shared -o "$work/lib/$name" "$@" "-L$build/lib" -llm -lfmt "-Wl,-rpath,\$ORIGIN" -Wl,--enable-new-dtags \
-        -Wl,--no-undefined "-Wl,-rpath-link,$build/lib" -ldl -lpthread -lrt
+        "-Wl,--version-script=$root/lib/cuda/exports.map" -Wl,--no-undefined "-Wl,-rpath-link,$build/lib" -ldl -lpthread -lrt
 }
 mapfile -t objects < <(find "$work/objects" -name '*.o' -not -name 'cudnn-*' | sort)
-link liblm_cuda.so "${objects[@]}" "$toolkit/lib64/libcudart_static.a" "$toolkit/lib64/libcublasLt.so.12" -llm_train \
-    "-Wl,--version-script=$root/lib/cuda/exports.map"
+link liblm_cuda.so "${objects[@]}" "$toolkit/lib64/libcudart_static.a" "$toolkit/lib64/libcublasLt.so.12" -llm_train
 link liblm_cudnn.so "$work/objects"/cudnn-*.o "$toolkit/lib64/libcudnn.so.9" "$toolkit/lib64/libcudart_static.a" \
     "$toolkit/lib64/libnvrtc.so.12"
 for plugin in liblm_cuda.so liblm_cudnn.so; do
     if objdump -p "$work/lib/$plugin" | grep 'NEEDED *libcudart'; then fail "$plugin needs CUDA's runtime, not in the archive"; fi
 done
 grep -q 'NEEDED *libcublasLt.so.12$' <<<"$(objdump -p "$work/lib/liblm_cuda.so")" || fail "liblm_cuda.so is not for cuBLAS 12"
+bash "$root/tests/cuda/exports.sh" "$work/lib/liblm_cuda.so" lm_cuda_plugin || exit
+bash "$root/tests/cuda/exports.sh" "$work/lib/liblm_cudnn.so" lm_cudnn_attention || exit
 echo "${#sources[@]} sources for CUDA 12"
 
 # ---- The machine code ----

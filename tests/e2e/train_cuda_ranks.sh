@@ -103,19 +103,19 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
         # The GEMMs of the trial steps come before the connections, those of the steps after them.
         awk '/^kernel$/ { next } /^product/ { begun = tried && connected; tried = 1; next } /^NCCL/ { connected = 1 }
             begun { print FILENAME ": in mid-step: " $0; bad = 1 } END { exit bad || !begun }' "$file" ||
-            fail "a step makes connections or allocates"
+            fail "a step makes connections, allocates or searches for algorithms"
         grep -q "^NCCL: connections for a pair's messages" "$file" || fail "no messages in $(cat "$file")"
     done
     # NCCL occupies SMs while GEMMs run, of 132: 4 if stages have links, 16 while gradients are reduced and weights
-    # gathered (not in the micro-batches between), and 22 while tensor-parallel collectives run.
-    products() { sort "$1".* | uniq -c | awk -v ORS=' ' '/product/ { $1 = ""; print substr($0, 2) }'; }
-    for overlap in dp:112 tp:106 sp:106; do
+    # gathered (not in the micro-batches between), and 23 while tensor-parallel collectives run.
+    products() { sort "$1".* | uniq -c | awk -v ORS=' ' '$2 == "product" { $1 = ""; print substr($0, 2) }'; }
+    for overlap in dp:112 tp:105 sp:105; do
         [ "$(products "events.${overlap%:*}")" = "product for ${overlap#*:} SMs product for 128 SMs " ] ||
             fail "links and $overlap SMs: $(products "events.${overlap%:*}")"
     done
     # A collective overlaps with the gradient of each column-parallel weight; with sequence parallelism also with that of
     # the layer's input.
-    overlapping() { cat "events.$1".* | grep -cx 'product for 106 SMs'; }
+    overlapping() { cat "events.$1".* | grep -cx 'product for 105 SMs'; }
     [ $((2 * $(overlapping tp))) = "$(overlapping sp)" ] ||
         fail "products that overlap with collectives: $(overlapping tp), and $(overlapping sp) with sequence parallelism"
     # A kernel that is loaded at its first call waits for the GPU, which may wait for another rank's message.
@@ -127,15 +127,17 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     EMULATED_CUDA_LOG=$PWD/events.dp layout quiet_dp.log 2 "${zero[@]}"
     [ "$(products events.dp)" = "product product for 116 SMs " ] || fail "data parallelism: $(products events.dp)"
     EMULATED_CUDA_LOG=$PWD/events.tp layout quiet_tp.log 2 "${tp[@]}"
-    [ "$(products events.tp)" = "product product for 110 SMs " ] || fail "tensor parallelism: $(products events.tp)"
+    [ "$(products events.tp)" = "product product for 109 SMs " ] || fail "tensor parallelism: $(products events.tp)"
     rm events.*
     EMULATED_CUDA_LOG=$PWD/events.tp layout quiet_tp.log 2 "${tp[@]}" --tensor-comm-sms 0
     [ "$(products events.tp)" = "product " ] || fail "--tensor-comm-sms 0: $(products events.tp)"
+    expect 2 '--tensor-comm-sms: .*-1' lm-train "${args[@]}" --tensor-comm-sms -1
 fi
 
 # ---- Code that a library loads at the first use of an algorithm waits for the GPU, which may hold a receive that waits for
 # a message. Nothing is loaded after the connections: stages that post receives before their first GEMM, other SMs in the
-# last micro-batch, other sequence lengths, evaluations. ----
+# last micro-batch, other sequence lengths, evaluations, more micro-batches from step to step, recompute, and collectives of
+# tensor ranks. ----
 if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     export EMULATED_CUDA_LOADING=1
     round=("${args[@]}" "${pp[@]}" --num-layers-per-virtual-pipeline-stage 1 --bf16 --distributed-timeout-minutes 0.5 --attention-backend fused
@@ -144,7 +146,12 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     EMULATED_CUDA_LOG=$PWD/loads run log ranks 2 lm-train "${round[@]}"
     EMULATED_CUDA_LOG=$PWD/loads run log ranks 4 lm-train "${round[@]}" "${zero[@]}" "${grow[@]}" --global-batch-size 8 \
         --eval-iters 1 --eval-interval 2
-    [ "$(find . -name 'loads.*' | wc -l)" = 6 ] || fail "no events: $(ls)"
+    ramp=(--global-batch-size 8 --rampup-batch-size 4 4 8)
+    for recompute in full selective; do
+        EMULATED_CUDA_LOG=$PWD/loads run log ranks 4 lm-train "${round[@]}" "${tp[@]}" --sequence-parallel "${ramp[@]}" \
+            --recompute-granularity $recompute
+    done
+    [ "$(find . -name 'loads.*' | wc -l)" = 14 ] || fail "no events: $(ls)"
     for file in loads.*; do
         awk '/^loaded: product/ { loaded = 1 } /^loaded: attention/ { attention = 1 } /^NCCL/ { connected = 1 }
             /^loaded/ && connected { print FILENAME ": " $0; bad = 1 }

@@ -61,13 +61,17 @@ NcclWorld::~NcclWorld() {
 void NcclWorld::form(const std::shared_ptr<NcclChannel>& channel,
                      const std::vector<ncclUniqueId>& ids) {
     const std::vector<Operation> first = channel->first_operations();
+    // If a rank is missing, the message of the timeout names it by this operation of the host
+    // group, because the communicator has no operations yet.
     const Operation meeting{
         .kind = comm::is_message(first[0].kind) ? first[0].kind : OperationKind::split,
         .peer = first[0].peer};
     const i64 number = number_of(*channel, meeting);
     {
         const std::lock_guard lock(mutex_);
-        channels_.push_back(channel);  // fail() then also aborts this channel
+        // The monitor polls the channel, and fail() aborts its communicator, as soon as formed()
+        // has received the communicator. While join()'s helper thread is in NCCL, neither can.
+        channels_.push_back(channel);
         channel->join(ids);
     }
     const Stopwatch watch;

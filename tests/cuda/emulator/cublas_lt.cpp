@@ -305,6 +305,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
     cublasStatus_t status = read_problem(p, handle, operation, a, b, c, d);
     if (status == CUBLAS_STATUS_SUCCESS) status = supported(p);
     if (status != CUBLAS_STATUS_SUCCESS) return status;
+    emulator::log(fmt::format("search for a product {} {} {}", p.m, p.n, p.k));
     const bool may_split = (wish.reductions & CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) != 0;
     std::vector<int32_t> orders = {straight, split, even_odd};
     if (p.k >= 16) std::swap(orders[0], orders[1]);

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <mutex>
 #include <set>
+#include <utility>
 
 namespace emulator {
 
@@ -38,10 +39,12 @@ void load(const std::string& code) {
     static const bool on = std::getenv("EMULATED_CUDA_LOADING") != nullptr;
     if (!on) return;
     static std::mutex mutex;
-    static std::set<std::string> loaded;
+    static std::set<std::pair<int, std::string>> loaded;
+    int device = 0;
+    cudaGetDevice(&device);
     {
         const std::lock_guard lock(mutex);
-        if (!loaded.insert(code).second) return;
+        if (!loaded.emplace(device, code).second) return;
     }
     log("loaded: " + code);
     cudaDeviceSynchronize();

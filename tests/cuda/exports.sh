@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# exports.sh LIBRARY FUNCTION: LIBRARY exports FUNCTION and no other symbol, so that no symbol of the libraries that are linked
+# into it replaces, or is replaced by, that of another library in the process.
+set -euo pipefail
+names=$(nm -D --defined-only "$1" | awk '{ print $NF }')
+[ "$names" = "$2" ] || {
+    echo "FAILED: $1 exports $(wc -l <<<"$names") symbols, expected $2 only: $(head -n 5 <<<"$names")"
+    exit 1
+}
+echo "$(basename "$1") exports $2 only"
