@@ -17,11 +17,13 @@ namespace {
 
 Vectors max_allowed() {
     const char* const value = std::getenv("LM_PROCESSOR");
-    if (value == nullptr || *value == '\0') return Vectors::avx512;
+    if (value == nullptr || *value == '\0') return Vectors::amx;
+    if (value == std::string_view("avx512")) return Vectors::avx512;
     if (value == std::string_view("avx2")) return Vectors::avx2;
     if (value == std::string_view("portable")) return Vectors::none;
     usage_error("LM_PROCESSOR",
-                "expected avx2 or portable, got '{}': correct or unset the variable", value);
+                "expected avx512, avx2 or portable, got '{}': correct or unset the variable",
+                value);
 }
 
 std::mutex device_mutex;

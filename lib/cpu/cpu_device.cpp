@@ -24,6 +24,11 @@ i64 mapped_bytes(i64 bytes) {
 const device::OpTable reference_table{LM_OPS(LM_REFERENCE)};
 const device::OpTable fast_table{LM_OPS(LM_FAST)};
 
+// Returns the instruction sets that the fast operations use.
+std::string instructions() {
+    return fmt::format("{}{}", vector_kernels().name, amx_packed_kernels() ? ", AMX" : "");
+}
+
 }  // namespace
 
 CpuDevice::CpuDevice(int n_threads, Kernels kernels)
@@ -35,7 +40,7 @@ CpuDevice::~CpuDevice() = default;
 
 std::string CpuDevice::name() const {
     return fmt::format("cpu ({} thread{}, {})", pool_.size(), pool_.size() == 1 ? "" : "s",
-                       kernels_ == Kernels::fast ? vector_kernels().name : "reference loops");
+                       kernels_ == Kernels::fast ? instructions() : "reference loops");
 }
 
 const device::OpTable& CpuDevice::ops() const {

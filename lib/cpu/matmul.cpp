@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/matmul.hpp"
 
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
-
 #include <string_view>
 
 #include "cpu/library_product.hpp"
@@ -103,7 +99,7 @@ class PackedRun {
     }
 
     const Product& p_;
-    const VectorKernels& kernels_ = vector_kernels();
+    const PackedKernels& kernels_;
     ThreadPool& pool_;
     Tiling tiling_;
     i64 per_word_;  // elements along k in a word
@@ -117,16 +113,15 @@ class PackedRun {
 
 PackedRun::PackedRun(device::Context& context, const Product& p)
     : p_(p),
+      kernels_(packed_kernels(p.type)),
       pool_(pool_of(context)),
-      tiling_(p),
-      per_word_(kernels_.packed_shape.pairs(p.type) ? 2 : 1),
+      tiling_(p, kernels_.rows),
+      per_word_(kernels_.pairs(p.type) ? 2 : 1),
       depth_(per_word_ == 2 ? pair_depth : single_depth),
-      words_(ceil_div(p.k, per_word_)),
+      words_(kernels_.words(p.k, p.type)),
       chunk_(pool_.size(), tiling_.rows.count, tiling_.cols.count),
-      a_(p.a, Strides(p).a_col, Strides(p).a_row, tiling_.rows, kernels_.packed_shape.rows,
-         kernels_.pack_a),
-      b_(p.b, Strides(p).b_row, Strides(p).b_col, tiling_.cols, kernels_.packed_shape.cols,
-         kernels_.pack_b) {
+      a_(p.a, Strides(p).a_col, Strides(p).a_row, tiling_.rows, kernels_.rows, kernels_.pack_a),
+      b_(p.b, Strides(p).b_row, Strides(p).b_col, tiling_.cols, kernels_.cols, kernels_.pack_b) {
     device::WorkspaceArena arena = arena_of(context.workspace);
     const i64 words = std::min(words_, cost::product_chunk_words);
     a_.set_memory(arena.reserve<float>(a_.floats(chunk_.rows, words)));
@@ -183,32 +178,24 @@ void PackedRun::multiply(Range words, TileRef finish) {
         const i64 row = tile.row_begin / tiling_.rows.size;
         const i64 col = tile.col_begin / tiling_.cols.size;
         for_blocks(words, [&](i64 word, i64 length) {
-            kernels_.packed_product({.m = tile.row_end - tile.row_begin,
-                                     .n = tile.width(),
-                                     .words = length,
-                                     .a = a_.block(row, word),
-                                     .b = b_.block(col, word),
-                                     .c = tile.values,
-                                     .ldc = tile.stride,
-                                     .accumulate = p_.accumulate || word > 0,
-                                     .type = p_.type});
+            kernels_.product({.m = tile.row_end - tile.row_begin,
+                              .n = tile.width(),
+                              .words = length,
+                              .a = a_.block(row, word),
+                              .b = b_.block(col, word),
+                              .c = tile.values,
+                              .ldc = tile.stride,
+                              .accumulate = p_.accumulate || word > 0,
+                              .type = p_.type});
         });
         if (words.end == words_) finish(tile);
     });
 }
 
-// Returns whether oneDNN is at least as fast as the packed kernels: for fp32 with AVX-512, and for
-// bf16 with AMX (cpuid leaf 7, bit 22 of edx), which the packed kernels do not use.
+// Returns whether oneDNN is at least as fast as the packed kernels: for fp32 with AVX-512.
 bool is_fast_in_library(DType operands) {
-#if defined(__x86_64__)
-    if (std::string_view(vector_kernels().name).substr(0, 7) != "AVX-512") return false;
-    unsigned a = 0, b = 0, c = 0, d = 0;
-    const bool amx = __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d >> 22 & 1U) != 0;
-    return operands == DType::fp32 || (operands == DType::bf16 && amx);
-#else
-    (void)operands;
-    return false;
-#endif
+    return operands == DType::fp32 &&
+           std::string_view(vector_kernels().name).substr(0, 7) == "AVX-512";
 }
 
 }  // namespace

@@ -10,7 +10,8 @@
 
 namespace lm::cpu {
 
-// The granules are multiples of the strips of all instruction sets (vector/packed_product.hpp).
+// The rows of a tile are a multiple of a strip of a; its columns are a multiple of the strips of b
+// of all instruction sets (PackedKernels).
 constexpr i64 row_granule = 6;
 constexpr i64 col_granule = 64;
 
@@ -27,8 +28,8 @@ struct TileCut {
 
 // Tiles have at most two different lengths in each dimension, so at most four shapes.
 struct Tiling {
-    explicit Tiling(const Product& p)
-        : rows(p.m, cost::product_tile_rows, row_granule),
+    explicit Tiling(const Product& p, i64 strip_rows = row_granule)
+        : rows(p.m, cost::product_tile_rows, strip_rows),
           cols(p.n, cost::product_tile_cols, col_granule) {}
     // Returns the tile in row r and column c of tiles, without memory.
     Tile tile(i64 r, i64 c) const {

@@ -86,19 +86,19 @@ class Packed {
     Floats memory_;
 };
 
-void check_product(const VectorKernels& kernels, const Operands& p, bool accumulate, DType type) {
+void check_product(const PackedKernels& kernels, const char* name, const Operands& p,
+                   bool accumulate, DType type) {
     const auto [m, n, k] = std::array{p.m, p.n, p.k};
     const Stored a(random_floats(m * k, 1), type);
     const Stored b(random_floats(k * n, 2), type);
     const Floats before = random_floats(m * (n + 3), 3);
     Floats c = before;
-    const PackedShape shape = kernels.packed_shape;
-    const i64 words = shape.pairs(type) ? ceil_div(k, 2) : k;
-    Packed packed_a(m, shape.rows, words);
-    Packed packed_b(n, shape.cols, words);
+    const i64 words = kernels.words(k, type);
+    Packed packed_a(m, kernels.rows, words);
+    Packed packed_b(n, kernels.cols, words);
     kernels.pack_a({a.data(), p.a_col, p.a_row, m, k, type}, packed_a.data());
     kernels.pack_b({b.data(), p.b_row, p.b_col, n, k, type}, packed_b.data());
-    kernels.packed_product(
+    kernels.product(
         {m, n, words, packed_a.data(), packed_b.data(), c.data(), n + 3, accumulate, type});
     CHECK_FALSE(packed_a.changed_around());
     CHECK_FALSE(packed_b.changed_around());
@@ -116,30 +116,37 @@ void check_product(const VectorKernels& kernels, const Operands& p, bool accumul
             }
         }
     }
-    INFO(kernels.name << " " << m << " x " << n << " x " << k << " strides " << p.a_row << ", "
-                      << p.b_row << " " << name_of(type));
+    INFO(name << " " << m << " x " << n << " x " << k << " strides " << p.a_row << ", " << p.b_row
+              << " " << name_of(type));
     CHECK_FALSE(beside);
     CHECK(error < 2e-6 * static_cast<double>(k + 10));
+}
+
+// Checks products of several sizes in the forms NT, NN and TN.
+void check_products(const PackedKernels& kernels, const char* name, DType type) {
+    for (const bool accumulate : {false, true}) {
+        for (const auto& [m, n, k] : {std::array<i64, 3>{1, 1, 1},
+                                      {7, 17, 9},
+                                      {101, 67, 261},
+                                      {96, 64, 256},
+                                      {66, 130, 96}}) {
+            check_product(kernels, name, {m, n, k, k, 1, 1, k}, accumulate, type);
+            check_product(kernels, name, {m, n, k, k, 1, n, 1}, accumulate, type);
+            check_product(kernels, name, {m, n, k, 1, m, n, 1}, accumulate, type);
+        }
+    }
 }
 
 }  // namespace
 
 TEST_CASE("packed products of odd sizes are correct", "[ops]") {
     for (const VectorKernels* const kernels : all_vector_kernels()) {
-        for (const DType type : storage_types) {
-            for (const bool accumulate : {false, true}) {
-                const auto check = [&](i64 m, i64 n, i64 k) {
-                    check_product(*kernels, {m, n, k, k, 1, 1, k}, accumulate, type);  // NT
-                    check_product(*kernels, {m, n, k, k, 1, n, 1}, accumulate, type);  // NN
-                    check_product(*kernels, {m, n, k, 1, m, n, 1}, accumulate, type);  // TN
-                };
-                check(1, 1, 1);
-                check(7, 17, 9);
-                check(101, 67, 261);
-                check(96, 64, 256);
-                check(66, 130, 96);
-            }
-        }
+        for (const DType type : storage_types) check_products(kernels->packed, kernels->name, type);
+    }
+    if (amx_packed_kernels()) {
+        check_products(*amx_packed_kernels(), "AMX", DType::bf16);
+    } else {
+        WARN("skipped for AMX, which this processor does not have");
     }
 }
 

@@ -47,14 +47,33 @@ bool has_kernels() {
     return pair_kernels() != nullptr;
 }
 
+// x: [rows, cols]; returns its transpose.
+std::vector<u32> turned(const std::vector<u32>& x, i64 rows, i64 cols) {
+    std::vector<u32> y(x.size());
+    for (i64 i = 0; i < rows * cols; ++i) y[at(i % cols * rows + i / cols)] = x[at(i)];
+    return y;
+}
+
+// The product for processors without AMX.
+auto avx512_product() {
+#if defined(__x86_64__)
+    return avx512_pair_kernels.product;
+#else
+    return pair_kernels()->product;
+#endif
+}
+
 }  // namespace
 
 TEST_CASE("products of packed bf16 pairs are correct", "[ops]") {
     if (!has_kernels()) return;
     const PairKernels& kernels = *pair_kernels();
+    // With AMX, both codes for the product. a is row-major, or column-major as in backward.
+    const auto product = GENERATE(false, true) ? avx512_product() : kernels.product;
+    const bool by_columns = GENERATE(false, true);
     for (const i64 m : {1, 5, 16, 23, 64}) {
         for (const i64 cols : {1, 16, 33, 80, 112}) {
-            for (const i64 k : {1, 2, 13, 64}) {
+            for (const i64 k : {1, 2, 13, 64, 86}) {
                 const i64 n = round_up(cols, 16);
                 const i64 pairs = (k + 1) / 2;
                 const auto a = spaced(m, k, k + 3, 1);
@@ -63,10 +82,11 @@ TEST_CASE("products of packed bf16 pairs are correct", "[ops]") {
                 std::vector<u32> b_pairs(at(pairs * n), ~0U);
                 kernels.copy_rows(m, k, a.data(), k + 3, a_pairs.data());
                 kernels.pack_rows(k, cols, b.data(), cols + 5, b_pairs.data());
+                if (by_columns) a_pairs = turned(a_pairs, m, pairs);
                 for (const bool accumulate : {false, true}) {
                     std::vector<float> c(at(m * (n + 16)), 2.0F);
-                    kernels.product({m, n, pairs, a_pairs.data(), pairs, 1, b_pairs.data(), n,
-                                     c.data(), n + 16, accumulate});
+                    product({m, n, pairs, a_pairs.data(), by_columns ? 1 : pairs,
+                             by_columns ? m : 1, b_pairs.data(), n, c.data(), n + 16, accumulate});
                     double error = 0;
                     bool beside = false;
                     for (i64 i = 0; i < m; ++i) {

@@ -33,7 +33,7 @@ for processor in avx2 portable; do
     LM_PROCESSOR=$processor "$lm" --input a.jsonl --output-prefix two --append-eod --force --quiet
     cmp one_text_document.bin two_text_document.bin
 done
-LM_PROCESSOR=sse expect 2 "LM_PROCESSOR: expected avx2 or portable, got 'sse'" "$lm" --input a.jsonl --output-prefix two --force
+LM_PROCESSOR=sse expect 2 "LM_PROCESSOR: expected avx512, avx2 or portable, got 'sse'" "$lm" --input a.jsonl --output-prefix two --force
 [ "$(grep -c LM_PROCESSOR err)" = 1 ] || fail "told more than once: $(cat err)"
 prints "tokens: valid" "$lm" verify one_text_document
 

@@ -25,10 +25,8 @@ namespace {
 constexpr VectorKernels kernels_of(const char* name) {
     return {name,
             small_product,
-            {tile_rows, strip_cols, pairs_bf16},
-            pack_operand<tile_rows>,
-            pack_operand<strip_cols>,
-            packed_product,
+            {tile_rows, strip_cols, 1, pairs_bf16, pack_operand<tile_rows>,
+             pack_operand<strip_cols>, packed_product},
             row_products,
             transpose,
             online_softmax,

@@ -79,6 +79,8 @@ const PairKernels* pair_kernels();
 
 #if defined(__x86_64__)
 extern const PairKernels avx512_pair_kernels;
+// PairKernels::product in AMX tiles.
+void amx_pair_product(const PairProduct& product);
 #endif
 
 }  // namespace lm::cpu

@@ -6,6 +6,8 @@
 #include "base/machine.hpp"
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 namespace lm::cpu {
@@ -16,6 +18,24 @@ namespace {
 bool has_f16c() {
     unsigned a = 0, b = 0, c = 0, d = 0;
     return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+#endif
+
+#if defined(__x86_64__)
+// Returns whether the processor has AMX with bf16 (cpuid leaf 7, bits 22 and 24 of edx), and the
+// system lets this process use its tiles, which Linux saves only for processes that asked for it.
+bool has_amx() {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
+    constexpr unsigned features = 1U << 22 | 1U << 24;
+    if ((d & features) != features) return false;
+#if defined(SYS_arch_prctl)
+    constexpr int request_permission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+    constexpr int tile_data = 18;               // XFEATURE_XTILEDATA
+    return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+#else
+    return false;
+#endif
 }
 #endif
 
@@ -47,6 +67,20 @@ std::span<const VectorKernels* const> all_vector_kernels() {
 
 const VectorKernels& vector_kernels() {
     return *all_vector_kernels().front();
+}
+
+const PackedKernels* amx_packed_kernels() {
+#if defined(__x86_64__)
+    static const bool usable =
+        may_use(Vectors::amx) && &vector_kernels() == &avx512_bf16_kernels && has_amx();
+    if (usable) return &amx_kernels;
+#endif
+    return nullptr;
+}
+
+const PackedKernels& packed_kernels(DType type) {
+    const PackedKernels* const amx = type == DType::bf16 ? amx_packed_kernels() : nullptr;
+    return amx ? *amx : vector_kernels().packed;
 }
 
 }  // namespace lm::cpu

@@ -52,15 +52,6 @@ struct Unpacked {
     DType type;  // fp32, bf16 or fp16
 };
 
-// The shape of packed operands. A packed operand is a sequence of strips, [words][rows] of a or
-// [words][cols] of b, in words of 32 bits: an fp32 element, or a pair of bf16 elements that follow
-// each other along k. The last strip is completed with zeros.
-struct PackedShape {
-    int rows, cols;
-    bool pairs_bf16;  // false: bf16 elements are widened
-    bool pairs(DType type) const { return pairs_bf16 && type == DType::bf16; }
-};
-
 // c [m, n] = (accumulate ? c : 0) + a b for one block of k: packed a, of m rows, and packed b, of n
 // columns, with `words` words for each. Sums are fp32.
 struct PackedProduct {
@@ -71,6 +62,25 @@ struct PackedProduct {
     i64 ldc;
     bool accumulate;
     DType type;  // the type before packing
+};
+
+// The kernels of large products: the packing of a block of a or of b, and the product of two packed
+// blocks. A packed block is a sequence of strips of `rows` rows of a or `cols` columns of b, in
+// words of 32 bits: an fp32 element, or a pair of bf16 elements that follow each other along k.
+// Zeros complete the last strip, and the words along k to a multiple of `granule`.
+struct PackedKernels {
+    int rows, cols;
+    int granule;
+    bool pairs_bf16;  // false: bf16 elements are widened
+    void (*pack_a)(const Unpacked& a, float* packed);
+    void (*pack_b)(const Unpacked& b, float* packed);
+    void (*product)(const PackedProduct& product);
+
+    bool pairs(DType type) const { return pairs_bf16 && type == DType::bf16; }
+    // Returns the words along k of `depth` elements.
+    i64 words(i64 depth, DType type) const {
+        return round_up(pairs(type) ? ceil_div(depth, 2) : depth, granule);
+    }
 };
 
 // y(i, j) = sum over k of x(i, k) * w(j, k), for a few rows of x: y[i * ldy + j], x [m, k] fp32, w
@@ -91,11 +101,7 @@ struct VectorKernels {
     // a(i, k) is a[i * a_row + k * a_col]; b and c are row-major.
     void (*small_product)(i64 m, i64 n, i64 k, const float* a, i64 a_row, i64 a_col, const float* b,
                           i64 ldb, float* c, i64 ldc, bool accumulate);
-    // Large products: packing of a block of a or of b, and the product of two packed blocks.
-    PackedShape packed_shape;
-    void (*pack_a)(const Unpacked& a, float* packed);
-    void (*pack_b)(const Unpacked& b, float* packed);
-    void (*packed_product)(const PackedProduct& product);
+    PackedKernels packed;
     // Computes the products of a few vectors with a matrix, reading each of its elements once.
     void (*row_products)(const RowProducts& products);
     // y [cols, rows] = factor * x^T for x [rows, cols], whose rows start `ldx` elements apart.
@@ -167,9 +173,16 @@ const VectorKernels& vector_kernels();
 // Returns all sets of kernels that this processor can run, best first. For tests.
 std::span<const VectorKernels* const> all_vector_kernels();
 
+// Returns the kernels of large bf16 products in AMX tiles (vector/x86/amx.cpp), or nullptr when
+// this processor or the system has no AMX or LM_PROCESSOR excludes it.
+const PackedKernels* amx_packed_kernels();
+// Returns the best kernels for large products of operands of `type`.
+const PackedKernels& packed_kernels(DType type);
+
 // The sets that this build has, one per instruction set; all_vector_kernels() lists the sets that
 // this processor can run.
 #if defined(__x86_64__)
+extern const PackedKernels amx_kernels;
 extern const VectorKernels avx512_bf16_kernels;
 extern const VectorKernels avx512_kernels;
 extern const VectorKernels avx2_kernels;
