@@ -383,8 +383,8 @@ void add_eta_verb(cli::Options& program) {
     options.choice(
         "--plot-over", &flags->plot_over, {"iterations", "samples", "tokens"},
         "x axis of --plot; default: iterations; with --overlay, tokens if all logs have them");
-    options.values("--overlay", &flags->overlay, "LOG",
-                   "logs of other runs, drawn in the picture of LOG, each in its color");
+    options.values_added("--overlay", &flags->overlay, "LOG",
+                         "logs of other runs, drawn in the picture of LOG, each in its color");
     add_output_options(options, flags->output);
 }
 

@@ -165,12 +165,12 @@ std::string svg_of(const BarChart& chart) {
     Svg svg(page_width, height, chart.title);
     draw_axes(svg, chart, layout);
     draw_bars(svg, chart, layout);
-    draw_totals(svg, chart, layout);
-    draw_names(svg, chart, layout);
     if (chart.limit) {
         const double y = layout.y.at(*chart.limit);
         svg.line("limit", {layout.area.x, y}, {layout.area.right(), y}, {alarm, 1.2, "4 2"});
     }
+    draw_totals(svg, chart, layout);  // after the line, which would strike the sums through
+    draw_names(svg, chart, layout);
     draw_legend(svg, chart, layout, used);
     return svg.finish();
 }

@@ -99,7 +99,7 @@ void draw_dot(Svg& svg, const ScatterKind& kind, Point at) {
 std::vector<Rectangle> places_of(Point dot, double width, double size) {
     const double line = size + 1;
     std::vector<Rectangle> places;
-    for (const double distance : {4.0, 14.0, 26.0, 40.0, 56.0, 76.0, 100.0}) {
+    for (const double distance : {6.0, 14.0, 26.0, 40.0, 56.0, 76.0, 100.0}) {
         const double right_edge = dot.x + distance, left_edge = dot.x - distance - width;
         const double above = dot.y - distance - line, below_dot = dot.y + distance;
         places.push_back({right_edge + 1, dot.y - line / 2, width, line});
@@ -120,6 +120,15 @@ struct Leader {
     Point dot, end;
 
     double length() const { return std::hypot(end.x - dot.x, end.y - dot.y); }
+    // Returns twice the area of the triangle of this line and `point`: positive on one side of the
+    // line, negative on the other.
+    double side_of(Point point) const {
+        return (end.x - dot.x) * (point.y - dot.y) - (end.y - dot.y) * (point.x - dot.x);
+    }
+    bool crosses(const Leader& other) const {
+        return side_of(other.dot) * side_of(other.end) < 0 &&
+               other.side_of(dot) * other.side_of(end) < 0;
+    }
     bool crosses(const Rectangle& label) const {
         constexpr int n = 50;  // points of the line that are tested: at most 3 points apart
         for (int i = 0; i <= n; ++i) {
@@ -140,14 +149,19 @@ Leader leader_of(Point dot, const Rectangle& place) {
 // Draws the labels in the order of the dots, each at the first free place near its dot.
 void draw_labels(Svg& svg, const ScatterChart& chart, const ScatterLayout& axes) {
     const Rectangle& area = axes.area;
-    std::vector<Rectangle> taken, labels;
+    std::vector<Rectangle> dots, labels;
     std::vector<Leader> leaders;
     for (const ScatterDot& dot : chart.dots) {
-        taken.push_back({axes.x.at(dot.x) - 3, axes.y.at(dot.y) - 3, 6, 6});
+        const bool is_best = chart.kinds[dot.kind].symbol == Symbol::best_dot;
+        const double radius = is_best ? 5.8 : 3;  // that of the best one includes its ring
+        dots.push_back(
+            {axes.x.at(dot.x) - radius, axes.y.at(dot.y) - radius, 2 * radius, 2 * radius});
     }
+    std::vector<Rectangle> taken = dots;
     if (chart.limit) taken.push_back({axes.x.at(*chart.limit) - 1, area.y, 2, area.height});
     bool is_first = true;
-    for (const ScatterDot& dot : chart.dots) {
+    for (size_t i = 0; i < chart.dots.size(); ++i) {
+        const ScatterDot& dot = chart.dots[i];
         if (dot.label.empty()) continue;
         const bool is_best = chart.kinds[dot.kind].symbol == Symbol::best_dot;
         const double size = is_best ? label_size : small_size;
@@ -162,10 +176,15 @@ void draw_labels(Svg& svg, const ScatterChart& chart, const ScatterLayout& axes)
             const Leader leader = leader_of({x, y}, place);
             return std::ranges::none_of(
                        taken, [&](const Rectangle& other) { return overlap(place, other); }) &&
+                   std::ranges::none_of(leaders,
+                                        [&](const Leader& other) {
+                                            return other.crosses(place) || other.crosses(leader);
+                                        }) &&
                    std::ranges::none_of(
-                       leaders, [&](const Leader& other) { return other.crosses(place); }) &&
-                   std::ranges::none_of(
-                       labels, [&](const Rectangle& other) { return leader.crosses(other); });
+                       labels, [&](const Rectangle& other) { return leader.crosses(other); }) &&
+                   std::ranges::none_of(dots, [&](const Rectangle& other) {
+                       return !overlap(other, dots[i]) && leader.crosses(other);
+                   });
         };
         auto place = std::ranges::find_if(
             places, [&](const Rectangle& p) { return is_inside(p) && is_free(p); });
@@ -175,7 +194,7 @@ void draw_labels(Svg& svg, const ScatterChart& chart, const ScatterLayout& axes)
         if (place == places.end()) continue;
         labels.push_back(*place);
         leaders.push_back(leader_of({x, y}, *place));
-        constexpr double next_to = 6;  // no line is needed
+        constexpr double next_to = 8;  // no line is needed
         if (leaders.back().length() > next_to) {
             svg.line("leader", {x, y}, leaders.back().end, {faint, 0.5});
         }

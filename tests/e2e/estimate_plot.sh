@@ -56,6 +56,8 @@ run log lm-estimate memory --model 7.5b --bf16 --tensor-model-parallel-size 8 --
 svg limit.svg limit 1 1 bar 8 8 legend 8 9
 expect 1 '' lm-estimate memory --model 7.5b --bf16 --gpu-memory 80GB --plot large.svg
 svg large.svg limit 1 1
+# The line of the limit is below the sums, which it would strike through.
+[ "$(grep -oE 'class="(limit|total)"' limit.svg | head -n 1)" = 'class="limit"' ] || fail "the limit covers the sums"
 
 # Files: an existing one is kept without --force, a wrong name is refused, nothing remains after a failure.
 before=$(cat limit.svg)
@@ -121,11 +123,36 @@ svg none.svg dot 5 1000 dot-label 1 1 limit 1 1 best 1 1 note 1 1
 grep -Eq '>No layout fits: the smallest needs [0-9.]+ GiB, [0-9.]+ [MG]iB too much<' none.svg ||
     fail "$(grep 'class="note"' none.svg)"
 run log lm-estimate layout --model bloom-176b --bf16 --global-batch-size 2048 --gpus 384 --plot bloom.svg
-svg bloom.svg dot-label 4 5
+svg bloom.svg dot-label 3 5
+# The line from a dot to its label crosses no other one and no other dot; labels do not touch the ring of the best dot.
+python3 - bloom.svg <<'END' || fail "leaders: $(grep 'class="leader"' bloom.svg)"
+import sys
+import xml.etree.ElementTree as ET
+elements = list(ET.parse(sys.argv[1]).getroot().iter())
+of = lambda kind, *keys: [[float(e.get(k)) for k in keys] for e in elements if e.get("class") == kind]
+leaders, dots = of("leader", "x1", "y1", "x2", "y2"), of("dot", "cx", "cy")
+side = lambda l, x, y: (l[2] - l[0]) * (y - l[1]) - (l[3] - l[1]) * (x - l[0])
+assert leaders and dots
+for a in leaders:
+    for b in leaders:
+        assert side(a, *b[:2]) * side(a, *b[2:]) >= 0 or side(b, *a[:2]) * side(b, *a[2:]) >= 0, (a, b)
+    for x, y in dots:
+        t = ((x - a[0]) * (a[2] - a[0]) + (y - a[1]) * (a[3] - a[1])) / ((a[2] - a[0]) ** 2 + (a[3] - a[1]) ** 2)
+        length = ((a[2] - a[0]) ** 2 + (a[3] - a[1]) ** 2) ** 0.5
+        nearest = abs(side(a, x, y)) / length
+        assert not 8 / length < t < 1 or nearest > 2.2, (a, x, y)
+END
 [ "$(grep -cE '^[1-8] ' log)" -ge 10 ] || fail "no figures: $(cat log)"
 run log lm-estimate layout "${step[@]}" --bf16 --global-batch-size 16 --gpus 1 --micro-batch-size 1 --plot one.svg --recompute-granularity full \
     --recompute-method uniform
 svg one.svg dot 1 1
+python3 - one.svg <<'END' || fail "the label touches the ring: $(grep -E 'class="(best|dot-label)"' one.svg)"
+import sys
+import xml.etree.ElementTree as ET
+of = {e.get("class"): e for e in ET.parse(sys.argv[1]).getroot().iter()}
+ring, label = of["best"], of["dot-label"]
+assert float(label.get("x")) > float(ring.get("cx")) + float(ring.get("r")) + 0.5, (ring.attrib, label.attrib)
+END
 expect 2 '--plot: needs --gpu or --hardware' lm-estimate time "${step[@]:0:10}" --gpus 1 --tflops 50 --plot x.svg
 
 # A training: four panels; restarts and skipped steps are marked, discarded steps drawn faintly; other runs over tokens.
@@ -151,6 +178,9 @@ svg run.svg no-data 0 0
 run log lm-estimate eta run.log --plot over.svg --overlay other.log
 svg over.svg legend 3 4 curve 8 24 restart 8 8
 grep -q '>Tokens<' over.svg || fail "not over tokens"
+# An --overlay that is given again adds its logs.
+run log lm-estimate eta run.log --plot again.svg --overlay other.log --overlay run.log
+svg again.svg legend 4 5 curve 12 36
 run log lm-estimate eta run.log --plot samples.svg --plot-over samples
 grep -q '>Samples<' samples.svg || fail "not over samples"
 head -n 1 run.log >point.log
