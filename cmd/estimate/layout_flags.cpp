@@ -34,8 +34,8 @@ constexpr std::array set_by_layout = {"--tensor-model-parallel-size",
                                       "--world-size"};
 
 constexpr std::array of_hardware = {
-    "--gpu",     "--hardware", "--gpus-per-node",    "--node-bandwidth",
-    "--network", "--nics",     "--network-bandwidth"};
+    "--gpu",     "--hardware", "--gpus-per-node",     "--node-bandwidth",
+    "--network", "--nics",     "--network-bandwidth", "--allowance"};
 
 bool contains(const auto& names, const std::string& name) {
     return std::ranges::find(names, name) != names.end();

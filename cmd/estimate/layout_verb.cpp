@@ -192,6 +192,9 @@ cost::LayoutQuery resolve_query(const Flags& flags) {
     query.allowance_bytes = flags.allowance.value;
     query.batch = *flags.train.schedule.global_batch;
     query.overlaps = flags.train.data_parallel.overlaps();
+    check_at_least("--tensor-comm-sms", flags.train.device.tensor_comm_sms.value_or(0), 0);
+    query.tensor_comm_sms = flags.train.device.tensor_comm_sms;
+    query.nvls = !flags.train.device.deterministic_mode;
     query.all_variants = flags.all;
     const bool all_dots = flags.all || !flags.picture.path.empty();
     query.n_wanted = all_dots ? std::numeric_limits<size_t>::max() : static_cast<size_t>(flags.top);

@@ -33,15 +33,16 @@ Memory memory_of(const StepQuery& query) {
             largest_megatron_memory(query.model, query.parallel, step, query.precision);
         return {memory.state, memory.activations, 0};
     }
+    const cost::NcclUse nccl_use{
+        .overlap = query.overlaps, .tensor_comm_sms = query.tensor_comm_sms, .nvls = query.nvls};
     Memory largest;
     for (i64 stage = 0; stage < query.parallel.pp; ++stage) {
         const cost::MemoryPlan plan =
             plan_memory(query.model, query.parallel, step, query.precision,
                         {1, true, query.attention}, 0, stage);
-        const i64 nccl =
-            cost::nccl_bytes(query.model, query.parallel, stage, {.overlap = query.overlaps});
+        const i64 nccl = cost::nccl_bytes(query.model, query.parallel, stage, nccl_use);
         const Memory memory{plan.total() - plan.activations - plan.workspace, plan.activations,
-                            plan.workspace + nccl + cost::cuda_allowance_bytes};
+                            plan.workspace + nccl + query.allowance_bytes};
         if (memory.total() > largest.total()) largest = memory;
     }
     return largest;

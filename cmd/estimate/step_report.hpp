@@ -3,6 +3,9 @@
 // fullest GPU.
 #pragma once
 
+#include <optional>
+
+#include "cost/memory.hpp"
 #include "cost/step_time.hpp"
 #include "figures.hpp"
 #include "gpu_options.hpp"
@@ -19,7 +22,10 @@ struct StepQuery {
     spec::GpuAttention attention = spec::GpuAttention::flash;
     i64 micro_batch = 1;
     i64 global_batch = 1;
-    bool overlaps = false;  // data parallelism overlaps with computation
+    bool overlaps = false;                             // data parallelism overlaps with computation
+    std::optional<i64> tensor_comm_sms;                // as in cost::NcclUse
+    bool nvls = true;                                  // as in cost::NcclUse
+    i64 allowance_bytes = cost::cuda_allowance_bytes;  // GPU memory besides buffers and NCCL
     bool is_megatron = false;
     cost::Hardware gpu;
     cost::TrainingProgram trainer;

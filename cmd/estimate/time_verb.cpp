@@ -35,6 +35,7 @@ struct Flags {
     std::optional<i64> gpus;
     std::optional<double> tflops;
     GpuFlags hardware;
+    cli::Bytes allowance{cost::cuda_allowance_bytes};
     i64 eval_sets = 1;
     cli::Duration save_time;
     std::optional<double> hours_per_day;
@@ -186,6 +187,7 @@ std::pair<cost::TrainingPlan, i64> resolve_plan(const Flags& flags) {
 // Returns the training step of the plan. Without --fp16 and --bf16 it assumes 16 bits, as in the
 // published trainings with Megatron.
 StepQuery step_query(const Flags& flags, const cost::TrainingPlan& plan) {
+    check_at_least("--tensor-comm-sms", flags.train.device.tensor_comm_sms.value_or(0), 0);
     StepQuery query{.model = plan.model,
                     .parallel = plan.parallel,
                     .precision = resolve_precision(flags.train.precision),
@@ -193,6 +195,9 @@ StepQuery step_query(const Flags& flags, const cost::TrainingPlan& plan) {
                     .micro_batch = plan.micro_batch,
                     .global_batch = plan.ramp.global_batch,
                     .overlaps = flags.train.data_parallel.overlaps(),
+                    .tensor_comm_sms = flags.train.device.tensor_comm_sms,
+                    .nvls = !flags.train.device.deterministic_mode,
+                    .allowance_bytes = flags.allowance.value,
                     .is_megatron = is_megatron(flags.hardware),
                     .gpu = resolve_hardware(flags.hardware),
                     .trainer = resolve_trainer(flags.hardware)};
@@ -342,6 +347,8 @@ void add_time_verb(cli::Options& program) {
         "--tflops", &flags->tflops, "X",
         "throughput of one GPU as training logs print it: TFLOP/s including recomputation");
     add_gpu_options(options, flags->hardware, "", "megatron");
+    options.value("--allowance", &flags->allowance, "SIZE",
+                  "GPU memory besides the buffers of --trainer lm-train: context, libraries, code");
     add_overhead_options(options, *flags);
     add_run_options(
         options, flags->train,

@@ -51,10 +51,13 @@ struct Grid {
 
 Grid grid_of(const LayoutQuery& query, const spec::ParallelConfig& parallel,
              const spec::RankElements& elements) {
-    Grid grid{.parallel = parallel,
-              .elements = elements,
-              .nccl = {.overlap = query.overlaps,
-                       .tensor_comm_sms = tensor_comm_sms(query.model, parallel)}};
+    Grid grid{
+        .parallel = parallel,
+        .elements = elements,
+        .nccl = {.overlap = query.overlaps,
+                 .tensor_comm_sms = query.tensor_comm_sms ? *query.tensor_comm_sms
+                                                          : tensor_comm_sms(query.model, parallel),
+                 .nvls = query.nvls}};
     const std::vector<spec::ModelPart> parts = model_parts(query.model, parallel);
     std::set<std::tuple<i64, bool, bool>> seen;
     i64 most = 0;

@@ -44,7 +44,14 @@ checked 16 "${shape[@]}" --bf16 --global-batch-size 96 --swiglu --normalization 
 checked 32 "${shape[@]}" --bf16 --global-batch-size 256 --pipeline-model-parallel-size 4 --recompute-granularity full \
     --recompute-method block --recompute-num-layers 2
 checked 64 --model gpt3-13b --global-batch-size 512 --trainer megatron
-[ "$n_checked" = 16 ] || fail "$n_checked rows"
+checked 64 --model llama-70b --bf16 --global-batch-size 64 --gpu h100 --allowance 3GiB --tensor-comm-sms 4 --deterministic-mode
+# NCCL's memory follows --tensor-comm-sms and --deterministic-mode here as in lm-estimate memory.
+flags=$(jq -r 'select(.kind == "fastest").flags' found.json)
+declare -a fastest="($flags)"
+run memory.json lm-estimate memory "${fastest[@]}" --world-size 64 --gpu-memory 100TB --allowance 3GiB --json
+[ "$(jq 'select(.kind == "verdict") | .largest + .nccl + .allowance' memory.json)" = "$(rows layout .memory | head -1)" ] ||
+    fail "memory $flags: $(cat memory.json)"
+[ "$n_checked" = 18 ] || fail "$n_checked rows"
 
 # Text: the flags of the fastest layout as one command, and the assumed format.
 prints '^lm-train --model gpt3-13b --global-batch-size 512 --tensor-model-parallel-size .* --fp16$' \
