@@ -192,9 +192,10 @@ void PackedRun::multiply(Range words, TileRef finish) {
     });
 }
 
-// Returns whether oneDNN is at least as fast as the packed kernels: for fp32 with AVX-512.
+// Returns whether oneDNN is at least as fast as the packed kernels: for fp32 with AVX-512, except
+// on Intel's processors with AMX (bench/RESULTS.md, "By type of storage").
 bool is_fast_in_library(DType operands) {
-    return operands == DType::fp32 &&
+    return operands == DType::fp32 && !amx_packed_kernels() &&
            std::string_view(vector_kernels().name).substr(0, 7) == "AVX-512";
 }
 
