@@ -289,10 +289,11 @@ int run_time(Flags flags) {
     if (flags.simulates()) {
         const StepQuery query = step_query(flags, plan);
         std::vector<cost::PipelineEvent> events;
-        const cost::StepTime time = simulate(query, query.global_batch, &events);
+        const bool draws = !flags.picture.path.empty();
+        const cost::StepTime time = simulate(query, query.global_batch, draws ? &events : nullptr);
         figures = step_figures(query, time);
         parts = step_parts(query, time);
-        if (!flags.picture.path.empty())
+        if (draws)
             draw(flags.picture, step_picture({std::move(events), time, parts, query.parallel.pp}));
         plan.simulated_s = [query](i64 batch) { return simulate(query, batch).total(); };
     } else {

@@ -42,7 +42,7 @@ struct Flags {
     bool remove = false;
     bool limits = false;
     bool summary = false;
-    std::string hosts_expected;
+    std::optional<std::string> hosts_expected;
     bool json = false;
     bool node = false;
     std::vector<std::string> paths;  // directories that --node examines
@@ -183,8 +183,7 @@ void check_flags(const Flags& flags) {
         usage_error("--summary",
                     "cannot be combined with other options than --stale and --hosts-expected");
     }
-    if (!flags.hosts_expected.empty() && !flags.summary)
-        usage_error("--hosts-expected", "needs --summary");
+    if (flags.hosts_expected && !flags.summary) usage_error("--hosts-expected", "needs --summary");
     if (flags.watch && (flags.remove || flags.stress || flags.limits)) {
         usage_error("--watch", "cannot be combined with --remove, --stress or --limits");
     }

@@ -21,7 +21,8 @@ constexpr const char* source = "standard input";
 
 cluster::ExpectedHosts parse_expected(const std::string& text) {
     constexpr const char* flag = "--hosts-expected";
-    if (text.empty()) return {};
+    // As of "$SLURM_JOB_NODELIST" outside of a job: without hosts, none would be missing.
+    if (text.empty()) usage_error(flag, "is empty: give a number or a list of hosts");
     if (text.find_first_not_of("0123456789_") == text.npos) {
         const i64 n = parse_count(flag, text);
         if (n < 1) usage_error(flag, "must be at least 1, got {}", n);
@@ -70,9 +71,10 @@ class LineInput {
 
 }  // namespace
 
-int summarize(const std::string& hosts_expected, bool fail_on_dead) {
+int summarize(const std::optional<std::string>& hosts_expected, bool fail_on_dead) {
     constexpr int pause_ms = 1000;
-    const cluster::ExpectedHosts expected = parse_expected(hosts_expected);
+    const cluster::ExpectedHosts expected =
+        hosts_expected ? parse_expected(*hosts_expected) : cluster::ExpectedHosts{};
     cluster::HostLines hosts;
     LineInput input;
     std::string printed;

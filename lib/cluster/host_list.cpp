@@ -69,7 +69,7 @@ bool expand_item(const std::string& prefix, std::string_view item,
         const std::optional<i64> last = first_digits.size() == range.size()
                                             ? first
                                             : whole_number(range.substr(first_digits.size() + 1));
-        if (!first || !last) return false;
+        if (!first || !last || *first > *last) return false;
         for (i64 n = *first; n <= *last; ++n) {
             const std::string name = fmt::format("{}{:0{}}", before, n, first_digits.size());
             if (!expand_item(name, item.substr(close + 1), hosts)) return false;

@@ -57,6 +57,8 @@ if [ "${LM_PRIVATE_SHM-}" != yes ]; then
     summary 1 '^missing: 2 of 3 hosts$' --hosts-expected 3
     summary 1 '^missing: 3 hosts: b,n\[08-09\]$' --hosts-expected 'n[08-09],a,b'
     summary 2 "^lm-shmcheck: --hosts-expected: 'n\[' is neither a number nor a list of hosts" --hosts-expected 'n['
+    summary 2 "^lm-shmcheck: --hosts-expected: 'n\[5-1\]' is neither" --hosts-expected 'n[5-1]'
+    summary 2 '^lm-shmcheck: --hosts-expected: is empty: give a number or a list of hosts$' --hosts-expected ''
     gives 2 '^lm-shmcheck: --hosts-expected: needs --summary' --hosts-expected 3
     streamed=$(mktemp)
     trap 'rm -f "$many" "$streamed"' EXIT
