@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/command_line.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <charconv>
 #include <iterator>
@@ -68,7 +70,7 @@ class Applier {
 
     // Every operand of the table gets its minimum number of arguments; the first operands that
     // accept more get the rest.
-    void apply_operands(const Values& operands) {
+    void apply_operands(const Values& operands, const Values& arguments) {
         size_t needed = 0;
         for (const Option& option : table_) {
             if (option.positional) needed += static_cast<size_t>(option.min_values);
@@ -90,17 +92,42 @@ class Applier {
             result_.given.insert(option.name());
             apply_[i](option.name(), mine);
         }
-        if (next == operands.size()) return;
+        if (next < operands.size()) refuse_operand(operands[next], arguments);
+    }
+
+  private:
+    // Throws Error(usage) for an operand that no entry of the table accepts. `arguments`: the whole
+    // command line.
+    [[noreturn]] void refuse_operand(const std::string& operand, const Values& arguments) const {
         std::vector<Option> open;  // options that the command line does not have yet
         std::ranges::copy_if(table_, std::back_inserter(open), [this](const Option& option) {
             return option.kind == Option::Kind::normal && !result_.given.contains(option.name());
         });
-        const std::string meant = meant_option(operands[next], open);
-        usage_error(operands[next], "unexpected operand{}",
-                    meant.empty() ? "" : fmt::format(": did you mean {}?", meant));
+        const std::string meant = meant_option(operand, open);
+        if (!meant.empty()) usage_error(operand, "unexpected operand: did you mean {}?", meant);
+        const std::string flag = flag_before(operand, arguments);
+        if (!flag.empty()) usage_error(operand, "unexpected operand: {} takes no value", flag);
+        Values names;
+        for (const Option& option : table_) {
+            if (option.positional) names.push_back(option.name());
+        }
+        if (names.empty()) usage_error(operand, "unexpected operand: expected only options");
+        usage_error(operand, "unexpected operand: expected only {}", fmt::join(names, " and "));
     }
 
-  private:
+    // Returns the flag without a value that stands directly before `operand`; "" without one.
+    std::string flag_before(const std::string& operand, const Values& arguments) const {
+        for (size_t i = 1; i < arguments.size(); ++i) {
+            if (arguments[i] != operand) continue;
+            const std::string& before = arguments[i - 1];
+            for (const Option& option : table_) {
+                const bool named = std::ranges::find(option.names, before) != option.names.end();
+                if (named && !option.positional && option.is_flag()) return before;
+            }
+        }
+        return "";
+    }
+
     // Throws Error(usage) for a refused option, unless its value is neutral_value, with which the
     // option would change nothing.
     void refuse(const Option& option, const Values& values) {
@@ -142,7 +169,7 @@ Options::Parsed apply_command_line(
             problems);
         if (operands && problems.empty()) {
             check_operands(*operands);
-            applier.apply_operands(*operands);
+            applier.apply_operands(*operands, arguments);
         }
     } catch (const HelpRequest& request) {
         return request.what;

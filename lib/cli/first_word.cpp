@@ -10,6 +10,14 @@
 #include "io/file.hpp"
 
 namespace lm::cli {
+namespace {
+
+// Returns whether the word looks like a path, or begins the names of a dataset (word.idx).
+bool may_be_path(const std::string& word) {
+    return word.find_first_of("./") != word.npos || io::exists(word) || io::exists(word + ".idx");
+}
+
+}  // namespace
 
 std::string commands_text(const Commands& commands) {
     const auto usual = std::ranges::find_if(commands.options, &Option::is_usual);
@@ -30,7 +38,7 @@ void check_first_word(const std::string& word, const Commands& commands) {
     if (commands.names.empty() || word.empty() || word.starts_with('-')) return;
     if (std::ranges::any_of(commands.options, &Option::positional)) return;
     refuse_near_command(word, commands);
-    if (io::exists(word) || word.find_first_of("./") != word.npos) {
+    if (may_be_path(word)) {
         const std::string meant = meant_option(word, commands.options);
         if (!meant.empty()) usage_error(word, "unknown command: did you mean {}?", meant);
         usage_error(word, "a path is not a command: write one of {} before it",
@@ -46,6 +54,7 @@ std::string meant_option(const std::string& operand, const std::vector<Option>& 
     for (const Option& option : options) {
         if (has(option.choices) || has(option.words)) return option.name() + " " + operand;
     }
+    if (!may_be_path(operand)) return "";
     for (const Option& option : options) {
         if (option.is_usual) return option.name() + " " + operand;
     }

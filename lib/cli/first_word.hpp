@@ -26,7 +26,7 @@ void refuse_near_command(const std::string& word, const Commands& commands);
 // is neither an option nor empty. Expects that `word` is not a command.
 void check_first_word(const std::string& word, const Commands& commands);
 // Returns "--option operand" for the option that a user may mean by the unexpected `operand`: one
-// that has this choice, or the usual one. Returns "" when there is none.
+// that has this choice, or the usual one for a path. Returns "" when there is none.
 std::string meant_option(const std::string& operand, const std::vector<Option>& options);
 
 }  // namespace lm::cli

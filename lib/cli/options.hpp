@@ -106,7 +106,7 @@ class Options {
     void value_is_optional();
     // Sets the words that completion offers as values of the last declared option.
     void completes(std::vector<std::string> words);
-    // Messages about an unexpected operand suggest to give it to this declared option.
+    // Messages about an unexpected path suggest to give it to this declared option.
     void operands_mean(std::string_view name);
     void positional(std::string name, std::string* target, std::string help);
     void positional(std::string name, std::optional<std::string>* target, std::string help);

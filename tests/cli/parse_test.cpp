@@ -238,7 +238,8 @@ TEST_CASE_METHOD(Fixture, "all problems of a command line are reported, in order
 TEST_CASE_METHOD(Fixture, "a flag has no value") {
     CHECK(complaint(options, {"--json=yes"}) ==
           "--json: takes no value: remove '=' and the text after it");
-    CHECK(complaint(options, {"--json", "yes"}) == "yes: unexpected operand");
+    CHECK(complaint(options, {"--json", "yes"}) ==
+          "yes: unexpected operand: --json takes no value");
 }
 
 TEST_CASE_METHOD(Fixture, "a wrong choice lists the choices") {
@@ -318,7 +319,8 @@ TEST_CASE("operands: each gets its minimum, the first that accepts more gets the
         CHECK_FALSE(options.given("STEP"));
         options.parse({"d", "7"});
         CHECK(step == "7");
-        CHECK(complaint(options, {"d", "7", "8"}) == "8: unexpected operand");
+        CHECK(complaint(options, {"d", "7", "8"}) ==
+              "8: unexpected operand: expected only DIR and STEP");
     }
     SECTION("after -- everything is an operand") {
         Options options("lm-x", "x");
@@ -393,7 +395,8 @@ TEST_CASE("a path, a value or another word in the place of a command or option")
     CHECK(complaint(tool, {"describe"}) == "describe: unknown command: did you mean info?");
     CHECK(complaint(tool, {"tokenize"}) ==
           "tokenize: unknown command: use --input without a command, or one of info");
-    CHECK(complaint(tool, {"--input", "x", "--", "y"}) == "y: unexpected operand");
+    CHECK(complaint(tool, {"--input", "x", "--", "y"}) ==
+          "y: unexpected operand: expected only options");
 
     Options verbs("lm-ckpt", "checkpoints");
     verbs.verb("ls", "list", [] { return 0; }).positional("DIR", &directory, "directory");
@@ -408,9 +411,22 @@ TEST_CASE("a path, a value or another word in the place of a command or option")
     train.operands_mean("--data-path");
     CHECK(complaint(train, {"gpt2-124m"}) ==
           "gpt2-124m: unexpected operand: did you mean --model gpt2-124m?");
-    CHECK(complaint(train, {"corpus"}) ==
-          "corpus: unexpected operand: did you mean --data-path corpus?");
-    CHECK(complaint(train, {"--model=a", "--data-path=a", "--", "b"}) == "b: unexpected operand");
+    CHECK(complaint(train, {"data/corpus"}) ==
+          "data/corpus: unexpected operand: did you mean --data-path data/corpus?");
+    CHECK(complaint(train, {"corpus"}) == "corpus: unexpected operand: expected only options");
+    CHECK(complaint(train, {"--model=a", "--data-path=a", "--", "b/c"}) ==
+          "b/c: unexpected operand: expected only options");
+    bool bf16 = false;
+    train.flag("--bf16", &bf16, "precision");
+    CHECK(complaint(train, {"--bf16", "true"}) ==
+          "true: unexpected operand: --bf16 takes no value");
+
+    Options latest("lm-x", "x");
+    std::optional<std::string> step;
+    latest.positional("DIR", &directory, "directory");
+    latest.positional("STEP", &step, "step");
+    CHECK(complaint(latest, {"a", "2", "4"}) ==
+          "4: unexpected operand: expected only DIR and STEP");
 }
 
 TEST_CASE("declaring a name twice or without dashes is a bug") {
