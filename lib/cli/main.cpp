@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -80,17 +81,28 @@ bool names_argument(std::string_view message) {
     return object.starts_with('-') || operand;
 }
 
+// Prints "BEFORE WORD MESSAGE", WORD in `color`. A terminal gets lines broken between words.
+void print_message(const std::string& before, const std::string& word, std::string_view message,
+                   std::optional<Color> color) {
+    const std::string start = one_line(before);
+    const size_t width = static_cast<size_t>(terminal_width(STDERR_FILENO, 0));
+    std::string text = folded_message(start + word + one_line(fmt::format(" {}", message)), width);
+    if (color && text.compare(start.size(), word.size(), word) == 0)
+        text.replace(start.size(), word.size(), colored(*color, word, STDERR_FILENO));
+    print_line(text);
+}
+
 class Reporter {
   public:
-    explicit Reporter(std::string program) : program_(std::move(program)), launched_(launched()) {}
+    Reporter(std::string program, std::function<void(const Error&)> on_error)
+        : program_(std::move(program)), on_error_(std::move(on_error)), launched_(launched()) {}
 
     void log(Severity severity, std::string_view message) const {
         if (severity == Severity::note && (!is_rank0() || notes_hidden)) return;
         const std::string word = fmt::format("{}:", name_of(severity));
         const bool warns = severity == Severity::warning;
-        print_line(one_line(own_name()) +
-                   (warns ? colored(Color::yellow, word, STDERR_FILENO) : word) +
-                   one_line(fmt::format(" {}", message)));
+        print_message(own_name(), word, message,
+                      warns ? std::optional(Color::yellow) : std::nullopt);
     }
 
     void error(const Error& failure, const std::string& command, bool in_command_line) const {
@@ -104,12 +116,12 @@ class Reporter {
             !on_all_ranks && launched_.size > 1 && !(is_rank0() && failure.code() == Exit::usage);
         const std::string where = of_rank ? own_place(launched_.rank) + ": " : "";
         for (const std::string_view problem : problems_in(failure.what())) {
-            print_line(colored(Color::red, one_line(program_ + ":"), STDERR_FILENO) +
-                       one_line(" " + where + std::string(problem)));
+            print_message("", program_ + ":", where + std::string(problem), Color::red);
         }
         if (in_command_line || names_argument(failure.what())) {
             print_line("Try '" + command + " --help'.");
         }
+        if (on_error_) on_error_(failure);
     }
 
     // Prints how to use a command that was given without arguments. The error follows.
@@ -125,6 +137,7 @@ class Reporter {
     }
 
     std::string program_;
+    std::function<void(const Error&)> on_error_;
     Launched launched_;
 };
 
@@ -206,10 +219,11 @@ void flush_stdout() {
     if (std::fflush(stdout) != 0) run_error(stdout_name, "{}", std::strerror(errno));
 }
 
-int run_main(int argc, char** argv, Options& options, const std::function<int()>& body) {
+int run_main(int argc, char** argv, Options& options, const std::function<int()>& body,
+             const std::function<void(const Error&)>& on_error) {
     keep_standard_descriptors();
     std::signal(SIGXFSZ, SIG_IGN);  // so that write() beyond `ulimit -f` fails with EFBIG
-    const Reporter reporter(options.program());
+    const Reporter reporter(options.program(), on_error);
     set_log_sink([&reporter](Severity severity, std::string_view message) {
         reporter.log(severity, message);
     });

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/error.hpp"
 #include "cli/options.hpp"
 
 namespace lm::cli {
@@ -16,8 +17,10 @@ namespace lm::cli {
 // Parses the command line and runs `body`, or the chosen verb. Returns the exit code for main():
 // the code of the body or of an Error, 3 when memory runs out or standard output cannot be written,
 // 70 for any other exception. When a launcher started several ranks, only rank 0 prints notes and
-// errors of the command line, and each line of another rank starts with its rank and host.
-int run_main(int argc, char** argv, Options& options, const std::function<int()>& body = nullptr);
+// errors of the command line, and each line of another rank starts with its rank and host. Calls
+// `on_error` with each error that it prints.
+int run_main(int argc, char** argv, Options& options, const std::function<int()>& body = nullptr,
+             const std::function<void(const Error&)>& on_error = nullptr);
 
 // Returns the word, quoted if a shell would divide or change it.
 std::string shell_word(std::string_view word);

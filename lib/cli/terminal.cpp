@@ -76,6 +76,18 @@ std::string folded_line(const std::vector<std::string>& cells, size_t width) {
     return text + "\n";
 }
 
+std::string folded_message(std::string_view text, size_t width) {
+    constexpr std::string_view indent = "    ";
+    if (width == 0 || text.size() <= width) return std::string(text);
+    const size_t room = std::max(width, indent.size() + 1) - indent.size();
+    std::string folded;
+    for (const std::string& line : wrap(text, room)) {
+        if (!folded.empty()) folded.append("\n").append(indent);
+        folded += line;
+    }
+    return folded;
+}
+
 std::string with_short_rules(std::string text, size_t width) {
     for (size_t begin = 0; width > 0 && begin < text.size();) {
         const size_t end = std::min(text.find('\n', begin), text.size());

@@ -22,6 +22,11 @@ int terminal_width(int fd, int otherwise);
 // With `width` 0 the text is one line.
 std::string folded_line(const std::vector<std::string>& cells, size_t width);
 
+// Returns `text` as lines of at most `width` columns, broken between words. All lines but the first
+// are indented by four spaces. A word that is longer than a line is not divided. Returns `text`
+// unchanged when it fits, and with `width` 0.
+std::string folded_message(std::string_view text, size_t width);
+
 // Returns `text` with each line of dashes cut to `width` columns; with `width` 0 unchanged.
 std::string with_short_rules(std::string text, size_t width);
 

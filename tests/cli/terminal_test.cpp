@@ -23,6 +23,15 @@ TEST_CASE("a line of a table is divided at the width of the terminal") {
     CHECK(folded_line({}, 80) == "\n");
 }
 
+TEST_CASE("a message is broken between words at the width of the terminal") {
+    using lm::cli::folded_message;
+    CHECK(folded_message("lm-x: a.txt: one two", 0) == "lm-x: a.txt: one two");
+    CHECK(folded_message("lm-x: a.txt: one two", 20) == "lm-x: a.txt: one two");
+    CHECK(folded_message("lm-x: a.txt: one two", 19) == "lm-x: a.txt:\n    one two");
+    CHECK(folded_message("lm-x: a.txt: one two", 12) == "lm-x:\n    a.txt:\n    one two");
+    CHECK(folded_message("a long/path/of/a/file b", 10) == "a\n    long/path/of/a/file\n    b");
+}
+
 TEST_CASE("lines of dashes are cut to the width of the terminal, other lines are not") {
     using lm::cli::with_short_rules;
     CHECK(with_short_rules("------\n loss - 5\n------", 4) == "----\n loss - 5\n----");
