@@ -10,6 +10,7 @@
 #include "parallel/hosts.hpp"
 #include "parallel/together.hpp"
 #include "train/gpu_environment.hpp"
+#include "train/loop/refused_start.hpp"
 #include "train/loop/status_file.hpp"
 #include "train/open_device.hpp"
 #include "train/resolve/dry_run.hpp"
@@ -64,7 +65,7 @@ int explain(const std::vector<std::string>& paths) {
 }
 
 int run(const config::TrainFlags& flags, const std::string& command_line, comm::Launch& launch,
-        comm::FlightRecorder& recorder, double timeout_s) {
+        comm::FlightRecorder& recorder, double timeout_s, bool& began) {
     comm::Group& world = launch.world();
     const bool is_rank0 = world.rank() == 0;
     train::StartedRanks ranks{.n = world.size(),
@@ -90,17 +91,19 @@ int run(const config::TrainFlags& flags, const std::string& command_line, comm::
         if (is_rank0) train::show_samples(*config, range);
         return 0;
     }
+    began = true;
     return static_cast<int>(train::run(*config, world, launch.describe(), recorder, timeout_s));
 }
 
-int join_and_run(config::TrainFlags& flags, const std::string& command_line) {
+// Joins the ranks and runs the chosen action. Sets `began` when the training begins.
+int join_and_run(config::TrainFlags& flags, const std::string& command_line, bool& began) {
     comm::FlightRecorder recorder = comm::FlightRecorder::shared();  // must outlive the groups
     const double timeout_s = 60 * flags.rank_checks.timeout_min;
     const auto launch = comm::launch({.timeout_s = timeout_s,
                                       .recorder = &recorder,
                                       .rendezvous = flags.device.choice != "cpu"});
     return comm::with_one_error(
-        *launch, [&] { return run(flags, command_line, *launch, recorder, timeout_s); });
+        *launch, [&] { return run(flags, command_line, *launch, recorder, timeout_s, began); });
 }
 
 }  // namespace
@@ -151,15 +154,22 @@ int main(int argc, char** argv) {
          "lm-train --model gpt2-124m --data-path corpus_text_document --bf16 --lr 6e-4 \\\n"
          "    --micro-batch-size 4 --global-batch-size 512 --train-tokens 10B \\\n"
          "    --save checkpoints --load checkpoints --save-interval 1000"});
-    return cli::run_main(argc, argv, options, [&] {
+    const auto trains = [&] {
+        return dumps.empty() && !flags.action.dry_run && !flags.action.print_config &&
+               flags.action.show_samples.empty();
+    };
+    bool began = false;  // run() writes its own errors to the logs
+    const auto on_error = [&](const Error& error) {
+        if (trains() && !began) train::log_refused_start(flags.logging, error);
+    };
+    const auto body = [&] {
         train::set_gpu_environment(flags.device.deterministic_mode);  // before any thread starts
         if (flags.logging.quiet) cli::hide_notes();
         if (!dumps.empty()) return explain(dumps);
         const std::string command_line = cli::command_line(argc, argv);
-        const bool trains = !flags.action.dry_run && !flags.action.print_config &&
-                            flags.action.show_samples.empty();
-        if (trains) train::catch_signals();
-        const auto joined = [&] { return join_and_run(flags, command_line); };
-        return trains ? train::with_end_status(flags.logging.status_file, joined) : joined();
-    });
+        if (trains()) train::catch_signals();
+        const auto joined = [&] { return join_and_run(flags, command_line, began); };
+        return trains() ? train::with_end_status(flags.logging.status_file, joined) : joined();
+    };
+    return cli::run_main(argc, argv, options, body, on_error);
 }

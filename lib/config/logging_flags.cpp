@@ -33,7 +33,7 @@ Fields<S> log_fields() {
         {.option = "--log-file",
          .member = &S::file,
          .metavar = "FILE",
-         .help = "append the log lines to FILE too, in whole lines",
+         .help = "append the log lines and errors to FILE too, in whole lines",
          .block = Block::logging},
         {.option = "--log-json",
          .member = &S::json,

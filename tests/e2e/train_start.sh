@@ -30,6 +30,17 @@ hosts --no-node-check
 # The log file has the notes that were printed before it was opened.
 run early lm-train "${args[@]}" --save new --load new --log-file early.log
 grep -q 'Z lm-train: note: new: does not exist yet: starting from iteration 0' early.log || fail "no early note: $(cat early.log)"
+# A refused start leaves its problems, each once, in the logs that the command line names; --dry-run writes none.
+expect 2 'lr: .fast' lm-train "${args[@]}" --log-file refused.log --log-json refused.json --lr fast --threads many
+[ "$(grep -c 'Z lm-train: --\(lr\|threads\): ' refused.log)" = 2 ] || fail "--log-file of a wrong command line: $(cat refused.log)"
+[ "$(jq -r '.kind, .exit_code' refused.json | paste -sd' ')" = 'error 2' ] || fail "--log-json: $(cat refused.json)"
+for wrong in "--lr: .* is below --min-lr 1|--min-lr 1" "nodir: --load: no such directory|--load nodir"; do
+    # shellcheck disable=SC2086
+    expect 2 "${wrong%|*}" lm-train "${args[@]}" --log-file refused.log ${wrong#*|}
+    [ "$(grep -c "Z lm-train: ${wrong%|*}" refused.log)" = 1 ] || fail "no '$wrong', or twice: $(cat refused.log)"
+done
+expect 2 'below --min-lr' lm-train "${args[@]}" --log-file dry.log --min-lr 1 --dry-run
+[ ! -e dry.log ] || fail "--dry-run writes a log: $(cat dry.log)"
 run one mpirun -n 2 lm-train "${args[@]}"
 ! grep -q 'node check' one.err || fail "one host: $(cat one.err)"
 
