@@ -43,6 +43,7 @@ for library in libdnnl libzstd liblzma; do
     package=$(find "$inside/third-party" -mindepth 1 -maxdepth 1 -name "$library*")
     [ -s "$package/copyright" ] || fail "no licence of $library: $(ls "$inside/third-party")"
 done
+cmp "$inside/share/lm-utils/tokenizers/gpt2/LICENSE" "$root/share/tokenizers/gpt2/LICENSE" || fail "the licence of GPT-2"
 while read -r link; do
     [ -e "$inside/$link" ] || fail "README.md links to $link, which is not there"
 done < <(sed -nE 's/.*\]\(([^):#]+)\).*/\1/p' "$inside/README.md")

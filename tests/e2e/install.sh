@@ -42,6 +42,8 @@ done < <(find "$build" -path "$build/deb-packages" -prune -o -name cmake_install
 for file in lm-utils/slurm/train.sbatch lm-utils/cron/watchdog doc/lm-utils/LICENSE doc/lm-utils/README.md doc/lm-utils/docs/train.md; do
     [ -s "$dir/share/$file" ] || die "no $file"
 done
+# The licence of GPT-2's vocabulary is installed as it is in the tree, where tests/style/spdx.sh compares it with OpenAI's.
+cmp "$dir/share/lm-utils/tokenizers/gpt2/LICENSE" "$(dirname "$0")/../../share/tokenizers/gpt2/LICENSE" || die "the licence of GPT-2"
 # lm-estimate finds the descriptions of the hardware and the failure rates in the installation.
 for gpu in a100 a100-40g a100-efa h100 h200 v100 cpu; do
     env -u LM_SHARE_DIR "$dir/bin/lm-estimate" time --model gpt2-124m --global-batch-size 8 --gpus 8 --gpu $gpu --train-iters 9 \

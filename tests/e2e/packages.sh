@@ -39,6 +39,8 @@ if [ ${#flags[@]} -gt 0 ]; then
     grep -q lm-utils/liblm_cuda.so files || fail "lm-utils-cuda: $(cat files)"
     if [ -e "$root/.cudnn/complete" ]; then grep -q lm-utils/liblm_cudnn.so files || fail "lm-utils-cuda: $(cat files)"; fi
 fi
+dpkg --fsys-tarfile "$work"/debs/lm-utils_*.deb | tar -xO ./usr/share/doc/lm-utils/copyright >copyright
+cmp copyright "$root/debian/copyright" || fail "the licences in lm-utils"
 lintian --allow-root --fail-on error,warning "$work"/debs/*.changes >lintian.log 2>&1 || fail "lintian: $(cat lintian.log)"
 
 bare_debian_like_this bookworm
