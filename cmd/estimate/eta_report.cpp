@@ -19,16 +19,14 @@ void note_assumptions(const metrics::LogSummary& log, double gap_s) {
     if (log.n_unseen_starts() > 0) {
         note(
             "{} of the logs begin after a pause of more than {} (--gap) and do not state when "
-            "their "
-            "program started: the pause counts as waiting for a job, but for the mean time of the "
-            "restarts that the logs state",
+            "their program started: the pause counts as waiting for a job, except for the mean "
+            "time of the restarts that the logs state",
             log.n_unseen_starts(), human_duration(gap_s));
     }
     if (log.n_unclear_logs() > 0) {
         note(
-            "{} of the logs continue the iterations of the previous log without time stamps: "
-            "whether the training was restarted between them is not known, and no restart is "
-            "counted",
+            "{} of the logs continue the iterations of the previous log, but no time stamps show "
+            "whether the training was restarted between the two: no restart is counted",
             log.n_unclear_logs());
     }
 }

@@ -152,10 +152,10 @@ Comparison compare(OurLogits& ours, const std::vector<double>& theirs, const std
     if (!within_rounding(result, dtype)) {
         fail(Exit::answer_is_no, "--check",
              "the logits differ by up to {:.3e} from the logits of {} (root mean square of the "
-             "logits: {:.3e}); perplexity {:.4f} and {:.4f}, measured on {}: these are different "
-             "models, or the conversion is wrong",
+             "logits: {:.3e}); perplexity {:.4f} (lm-train) and {:.4f} ({}), measured on {}: "
+             "these are different models, or the conversion is wrong",
              result.largest, whose, result.rms, result.our_perplexity, result.their_perplexity,
-             result.tokens);
+             whose, result.tokens);
     }
     return result;
 }

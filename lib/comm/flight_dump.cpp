@@ -307,7 +307,7 @@ std::string state_of_silent_rank(const FlightRecorder& recorder, int rank) {
         const RankDump dump = read_dump(dump_path(recorder.dump_directory(), rank));
         return dump.run == recorder.ring().run ? dump.where : "";
     } catch (const Error&) {
-        return {};  // no process of the rank's host has written a dump
+        return {};  // the file of the rank is missing, or is not a dump
     }
 }
 

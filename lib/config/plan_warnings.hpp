@@ -20,11 +20,11 @@ void warn_of_model(const ModelFlags& flags, const spec::ModelConfig& model,
 // time.
 void warn_of_evaluations(double share);
 
-// The room that the checkpoints of a training need.
+// The disk space and inodes that the checkpoints of a training need.
 struct CheckpointNeed {
     i64 n = 1;      // checkpoints that are on disk at the same time
     i64 bytes = 0;  // bytes of a checkpoint
-    i64 files = 0;  // files of a checkpoint, with its directory
+    i64 files = 0;  // inodes of a checkpoint: its files and its directory
 };
 
 // Warns when the file system of `directory` has too few free bytes or inodes, or when a quota

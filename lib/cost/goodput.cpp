@@ -187,10 +187,10 @@ JobYield before_job_end(const GoodputPlan& plan, double interval_s, double resta
 }
 
 // The expected yields of the first job, which computes at once, and of a later job, which begins
-// with a restart. Let g(t) be the yield until the first failure or the end of a job with t seconds
-// left. The failures of a job are a Poisson process, so a job of J seconds yields
-// g(J) + (1/M) x the integral of g over [0, J]: one failure in dt has the probability dt / M, and
-// the rest of the job yields g again.
+// with a restart. Failures divide a job into segments. g(t) is the expected yield of a segment that
+// begins t seconds before the end of the job. Failures are a Poisson process with the mean time
+// M = mean_s between failures, so a segment begins within dt with the probability dt / M. A job of
+// J seconds therefore yields g(J), its first segment, + (1/M) x the integral of g over [0, J].
 struct JobYields {
     JobYield first, later;
 };
@@ -217,7 +217,7 @@ JobYields job_yields(const GoodputPlan& plan, double interval_s) {
         failed.add(yield, fails);
         failed_first.add(before_failure(plan, interval_s, 0, t), fails);
     }
-    yields.first = yields.later;  // the integral: equal for all jobs after their first failure
+    yields.first = yields.later;  // the integral is equal for the first and for later jobs
     yields.first.add(until(failed_first, 0, job_s), 1);
     yields.later.add(until(failed, plan.restart_s, job_s), 1);
     return yields;

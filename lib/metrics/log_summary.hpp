@@ -88,11 +88,11 @@ class LogSummary {
     i64 n_repeated() const { return n_repeated_; }  // skipped lines that another rank logged, too
     i64 n_overlapping() const { return n_overlapping_; }  // skipped lines of an earlier log
     // Returns the number of logs that begin after a pause of least_gap_s, and do not state when
-    // their program started. The pause counts as waiting for a job, except as much as the mean of
+    // their program started. The pause counts as waiting for a job, except for the mean time of
     // the restarts that the logs state.
     i64 n_unseen_starts() const { return n_unseen_starts_; }
-    // Returns the number of logs that continue the iterations of the previous log without time
-    // stamps. Whether the program started again is not known; no restart is counted.
+    // Returns the number of logs that continue the iterations of the previous log, when no time
+    // stamps show whether the program was restarted between the two. No restart is counted.
     i64 n_unclear_logs() const { return n_unclear_logs_; }
     bool empty() const { return !last_; }
     // Returns the newest logged iteration. Requires !empty().

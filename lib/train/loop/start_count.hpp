@@ -14,14 +14,14 @@ constexpr std::string_view start_count_file = "starts-without-step.json";
 // The third start in a row from one step is refused.
 constexpr i64 max_starts_without_step = 3;
 
-// Returns the digest of the data, the model, the schedule and the directories of a run, which
-// identifies a row of starts. A job script may compute limits of time, threads and the layout of
-// the ranks anew for each start, so the digest does not contain these.
+// Returns the digest of the data, the model, the schedule and the directories of a run. Starts with
+// equal digests are counted together. A job script may choose other time limits, numbers of threads
+// and layouts of the ranks for each start, so the digest does not contain these.
 std::string digest_for_count(const RunConfig& config);
 
-// Counts a start from the step at `iteration` (0: none). `configuration` identifies the flags. A
-// start from another step or with other flags begins a new count. Throws Error(self_stopped) when
-// the two previous starts from this step have saved no newer step. Prints a warning when the
+// Counts a start from the step at `iteration` (0: none). `configuration` is digest_for_count(). A
+// start from another step or with another digest begins a new count. Throws Error(self_stopped)
+// when the two previous starts from this step have saved no newer step. Prints a warning when the
 // directory cannot be written: the first save then fails.
 void count_start(const std::string& directory, i64 iteration, const std::string& configuration);
 // Removes the count at the regular end of a run. Does nothing when the file does not exist.

@@ -13,7 +13,8 @@ namespace lm::train {
 
 class StepStop {
   public:
-    // Reports the first stop signal on rank 0 until this object ends.
+    // On rank 0, registers a handler that prints a note at the first stop signal of this process.
+    // The destructor removes the handler.
     StepStop(const RunConfig& config, comm::Group& world);
     ~StepStop();
     StepStop(const StepStop&) = delete;

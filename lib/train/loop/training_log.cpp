@@ -309,7 +309,7 @@ void TrainingLog::saved_locally(i64 iteration, i64 n_hosts, double elapsed_s) {
                                                                 .unix_time_s = unix_time_s()}));
 }
 
-// Returns the operations of the last step, without recomputation.
+// Returns the model FLOPs of the last step: all ranks, without recomputation.
 double TrainingLog::model_flops(const spec::ModelConfig& model) const {
     return cost::model_flops_per_token(model, last_.seq_length) *
            static_cast<double>(last_.global_batch * last_.seq_length);

@@ -76,7 +76,8 @@ class Resolver {
     i64 micro_batch() const { return flags_.schedule.micro_batch.value_or(0); }
     i64 n_threads() const { return flags_.device.threads.value_or(ranks_.cores); }
 
-    // Returns false when the output flags are invalid. No plan can then be made.
+    // Adds a problem for each invalid flag. Returns false when a flag for saves, energy, loading or
+    // skipped iterations is invalid, because the plan depends on them.
     bool check_numbers() {
         problems_.check([&] {
             const std::optional<i64>& micro_batch = flags_.schedule.micro_batch;
