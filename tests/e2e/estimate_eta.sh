@@ -203,7 +203,7 @@ grep -v '^lm-train' train.log | grep -E '^ iteration +[0-9]+/' >iterations.log
 head -5 iterations.log >early.part
 tail -n +6 iterations.log >late.part
 run lm.json lm-estimate eta late.part early.part --json
-grep -q 'note: 1 of the logs continue the iterations of the previous log without time stamps' lm.json.err || fail "$(cat lm.json.err)"
+grep -q 'note: 1 of the logs continue the iterations of the previous log, but no time stamps show' lm.json.err || fail "$(cat lm.json.err)"
 grep -q 'first iterations: early.part late.part' lm.json.err || fail "$(cat lm.json.err)"
 # An error ends a run: both logs have it, also when the run has not begun to train.
 expect 2 'seq-length' lm-train "${args[@]}" --load save --seq-length 32 --exit-interval 1
