@@ -35,7 +35,7 @@ struct Flags {
     std::optional<double> hours_per_day;
     i64 window = 100;
     cli::Duration gap{600};
-    std::string max_age;  // "auto", "5x", a time, or empty
+    std::optional<std::string> max_age;  // "auto", "5x" or a time
     std::optional<i64> nodes, log_nodes;
     bool why = false;
     bool follow = false;
@@ -104,7 +104,7 @@ void add_finish(Figures& figures, const char* key, const char* label, double sec
 double max_age_s(const std::string& text, double between_lines_s) {
     constexpr double usual = 10;
     if (text == "auto") return usual * between_lines_s;
-    const bool begins_with_digit = text.front() >= '0' && text.front() <= '9';
+    const bool begins_with_digit = !text.empty() && text.front() >= '0' && text.front() <= '9';
     if (!begins_with_digit) {
         usage_error("--max-age",
                     "expected a time such as 10m, a multiple of the time between two lines such as "
@@ -133,9 +133,9 @@ double age_of(const Flags& flags, const metrics::LogSummary& log) {
 // Returns whether the last iteration is older than --max-age. The log of a complete training is
 // never too old.
 bool is_too_old(const Flags& flags, const metrics::LogSummary& log, const metrics::Left& left) {
-    if (flags.max_age.empty() || left.iterations == 0) return false;
+    if (!flags.max_age || left.iterations == 0) return false;
     const double age = age_of(flags, log);
-    const double max_s = max_age_s(flags.max_age, metrics::between_lines_s(log));
+    const double max_s = max_age_s(*flags.max_age, metrics::between_lines_s(log));
     if (age <= max_s) return false;
     warn("the last line is {} old, more than {} (--max-age)", human_duration(age),
          human_duration(max_s));
@@ -216,7 +216,7 @@ void read(const std::vector<std::string>& logs, metrics::LogSummary& log) {
 void check(const Flags& flags) {
     check_at_least("--window", flags.window, 1);
     check_above_to("--hours-per-day", flags.hours_per_day, 0, 24);
-    if (!flags.max_age.empty()) max_age_s(flags.max_age, 1);
+    if (!!flags.max_age) max_age_s(*flags.max_age, 1);
     check_at_least("--nodes", flags.nodes, 1);
     check_at_least("--log-nodes", flags.log_nodes, 1);
     if (flags.log_nodes && !flags.nodes) usage_error("--log-nodes", "needs --nodes");

@@ -62,12 +62,9 @@ Grid grid_of(const LayoutQuery& query, const spec::ParallelConfig& parallel,
     std::set<std::tuple<i64, bool, bool>> seen;
     i64 most = 0;
     for (i64 rank = 0; rank < parallel.pp; ++rank) {
-        Stage stage{.rank = rank};
+        Stage stage{.rank = rank, .parts = stage_parts(parts, parallel, rank)};
         i64 n_layers = 0;
-        for (i64 chunk = 0; chunk < parallel.n_chunks; ++chunk) {
-            stage.parts.push_back(parts[static_cast<size_t>(chunk * parallel.pp + rank)]);
-            n_layers += stage.parts.back().n_layers();
-        }
+        for (const spec::ModelPart& part : stage.parts) n_layers += part.n_layers();
         most = std::max(most, elements.of(stage.parts).tensors);
         if (seen.emplace(n_layers, rank == 0, rank == parallel.pp - 1).second)
             grid.stages.push_back(std::move(stage));

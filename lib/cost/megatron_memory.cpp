@@ -122,11 +122,8 @@ MegatronMemory largest_megatron_memory(const ModelConfig& model, const ParallelC
     const std::vector<ModelPart> all = model_parts(model, parallel);
     MegatronMemory largest;
     for (i64 stage = 0; stage < parallel.pp; ++stage) {
-        std::vector<ModelPart> parts;
-        for (i64 chunk = 0; chunk < parallel.n_chunks; ++chunk)
-            parts.push_back(all[static_cast<size_t>(chunk * parallel.pp + stage)]);
-        const MegatronMemory memory =
-            memory_of_stage(model, parallel, step, precision, elements, parts, stage);
+        const MegatronMemory memory = memory_of_stage(model, parallel, step, precision, elements,
+                                                      stage_parts(all, parallel, stage), stage);
         if (memory.total() > largest.total()) largest = memory;
     }
     return largest;

@@ -171,9 +171,10 @@ StepTime time_of(const SimulatedStep& step, const Hardware& gpu, const TrainingP
 
 double largest_rank_parameters(const ModelConfig& model, const ParallelConfig& parallel) {
     const RankElements elements = rank_elements(model, parallel, 0);
+    const std::vector<ModelPart> all = model_parts(model, parallel);
     i64 most = 0;
     for (i64 stage = 0; stage < parallel.pp; ++stage)
-        most = std::max(most, elements.of(stage_parts(model, parallel, stage)).tensors);
+        most = std::max(most, elements.of(stage_parts(all, parallel, stage)).tensors);
     return as_double(most);
 }
 

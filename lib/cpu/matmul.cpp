@@ -192,10 +192,9 @@ void PackedRun::multiply(Range words, TileRef finish) {
     });
 }
 
-// Returns whether oneDNN is at least as fast as the packed kernels: for fp32 with AVX-512, except
-// on Intel's processors with AMX (bench/RESULTS.md, "By type of storage").
+// Returns whether oneDNN is at least as fast as the packed kernels: for fp32 with AVX-512.
 bool is_fast_in_library(DType operands) {
-    return operands == DType::fp32 && !amx_packed_kernels() &&
+    return operands == DType::fp32 &&
            std::string_view(vector_kernels().name).substr(0, 7) == "AVX-512";
 }
 

@@ -5,14 +5,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <string>
+
+#include "base/hash.hpp"
+#include "base/rng.hpp"
 
 namespace lm::metrics {
 namespace {
 
 // The kinds of keys.
-enum Tag : uint64_t {
+enum Tag : u64 {
     json_at,         // iteration number and second of a line of --log-json
     text_at,         // the same of a line of text
     stamped_text,    // text of an iteration with a time stamp, whether it follows a start
@@ -23,34 +25,25 @@ enum Tag : uint64_t {
     event_after      // text of an event, digest of the iteration before it
 };
 
-// Mixes the bits as splitmix64 does (Steele et al. 2014, "Fast splittable pseudorandom number
-// generators").
-uint64_t mixed(uint64_t x) {
-    x += 0x9E3779B97F4A7C15;
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
-    return x ^ (x >> 31);
-}
-
-uint64_t key_of(Tag tag, uint64_t a, uint64_t b) {
-    return mixed(mixed(mixed(tag) ^ a) ^ b);
+u64 key_of(Tag tag, u64 a, u64 b) {
+    return mix(mix(tag, a), b);
 }
 
 // Returns the second of a time stamp as a part of a key.
-uint64_t second_of(double unix_time_s) {
-    return static_cast<uint64_t>(static_cast<i64>(std::floor(unix_time_s)));
+u64 second_of(double unix_time_s) {
+    return static_cast<u64>(static_cast<i64>(std::floor(unix_time_s)));
 }
 
 // Returns the hash of an event's text, without the time stamp of --log-file before it.
-uint64_t content_of(std::string_view text) {
+u64 content_of(std::string_view text) {
     if (text.starts_with("20")) text.remove_prefix(std::min(text.find(' '), text.size()));
     text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
-    return std::hash<std::string_view>{}(text);
+    return hash64(text);
 }
 
 // Returns the hash of an iteration with its loss, with as many digits as a line of text has.
-uint64_t printed_loss(const LoggedIteration& line) {
-    return std::hash<std::string>{}(fmt::format("{} {:.6E}", line.iteration, *line.loss));
+u64 printed_loss(const LoggedIteration& line) {
+    return hash64(fmt::format("{} {:.6E}", line.iteration, *line.loss));
 }
 
 bool states_start(const LogLine& line) {
@@ -68,7 +61,7 @@ void LogOverlap::begin_log(const std::optional<FirstIteration>& first) {
     first_match_ = first ? match_of(*first) : Match::none;
 }
 
-bool LogOverlap::has(uint64_t key) const {
+bool LogOverlap::has(u64 key) const {
     return std::ranges::binary_search(earlier_, key);
 }
 
@@ -76,14 +69,14 @@ LogOverlap::Match LogOverlap::match_of(const FirstIteration& iteration) const {
     using enum Match;
     const LoggedIteration& line = iteration.line;
     // A copy may lack the line that states the start.
-    const auto has_line = [&](Tag tag, uint64_t content) {
+    const auto has_line = [&](Tag tag, u64 content) {
         return has(key_of(tag, content, 1)) ||
                (!iteration.after_start && has(key_of(tag, content, 0)));
     };
     if (line.unix_time_s) {
         for (const double shift_s : {-1.0, 0.0, 1.0}) {
-            const uint64_t second = second_of(*line.unix_time_s + shift_s);
-            const auto n = static_cast<uint64_t>(line.iteration);
+            const u64 second = second_of(*line.unix_time_s + shift_s);
+            const auto n = static_cast<u64>(line.iteration);
             if (has(key_of(iteration.is_json ? json_at : text_at, n, second))) return same_form;
             if (has(key_of(iteration.is_json ? text_at : json_at, n, second))) return other_form;
         }
@@ -96,7 +89,7 @@ LogOverlap::Match LogOverlap::match_of(const FirstIteration& iteration) const {
     return is_compared && has_line(other, printed_loss(line)) ? other_form : none;
 }
 
-bool LogOverlap::repeats_event(const LogLine& line, uint64_t content) const {
+bool LogOverlap::repeats_event(const LogLine& line, u64 content) const {
     const Match match = has_iteration_ ? last_match_ : first_match_;
     if (match == Match::other_form) return true;
     if (line.unix_time_s) return has(key_of(event_at, content, second_of(*line.unix_time_s)));
@@ -106,7 +99,7 @@ bool LogOverlap::repeats_event(const LogLine& line, uint64_t content) const {
 
 bool LogOverlap::repeats(const LogLine& line, std::string_view text) {
     if (line.kind != LogLine::Kind::iteration) {
-        const uint64_t content = content_of(text);
+        const u64 content = content_of(text);
         if (line.unix_time_s)
             current_.push_back(key_of(event_at, content, second_of(*line.unix_time_s)));
         if (has_iteration_) current_.push_back(key_of(event_after, content, previous_));
@@ -129,12 +122,12 @@ bool LogOverlap::repeats(const LogLine& line, std::string_view text) {
 void LogOverlap::keep(const FirstIteration& iteration) {
     const LoggedIteration& line = iteration.line;
     const bool stamped = line.unix_time_s.has_value();
-    const uint64_t started = iteration.after_start ? 1 : 0;
+    const u64 started = iteration.after_start ? 1 : 0;
     current_.push_back(key_of(stamped ? stamped_text : unstamped_text, line.digest, started));
     if (stamped) {
-        const uint64_t second = second_of(*line.unix_time_s);
+        const u64 second = second_of(*line.unix_time_s);
         const Tag tag = iteration.is_json ? json_at : text_at;
-        current_.push_back(key_of(tag, static_cast<uint64_t>(line.iteration), second));
+        current_.push_back(key_of(tag, static_cast<u64>(line.iteration), second));
     }
     if (line.loss && (iteration.is_json || !stamped)) {
         const Tag tag = iteration.is_json ? loss_of_json : loss_of_text;

@@ -34,8 +34,7 @@ class LogOverlap {
     //   otherwise the lines of this run are not compared.
     // - A line of --log-json and a line of text without a time stamp: the same iteration with the
     //   same loss, as text prints it.
-    // - An event after an iteration that the earlier log has in the other form, JSON or text:
-    // always.
+    // - An event after an iteration that the earlier log has in the other form, JSON or text: yes.
     // - An event with a time stamp: the same text at the same second.
     // - An event without one: the same text after the same iteration; before the first iteration of
     //   a log, when the earlier log has this first iteration.
@@ -46,17 +45,17 @@ class LogOverlap {
     enum class Match { none, same_form, other_form };
     Match match_of(const FirstIteration& iteration) const;
     void keep(const FirstIteration& iteration);
-    bool repeats_event(const LogLine& line, uint64_t content) const;
-    bool has(uint64_t key) const;
+    bool repeats_event(const LogLine& line, u64 content) const;
+    bool has(u64 key) const;
 
-    std::vector<uint64_t> earlier_;  // keys of the lines of the earlier logs, sorted
-    std::vector<uint64_t> current_;  // keys of the lines of this log
-    bool started_ = false;  // since the last iteration, a line states a start or a checkpoint
-    bool new_run_ = false;  // the program that writes these lines wrote none of an earlier log
+    std::vector<u64> earlier_;  // keys of the lines of the earlier logs, sorted
+    std::vector<u64> current_;  // keys of the lines of this log
+    bool started_ = false;      // since the last iteration, a line states a start or a checkpoint
+    bool new_run_ = false;      // the program that writes these lines wrote none of an earlier log
     bool has_iteration_ = false;       // this log has had an iteration
     Match first_match_ = Match::none;  // how an earlier log has the first iteration
     Match last_match_ = Match::none;   // the same for the last iteration so far
-    uint64_t previous_ = 0;            // digest of the last iteration of this log
+    u64 previous_ = 0;                 // digest of the last iteration of this log
 };
 
 }  // namespace lm::metrics

@@ -188,10 +188,14 @@ std::vector<ModelPart> model_parts(const ModelConfig& config, const ParallelConf
 
 std::vector<ModelPart> stage_parts(const ModelConfig& config, const ParallelConfig& parallel,
                                    i64 pp_rank) {
-    const Cuts cuts = checked_cuts(config, parallel);
+    return stage_parts(model_parts(config, parallel), parallel, pp_rank);
+}
+
+std::vector<ModelPart> stage_parts(const std::vector<ModelPart>& all,
+                                   const ParallelConfig& parallel, i64 pp_rank) {
     std::vector<ModelPart> parts;
     for (i64 chunk = 0; chunk < parallel.n_chunks; ++chunk)
-        parts.push_back(part_between(cuts, chunk * parallel.pp + pp_rank));
+        parts.push_back(all[static_cast<size_t>(chunk * parallel.pp + pp_rank)]);
     return parts;
 }
 

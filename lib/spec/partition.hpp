@@ -45,6 +45,9 @@ std::vector<ModelPart> model_parts(const ModelConfig& config, const ParallelConf
 // Returns the parts of one stage, in the order of its chunks.
 std::vector<ModelPart> stage_parts(const ModelConfig& config, const ParallelConfig& parallel,
                                    i64 pp_rank);
+// Returns the same from the result of model_parts().
+std::vector<ModelPart> stage_parts(const std::vector<ModelPart>& all,
+                                   const ParallelConfig& parallel, i64 pp_rank);
 
 // Returns the number of layers of all chunks of a stage.
 i64 stage_layers(const ModelConfig& config, const ParallelConfig& parallel, i64 pp_rank);

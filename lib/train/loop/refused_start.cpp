@@ -18,10 +18,10 @@
 namespace lm::train {
 namespace {
 
-// Runs `write` unless `path` is empty. The program prints the error to stderr in any case, so an
-// error of writing is ignored.
-void write_if_open(const std::string& path,
-                   const std::function<void(metrics::LineFile& file)>& write) noexcept {
+// Opens the file at `path`, to append to it, and runs `write`; does nothing if `path` is empty. The
+// program prints the error to stderr in any case, so an error of writing is ignored.
+void append_to(const std::string& path,
+               const std::function<void(metrics::LineFile& file)>& write) noexcept {
     if (path.empty()) return;
     try {
         metrics::LineFile file = metrics::LineFile::open(path);
@@ -35,12 +35,12 @@ void write_if_open(const std::string& path,
 void log_refused_start(const config::LoggingFlags& logging, const Error& error) noexcept {
     const double now = unix_time_s();
     const std::vector<std::string_view> problems = problems_in(error.what());
-    write_if_open(logging.file, [&](metrics::LineFile& file) {
+    append_to(logging.file, [&](metrics::LineFile& file) {
         for (const std::string_view problem : problems) {
             file.write(fmt::format("{} lm-train: {}", iso_time(static_cast<i64>(now)), problem));
         }
     });
-    write_if_open(logging.json, [&](metrics::LineFile& file) {
+    append_to(logging.json, [&](metrics::LineFile& file) {
         const char* const nodes = environment_of_process("SLURM_JOB_NODELIST");
         const metrics::RunOrigin origin = {
             .job = slurm_job(), .nodes = nodes == nullptr ? "" : nodes, .generation = {}};

@@ -28,8 +28,8 @@ namespace amx {
 constexpr i64 side = 16;  // rows, pairs and columns of a tile
 constexpr i64 tile_words = side * side;
 constexpr i64 row_bytes = side * 4;
-constexpr i64 strip =
-    2 * side;  // rows of a, and columns of b, whose sums are in registers together
+// Rows of a, and columns of b, whose sums are in registers together.
+constexpr i64 strip = 2 * side;
 
 // The operand of LDTILECFG, 64 bytes: every tile has 16 rows of 64 bytes.
 struct Configuration {
@@ -234,29 +234,34 @@ LM_INLINE void rows_of_pairs(const u32* a, i64 a_row, i64 a_step, const PairProd
     }
 }
 
+constexpr i64 most_turned = 8;  // tiles of a column-major a in one row of tiles
+
+// Multiplies the first m rows and n_pairs pairs of a, multiples of 16; n_pairs of a column-major a
+// is at most 16 * most_turned.
+void whole_tiles(const PairProduct& p, i64 m, i64 n_pairs) {
+    const Tiles tiles;
+    alignas(64) u32 turned[most_turned * tile_words];
+    for (i64 i = 0; i < m; i += side) {
+        float* const c = p.c + i * p.ldc;
+        const u32* const a = p.a + i * p.a_row;
+        if (p.a_col == 1) {
+            rows_of_pairs(a, p.a_row, side, p, n_pairs, c);
+            continue;
+        }
+        for (i64 k = 0; k < n_pairs; k += side) {
+            turn_pairs(a + k * p.a_col, p.a_col, turned + k * side);
+        }
+        rows_of_pairs(turned, side, tile_words, p, n_pairs, c);
+    }
+}
+
 // Multiplies the whole tiles of a; the AVX-512 loops do the rest.
 void pair_product(const PairProduct& p) {
-    constexpr i64 most_turned = 8;  // tiles of a column-major a in one row of tiles
     const i64 m = p.m / side * side;
     i64 n_pairs = p.n_pairs / side * side;
     if (p.a_col != 1 && n_pairs > most_turned * side) n_pairs = most_turned * side;
     if (m == 0 || n_pairs == 0) return avx512_pair_kernels.product(p);
-    {
-        const Tiles tiles;
-        alignas(64) u32 turned[most_turned * tile_words];
-        for (i64 i = 0; i < m; i += side) {
-            float* const c = p.c + i * p.ldc;
-            const u32* const a = p.a + i * p.a_row;
-            if (p.a_col == 1) {
-                rows_of_pairs(a, p.a_row, side, p, n_pairs, c);
-                continue;
-            }
-            for (i64 k = 0; k < n_pairs; k += side) {
-                turn_pairs(a + k * p.a_col, p.a_col, turned + k * side);
-            }
-            rows_of_pairs(turned, side, tile_words, p, n_pairs, c);
-        }
-    }
+    whole_tiles(p, m, n_pairs);
     if (n_pairs < p.n_pairs) {
         PairProduct rest = p;
         rest.m = m;
