@@ -232,7 +232,7 @@ int run(const Args& args) {
     const eval::Sampling sampling = sampling_of(args);
     if (args.prompt.has_value() == args.prompts.has_value()) {
         usage_error(prompt_option, "{}: give the text to continue, or a file with --prompts",
-                    args.prompt ? "contradicts --prompts" : "is missing");
+                    args.prompt ? "cannot be combined with --prompts" : "is missing");
     }
     Generation generation(args, sampling);
     if (args.prompts == "-") {

@@ -129,7 +129,8 @@ int run(const Args& args) {
         usage_error("--resume", "needs --output, the file that an earlier run has begun");
     }
     if (args.totals && !args.output.empty()) {
-        usage_error("--totals", "contradicts --output, which has all results: remove one");
+        usage_error("--totals",
+                    "cannot be combined with --output, which has all results: remove one");
     }
     const std::vector<std::string> checkpoints(args.paths.begin(), args.paths.end() - 1);
     const auto data = eval::ScoreData::open(args.paths.back(), args.data);

@@ -30,7 +30,8 @@ struct Flags {
 
 std::vector<spec::SaveRange> ranges_of(const config::CheckpointFlags& flags) {
     if (!flags.save_schedule.empty() && flags.save_interval) {
-        usage_error("--save-schedule", "contradicts --save-interval: give one of the two");
+        usage_error("--save-schedule",
+                    "cannot be combined with --save-interval: give one of the two");
     }
     if (!flags.save_schedule.empty()) return spec::parse_save_schedule(flags.save_schedule);
     if (!flags.save_interval) return {};

@@ -87,7 +87,8 @@ bool is_narrow(const text::Tokenizer& tokenizer) {
 }
 
 void check(const CodecArgs& args) {
-    if (args.json && args.binary) usage_error("--binary", "excludes --json: give one of the two");
+    if (args.json && args.binary)
+        usage_error("--binary", "cannot be combined with --json: give one of the two");
 }
 
 void encode_text(text::Encoder& encoder, std::string_view text, i64 line, text::IdBuffer& ids) {

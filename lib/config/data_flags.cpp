@@ -8,7 +8,7 @@ namespace lm::config {
 namespace {
 
 void contradict(std::string_view file_option, std::string_view option) {
-    usage_error(file_option, "contradicts {}: give one of the two", option);
+    usage_error(file_option, "cannot be combined with {}: give one of the two", option);
 }
 
 void read_groups(std::string_view option, std::vector<std::string>& groups,

@@ -79,7 +79,8 @@ int resolve_zero_stage(const ZeroFlags& zero, const spec::DataParallelConfig& da
         usage_error("--zero-stage", "{} is not supported: use 0 or 1", stage);
     }
     if (zero.distributed_optimizer && stage == 0) {
-        usage_error("--use-distributed-optimizer", "contradicts --zero-stage 0: give one of them");
+        usage_error("--use-distributed-optimizer",
+                    "cannot be combined with --zero-stage 0: give one of the two");
     }
     if (data_parallel.overlap_param_gather && stage == 0) {
         usage_error("--overlap-param-gather",

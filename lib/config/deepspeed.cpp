@@ -172,7 +172,7 @@ class Reader {
         if (!block) return;
         CurriculumFlags& to = flags_.schedule.curriculum;
         if (!to.type.empty())
-            wrong(key, "contradicts --curriculum-learning-type: give one of the two");
+            wrong(key, "cannot be combined with --curriculum-learning-type: give one of the two");
         to.type = io::json_get_or<std::string>(*block, "curriculum_type", "seqlen", path_);
         if (to.type != "seqlen")
             wrong(key, "curriculum_type {} is not supported: use seqlen", to.type);

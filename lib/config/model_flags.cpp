@@ -247,10 +247,10 @@ void check_flags(const ModelFlags& flags, const ModelConfig& preset) {
         usage_error("--num-query-groups", "needs --group-query-attention");
     }
     if (flags.swiglu && !flags.glu_activation.empty()) {
-        usage_error("--glu-activation", "contradicts --swiglu: give one of the two");
+        usage_error("--glu-activation", "cannot be combined with --swiglu: give one of the two");
     }
     if (flags.squared_relu && (flags.swiglu || !flags.glu_activation.empty())) {
-        usage_error("--squared-relu", "contradicts {}: give one of the two",
+        usage_error("--squared-relu", "cannot be combined with {}: give one of the two",
                     flags.swiglu ? "--swiglu" : "--glu-activation");
     }
 }

@@ -94,7 +94,8 @@ const Fields<spec::LossScaleConfig>& loss_scale_fields() {
 }
 
 spec::Precision resolve_precision(const PrecisionFlags& flags) {
-    if (flags.fp16 && flags.bf16) usage_error("--bf16", "contradicts --fp16: give one of the two");
+    if (flags.fp16 && flags.bf16)
+        usage_error("--bf16", "cannot be combined with --fp16: give one of the two");
     if (flags.fp32_residual && (flags.fp16 || flags.bf16)) {
         usage_error(
             "--fp32-residual-connection",

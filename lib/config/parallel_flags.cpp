@@ -51,10 +51,11 @@ PipelineBalance balance_of(const ParallelFlags& flags) {
                                           : "--account-for-loss-in-pipeline-split";
     const bool has_ends = flags.first_stage_layers || flags.last_stage_layers;
     if (counts && method != PipelineBalance::layers)
-        usage_error(counting, "contradicts {}: give one of the two", partition_flag);
+        usage_error(counting, "cannot be combined with {}: give one of the two", partition_flag);
     if (has_ends && (counts || method != PipelineBalance::layers)) {
         usage_error(flags.first_stage_layers ? first_flag : last_flag,
-                    "contradicts {}: give one of the two", counts ? counting : partition_flag);
+                    "cannot be combined with {}: give one of the two",
+                    counts ? counting : partition_flag);
     }
     if (flags.count_embedding && flags.count_loss) return PipelineBalance::layers_and_embedding;
     if (flags.count_embedding) return PipelineBalance::embedding_and_layers;
@@ -76,8 +77,8 @@ Recompute recompute_of(const ParallelFlags& flags) {
     check_at_least("--recompute-num-layers", flags.recompute_layers, 1);
     if (flags.checkpoint_activations) return old_recompute(flags);
     if (flags.recompute_activations && flags.recompute_granularity == "full") {
-        usage_error("--recompute-activations", "contradicts {} full: give one of the two",
-                    granularity_flag);
+        usage_error("--recompute-activations",
+                    "cannot be combined with {} full: give one of the two", granularity_flag);
     }
     if (flags.recompute_granularity == "full") {
         const auto method = value_in(spec::recompute_methods, flags.recompute_method);
@@ -277,7 +278,8 @@ std::optional<std::string> ends_problem(const ParallelFlags& flags,
 std::optional<std::string> chunks_problem(const ParallelFlags& flags,
                                           const spec::ModelConfig& model) {
     if (flags.layers_per_virtual_stage && flags.virtual_stages)
-        return problem(chunks_flag, "contradicts {}: give one of the two", virtual_flag);
+        return problem(chunks_flag, "cannot be combined with {}: give one of the two",
+                       virtual_flag);
     const auto& n = flags.virtual_stages ? flags.virtual_stages : flags.layers_per_virtual_stage;
     const std::string_view flag = flags.virtual_stages ? chunks_flag : virtual_flag;
     if (!n) return std::nullopt;

@@ -253,9 +253,9 @@ constexpr std::string_view steps_flag = "--step-batch-size-schedule";
 // As in Megatron, blanks or commas separate the entries, which need not be sorted.
 spec::BatchRamp stepped_ramp(const ScheduleFlags& flags, i64 seq_length) {
     if (flags.global_batch)
-        usage_error(steps_flag, "contradicts --global-batch-size: give one of the two");
+        usage_error(steps_flag, "cannot be combined with --global-batch-size: give one of the two");
     if (!flags.rampup.empty())
-        usage_error(steps_flag, "contradicts --rampup-batch-size: give one of the two");
+        usage_error(steps_flag, "cannot be combined with --rampup-batch-size: give one of the two");
     if (seq_length < 1) usage_error(steps_flag, "needs --seq-length");
     spec::BatchRamp ramp;
     std::string text = flags.batch_steps;
@@ -315,7 +315,8 @@ i64 training_samples(const ScheduleFlags& flags, const spec::BatchRamp& ramp, i6
                     "give one of --train-samples, --train-iters, --train-tokens");
     }
     if (flags.train_samples && flags.train_iters) {
-        usage_error("--train-iters", "contradicts --train-samples: give one of the two");
+        usage_error("--train-iters",
+                    "cannot be combined with --train-samples: give one of the two");
     }
     if (flags.train_tokens && seq_length == 0) usage_error("--train-tokens", "needs --seq-length");
     i64 samples = flags.train_samples.value_or(std::numeric_limits<i64>::max());

@@ -79,7 +79,9 @@ int renameat2(const std::string& from, const std::string& to, unsigned flags) {
 // systems, such as /proc, ENOENT has another cause.
 [[noreturn]] void no_parent(const std::string& path, std::string_view action) {
     const std::string parent = parent_of(path);
-    if (io::exists(parent)) system_error(final_name(path), action, ENOENT);
+    if (io::exists(parent))
+        run_error(final_name(path), "cannot {}: {}: choose another directory", action,
+                  std::generic_category().message(ENOENT));
     run_error(final_name(path), "cannot {}: directory {} does not exist: create it first", action,
               parent);
 }

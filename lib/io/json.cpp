@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/json.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.hpp"
@@ -9,10 +12,23 @@
 namespace lm::io {
 namespace {
 
-// Removes the prefix of nlohmann's messages: "[json.exception.parse_error.101] ".
-std::string_view without_tag(std::string_view text) {
-    const size_t end = text.starts_with('[') ? text.find("] ") : text.npos;
-    return end == text.npos ? text : text.substr(end + 2);
+// Returns what nlohmann's message says of the cause, such as "unexpected end of input; expected
+// '}'". The message is "[json.exception.parse_error.101] parse error at line 1, column 2: syntax
+// error while parsing value - CAUSE".
+std::string_view cause_in(std::string_view message) {
+    for (const std::string_view before : {"] ", ": ", " - "}) {
+        const size_t at = message.find(before);
+        if (at != message.npos) message.remove_prefix(at + before.size());
+    }
+    return message;
+}
+
+// Returns "line L, column C" of a byte, counted from 1 as nlohmann counts it.
+std::string position_of(size_t byte, std::string_view text) {
+    const std::string_view before = text.substr(0, byte == 0 ? 0 : byte - 1);
+    const size_t line_start = before.rfind('\n') + 1;  // 0 without a newline: npos + 1
+    return fmt::format("line {}, column {}", std::ranges::count(before, '\n') + 1,
+                       before.size() - line_start + 1);
 }
 
 template <typename Document>
@@ -34,9 +50,10 @@ Json parse_json(std::string_view text, const std::string& path) {
     try {
         return Json::parse(text);
     } catch (const Json::parse_error& error) {
-        run_error(path, "not valid JSON at byte {}: {}", error.byte, without_tag(error.what()));
+        run_error(path, "not valid JSON at {}: {}", position_of(error.byte, text),
+                  cause_in(error.what()));
     } catch (const Json::exception& error) {
-        run_error(path, "not valid JSON: {}", without_tag(error.what()));
+        run_error(path, "not valid JSON: {}", cause_in(error.what()));
     }
 }
 

@@ -16,7 +16,7 @@
 
 namespace lm::io {
 
-// Throws Error(failure) "PATH: not valid JSON at byte N: ...".
+// Throws Error(failure) "PATH: not valid JSON at line L, column C: ...".
 Json parse_json(std::string_view text, const std::string& path);
 Json read_json(const std::string& path);
 

@@ -89,7 +89,8 @@ Left left_by_tokens(const LogSummary& log, const spec::BatchRamp& ramp, i64 cons
 Left remaining_of(const LogSummary& log, const RunLength& schedule, const std::string& name) {
     const LoggedIteration& last = log.last();
     if (schedule.train_samples && schedule.train_iters) {
-        usage_error("--train-iters", "contradicts --train-samples: give one of the two");
+        usage_error("--train-iters",
+                    "cannot be combined with --train-samples: give one of the two");
     }
     const std::optional<spec::BatchRamp> ramp = ramp_of(log, schedule);
     if (ramp) compare(last, *ramp, name);

@@ -19,7 +19,8 @@ void check_one(std::initializer_list<std::pair<const char*, bool>> given) {
     const char* first = nullptr;
     for (const auto& [option, is_given] : given) {
         if (!is_given) continue;
-        if (first != nullptr) usage_error(option, "excludes {}: give one of the two", first);
+        if (first != nullptr)
+            usage_error(option, "cannot be combined with {}: give one of the two", first);
         first = option;
     }
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spec/save_schedule.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/error.hpp"
@@ -20,8 +22,9 @@ std::vector<SaveRange> parse_save_schedule(const std::string& text) {
             usage_error(flag, "'{}': only the last range may have no @end", text);
         }
         const size_t at = item.find('@');
-        SaveRange range{.interval = parse_count(flag, item.substr(0, at)), .until = 0};
-        if (at != std::string::npos) range.until = parse_count(flag, item.substr(at + 1));
+        const std::string object = fmt::format("{}: '{}'", flag, item);
+        SaveRange range{.interval = parse_count(object, item.substr(0, at)), .until = 0};
+        if (at != std::string::npos) range.until = parse_count(object, item.substr(at + 1));
         const i64 previous = ranges.empty() ? 0 : ranges.back().until;
         if (range.interval < 1) usage_error(flag, "'{}': every interval must be at least 1", text);
         if (at != std::string::npos && range.until <= previous) {

@@ -28,9 +28,10 @@ std::vector<std::string> read_vocab(const std::string& path) {
         entries.reserve(vocabulary.size());
         for (const auto field : vocabulary)
             entries.emplace_back(field.key, field.value.get_int64());
-    } catch (const simdjson::simdjson_error& e) {
-        run_error(path, "truncated, or not a vocabulary: expected a JSON object of token: id ({})",
-                  e.what());
+    } catch (const simdjson::simdjson_error&) {
+        run_error(path,
+                  "truncated, or not a vocabulary: expected a JSON object of tokens and ids "
+                  "such as {{\"the\": 262, \"of\": 286}}");
     }
     std::vector<std::string> tokens(entries.size());
     std::vector<bool> seen(entries.size());

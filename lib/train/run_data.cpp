@@ -63,7 +63,7 @@ void check_mock(const config::DataFlags& flags) {
                     "is missing: give the PREFIX of a dataset of lm-preprocess, or --mock-data");
     }
     if (!flags.paths.empty() && flags.mock_data)
-        usage_error("--mock-data", "contradicts --data-path: give one of the two");
+        usage_error("--mock-data", "cannot be combined with --data-path: give one of the two");
 }
 
 Vocabulary find_vocabulary(const config::DataFlags& flags, std::optional<i64> vocab_size) {

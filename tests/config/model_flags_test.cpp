@@ -253,7 +253,8 @@ TEST_CASE("Megatron's flags of other architectures") {
         CHECK(error_of(tiny + "--window-size " + window).starts_with("--window-size: expected"));
     }
     CHECK(error_of(tiny + "--window-size 7,1").starts_with("--window-size: a query sees no later"));
-    CHECK(error_of(tiny + "--squared-relu --swiglu").starts_with("--squared-relu: contradicts"));
+    CHECK(error_of(tiny + "--squared-relu --swiglu")
+              .starts_with("--squared-relu: cannot be combined with"));
     CHECK(error_of(rope + "--rotary-percent 0").starts_with("--rotary-percent"));
     CHECK(error_of(rope + "--rotary-percent 1.5").starts_with("--rotary-percent"));
     CHECK(error_of(rope + "--rotary-percent 0.2 --kv-channels 8").starts_with("--rotary-percent"));

@@ -188,7 +188,8 @@ TEST_CASE("separate paths for the parts use whole datasets") {
     CHECK(lm::data::data_prefixes(c.paths) ==
           std::vector<std::string>{data.prefix(0), data.prefix(1), data.prefix(2)});
     c.paths.data_path = {data.prefix(0)};
-    CHECK_THROWS_WITH(open_data(c), ContainsSubstring("--train-data-path: excludes --data-path"));
+    CHECK_THROWS_WITH(open_data(c),
+                      ContainsSubstring("--train-data-path: cannot be combined with --data-path"));
 }
 
 TEST_CASE("several named validation sets have their own documents") {

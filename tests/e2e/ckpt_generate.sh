@@ -77,7 +77,7 @@ wait $talker
 
 # Bad input: one line, before the weights are loaded.
 expect 2 'prompt: is missing' lm-ckpt generate c
-expect 2 'prompt: contradicts --prompts' lm-ckpt generate c --prompt a --prompts prompts.jsonl
+expect 2 'prompt: cannot be combined with --prompts' lm-ckpt generate c --prompt a --prompts prompts.jsonl
 expect 2 'prompt: has 65 tokens, but the model.s context is 64 tokens: shorten the prompt' \
     lm-ckpt generate c --prompt "$(printf '%065d' 0)"
 expect 2 'prompt: is not valid UTF-8 at byte 2' lm-ckpt generate c --prompt $'a\xff'

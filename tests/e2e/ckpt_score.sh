@@ -91,7 +91,7 @@ expect 3 '' env LM_IO_FAULT=short:2 lm-ckpt score c data_text_document --output 
 expect 2 'DATA: is missing' lm-ckpt score c
 expect 2 'nope: does not exist, and nope.bin does not exist' lm-ckpt score c nope
 expect 2 'resume: needs --output' lm-ckpt score c corpus.jsonl --resume
-expect 2 'totals: contradicts --output' lm-ckpt score c corpus.jsonl --totals --output x
+expect 2 'totals: cannot be combined with --output' lm-ckpt score c corpus.jsonl --totals --output x
 bad() {
     echo "$2" >bad.jsonl
     expect 3 "bad.jsonl:1: $1" lm-ckpt score c bad.jsonl

@@ -285,7 +285,7 @@ expect 1 'none of 3 lines states why the job ended' lm-estimate eta --why fresh.
 expect 2 '^lm-estimate: missing.log: ' lm-estimate eta missing.log
 expect 2 'LOG' lm-estimate eta
 expect 2 '--train-samples: needs the consumed samples, which old.log does not state' lm-estimate eta old.log --train-samples 100
-expect 2 '--train-iters: contradicts --train-samples' lm-estimate eta bloom.log --train-samples 100 --train-iters 5
+expect 2 '--train-iters: cannot be combined with --train-samples' lm-estimate eta bloom.log --train-samples 100 --train-iters 5
 expect 2 '--hours-per-day: must be above 0 and at most 24, got 25' lm-estimate eta bloom.log --hours-per-day 25
 expect 2 '--rampup-batch-size: needs --global-batch-size' lm-estimate eta bloom.log --rampup-batch-size 16 16 100
 expect 2 '--window: must be at least 1, got 0' lm-estimate eta bloom.log --window 0

@@ -208,7 +208,7 @@ expect 2 'other.unfinished/run.json: the earlier run had version 0, not 2: give 
 # A corrupt plan is reported as such, with the remedy.
 for damage in d 6,20d 's/"parts_per_rank":/"parts":/' 's/"inputs":/"other":/' 's/"path":.*/"path": 1,/' 's/{/[/'; do
     sed "$damage" f.unfinished/run.json > other.unfinished/run.json
-    expect 3 '^lm-preprocess: other.unfinished/run.json: corrupt .(not valid JSON at byte [0-9]+|.[a-z_]+. is [a-z 1,]+).: give --force without --resume to start again$' \
+    expect 3 '^lm-preprocess: other.unfinished/run.json: corrupt .(not valid JSON at line [0-9]+, column [0-9]+|.[a-z_]+. is [a-z 1,]+).: give --force without --resume to start again$' \
         "$lm" --input some.jsonl --output-prefix other --append-eod --resume
 done
 "$lm" --input some.jsonl --output-prefix other --append-eod --force --quiet

@@ -133,8 +133,8 @@ run words.log lm-train "${short[@]}" --train-data-path 0.3 data_text_document 0.
     --valid-data-path other_text_document
 run file.log lm-train "${short[@]}" --per-split-data-args-path splits.json
 diff <(values words.log) <(values file.log) || fail "--per-split-data-args-path"
-expect 2 '--data-args-path: contradicts --data-path' lm-train "${short[@]}" --data-args-path blend.txt --data-path data_text_document
-expect 2 '--per-split-data-args-path: contradicts --train-data-path' lm-train "${short[@]}" \
+expect 2 '--data-args-path: cannot be combined with --data-path' lm-train "${short[@]}" --data-args-path blend.txt --data-path data_text_document
+expect 2 '--per-split-data-args-path: cannot be combined with --train-data-path' lm-train "${short[@]}" \
     --per-split-data-args-path splits.json --valid-data-path data_text_document
 printf '{"train": 5}' >splits.json
 expect 3 'splits.json: ' lm-train "${short[@]}" --per-split-data-args-path splits.json

@@ -89,7 +89,7 @@ expect 2 '--curriculum-root-degree: needs --curriculum-schedule fixed_root' lm-t
 expect 2 '--curriculum-min-difficulty: needs --curriculum-schedule fixed_linear or' \
     lm-train "${args[@]}" "${stages[@]}" --curriculum-min-difficulty 8
 expect 2 '--split: needs --data-path' lm-train "${model[@]}" "${schedule[@]}" --train-data-path data_text_document --split 9,1,0
-expect 2 '--save-schedule: contradicts --save-interval' lm-train "${args[@]}" --save x --save-interval 2 --save-schedule 2@4,3
+expect 2 '--save-schedule: cannot be combined with --save-interval' lm-train "${args[@]}" --save x --save-interval 2 --save-schedule 2@4,3
 run quiet.log lm-train "${args[@]}" --dry-run --lr-wsd-decay-iters 3 --data-cache-path cache \
     --bf16 --loss-scale 128 --hysteresis 3 --sequence-parallel --rotary-base 500
 for flag in --lr-wsd-decay-iters --data-cache-path --loss-scale --hysteresis --sequence-parallel --rotary-base; do

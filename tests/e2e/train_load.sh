@@ -145,7 +145,7 @@ expect 0 'resuming' go_on --lr 2e-3 --min-lr 1e-3 --lr-decay-style linear --lr-d
 ! grep -q 'was .* when' err || fail "the checkpoint's schedule is not used: $(cat err)"
 diff <(grep -o 'iteration .*lm loss[^|]*' plain | sed 's/elapsed[^|]*|//') <(grep -o 'iteration .*lm loss[^|]*' out | sed 's/elapsed[^|]*|//') ||
     fail "the checkpoint's schedule is not used"
-expect 2 'contradicts --override-opt_param-scheduler' go_on --use-checkpoint-opt_param-scheduler --override-opt_param-scheduler
+expect 2 'cannot be combined with --override-opt_param-scheduler' go_on --use-checkpoint-opt_param-scheduler --override-opt_param-scheduler
 expect 0 'note: --bf16: was false when' go_on --bf16
 # Counts are integers, and the flag that was given is named next to the flag that it changes.
 shorter() { lm-train "${args[@]}" --lr-decay-style linear --load linear --train-iters 12 --exit-iteration 3 "$@"; }

@@ -78,5 +78,5 @@ fed 3 "^lm-preprocess: standard input: $no_id" feed '\0121\0304' lm-preprocess d
 fed 3 'standard input:1:3: expected an id' feed '1 x\n' lm-preprocess decode
 fed 3 'ends in the middle of an id' feed 'abc' lm-preprocess decode --binary
 fed 3 'standard input:1:2: not valid UTF-8' feed 'a\0377\n' lm-preprocess encode
-expect 2 '--binary: excludes --json' lm-preprocess encode --json --binary
+expect 2 '--binary: cannot be combined with --json' lm-preprocess encode --json --binary
 echo "all is right"

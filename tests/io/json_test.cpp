@@ -74,10 +74,12 @@ TEST_CASE("invalid JSON: the error names file and position") {
          {"", "{", "{\"a\": 1,}", "[1, 2] x", "{\"a\": nan}", "\"\xff\"", "\"\\ud800\""}) {
         const auto error = caught([&] { io::parse_json(text, "f.json"); });
         CHECK(error.code == Exit::failure);
-        CHECK(error.says("f.json: not valid JSON at byte "));
+        CHECK(error.says("f.json: not valid JSON at line 1, column "));
         CHECK_FALSE(error.says("json.exception"));
         CHECK_FALSE(error.says("\n"));
     }
+    const auto error = caught([] { io::parse_json("{\"a\": 1,\n \"b\": }", "f.json"); });
+    CHECK(error.says("f.json: not valid JSON at line 2, column 7: unexpected '}'; expected '['"));
     const std::string deep(1'000'000, '[');
     CHECK(caught([&] { io::parse_json(deep, "f.json"); }).threw);
     const test::TempDir dir;

@@ -306,8 +306,9 @@ TEST_CASE("the other decay styles") {
 TEST_CASE("an error names the flag that is invalid or excluded by another") {
     auto r = request(10, 1000);
     r.train_iters = 5;
-    CHECK_THROWS_WITH(Schedule(r),
-                      ContainsSubstring("--train-iters: excludes --train-samples: give one"));
+    CHECK_THROWS_WITH(
+        Schedule(r),
+        ContainsSubstring("--train-iters: cannot be combined with --train-samples: give one"));
     r = request(10, 1000);
     r.warmup_samples = 1;
     r.warmup_fraction = 0.1;

@@ -210,10 +210,11 @@ TEST_CASE("tokenizer.json: unsupported options are refused by name") {
     CHECK_THAT(failure_of(dir, Json::array()), ContainsSubstring("'model' is missing"));
     const std::string text = base.dump();
     CHECK_THAT(failure_of(dir, text.substr(0, text.size() / 2)),
-               ContainsSubstring("not valid JSON at byte "));
+               ContainsSubstring("not valid JSON at line "));
     CHECK_THAT(failure_of(dir, std::string("{\"a\": \"\xFF\"}")),
-               ContainsSubstring("not valid JSON at byte 8: "));
-    CHECK_THAT(failure_of(dir, std::string()), ContainsSubstring("not valid JSON at byte 1: "));
+               ContainsSubstring("not valid JSON at line 1, column 8: "));
+    CHECK_THAT(failure_of(dir, std::string()),
+               ContainsSubstring("not valid JSON at line 1, column 1: "));
 }
 
 TEST_CASE("tokenizer.json without merges: ids are bytes, with ignore_merges whole tokens") {

@@ -32,11 +32,12 @@ void check_exclusive(const DataPaths& paths) {
     const char* given = paths.data_path.empty() ? nullptr : "--data-path";
     for (const PartFlags& flags : part_flags(paths)) {
         if (!flags.path.empty() && !flags.groups.empty()) {
-            usage_error(flags.path_option, "excludes {}: give one of the two", flags.group_option);
+            usage_error(flags.path_option, "cannot be combined with {}: give one of the two",
+                        flags.group_option);
         }
         if (given == nullptr || (flags.path.empty() && flags.groups.empty())) continue;
         usage_error(flags.path.empty() ? flags.group_option : flags.path_option,
-                    "excludes {}: give one of the two", given);
+                    "cannot be combined with {}: give one of the two", given);
     }
 }
 

@@ -25,8 +25,9 @@ bool due(const std::vector<spec::SaveRange>& schedule, i64 iteration) {
 IterationRange parse_range(std::string_view option, std::string_view text) {
     const size_t dash = text.find('-');
     if (dash == text.npos) usage_error(option, "expected a range A-B, got '{}'", text);
-    const IterationRange range{parse_count(option, text.substr(0, dash)),
-                               parse_count(option, text.substr(dash + 1))};
+    const std::string object = fmt::format("{}: '{}'", option, text);
+    const IterationRange range{parse_count(object, text.substr(0, dash)),
+                               parse_count(object, text.substr(dash + 1))};
     if (range.first < 1 || range.last < range.first) {
         usage_error(option, "'{}' is not a range A-B of iterations: expected 1 <= A <= B", text);
     }

@@ -48,7 +48,7 @@ std::optional<ckpt::PruneRules> retain_of(const config::CheckpointFlags& flags) 
         return parse_retain(flags.save_retain);
     }
     if (!flags.save_retain.empty())
-        usage_error(interval_flag, "contradicts --save-retain: give one of the two");
+        usage_error(interval_flag, "cannot be combined with --save-retain: give one of the two");
     check_at_least(interval_flag, *interval, 1);
     if (flags.save_interval && *interval % *flags.save_interval != 0) {
         usage_error(interval_flag, "{} is not a multiple of --save-interval {}", *interval,
@@ -60,7 +60,8 @@ std::optional<ckpt::PruneRules> retain_of(const config::CheckpointFlags& flags) 
 std::vector<spec::SaveRange> ranges_of(const config::CheckpointFlags& flags) {
     check_at_least("--save-interval", flags.save_interval, 1);
     if (flags.save_interval && !flags.save_schedule.empty()) {
-        usage_error("--save-schedule", "contradicts --save-interval: give one of the two");
+        usage_error("--save-schedule",
+                    "cannot be combined with --save-interval: give one of the two");
     }
     if (flags.save_interval) return {{.interval = *flags.save_interval, .until = 0}};
     if (flags.save_schedule.empty()) return {};
@@ -86,11 +87,12 @@ SaveRules resolve_saves(const config::TrainFlags& flags) {
 
 void check_load_flags(const config::CheckpointFlags& flags) {
     if (flags.fresh && flags.exit_on_missing) {
-        usage_error("--fresh", "contradicts --exit-on-missing-checkpoint: give one of the two");
+        usage_error("--fresh",
+                    "cannot be combined with --exit-on-missing-checkpoint: give one of the two");
     }
     if (flags.use_saved_schedule && flags.override_schedule) {
         usage_error("--use-checkpoint-opt_param-scheduler",
-                    "contradicts --override-opt_param-scheduler: give one of the two");
+                    "cannot be combined with --override-opt_param-scheduler: give one of the two");
     }
     if (!flags.load.empty()) return;
     const auto refuse = [](bool given, std::string_view flag) {
