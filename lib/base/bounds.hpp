@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of the value of an option against its bounds. Each throws Error(usage) with a text of one
-// form: "--micro-batch-size: must be at least 1, got 0". A NaN fails every check; an option that
-// was not given (an empty optional) passes every check.
+// Checks of the value of an option against its bounds. Each function throws Error(usage) with a
+// text such as "--micro-batch-size: must be at least 1, got 0". A NaN fails every check; an option
+// that was not given (an empty optional) passes every check.
 #pragma once
 
 #include "base/error.hpp"

@@ -74,8 +74,8 @@ u16 fp16_from_fp32(float value) {
     } else if (magnitude >= 0x47800000U) {
         half = 0x7c00U;  // 65536 and above: infinity
     } else if (magnitude < 0x38800000U) {
-        // Below 2^-14, adjacent fp16 numbers differ by 2^-24, as do adjacent fp32 numbers in [0.5,
-        // 1). So adding 0.5 in fp32 rounds to an fp16 number.
+        // Below 2^-14, fp16 numbers are multiples of 2^-24. fp32 numbers in [0.5, 1) are multiples
+        // of 2^-24, too. So adding 0.5 in fp32 rounds the value to an fp16 number.
         const float rounded = std::bit_cast<float>(magnitude) + 0.5F;
         half = std::bit_cast<u32>(rounded) - std::bit_cast<u32>(0.5F);
     } else {

@@ -15,8 +15,9 @@ struct EarlyMessage {
     double unix_time_s;
 };
 
-// Sets the second sink (set_log_copy()), and returns the messages that this program has logged
-// before the first call, at most 200. A log file that is opened late thus contains them.
+// Sets the second sink, as set_log_copy() does. The first call returns the messages logged until
+// then, at most the first 200, so that the caller can write them to the log file. Later calls
+// return no messages.
 std::vector<EarlyMessage> set_first_log_copy(LogSink sink);
 
 }  // namespace lm

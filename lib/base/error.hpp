@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The exception type of the toolkit, and the functions that throw it. An Error is thrown where the
-// file or option is known and caught once per program (cli::run_main), which prints one line:
-// "program: object: problem: remedy".
+// The exception type of the toolkit, and the functions that throw it. Code throws an Error where it
+// knows the file or option. cli::run_main() catches the Error and prints one line: "program:
+// object: problem: remedy".
 #pragma once
 
 #include <fmt/format.h>
@@ -12,15 +12,15 @@
 
 namespace lm {
 
-// Exit codes of all programs; every man page lists its own under EXIT STATUS.
+// Exit codes. Each man page lists the codes of its program under EXIT STATUS.
 enum class Exit : int {
     done = 0,
     answer_is_no = 1,       // the work is done and the answer is no (verify, diff, shmcheck)
     usage = 2,              // wrong usage or configuration; nothing was written
     failure = 3,            // run-time failure: data, I/O, device, communication
-    self_stopped = 4,       // training stopped itself: non-finite, no progress
+    self_stopped = 4,       // training stopped itself: non-finite values or no progress
     bug = 70,               // an internal check failed
-    run_again = 75,         // stopped with its state saved and work left
+    run_again = 75,         // stopped before the end, with its state saved
     do_not_run_again = 76,  // stopped by the kill switch
     superseded = 77         // a newer run uses the checkpoint directory
 };
@@ -73,14 +73,13 @@ template <typename First, typename... Args>
     bug(file, line, fmt::format(format, std::forward<First>(first), std::forward<Args>(args)...));
 }
 
-// Returns the Error that reports `exception`: a copy of an Error; an Error(failure) for
-// std::bad_alloc and for std::system_error (mostly a thread that cannot be created); an Error(bug)
-// for any other exception.
+// Returns the Error that reports `exception`: a copy of `exception` if it is an Error,
+// Error(failure) for std::bad_alloc and std::system_error (usually a thread that cannot be
+// created), and Error(bug) for any other exception.
 Error error_of(const std::exception& exception);
 
-// LM_CHECK(condition, format, arguments...): calls bug() when the condition does not hold; checked
-// in release builds too. The text states the expected and the actual value: "expected dp=4, got
-// dp=2".
+// LM_CHECK(condition, format, arguments...): calls bug() when the condition does not hold, in
+// release builds too. The text states the expected and the actual value: "expected dp=4, got dp=2".
 #define LM_CHECK(condition, ...)                                      \
     do {                                                              \
         if (!(condition)) ::lm::bug(__FILE__, __LINE__, __VA_ARGS__); \

@@ -28,7 +28,7 @@ struct Hash128 {
 };
 Hash128 hash128(std::span<const std::byte> bytes);
 std::string hex_of(const Hash128& hash);  // 32 digits: digest() without its prefix
-// Parses 32 hex digits into `hash`. Returns false for another text.
+// Parses 32 hex digits into `hash`. Returns false when `digits` is not 32 hex digits.
 bool parse_hex(std::string_view digits, Hash128& hash);
 
 // Computes digest() of bytes that arrive in several updates.
@@ -49,7 +49,7 @@ class Digester {
     std::unique_ptr<State> state_;
 };
 
-// Computes the digest of a large file, which is cut into blocks of 64 MiB. The digest is
+// Computes the digest of a large file, which is divided into blocks of 64 MiB. The digest is
 // "xxh3-64m:" and the XXH3-128 of the concatenated texts that digest() returns for the blocks.
 // Several processes can each digest some of the blocks; combine() then computes the digest of the
 // file.
@@ -61,7 +61,7 @@ class BlockDigester {
     // Returns the digest of all bytes so far; more updates may follow. The time of this
     // call does not depend on the number of bytes.
     std::string finish() const;
-    i64 n_bytes() const { return n_bytes_; }  // that update() got so far
+    i64 n_bytes() const { return n_bytes_; }  // total of all updates
     // Returns the digest of a whole file from the digests of its blocks, in their order.
     static std::string combine(const std::vector<std::string>& blocks);
 

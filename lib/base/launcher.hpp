@@ -40,8 +40,8 @@ struct Launched {
 Launched launched_by(std::initializer_list<Launcher> among,
                      const Environment& get = environment_of_process);
 
-// Returns the rank of this process among the processes of the launch on this host; nullopt when the
-// launcher does not state this rank.
+// Returns the rank of this process among the processes that the launcher started on this host;
+// nullopt when the launcher does not state this rank.
 std::optional<i64> rank_on_host(const Environment& get = environment_of_process);
 
 // Returns the id of the Slurm job, for messages; an empty text outside of Slurm.

@@ -27,7 +27,7 @@ class Shape {
     int rank() const { return rank_; }
     i64 operator[](int dim) const { return dims_[dim]; }
     i64& operator[](int dim) { return dims_[dim]; }
-    i64 numel() const;  // the product, by checked_mul()
+    i64 numel() const;  // number of elements; throws like checked_mul()
     std::span<const i64> dims() const { return {dims_.data(), static_cast<size_t>(rank_)}; }
     std::string str() const;  // "[50257, 768]"
 

@@ -47,11 +47,12 @@ class ThreadPool {
     int size() const { return static_cast<int>(workers_.size()) + 1; }
 
     // Calls task(i, worker) for every i in [0, n_tasks), with worker in [0, size()), and returns
-    // when all calls have returned. If tasks threw exceptions, throws the first of these. A task
-    // must not call run().
+    // when all calls have returned. If tasks throw, rethrows the first exception. A task must not
+    // call run().
     void run(i64 n_tasks, TaskRef task);
 
-    // Cuts [0, n) into ranges of length `grain` and calls body(begin, end, worker) for each range.
+    // Divides [0, n) into ranges of length `grain` and calls body(begin, end, worker) for each
+    // range.
     template <typename Body>
     void run_ranges(i64 n, i64 grain, Body&& body) {
         run(ceil_div(n, grain), [&](i64 task, int worker) {

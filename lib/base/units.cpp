@@ -60,7 +60,7 @@ constexpr auto size_units = std::to_array<Unit>({
     {"PB", power(kilo, 5)},
 });
 
-// The factors are milliseconds, so that each one is an integer.
+// The factors are in milliseconds, so that all are integers.
 constexpr auto time_units = std::to_array<Unit>({
     {"ms", 1},
     {"", 1000},

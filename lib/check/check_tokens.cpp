@@ -15,9 +15,9 @@ namespace lm::check {
 namespace {
 
 constexpr i64 gpt2_vocabulary = 50257;
-constexpr const char* english = "texts/gettysburg.txt";  // an address of 1863
+constexpr const char* english = "texts/gettysburg.txt";  // the Gettysburg Address
 
-// Returns the tokenizer in `directory`; nullptr: it has none.
+// Returns the tokenizer in `directory`, or nullptr if the directory has none.
 std::shared_ptr<const text::Tokenizer> tokenizer_in(const std::string& directory) {
     if (directory.empty()) return nullptr;
     const auto choice = text::choice_in(directory);

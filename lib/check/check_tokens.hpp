@@ -15,9 +15,11 @@ struct CheckTokens {
 };
 
 // Returns the start of an installed English text as tokens of the model. The tokenizer is the first
-// one in `directories` (tokenizer.json, or vocab.json and merges.txt), else GPT-2's or bytes if the
-// vocabulary has their size. Returns random tokens when no tokenizer fits. Returns at most 512
-// tokens, fewer for a model of more than 40 million parameters, and 64 for 312 million or more.
+// one found in `directories` (tokenizer.json, or vocab.json and merges.txt). If they have none, it
+// is the GPT-2 or the byte tokenizer, if the model's vocabulary has the same size. Returns 64
+// random tokens when there is no such tokenizer, or when the text has ids outside the vocabulary.
+// Returns at most 512 tokens, fewer for a model of more than 40 million parameters, and 64 for 312
+// million or more. Never returns more tokens than the model has positions.
 CheckTokens check_tokens(const spec::ModelConfig& model,
                          const std::vector<std::string>& directories);
 

@@ -22,9 +22,10 @@ struct LibraryLogits {
     std::vector<double> logits;  // [T, vocabulary], row-major
 };
 
-// Runs share/check/library_logits.py. Returns the logits of one sequence of T tokens, of the first
-// `vocabulary` ids. The library's messages appear on stderr. Throws Error(usage) when the
-// interpreter does not exist, Error(failure) when the script fails or returns too few logits.
+// Runs share/check/library_logits.py. Returns the logits of `tokens`, which are one sequence of T
+// tokens, for the first `vocabulary` ids. The library's messages appear on stderr. Throws
+// Error(usage) when the interpreter does not exist, Error(failure) when the script fails or returns
+// too few logits.
 LibraryLogits library_logits(const LibraryModel& model, std::span<const i32> tokens,
                              i64 vocabulary);
 

@@ -27,7 +27,7 @@ void require_finite(const ckpt::Checkpoint& checkpoint) {
     }
 }
 
-// Computes the logits with the weights rounded to `weights`.
+// Computes the logits with the weights rounded to the type `weights`.
 std::vector<float> our_logits(const ckpt::Checkpoint& checkpoint, DType weights,
                               const std::vector<i32>& tokens) {
     spec::ModelConfig model = checkpoint.manifest().model;
@@ -47,8 +47,9 @@ std::vector<float> our_logits(const ckpt::Checkpoint& checkpoint, DType weights,
     return logits;
 }
 
-// Returns the allowed difference relative to the root mean square of the logits. An error such as a
-// matrix that is not transposed, or heads in another order, gives differences of about 1.
+// Returns the allowed difference relative to the root mean square of the logits. A faulty
+// conversion, such as a matrix that is not transposed or heads in another order, gives differences
+// of about 1.
 double tolerance(DType dtype) {
     switch (dtype) {
         case DType::bf16:
@@ -101,7 +102,7 @@ struct OurLogits {
     std::vector<float> logits;
 };
 
-// Opens `native` and computes its logits with the weights rounded to `weights`.
+// Opens `native` and computes its logits with the weights rounded to the type `weights`.
 OurLogits forward(const std::string& native, const std::vector<std::string>& tokenizers,
                   DType weights) {
     const ckpt::Checkpoint checkpoint = ckpt::open(native);
@@ -111,9 +112,9 @@ OurLogits forward(const std::string& native, const std::vector<std::string>& tok
     return result;
 }
 
-// Returns the type whose rounding may explain a difference of the logits: the type of the
-// checkpoint if it has 16 bits, no masters, and is not `theirs`, because the conversion then
-// rounded the weights; otherwise fp32.
+// Returns the type whose rounding may explain a difference of the logits. If the checkpoint has a
+// 16-bit type other than `theirs` and no master weights, the conversion rounded the weights, and
+// the result is the checkpoint's type. Otherwise the result is fp32.
 DType coarser_type(const OurLogits& ours, DType theirs) {
     const DType stored = stored_type(ours.checkpoint);
     const bool finer = is_half(stored) && !ours.checkpoint.has(ckpt::SliceKind::master);
@@ -124,12 +125,12 @@ bool within_rounding(const Comparison& result, DType dtype) {
     return result.largest <= tolerance(dtype) * result.rms;
 }
 
-// Compares both sides' logits. `theirs_type` is the type of the other model. Throws
+// Compares the logits of both models. `theirs_type` is the type of the other model. Throws
 // Error(answer_is_no) when the two sides have different numbers of logits, or when the logits
 // differ by more than rounding explains. The weights of the other model may have been rounded to
-// the checkpoint's type and then stored in a finer type. So when the first comparison fails,
-// also compares logits that are computed with weights in the checkpoint's type. If these agree,
-// returns this comparison and keeps these logits.
+// the checkpoint's type and then stored in a finer type. So when the first comparison fails, also
+// compares logits that are computed with weights in the checkpoint's type. If those logits agree
+// with `theirs`, returns the second comparison and stores the logits that it used.
 Comparison compare(OurLogits& ours, const std::vector<double>& theirs, const std::string& whose,
                    DType theirs_type) {
     if (ours.logits.size() != theirs.size()) {
@@ -181,7 +182,8 @@ Comparison compare_with_hf(const std::string& native, const std::string& hf,
 
 Comparison compare_with_library(const std::string& native, const LibraryModel& model,
                                 const std::vector<std::string>& tokenizers) {
-    // megatron-core loads the weights that the import has copied; it does not use the masters.
+    // megatron-core loads the weights that the import has copied to `native`, not the master
+    // weights.
     const DType theirs_type = model.library == "transformers" ? convert::hf_weights_type(model.path)
                                                               : stored_type(ckpt::open(native));
     OurLogits ours = forward(native, tokenizers, theirs_type);

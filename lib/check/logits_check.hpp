@@ -21,8 +21,8 @@ struct Comparison {
 // Computes the logits of the checkpoint `native` with the code of lm-train, and the logits of the
 // Hugging Face model `hf` with hf_reference_logits() in fp64. Both sides use weights of the type of
 // `hf`, so that rounding of the weights does not hide a difference. check_tokens() chooses the
-// tokens, with the directories `tokenizers`. Throws Error(answer_is_no) when config.json describes
-// another model, or when the logits differ by more than rounding explains.
+// tokens, with a tokenizer of the directories `tokenizers`. Throws Error(answer_is_no) when
+// config.json describes another model, or when the logits differ by more than rounding explains.
 Comparison compare_with_hf(const std::string& native, const std::string& hf,
                            const std::vector<std::string>& tokenizers);
 
