@@ -33,7 +33,8 @@ std::string remedy(i64 line, const data::LineError& error, OnBadLine rule) {
     using Fault = data::LineError::Fault;
     const char* skip = "--on-bad-line skip drops such lines";
     if (error.fault == Fault::encoding) return "";  // the reason contains the remedy
-    if (error.fault == Fault::length) return ": cut the text into several, or remove the line";
+    if (error.fault == Fault::length)
+        return ": split the text into several texts, or remove the line";
     if (error.fault == Fault::key)
         return fmt::format(": --json-keys names the member that holds the text, {}", skip);
     // If the first byte of a file does not begin an object, the file is not JSON Lines, and
@@ -42,8 +43,7 @@ std::string remedy(i64 line, const data::LineError& error, OnBadLine rule) {
     if (rule == OnBadLine::replace)
         return ": --on-bad-line replace repairs characters only, --on-bad-line skip drops the line";
     if (error.fault == Fault::character)
-        return ": --on-bad-line replace puts U+FFFD in its place, --on-bad-line skip drops the "
-               "line";
+        return ": --on-bad-line replace writes U+FFFD instead, --on-bad-line skip drops the line";
     return fmt::format(": {}", skip);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines that cannot be encoded. --on-bad-line selects whether they end the run with an error that
-// gives file, line and byte, or are skipped with a warning.
+// The handling of lines that cannot be encoded (--on-bad-line). fail: the run ends with an error
+// that states file, line and byte. skip: the line is skipped with a warning. replace: each invalid
+// character is replaced by U+FFFD; a line with any other fault ends the run.
 #pragma once
 
 #include <atomic>
@@ -18,14 +19,14 @@ OnBadLine parse_on_bad_line(const std::string& name);
 data::InvalidText invalid_text_of(OnBadLine rule);
 
 struct BadLine {
-    i64 line;  // from 0, in the chunk
+    i64 line;  // index of the line in the chunk, from 0
     data::LineError error;
 };
 
 // The bad lines of one chunk.
 struct BadLines {
     i64 count = 0;
-    std::vector<BadLine> first;  // the first 16 lines, and each line that must not be skipped
+    std::vector<BadLine> first;  // the first 16, and each later line that cannot be skipped
 
     void add(i64 line, const data::LineError& error);
     void clear();
@@ -38,7 +39,8 @@ class BadLineWarnings {
 
     // Prints a warning, unless max_warnings were printed before.
     void warn_skipped(const std::string& where, const std::string& reason);
-    // Call this at the end. Prints how many of `n_bad` skipped lines had no warning.
+    // Must be called at the end of the run. Prints how many of `n_bad` skipped lines had no
+    // warning.
     static void warn_rest(i64 n_bad);
     bool exhausted() const { return n_warned_ >= max_warnings; }
 
@@ -47,8 +49,8 @@ class BadLineWarnings {
 };
 
 // Reports the bad lines of the chunks of one part, in the order of the chunks. A message states the
-// line number in the file. So, once for each piece (range of the input) that has a bad line, the
-// reporter counts the lines of the file before the piece.
+// line number in the file. To compute the line number, the reporter counts the lines of the file
+// before the piece (range of the input), once for each piece that has a bad line.
 class BadLineReporter {
   public:
     // `warnings` must outlive the reporter.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Receives the progress of a dataset build while it runs, and decides when it stops.
+// Receives the progress of a running dataset build, and decides when the build stops.
 #pragma once
 
 #include "preprocess/build_totals.hpp"
@@ -20,8 +20,8 @@ class BuildObserver {
     // Called when encoding begins, before any call of stop_requested(). `total_bytes` is the size
     // of this rank's inputs on disk; -1: unknown.
     virtual void begin(i64 total_bytes) = 0;
-    // Called when an earlier run has encoded a part or the beginning of a part. `done` has the
-    // counts of the encoded data.
+    // Called for each part before this run encodes the rest of the part. `done` has the counts of
+    // the data that earlier runs have encoded.
     virtual void resumed(const BuildTotals& done) = 0;
     // Called when a chunk was encoded. `disk_bytes`: the bytes that were read from the inputs for
     // this chunk.

@@ -37,7 +37,7 @@ struct KeyTokens {
 
     explicit KeyTokens(bool wide) : ids(wide) {}
     void clear();
-    void find_largest();  // raises `largest` to the largest of the held ids
+    void find_largest();  // raises `largest` to the largest id in `ids`
 };
 
 struct EncodedChunk {
@@ -48,13 +48,14 @@ struct EncodedChunk {
     i64 compressed_bytes = 0;  // bytes on disk read from the inputs up to the end of this chunk
     BadLines bad;
 
-    i64 memory() const;    // bytes of the text and of the held ids
+    i64 memory() const;    // bytes of the text, the ids and the lengths
     void release_large();  // frees memory that only a long line needs, and clears the ids
 };
 
 class ChunkEncoder {
   public:
-    // `rules` and `tokenizer` must outlive the encoder. `text_bytes` as for make_encoder().
+    // `rules` and `tokenizer` must outlive the encoder. For `text_bytes` see
+    // text::Tokenizer::make_encoder().
     ChunkEncoder(const EncodeRules& rules, const text::Tokenizer& tokenizer, i64 text_bytes);
 
     // Encodes out.chunk and replaces everything else in `out`. Stops at the first bad line that

@@ -13,11 +13,11 @@ namespace {
 
 constexpr auto check_interval = std::chrono::milliseconds(200);
 
-// The bytes of a chunk of ordinary lines and its ids, which are not charged to the budget.
+// Bytes of a chunk of ordinary lines with its ids. This memory is not charged to the budget.
 constexpr i64 ordinary_bytes = i64{4} << 20;
 
-// Returns how many bytes a long line may need in addition to itself: for the decoded text, a copy
-// of the line with replaced bad bytes, two buffers of the normalizer, and the ids.
+// Returns how many bytes a long line may need in addition to its own bytes: for the decoded text, a
+// copy of the line with replaced bad bytes, two buffers of the normalizer, and the ids.
 i64 max_besides(i64 line_bytes, const EncodeRules& rules, const text::Tokenizer& tokenizer) {
     const i64 ids = std::min((rules.wide ? 4 : 2) * line_bytes,
                              static_cast<i64>(rules.keys.size()) * KeyTokens::max_bytes);

@@ -23,11 +23,12 @@ struct BuildResult {
     // runs had encoded.
     BuildTotals totals;
     i64 resumed_bytes = 0;
-    std::vector<std::string> prefixes;  // [keys] of the outputs
+    std::vector<std::string> prefixes;  // [keys] the prefix of each output
 };
 
 // Builds the datasets. Throws Stopped when the observer requests a stop. With options.resume, the
-// work directory then contains all encoded data; without it, the directory is removed. Collective.
+// work directory then contains all encoded data; without options.resume, the directory is removed.
+// Collective.
 BuildResult build_datasets(const BuildOptions& options, const Launched& launch,
                            BuildObserver& observer);
 

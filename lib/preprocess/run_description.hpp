@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The description of a build: the options, the tokenizer and the inputs, which determine the bytes
 // of the output. It is stored as run.json in the work directory, so that --resume continues only
-// the same build. A summary is the "origin" in the metadata file of each output.
+// the same build. The metadata file of each output contains a summary of the description, called
+// "origin".
 #pragma once
 
 #include <string>

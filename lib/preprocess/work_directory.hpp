@@ -2,7 +2,7 @@
 // PREFIX.unfinished: the directory in which the parts of an output grow until they are complete. A
 // killed run leaves the directory, and so does a stopped run with --resume. A later run with
 // --resume continues the work in it. A complete run removes the directory.
-//   lock                  created first, removed last: a directory without it is the user's
+//   lock                  created first, removed last: a directory without it belongs to the user
 //   run.json              description of the build (run_description.hpp)
 //   part-I.K.*            tokens, lengths and documents of key number K (dataset_part.hpp)
 //   part-I.journal        how far part I was encoded (part_journal.hpp)
@@ -39,8 +39,9 @@ class WorkDirectory {
 
     enum class Found { nothing, unfinished, complete };
     // Creates and locks the directory, and returns what an earlier run left in it. Throws
-    // Error(usage) when another process has the lock, when the directory contains other files, or
-    // when it contains unfinished work and neither `resume` nor `force` is set.
+    // Error(usage) when another process has the lock, when the directory contains a file that
+    // lm-preprocess did not write, or when it contains unfinished work and neither `resume` nor
+    // `force` is set.
     Found claim(bool resume, bool force);
     // Returns whether claim() found no unfinished work or removed it.
     bool is_new() const { return is_new_; }

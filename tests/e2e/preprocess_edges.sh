@@ -171,7 +171,7 @@ with open("grown.json", "w") as out:
 PY
 expect 3 "^lm-preprocess: grown.jsonl:1:10: 'text' is a number" "$lm" --input grown.jsonl --json-keys text b --output-prefix bad --tokenizer-model grown.json
 for workers in 1 3; do
-    expect 3 '^lm-preprocess: grown.jsonl:42:1: the text is longer than 2.15 GB after its normalizer: cut the text into several, or remove the line$' \
+    expect 3 '^lm-preprocess: grown.jsonl:42:1: the text is longer than 2.15 GB after its normalizer: split the text into several texts, or remove the line$' \
         "$lm" --input grown.jsonl --json-keys text b --output-prefix bad --tokenizer-model grown.json --on-bad-line skip --quiet --workers $workers
 done
 for rule in fail replace; do
