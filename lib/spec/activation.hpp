@@ -14,7 +14,7 @@ namespace lm::spec {
 // units (Shazeer 2020, "GLU variants improve transformer"): swiglu gates by silu(x) = x / (1 +
 // exp(-x)), geglu by gelu_erf.
 enum class Activation {
-    none,  // for operations only: the MLP of a model always has an activation
+    none,  // only for single operations: the MLP of a model always has an activation
     gelu_tanh,
     gelu_erf,
     squared_relu,

@@ -33,7 +33,8 @@ struct BatchRamp {
     i64 global_batch = 1;
     // The entries of --step-batch-size-schedule, ascending; the first entry begins at 0 samples. If
     // the list is not empty, the other members follow from it: `start` is the batch of the first
-    // entry, `global_batch` the batch of the last entry, which begins at samples + 1 samples.
+    // entry, and `global_batch` is the batch of the last entry. The last entry begins when more
+    // than `samples` samples are consumed.
     std::vector<BatchFrom> steps = {};
 
     // Throws Error(usage) naming --rampup-batch-size, --step-batch-size-schedule or

@@ -43,9 +43,10 @@ void check_rotary(const ModelConfig& c) {
         usage_error("--kv-channels", "rotary positions need an even head size, got {}", c.head_dim);
     }
     if (c.rotary_dim() < 2 || c.rotary_dim() % 2 != 0) {
-        usage_error("--rotary-percent",
-                    "{} of a head of {} are {} elements: expected an even number of at least 2",
-                    c.rotary_percent, c.head_dim, c.rotary_dim());
+        usage_error(
+            "--rotary-percent",
+            "{} of the {} elements of a head are {} elements: expected an even number, at least 2",
+            c.rotary_percent, c.head_dim, c.rotary_dim());
     }
     if (c.rope_scaling != 0) check_from_to("--rope-scaling-factor", c.rope_scaling, 1, 1e6);
 }

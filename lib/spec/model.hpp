@@ -34,13 +34,13 @@ struct ModelConfig {
     Activation activation = Activation::gelu_tanh;
     double norm_eps = 1e-5;
     double rotary_base = 10000.0;
-    double rotary_percent = 1.0;      // part of each head that rotary positions rotate
+    double rotary_percent = 1.0;      // fraction of each head that rotary positions rotate
     bool rotary_interleaved = false;  // rotate adjacent pairs instead of halves
     double rope_scaling = 0;          // Llama 3.1's factor (--rope-scaling-factor); 0: no scaling
     i64 window = 0;                   // keys that a query sees, its own included; 0: no limit
     bool embedding_norm = false;      // --embed-layernorm
     bool norm_1p = false;             // --apply-layernorm-1p: norms multiply by 1 + weight
-    bool qk_norm = false;             // --qk-layernorm: norms of the heads of query and key
+    bool qk_norm = false;             // --qk-layernorm: normalizes each head of query and key
     bool untied_head = false;         // --untie-embeddings-and-output-weights
     bool linear_bias = true;          // --disable-bias-linear clears it
     bool qkv_bias = false;            // --add-qkv-bias: biases of query, key and value

@@ -26,8 +26,8 @@ struct LossScaleConfig {
     double initial = 4294967296.0;
     double min = 1.0;
     i64 window = 1000;  // the scale doubles after this many steps without an overflow
-    // The scale halves at overflow number `hysteresis` and at each later one. Overflows are counted
-    // since the scale last doubled.
+    // Overflows are counted from the last doubling of the scale. Overflow number `hysteresis` and
+    // each later overflow halve the scale.
     i64 hysteresis = 2;
 
     // Throws Error(usage) naming the flag whose value is invalid.

@@ -63,8 +63,8 @@ struct ParallelConfig {
     i64 n_parts() const { return pp * n_chunks; }
 };
 
-// Returns the rows of the padded word embedding, over all tensor ranks. Throws Error(usage) when
-// --pad-vocab-size-to is below the vocabulary or not a multiple of tp.
+// Returns the number of rows of the padded word embedding, over all tensor ranks. Throws
+// Error(usage) when --pad-vocab-size-to is below the vocabulary or not a multiple of tp.
 i64 padded_vocab(const ModelConfig& config, const ParallelConfig& parallel);
 
 }  // namespace lm::spec

@@ -20,12 +20,13 @@ inline i64 head_unit(const ModelConfig& config) {
 
 // Returns the first layer of the chunk with index `part` among the chunks of all stages (see
 // ModelPart), 0 <= part <= n_parts(); n_layers for part = n_parts(). Throws Error(usage) when a
-// chunk would have no layer. The first chunk may have only the embedding, and the last only the
-// head, where these count as layers.
+// chunk would have no layer. When the embedding counts as a layer (ParallelConfig::balance), the
+// first chunk may have only the embedding. When the head counts as a layer, the last chunk may have
+// only the head.
 i64 first_layer(const ModelConfig& config, const ParallelConfig& parallel, i64 part);
 
 // Returns the number of layers that ParallelConfig::balance divides, including the embedding and
-// the head where these count as layers.
+// the head when they count as layers.
 i64 counted_layers(const ModelConfig& config, const ParallelConfig& parallel);
 
 // The adjacent units that one chunk of a pipeline stage computes. Chunk v of stage p is part
@@ -45,7 +46,7 @@ std::vector<ModelPart> model_parts(const ModelConfig& config, const ParallelConf
 // Returns the parts of one stage, in the order of its chunks.
 std::vector<ModelPart> stage_parts(const ModelConfig& config, const ParallelConfig& parallel,
                                    i64 pp_rank);
-// Returns the same from the result of model_parts().
+// Returns the parts of one stage, selected from `all`, the result of model_parts().
 std::vector<ModelPart> stage_parts(const std::vector<ModelPart>& all,
                                    const ParallelConfig& parallel, i64 pp_rank);
 

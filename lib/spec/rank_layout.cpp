@@ -131,7 +131,7 @@ RankElements rank_elements(const ModelConfig& config, const ParallelConfig& para
         const LocalTensor& tensor = layout.tensors[i];
         const i64 end =
             i + 1 < layout.tensors.size() ? layout.tensors[i + 1].offset : layout.n_elements;
-        // The gap after the last tensor of a unit aligns the next unit, so it belongs to this unit.
+        // The count of a unit includes the gap after its last tensor.
         const ElementCount count{tensor.numel(), end - tensor.offset};
         const TensorSpec& spec = table[static_cast<size_t>(tensor.index)];
         if (spec.place == Place::embedding) elements.embedding += count;

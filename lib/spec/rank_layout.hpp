@@ -51,7 +51,8 @@ RankLayout rank_layout(const ModelConfig& config, const std::vector<TensorSpec>&
 i64 flat_elements(const RankLayout& layout, const ParallelConfig& parallel);
 i64 flat_elements(i64 n_elements, const ParallelConfig& parallel);
 
-// The elements of tensors on a rank, and with the gaps that align blocks (RankLayout::n_elements).
+// A number of elements on a rank: of the tensors alone, and of the tensors with the gaps that align
+// blocks (as RankLayout::n_elements).
 struct ElementCount {
     i64 tensors = 0;
     i64 aligned = 0;
@@ -62,14 +63,16 @@ struct ElementCount {
     }
 };
 
-// The elements of each unit of a model on one tensor rank. of() counts a stage's elements without
-// its rank_layout(), which has an entry for each tensor. A search over layouts needs this speed.
+// The elements of each unit of a model on one tensor rank. of() counts the elements of a stage
+// without rank_layout(), which is slow because it adds an entry for each tensor. A search over
+// layouts calls of() often.
 struct RankElements {
     ElementCount embedding;
     ElementCount layer;  // each layer
     ElementCount head;
-    ElementCount head_copy;  // the copy of a tied embedding on a last stage that is not the first
-    // Returns the elements of a stage with these parts: those of its rank_layout().
+    ElementCount head_copy;  // the copy of a tied embedding on the last of several stages
+    // Returns the element count of a stage with these parts. It is equal to the count in the
+    // rank_layout() of the stage.
     ElementCount of(const std::vector<ModelPart>& parts) const;
 };
 RankElements rank_elements(const ModelConfig& config, const ParallelConfig& parallel, i64 tp_rank);

@@ -44,7 +44,7 @@ struct TensorSpec {
 // Returns the tensors in their order in memory.
 std::vector<TensorSpec> tensor_table(const ModelConfig& config);
 
-// Numbers of elements of a model's parts.
+// The number of elements in each part of a model.
 struct ParameterCount {
     i64 embedding = 0;  // word and position embeddings, embedding norm
     i64 attention = 0;
