@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The target of a sync that is a directory of this machine. It verifies every byte while it copies.
+// A sync target that is a directory of this machine. Copying verifies every byte.
 #pragma once
 
 #include <optional>

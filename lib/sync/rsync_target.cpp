@@ -19,7 +19,7 @@ RsyncTarget::RsyncTarget(const std::string& name, std::optional<i64> rate) : nam
     const char* shell = std::getenv("RSYNC_RSH");
     ssh_ = shell != nullptr && *shell != '\0' ? shell : "ssh";
     rsync_ = {"rsync", "-a", "--partial-dir=.rsync-partial", "-e", ssh_};
-    // rsync counts in KiB per second.
+    // The unit of rsync's --bwlimit is KiB per second.
     if (rate) rsync_.push_back(fmt::format("--bwlimit={}", std::max<i64>(1, *rate / 1024)));
 }
 

@@ -224,8 +224,8 @@ class Sync {
     SyncReport report_;
 };
 
-// Returns the directory that holds the lock and, for a remote destination, its manifests. The
-// source may be read-only.
+// Returns the directory that holds the lock and, for a remote destination, the manifests of the
+// destination. The directory is not in the source, which may be read-only.
 std::string state_directory(const SyncTarget& target, const std::string& destination) {
     if (!target.is_remote()) return destination;
     const auto variable = [](const char* name) {

@@ -40,8 +40,8 @@ struct SyncReport {
 
 // Syncs to the destination of the request. Returns nullopt when another process already syncs to
 // this destination. Throws Error(usage) when the rules need an operation that the destination does
-// not support. When a step cannot be copied, continues with the next step; when another transfer
-// still fails after all retries, ends. SyncReport::failed has these errors.
+// not support. A step that cannot be copied does not end the sync. Any other transfer that still
+// fails after all retries ends it. SyncReport::failed has the errors of both cases.
 std::optional<SyncReport> sync(const SyncRequest& request);
 
 // Syncs to an open target. If the target is remote, copies its manifests to the directory `cache`.

@@ -36,7 +36,7 @@ class SyncTarget {
 
     // `progress` is called during later transfers and comparisons of steps, with the bytes done and
     // the bytes in total; it may be empty. rsync and rclone do not call it: they print their
-    // progress to stderr if that is a terminal.
+    // progress to stderr if stderr is a terminal.
     void set_progress(std::function<void(i64 done, i64 total)> progress) {
         progress_ = std::move(progress);
     }
