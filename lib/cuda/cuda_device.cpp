@@ -14,7 +14,7 @@
 namespace lm::cuda {
 namespace {
 
-// The operation table has this function for `operation`. It stores the operation's name for error
+// The entry of the operation table that runs `operation`. Stores the operation's name for error
 // messages, enqueues the operation, and throws when a launch has failed.
 template <typename Args, void (*operation)(device::Context&, const Args&)>
 void run_named(device::Context& context, const Args& args, const char* name) {
@@ -43,7 +43,7 @@ void no_such_type(DType dtype) {
 
 void misaligned_workspace(const void* begin) {
     bug(__FILE__, __LINE__,
-        fmt::format("workspace: expected a multiple of {} as its address, got {}",
+        fmt::format("workspace: expected an address that is a multiple of {}, got {}",
                     cost::cuda_alignment, begin));
 }
 

@@ -62,8 +62,8 @@ class CudaDevice final : public device::Device {
     const char* operation() const { return operation_; }
     // Throws Error(bug): the operation that is being enqueued has no `argument`.
     [[noreturn]] void missing(const char* argument) const;
-    // Throws Error(failure) "cuda:0: OPERATION: MESSAGE (NAME)", with the message and the name that
-    // CUDA has for `status`, unless `status` is success.
+    // Unless `status` is success, throws Error(failure) "cuda:0: OPERATION: MESSAGE (NAME)" with
+    // CUDA's message and name of `status`.
     void check(cudaError_t status) const {
         if (status != cudaSuccess) throw_error(status);
     }

@@ -112,7 +112,7 @@ void measure_products(device::Device& device, const TrainerConfig& config, int r
 std::string cudnn_obstacle(const TrainerConfig& config) {
     if (!is_half(config.precision.weights)) return "cuDNN needs --bf16 or --fp16";
     if (config.model.attention_dropout > 0) {
-        return "its dropout mask would differ: set --attention-dropout 0";
+        return "its dropout mask differs from that of lm-train: set --attention-dropout 0";
     }
     return {};
 }

@@ -11,8 +11,9 @@ namespace {
 using device::AttentionBackward;
 using device::AttentionForward;
 
-// Returns the kernels' arguments. `more`: the other tensors, [B, T, C] compute, with elements of
-// type T. Kernels use 16-byte accesses only if qkv and all of `more` are aligned to 16 bytes.
+// Returns the kernels' arguments. `more`: the tensors that the kernels access in addition to qkv,
+// [B, T, C] of type T. Kernels use 16-byte accesses only if qkv and all of `more` are aligned to 16
+// bytes.
 template <typename T, typename Args>
 AttentionInput input_of(const Args& a, std::initializer_list<device::View> more) {
     check_attention(a.head_dim, a.qkv[2], a.scale);

@@ -39,7 +39,7 @@ struct AttentionInput {
 constexpr float log2_e = 1.44269504088896340736F;
 constexpr float ln_2 = 0.69314718055994530942F;
 
-// One (sample, head): pointers to its rows of token 0, and its constants.
+// One head of one sample: pointers to its q, k and v of token 0, and its constants.
 template <typename T>
 struct AttentionHead {
     __device__ AttentionHead(const AttentionInput& input, int sample_index, int head_index)
@@ -107,11 +107,10 @@ __device__ inline int first_key_of(const i32* starts, int query) {
     return starts ? starts[query] : 0;
 }
 
-// Returns the end of the queries that can see a key before `end`. Divides the queries from `query`
-// on into steps of n queries, and returns the first query of a step whose doc_start is at or after
-// `end`; `length` if no step begins with such a query. The returned query and all later queries see
-// no key before `end`, because doc_start never decreases. All `threads` threads of the block must
-// call this function.
+// Returns the end of the queries that can see a key before `end`, in steps of n queries: the
+// smallest query + i * n whose doc_start is at or after `end`, or `length` if there is none. The
+// returned query and all later queries see no key before `end`, because doc_start never decreases.
+// All `threads` threads of the block must call this function.
 template <int threads>
 __device__ int last_query_of(const i32* starts, int query, int n, int length, int end) {
     if (!starts) return length;

@@ -6,7 +6,7 @@
 // group (dK, dV). A block of the queries kernel has a tile of queries and loops over the keys (dQ).
 // Each kernel recomputes P and dS: 7 products instead of the 5 of a single kernel. In return every
 // element has one writer: no atomics, no fp32 dQ in memory, and the same bits in every run.
-// (Algorithm 2 adds to dQ atomically.) The workspace is delta.
+// (Algorithm 2 adds to dQ atomically.) The workspace holds only delta.
 //
 // Both kernels compute P and dS in registers as accumulators and use them as the left operand of
 // the next product (round_to_weights()). For that, the keys kernel computes the transposed scores K
@@ -43,9 +43,9 @@ __device__ float weight_of(const AttentionHead<T>& head, float score, int query,
     return exp2_approximate(fmaf(score, head.scale_2, -lse * log2_e));
 }
 
-// Writes sums * factor to the q, k or v of a head in dqkv: rows from `first` on, columns from 8 *
-// first_piece on. `base` points to the same q, k or v in qkv. The data passes through `tile`
-// (store_sums()).
+// Writes sums * factor to dqkv, as the gradient of a head's q, k or v: rows from `first` on,
+// columns from 8 * first_piece on. `base` points to this q, k or v in qkv. The data passes through
+// `tile` (store_sums()).
 template <typename T, int width, int m_tiles, int n_tiles>
 __device__ void store_gradient(const Sums<m_tiles, n_tiles>& sums, float factor,
                                const SharedTile<T, width>& tile, int row,
@@ -139,7 +139,7 @@ __device__ void finish_transposed(Sums<m_tiles, n_tiles>& weights, Sums<m_tiles,
 }
 
 // Grid: (tiles of keys, groups x parts of the columns, samples). A block computes dk and dv of its
-// keys and columns over all queries of the group's heads that see its keys.
+// keys and columns. It sums over all queries, of all heads of the group, that see its keys.
 template <typename T, int width, bool dropout>
 __global__ __launch_bounds__(n_threads) void attention_backward_keys_kernel(
     AttentionInput input, const T* dout, const float* lse, const float* delta, T* dqkv) {
@@ -158,7 +158,8 @@ __global__ __launch_bounds__(n_threads) void attention_backward_keys_kernel(
     const KeyMemory<T, width, dropout> memory{dynamic_shared<T>()};
     const SharedTile<T, width> k = memory.keys();
     const SharedTile<T, width> v = memory.values();
-    const AttentionHead<T> head_0(input, sample, first_head);  // the group shares its keys
+    const AttentionHead<T> head_0(input, sample,
+                                  first_head);  // all heads of the group have the same keys
 
     // The outer loop runs over the heads of the group, the inner loop over queries: from the first
     // key of the tile (causal mask) to the last query whose document begins before the tile's end.
@@ -216,8 +217,8 @@ __global__ __launch_bounds__(n_threads) void attention_backward_keys_kernel(
     }
     wait_for_copies<0>();
     __syncthreads();
-    // Stores through k and v in shared memory: a warp overwrites only rows that no other warp
-    // reads.
+    // The results pass through k and v in shared memory: a warp overwrites only rows that no other
+    // warp reads.
     store_gradient(dk, input.scale, k, row, input, head_0.k, dqkv, first, first_piece);
     store_gradient(dv, 1.0F, v, row, input, head_0.v, dqkv, first, first_piece);
 }

@@ -3,11 +3,11 @@
 // Attention with Better Parallelism and Work Partitioning", algorithm 1).
 //
 // Grid: (tiles of queries, heads, samples). A block has 4 warps and Plan::queries queries; each
-// warp has 16 * m_tiles of these. A block loops over the visible keys in steps of Plan::keys. A
-// warp has whole rows of scores, so the softmax of a row needs only the four lanes that share the
-// row (section 3.3 of the paper). Shared memory: q [queries], k [keys], v [keys], each row `width`
-// elements. The copy of the values overlaps q k^T; the copy of the next keys overlaps the softmax
-// and p v.
+// warp has 16 * m_tiles of these queries. A block loops over the visible keys in steps of
+// Plan::keys. A warp has whole rows of scores, so the softmax of a row needs only the four lanes
+// that share the row (section 3.3 of the paper). Shared memory: q [queries], k [keys], v [keys],
+// each row `width` elements. The copy of the values overlaps q k^T; the copy of the next keys
+// overlaps the softmax and p v.
 #include "cuda/attention/attention_kernels.cuh"
 #include "cuda/attention/attention_tiles.cuh"
 
@@ -46,8 +46,8 @@ struct OnlineSoftmax {
 
 // Replaces scores by weights 2^(scale_2 (score - most)) and updates `softmax`. When the maximum of
 // a row grows, the sum and the output of the row so far are multiplied by 2^(scale_2 (old - new
-// maximum)). A row that has seen only masked keys (-inf) keeps the sum 0 and the offset 0, which
-// avoids inf - inf.
+// maximum)). A row whose keys so far are all masked has the maximum -inf. Its sum stays 0, and 0 is
+// subtracted from its scores instead of the maximum, which avoids inf - inf.
 template <int m_tiles, int n_tiles, int out_tiles>
 __device__ void weigh(Sums<m_tiles, n_tiles>& scores, OnlineSoftmax<m_tiles>& softmax,
                       Sums<m_tiles, out_tiles>& out, float scale_2) {
@@ -86,8 +86,8 @@ __device__ void weigh(Sums<m_tiles, n_tiles>& scores, OnlineSoftmax<m_tiles>& so
     }
 }
 
-// Adds the ALiBi bias; with `mask`, sets scores of keys that the query does not see to -inf.
-// `query` and `key` belong to the lane's first element.
+// Adds the ALiBi bias. With `mask`, sets scores of keys that the query does not see to -inf.
+// `query` and `key` are those of the lane's first element.
 template <typename T, int m_tiles, int n_tiles>
 __device__ void bias_and_mask(Sums<m_tiles, n_tiles>& scores, const AttentionHead<T>& head,
                               const int (&starts)[m_tiles][2], int query, int key, bool mask) {
@@ -195,7 +195,8 @@ __global__ __launch_bounds__(n_threads) void attention_forward_kernel(AttentionI
         const bool mask = last_start > key || key + P::keys > first + row + 1;
         bias_and_mask(scores, head, starts, lane_query, key + lane % 4 * 2, mask);
         weigh(scores, softmax, result, head.scale_2);
-        // Dropout follows the sum of the softmax, because it applies to normalized probabilities.
+        // Dropout comes after weigh() has added the weights to the softmax's sum, because dropout
+        // applies to normalized probabilities.
         if constexpr (dropout) {
             const KeptBits<m_tiles, n_tiles, false> bits(input, head, first + row, key);
             for_each(scores, [&](float& weight, int m, int n, int i) {

@@ -10,8 +10,8 @@ namespace {
 
 constexpr int n_threads = 32;
 
-// A sum of this thread, [D] fp32, in shared memory. Element i of all threads is adjacent, so that
-// they use different banks.
+// A vector in which this thread sums rows, [D] fp32, in shared memory. The elements i of all
+// threads are adjacent, so that the threads use different banks.
 class Sum {
   public:
     __device__ Sum(int number, int width)
@@ -44,7 +44,8 @@ __device__ int row_of_thread() {
     return static_cast<int>(blockIdx.x * n_threads + threadIdx.x);
 }
 
-// Returns q k with the bias of ALiBi, as a power of 2: the softmax's weight is 2^(score - lse).
+// Returns the scaled score q k, with the bias of ALiBi, as an exponent of 2: the softmax's weight
+// is 2^(score - lse).
 __device__ float score_of(const AttentionHead<float>& head, float q_k, int query, int key) {
     return fmaf(head.slope, static_cast<float>(key - query), q_k) * head.scale_2;
 }
@@ -77,7 +78,7 @@ __global__ void __launch_bounds__(n_threads)
         const float rescale = exp2f(most - now);
         const float weight = exp2f(score - now);
         most = now;
-        // The sum is without dropout, which applies to normalized probabilities.
+        // The sum has no dropout, because dropout applies to normalized probabilities.
         sum = fmaf(sum, rescale, weight);
         result.add(weight * dropout_factor(input, head, query, key), head.v + key * stride,
                    rescale);
@@ -123,7 +124,8 @@ __global__ void __launch_bounds__(n_threads)
     Sum dv(1, input.width);
     for (int h = first_head; h < first_head + in_group; ++h) {
         const AttentionHead<float> head(input, static_cast<int>(blockIdx.z), h);
-        // From the last query on, because a warp reads the same query for all of its keys then.
+        // Begins with the last query, so that the threads of a warp, each with its own key, read
+        // the same query at a time.
         for (int query = input.length - 1; query >= key; --query) {
             if (first_key_of(head.starts, query) > key) continue;
             const Element e(input, head, g, query, key);
@@ -155,8 +157,8 @@ __global__ void __launch_bounds__(n_threads)
         input.scale);
 }
 
-// Launches a thread for each token of each of `heads` heads (or groups) of each sample. A thread
-// has n_sums sums.
+// Launches one thread for each (token, head, sample). `heads`: the number of heads, or of groups.
+// Each thread has n_sums objects of the class Sum.
 template <typename... Params, typename... Args>
 void launch_rows(cudaStream_t stream, void (*kernel)(Params...), int heads, int batch, int n_sums,
                  const AttentionInput& input, Args... args) {

@@ -71,7 +71,7 @@ bool has_plans(const CudnnAttention& cudnn, CudnnProblem problem, i64 workspace)
         // A formula has planned the size of the workspace (cost/workspace.cpp), but a cuDNN engine
         // may need more.
         if (bytes <= workspace) continue;
-        return declined(fmt::format("expected {} bytes of workspace, got {}", bytes, workspace));
+        return declined(fmt::format("cuDNN needs {} bytes of workspace, got {}", bytes, workspace));
     }
     return true;
 }
@@ -83,10 +83,12 @@ bool run(device::Context& context, const Args& a, bool backward, CudnnTensors te
     const CudnnAttention* const cudnn = device_of(context).cudnn();
     if (cudnn == nullptr) return false;
     if (!is_half(a.qkv.dtype)) return declined("cuDNN needs --bf16 or --fp16, got fp32");
-    if (a.dropout.on()) return declined("its dropout mask would differ: set --attention-dropout 0");
+    if (a.dropout.on())
+        return declined(
+            "its dropout mask differs from that of lm-train: set --attention-dropout 0");
     if (a.head_dim % 8 != 0 || !aligned(a.qkv) || !aligned(a.out)) {
         return declined(fmt::format(
-            "heads must begin at multiples of 16 bytes, but are {} elements wide", a.head_dim));
+            "heads must begin at multiples of 16 bytes, but a head has {} elements", a.head_dim));
     }
     const CudnnProblem problem{.backward = backward,
                                .bf16 = a.qkv.dtype == DType::bf16,

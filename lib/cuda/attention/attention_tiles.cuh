@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tiles of 16-bit elements in shared memory, and the two matrix products that a warp of attention
-// computes on tensor cores (cuda/kernels/mma.cuh): a b^T of two tiles a and b, and w b of weights w
-// in registers and a tile b. A "piece" is 8 elements (16 bytes) of a row. "Weights" are
-// probabilities or gradients of scores, the left operand of a product.
+// computes on tensor cores (cuda/kernels/mma.cuh). One product is a b^T, where a and b are tiles.
+// The other is w b, where w are weights in registers and b is a tile. A "piece" is 8 elements (16
+// bytes) of a row. "Weights" are probabilities or gradients of scores, the left operand of a
+// product.
 #pragma once
 
 #include "cuda/attention/attention.cuh"
@@ -195,8 +196,8 @@ __device__ void clear(Sums<m_tiles, n_tiles>& sums) {
     }
 }
 
-// Calls body(element, m, n, i) for every accumulator of a lane. Its row is
-// 16 * m + g + 8 * (i / 2), its column 8 * n + 2 * q + i % 2, with g = lane / 4 and q = lane % 4.
+// Calls body(element, m, n, i) for every accumulator of a lane. The element's row is 16 * m + g + 8
+// * (i / 2), its column is 8 * n + 2 * q + i % 2, with g = lane / 4 and q = lane % 4.
 template <int m_tiles, int n_tiles, typename Body>
 __device__ void for_each(Sums<m_tiles, n_tiles>& sums, Body&& body) {
 #pragma unroll

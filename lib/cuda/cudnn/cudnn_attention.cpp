@@ -275,7 +275,7 @@ i64 workspace_on(const CudnnProblem& problem, const std::string& device, int cap
         return -1;
     }
     std::unique_ptr<Graph> graph = empty_graph(problem);
-    // The given properties stand for a GPU, so this machine needs none.
+    // The graph uses the given device properties, so this machine needs no GPU.
     graph->set_device_properties(properties);
     graph->set_sm_version(capability);
     graph->set_sm_count(multiprocessors);

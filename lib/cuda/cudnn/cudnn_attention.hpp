@@ -54,8 +54,9 @@ struct CudnnAttention {
     // message.
     std::string (*run)(const CudnnProblem& problem, const CudnnTensors& tensors, void* workspace,
                        cudaStream_t stream);
-    // Like workspace_bytes(), on a GPU that need not be present: `device` is cuDNN's description of
-    // the GPU (the JSON of CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR). The plan cannot be run.
+    // Like workspace_bytes(), but for a GPU that need not be present: `device` is cuDNN's
+    // description of the GPU (the JSON of CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR). The plan cannot be
+    // run.
     i64 (*workspace_on)(const CudnnProblem& problem, const std::string& device, int capability,
                         int multiprocessors, std::string& why);
 };

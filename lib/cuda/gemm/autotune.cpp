@@ -3,7 +3,7 @@
 // words of cublasLtMatmulAlgo_t. cublasLt.h permits storing these words and using them with the
 // same version of the library. So the key contains the version of the library, and the GPU.
 // key_text() and text_of() define a file format: a stored choice is found only by exactly the same
-// text.
+// key text.
 #include "cuda/gemm/autotune.hpp"
 
 #include <fmt/format.h>
@@ -112,7 +112,7 @@ std::vector<CublasMatmul::Plan> ways(const CublasMatmul& matmul, const FusedProd
         if (epilogue == Epilogue::bias && !plans.empty()) break;
         if (!is_gelu(key.epilogue)) continue;
         // An empty plan stands for a GELU in a separate kernel: run() then calls `rest`, which
-        // computes the product without the GELU. That product has a key of its own.
+        // computes a product without GELU, then the GELU. The product without GELU has its own key.
         plans.emplace_back();
         break;
     }

@@ -84,10 +84,10 @@ class Preference {
 
 }  // namespace
 
-// Checks what the cuBLASLt documentation requires of the operands of an epilogue. Also requires
-// vectors to be aligned to 16 bytes: some kernels need this alignment, and the heuristics do not
-// check it. Does not fuse a GELU for fp32, because the library's GELU is only accurate enough for
-// 16-bit results.
+// Checks the requirements of the cuBLASLt documentation for the operands of an epilogue. Also
+// requires vectors to be aligned to 16 bytes: some kernels need this alignment, and the heuristics
+// do not check it. Does not fuse a GELU for fp32, because the library's GELU is only accurate
+// enough for 16-bit results.
 bool CublasMatmul::can_fuse(const FusedProduct& p) {
     switch (p.epilogue) {
         case Epilogue::none:
@@ -234,8 +234,8 @@ bool CublasMatmul::accepts(Plan& plan, const FusedProduct& p) const {
     return true;
 }
 
-// Returns the plan that is used without autotuning. Bias gradients are then computed by
-// column_sums(), because published measurements report that the epilogue is slower. Autotuning
+// Returns the plan that is used without autotuning. It does not fuse bias gradients: column_sums()
+// computes them, because published measurements report that the epilogue is slower. Autotuning
 // measures both ways.
 CublasMatmul::Plan CublasMatmul::first_choice(const FusedProduct& p, const Key& key) const {
     std::vector<Epilogue> epilogues = {Epilogue::none};

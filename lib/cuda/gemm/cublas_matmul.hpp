@@ -85,8 +85,8 @@ class CublasMatmul {
     // Allows later fp32 products to round their operands to TF32.
     void allow_tf32() { tf32_ = true; }
     // Plans later products for `n` fewer SMs than the GPU has, but for at least half of its SMs.
-    // Otherwise a product plans blocks for SMs that NCCL occupies. These blocks run after all other
-    // blocks, and the product takes up to twice its time.
+    // A product that is planned for all SMs has blocks for SMs that NCCL occupies. These blocks run
+    // after all other blocks, and the product takes up to twice its time.
     void reserve_sms(int n);
     // Enqueues the product and its epilogue. Returns true when the epilogue was fused. Returns
     // false when `rest` has computed the epilogue, because for these operands cuBLASLt does not
@@ -96,8 +96,8 @@ class CublasMatmul {
     // Returns true when the operands of the epilogue have the alignment and type that fusing needs.
     static bool can_fuse(const FusedProduct& product);
 
-    // Measures the algorithms of products with a new key until the next call with nullptr; see
-    // device::Device::tune().
+    // After this call, the first product of each key measures the key's algorithms. tune(nullptr)
+    // ends this; see device::Device::tune().
     void tune(device::TunedChoices* choices) {
         choices_ = choices;
         tuning_started_ = false;
@@ -137,7 +137,7 @@ class CublasMatmul {
                                  int most) const;
     // Returns false when cuBLASLt rejects the plan's algorithm; else sets plan.workspace.
     bool accepts(Plan& plan, const FusedProduct& product) const;
-    // Enqueues the product with a plan of its key.
+    // Enqueues `product` with `plan`, a plan of the product's key.
     void run_as(device::Context& context, Plan plan, const FusedProduct& product, Rest rest) const;
 
   private:

@@ -55,9 +55,9 @@ __global__ void repeat_row_kernel(const T* row, T* y, i64 width) {
     y[blockIdx.x * width + column] = row[column];
 }
 
-// Calls body(T{}, std::integral_constant<int, W>{}), where W is the number of elements of an
-// access: 16 bytes where both pointers are aligned, else one element. a and b: [N, C] compute, T
-// the type of a.
+// Calls body(T{}, std::integral_constant<int, W>{}), where W is the number of elements that a
+// thread accesses at a time: 16 bytes if both pointers are aligned, else one element. T is the type
+// of a. a and b: [N, C] compute.
 template <typename Body>
 void with_width(const device::View& a, const device::View& b, Body&& body) {
     with_type(a.dtype, [&]<typename T>(T zero) {

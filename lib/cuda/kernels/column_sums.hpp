@@ -17,8 +17,8 @@ struct PartSums {
     i64 stride = 0;
     i64 columns = 0;
 };
-// Where the sums go: the sum of column c to to[c / width][c % width]. A part has `width` columns
-// for each target; without a target (nullptr) they are dropped.
+// Targets of the sums: element c % width of to[c / width] gets the sum of column c. A part has
+// `width` columns for each target. The sums of a target that is nullptr are dropped.
 struct PartTargets {
     static constexpr int most = 4;
     float* to[most] = {};

@@ -105,9 +105,10 @@ __global__ void __launch_bounds__(row_threads)
     target_logit[n] = target >= 0 && target < n_valid ? to_float(row[target]) : 0.0F;
 }
 
-// Writes factor * (softmax - one_hot) of a row of logits, [V], to `row`, [V]. Both have the
-// same alignment to 16 bytes; `logits` may be `row`, because the thread that reads an element also
-// writes it. Padding columns, from `valid` on, become 0. target: -1 for a target of another rank.
+// Writes factor * (softmax - one_hot) of a row of logits, [V], to `row`, [V]. Both have the same
+// offset from a multiple of 16 bytes; `logits` may be `row`, because the thread that reads an
+// element also writes it. Padding columns, from `valid` on, become 0. target: -1 for a target of
+// another rank.
 template <typename T>
 __device__ void write_gradient(const T* logits, T* row, i64 width, int valid, int target,
                                const RowStats& stats, float factor) {

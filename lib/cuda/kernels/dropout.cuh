@@ -22,9 +22,9 @@ inline DropoutNumbers dropout_numbers(const device::Dropout& dropout) {
     return {mask.key(), mask.threshold(), static_cast<float>(mask.scale())};
 }
 
-// The 128 bits of one Philox block: bits 16 * i to 16 * i + 15 are the number of element 8 * block
-// + i. number() selects words by conditions, not by an index: with a variable index the compiler
-// would place the array in local memory instead of registers.
+// The 128 bits of one Philox block: bits 16 * i to 16 * i + 15 are the random number of element 8 *
+// block + i. number() selects words by conditions, not by an index: with a variable index the
+// compiler would place the array in local memory instead of registers.
 struct DropoutBlock {
     u32 word[4];
     __device__ u32 number(int i) const {

@@ -41,9 +41,10 @@ __global__ void forward_kernel(const i32* tokens, const T* table, i64 table_rows
 // ---- Backward ----------------------------------------------------------------------------------
 //
 // The ordered rows are cut into chunks of equal length, one block for each, so that a frequent
-// token is summed by many blocks. A run is a range of equal table rows. sum_kernel adds a run that
-// is inside one chunk to dtable. A run that crosses chunk boundaries leaves one partial sum in each
-// of its chunks; join_kernel adds these in order. Every element of dtable is written by one thread.
+// token is summed by many blocks. A run is a range of ordered rows that have the same table row.
+// sum_kernel adds a run that is inside one chunk to dtable. A run that crosses chunk boundaries
+// leaves one partial sum in each of its chunks; join_kernel adds these in order. Every element of
+// dtable is written by one thread.
 
 constexpr int sum_threads = 128;
 constexpr int chunk = static_cast<int>(cost::cuda_embedding_chunk);
@@ -66,7 +67,8 @@ struct Sums {
     i64 width;
     bool vectors;  // aligned for accesses of sum_width elements
 
-    // Returns the table row of the i-th row of the order; n_table_rows: a row of another table.
+    // Returns the table row of the i-th ordered row, or n_table_rows if the row is in the table of
+    // another rank.
     __device__ i32 row(i64 i) const {
         const i64 row = index[order[i]] - start;
         return static_cast<i32>(row >= 0 && row < n_table_rows ? row : n_table_rows);

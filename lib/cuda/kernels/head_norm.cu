@@ -38,7 +38,8 @@ struct Shape {
     bool centred;
     __device__ int groups() const { return warp_size / lanes; }  // heads of a warp at a time
     __device__ int lane() const { return static_cast<int>(threadIdx.x) % lanes; }
-    // Returns the number of this thread's group among those of all blocks, or of this block.
+    // Return the number of this thread's group: group() counts the groups of all blocks,
+    // group_of_block() those of this block.
     __device__ i64 group() const { return i64{blockIdx.x} * warps * groups() + group_of_block(); }
     __device__ int group_of_block() const { return static_cast<int>(threadIdx.x) / lanes; }
 };
@@ -69,7 +70,7 @@ __device__ int column_of(const Shape& s, int k) {
     return W == 1 ? s.lane() + k * warp_size : s.lane() * W + k;
 }
 
-// Reads a row of `width` elements, D or 0; columns after the end are 0.
+// Reads a row of `width` elements: D, or 0 if the group has no head. Columns after the end are 0.
 template <int W, typename T>
 __device__ void read_row(const T* x, const Shape& s, int width, float (&row)[columns]) {
     if constexpr (W == columns) {
@@ -177,7 +178,8 @@ __device__ void backward_heads(const Backward<T>& a, const T* weights, int first
     float dweight[columns] = {};
     float dbias[columns] = {};
     read_row<W>(weights, s, s.width, weight);
-    // The groups of a warp take part in the same sums, so they make the same number of turns.
+    // All groups of a warp run the same number of iterations, because they take part in the same
+    // shuffles.
     const int in_warp = s.group_of_block() % s.groups();
     for (int base = s.group_of_block() - in_warp; base < n_items; base += warps * s.groups()) {
         const int i = base + in_warp;

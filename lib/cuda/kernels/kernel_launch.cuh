@@ -16,9 +16,8 @@ namespace lm::cuda {
 [[noreturn]] void too_little_shared_memory(size_t bytes);
 
 // Enqueues kernel<<<grid, block, shared_bytes, stream>>>(args...); an empty grid does nothing. By
-// default a kernel gets 48 KiB of shared memory, its static arrays (a few KiB) included. A kernel
-// that needs more must request it. This function makes the request for more than 40 KiB of dynamic
-// shared memory.
+// default a kernel gets 48 KiB of shared memory, its static arrays (a few KiB) included. More must
+// be requested; launch() does this if shared_bytes exceeds 40 KiB.
 template <typename... Params, typename... Args>
 void launch(cudaStream_t stream, void (*kernel)(Params...), dim3 grid, dim3 block,
             size_t shared_bytes, Args&&... args) {

@@ -23,7 +23,7 @@ __device__ inline u32 shared_address(const void* shared) {
 }
 
 // "ldmatrix": loads four 8 x 8 matrices of 16-bit elements. Lane l passes the address of row l % 8
-// of matrix l / 8 (16 bytes). Each lane gets in r[i] elements 2q and 2q + 1 of row g of matrix i.
+// of matrix l / 8 (16 bytes). r[i] of each lane gets elements 2q and 2q + 1 of row g of matrix i.
 __device__ inline void load_matrices(u32 (&r)[4], const void* row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -31,7 +31,7 @@ __device__ inline void load_matrices(u32 (&r)[4], const void* row) {
                  : "memory");
 }
 
-// "ldmatrix .trans": each lane gets in r[i] element g of rows 2q and 2q + 1 of matrix i.
+// "ldmatrix .trans": r[i] of each lane gets element g of rows 2q and 2q + 1 of matrix i.
 __device__ inline void load_matrices_transposed(u32 (&r)[4], const void* row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -70,7 +70,8 @@ __device__ inline void copy_async_4(void* shared, const void* global, int bytes)
                  : "memory");
 }
 
-// "cp.async.commit_group": makes a group of this thread's copies since the previous group.
+// "cp.async.commit_group": combines all copies that this thread started since its previous group
+// into a group.
 __device__ inline void commit_copies() {
     asm volatile("cp.async.commit_group;" ::: "memory");
 }

@@ -109,7 +109,8 @@ __global__ void join_backward(const Backward<T> a) {
 
 // ---- Launches ----------------------------------------------------------------------------------
 
-// Sums the branch's gradient, which the stream's last kernel has written.
+// Computes dbranch_bias: the column sums of the branch's gradient, which the previous kernel in the
+// stream writes.
 void sum_branch(device::Context& context, const ResidualNormBackward& a) {
     if (!a.dbranch_bias) return;
     column_sums(stream_of(context), context.workspace, a.dbranch ? a.dbranch : a.dsum,
@@ -124,7 +125,7 @@ void run_in_general(device::Context& context, const ResidualNormBackward& a) {
     const i64 n_steps = ceil_div(args.width, width);
     float* const parts = arena_of(context.workspace)
                              .reserve<float>(cost::column_sum_floats(args.rows, 2 * args.width));
-    // Precedes backward_rows, which may overwrite sum.
+    // This kernel must run before backward_rows, which may overwrite sum.
     launch(stream, parameter_gradients<T, width>, sum_grid(args.rows, n_steps), sum_block(), 0,
            args, parts);
     launch(stream, backward_rows<T, width>, blocks_for(args.rows, 1),

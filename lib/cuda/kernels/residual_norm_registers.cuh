@@ -167,9 +167,9 @@ __device__ StepValues values_of(const RowPieces<T, steps>& pieces, const RowPack
     return values;
 }
 
-// The sums of a thread's columns of the branch's gradient. They are in shared memory, after the
-// sums of write_parts(), because the registers are full. Groups of four columns, so that adjacent
-// threads access adjacent 16 bytes.
+// A thread's sums of the branch's gradient, one for each of its columns. They are in shared memory,
+// after the sums of write_parts(), because the registers are full. They are stored in groups of
+// four columns, so that adjacent threads access adjacent 16 bytes.
 constexpr int group = 4;
 static_assert(W % group == 0);
 
@@ -215,9 +215,9 @@ class BranchSums {
     u32 stride_;
 };
 
-// Writes the sums over the block's rows, dweight and dbias and the sums of the branch's gradient if
-// there are any, to parts[blockIdx.x][2 or 3][width]. The blockDim.y threads of a column add to
-// shared memory one after another, with a barrier in between: a fixed order.
+// Writes sums over the block's rows to parts[blockIdx.x][2 or 3][width]: dweight, dbias and, with
+// sums_branch, the gradient of the branch. The blockDim.y threads of a column add to shared memory
+// one after another, with a barrier in between: a fixed order.
 template <int steps>
 __device__ void write_parts(float* parts, i64 width, const float (&dweight)[steps][W],
                             const float (&dbias)[steps][W], const BranchSums<steps>& branch,

@@ -34,9 +34,8 @@ void with_row_width(DType dtype, i64 width, std::initializer_list<device::View> 
     });
 }
 
-// Returns the number of threads of a block that processes n steps of a row: a multiple of 32, not
-// above the multiple of 32 to which `most` is rounded up. The steps are evenly distributed over the
-// threads.
+// Returns the number of threads of a block that processes n steps of a row: a multiple of 32, at
+// most `most` rounded up to a multiple of 32. The steps are evenly distributed over the threads.
 inline int row_threads(i64 n, i64 most) {
     const i64 turns = ceil_div(n, most);
     return static_cast<int>(round_up(ceil_div(n, turns), 32));

@@ -152,8 +152,8 @@ __device__ void store(T* to, const float (&from)[n]) {
 }
 
 // Calls turn.operator()<count>(begin) for this thread's ranges of [0, n). `stride` threads together
-// cover [0, n); `first` is the number of this thread. count is `width` when `vectors` is true,
-// which requires aligned addresses, and 1 otherwise and for the last n % width elements.
+// cover [0, n); `first` is the number of this thread. If `vectors` is true, which requires aligned
+// addresses, count is `width`, and 1 for the last n % width elements. Otherwise count is always 1.
 template <int width, typename Turn>
 __device__ void for_turns(i64 first, i64 stride, i64 n, bool vectors, const Turn& turn) {
     const i64 n_vectors = vectors ? n / width : 0;

@@ -38,8 +38,8 @@ device::View view_of(ncclUniqueId& id) {
     return {&id, DType::uint8, {static_cast<i64>(sizeof id)}};
 }
 
-// Returns the number of ids (bootstrap roots) for n_ranks ranks: one for every 128 ranks, as
-// PyTorch's default, if the NCCL library supports several ids.
+// Returns the number of ids (bootstrap roots) for n_ranks ranks: one for every 128 ranks, like
+// PyTorch by default, or 1 if the NCCL library does not support several ids.
 int n_roots(int n_ranks) {
     constexpr int usual = 128;
     const char* const text = std::getenv("LM_NCCL_RANKS_PER_ROOT");
@@ -51,7 +51,7 @@ int n_roots(int n_ranks) {
 
 // Returns the first rank of part `part`. NCCL divides the ranks into n_parts contiguous parts; the
 // first n_ranks % n_parts parts have one rank more than the others (bootstrap.cc, rootIdFromRank).
-// The first rank of a part creates its id.
+// The first rank of a part creates the id of the part.
 int first_of_part(int n_ranks, int n_parts, int part) {
     return part * (n_ranks / n_parts) + std::min(part, n_ranks % n_parts);
 }
@@ -156,7 +156,7 @@ void NcclGroup::form_link(int from, int to) {
         links_[{peer, sends ? OperationKind::send : OperationKind::receive}];
     LM_CHECK(!link && peer != rank(),
              "group '{}': rank {}: expected a first link to another rank, got {} to {}", name(),
-             rank(), link ? "a second one" : "one", peer);
+             rank(), link ? "a second link" : "a link", peer);
     ncclUniqueId id{};
     if (sends) {
         id = new_id(name());

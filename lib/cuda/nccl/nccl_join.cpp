@@ -29,7 +29,8 @@ std::string machine() {
     return host_name() + boot;
 }
 
-// A rank and a hash of its machine and GPU address, as exchanged between the ranks of a machine.
+// A rank and its GPU, as exchanged between the ranks of a machine. `gpu` is a hash of the machine
+// and the address of the GPU.
 struct Place {
     u64 gpu;
     i64 rank;

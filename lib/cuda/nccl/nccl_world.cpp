@@ -61,8 +61,8 @@ NcclWorld::~NcclWorld() {
 void NcclWorld::form(const std::shared_ptr<NcclChannel>& channel,
                      const std::vector<ncclUniqueId>& ids) {
     const std::vector<Operation> first = channel->first_operations();
-    // If a rank is missing, the message of the timeout names it by this operation of the host
-    // group, because the communicator has no operations yet.
+    // The timeout message finds missing ranks by this operation of the host group, because the
+    // communicator has no operations yet.
     const Operation meeting{
         .kind = comm::is_message(first[0].kind) ? first[0].kind : OperationKind::split,
         .peer = first[0].peer};
@@ -70,7 +70,8 @@ void NcclWorld::form(const std::shared_ptr<NcclChannel>& channel,
     {
         const std::lock_guard lock(mutex_);
         // The monitor polls the channel, and fail() aborts its communicator, as soon as formed()
-        // has received the communicator. While join()'s helper thread is in NCCL, neither can.
+        // has received the communicator. While join()'s helper thread is in NCCL, neither is
+        // possible.
         channels_.push_back(channel);
         channel->join(ids);
     }
@@ -181,8 +182,8 @@ void NcclWorld::fail(const std::string& text) noexcept {
     }
 }
 
-// If the rank is in an NCCL call, waits for the mutex until the rank has returned from it. The rank
-// makes no further NCCL calls, because require_healthy() throws.
+// If the rank is in an NCCL call, waits for the mutex until the rank has returned from that call.
+// The rank makes no further NCCL calls, because require_healthy() throws.
 void NcclWorld::abort_all() noexcept {
     cudaSetDevice(device_.index());
     Communicators comms;
@@ -229,8 +230,8 @@ void NcclWorld::monitor() {
     }
 }
 
-// Tries to lock the mutex. Returns false when it stays locked, because the rank is in an NCCL call.
-// Calls fail_in_call() when that call has not returned within the timeout.
+// Tries to lock the mutex. Returns false when the mutex stays locked, because the rank is in an
+// NCCL call. Calls fail_in_call() when that call has not returned within the timeout.
 bool NcclWorld::lock_in_time(std::unique_lock<std::timed_mutex>& lock) {
     if (lock.try_lock_for(interval)) {
         blocked_since_s_ = -1;

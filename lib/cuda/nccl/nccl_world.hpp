@@ -95,7 +95,7 @@ class NcclWorld {
     std::condition_variable woken_;
     bool stop_ = false;
     std::atomic<bool> failed_{false};
-    std::atomic<bool> noticed_{false};  // the rank has thrown an exception with the failure
+    std::atomic<bool> noticed_{false};  // the rank has thrown an exception that states the failure
     std::string reason_;
     std::future<void> aborting_;  // the thread that aborts all communicators after a failure
     double failed_at_s_ = 0;
