@@ -69,8 +69,8 @@ build() {
     cmake --build "build/$preset" -j "$jobs" --target "$@"
 }
 
-# run SUITE PRESET CTEST-ARGUMENT...: runs tests and writes build/results/SUITE.xml, which records failures. Many tests wait for
-# processes and clocks, so one more than the cores run at a time.
+# run SUITE PRESET CTEST-ARGUMENT...: runs tests and writes build/results/SUITE.xml, which records failures. Many tests only wait
+# for processes and clocks, so the number of tests that run at a time is one more than $jobs.
 results=()
 run() {
     local suite=$1 preset=$2

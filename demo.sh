@@ -48,7 +48,7 @@ while [ $# -gt 0 ]; do
     shift
 done
 
-# part TITLE: ends the previous part of the demo with its time, and begins one.
+# part TITLE: records the time of the previous part of the demo, and begins a new part.
 times=
 title=
 begin=0
@@ -115,7 +115,7 @@ common=("${model[@]}" "${data[@]}" "${batch[@]}" "${recipe[@]}" --device cpu --t
 part "How fast is this machine? (half a minute)"
 show lm-train "${common[@]}" --train-iters 8 --log-interval 1 --eval-interval 1000 --eval-iters 0 | tee speed.log
 samples_per_second=$(sed -n 's/.*samples per second: *\([0-9.]*\).*/\1/p' speed.log | sort -n | tail -n 4 | head -n 1)
-# One step at a learning rate of almost 0: the model before its training.
+# One step at a learning rate of almost 0 saves the model as it is before training.
 lm-train "${common[@]}" --train-iters 1 --lr 1e-9 --min-lr 0 --lr-warmup-fraction 0 --log-interval 1 --eval-iters 0 \
     --save start >start.log 2>&1 || fail "lm-train failed, see $dir/start.log"
 iterations=$(awk -v r="$samples_per_second" -v s="$seconds" 'BEGIN { n = int(s * r / 4 / 10) * 10; print n < 160 ? 160 : n }')

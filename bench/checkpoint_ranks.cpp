@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures a checkpoint of a job of many ranks with a small model: the number of files and the
-// bytes of the index, what a rank opens to resume, and the time and memory to open all of it.
+// Measures a checkpoint of a job of many ranks with a small model: the number of files, the bytes
+// of the index, the files that a rank opens to resume, and the time and memory to open all of them.
 //   checkpoint_ranks DIR [TP PP DP RANKS_PER_NODE]     by default 4 12 208 8: 9,984 ranks
-// Each rank has a part of 24 buckets, as with ZeRO-1.
+// Each rank stores its part of each of 24 buckets, as with ZeRO-1.
 #include <sys/resource.h>
 
 #include <cstdio>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures save, load and the verbs of lm-ckpt for GPT-2 355M in fp32 with moments (4.26 GB), or
-// for that model with another number of layers, against the floors of the same disk in the same
-// run: direct writes and reads of 16 MiB, and cp with sync.
-//   checkpoint_speed DIR BIN [LAYERS]    DIR: empty, needs five times the bytes; BIN: the directory
-//                                        of lm-ckpt
+// Measures save, load and the verbs of lm-ckpt for a checkpoint of GPT-2 355M in fp32 with moments
+// (4.26 GB), or of that model with another number of layers. Measures the floors of the same disk
+// in the same run: direct writes and reads of 16 MiB, and cp with sync.
+//   checkpoint_speed DIR BIN [LAYERS]    DIR: empty, with room for five checkpoints; BIN: the
+//                                        directory of lm-ckpt
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -176,7 +176,7 @@ int main(int argc, char** argv) {
         "direct read");
     run("diff", tool + "diff " + steps[0] + " " + steps[1] + " >/dev/null", 2 * bytes, 2 * read_s,
         "direct read");
-    // `other`: a file that is only read.
+    // `other`: a second file, which is read but not copied.
     const auto cp = [&](const std::string& from, double n_bytes, const std::string& other = "") {
         drop_cache(from);
         if (!other.empty()) drop_cache(other);
@@ -200,7 +200,7 @@ int main(int argc, char** argv) {
     const double cp_weights_s = cp(steps[0] + "/weights-00000.safetensors", bytes / 3);
     run("unshard", tool + "unshard --quiet " + steps[0] + " " + out + "/m.safetensors >/dev/null",
         bytes / 3, cp_weights_s, "cp of the weights");
-    // A merge of two reads the weights of both and writes the bytes of one.
+    // A merge of two checkpoints reads the weights of both and writes weights of the size of one.
     const double cp_and_read_s = cp(steps[0] + "/weights-00000.safetensors", bytes / 3,
                                     steps[1] + "/weights-00000.safetensors");
     run("merge of 2",

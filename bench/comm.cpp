@@ -42,8 +42,8 @@ struct Rank {
     std::function<void()> barrier;
 };
 
-// Prints the best of several rounds of at most `n` calls and about 0.2 s. The time of a round is
-// that of its slowest rank.
+// Prints the wall and CPU time of a call, the best of several rounds. A round has at most `n` calls
+// and takes about 0.2 s; its time is that of its slowest rank.
 void measure(const Rank& r, const char* what, int n, const std::function<void()>& call) {
     constexpr int n_rounds = 5;
     constexpr double round_s = 0.2;

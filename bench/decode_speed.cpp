@@ -95,7 +95,8 @@ int main(int argc, char** argv) {
         trainer->evaluate(batch, 1);
         forward_s = std::min(forward_s, watch.elapsed_s());
     }
-    // The rows of the word and position tables are not read, unless the head is tied to the words.
+    // A token reads only one row of each embedding table. The table of words is read as a whole
+    // only where the head is tied to it.
     i64 bytes = engine->residency().bytes;
     const i64 words = config.vocab_size * config.hidden * size_of(dtype_from_name(argv[2]));
     if (config.untied_head) bytes -= words;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures each operation on a GPU in the shapes of a model of bench/cuda.md. Prints a JSON object
-// a line: {"op", "ms", "mb" (minimum memory traffic), "gb_s", "gflop", "tflop_s"}, with the median
-// of several runs, timed by the device. bench/gpu.py runs it.
+// Measures each operation on a GPU in the shapes of a model of bench/cuda.md. Prints one JSON
+// object per line: {"op", "ms", "mb" (minimum memory traffic), "gb_s", "gflop", "tflop_s"}; "ms" is
+// the median of several runs, timed by the device. bench/gpu.py runs this program.
 //     bench_device_ops [--cudnn] gpt2-124m|gpt2-1558m|llama-1b [DIVISOR [GROUP]]
 #include <fmt/format.h>
 
@@ -38,7 +38,7 @@ const Model models[] = {{"gpt2-124m", 64, 1024, 768, 12, 12, 3072, 124'475'904, 
                         {"gpt2-1558m", 16, 1024, 1600, 25, 25, 6400, 400'000'000, false},
                         {"llama-1b", 4, 4096, 2048, 16, 4, 5632, 400'000'000, true}};
 
-// Returns a model of which all sizes are divided, for the emulated GPU.
+// Returns the model with all its sizes divided by `divisor`, for the emulated GPU.
 Model divided(Model m, i64 divisor) {
     if (divisor == 1) return m;
     constexpr i64 fewest = 16;
@@ -85,8 +85,8 @@ class Bench {
     }
     device::Context& context() { return context_; }
 
-    // half: bf16 with random values, because the power consumption of products, and so the clock
-    // frequency, depends on them. full: fp32 zeros.
+    // half(): bf16 with random values, because the power consumption of products, and with it the
+    // clock frequency, depends on the values. full(): fp32 zeros.
     View half(const Shape& shape) {
         const View view = make(shape, DType::bf16);
         const auto piece = static_cast<i64>(noise_.size());
@@ -103,7 +103,7 @@ class Bench {
         device_->copy_from_host(view, integers(view.numel(), step, limit).data());
         return view;
     }
-    // Returns the order of the rows by ints({n}, step, limit).
+    // Returns the row numbers [n] int32 sorted by the keys ints({n}, step, limit).
     View order(i64 n, i64 step, i64 limit) {
         std::vector<i32> rows(static_cast<size_t>(n));
         data::order_rows(integers(n, step, limit), limit, rows);
@@ -252,8 +252,8 @@ void attention(Bench& bench) {
     });
 }
 
-// `f` is the activation after the layer. `before` is the activation that produced its input; its
-// gradient is fused into a second measurement of backward.
+// `f` is the activation after the layer. `before` is the activation that produced the layer's
+// input; a second measurement of backward includes its fused gradient.
 void linear(Bench& bench, const std::string& name, i64 n, i64 k, i64 m, device::Activation f,
             device::Activation before) {
     bench.reset();

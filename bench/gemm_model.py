@@ -43,7 +43,7 @@ class Shape:
         return [min(each, self.rows - begin) for begin in range(0, self.rows, each)]
 
     def products(self):
-        """[(name, times a step, rows, outputs, inputs)] of the forward pass."""
+        """Returns [(name, calls in a step, rows, outputs, inputs)] of the forward pass."""
         attention = self.heads * self.head
         qkv = attention + 2 * self.groups * self.head
         up = (2 if self.gated else 1) * self.ffn
@@ -86,8 +86,8 @@ class Model:
 
 
 def passes(rows, outputs, inputs):
-    """The three products of a linear layer: (name, m, n, k, layout of a and b, precision: operands, sums, result in
-    T for bf16 and S for fp32)."""
+    """Returns the three products of a linear layer as (name, m, n, k, layout of a and b, precision). `precision` has a letter
+    each for operands, sums and result: T for bf16, S for fp32."""
     return [
         ("forward", rows, outputs, inputs, "NT", "TST"),
         ("backward, input", rows, inputs, outputs, "NN", "TST"),

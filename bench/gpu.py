@@ -40,7 +40,7 @@ KIT = os.path.exists(os.path.join(ROOT, "bin", "lm-train"))
 BUILD = ROOT if KIT else os.environ.get("LM_BUILD", os.path.join(ROOT, "build", "release"))
 LIMIT_S = 570
 
-# A step: sequences, sequences of a micro-batch, tokens of a sequence; the target MFU in percent.
+# batch: sequences of a step; micro: sequences of a micro-batch; seq: tokens of a sequence; mfu: the target MFU in percent.
 MODELS = {
     "gpt2-124m": dict(arch="gpt2", layers=12, hidden=768, heads=12, seq=1024, batch=1024, micro=64, mfu=40),
     "gpt2-1558m": dict(arch="gpt2", layers=48, hidden=1600, heads=25, seq=1024, batch=256, micro=16, mfu=50),
@@ -83,7 +83,7 @@ class Skipped(Exception):
 
 def run(command, args, **more):
     """Runs a command within the stage's time and returns its stdout. Raises RuntimeError with the last line of its output if
-    it fails, or with its line that other kernels ran than the requested ones."""
+    it fails, or with the line of its output that reports other kernels than the requested ones."""
     left = args.deadline - time.monotonic()
     if left <= 0:
         raise RuntimeError("the stage's time ended before the command started")
@@ -192,7 +192,7 @@ def train_pytorch(name, args):
     for key in ("groups", "ffn"):
         flags += [f"--{key}", m[key]] if key in m else []
     program = [sys.executable, os.path.join(HERE, "train_pytorch.py"), *map(str, flags)]
-    # The largest micro-batch that fits: PyTorch's loss needs all logits.
+    # Halves the micro-batch until it fits: PyTorch's loss stores all logits.
     micro = m["micro"]
     for attention in ("flash", "default") if args.device == "cuda" else ("flash",):
         while True:
@@ -212,7 +212,7 @@ def train_llmc(name, args):
     m = scaled(name, args.scale)
     steps = 12
     with tempfile.TemporaryDirectory() as folder:
-        # Its data format: 256 numbers of 4 bytes (magic, version, number of tokens), then tokens of 2 bytes.
+        # llm.c's data format: 256 numbers of 4 bytes (magic, version, number of tokens), then tokens of 2 bytes.
         data = os.path.join(folder, "tokens.bin")
         n_tokens = 2 * m["batch"] * m["seq"] + 1
         with open(data, "wb") as file:
@@ -222,7 +222,7 @@ def train_llmc(name, args):
                  "-d": m["batch"] * m["seq"], "-x": steps, "-l": "1e-4", "-c": "0.1", "-v": 1000, "-m": 1, "-s": 0,
                  "-h": 0, "-r": 0, "-w": 1, "-z": 0}
         out = run([os.path.join(args.llmc, "train_gpt2cu"), *(str(x) for pair in flags.items() for x in pair)], args)
-    # The first steps warm up; the median of the others. Its tokens/s are a moving average, and are not used.
+    # The median of all steps but the first ones, which warm up. llm.c's own tokens/s are a moving average, and are not used.
     times = sorted(float(x) for x in re.findall(r"^step .*?([\d.]+) ms", out, re.MULTILINE)[4:])
     if not times:
         raise RuntimeError("llm.c printed no times of steps")

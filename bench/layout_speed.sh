@@ -26,7 +26,7 @@ echo
 echo "| model | layers | hidden | batch | CPU s |"
 echo "|---|---|---|---|---|"
 while read -r name layers hidden heads batch; do
-    # shellcheck disable=SC2046 # the words of shape
+    # shellcheck disable=SC2046 # shape prints several words
     s=$(seconds $(shape "$layers" "$hidden" "$heads") --bf16 --global-batch-size "$batch")
     echo "| $name | $layers | $hidden | $batch | $s |"
 done <<'MODELS'

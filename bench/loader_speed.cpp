@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures what reading a dataset costs a training: loader_speed PREFIX [MICRO_BATCH [SAMPLES_PER_S]].
-// Prints the time until the first micro-batch with a cold page cache, the fastest rate at which
-// micro-batches come, and, for a training that takes SAMPLES_PER_S [10000] samples of 2048 tokens a
-// second in micro-batches of MICRO_BATCH [8], the share of its time that it spends in the loader.
+// Measures the time that a training spends on reading its dataset: loader_speed PREFIX [MICRO_BATCH
+// [SAMPLES_PER_S]].
+// Prints the time until the first micro-batch with a cold page cache, and the highest rate at which
+// the loader delivers micro-batches. For a training of SAMPLES_PER_S [10000] samples of 2048 tokens
+// a second in micro-batches of MICRO_BATCH [8], also prints the share of the time spent in the
+// loader.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -60,8 +62,8 @@ void measure_rate(data::Loader& loader, i64 micro_batch) {
                 static_cast<double>(n * micro_batch) / watch.elapsed_s());
 }
 
-// Takes a micro-batch every step_s seconds, as a training would, and computes meanwhile: a sleep
-// would let the thread of the loader run on the core of the training.
+// Takes a micro-batch every step_s seconds, as a training would. Computes between two micro-batches
+// instead of sleeping: during a sleep, the loader's thread could run on the training's core.
 void measure_share(data::Loader& loader, double step_s) {
     constexpr i64 n = 10000;
     double in_loader_s = 0;

@@ -58,7 +58,7 @@ def write_tokenizer(tables, folder):
 class Contest:
     def __init__(self, program, megatron, tables, folder):
         self.program, self.folder = program, folder
-        # The checkout comes before an installed megatron-core. It needs only typing.override of Python 3.12.
+        # The checkout comes before an installed megatron-core. The only feature of Python 3.12 that it needs is typing.override.
         self.python_path = os.path.abspath(megatron) + ":" + folder
         with open(os.path.join(folder, "sitecustomize.py"), "w", encoding="utf-8") as file:
             file.write("import typing, typing_extensions\ntyping.override = typing_extensions.override\n")

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures the exchange of the node check of a job of N hosts, whose members are threads of this
-// process: clocks, network rounds, and the samples on member 0. The time on a cluster is that of
-// virtual links (comm/threads/virtual_time.hpp). The measurement of a host itself
-// (cluster/node_sample.hpp) runs once.
+// Measures the exchange of the node check in a job of N hosts: clocks, network rounds, and the
+// gathering of the samples on member 0. Threads of this process play the hosts; the time that the
+// exchange would take on a cluster is computed for virtual links (comm/threads/virtual_time.hpp).
+// The measurement of a host itself (cluster/node_sample.hpp) runs once.
 //   ulimit -s 256; bench_node_check N
 #include <sys/resource.h>
 

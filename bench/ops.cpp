@@ -76,7 +76,8 @@ class Bench {
           context_{*device_, workspace_.view(DType::uint8, {workspace_.bytes()})} {}
 
     device::Context& context() { return context_; }
-    // make: a view of the compute type. stat: of fp32 (statistics, gradients of parameters).
+    // make() returns a view of the compute type; stat() returns one of fp32, for statistics and
+    // gradients of parameters.
     View make(const Shape& shape) { return make(shape, type_); }
     View stat(const Shape& shape) { return make(shape, DType::fp32); }
     View make(const Shape& shape, DType dtype) {
@@ -95,7 +96,7 @@ class Bench {
     void reset() { used_ = 0; }
     bool wanted(const std::string& name) const { return name.find(filter_) != std::string::npos; }
 
-    // `work` in flops or bytes.
+    // `work`: FLOPs or bytes of one run.
     void report(const std::string& name, double work, const char* unit,
                 const std::function<void()>& body) {
         if (!wanted(name)) return;

@@ -2,11 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # Compares lm-utils with other programs in the same run on the same machine: Markdown tables on stdout.
 # bench/run.sh [train|save|precision|tokenize]; needs an idle machine, and ./check.sh --all once.
-# Environment: THREADS (2; tokenize takes one and two), ROUNDS (2), BIN (build/release/bin), CORPUS (tokenize: JSON Lines,
-# several files with colons between; the demo's), PYTHON (.venv/bin/python: Debian's PyTorch, whose fp32 products are as slow
-# as the installed BLAS; for a fair comparison give one with `pip install torch transformers`). Tokenize skips packages that
-# PYTHON lacks; all of them: python3 -m venv peers && peers/bin/pip install gigatoken tiktoken tokenizers.
-# FIGURES: a file to which each figure of the tables is appended as a JSON line (bench/figures.py).
+# Environment, with defaults in brackets:
+#   THREADS [2]        tokenize ignores it, and runs with one thread and with two
+#   ROUNDS [2], BIN [build/release/bin]
+#   CORPUS [the demo's corpus]   for tokenize: JSON Lines; colons separate several files
+#   PYTHON [.venv/bin/python]    the default has Debian's PyTorch, whose fp32 products are as slow as the installed BLAS; for a fair
+#                      comparison use a Python with `pip install torch transformers`. tokenize skips packages that it lacks; for all
+#                      of them: python3 -m venv peers && peers/bin/pip install gigatoken tiktoken tokenizers
+#   FIGURES [none]     file to which each figure of the tables is appended as a JSON line (bench/figures.py)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:-all}
@@ -54,8 +57,8 @@ if [ "$what" = all ] || [ "$what" = train ]; then
     sed -n '/^benchmark:/,$p' "$work/ours.log" | sed 's/^/    /'
 fi
 
-# The cost of a save in the background: the steps of an interval that begins with a save against those of an interval
-# without one, in the same run. STEPS: the interval (50).
+# The cost of a save in the background: compares the steps of an interval that begins with a save with those of an interval
+# without a save, in the same run. STEPS is the length of an interval (50).
 if [ "$what" = all ] || [ "$what" = save ]; then
     steps=${STEPS:-50}
     "$bin/lm-train" --model gpt2-124m --seq-length 256 --max-position-embeddings 256 --mock-data --micro-batch-size 4 \
@@ -69,8 +72,8 @@ if [ "$what" = all ] || [ "$what" = save ]; then
         "A save of \($save.bytes) bytes in \($save.elapsed_s) s, loop blocked \($save.blocked_s) s: the \($n - 1) steps after it take \($with) s, those before it \($without) s: \(100 * ($with / $without - 1)) % more."' "$work/save.json"
 fi
 
-# Tokens per second of CPU time, which a shared machine suffices for: that of 8 iterations less that of 2. With one thread
-# (THREADS=1) no waiting for a second core is counted.
+# Tokens per second of CPU time, which also a shared machine measures well. The CPU time of 2 iterations is subtracted from that
+# of 8. With THREADS=1, the time does not include waiting for a second core.
 shape=(--num-layers 4 --hidden-size 512 --num-attention-heads 8 --seq-length 256 --vocab-size 8192)
 cpu_seconds() { # ITERATIONS FLAGS...
     local n=$1
@@ -78,7 +81,7 @@ cpu_seconds() { # ITERATIONS FLAGS...
     (
         "$bin/lm-train" "${shape[@]}" --attention-dropout 0 --hidden-dropout 0 --mock-data --micro-batch-size 4 \
             --global-batch-size 4 --train-iters "$n" --lr 1e-4 --device cpu --threads "$threads" --benchmark "$@" >"$work/log" 2>&1
-        times >"$work/times" # not in a pipe: that would be another shell's
+        times >"$work/times" # in a pipe, `times` would report another shell
         awk 'NR == 2 { split($1, u, /[ms]/); split($2, s, /[ms]/); print u[1] * 60 + u[2] + s[1] * 60 + s[2] }' "$work/times"
     )
 }

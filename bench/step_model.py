@@ -17,7 +17,7 @@ from gemm_model import SHAPES, VOCABULARY
 PEAK = 989e12  # FLOP/s of dense bf16 products, H100 SXM
 MEMORY = 3.35e12  # bytes/s, H100 SXM
 COPY = (0.85, 0.75)  # share of MEMORY that kernels bound by it reach: good case, bad case
-GEMM = (1.10, 1.30)  # times of products relative to gemm_model.py
+GEMM = (1.10, 1.30)  # time of products divided by the time that gemm_model.py gives: good case, bad case
 GEMM_MS = (68.6, 203.8, 95.1)  # gemm_model.py for an H100, one micro-batch
 # TFLOP/s of attention, good and bad case, for heads of 64 and of 128.
 OWN_FORWARD = {64: (229, 195), 128: (346, 290)}
@@ -25,9 +25,9 @@ OWN_BACKWARD = {64: (238, 202), 128: (233, 180)}  # FlashAttention-2 computes fi
 CUDNN_FORWARD = {64: (288, 288), 128: (560, 484)}
 CUDNN_BACKWARD = {64: (240, 210), 128: (450, 370)}
 OWN_PRODUCTS = 7 / 5  # lm-train's backward computes two products twice
-BLOCKS = 396  # of the norm's backward, each with partial sums
+BLOCKS = 396  # thread blocks of the norm's backward; each has partial sums
 LAUNCH_S = 1e-6
-LAUNCHES = {False: (26, 4, 15), True: (26, 4, 13)}  # gated or not: a layer, a chunk of the head, others
+LAUNCHES = {False: (26, 4, 15), True: (26, 4, 13)}  # key: gated; kernel launches of a layer, of a head's chunk, others
 TARGETS = (40, 50, 50)
 MICRO_BATCHES = 16
 
@@ -164,8 +164,8 @@ def number(cell):
 
 
 def wrong_floors(document):
-    """Returns the lines whose floor is not that of their bytes and FLOPs. A floor belongs to the megabytes and GFLOP between
-    it and the floor before it; the FLOPs in brackets count."""
+    """Returns the lines of tables in which a floor differs from the time of its bytes and FLOPs. The bytes and FLOPs of a floor
+    are in the columns between the previous floor and this one; FLOPs in brackets count, too."""
     wrong = []
     columns = []
     for line in document.splitlines():
@@ -184,7 +184,7 @@ def wrong_floors(document):
                     seconds = max(seconds, value * 1e6 / MEMORY)
                 elif column.startswith("floor") and value is not None:
                     digits = len(cell.partition(".")[2])
-                    # The bytes and FLOPs in the line are rounded themselves.
+                    # The bytes and FLOPs in the line are rounded, too.
                     if abs(value - 1e3 * seconds) > 0.6 * 10 ** -digits + 0.005 * value:
                         wrong.append(f"floor {value} ms instead of {1e3 * seconds:.{digits + 1}f}: {line}")
                     seconds = 0.0

@@ -19,10 +19,11 @@ import sys
 DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data")
 CALIBRATED = {("3.6", 8, 2, 32, 1), ("3.6", 2, 8, 8, 1), ("39.1", 8, 8, 32, 2), ("39.1", 2, 4, 8, 16), ("175", 3, 4, 8, 16),
               ("22B", 4, 8, 1, 1)}  # model, micro batch, TP, DP, PP; 22B with full recomputation
-# Rows of the 39.1B model, as (micro batch, TP, DP, PP), whose estimates are 10 to 39 % too low, and which are slower than their neighbours.
-# For example TP 4, DP 16, PP 8 takes 17.6 s and TP 4, DP 8, PP 16 15.0 s at micro batch 3. The second has 79 slots of 3 layers,
-# the first 39 of 6: the same computation, fewer messages. Its gradients, 2.4 GB a GPU, cannot take 2.6 s more: TP 1, DP 32,
-# PP 16 with twice these gradients is regular, and TP 4, DP 16, PP 8 itself at micro batch 12.
+# Rows of the 39.1B model, as (micro batch, TP, DP, PP), whose estimates are 10 to 39 % too low, and whose measured times are
+# longer than those of similar rows. For example, at micro batch 3, the irregular row TP 4, DP 16, PP 8 takes 17.6 s, and TP 4, DP
+# 8, PP 16 takes 15.0 s. The irregular row has 39 slots of 6 layers instead of 79 slots of 3: the same computation and fewer
+# messages. Its gradients, 2.4 GB a GPU, cannot take 2.6 s more: TP 1, DP 32, PP 16 has twice these gradients and is regular, and
+# so is TP 4, DP 16, PP 8 at micro batch 12.
 IRREGULAR = {(3, 2, 16, 16), (6, 2, 16, 16), (6, 2, 32, 8), (3, 4, 16, 8), (4, 4, 16, 8), (4, 4, 32, 4), (6, 4, 32, 4)}
 RECOMPUTE = {"none": [], "full": ["--recompute-granularity", "full", "--recompute-method", "uniform"],
              "selective+sequence-parallel": ["--recompute-granularity", "selective", "--sequence-parallel"]}
@@ -102,7 +103,7 @@ def print_memory(bin_directory, steps):
     for model, recompute, published in published_memory():
         shape = next(step for step in steps if step["model"] == model and step["source"].startswith("arXiv")) | {"recompute": recompute}
         cells = []
-        # One token for each tensor rank is next to no vocabulary.
+        # A vocabulary of one token for each tensor rank takes almost no memory.
         tiny = ["--make-vocab-size-divisible-by", "1", "--position-embedding-type", "rope"]
         for vocab, flags in ((shape["tp"], tiny), (shape["vocab"], [])):
             gib = estimates(bin_directory, shape | {"vocab": vocab}, flags)["memory_bytes"] / 2**30
@@ -149,7 +150,7 @@ def shape_of(step):
 
 
 def print_irregular(steps):
-    """Prints what the irregular rows do to the rank correlation of the 39.1B model."""
+    """Prints the rank correlation of the 39.1B model without the irregular rows, and with exact estimates of all others."""
     regular = [step for step in steps if shape_of(step) not in IRREGULAR]
     for step in steps:
         step["oracle"] = step["estimate"] if shape_of(step) in IRREGULAR else step["seconds"]

@@ -25,7 +25,7 @@ using namespace lm;
 
 namespace {
 
-constexpr int ranks_of_a_process = 2500;  // each has two threads and a connection
+constexpr int ranks_of_a_process = 2500;  // each rank has two threads and a connection
 constexpr double timeout_s = 300;
 
 double cpu_s() {

@@ -25,7 +25,7 @@ import figures as records
 PEERS = {"gigatoken": "gigatoken", "tiktoken": "tiktoken", "tokenizers": "Hugging Face tokenizers"}
 NEEDS = {"gigatoken": ("gigatoken", "tokenizers"), "tiktoken": ("tiktoken",), "tokenizers": ("tokenizers",)}
 THREADS = (1, 2)
-BATCH = 1000  # documents at a time, which bounds the memory of what the peers return
+BATCH = 1000  # documents at a time; bounds the memory of the peers' results
 SEPARATOR = "\x00\x01end of document\x01\x00"
 PATTERN = r"""'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
 
@@ -82,7 +82,7 @@ def tokenizers(tables, corpus, folder, threads):
     import tokenizers as library
 
     tokenizer = library.ByteLevelBPETokenizer(os.path.join(tables, "vocab.json"), os.path.join(tables, "merges.txt"))._tokenizer
-    encode_batch = getattr(tokenizer, "encode_batch_fast", tokenizer.encode_batch)  # without offsets, from 0.20 on
+    encode_batch = getattr(tokenizer, "encode_batch_fast", tokenizer.encode_batch)  # no offsets; since 0.20
     texts = texts_of(corpus)
     return (lambda: sum(sum(len(e.ids) for e in encode_batch(batch)) for batch in batches(texts))), int
 

@@ -95,7 +95,7 @@ def loss_of(tokens):
 
 
 if cuda:
-    # PyTorch would use these silently if the requested kernels refuse.
+    # Without these lines, PyTorch would silently use these kernels when the requested ones refuse.
     torch.backends.cuda.enable_math_sdp(False)
     torch.backends.cuda.enable_mem_efficient_sdp(False)
     if hasattr(torch.backends.cuda, "enable_cudnn_sdp"):

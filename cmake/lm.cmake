@@ -39,9 +39,9 @@ function(lm_precompile target header)
 endfunction()
 
 set(LM_PRIVATE_LIBDIR ${CMAKE_INSTALL_LIBDIR}/lm-utils)
-# lm_rpath(TARGET DIRS...): the same search path in the build tree and in the installation. With two, CMake leaves an empty
-# element in that of the build tree, for which the loader searches the current directory. The directories of libraries from
-# outside the system's own places are in it.
+# lm_rpath(TARGET DIRS...): sets one library search path for the build tree and the installation. With separate paths, CMake
+# leaves an empty element in the path of the build tree, and the loader searches the current directory for an empty element. The
+# path also has the directories of linked libraries that are outside the system's library directories.
 function(lm_rpath target)
     set_target_properties(${target} PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH_USE_LINK_PATH ON
                                                INSTALL_RPATH "${ARGN}")

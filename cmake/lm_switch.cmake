@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# lm_switch(NAME DOC): a cache variable that is AUTO by default, else one of CMake's words for true and false. Sets NAME to
-# AUTO, ON or OFF.
+# lm_switch(NAME DOC): declares the cache variable NAME, which is AUTO by default, or one of CMake's words for true and false.
+# Sets NAME to AUTO, ON or OFF.
 function(lm_switch name doc)
     set(${name} AUTO CACHE STRING "${doc}")
     string(TOUPPER "${${name}}" value)

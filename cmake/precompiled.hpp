@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What most sources include, for LM_PRECOMPILED_HEADERS.
+// The headers that most sources include, precompiled with LM_PRECOMPILED_HEADERS.
 #include <fmt/format.h>
 
 #include <algorithm>

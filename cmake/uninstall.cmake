@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Run by cmake -P: removes the files that MANIFEST (install_manifest.txt of a build directory) lists, under $DESTDIR
-# as they were installed, and the directories of lm-utils that this leaves empty.
+# Run by cmake -P: removes the files that MANIFEST (install_manifest.txt of a build directory) lists, below $DESTDIR if the
+# installation used it, and then the directories of lm-utils that are empty.
 if(NOT EXISTS ${MANIFEST})
     message(FATAL_ERROR "${MANIFEST} does not exist: nothing was installed from this build directory")
 endif()

@@ -36,7 +36,7 @@ GLIBC = ("libc.so.6", "libm.so.6", "libmvec.so.1", "libpthread.so.0", "libdl.so.
          "libutil.so.1")
 # Files that need libraries of CUDA.
 PLUGINS = ("liblm_cuda.so", "liblm_cudnn.so")
-# The directory that share_file of lib/base/version.cpp cannot find when ld.so is the program.
+# Sets LM_SHARE_DIR: share_file() of lib/base/version.cpp cannot find this directory when the running program is ld.so.
 WRAPPER = """#!/bin/sh
 # Runs the program of the same name with the C library of this archive, for machines whose own is older.
 here=$(dirname "$(readlink -f "$0")")
@@ -182,7 +182,7 @@ def compiled_in():
 
 
 def package_of(path):
-    """Returns the Debian package of a file; dpkg may know a library by its path before /usr was merged."""
+    """Returns the Debian package of a file. dpkg may list a library under its path from before the merge of /usr."""
     for place in (path, path.removeprefix("/usr")):
         found = subprocess.run(["dpkg", "-S", place], capture_output=True, text=True)
         if found.returncode == 0:

@@ -54,7 +54,7 @@ class LmUtils(LM):
         return [json.loads(line) for line in done.stdout.splitlines()]
 
     def loglikelihood(self, requests, disable_tqdm=False):
-        """Adjacent requests with one context, the choices of a question, share its computation."""
+        """Scores adjacent requests with the same context, the choices of one question, together: the context is computed once."""
         groups = [(context, [request.args[1] for request in group])
                   for context, group in itertools.groupby(requests, lambda request: request.args[0])]
         lines = self._run("score", [{"context": context, "choices": choices} for context, choices in groups])

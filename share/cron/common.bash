@@ -48,7 +48,7 @@ finish() {
 # replace FILE TEXT: writes a line to FILE, which keeps its old content when the disk is full.
 replace() { { echo "$2" >"$1.$$" && mv -T "$1.$$" "$1"; } 2>/dev/null || { rm -f "$1.$$" && return 1; }; }
 
-# only_one: exits when another process of this script still runs, with an alert when that one has run for BUSY_HOURS.
+# only_one: exits when another process of this script still runs; alerts when that process has run for BUSY_HOURS.
 only_one() {
     local lock=$STATE_DIRECTORY/$program.lock seconds
     exec 9>>"$lock"
@@ -64,8 +64,8 @@ only_one() {
     touch "$lock"
 }
 
-# read_status: fills the array `status` from the status file; an empty text for null. Fails without a file. The numbers that the
-# checks compare must be numbers: bash runs commands that a text in $((...)) names.
+# read_status: fills the array `status` from the status file; null becomes an empty text. Fails without a file. Values that the
+# checks compare are converted to numbers, because bash runs commands that a text in $((...)) contains.
 declare -A status=()
 read_status() {
     local text code=0
