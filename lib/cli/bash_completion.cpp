@@ -56,7 +56,7 @@ std::string value_cases(const Options& options, const std::string& verb) {
     return text;
 }
 
-// Returns the options that take several values.
+// Returns the names of the options that take several values, each between spaces.
 std::string several_of(const Options& options) {
     std::string text = " ";
     for (const Option& option : shown_options(options)) {

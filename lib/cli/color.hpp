@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Colors on a terminal: problems are red, warnings yellow, the best row of a table green. A pipe, a
-// file, TERM=dumb and NO_COLOR (no-color.org) get plain text.
+// Colors on a terminal: problems are red, warnings yellow, the best row of a table green. Text is
+// plain on a pipe or in a file, with TERM=dumb, and with NO_COLOR (no-color.org).
 #pragma once
 
 #include <string>

@@ -68,8 +68,8 @@ class Applier {
         result_.occurrences.push_back({option.name(), values});
     }
 
-    // Every operand of the table gets its minimum number of arguments; the first operands that
-    // accept more get the rest.
+    // Each operand of the table gets its minimum number of arguments. The remaining arguments go to
+    // the first operands that accept more.
     void apply_operands(const Values& operands, const Values& arguments) {
         size_t needed = 0;
         for (const Option& option : table_) {
@@ -99,7 +99,7 @@ class Applier {
     // Throws Error(usage) for an operand that no entry of the table accepts. `arguments`: the whole
     // command line.
     [[noreturn]] void refuse_operand(const std::string& operand, const Values& arguments) const {
-        std::vector<Option> open;  // options that the command line does not have yet
+        std::vector<Option> open;  // options that are not on the command line
         std::ranges::copy_if(table_, std::back_inserter(open), [this](const Option& option) {
             return option.kind == Option::Kind::normal && !result_.given.contains(option.name());
         });
@@ -115,7 +115,7 @@ class Applier {
         usage_error(operand, "unexpected operand: expected only {}", fmt::join(names, " and "));
     }
 
-    // Returns the flag without a value that stands directly before `operand`; "" without one.
+    // Returns the argument before `operand` when it is a flag, which takes no value; otherwise "".
     std::string flag_before(const std::string& operand, const Values& arguments) const {
         for (size_t i = 1; i < arguments.size(); ++i) {
             if (arguments[i] != operand) continue;
@@ -136,7 +136,7 @@ class Applier {
             usage_error(option.name(), "{}", option.help);
         }
         if (result_.given.insert(option.name()).second) {
-            note("{}: ignored: {} changes nothing", option.name(), values.front());
+            note("{}: ignored: the value {} has no effect", option.name(), values.front());
         }
     }
 

@@ -13,7 +13,8 @@
 namespace lm::cli {
 
 using Values = std::vector<std::string>;
-// Stores the values of one occurrence in the option's target. Throws Error(usage) naming `name`.
+// Stores the values of one occurrence of an option in the option's target. Throws Error(usage)
+// naming `name`.
 using Apply = std::function<void(const std::string& name, const Values& values)>;
 
 // The options and operands of a command line.

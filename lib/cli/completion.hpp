@@ -8,8 +8,8 @@
 
 namespace lm::cli {
 
-// The generated scripts complete the first argument to a command, and later arguments to options
-// of the command, choices, prefixes of datasets, steps of checkpoint directories and file names.
+// The generated scripts complete the first argument as a command. They complete later arguments as
+// options of the command, choices, dataset prefixes, steps of checkpoint directories or file names.
 
 // Returns a bash script to source.
 std::string bash_completion(const Options& options);

@@ -12,7 +12,7 @@
 namespace lm::cli {
 namespace {
 
-// Returns whether the word looks like a path, or begins the names of a dataset (word.idx).
+// Returns whether the word looks like a path, or is the prefix of a dataset (word.idx exists).
 bool may_be_path(const std::string& word) {
     return word.find_first_of("./") != word.npos || io::exists(word) || io::exists(word + ".idx");
 }
@@ -41,7 +41,7 @@ void check_first_word(const std::string& word, const Commands& commands) {
     if (may_be_path(word)) {
         const std::string meant = meant_option(word, commands.options);
         if (!meant.empty()) usage_error(word, "unknown command: did you mean {}?", meant);
-        usage_error(word, "a path is not a command: write one of {} before it",
+        usage_error(word, "a path is not a command: write one of {} before the path",
                     fmt::join(commands.names, ", "));
     }
     usage_error(word, "unknown command: {}", commands_text(commands));

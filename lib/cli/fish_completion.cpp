@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See complete(1) of fish: one command of the shell for each option.
+// The script has one `complete` command for each option; see complete(1) of fish.
 #include <fmt/ranges.h>
 
 #include "cli/completion.hpp"
@@ -43,7 +43,8 @@ std::string value_of(const Option& option) {
     return " -x";
 }
 
-// Returns the commands for the options and operands of a command. `condition`: "" or " -n '...'".
+// Returns the `complete` commands for the options and operands of a command of the program.
+// `condition`: "" or " -n '...'".
 std::string commands_of(const Options& options, const std::string& program,
                         const std::string& condition) {
     const std::string begin = "complete -c " + program + condition;

@@ -88,8 +88,8 @@ std::string accepted_text(const Options& options, size_t width) {
            paragraph(names, 2, width);
 }
 
-// Returns `example` in lines of at most `width` characters: a longer line continues before an
-// option, after a backslash.
+// Breaks the lines of `example` that are longer than `width` characters before an option. Each
+// broken line ends in a backslash.
 std::string example_lines(std::string example, size_t width) {
     constexpr std::string_view next_line = " \\\n    ";
     for (size_t begin = 0;;) {
@@ -116,7 +116,8 @@ std::string examples_text(const Options& options, size_t width) {
 }
 
 // Returns the options of a group in two columns, then the names of the options that `detail` does
-// not describe, after a hint unless `hinted`.
+// not describe. A hint to --help-all precedes these names, unless `hinted` states that the help
+// text already has the hint.
 std::string group_text(const std::vector<Option>& group, HelpDetail detail, size_t width,
                        bool& hinted) {
     std::string text;
@@ -154,7 +155,7 @@ std::string help_text(const Options& options, HelpDetail detail, int width) {
         text += two_columns(operand.metavar, description_of(operand), columns);
     }
     text += verbs_text(options, columns);
-    bool hinted = false;  // only the first names have the hint
+    bool hinted = false;  // whether the text already has the hint to --help-all
     for (const auto& [title, group] : groups_of(options)) {
         text += "\n" + title + ":\n";
         text += group_text(group, detail, columns, hinted);

@@ -16,7 +16,8 @@ enum class HelpDetail { brief, full };
 // columns. `width` 0 means the width of the terminal.
 std::string help_text(const Options& options, HelpDetail detail, int width = 0);
 
-// Returns the usage line, the examples and the commands: the answer to a command without arguments.
+// Returns the usage line, the examples and the commands, which are printed for a command without
+// arguments.
 std::string usage_text(const Options& options);
 
 }  // namespace lm::cli

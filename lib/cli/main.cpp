@@ -35,9 +35,10 @@ std::atomic<bool> notes_hidden = false;
 
 constexpr const char* stdout_name = "standard output";
 
-// Opens /dev/null for each closed standard descriptor, in a mode in which using the descriptor
-// fails. Otherwise the next file that the program opens would get the number of this descriptor,
-// and the output of the program would go into that file.
+// Opens /dev/null for each standard descriptor that is closed. The mode is write-only for
+// descriptor 0 and read-only for 1 and 2, so that normal use of the descriptor fails. Without this,
+// the next file that the program opens would get the number of the closed descriptor, and the
+// output of the program would go into that file.
 void keep_standard_descriptors() {
     for (int fd = 0; fd <= 2; ++fd) {
         if (fcntl(fd, F_GETFD) != -1 || errno != EBADF) continue;
@@ -81,7 +82,8 @@ bool names_argument(std::string_view message) {
     return object.starts_with('-') || operand;
 }
 
-// Prints "BEFORE WORD MESSAGE", WORD in `color`. A terminal gets lines broken between words.
+// Prints `before`, `word` in `color`, and `message`. On a terminal, breaks long lines between
+// words.
 void print_message(const std::string& before, const std::string& word, std::string_view message,
                    std::optional<Color> color) {
     const std::string start = one_line(before);
@@ -124,7 +126,8 @@ class Reporter {
         if (on_error_) on_error_(failure);
     }
 
-    // Prints how to use a command that was given without arguments. The error follows.
+    // Prints the usage of a command that was given without arguments. The caller then prints the
+    // error.
     void usage(const Options& options) const {
         if (is_rank0()) print_line(usage_text(options));
     }

@@ -17,17 +17,17 @@ namespace lm::cli {
 // Parses the command line and runs `body`, or the chosen verb. Returns the exit code for main():
 // the code of the body or of an Error, 3 when memory runs out or standard output cannot be written,
 // 70 for any other exception. When a launcher started several ranks, only rank 0 prints notes and
-// errors of the command line, and each line of another rank starts with its rank and host. Calls
-// `on_error` with each error that it prints.
+// errors of the command line. Each line that another rank prints starts with the rank and its host.
+// Calls `on_error` with each error that it prints.
 int run_main(int argc, char** argv, Options& options, const std::function<int()>& body = nullptr,
              const std::function<void(const Error&)>& on_error = nullptr);
 
-// Returns the word, quoted if a shell would divide or change it.
+// Returns the word, quoted if a shell would split or change it.
 std::string shell_word(std::string_view word);
-// Returns the arguments as one line, quoted for a shell. Manifests and logs contain it.
+// Returns the arguments as one line, quoted for a shell. Manifests and logs contain this line.
 std::string command_line(int argc, char** argv);
 
-// Afterwards run_main() prints no notes, only warnings and errors.
+// After this call, run_main() prints warnings and errors, but no notes.
 void hide_notes();
 
 // Writes to standard output through a buffer; run_main() flushes it at the end. Throws

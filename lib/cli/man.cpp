@@ -19,13 +19,13 @@ struct ExitMeaning {
 constexpr std::array<ExitMeaning, 9> exit_meanings = {{
     {Exit::done, true, "Done."},
     {Exit::answer_is_no, false, "The work was done and the answer is no."},
-    {Exit::usage, true, "Wrong usage or configuration; nothing was touched."},
+    {Exit::usage, true, "Wrong usage or configuration; nothing was written."},
     {Exit::failure, true,
      "Failure at run time: data, input or output, memory, device, communication."},
-    {Exit::self_stopped, false, "Training stopped itself: non-finite values, no progress."},
+    {Exit::self_stopped, false, "Training stopped itself: non-finite values or no progress."},
     {Exit::bug, true, "A bug of the program itself."},
     {Exit::run_again, false,
-     "Stopped with the state saved and work left: run the same command again."},
+     "Stopped before the end, with the state saved: run the same command again."},
     {Exit::do_not_run_again, false, "Stopped by the kill switch: do not run it again."},
     {Exit::superseded, false,
      "Superseded: a newer run uses the checkpoint directory; nothing was written."},
@@ -55,14 +55,14 @@ bool is_like_macro(std::string_view text) {
            std::ranges::all_of(text.substr(1), lower);
 }
 
-// Quotes an argument of a macro so that it cannot be taken for a macro.
+// Escapes and quotes an argument of a macro, so that mdoc does not read the argument as a macro.
 std::string argument(std::string_view text) {
     std::string result = escaped(text);
     if (is_like_macro(text) || text.find_first_of(".,:;()[]?!|") == 0) result.insert(0, "\\&");
     return text.find(' ') == std::string_view::npos ? result : "\"" + result + "\"";
 }
 
-// Splits `text` into lines: each sentence begins a line, and no line is long.
+// Splits `text` into lines: each sentence begins a line, and lines have at most 72 characters.
 std::string lines_of(std::string text) {
     if (!text.ends_with('.')) text += '.';
     std::string result;
@@ -200,8 +200,9 @@ std::string title_of(const Section& section) {
     return section.title == "Options" ? "Common options" : section.title;
 }
 
-// Returns ".Ss lm-ckpt ls DIR" with the summary, operands and options of a verb. A section in
-// `elsewhere` is printed at another place of the page, so the text only refers to it.
+// Returns the subsection of a verb (".Ss lm-ckpt ls DIR") with its summary, operands and options.
+// The sections in `elsewhere` are printed elsewhere on the page, so the subsection only refers to
+// them.
 std::string verb_section(const Options& verb, const std::vector<Section>& elsewhere) {
     std::string text = ".Ss " + escaped(verb.program());
     for (const Option& operand : operands_of(verb)) text += " " + escaped(operand_text(operand));
@@ -229,9 +230,10 @@ std::optional<std::string> own_meaning(const Options& options, Exit code) {
     return std::nullopt;
 }
 
-// Returns the text of an exit code in the man page: the program's own meaning, then the meaning for
-// each verb after the name of the verb. Without such meanings, returns the general meaning. Returns
-// nullopt for a code that neither the program nor a verb returns.
+// Returns the text of an exit code in the man page: the program's own meaning, then the name of
+// each verb that has its own meaning, with this meaning. If neither the program nor a verb has its
+// own meaning, returns the general meaning. Returns nullopt for a code that neither the program nor
+// a verb returns.
 std::optional<std::string> meaning_of(const Options& options, const ExitMeaning& entry) {
     std::string text;
     bool returned = entry.always;

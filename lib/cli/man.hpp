@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The generated sections of the man pages, in mdoc(7). The rest of a page is prose: man/lm-X.1.in.
+// The generated sections of the man pages, in mdoc(7). The other sections are written by hand, in
+// man/lm-X.1.in.
 #pragma once
 
 #include <string>

@@ -72,7 +72,7 @@ CompletedValue completed_value(const Option& option) {
     const auto in_metavar = [&](std::string_view word) {
         return option.metavar.find(word) != std::string::npos;
     };
-    // The prefix of an output names no dataset yet.
+    // The dataset of an output prefix does not exist yet.
     const bool is_output = option.name().starts_with("--output");
     if (in_metavar("PREFIX")) return is_output ? CompletedValue::files : CompletedValue::pairs;
     return std::ranges::any_of(files, in_metavar) ? CompletedValue::files : CompletedValue::none;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wording of the option table, shared by help, man page and completion.
+// Lists and texts that help, man page and completion derive from the option table.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@
 
 namespace lm::cli {
 
-// Returns the options under their headings, in order of declaration, and -h/--help and --version at
-// the end. Omits hidden, accepted and refused options.
+// Returns the options under their headings, in order of declaration. -h/--help, --help-all (when it
+// prints more) and --version are at the end. Omits hidden, accepted and refused options.
 std::vector<std::pair<std::string, std::vector<Option>>> groups_of(const Options& options);
 // Returns the options of groups_of() without their headings.
 std::vector<Option> shown_options(const Options& options);
@@ -34,7 +34,7 @@ CompletedValue completed_operand(const Options& options);
 std::string verb_name(const Options& options, const Options& verb);  // "ls" of "lm-ckpt ls"
 
 std::string operand_text(const Option& operand);  // "DIR", "[STEP]", "CKPT..."
-std::string capitalized(std::string text);        // does not change names such as fp16
+std::string capitalized(std::string text);        // keeps names such as fp16 in lower case
 // Returns the lines of `text`, each of at most `width` bytes unless a single word is longer.
 std::vector<std::string> wrap(std::string_view text, size_t width);
 

@@ -83,7 +83,7 @@ Apply apply_added(std::vector<std::string>* target) {
     };
 }
 
-// Returns the options that the list of groups and names does not contain.
+// Returns the options whose group and name are both not in the list.
 std::vector<Option*> not_listed(std::span<Option> options, const Values& groups_and_names) {
     for (const std::string& text : groups_and_names)
         LM_CHECK(std::ranges::any_of(options,

@@ -26,10 +26,10 @@
 namespace lm::cli {
 
 struct Bytes {
-    i64 value = 0;  // bytes that an option such as --min-size 2GiB gives
+    i64 value = 0;  // number of bytes, of an option such as --min-size 2GiB
 };
 struct Duration {
-    double seconds = 0;  // time that an option such as --watch 10s gives
+    double seconds = 0;  // time in seconds, of an option such as --watch 10s
 };
 
 struct Option {
@@ -48,7 +48,7 @@ struct Option {
     bool is_text = true;      // the value is not a number, size or time
     bool is_usual = false;    // messages about an unexpected operand suggest this option
     std::vector<std::string> choices;
-    std::vector<std::string> words;  // values that completion offers; others are valid, too
+    std::vector<std::string> words;  // values that completion offers; other values are valid, too
     std::string neutral_value;       // a refused option with this value is accepted and ignored
     Kind kind = Kind::normal;
     int min_values = 0;  // one occurrence has min_values to max_values values; 0 for a flag
@@ -67,9 +67,9 @@ class Options {
     // Sets the heading of the options declared after this call, in help and man page.
     void group(std::string title);
 
-    // `names` is "--name" or "--name,--alias,-n". The default is the value of the target at this
-    // call; help shows the default unless it is empty or nullopt. An i64 is a count of at least 0:
-    // 5_000_000, 5M, 300B.
+    // `names` is "--name" or "--name,--alias,-n". The default is the value of *target at the time
+    // of the declaration; help shows the default unless it is empty or nullopt. An i64 is a count
+    // of at least 0: 5_000_000, 5M, 300B.
     void flag(std::string_view names, bool* target, std::string help);
     void flag_off(std::string_view names, bool* target, std::string help);  // sets *target to false
     void value(std::string_view names, i64* target, std::string metavar, std::string help);
@@ -101,12 +101,12 @@ class Options {
                       std::string help);
     void choice(std::string_view names, std::string* target, std::vector<std::string> choices,
                 std::string help);
-    // Makes the value of the last declared option optional. Without a value, this option sets its
+    // Makes the value of the last declared option optional. An occurrence without a value sets the
     // first choice.
     void value_is_optional();
     // Sets the words that completion offers as values of the last declared option.
     void completes(std::vector<std::string> words);
-    // Messages about an unexpected path suggest to give it to this declared option.
+    // A message about an operand that is an unexpected path suggests the declared option `name`.
     void operands_mean(std::string_view name);
     void positional(std::string name, std::string* target, std::string help);
     void positional(std::string name, std::optional<std::string>* target, std::string help);
@@ -123,9 +123,9 @@ class Options {
     void refused(std::string_view names, int n_values, std::string reason,
                  std::string neutral_value = "");
 
-    // Hides the options that are declared so far, except the listed options and the options before
-    // entry `first` of the table. Hidden options are parsed without a note, so that a command line
-    // of another program is accepted.
+    // Hides the options declared so far, from entry `first` of the table to its end, except the
+    // listed options. Hidden options are parsed without a note, so that a command line of another
+    // program is accepted.
     void show_only(const std::vector<std::string>& groups_and_names, size_t first = 0);
     // From entry `first` of the table to the last option declared so far, --help describes only the
     // listed options and names the others. --help-all describes all options.
@@ -149,13 +149,13 @@ class Options {
         std::string name;
         std::vector<std::string> values;
     };
-    // Returns the options of the command line that have a target, in its order.
+    // Returns the options of the command line that have a target, in the order of the command line.
     const std::vector<Occurrence>& occurrences() const;
     // Returns the options of the chosen verb; nullptr when the command line has no verb.
     Options* chosen_verb();
     std::function<int()> chosen_run() const;
 
-    // Sets the command lines that --help and the answer to a bare command show as examples.
+    // Sets the command lines that help_text() and usage_text() print as examples.
     void examples(std::vector<std::string> lines);
     // Adds an exit code besides 0, 2, 3 and 70 to the section EXIT STATUS of the man page. If
     // `meaning` is not empty, it replaces the general text of the code.

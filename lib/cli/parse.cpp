@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The only file that includes CLI11, which is slow to compile. CLI11 classifies the arguments and
-// counts the values of each option. Conversion, messages and operands are done here, so that the
-// messages of all programs have the same form.
+// counts the values of each option. This file converts values, assigns operands and writes the
+// messages itself, so that the messages of all programs have the same form.
 #include "cli/parse.hpp"
 
 #include <fmt/ranges.h>
@@ -36,7 +36,8 @@ const Option* find_option(const std::vector<Option>& table, std::string_view nam
     return nullptr;
 }
 
-// Replaces `--x=` by `--x` and an empty value: CLI11 would use the next argument as the value.
+// Replaces `--x=` by `--x` and an empty value, because CLI11 would use the argument after `--x=` as
+// the value.
 std::vector<std::string> split_empty_values(const std::vector<Option>& table,
                                             std::vector<std::string> arguments) {
     std::vector<std::string> result;
@@ -122,8 +123,8 @@ std::string unknown_option(const std::vector<Option>& table, const std::string& 
     return fmt::format("{}: unknown option: did you mean {}?", name, nearest);
 }
 
-// Returns whether an argument may be a name of the option: --name, --name=value, and for a short
-// name any argument.
+// Returns whether the command line may contain the option: an argument is --name or --name=value,
+// or the option has a short name, for which the arguments are not checked.
 bool may_be_given(const Option& option, const std::vector<std::string>& arguments) {
     return std::ranges::any_of(option.names, [&](const std::string& name) {
         if (!name.starts_with("--")) return true;
@@ -134,8 +135,8 @@ bool may_be_given(const Option& option, const std::vector<std::string>& argument
     });
 }
 
-// Returns the message for missing values. Only the text of CLI11's error names the option: "--name:
-// 1 required ... missing".
+// Returns the message for missing values. CLI11 reports the name of the option only in the text of
+// its error: "--name: 1 required ... missing".
 std::string argument_mismatch(const std::vector<Option>& table, const std::string& text) {
     const Option* option = find_option(table, text.substr(0, text.find_first_of(" :")));
     return option ? missing_value(*option) : "command line: " + text;
@@ -146,7 +147,7 @@ bool same_letter(unsigned char a, unsigned char b) {
 }
 
 // Returns the number of insertions, deletions, replacements and swaps of adjacent characters
-// between two names (optimal string alignment distance). Upper and lower case are the same.
+// between two names (optimal string alignment distance). Ignores case.
 size_t edit_distance(std::string_view a, std::string_view b) {
     std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
     for (size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
@@ -191,7 +192,7 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
     });
     if (longer != known.end()) return *longer;
     if (letters < 4) return "";
-    // "temp" of "temperature", "gpt2" of "hf-gpt2"
+    // Finds "--temperature" for "--temp", and "hf-gpt2" for "gpt2".
     const auto is_word = [](std::string_view rest) { return rest.find('-') == rest.npos; };
     const std::string start = only_name(known, [&](std::string_view candidate) {
         return candidate.starts_with(name) && is_word(candidate.substr(name.size()));
@@ -218,8 +219,9 @@ std::optional<std::vector<std::string>> parse_arguments(const std::vector<Option
     CLI::App app;
     app.set_help_flag();
     app.allow_extras();
-    // CLI11 compares the names of each declared option with those of all others, which for the 700
-    // options of lm-train takes longer than the rest of its start.
+    // Only options that may be on the command line are declared. CLI11 compares the names of each
+    // declared option with the names of all others. For the 700 options of lm-train, this takes
+    // longer than the rest of the program's start.
     for (const Option& option : table) {
         if (!option.positional && !is_family(option) && may_be_given(option, arguments)) {
             declare(app, table, option, on_option, problems);

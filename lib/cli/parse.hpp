@@ -12,8 +12,8 @@
 namespace lm::cli {
 
 // A function that is called for each occurrence of an option, in order, with its values. If the
-// function throws an Error, this is a problem of the command line; any other exception ends the
-// parsing.
+// function throws an Error(usage), parsing adds the Error to `problems` and continues. Any other
+// exception ends the parsing.
 using OnOption = std::function<void(const Option&, const std::vector<std::string>& values)>;
 
 // Adds to `problems` the Errors of `on_option`, unknown options, missing values, and values given

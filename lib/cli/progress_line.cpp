@@ -18,7 +18,7 @@ constexpr double redraw_s = 1.0 / 6.0;
 constexpr double plain_line_s = 60.0;
 constexpr std::string_view separator = ", ";  // between fields
 constexpr double rate_memory_s = 10.0;        // time constant of the mean rate
-// In the first second caches fill, so the rate does not predict the end. The time left is shown
+// In the first second caches fill, so the rate is not typical. The line shows the remaining time
 // only after this time.
 constexpr double settling_s = 1.0;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shows progress on stderr: on a terminal one line, which is redrawn at most 6 times per second;
-// elsewhere one plain line per minute; nothing with --quiet.
+// Shows progress on stderr. A terminal shows one line, which is redrawn at most 6 times per second.
+// A pipe or file gets one plain line per minute. With --quiet, nothing is printed.
 #pragma once
 
 #include <memory>
@@ -27,8 +27,7 @@ class ProgressLine {
     // cheap. Thread-safe. `extra` has fields separated by ", "; fields beyond the width of the
     // terminal are dropped.
     void update(i64 done, std::string_view extra = {});
-    // Clears the line on a terminal. Elsewhere, prints a last line if it has printed an earlier
-    // line.
+    // Clears the line on a terminal. Elsewhere, prints a final line if update() has printed a line.
     void finish();
 
   private:

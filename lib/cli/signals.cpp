@@ -93,7 +93,8 @@ void report_stop() {
     stop_report(name);
 }
 
-// Handles signals only in sigsuspend(): a signal that arrives earlier stays pending until then.
+// Handles signals only in sigsuspend(). A signal that arrives outside of sigsuspend() stays pending
+// until the next sigsuspend().
 void* wait_for_signals(void*) {
     const sigset_t held = signals_to_block();
     sigset_t open;

@@ -27,7 +27,8 @@ std::string folded_line(const std::vector<std::string>& cells, size_t width);
 // unchanged when it fits, and with `width` 0.
 std::string folded_message(std::string_view text, size_t width);
 
-// Returns `text` with each line of dashes cut to `width` columns; with `width` 0 unchanged.
+// Returns `text` with each line of dashes shortened to `width` columns. With `width` 0, returns
+// `text` unchanged.
 std::string with_short_rules(std::string text, size_t width);
 
 // Writes `text` and a newline to standard error in one write. Errors are ignored. Thread-safe.

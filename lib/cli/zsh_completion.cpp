@@ -8,7 +8,7 @@
 namespace lm::cli {
 namespace {
 
-// Returns `text` within single quotes, in which the characters of `special` have a backslash.
+// Returns `text` for use within single quotes, with a backslash before each character of `special`.
 std::string escaped(std::string_view text, std::string_view special) {
     std::string result;
     for (const char c : text) {

@@ -35,10 +35,10 @@ EnergyMeter EnergyMeter::open(const Settings& settings) {
     return meter;
 }
 
-// Finds the zones in the directory of their links: "intel-rapl:0" is a package, "intel-rapl:0:1" a
-// part of this package (Documentation/power/powercap/powercap.rst). The energy of a package
-// includes its cores, but not its memory. Zones of other drivers ("intel-rapl-mmio") repeat the
-// same counters and are skipped.
+// Finds the RAPL zones in settings_.powercap. "intel-rapl:0" is a processor package,
+// "intel-rapl:0:1" is a part of that package (Documentation/power/powercap/powercap.rst). The
+// energy of a package includes its cores, but not its memory. Zones of other drivers
+// ("intel-rapl-mmio") repeat the same counters and are skipped.
 void EnergyMeter::find_zones() {
     if (!io::is_directory(settings_.powercap)) return;
     for (const std::string& zone : io::list_directory(settings_.powercap)) {
@@ -76,7 +76,7 @@ double EnergyMeter::gpu_joules_since(double elapsed_s) {
             joules += *sensors.energy_j - gpu_j_[gpu];
             gpu_j_[gpu] = *sensors.energy_j;
         } else {
-            joules += sensors.power_w.value_or(0) * elapsed_s;  // GPUs before Volta
+            joules += sensors.power_w.value_or(0) * elapsed_s;  // GPUs before Volta: no counter
         }
     }
     return joules;

@@ -23,8 +23,8 @@ class EnergyMeter {
     struct Settings {
         std::string powercap = "/sys/class/powercap";
         std::string nvml = "libnvidia-ml.so.1";  // empty: no GPUs
-        double cpu_w = 0;                        // power of the processors without a counter
-        double memory_w = 0;                     // power of the memory without a counter
+        double cpu_w = 0;                        // assumed power of processors that have no counter
+        double memory_w = 0;                     // assumed power of memory that has no counter
     };
     // Returns a meter with the counters that this host has.
     static EnergyMeter open(const Settings& settings);
@@ -41,7 +41,7 @@ class EnergyMeter {
     const std::optional<Nvml>& nvml() const { return nvml_; }
 
   private:
-    // A zone of RAPL.
+    // A RAPL zone: the energy counter of a processor package or of memory.
     struct Zone {
         std::string file;   // energy_uj
         double max_uj = 0;  // the counter restarts at 0 above this value
@@ -56,7 +56,7 @@ class EnergyMeter {
     Settings settings_;
     std::vector<Zone> packages_, memories_;
     std::optional<Nvml> nvml_;
-    std::vector<double> gpu_j_;  // reading of each GPU
+    std::vector<double> gpu_j_;  // last reading of each GPU, in joules
     double first_s_, last_s_;    // monotonic time of open() and of the last sample()
     EnergyUse used_;
 };

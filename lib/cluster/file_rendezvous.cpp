@@ -57,7 +57,7 @@ std::string read_if_exists(const std::string& path) {
 }
 
 // Removes the files of an earlier run. Renames the directory first, because other ranks of this run
-// may already write into it.
+// may already write into the directory.
 void remove_earlier(const std::string& directory) {
     if (!io::exists(directory)) return;
     const std::string old = directory + "." + random_number();
@@ -75,7 +75,7 @@ constexpr const char* directory_remedy = "use a directory that all nodes share";
 
 FileRendezvous::Failure FileRendezvous::Failure::parse(const std::string& text) {
     const size_t end = text.find('\n');
-    if (end == text.npos) return {"another rank", "stopped"};  // its file was removed
+    if (end == text.npos) return {"another rank", "stopped"};  // the file was removed
     return {text.substr(0, end), text.substr(end + 1)};
 }
 

@@ -41,9 +41,9 @@ class FileRendezvous {
     // Publishes `text` under `phase`. Afterwards this rank writes no file, not even "alive".
     void publish_last(std::string_view phase, const std::string& text);
     // Blocks until all ranks have published under `phase`, and returns their texts by rank. Throws
-    // Error(failure) when an awaited rank has not been alive for `timeout_s`. Throws
-    // JointError(failure) "rank R on HOST: why" when a rank has failed. The error names the first
-    // failure, whichever rank reported it.
+    // Error(failure) when a rank has not published and its file "alive" has not changed for
+    // `timeout_s`. Throws JointError(failure) "rank R on HOST: why" when a rank has failed. The
+    // error names the first failure, whichever rank reported it.
     std::vector<std::string> gather(std::string_view phase);
     // When a rank has failed, throws the same error as gather(). Reads the directory at most twice
     // a second, so any thread may call this function every few milliseconds.
@@ -55,8 +55,8 @@ class FileRendezvous {
     bool leave(const std::string& why) noexcept;
 
   private:
-    // The first failure of the job. A rank that stops because of this failure publishes it as its
-    // own failure.
+    // The first failure of the job. A rank that stops because of this failure publishes this
+    // failure instead of its own.
     struct Failure {
         std::string who;  // "rank R on HOST"
         std::string why;
@@ -83,7 +83,8 @@ class FileRendezvous {
     double timeout_s_;
     std::string session_;
     std::atomic<double> next_check_s_{0};
-    // By rank: the text of its file "alive", and when the text changed.
+    // For each rank: the last known text of its file "alive", and the time at which the text
+    // changed.
     std::vector<std::pair<std::string, double>> seen_alive_;
     std::mutex failure_mutex_;
     std::optional<Failure> failure_;  // guarded by failure_mutex_

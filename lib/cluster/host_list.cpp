@@ -47,8 +47,9 @@ std::optional<i64> whole_number(std::string_view text) {
     return value;
 }
 
-// Appends the hosts of `item`, each with `prefix` before its name. `item` is a name with any number
-// of lists of ranges in brackets. Returns false when `item` is not valid.
+// Appends the hosts of `item`, each with `prefix` before its name. `item` is a name that may
+// contain lists of ranges in brackets, such as "r[1-2]n[0-3,7]". Returns false when `item` is not
+// valid.
 bool expand_item(const std::string& prefix, std::string_view item,
                  std::vector<std::string>& hosts) {
     const size_t open = item.find('[');

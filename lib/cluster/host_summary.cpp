@@ -64,7 +64,8 @@ std::string dead_text(const Hosts& hosts) {
                        human_size(bytes), host_list(names));
 }
 
-// Returns the number of outliers of --node, their findings, and the list for sbatch.
+// Returns the number of outliers of lm-shmcheck --node, their findings, and the option --exclude
+// for sbatch.
 std::string nodes_text(const Nodes& nodes, const std::vector<std::string>& of_job) {
     if (nodes.empty()) return "";
     std::vector<std::string> outliers;
@@ -133,8 +134,9 @@ bool HostLines::add(std::string_view line) {
     return true;
 }
 
-// Returns whether the line is part of a table of --node: a table of states with a line for each
-// host, tables of speeds and GPUs, the findings as "HOST: TEXT", and a last line.
+// Stores a line of the output of lm-shmcheck --node. Returns false when the line does not belong to
+// this output. The output is a table of states with a line for each host, tables of speeds and
+// GPUs, the findings as "HOST: TEXT", and a last line ("no outliers" or "--exclude=...").
 bool HostLines::add_table_line(std::string_view line) {
     if (line.starts_with("HOST ")) {
         table_ = line.find(" HUGEPAGE ") != line.npos ? Table::states : Table::other;

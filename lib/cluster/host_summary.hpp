@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Summarizes the JSON lines that lm-shmcheck printed on many hosts, and tables of --node.
+// Summarizes the JSON lines that lm-shmcheck printed on many hosts, and the tables that lm-shmcheck
+// --node printed.
 #pragma once
 
 #include <map>
@@ -24,7 +25,7 @@ struct HostSummary {
     bool has_dead = false;  // some host has dead segments
 };
 
-// Collects lines in any order. The last line of each host counts.
+// Collects lines in any order. When a host has several lines, the last one counts.
 class HostLines {
   public:
     // Adds a line of JSON, or the next line of a table of --node. Returns false for any other line,
@@ -32,8 +33,8 @@ class HostLines {
     // lm-shmcheck did not print.
     bool add(std::string_view line);
     bool empty() const { return hosts_.empty() && nodes_.empty(); }
-    // Returns one line for each finding, with all hosts that have this finding in the form of
-    // Slurm's node lists.
+    // Returns one line for each finding. The line ends with the hosts that have this finding, as a
+    // Slurm node list.
     HostSummary summary(const ExpectedHosts& expected) const;
 
     struct Host {
@@ -54,7 +55,8 @@ class HostLines {
     Table table_ = Table::none;
     i64 n_lines_ = 0;
     std::map<std::string, Host> hosts_;
-    // The findings of lm-shmcheck --node: by host, and in of_job_ those about all hosts.
+    // The findings of lm-shmcheck --node. nodes_ has the findings about single hosts; of_job_ has
+    // the findings about all hosts.
     std::map<std::string, std::vector<std::string>> nodes_;
     std::vector<std::string> of_job_;
 };

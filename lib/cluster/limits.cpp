@@ -62,7 +62,7 @@ void add_huge_pages(std::vector<Limit>& limits) {
     }
 }
 
-// Returns the number of the line "KEY NUMBER" in a file such as /proc/meminfo or memory.stat.
+// Returns NUMBER from the line "KEY NUMBER" of a file such as /proc/meminfo or memory.stat.
 std::optional<i64> keyed_number(const std::string& path, const std::string& key) {
     std::istringstream lines(text_of(path).value_or(""));
     for (std::string line; std::getline(lines, line);) {

@@ -35,7 +35,7 @@ struct MemoryRoom {
     std::string whose;  // the limit: "available memory of the host", "memory left in the
                         // control group"
 };
-// Returns nullopt when the system does not report the memory.
+// Returns the MemoryRoom of this process; nullopt when the system does not report its memory.
 std::optional<MemoryRoom> memory_room();
 // Returns the address space, in bytes, that this process can still map under `ulimit -v`; nullopt:
 // no limit.

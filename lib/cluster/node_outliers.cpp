@@ -16,13 +16,13 @@ namespace lm::cluster {
 namespace {
 
 constexpr double max_clock_skew_s = 1;
-constexpr double least_speed = 0.75;   // share of the median: product and copy
+constexpr double least_speed = 0.75;   // share of the median, for matrix product and memory copy
 constexpr double least_clock = 0.7;    // share of the median; cores vary their clock
 constexpr double least_memory = 0.8;   // share of the median
 constexpr double least_network = 0.5;  // share of the median
 constexpr double max_swap = 0.05;      // share of the memory
 constexpr double max_inodes = 0.95;
-constexpr double slow_file_s = 1;  // reported when it is also five times the median
+constexpr double slow_file_s = 1;  // a slower file is reported if above five times the median, too
 constexpr i64 least_space = i64{1} << 30;
 constexpr i64 max_gpu_celsius = 90;  // data-center GPUs slow down from about 90 (H100: 87 to 95)
 constexpr i64 max_gpu_warmer = 20;   // degrees above the median GPU of the job
@@ -36,7 +36,7 @@ double median(std::vector<double> values) {
     return values[values.size() / 2];
 }
 
-// Returns the lower median, so that the slower one of two hosts is compared with the other one.
+// Returns the lower median, so that with two hosts the slower one is compared with the faster one.
 double lower_median(std::vector<double> times) {
     std::ranges::sort(times);
     return times.empty() ? 0 : times[(times.size() - 1) / 2];
@@ -132,8 +132,9 @@ std::string size_limit_text(i64 limit) {
     return limit == unlimited ? "unlimited" : human_size(limit);
 }
 
-// Returns for each directory whether it is unusable on every one of several hosts. Then no host is
-// an outlier: the path is wrong, or the file system is down.
+// Returns for each directory whether it is unusable on all hosts. In this case no host is an
+// outlier: the path is wrong, or the file system is down. Returns false for all directories when
+// the job has one host.
 std::vector<bool> unusable_everywhere(const std::vector<NodeSample>& samples) {
     std::vector<bool> unusable(samples.front().directories.size(), samples.size() > 1);
     for (const NodeSample& sample : samples) {
@@ -202,7 +203,7 @@ double median_of_gpus(const std::vector<NodeSample>& samples, Value&& value) {
 double celsius(const GpuSample& gpu) {
     return static_cast<double>(gpu.sensors.temperature_c.value_or(0));
 }
-// Returns the SM clock under load, or 0 (not compared) for a GPU that computed nothing.
+// Returns the SM clock under load, or 0 (not compared) for a GPU whose GEMM speed was not measured.
 double loaded_mhz(const GpuSample& gpu) {
     return gpu.tflops > 0 ? static_cast<double>(gpu.sensors.sm_mhz.value_or(0)) : 0;
 }

@@ -26,10 +26,11 @@
 namespace lm::cluster {
 namespace {
 
-constexpr double measure_s = 0.1;        // for the matrix product, and again for the memory copy
+constexpr double measure_s = 0.1;        // duration of each of two measurements: matrix product,
+                                         // memory copy
 constexpr double directory_limit_s = 3;  // a longer time is a problem
 
-// Returns the value of "NAME: VALUE kB" in /proc/meminfo, without the unit; 0: no such line.
+// Returns VALUE from the line "NAME: VALUE kB" of /proc/meminfo; 0 when the file has no such line.
 i64 meminfo(const std::string& name) {
     std::istringstream lines(io::read_file("/proc/meminfo"));
     std::string key;
@@ -78,7 +79,8 @@ double measure_product() {
     return 2e-9 * n * n * n * static_cast<double>(n_products) / watch.elapsed_s();
 }
 
-// Returns the bytes read and written by copies of 64 MiB on one core, in 1e9 bytes/s.
+// Returns the speed of copies of 64 MiB on one core, in 1e9 bytes/s. Counts the bytes read and the
+// bytes written.
 double measure_copy() {
     constexpr size_t n = size_t{64} << 20;
     std::vector<char> from(n, 'a'), to(n, 'b');
@@ -86,7 +88,7 @@ double measure_copy() {
     const Stopwatch watch;
     do {
         std::memcpy(to.data(), from.data(), n);
-        from[static_cast<size_t>(n_copies++)] = to[n / 2];  // the compiler cannot remove a copy
+        from[static_cast<size_t>(n_copies++)] = to[n / 2];  // the compiler must keep the copy
     } while (watch.elapsed_s() < measure_s);
     return 2e-9 * static_cast<double>(n) * static_cast<double>(n_copies) / watch.elapsed_s();
 }
@@ -122,14 +124,15 @@ DirectorySample measure_directory(const std::string& path) {
     return sample;
 }
 
-// The sample of a directory. A hanging file system delivers it late, or never.
+// The sample of a directory. If the file system hangs, the sample arrives late or never.
 struct Answer {
     std::mutex mutex;
     std::condition_variable arrived;
     std::optional<DirectorySample> sample;
 };
 
-// Returns the answer. If none has arrived by `deadline`, returns a sample with this problem.
+// Returns the sample in `answer`. If no sample arrives before `deadline`, returns a sample whose
+// problem states this.
 DirectorySample answer_until(Answer& answer, const std::string& path,
                              std::chrono::steady_clock::time_point deadline) {
     std::unique_lock lock(answer.mutex);
@@ -227,7 +230,7 @@ NodeSample sample_node(const std::vector<std::string>& directories, const std::s
     sample.open_files = soft_limit(RLIMIT_NOFILE);
     sample.locked_memory = soft_limit(RLIMIT_MEMLOCK);
     sample.gflops = measure_product();
-    sample.cpu_mhz = fastest_core_mhz();  // while the processor is still busy
+    sample.cpu_mhz = fastest_core_mhz();  // before the clock falls to its idle value
     sample.copy_gbps = measure_copy();
     sample.directories = measure_directories(directories);
     sample.gpus = sample_gpus(nvml);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measurements of this host, to compare with the measurements of the other hosts of a job: memory,
-// limits, directories, processor, GPUs. Takes about half a second, with slow directories up to 3.5.
+// limits, directories, processor, GPUs. The measurements take about 0.5 s, or up to 3.5 s with slow
+// directories.
 #pragma once
 
 #include <optional>
@@ -40,8 +41,9 @@ struct NodeSample {
     std::optional<i64> locked_memory;  // soft limit, bytes; nullopt: unlimited
     double cpu_mhz = 0;                // clock of the fastest core, under load; 0: not known
     double gflops = 0;                 // matrix product on one core
-    double copy_gbps = 0;              // memory copy on one core, bytes read and written, 1e9/s
-    double network_gbps = 0;           // fastest exchange with a host, 1e9 bytes/s; 0: not measured
+    double copy_gbps = 0;              // memory copy on one core, 1e9 bytes/s, read plus written
+    double network_gbps = 0;           // fastest exchange with another host, 1e9 bytes/s; 0: not
+                                       // measured
     std::vector<DirectorySample> directories;
     std::vector<GpuSample> gpus;  // by index; none without a driver
 };
@@ -51,13 +53,14 @@ struct NodeSample {
 NodeSample sample_node(const std::vector<std::string>& directories,
                        const std::string& nvml = "libnvidia-ml.so.1");
 
-// Converts a speed of the sample (1e9 bytes/s) to the unit of the texts.
+// Converts a speed from 1e9 bytes/s, the unit of NodeSample, to GiB/s, the unit in messages.
 inline double gib_per_s(double gbps) {
     return gbps * 1e9 / 0x1p30;
 }
 
 io::OrderedJson to_json(const NodeSample& sample);
-// Throws Error(failure) naming `source`.
+// Converts the result of to_json() back. Throws Error(failure) naming `source` when a member is
+// missing or has another type.
 NodeSample node_sample_from_json(const io::Json& json, const std::string& source);
 
 }  // namespace lm::cluster

@@ -8,7 +8,8 @@
 namespace lm::cluster {
 namespace {
 
-// The part of nvml.h that is used (NVML API Reference Guide, r550). Results: 0 is success.
+// The types and constants of nvml.h that this file uses (NVML API Reference Guide, r550). Each NVML
+// function returns 0 on success.
 using NvmlDevice = void*;
 constexpr unsigned sensor_of_chip = 0;      // NVML_TEMPERATURE_GPU
 constexpr unsigned clock_of_sms = 1;        // NVML_CLOCK_SM
@@ -21,7 +22,8 @@ void find(void* library, const char* name, Function& function) {
     function = reinterpret_cast<Function>(dlsym(library, name));
 }
 
-// Calls `query` with a pointer to a Value. Returns the value times `factor` when the call succeeds.
+// Calls `query` with a pointer to a Value. Returns the value times `factor`; nullopt when the call
+// fails.
 template <typename To, typename Value, typename Query>
 std::optional<To> value_of(Query&& query, double factor = 1) {
     Value value = 0;

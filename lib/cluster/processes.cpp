@@ -99,7 +99,8 @@ void add_open_files(ProcessTable& table, i64 pid, u64 device, const std::string&
         std::string path(target, static_cast<size_t>(n));
         if (path.ends_with(deleted_mark)) path.resize(path.size() - deleted_mark.size());
         add_use(table, pid, {status.st_dev, status.st_ino}, std::move(path), status.st_nlink == 0,
-                i64{status.st_blocks} * 512);  // st_blocks counts 512 bytes on every file system
+                i64{status.st_blocks} * 512);  // the unit of st_blocks is 512 bytes on every file
+                                               // system
     }
 }
 
@@ -164,7 +165,7 @@ std::optional<MapsLine> parse_maps_line(std::string_view line) {
         !parse_number_prefix(line, result.file.inode, 10) || result.file.inode == 0) {
         return std::nullopt;
     }
-    // No file has larger addresses or offsets, and their sum would overflow.
+    // A valid line has no larger size or offset, and the sum of larger values would overflow.
     constexpr u64 most = u64{1} << 62;
     if (end < begin || end - begin >= most || offset >= most) return std::nullopt;
     line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));

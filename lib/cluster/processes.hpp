@@ -33,12 +33,13 @@ struct FileUse {
     std::vector<i64> pids;  // ascending, each once
     std::string path;       // path in the mount namespace of one of the processes
     bool deleted = false;   // unlinked; the memory stays allocated while a process uses the file
-    i64 bytes = 0;          // allocated bytes if open, and at least the end of the largest mapping
+    i64 bytes = 0;          // maximum of the allocated bytes (open file) and the ends of all
+                            // mappings
 };
 
 struct ProcessTable {
     std::map<i64, Process> processes;
-    std::map<FileId, FileUse> files;           // only files of the file system `device`
+    std::map<FileId, FileUse> files;           // only files on the `device` of read_processes()
     std::map<i64, std::vector<i64>> system_v;  // pids by System V segment id
 
     // Returns whether this process can see the files of every process that may have a file of user

@@ -40,15 +40,15 @@ std::vector<Process> processes_named(const ProcessTable& table, const std::vecto
 
 enum class Holder { none, some, unknown };
 
-// Asks the kernel whether another process, visible or not, in this container or another one, has
-// this file open or mapped. The kernel grants a write lease only on a file that no other process
-// has open (fcntl(2), F_SETLEASE), and only to the owner of the file or a privileged user. Releases
-// the lease at once.
+// Asks the kernel whether another process has this file open or mapped. The answer includes
+// processes that are not visible, for example in another container. The kernel grants a write lease
+// only on a file that no other process has open (fcntl(2), F_SETLEASE), and only to the owner of
+// the file or a privileged user. Releases the lease at once.
 Holder ask_for_lease(const std::string& path) {
     const io::Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     if (!fd.valid()) return Holder::unknown;
     const auto before =
-        std::signal(SIGIO, SIG_IGN);  // the kernel sends it when a process opens the file now
+        std::signal(SIGIO, SIG_IGN);  // sent when a process opens the file during the lease
     const bool granted = fcntl(fd.get(), F_SETLEASE, F_WRLCK) == 0;
     const bool busy = !granted && (errno == EAGAIN || errno == EBUSY);
     if (granted) fcntl(fd.get(), F_SETLEASE, F_UNLCK);
@@ -85,7 +85,7 @@ std::vector<Segment> named_segments(const std::string& directory, u64 device) {
                                            error);
     for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
         struct stat status = {};
-        if (lstat(entry->path().c_str(), &status) != 0) continue;  // removed since
+        if (lstat(entry->path().c_str(), &status) != 0) continue;  // removed in the meantime
         if (!S_ISREG(status.st_mode) || status.st_dev != device) continue;
         Segment segment;
         segment.name = entry->path();
@@ -98,7 +98,7 @@ std::vector<Segment> named_segments(const std::string& directory, u64 device) {
     return segments;
 }
 
-// Appends the files that were unlinked but that processes still hold, because such a file keeps its
+// Appends the unlinked files that processes still have open or mapped. Such a file still uses
 // memory.
 void add_deleted(std::vector<Segment>& segments, const ProcessTable& table) {
     for (const auto& [file, use] : table.files) {
@@ -115,8 +115,9 @@ void add_deleted(std::vector<Segment>& segments, const ProcessTable& table) {
     }
 }
 
-// Sets the owners of a System V segment: /proc/PID/maps shows which processes are attached. The
-// kernel reports only the creator and the number of attached processes.
+// Sets the owners and the state of a System V segment. The owners are the attached processes, which
+// /proc/PID/maps shows, or the creator if no attached process is visible. The kernel itself reports
+// only the creator and the number of attached processes.
 void find_system_v_owners(Segment& segment, i64 n_attached, const ProcessTable& table) {
     const auto creator = table.processes.find(segment.creator);
     const auto attached = table.system_v.find(segment.id);

@@ -50,8 +50,8 @@ struct Removal {
     bool removed = false;
     std::string reason;  // why the segment was kept; empty when it was removed
 };
-// Checks once more whether a segment is dead, and removes it if it is. Keeps a segment that changed
-// less than `min_age_s` ago, because a process may be about to open it.
+// Reads the state of a segment again, and removes the segment if it is still dead. Keeps a segment
+// that changed less than `min_age_s` ago, because a process may be about to open it.
 Removal remove_if_dead(const std::string& directory, const Segment& segment, i64 min_age_s);
 
 }  // namespace lm::cluster

@@ -61,8 +61,8 @@ void prefer_as_oom_victim(pid_t parent) {
 int allocate_and_touch(int fd, i64 bytes, ChildProgress& progress) {
     for (i64 done = 0; done < bytes; done += chunk_bytes) {
         const i64 n = std::min(chunk_bytes, bytes - done);
-        // Allocates the pages here, where a full file system is an error. Otherwise writing below
-        // would cause a SIGBUS.
+        // Allocates the pages first, because fallocate() returns an error when the file system is
+        // full. Without this call, touch() would cause a SIGBUS.
         if (fallocate(fd, 0, done, n) != 0) return errno;
         progress.allocated = done + n;
         void* memory =
@@ -110,7 +110,7 @@ std::string death_of(int status) {
     const int signal = WTERMSIG(status);
     if (signal == SIGBUS) return "bus error: the file system is full";
     if (signal == SIGKILL) return "killed: a memory limit (control group or host) was reached";
-    return fmt::format("died by signal {}", signal);
+    return fmt::format("ended by signal {}", signal);
 }
 
 }  // namespace

@@ -29,8 +29,8 @@ constexpr i64 stress_margin(i64 room) {
     return room / 16 > (i64{256} << 20) ? room / 16 : i64{256} << 20;
 }
 
-// Tests `bytes` of the tmpfs at `directory`, in a file without a name (O_TMPFILE), so that nothing
-// remains even of a killed test. Throws Error(failure) when the directory cannot be read or the
+// Tests `bytes` of the tmpfs at `directory`, in a file without a name (O_TMPFILE), so that no file
+// remains even after a killed test. Throws Error(failure) when the directory cannot be read or the
 // test cannot start.
 StressResult stress_shared_memory(const std::string& directory, i64 bytes);
 

@@ -281,8 +281,8 @@ TEST_CASE_METHOD(Fixture, "a refused flag is ignored with its neutral value") {
     parse({"--expert-parallel", "1"});
     parse({"--expert-parallel=1.0"});
     lm::set_log_sink(nullptr);
-    CHECK(notes == Arguments{"--expert-parallel: ignored: 1 changes nothing",
-                             "--expert-parallel: ignored: 1.0 changes nothing"});
+    CHECK(notes == Arguments{"--expert-parallel: ignored: the value 1 has no effect",
+                             "--expert-parallel: ignored: the value 1.0 has no effect"});
     CHECK(complaint(options, {"--expert-parallel", "1", "1"}) ==
           "--expert-parallel: there are no experts");
     CHECK(complaint(options, {"--expert-parallel", "1x"}) ==
@@ -402,7 +402,7 @@ TEST_CASE("a path, a value or another word in the place of a command or option")
     verbs.verb("ls", "list", [] { return 0; }).positional("DIR", &directory, "directory");
     verbs.verb("prune", "remove", [] { return 0; });
     CHECK(complaint(verbs, {"/"}) ==
-          "/: a path is not a command: write one of ls, prune before it");
+          "/: a path is not a command: write one of ls, prune before the path");
 
     Options train("lm-train", "train");
     train.value("--model", &model, "NAME", "model");
