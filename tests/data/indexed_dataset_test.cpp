@@ -208,11 +208,11 @@ TEST_CASE("verify reports a metadata file with other file sizes") {
     CHECK(faults_with(14, 102) ==
           std::vector{metadata_path(prefix) +
                       ": states 14 bytes of tokens, but the dataset has 12: "
-                      "it is the metadata file of another dataset: replace or remove it"});
+                      "this metadata file belongs to another dataset: replace or remove it"});
     CHECK(faults_with(12, 101) ==
           std::vector{metadata_path(prefix) +
                       ": states 101 bytes of index, but the dataset has 102: "
-                      "it is the metadata file of another dataset: replace or remove it"});
+                      "this metadata file belongs to another dataset: replace or remove it"});
 }
 
 TEST_CASE("verify reports each fault of the index once, and no valid entry") {
@@ -253,7 +253,7 @@ TEST_CASE("verify reports each fault of the index once, and no valid entry") {
     CHECK_THAT(only(faults_with(pointer(1, 10))),
                ContainsSubstring("sequence 1 begins at token 5, but the previous one ends at 3"));
     CHECK_THAT(only(faults_with(document(2, 99))),
-               ContainsSubstring("entry 99 of document 2 is corrupt"));
+               ContainsSubstring("document 2 has the first sequence 99, which is out of range"));
     const auto two = faults_with(pointer(1, 10), length(3, 1));
     REQUIRE(two.size() == 2);
     CHECK_THAT(two[1],

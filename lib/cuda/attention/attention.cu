@@ -12,8 +12,8 @@ using device::AttentionBackward;
 using device::AttentionForward;
 
 // Returns the kernels' arguments. `more`: the tensors that the kernels access in addition to qkv,
-// [B, T, C] of type T. Kernels use 16-byte accesses only if qkv and all of `more` are aligned to 16
-// bytes.
+// [B, T, C] compute. T is the type of their elements. Kernels use 16-byte accesses only if qkv and
+// all of `more` are aligned to 16 bytes.
 template <typename T, typename Args>
 AttentionInput input_of(const Args& a, std::initializer_list<device::View> more) {
     check_attention(a.head_dim, a.qkv[2], a.scale);

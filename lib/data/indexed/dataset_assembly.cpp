@@ -12,8 +12,8 @@
 namespace lm::data {
 namespace {
 
-// Calls use(first, values) for each block of the [n] i32 values in the file `path`. An empty `path`
-// stands for n ones.
+// Calls use(first, values) for each block of the [n] i32 values in the file `path`. With an empty
+// `path`, all n values are 1.
 void for_each_block(const std::string& path, i64 n,
                     const std::function<void(i64 first, const std::vector<i32>&)>& use) {
     io::Fd fd;

@@ -14,7 +14,7 @@ struct DatasetIdentity {
     i64 bin_bytes = 0;
     i64 idx_bytes = 0;
     std::string samples;  // digest of pages spread over both files, the first and the last included
-    std::string digest;   // digest of the .bin in the metadata file; empty: no such file
+    std::string digest;   // digest of the .bin in the metadata file; empty: no metadata file
 };
 
 // Reads PREFIX.bin, .idx and, if it exists, .json. Throws Error(failure) when a read fails.

@@ -34,7 +34,7 @@ TokenizerFacts parse_tokenizer(const io::Json& object, const std::string& path) 
 void check_equal(i64 metadata, i64 data, const char* what, const std::string& prefix) {
     if (metadata != data) {
         run_error(metadata_path(prefix),
-                  "states {} {}, but the dataset has {}: it is the metadata file of another "
+                  "states {} {}, but the dataset has {}: this metadata file belongs to another "
                   "dataset: replace or remove it",
                   metadata, what, data);
     }

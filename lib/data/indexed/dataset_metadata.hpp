@@ -7,7 +7,7 @@
 //   dtype                            "uint16" | "int32" | ...
 //   largest_id                       the largest id in the .bin; -1 without tokens
 //   eod_id                           id of the end-of-document token, or null
-//   appended_eod                     whether each document ends with it
+//   appended_eod                     whether each document ends with the token eod_id
 //   tokenizer { type, digest, vocab_size, padded_vocab_size }
 //                                    digest: text::Tokenizer::digest()
 //   bin { bytes, digest }, idx { bytes, digest }

@@ -134,8 +134,8 @@ void DatasetPart::add(std::span<const std::byte> tokens, std::span<const i32> le
              sum * size_of(type_), ahead_);
     ahead_ = 0;
     if (!state_.counted && !std::ranges::all_of(sequences_per_document, is_one)) {
-        // These are the first documents of which one has no sequence or several. Each previous
-        // document has one sequence, so the file gets a 1 for each previous document.
+        // This is the first call with a document that has no sequence or several. Each document of
+        // earlier calls has one sequence, so the file gets a 1 for each of them.
         state_.counted = true;
         const std::vector<i32> ones(static_cast<size_t>(idx_entries_at_once), 1);
         for (i64 begin = 0; begin < state_.documents; begin += idx_entries_at_once) {

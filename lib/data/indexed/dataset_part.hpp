@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A part of an indexed dataset: the tokens, lengths and documents of one part of the input. The
-// files of a part grow. If the process is killed, a later process can continue them.
+// files of a part grow. If the process is killed, a later process can append to them.
 // DatasetAssembly joins the parts.
 #pragma once
 

@@ -160,8 +160,8 @@ IdxHeader parse_idx_header(std::span<const std::byte> idx, const std::string& pa
     return {type, n, d};
 }
 
-// Returns the prefix that lm-preprocess appends to the name of `prefix`, or to the name of the text
-// file `prefix`, if this dataset exists; "" otherwise.
+// Returns the prefix of the dataset that lm-preprocess writes for `prefix`, which is an output
+// prefix or the path of a text file: NAME_text_document. Returns "" if no such dataset exists.
 std::string near_dataset(const std::string& prefix) {
     const std::string text = prefix.substr(0, prefix.find(".json", prefix.rfind('/') + 1));
     std::string candidate = text + "_text_document";
@@ -212,7 +212,7 @@ IndexedDataset IndexedDataset::open(const std::string& prefix) {
     d.documents_ = d.pointers_ + 8 * d.n_sequences_;
 
     // Checks only the first and the last sequence: the last one must end at the end of the .bin.
-    // The accessors check each other entry when they read it.
+    // The accessors check the other entries when they read them.
     const i64 bin_size = static_cast<i64>(d.bin_.bytes().size());
     i64 bytes = 0;
     if (d.n_sequences_ > 0) {
@@ -273,7 +273,8 @@ i64 IndexedDataset::document(i64 index) const {
              n_documents_, index);
     const i64 value = load<i64>(documents_ + 8 * index);
     if (value < 0 || value > n_sequences_) {
-        run_error(idx_.path(), "entry {} of document {} is corrupt", value, index);
+        run_error(idx_.path(), "document {1} has the first sequence {0}, which is out of range",
+                  value, index);
     }
     return value;
 }

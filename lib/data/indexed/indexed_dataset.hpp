@@ -105,7 +105,7 @@ constexpr i64 idx_header_bytes = 34;
 // While an .idx is written, this many entries of one array are in memory at a time.
 constexpr i64 idx_entries_at_once = i64{1} << 18;
 
-// Returns the header in the form in which an .idx begins with it.
+// Returns the bytes of the header, with which an .idx begins.
 std::array<std::byte, idx_header_bytes> to_bytes(const IdxHeader& header);
 // Parses and checks the header, and checks that the size of the .idx matches it. Throws
 // Error(failure) naming `path`.

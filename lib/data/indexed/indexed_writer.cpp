@@ -78,8 +78,8 @@ void IndexedWriter::add(std::span<const std::byte> tokens, std::span<const i32> 
              "the documents have {} sequences in total, but {} lengths of sequences are given", sum,
              lengths.size());
     if (!spool_) start_document_spool();
-    // Without spool_, add() counts each sequence as a document and writes no counts. This function
-    // then corrects the number of documents.
+    // While spool_ is empty, add() counts each sequence as a document and does not write the number
+    // of sequences. This function writes it, and corrects the number of documents, after add().
     const i64 documents = n_documents_;
     std::optional<io::AtomicFile> spool = std::move(spool_);
     spool_.reset();

@@ -44,8 +44,8 @@ class IndexedWriter {
     // Completes and publishes the three files. Returns `facts` with counts, dtype, sizes and
     // digests filled in.
     DatasetMetadata commit(DatasetMetadata facts);
-    // Does the work of commit() for an unknown tokenizer, but writes no metadata file, and removes
-    // an existing metadata file.
+    // Like commit(), but for an unknown tokenizer: writes no metadata file, and removes an existing
+    // metadata file.
     void commit_without_metadata();
 
   private:

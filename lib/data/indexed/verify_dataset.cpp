@@ -77,7 +77,7 @@ class Verifier {
         // Sequence s should begin at `end`: the pointer of sequence s - 1 plus its length. If that
         // pointer differed from the end of sequence s - 2, one of the two is wrong, but it is
         // unknown which. Then sequence s may also begin at `other_end`: the end of s - 2 plus the
-        // length of s - 1. Both are nullopt after a corrupt entry.
+        // length of s - 1. `end` and `other_end` are nullopt after a corrupt entry.
         std::optional<i64> end = 0, other_end;
         for (i64 s = 0; s < dataset.n_sequences(); ++s) {
             const auto begin = std::exchange(end, std::nullopt);

@@ -16,8 +16,9 @@ struct VerifyRules {
     // Every id must be below this size. nullopt: the size in the metadata file; without this file,
     // any non-negative id is valid.
     std::optional<i64> vocab_size;
-    // The id that must end every document. nullopt: the id in the metadata file, if it states that
-    // the documents end with it; else the ends are not checked.
+    // The id that must end every document. nullopt: the id in the metadata file, if that file
+    // states that every document ends with this id. Otherwise the ends of the documents are not
+    // checked.
     std::optional<i64> eod_id;
     i64 max_faults = 20;  // stops after this number of faults
 };

@@ -23,7 +23,8 @@ constexpr size_t longest_line = size_t{4} << 30;
 // so after a larger growth it would read far beyond the end of the line.
 constexpr size_t least_growth = size_t{1} << 20;
 constexpr size_t max_growth = size_t{16} << 20;
-// After this number of blocks of 1 MiB, which gzip decodes in 0.3 s, fail() prints a note.
+// fail() prints a note after it has read this number of blocks of 1 MiB; gzip decodes them in 0.3
+// s.
 constexpr int blocks_before_note = 64;
 
 i64 changed_ns(const struct stat& status) {
@@ -261,7 +262,8 @@ void ChunkReader::fill(LineChunk& chunk) {
 void ChunkReader::cut_at_end(LineChunk& chunk) {
     const i64 end = pieces_[static_cast<size_t>(next_piece_) - 1].end;
     if (end < 0 || offset_ + static_cast<i64>(chunk.size_) < end) return;
-    const i64 last = end - 1 - offset_;  // the piece's last byte in the chunk; negative: before it
+    const i64 last =
+        end - 1 - offset_;  // the piece's last byte in the chunk; negative: before the chunk
     size_t size = 0;
     if (last >= 0) {
         const size_t line_end = chunk.text().find('\n', static_cast<size_t>(last));

@@ -106,9 +106,9 @@ class ChunkReader {
     bool next(LineChunk& chunk);
 
     // Throws `bad_line`; if corrupt compressed data has caused the bad line, throws Error(failure)
-    // instead. Corrupt data causes bad lines long before the reader reaches its checksum, so fail()
-    // continues to read the open stream until a checksum has confirmed the line's chunk. Calls
-    // `check` often; `check` may throw. No chunk can be read afterwards.
+    // instead. Corrupt data causes bad lines long before the reader reaches the checksum of the
+    // data, so fail() continues to read the open stream until a checksum has confirmed the line's
+    // chunk. Calls `check` often; `check` may throw. No chunk can be read afterwards.
     [[noreturn]] void fail(const BadLineError& bad_line, const std::function<void()>& check);
 
     // Sets the function that the reader calls before it allocates memory for a long line:
@@ -121,8 +121,8 @@ class ChunkReader {
     void interrupt();
 
     const std::vector<InputFile>& inputs() const { return inputs_; }
-    // Returns about how many bytes the text of the pieces has at most; -1: unknown. Compressed
-    // files count sixteen times.
+    // Returns an approximate upper limit of the bytes of text in the pieces; -1: unknown. Assumes
+    // that a compressed file has 16 times its size on disk.
     i64 most_bytes() const;
     // Returns how many bytes on disk have been read, for progress.
     i64 compressed_bytes_read() const;

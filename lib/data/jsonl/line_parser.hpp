@@ -34,9 +34,10 @@ class LineParser {
     // than max_text_bytes.
     std::span<const LineValue> parse(std::string_view line);
 
-    // Parses the most common line faster (plain_line.hpp). When `rest` begins with an object whose
-    // only member is a string under the parser's only key, returns the same text as parse() and
-    // removes the line from `rest`. Otherwise returns nullopt, and parse() must read the line.
+    // Parses the most common kind of line faster (plain_line.hpp). When `rest` begins with an
+    // object whose only member is a string under the parser's only key, returns the same text as
+    // parse() and removes the line from `rest`. Otherwise returns nullopt, and parse() must read
+    // the line.
     std::optional<std::string_view> parse_plain(std::string_view& rest);
     bool replaced() const;  // whether the last line had bytes replaced by U+FFFD
     void release();         // frees memory that only long lines need, and the returned values

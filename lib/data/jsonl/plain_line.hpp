@@ -26,7 +26,7 @@ class PlainLineReader {
     // When `rest` begins with a line {KEY: "..."}, removes the line and its end from `rest` and
     // returns the text, which is valid until the next call. Otherwise returns nullopt and changes
     // nothing. `rest` must be the end of a LineChunk's text, which LineChunk::padding zero bytes
-    // follow; parse() may overwrite it.
+    // follow; parse() may overwrite `rest`.
     std::optional<std::string_view> parse(std::string_view& rest);
 
   private:

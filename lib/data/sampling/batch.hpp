@@ -17,7 +17,7 @@ struct BatchOptions {
     std::optional<i64> eod_id;          // must be set for the three flags below
     bool reset_position_ids = false;    // positions restart at 0 after each eod
     bool reset_attention_mask = false;  // Batch::document_starts is filled
-    bool eod_mask_loss = false;         // the loss of a prediction from an eod is 0
+    bool eod_mask_loss = false;         // the prediction of the token after an eod has no loss
     // Number of token ids. Above 0: Batch::token_order is filled, and with reset_position_ids also
     // position_order.
     i64 n_ids = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The options that name datasets, and their parser: a blend (--data-path P, or W P W P ... with
 // weights W and prefixes P), and the weighted groups of BigScience's scripts, "NAME: W A:B PREFIX,
-// W A:B PREFIX", where A:B is a range of the documents. Each group is a separate set. Opens no
-// dataset.
+// W A:B PREFIX", where A:B is a range of the documents. Each group is a separate set. The parser
+// opens no dataset.
 #pragma once
 
 #include <optional>

@@ -173,7 +173,7 @@ std::vector<std::string> describe_use(std::string_view name, const SampleSource&
             human_count(static_cast<double>(use.tokens)), use.weight, use.epochs, use.samples));
         if (use.epochs <= 1 || use.weight <= 0) continue;
         const double all = std::ceil(static_cast<double>(use.epoch_samples) / use.weight);
-        lines.back() += fmt::format(", seen whole after {:.0f} samples of the set", all);
+        lines.back() += fmt::format(", all of it seen after {:.0f} samples of the set", all);
     }
     return lines;
 }

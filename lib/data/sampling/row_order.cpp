@@ -13,7 +13,8 @@ void order_rows(std::span<const i32> ids, i64 n_ids, std::span<i32> order) {
     const auto group_of = [n_ids](i32 id) {
         return static_cast<size_t>(id >= 0 && id < n_ids ? id : n_ids);
     };
-    thread_local std::vector<i32> next;  // size of each group, then place of its next row
+    thread_local std::vector<i32>
+        next;  // first the size of each group, later the place of the group's next row
     next.assign(static_cast<size_t>(n_ids) + 1, 0);
     for (const i32 id : ids) ++next[group_of(id)];
     i32 begin = 0;

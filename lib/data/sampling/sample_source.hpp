@@ -75,7 +75,7 @@ struct TokenRange {
 // the range in the message: "the train split of P".
 void check_tokens(i64 n_tokens, i64 seq_length, const std::string& what);
 
-// Returns the use of the range by n_samples samples.
+// Returns how the first n_samples samples use the range.
 DatasetUse dataset_use(const TokenRange& range, i64 n_tokens, i64 seq_length, i64 n_samples);
 
 // Reads tokens [position, position + out.size()) of the flat stream. Throws Error(failure) when an

@@ -68,7 +68,7 @@ MegatronSizes bigscience_sizes(const std::vector<double>& weights, i64 n_samples
     return sizes;
 }
 
-// Returns the weights divided by their sum. Adds them in order, as dataset_utils.py does.
+// Returns the weights divided by their sum. Sums the weights in order, as dataset_utils.py does.
 std::vector<double> normalized_plainly(const std::vector<double>& weights) {
     double sum = 0;
     for (const double weight : weights) sum += weight;

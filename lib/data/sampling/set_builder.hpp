@@ -28,8 +28,8 @@ class SetBuilder {
     // for a dataset that is already open.
     std::shared_ptr<const IndexedDataset> open(const std::string& prefix);
     SequenceRange range_of(SplitPart part, const DataPath& path, i64 n_sequences) const;
-    // Builds the source of one dataset, which `option` names. In Megatron's orders, n_samples = 0
-    // requests one epoch.
+    // Builds the source of one dataset. `option` is the flag that names the dataset, for messages.
+    // In Megatron's orders, n_samples = 0 requests one epoch.
     std::unique_ptr<SampleSource> build_one(SplitPart part, const DataPath& path,
                                             std::string_view option, i64 n_samples,
                                             std::string_view stream, int n_threads);

@@ -35,8 +35,8 @@ struct Split {
 // Parses "949,50,1", "98,2" or "100"; '/' may stand for ','. Throws Error(usage) naming --split.
 Split parse_split(std::string_view text);
 
-// Returns the ranges into which `n` sequences are divided, which are equal to the ranges of
-// Megatron's Python code.
+// Returns the ranges of training, validation and test in `n` sequences, equal to the ranges that
+// Megatron's Python code computes.
 std::array<SequenceRange, 3> split_ranges(const Split& split, i64 n, SplitRounding rounding);
 
 }  // namespace lm::data
