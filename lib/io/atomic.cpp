@@ -92,7 +92,8 @@ bool untouched_for_long(const std::string& path) {
 }
 
 // `tail` follows "PATH.tmp." in the name: HOST.PID or HOST.PID.N. A process can be checked only on
-// its own host. A temporary of another host is stale when it is old enough.
+// its own host. A temporary of another host is stale when it was not modified for
+// abandoned_after_s.
 bool is_stale(const std::string& path, std::string_view tail) {
     const std::string own = host_name() + ".";
     if (tail.starts_with(own)) {

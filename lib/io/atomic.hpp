@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Outputs that appear whole or not at all, and the names of their temporaries. The toolkit writes
 // every file through AtomicFile, AtomicDirectory or AppendFile, so that a test can make the k-th
-// operation fail or write less, or kill the process at that operation (io/fault.hpp).
+// operation fail or write fewer bytes, or kill the process at that operation (io/fault.hpp).
 //
 // Steps of AtomicFile, and what a crash after each one leaves:
 //
 //     create PATH.tmp.HOST.PID (O_EXCL), write   the old PATH or none, and a temporary
-//     fsync of the temporary                     the same; the content survives a power cut
-//     rename to PATH                             the new PATH; a power cut may bring back the old
+//     fsync of the temporary                     as before; the temporary survives a power cut
+//     rename to PATH                             the new PATH; a power cut may restore the old
 //     fsync of the parent directory              the new PATH, also after a power cut
 //
 // rename() is atomic for all readers (POSIX.1-2017, rename()), but neither file content nor
@@ -70,11 +70,11 @@ class AtomicFile {
 
 // A directory that appears whole. Files are written into path(), which is FINAL.tmp.SUFFIX.
 // commit() makes every file and directory in path() durable, renames path() to FINAL and makes that
-// name durable. Without a commit() the destructor removes everything. An existing FINAL is refused
-// or replaced as for AtomicFile. To replace it, the two names are exchanged in one step where the
-// file system supports this (local ones do). On NFS a crash between the renames leaves no FINAL,
-// the new content as path() and the old content as temporary_name(FINAL).old, which
-// stale_temporaries() never lists.
+// name durable. Without a commit() the destructor removes path(). An existing FINAL is refused or
+// replaced as for AtomicFile. To replace FINAL, commit() exchanges the names path() and FINAL in
+// one step where the file system supports this (local file systems do). On NFS a crash between the
+// renames leaves no FINAL, the new content as path() and the old content as
+// temporary_name(FINAL).old, which stale_temporaries() never lists.
 class AtomicDirectory {
   public:
     // Creates the temporary directory; removes an existing directory of that name first.

@@ -138,8 +138,8 @@ std::span<std::byte> BlockFile::read(AlignedBlock& block, i64 offset, i64 n) con
     LM_CHECK(0 <= n && n <= block_bytes, "{}: expected at most {} bytes, got {}", path_,
              block_bytes, n);
     // A direct read extends the range to multiples of 4096 at both ends. The direct read returns
-    // fewer bytes at the end of the file, or none when the file system refuses it. In these cases
-    // read_at() reads the range, or reports that the file is too short.
+    // fewer bytes at the end of the file, or none when the file system refuses direct reads. In
+    // these cases read_at() reads the range, or reports that the file is too short.
     const i64 before = offset - whole_part(offset);
     if (direct_.valid()) {
         const i64 end = round_up(offset + n, block_alignment);

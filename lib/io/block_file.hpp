@@ -47,8 +47,8 @@ class BlockFile {
     // Creates a file of `size` bytes, and reserves its space where the file system supports this.
     // Throws Error(failure) when `path` exists.
     static BlockFile create(const std::string& path, i64 size);
-    // Opens the file that several writers fill, each at its own offsets. The first writer creates
-    // the file. All writers pass the same `size`.
+    // Opens a file that several writers fill, each at its own offsets. The first writer creates the
+    // file. All writers pass the same `size`.
     static BlockFile create_shared(const std::string& path, i64 size);
     // Opens an existing file for writing at any offset.
     static BlockFile open_write(const std::string& path);

@@ -23,8 +23,8 @@
 namespace lm::io {
 namespace {
 
-// Returns the remedy for this errno, with which the message ends; an empty text when the user
-// cannot remove the cause.
+// Returns the remedy for an errno, to append to the message; an empty text when the user cannot
+// remove the cause.
 std::string_view remedy(int error_number) {
     switch (error_number) {
         case ENOSPC:
@@ -94,9 +94,9 @@ bool unsupported(int error_number) {
            error_number == EPERM || error_number == EMLINK;
 }
 
-// Returns whether `from` and `to` are two names of one file. This is the case when, after link()
-// and before the removal of the old name, the process was killed or the reply of the NFS server was
-// lost.
+// Returns whether `from` and `to` are two names of one file. This happens when the process was
+// killed between link() and the removal of the old name, or when the reply of an NFS server to
+// link() was lost.
 bool is_linked(const std::string& from, const std::string& to) {
     struct stat a {
     }, b{};
@@ -228,7 +228,7 @@ void reserve(int fd, const std::string& path, i64 size) {
                            ? -1
                            : retried([&] { return size == 0 ? 0 : ::fallocate(fd, 0, 0, size); });
     if (result == 0) return;
-    // NFS and other file systems cannot reserve space. On these a full disk appears only at a
+    // NFS and other file systems cannot reserve space. There, a full disk causes an error only at a
     // write.
     if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL) return truncate(fd, path, size);
     output_error(path, "write", errno);
@@ -320,7 +320,7 @@ bool rename_new(const std::string& from, const std::string& to) {
     if (renameat2(from, to, RENAME_NOREPLACE) == 0) return true;
     if (errno == EEXIST) return finish_link(from, to);
     if (!unsupported(errno)) rename_error(from, to, "rename", errno);
-    // NFS and other file systems lack RENAME_NOREPLACE (rename(2)). On these link(2) is used, which
+    // NFS and other file systems lack RENAME_NOREPLACE (rename(2)). There, link(2) is used, which
     // also fails with EEXIST if the new name exists. A crash before unlink() leaves two names; the
     // next call removes the old one. Directories, and files on a file system without links, are
     // renamed after a check, which is not atomic.

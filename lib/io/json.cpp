@@ -12,7 +12,7 @@
 namespace lm::io {
 namespace {
 
-// Returns what nlohmann's message says of the cause, such as "unexpected end of input; expected
+// Returns the cause that nlohmann's message states, such as "unexpected end of input; expected
 // '}'". The message is "[json.exception.parse_error.101] parse error at line 1, column 2: syntax
 // error while parsing value - CAUSE".
 std::string_view cause_in(std::string_view message) {
@@ -121,7 +121,7 @@ const Json& to_array(const Json& value, std::string_view name, const std::string
 
 const Json* find(const Json& object, const std::string& key, const std::string& path) {
     if (!object.is_object())
-        wrong_type("the document around '" + key + "'", "an object", object, path);
+        wrong_type("the value that should contain '" + key + "'", "an object", object, path);
     const auto found = object.find(key);
     return found == object.end() ? nullptr : &*found;
 }

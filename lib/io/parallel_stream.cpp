@@ -43,14 +43,14 @@ struct Block {
 
 // A stream whose content is produced by threads in a ring of blocks, in the order of the file:
 //
-//     n_filled_ <= n_emptied_ + ring size     block i lives in ring_[i % size]
+//     n_filled_ <= n_emptied_ + ring size     block i is in ring_[i % size]
 //
 // fill() reads the next part of the file, one thread at a time (fill_mutex_), so that parts get
-// consecutive block numbers. process() decompresses it, in all threads at once; then the block is
-// marked `full`. The reader waits until block n_emptied_ is full, so that content arrives in order
-// whichever thread is faster. When the reader has copied the block, the block becomes free. The
-// threads wait while the ring is full, which bounds the memory. An exception is stored in its block
-// and rethrown when the reader reaches that block.
+// consecutive block numbers. process() decompresses the part, several parts at once in different
+// threads; then the block is marked `full`. The reader waits until block n_emptied_ is full, so
+// that content arrives in order whichever thread is faster. When the reader has copied the block,
+// the block becomes free. The threads wait while the ring is full, which bounds the memory. An
+// exception is stored in its block and rethrown when the reader reaches that block.
 class RingStream : public InputStream {
   public:
     explicit RingStream(int n_blocks) : ring_(static_cast<size_t>(n_blocks)) {}

@@ -51,7 +51,7 @@ ByteSource source_at(const std::string& path, i64 begin) {
 
 using namespace std::string_view_literals;
 
-constexpr int max_unit_threads = 4;         // these decompress faster than an encoder reads
+constexpr int max_unit_threads = 4;         // four threads decompress faster than an encoder reads
 constexpr i64 unit_memory = i64{12} << 20;  // memory of one unit, compressed and decompressed
 
 // The empty block at the end of every BGZF file (SAM specification, 4.1.2), without the first ten

@@ -4,8 +4,8 @@
 //
 // Errors name the file, the position and the reason. A truncated stream is an error, and so is
 // garbage after its end; only zeros after gzip data are allowed, because tapes pad their last
-// block. Warns of a BGZF file without its end-of-file block: no other sign shows that a file was
-// truncated between two blocks.
+// block. open_stream() warns of a BGZF file without an end-of-file block: nothing else shows that a
+// file was truncated between two blocks.
 //
 // A serial decoder needs memory for 1 MiB of input and for its window: 32 KiB for gzip, at most 2
 // GiB for xz (a larger window is an error that states its size) and for zstd (any window up to
