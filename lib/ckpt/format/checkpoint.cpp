@@ -46,8 +46,9 @@ struct Checkpoint::State {
     std::map<std::pair<i64, SliceKind>, std::vector<SliceIn>> slices;
 
     void open(const std::string& directory, const Share& share, Manifest read);
-    // open() runs before other threads have access to the object. slices_of() locks `mutex`. The
-    // caller of any other function that changes members must have locked `mutex`.
+    // Locking: open() needs no lock, because it runs before other threads have access to the
+    // object. slices_of() locks `mutex`. open_part(), open_parts_of() and add_slice() are called
+    // with `mutex` locked, or by open().
     void open_part(size_t at);
     void open_parts_of(i64 place);
     void add_slice(const DataFile& file, const Slice& slice);
@@ -71,15 +72,15 @@ void Checkpoint::State::open(const std::string& directory, const Share& share, M
                     tensor.name);
         }
     }
-    parts.resize(manifest.index.size());  // no later resize: `slices` points into it
+    parts.resize(manifest.index.size());  // never resized later: `slices` points into `parts`
     open_parts.resize(parts.size());
     for (size_t at = 0; at < parts.size(); ++at) {
         // Parts are assigned round robin, so that the files of all writers are spread over the
         // ranks that open the step.
         if (static_cast<i64>(at) % share.count == share.index) open_part(at);
     }
-    // The totals of a share are not checked, because it has only some of the slices; load() detects
-    // missing elements.
+    // The totals of a share are not checked, because a share has only some of the slices; load()
+    // detects missing elements.
     if (share.count == 1) check_totals();
 }
 
@@ -151,7 +152,8 @@ void Checkpoint::State::add_slice(const DataFile& file, const Slice& slice) {
     slices[{slice.tensor, slice.kind}].push_back({&file, &slice});
 }
 
-// Returns the slices of tensor number `place`. Opens all index parts that may list slices of it.
+// Returns the slices of tensor number `place`. Opens all index parts that may list slices of this
+// tensor.
 std::vector<SliceIn> Checkpoint::State::slices_of(i64 place, SliceKind kind) {
     const std::lock_guard lock(mutex);
     open_parts_of(place);

@@ -35,10 +35,11 @@ class Checkpoint final : public TensorSource {
     // unless the step is complete: manifest and index parts match their digests, every data file
     // has its size, and the number in the directory's name is the iteration of the manifest. Throws
     // Error(failure) when the system cannot read these files. If share.count > 1, opens only the
-    // index parts of the share and checks only their files; load() opens other parts when it needs
-    // them. So no rank of a large job has to open all files.
+    // index parts of the share and checks only the files that they list; load() opens other parts
+    // when it needs them. So no rank of a large job has to open all files.
     static Checkpoint open(const std::string& path, const Share& share = {});
-    // Opens like open(). `manifest`: the text of the manifest, which another rank has read.
+    // Opens as the other open() does, but does not read the manifest file. `manifest`: the text of
+    // the manifest, which another rank has read.
     static Checkpoint open(const std::string& path, const Share& share, std::string_view manifest);
 
     const std::string& path() const override;
@@ -79,8 +80,9 @@ class Checkpoint final : public TensorSource {
     // Stores the elements [begin, end) of a flat buffer. `elements` is host memory that is valid
     // until the call returns.
     using Store = std::function<void(i64 begin, i64 end, const void* elements)>;
-    // Reads the elements [begin, end) of a flat buffer in memory that the CPU cannot write, such as
-    // GPU memory. Passes the elements to `store`, a bounded number at a time.
+    // Reads the elements [begin, end) of a flat buffer that the CPU cannot write, for example in
+    // GPU memory. Reads a bounded number of elements at a time into host memory, and passes them to
+    // `store`.
     void load_staged(const std::vector<spec::TensorSpec>& table, const spec::RankLayout& layout,
                      SliceKind kind, DType dtype, i64 begin, i64 end, const Store& store) const;
 

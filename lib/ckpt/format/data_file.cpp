@@ -121,7 +121,7 @@ std::vector<FileUnit> units_of(const DataFile& file) {
         FileUnit unit{at, at, 0, slice.offset, slice.offset};
         // A unit is a run of small slices without gaps, at most a block long. plan_share() has
         // aligned each slice that would exceed this length, so a gap precedes such a slice, and the
-        // next unit begins with it.
+        // next unit begins with that slice.
         while (at < slices.size() && slices[at].offset == unit.end && !is_large(slices[at]) &&
                slices[at].end() - unit.begin <= io::block_bytes) {
             unit.end = slices[at++].end();
@@ -139,7 +139,7 @@ DataShare plan_share(const std::string& name, const std::vector<const Piece*>& p
     const auto bytes_of = [](const Piece* piece) {
         return (piece->flat_end - piece->flat_begin) * size_of(piece->dtype);
     };
-    // Large slices come first. The other slices follow by decreasing size of their elements, so
+    // Large slices come first. The other slices follow in the order of decreasing element size, so
     // that every slice is aligned to the size of its elements.
     std::ranges::stable_sort(share.pieces, [&](const Piece* a, const Piece* b) {
         const bool large_a = bytes_of(a) >= large_bytes;
@@ -222,8 +222,9 @@ void write_shares(const std::string& directory, std::span<DataShare> shares) {
     for (size_t at = 0; at < shares.size(); ++at) {
         for (const FileUnit& unit : units_of(shares[at].file)) units.emplace_back(at, unit);
     }
-    // Orders the units of all files of a kind by their offsets. When the pieces are read from
-    // another checkpoint, all uses of one of its blocks are then close together in time.
+    // Orders the units of optimizer files, then the units of weight files, by their offsets. When
+    // the pieces are read from another checkpoint, all uses of a block of that checkpoint are then
+    // close together in time.
     std::ranges::stable_sort(units, {}, [&](const auto& unit) {
         const bool weights = shares[unit.first].file.slices.front().kind == SliceKind::weight;
         return std::pair(weights, unit.second.begin);

@@ -30,8 +30,8 @@ struct Piece {
     i64 flat_begin = 0;
     i64 flat_end = 0;
     const void* data = nullptr;
-    // A function that copies bytes of the piece, from byte `offset` of the piece on, to `to`. It is
-    // set for a piece that is not in host memory; `data` is then unused.
+    // Copies to.size() bytes of the piece, starting at byte `offset` of the piece, to `to`. Set for
+    // a piece that is not in host memory; `data` is then unused.
     std::function<void(std::span<std::byte> to, i64 offset)> read = {};
     // Whether several threads may call `read` at once. If false, only the saving thread calls it.
     bool concurrent = false;
@@ -57,8 +57,8 @@ struct DataShare {
     std::string header = {};                // set for the writer that writes the header of the file
 };
 
-// Returns a share of the file `name`: the pieces in the order of the file, with offsets from 0 on.
-// The pieces must live until write_shares() returns.
+// Returns a share of the file `name`: the pieces in their order in the file. The offsets of the
+// slices count from the start of the share. The pieces must live until write_shares() returns.
 DataShare plan_share(const std::string& name, const std::vector<const Piece*>& pieces);
 
 // Changes the offsets so that the shares of one file follow each other after the header of the
@@ -66,9 +66,10 @@ DataShare plan_share(const std::string& name, const std::vector<const Piece*>& p
 std::string place_shares(std::span<DataFile* const> shares, const std::vector<TensorInfo>& tensors);
 
 // Writes the headers and the data of placed shares into files of `directory`, makes the files
-// durable and computes the digests. The first writer of a file creates it.
+// durable and computes the digests. The first writer of a file creates the file.
 void write_shares(const std::string& directory, std::span<DataShare> shares);
-// Appends the slices of `share` to `file`. Call it in the order of place_shares().
+// Appends the slices of `share` to `file`. Call it for each share, in the order of the shares in
+// place_shares().
 void append(DataFile& file, DataFile share);
 
 }  // namespace lm::ckpt

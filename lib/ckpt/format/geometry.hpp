@@ -46,7 +46,8 @@ void for_each_common_run(const Region& a, const Region& b, F&& f) {
     const Shape shape_a = a.box.shape();
     const Shape shape_b = b.box.shape();
     // A run covers all trailing dimensions that both boxes hold completely, and the common part of
-    // the dimension before them. `outer` is the number of dimensions before the run.
+    // the dimension before these trailing dimensions. `outer` is the number of dimensions that the
+    // run does not cover.
     int outer = shape.rank();
     i64 run = 1;
     while (outer > 0) {

@@ -54,7 +54,7 @@ struct DataFile {
     std::string name;  // name in the directory of the manifest
     i64 size = 0;
     i64 header_bytes = 0;
-    std::string header_digest;     // covers the length and the JSON header
+    std::string header_digest;     // digest of the length field and the JSON header
     std::vector<Slice> slices;     // ordered by offset
     std::vector<Hash128> digests;  // one for each block of each slice
     const Hash128& digest_of(const Slice& slice, i64 block) const {
@@ -68,7 +68,7 @@ struct IndexPart {
     std::vector<DataFile> files;
 };
 
-// Returns the JSON text of a part, grouped by file, kind and type, with one slice a line:
+// Returns the JSON text of a part, grouped by file, kind and type, with one slice per line:
 // [tensor, offset, [start..., end...], [flat_begin, flat_end] or [] for the whole box, digests].
 std::string index_text(const IndexPart& part);
 // Parses the text of a part. Throws DamageError naming `path`.

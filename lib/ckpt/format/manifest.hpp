@@ -102,7 +102,7 @@ struct Manifest {
     i64 seed = 0;
     std::string state = "{}";  // JSON object of the trainer: schedules, loss scale, data, ...
     i64 generation = 0;        // generation of the run that saved the step (generation.hpp)
-    std::string run_id;        // 16 hex digits; a resumed run keeps it
+    std::string run_id;        // 16 hex digits; a resumed run keeps this id
     std::optional<StepReference> parent;  // the step that the run loaded or saved before this one
     std::vector<LineageEntry> lineage;    // the starts of runs that led to this step, oldest first
     Writer writer;
@@ -112,7 +112,7 @@ struct Manifest {
     std::vector<std::string> features;
     std::vector<TensorInfo> tensors;
     std::vector<IndexReference> index;
-    std::string digest;  // set by parse_manifest(); manifest_text() computes its own
+    std::string digest;  // set by parse_manifest(); manifest_text() computes a new digest
 
     Totals totals() const;             // over all index parts
     bool has(SliceKind kind) const;    // whether the step has state of this kind
@@ -135,12 +135,12 @@ StepReference step_reference_from(const io::Json& object, const std::string& pat
 std::string reference_text(const IndexReference& part);
 IndexReference parse_reference(std::string_view text);
 
-// Returns the JSON text with its digest.
+// Returns the text of manifest.json, including its digest.
 std::string manifest_text(const Manifest& manifest);
 // Returns the digest at the end of a manifest's text.
 std::string digest_of_manifest(std::string_view text);
 // Verifies the digest and parses the text. Throws DamageError naming `path`, and Error(failure)
-// when only a newer lm-utils can read it.
+// when only another version of lm-utils can read the manifest.
 Manifest parse_manifest(std::string_view text, const std::string& path);
 // Reads the manifest of the step `step_path`, and no other file. Throws DamageError when the step
 // has no manifest.

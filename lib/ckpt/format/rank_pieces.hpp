@@ -18,7 +18,7 @@ spec::RankLayout counted_tensors(const spec::RankLayout& layout, i64 tp_rank);
 struct StateMemory {
     DType weights_dtype = DType::fp32;  // 16-bit weights have masters
     const void* weights = nullptr;      // the flat buffer
-    // In fp32: the flat buffers, or with `sharded` the elements of the owned ranges in
+    // fp32. The whole flat buffers, or, with `sharded`, only the elements of the owned ranges, in
     // sequence.
     const void* masters = nullptr;
     const void* exp_avg = nullptr;

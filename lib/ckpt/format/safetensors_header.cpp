@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parses the header strictly with a SAX handler: the time is linear in the number of entries,
 // duplicate names are detected, and nesting is bounded. The reference implementation (tensor.rs)
-// limits the header to 100 MB and requires that the entries tile the data; this parser does the
-// same.
+// limits the header to 100 MB and requires that the entries tile the data; this parser has the same
+// limit and requirement.
 #include "ckpt/format/safetensors_header.hpp"
 
 #include <fmt/format.h>
@@ -78,8 +78,9 @@ class HeaderHandler {
         return true;
     }
 
-    // Names are checked for duplicates at both levels. When two names are equal, nlohmann's DOM
-    // would silently keep one of them, and other readers might keep the other.
+    // Names are checked for duplicates in the header (depth 1) and in each entry (depth 2). When
+    // two names are equal, nlohmann's DOM would silently keep one of them, and other readers might
+    // keep the other.
     bool key(std::string& name) {
         if (depth_ == 1) {
             entry_ = name;
@@ -158,7 +159,7 @@ class HeaderHandler {
         const int bits = safetensors_bits(dtype_);
         if (bits == 0) refuse("unknown dtype {}", in_quotes(dtype_));
         if (data_bytes(bits) != end - begin) {
-            refuse("expected {} bytes by shape and dtype, got {} by data_offsets", data_bytes(bits),
+            refuse("shape and dtype require {} bytes, but data_offsets has {}", data_bytes(bits),
                    end - begin);
         }
         header_.entries.push_back({entry_, dtype_, shape_, begin, end});
@@ -205,7 +206,7 @@ void check_offsets(SafetensorsHeader& header, i64 data_bytes, const std::string&
         expected = entry.end;
     }
     if (expected != data_bytes) {
-        run_error(path, "expected {} bytes of data by its safetensors header, got {}: {}", expected,
+        run_error(path, "its safetensors header requires {} bytes of data, got {}: {}", expected,
                   data_bytes, data_bytes < expected ? "truncated" : "extra bytes at the end");
     }
 }

@@ -32,8 +32,9 @@ struct SafetensorsHeader {
     std::vector<SafetensorsEntry> entries;
     i64 data_start = 0;  // offset of the data in the file
 };
-// Parses the header of a file of `file_size` bytes that starts with `bytes` (at least the header).
-// Throws Error(failure) naming `path` and the tensor when the header is not what the format allows.
+// Parses the header of a file of `file_size` bytes. `bytes`: the start of the file, with the whole
+// header. Throws Error(failure) naming `path` and the tensor when the header does not conform to
+// the format.
 SafetensorsHeader parse_safetensors_header(std::span<const std::byte> bytes, i64 file_size,
                                            const std::string& path);
 

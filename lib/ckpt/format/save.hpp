@@ -4,18 +4,19 @@
 // iteration, G the generation of the run (generation.hpp). The table has the actions of a save in
 // their order. Its right column states what the directory contains if a crash follows the action:
 //
-//     create DIR/global_stepN.tmp.gG        the old checkpoints, and a temporary directory
-//     data files and index parts, fsynced   the same
-//     manifest.json, fsynced                the same
-//     fsync of the temporary directory      the same; the temporary directory is complete
-//     read the generation again             a superseded run stops here
+//     create DIR/global_stepN.tmp.gG        the old steps, and an empty temporary directory
+//     data files and index parts, fsynced   the old steps, and an incomplete temporary directory
+//     manifest.json, fsynced                the old steps, and an incomplete temporary directory
+//     fsync of the temporary directory      the old steps, and a complete temporary directory
+//     read the generation again             the old steps, and a complete temporary directory
 //     rename to DIR/global_stepN, fsync DIR the new step; `latest` names the previous one
 //     replace `latest`                      the new step, named by `latest`
 //
-// The next claim() removes a temporary directory that a crash has left. If DIR/global_stepN exists
-// already and is of the same branch, the two directories exchange their names in one operation, so
-// that at every moment a complete step has the name. File systems without this operation are the
-// exception (io::exchange_directories()). A step of another branch is set aside before the rename
+// A superseded run stops when it reads the generation again. The next claim() removes a temporary
+// directory that a crash has left. If DIR/global_stepN exists already and is of the same branch,
+// the two directories exchange their names in one operation, so that at every moment a complete
+// step has the name. This does not hold on file systems without this operation
+// (io::exchange_directories()). A step of another branch is set aside before the rename
 // (abandon.hpp).
 #pragma once
 

@@ -15,8 +15,8 @@ constexpr int ranks_per_part = 64;
 
 // Returns the number of nodes whose files are in one index part.
 i64 nodes_per_part(i64 n_ranks, i64 n_nodes);
-// Returns the largest number of files of a checkpoint by `n_ranks` ranks on `n_nodes` nodes. The
-// directory counts as a file.
+// Returns the largest possible number of files of a checkpoint that `n_ranks` ranks on `n_nodes`
+// nodes write. The directory counts as a file.
 i64 files_of_checkpoint(i64 n_ranks, i64 n_nodes);
 
 // The text of a manifest is padded with spaces before its digest, so that the bytes of all keys but
@@ -24,8 +24,8 @@ i64 files_of_checkpoint(i64 n_ranks, i64 n_nodes);
 // depend on the command line, host, data and counters of a run, and can be planned.
 constexpr i64 manifest_room = i64{32} << 10;
 
-// Returns the file that placed shares (place_shares()) make up, with their slices and digests in
-// order. Moves the slices and digests out of the shares.
+// Joins the shares of one file after place_shares() has placed them. Returns the file with the
+// slices and digests of all shares in order. Moves the slices and digests out of the shares.
 DataFile join_shares(std::span<DataFile* const> shares);
 
 }  // namespace lm::ckpt

@@ -67,7 +67,7 @@ i64 number_in(const io::Json& claim, const std::string& path) {
 }
 
 // Returns the largest generation number in generation files, in fence.json and in `latest`; no
-// running process has a larger one. Reads the directory each time, because a newer run may be on
+// running process has a larger number. Reads the directory each time, because a newer run may be on
 // another host of a shared file system.
 i64 newest_claimed(const std::string& directory) {
     i64 newest = newest_file(directory);

@@ -39,9 +39,9 @@ struct Claim {
 };
 
 // Claims the next generation of `directory`, which is created if needed. `start` is the step to
-// resume from; its run id and lineage continue. Without `start` a new run begins. Removes the
-// temporary directories of older generations, with a note for each, and reports an older run that
-// may still be alive.
+// resume from; the generation continues the run id and the lineage of this step. Without `start` a
+// new run begins. Removes the temporary directories of older generations, with a note for each, and
+// reports an older run that may still be alive.
 Generation claim(const std::string& directory, const std::optional<Tip>& start = {});
 
 // Returns the newest claim of `directory`; nullopt when no claim exists, or when its file is

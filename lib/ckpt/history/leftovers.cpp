@@ -22,8 +22,8 @@ struct Tree {
     double newest_s = 0;  // Unix time of the newest change
 };
 
-// Adds the files below `path` to `tree`. Does not follow links. Skips a file that disappears
-// meanwhile, because its program may still run.
+// Adds the files below `path` to `tree`. Does not follow links. A file may disappear during the
+// call, because the program that owns it may still run; such a file is skipped.
 void measure(const std::string& path, Tree& tree) {
     struct stat status {};
     if (::lstat(path.c_str(), &status) != 0) return;

@@ -13,14 +13,15 @@ namespace lm::ckpt {
 struct Leftover {
     std::string name;
     i64 bytes = 0;
-    double age_s = 0;     // seconds since the newest change in it
+    double age_s = 0;     // seconds since the last change of any file in it
     bool in_use = false;  // a running copy holds its lock
 };
 
 // Returns the left-overs of `directory`, sorted by name.
 std::vector<Leftover> leftovers_in(const std::string& directory);
 
-// Returns the total size in bytes of all files below `path`; 0 when it disappears meanwhile.
+// Returns the total size in bytes of all files below `path`; 0 when `path` disappears during the
+// call.
 i64 tree_bytes(const std::string& path);
 
 }  // namespace lm::ckpt

@@ -38,8 +38,8 @@ const StepEntry* find(const std::vector<StepEntry>& steps, i64 step) {
     return found == steps.end() ? nullptr : &*found;
 }
 
-// Returns the newest step of the newest generation. For an unreadable step throws the error of the
-// system: that step might be the newest one, so the current branch is unknown.
+// Returns the newest step of the newest generation. If a step is unreadable, throws the error of
+// the system: that step might be the newest one, so the current branch is unknown.
 const StepEntry* newest_of_newest_generation(const std::vector<StepEntry>& steps) {
     const StepEntry* newest = nullptr;
     for (const StepEntry& entry : steps) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lineage of steps: from which steps of a directory the current step was trained. A rollback,
-// or a start from an earlier step, begins a new branch; the later steps of the old branch are
-// abandoned. A resume never loads an abandoned step, even when all steps of the current branch are
-// damaged.
+// The lineage of a step states from which earlier steps of the directory the step was trained. A
+// rollback, or a start from an earlier step, begins a new branch; the later steps of the old branch
+// are abandoned. A resume never loads an abandoned step, even when all steps of the current branch
+// are damaged.
 //
 // The steps of one start of a run (a generation, generation.hpp) follow each other. The lineage of
 // a step lists the starts of its branch, and the step from which each start resumed. So the lineage
@@ -46,16 +46,16 @@ struct StepEntry {
 struct Lineage {
     std::vector<StepEntry> steps;  // by iteration, ascending
     std::optional<i64> latest;     // the step that `latest` names, even if incomplete
-    // The end of the current branch: the step that `latest` names. Without `latest`: the newest
-    // step of the newest generation; if that generation has saved no step, the step from which it
-    // resumed.
+    // The end of the current branch: the step that `latest` names. Without `latest`, the newest
+    // step of the newest generation. If that generation has saved no step, the step from which the
+    // generation resumed.
     std::optional<Tip> tip;
-    std::string unknown;  // the error because of which the current branch is unknown; may be empty
+    std::string unknown;  // why the current branch is unknown; empty: it is known
 
     bool current(const StepEntry& step) const;  // whether the step is on the current branch
-    // Returns the steps that a resume tries to load, newest first. These are the tip, even without
-    // a manifest, its ancestors, and earlier steps that cannot be read and so may be ancestors.
-    // Throws Error(failure) when the current branch is unknown.
+    // Returns the steps that a resume tries to load, newest first. These are the tip (even if it
+    // has no manifest), the ancestors of the tip, and earlier steps that cannot be read, because
+    // they may be ancestors. Throws Error(failure) when the current branch is unknown.
     std::vector<const StepEntry*> candidates() const;
 };
 

@@ -9,18 +9,18 @@
 // the durable tier would have written. So any layout can load a local step, and every byte has a
 // digest. The directory of one host has no manifest.json, because it is not complete.
 //
-// Nodes are numbered by their first ranks. Node h copies its files to node h xor 1; the last node
-// of an odd number copies to node 0. A local step is written to global_stepN.tmp.gG of each host
-// and renamed when all hosts have all their files. A host removes older steps only after all hosts
-// have renamed the new one, and keeps two steps. So after a kill at any moment one step is complete
-// over all hosts, even when one of the hosts is lost.
+// Nodes are numbered in the order of their first ranks. Node h copies its files to node h xor 1. If
+// the number of nodes is odd, the last node copies its files to node 0. A local step is written to
+// global_stepN.tmp.gG of each host and renamed when all hosts have all their files. A host removes
+// older steps only after all hosts have renamed the new one, and keeps two steps. So after a kill
+// at any moment, the hosts together have at least one complete step, even when one host is lost.
 //
-// Which local steps a run may load: each start of a run claims a generation in the durable
-// directory, which --save names (generation.hpp). The newest claim contains the lineage of its
-// start, here called the line. A run loads a local step that belongs to this line and is newer than
-// the durable step that it would load otherwise. A rollback, and a start from an earlier step,
-// claim a generation whose line ends at that step, so no run loads the later local steps of the old
-// branch. `latest` names durable steps only.
+// The lineage determines which local steps a run may load. Each start of a run claims a generation
+// in the durable directory, which --save names (generation.hpp). The newest claim contains the
+// lineage of its start, here called the line. A run loads a local step that belongs to this line
+// and is newer than the durable step that it would load otherwise. A rollback, and a start from an
+// earlier step, claim a generation whose line ends at that step, so no run loads the later local
+// steps of the old branch. `latest` names durable steps only.
 //
 // To resume from a local step, its hosts copy its parts to the durable directory, verify every byte
 // while they copy, and publish the step there. If a part is damaged on one host, another host that
@@ -57,13 +57,14 @@ struct LocalStep {
 // Returns the local steps of the directory of one host, ascending. Warns of steps that cannot be
 // read and skips them. Returns an empty list when `directory` does not exist.
 std::vector<LocalStep> local_steps_in(const std::string& directory, int holder);
-// Convert a local step to one line of JSON, which ranks send to each other, and back.
+// text_of() returns a local step as one line of JSON, which ranks send to each other.
+// parse_local_step() parses this line.
 std::string text_of(const LocalStep& step);
 LocalStep parse_local_step(std::string_view text);
 
 // Returns the lineage of the newest start in the durable `directory`, from the newest claim, or
-// from `latest` when that has a later generation. Returns nullopt when neither exists. The
-// iteration of the tip is INT64_MAX.
+// from `latest` when that has a later generation. Returns nullopt when neither exists. The tip is
+// not a step of the directory: its iteration is INT64_MAX, so that no step is later.
 std::optional<Tip> newest_tip(const std::string& directory);
 // Returns whether `step` is on `line`: a start of the line wrote `step`, and the next start of the
 // line did not resume from an earlier step.
@@ -76,8 +77,9 @@ struct LocalChoice {
     std::vector<std::vector<int>> holders;  // by index part; at least one holder for each part
 };
 
-// Returns the newest step after `newer_than` that belongs to `line` and all of whose parts have a
-// holder in `held`; nullopt when there is no such step.
+// Returns the newest step that is later than step `newer_than`, belongs to `line`, and is complete:
+// for each of its parts, `held` has a host that holds the part. Returns nullopt when there is no
+// such step.
 std::optional<LocalChoice> choose_local_step(const std::vector<LocalStep>& held, const Tip& line,
                                              i64 newer_than);
 

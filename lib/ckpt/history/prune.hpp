@@ -26,8 +26,8 @@ struct KeepPolicy {
 
 struct PruneRules {
     KeepPolicy keep;  // empty: remove no step of the current branch
-    // How many of the newest kept steps keep their optimizer state, at least 1; nullopt: all of
-    // them.
+    // Number of the newest kept steps that also keep their optimizer state, at least 1; nullopt:
+    // all kept steps.
     std::optional<i64> full_steps;
     bool abandoned = false;             // remove the steps of other branches
     std::optional<double> leftovers_s;  // remove left-overs older than this many seconds

@@ -109,7 +109,8 @@ void require_space(const CopyPlan& plan, const std::string& path) {
     const i64 needed = allocated_bytes(plan, use.block) -
                        (io::is_directory(temporary) ? tree_bytes(temporary) : 0);
     if (needed <= use.available) return;
-    run_error(directory, "{} needs {}, {} are available: free space, or choose another directory",
+    run_error(directory,
+              "{} needs {}, but {} are available: free space, or choose another directory",
               io::base_name(path), human_size(needed), human_size(use.available));
 }
 

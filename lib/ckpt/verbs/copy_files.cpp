@@ -20,7 +20,7 @@ namespace lm::ckpt {
 namespace {
 
 // Limits the rate of a copy by sleeping. After a delay, the copy runs without sleeping until it has
-// caught up with the rate, but catches up at most one second.
+// caught up with the rate. It catches up for a delay of at most one second.
 class Pace {
   public:
     explicit Pace(std::optional<i64> bytes_per_second) : rate_(bytes_per_second) {}
@@ -55,7 +55,7 @@ class FileCopier {
         const std::string path = in(file.name);
         const bool resumes = io::exists(path);
         if (resumes) {
-            // The file is from an earlier copy, and may be longer or shorter than this one.
+            // `path` is from an earlier copy, and may be longer or shorter than `file`.
             const io::Fd fd(io::checked::create(path, O_WRONLY));
             io::checked::truncate(fd.get(), path, file.size);
         } else {

@@ -21,7 +21,7 @@ struct CopyResult {
 struct CopyOptions {
     bool replace = false;                 // only for copy(): replace an existing step
     std::optional<i64> bytes_per_second;  // upper bound, on average
-    // If set, it is called with the number of bytes that are verified at the destination so far.
+    // If set, it is called with the number of verified bytes that the destination has so far.
     std::function<void(i64 done)> progress;
 };
 

@@ -15,7 +15,7 @@
 namespace lm::ckpt {
 namespace {
 
-constexpr i64 chunk_elements = io::block_bytes / 4;  // elements have 4 bytes
+constexpr i64 chunk_elements = io::block_bytes / 4;  // elements are compared as fp32
 
 struct ChunkDifference {
     i64 n_different = 0;

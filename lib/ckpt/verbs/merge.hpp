@@ -27,7 +27,8 @@ struct MergeOptions {
     // differ.
     std::optional<DType> dtype;
     std::string command_line;
-    std::function<void(i64 elements)> progress;  // gets the averaged elements so far; may be empty
+    std::function<void(i64 elements)> progress;  // gets the number of averaged elements; may be
+                                                 // empty
 };
 
 // Saves sum(weight * tensor) / sum(weight) as a step without optimizer state in the existing

@@ -37,8 +37,8 @@ class Resharder {
         info_.parallel.tp = tp;
         info_.parallel.pp = pp;
         info_.parallel.dp = 1;
-        // A padding that `tp` does not divide would be an invalid configuration. It can be dropped,
-        // because a checkpoint contains no padding.
+        // A padding that `tp` does not divide would be an invalid configuration. The padding can be
+        // dropped, because a checkpoint contains no padding.
         if (info_.parallel.pad_vocab_to % tp != 0) info_.parallel.pad_vocab_to = 0;
         (void)spec::first_layer(info_.model, info_.parallel, 0);  // throws for too many stages
     }
