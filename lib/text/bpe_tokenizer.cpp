@@ -66,8 +66,8 @@ void check_size(size_t n_ids, size_t n_merges, const std::string& origin) {
         run_error(origin, "{} merges exceed the limit of {}", n_merges, max_merges);
 }
 
-// For ignore_merges: makes each token a whole token that BPE does not produce from the bytes of the
-// token. Skips tokens that are not `spelled`, because no pre-token equals them.
+// For ignore_merges: calls add_whole_token() for each token that BPE does not produce from the
+// bytes of the token. Skips tokens that are not `spelled`, because no pre-token equals them.
 void add_whole_tokens(BpeModel& model, const std::vector<bool>& spelled) {
     constexpr i64 grain = 4096;
     constexpr int max_threads = 4;
@@ -199,7 +199,7 @@ std::unique_ptr<Encoder> BpeTokenizer::make_encoder(i64 text_bytes) const {
 
 std::string_view BpeTokenizer::token(i32 id) const {
     if (id < 0 || id >= vocab_size()) {
-        run_error(origin_, "id {} is out of range: the vocabulary has {}", id, vocab_size());
+        run_error(origin_, "id {} is out of range: the vocabulary has {} ids", id, vocab_size());
     }
     if (model_.token(id).empty()) run_error(origin_, "id {} has no token", id);
     return model_.token(id);

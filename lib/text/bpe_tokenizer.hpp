@@ -22,7 +22,8 @@ struct BpeTokenizerParts {
     std::string origin;  // path of the vocabulary, for error messages
     BpeFiles files;
     PretokenizerRule rule = PretokenizerRule::gpt2;
-    bool ignore_merges = false;  // a pre-token that equals a token gets its id without merges
+    bool ignore_merges =
+        false;  // a pre-token that equals a token gets the token's id without merges
     std::optional<i32> eod;
     std::vector<AddedToken> added;  // content is literal text, not spelled in the byte map
     SpecialInText special = SpecialInText::parse;

@@ -113,8 +113,8 @@ void check_complete(const BpeFiles& files, const TokenIndex& index,
                   files.tokens[first], first);
     }
     warn(
-        "{}: no merge results in {} of the tokens, the first is '{}' (id {}): text is never "
-        "encoded to these tokens",
+        "{}: tokens that no merge produces: {}, the first is '{}' (id {}): text is never encoded "
+        "to these tokens",
         merges_path, without_merge.size(), files.tokens[first], first);
 }
 

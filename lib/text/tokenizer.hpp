@@ -42,8 +42,8 @@ class Tokenizer {
     // Returns the XXH3-128 of everything that determines the ids. The metadata file of a dataset
     // contains it.
     virtual const std::string& digest() const = 0;
-    // `text_bytes` is about how much text the encoder will get at most; -1: unknown. The caches are
-    // no larger than such a text needs.
+    // `text_bytes` is a rough upper bound for the bytes of text that the encoder will get; -1:
+    // unknown. The caches are no larger than a text of this size needs.
     virtual std::unique_ptr<Encoder> make_encoder(i64 text_bytes) const = 0;
     // Returns whether encoders normalize. If so, encode() needs about twice the size of the text as
     // extra memory, and more if the normalizer makes the text longer.

@@ -48,9 +48,9 @@ class AddedTokenMatcher {
             const size_t begin =
                 match.token->lstrip ? strip_before(whole, match.begin, done) : match.begin;
             const size_t end = rstrip ? std::max(match.end, stripped) : match.end;
-            // As in Hugging Face tokenizers, a token counts even inside the whitespace that rstrip
-            // adds to the previous token. The token is dropped only if lstrip moves `begin` to
-            // `end` or beyond.
+            // As in Hugging Face tokenizers, a token gets its id even inside the whitespace that
+            // rstrip adds to the previous token. The token is dropped only if lstrip moves `begin`
+            // to `end` or beyond.
             if (begin >= end) continue;
             if (done < begin) text(whole.substr(done, begin - done));
             token(match.token->id);

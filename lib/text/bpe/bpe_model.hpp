@@ -31,8 +31,8 @@ class BpeModel {
     static constexpr i32 no_id = (1 << id_bits) - 1;  // means "no token": no merge contains it
 
     // tokens[id] are the bytes of the token, empty for an unused id. byte_ids[b] is the id of the
-    // single byte b. `merges` are in order of rank and without duplicates. All ids in them are in
-    // range.
+    // single byte b. `merges` are in order of rank, without duplicates, and contain only ids of
+    // `tokens`.
     BpeModel(std::vector<std::string> tokens, std::array<i32, 256> byte_ids,
              std::vector<Merge> merges);
 
@@ -65,8 +65,9 @@ class BpeModel {
         return at == whole_.end() ? -1 : at->second;
     }
     bool has_whole_tokens() const { return !whole_.empty(); }
-    // Makes find_whole() return `id` for a pre-token that equals token(id), for ignore_merges. Call
-    // it only for a token that BPE does not produce from the bytes of the token.
+    // Makes find_whole() return `id` for a pre-token that equals token(id). The option
+    // ignore_merges of tokenizer.json needs this. Must be called only for a token that BPE does not
+    // produce from the bytes of the token.
     void add_whole_token(i32 id) {
         whole_.emplace(token(id), id);
         may_be_whole_[look_of(token(id))] = true;
@@ -80,7 +81,7 @@ class BpeModel {
     }
 
   private:
-    // Returns a hash of the length, the first byte and the last byte. With it as a filter, most
+    // Returns a hash of the length, the first byte and the last byte. The hash is a filter: most
     // pre-tokens need no look-up in whole_.
     static u32 look_of(std::string_view pretoken) {
         const u32 look = static_cast<u32>(pretoken.size()) << 16 |

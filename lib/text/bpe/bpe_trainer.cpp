@@ -59,7 +59,7 @@ void BpeTrainer::push(u32 pair) {
 
 // Adds `by` to the count of a pair, for an occurrence in `word`. A pair whose count rises is pushed
 // to the queue at the end of the step. When a count falls, the queue keeps the old entry with the
-// higher count; train() corrects it when it is at the top.
+// higher count; train() replaces this entry when it reaches the top of the queue.
 void BpeTrainer::change(i32 left, i32 right, i64 by, u32 word) {
     const u32 index = pair_of(left, right);
     Pair& pair = pairs_[index];
@@ -83,9 +83,10 @@ i32 BpeTrainer::result_of(const Pair& pair) {
 }
 
 // Rewrites a word in place (it only becomes shorter), and counts the pairs that the rewriting
-// removes and adds. The left neighbour is read from the rewritten part: after two adjacent merges
-// it is `result`, and the first merge has counted the pair (result, left). The count of (left,
-// right) need not be exact here, because merge() sets it to 0.
+// removes and adds. The left neighbour of a merge is read from the rewritten part of the word. When
+// two merges are adjacent, the left neighbour of the second is `result`, and change() corrects the
+// pair (result, left) that the first merge counted. The count of (left, right) need not be exact
+// here, because merge() sets it to 0.
 void BpeTrainer::merge_word(u32 word, i32 left, i32 right, i32 result) {
     i32* const symbols = symbols_.data() + words_[word].begin;
     const u32 n = words_[word].size;

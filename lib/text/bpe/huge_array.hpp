@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A zeroed array from mmap, on huge pages if the system provides them. On small pages, most of the
-// time of random accesses to a table is TLB misses.
+// A zeroed array from mmap, on huge pages if the system provides them. On small pages, random
+// accesses to a table spend most of their time in TLB misses.
 #pragma once
 
 #include <cstddef>

@@ -17,9 +17,10 @@
 
 namespace lm::text {
 
-// Returns the number of places, a power of two, of a cache for about `text_bytes` of text (-1:
-// unknown), which has a new pre-token at most every `distance` bytes. The kernel must clear every
-// page of a cache, which for small texts takes longer than the encoding.
+// Returns the number of places of a cache, a power of two. The cache is for a text of about
+// `text_bytes` bytes (-1: unknown) that has at most one new pre-token in every `distance` bytes. A
+// small text gets a small cache, because the kernel must clear every page of the cache, and this
+// could take longer than the encoding.
 inline u32 cache_places(i64 text_bytes, i64 distance, u32 fewest, u32 most) {
     const i64 wanted = text_bytes < 0 ? most : text_bytes / distance;
     return std::bit_ceil(static_cast<u32>(std::clamp<i64>(wanted, fewest, most)));
@@ -86,7 +87,7 @@ class PretokenCache {
     };
     static_assert(sizeof(Entry) == 32);
 
-    // 2 to 32 MiB.
+    // Allocates 2 to 32 MiB.
     explicit PretokenCache(i64 text_bytes)
         : place_bits_(cache_places(text_bytes, 16, u32{1} << 16, u32{1} << 20) - 1),
           entries_(size_t{place_bits_} + 1) {}
@@ -129,7 +130,7 @@ class LongPretokenCache {
   public:
     static constexpr size_t longest = 112;
 
-    // 2 to 8 MiB.
+    // Allocates 2 to 8 MiB.
     explicit LongPretokenCache(i64 text_bytes)
         : place_bits_(cache_places(text_bytes, 512, u32{1} << 13, u32{1} << 15) - 1),
           entries_(size_t{place_bits_} + 1) {}

@@ -159,8 +159,8 @@ class PretokenIds {
 
     // Returns whether a short pre-token can be in the cache of long pre-tokens, because an entry of
     // the short cache has no room for all its ids. Returns true only for non-ASCII text and
-    // whitespace. Other short pre-tokens rarely have too many ids; those that do are in no cache,
-    // and are merged at every occurrence.
+    // whitespace. Other short pre-tokens rarely have too many ids. find() does not look for them in
+    // the cache of long pre-tokens, and merges them at every occurrence.
     static bool may_be_long(const PretokenKey& key) {
         return key.length() > Packed::most && (!key.is_ascii() || key.byte(1) <= ' ');
     }

@@ -155,7 +155,7 @@ u32 gpt2_pretoken_end(const CharReader& chars, u32 begin);
 // is cut as a separate text, so the last space before a number is in one pre-token with the other
 // spaces.
 u32 starcoder_pretoken_end(const CharReader& chars, u32 begin);
-// Differs from starcoder_pretoken_end(): each run of characters of class number is one pre-token.
+// Like starcoder_pretoken_end(), but each run of characters of class number is one pre-token.
 u32 digits_pretoken_end(const CharReader& chars, u32 begin);
 
 struct CasedRule {

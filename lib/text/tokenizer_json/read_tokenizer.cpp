@@ -213,8 +213,9 @@ class Reader {
         for (const auto* ids : {&around.prefix, &around.suffix}) {
             for (const i32 id : *ids) {
                 if (id >= n)
-                    run_error(path_, "post_processor: id {} is out of range, the tokenizer has {}",
-                              id, n);
+                    run_error(path_,
+                              "post_processor: id {} is out of range, the tokenizer has {} ids", id,
+                              n);
             }
         }
     }

@@ -74,7 +74,8 @@ struct Whole<u16> {
     }
     // Replaces each number at the bits `which` by its right neighbour. The right neighbour of the
     // last number is the first number of `following`. AVX-512 has no alignr of 16-bit elements
-    // across lanes, so this uses alignr of 32-bit elements and two shifts within them.
+    // across lanes, so this function uses alignr of 32-bit elements and two shifts within these
+    // elements.
     LM_VBMI2_INLINE static __m512i shift(__m512i values, u64 which, __m512i following) {
         const __m512i joined =
             _mm512_alignr_epi32(following, values, 1);  // the numbers two positions to the right
@@ -125,7 +126,7 @@ struct Whole<u32> {
     }
 };
 
-// The same operations for widths that need several registers.
+// The operations of Words for widths that need several registers.
 template <typename Number, size_t width>
 struct Words {
     using W = Whole<Number>;

@@ -85,8 +85,8 @@ class CharMasker {
     }
 
   private:
-    // A padded copy of the last bytes of the text, used when a block and its `reach` extend beyond
-    // the end.
+    // A padded copy of the last bytes of the text, used when a block and the `reach` bytes after
+    // the block extend beyond the end.
     class Tail {
       public:
         LM_AVX2_INLINE const u8* block_at(const u8* text, u32 size, u32 begin) {
