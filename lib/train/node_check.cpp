@@ -93,8 +93,8 @@ double network_gbps(comm::Group& hosts) {
 }
 
 // Returns the lines of all members on member 0, in their order; the lines of some members on the
-// others. A binomial tree: a member has at most log2(n) children. `line` ends with a newline.
-// Collective.
+// other members. Uses a binomial tree, in which a member has at most log2(n) children. `line` ends
+// with a newline. Collective.
 std::string gather_lines(comm::Group& group, std::string line) {
     for (int distance = 1; distance < group.size(); distance *= 2) {
         i64 size = static_cast<i64>(line.size());

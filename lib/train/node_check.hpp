@@ -20,9 +20,9 @@ std::vector<cluster::NodeSample> sample_nodes(comm::Group& world,
                                               const std::vector<double>& own_tflops);
 
 // Returns the samples of all members, each with its clock skew and network speed, in the order of
-// the members, on member 0; nothing on the others. `hosts` has one member for each host. `own`: the
-// sample of this host. Each member sends and receives O(log(n)) messages to measure the network and
-// to gather the samples, and reads n clocks. Collective.
+// the members, on member 0; an empty list on the other members. `hosts` has one member for each
+// host. `own`: the sample of this host. Each member sends and receives O(log(n)) messages to
+// measure the network and to gather the samples, and reads n clocks. Collective.
 std::vector<cluster::NodeSample> exchange_samples(comm::Group& hosts, cluster::NodeSample own);
 
 // Returns the directories that a check of the hosts writes to: the paths that are not empty, each

@@ -53,10 +53,10 @@ const cuda::Plugin* open_plugin() {
     if (entry == nullptr) run_error(path.string(), "not a CUDA plugin of this toolkit");
     const cuda::Plugin* const plugin = entry();
     if (plugin->abi != cuda::plugin_abi) {
-        run_error(
-            path.string(),
-            "was built from another version: expected ABI {}, got {}: install both from one build",
-            cuda::plugin_abi, plugin->abi);
+        run_error(path.string(),
+                  "was built from another version: expected ABI {}, got {}: install the program "
+                  "and the plugin from one build",
+                  cuda::plugin_abi, plugin->abi);
     }
     return plugin;
 }
@@ -133,7 +133,8 @@ void choose_attention(const TrainerConfig& config, device::Device& device, comm:
         world.all_reduce({&without, DType::int64, {1}});
         if (without == 0) return;
         (void)device.use_cudnn(false);  // one rank cannot use cuDNN, so no rank uses it
-        if (why.empty()) why = fmt::format("{} of {} ranks have none", without, world.size());
+        if (why.empty())
+            why = fmt::format("{} of {} ranks cannot use cuDNN", without, world.size());
     }
     if (world.rank() != 0) return;
     note("attention: using the kernels of lm-train instead of cuDNN: {}", why);

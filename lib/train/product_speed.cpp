@@ -87,7 +87,7 @@ std::vector<double> product_tflops_of_gpus() {
             speeds[static_cast<size_t>(i)] = product_tflops(*device, config);
         }
     } catch (const Error& error) {
-        warn("{}: the products of this host's GPUs are not measured", error.what());
+        warn("{}: the matrix products of this host's GPUs are not measured", error.what());
     }
     return speeds;
 }

@@ -73,8 +73,8 @@ optim::LossScaleState loss_scale_from(const io::Json& object, const std::string&
 
 constexpr std::string_view start_of_scale = "initial_loss_scale";
 
-// Restores the loss scale of a checkpoint. `state`: the state object of its manifest. Notes that
-// another --initial-loss-scale has no effect.
+// Restores the loss scale of a checkpoint. `state`: the state object of its manifest. Prints a note
+// that a changed --initial-loss-scale has no effect.
 void restore_scale(const RunConfig& config, const io::Json& state,
                    const optim::LossScaleState& scale, Trainer& trainer) {
     trainer.restore(scale);
@@ -302,7 +302,7 @@ Progress load_or_initialize(const RunConfig& config, const io::OrderedJson& data
 Progress load_newest(const RunConfig& config, const io::OrderedJson& data, i64 iteration,
                      comm::Group& world, Trainer& trainer) {
     RunConfig from = config;
-    from.checkpoints.fresh = true;  // no checks of a first or repeated start: a rollback
+    from.checkpoints.fresh = true;  // a rollback needs no checks of a first or repeated start
     std::optional<ckpt::Checkpoint> checkpoint;
     const auto is_usable = [&] {
         if (!checkpoint) return false;

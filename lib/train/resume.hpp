@@ -37,7 +37,7 @@ std::optional<ckpt::Checkpoint> open_checkpoint(const RunConfig& config,
 // files. Collective.
 std::optional<ckpt::Checkpoint> open_checkpoint(const RunConfig& config, comm::Group& world);
 // Prints that `load`, the value of --load, has no checkpoint, so that the run starts from iteration
-// 0. Call it before --save is created, which can be the same directory.
+// 0. Call it before the run creates the directory of --save, which can be the directory of --load.
 void note_fresh_start(const std::string& load);
 
 // Throws Error(usage) when the run cannot write one of its files or directories. Creates nothing.

@@ -185,7 +185,7 @@ std::vector<double> own_product_tflops(const TrainerConfig& config, device::Devi
         const i64 tp = parallel::coordinates_of(config.parallel, world.rank()).tp;
         return {product_tflops(device, config, tp)};
     } catch (const Error& error) {
-        warn("{}: the products of this GPU are not measured", error.what());
+        warn("{}: the matrix products of this GPU are not measured", error.what());
         return {};
     }
 }
@@ -346,7 +346,8 @@ Exit train(const RunParts& run, const std::string& joined) {
     log.started(progress.done, world.size());
     if (progress.done.iteration > 0) log.resumed(progress.done);
     const Exit code = loop.run();
-    // The count keeps a start that ends with run_again before a new step: a job array repeats it.
+    // A start that ends with run_again before a new step stays in the count, because a job array
+    // repeats such a start.
     const bool advances = loop.done().iteration > progress.done.iteration;
     if (is_rank0 && counts_starts(config) && (advances || code != Exit::run_again))
         end_start_count(config.checkpoints.save);

@@ -216,7 +216,7 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     # An error of one rank names its device. The check of two hosts measures products, and stops nothing.
     expect 3 "^lm-train: rank 1 on $(hostname), cuda:1 \(emulated GPU\): .* are free, but the run needs" mpirun -n 1 \
         lm-train "${args[@]}" : -n 1 -x EMULATED_CUDA_MEMORY=1 lm-train "${args[@]}"
-    expect 3 "^lm-train: rank 1 on b, cuda:1 .*: the products of this GPU are not measured" mpirun -n 1 -x LM_HOST=a \
+    expect 3 "^lm-train: rank 1 on b, cuda:1 .*: the matrix products of this GPU are not measured" mpirun -n 1 -x LM_HOST=a \
         lm-train "${args[@]}" : -n 1 -x LM_HOST=b -x EMULATED_CUDA_MEMORY=1 lm-train "${args[@]}"
 fi
 echo "groups of GPUs, and training in ${LM_PLUGIN_DIR:+emulated }layouts"

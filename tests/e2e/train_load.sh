@@ -166,7 +166,7 @@ done
 jq '.tokenizer.digest = "xxh3:00000000000000000000000000000000"' data_text_document.json >moved/data_text_document.json
 expect 2 '--load: the checkpoint has the tokenizer .*or --override-tokenizer' go_on --data-path moved/data_text_document
 expect 2 '--load: the checkpoint has the tokenizer' lm-train "${args[@]}" --load ck --finetune --data-path moved/data_text_document
-expect 0 'note: .*the checkpoint has the tokenizer .*: --override-tokenizer takes them for the same tokenizer' go_on --data-path moved/data_text_document --override-tokenizer
+expect 0 'note: .*the checkpoint has the tokenizer .*: --override-tokenizer treats the two as the same tokenizer' go_on --data-path moved/data_text_document --override-tokenizer
 
 # A stored checkpoint of the frozen format resumes in another layout.
 cp -r "$here/../golden/checkpoint/run" stored

@@ -14,14 +14,14 @@
 
 namespace lm::train {
 
-// Returns the progress in `checkpoint`; none without a checkpoint and with --finetune.
+// Returns the progress in `checkpoint`. Returns zeros without a checkpoint and with --finetune.
 optim::Counters progress_in(const RunConfig& config,
                             const std::optional<ckpt::Checkpoint>& checkpoint);
 
 // Returns the exit code when the kill switch exists, or when the training in `checkpoint` is
-// finished and no evaluation is pending. Then writes the reason to `status` and `log`, with the
-// generation that saved the step; this run claims no generation. Returns nullopt when the run must
-// train. Collective.
+// finished and no evaluation is pending. Before it returns a code, writes the reason to `status`
+// and `log`, with the generation that saved the step, because this run claims no generation.
+// Returns nullopt when the run must train. Collective.
 std::optional<Exit> stop_before_load(const RunConfig& config,
                                      const std::optional<ckpt::Checkpoint>& checkpoint,
                                      comm::Group& world, StatusFile& status, TrainingLog& log);

@@ -111,7 +111,7 @@ std::unique_ptr<EnergyLog> EnergyLog::open(const RunConfig& config, comm::Group&
         log.reset(new EnergyLog(std::move(meter), std::move(file), std::move(row)));
     });
     if (world.rank() == 0) {
-        note("--codecarbon-dir: {}; {:g} g of CO2 for a kWh (--codecarbon-intensity)",
+        note("--codecarbon-dir: {}; {:g} g of CO2 per kWh (--codecarbon-intensity)",
              log->describe(), config.logging.codecarbon_intensity);
     }
     return log;

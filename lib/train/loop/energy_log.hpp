@@ -17,9 +17,9 @@ namespace lm::train {
 
 class EnergyLog {
   public:
-    // Finds the meters of the host and opens its file. Returns nullptr without --codecarbon-dir,
-    // and on all ranks but the first of each host. Rank 0 prints a note that names the meters.
-    // Collective.
+    // Finds the meters of the host and opens the file of the host. Returns nullptr without
+    // --codecarbon-dir, and on all ranks but the first of each host. Rank 0 prints a note that
+    // names the meters. Collective.
     static std::unique_ptr<EnergyLog> open(const RunConfig& config, comm::Group& world);
     ~EnergyLog();  // writes the energy of the run
     EnergyLog(const EnergyLog&) = delete;
@@ -28,8 +28,8 @@ class EnergyLog {
     // Writes the energy of this run so far.
     void write();
 
-    // Returns the meters, as "processors: RAPL of 2 packages; memory: 0.375 W for each GiB; GPUs:
-    // ...".
+    // Returns the meters, as "energy of each host: processors by RAPL; memory 96 W; 8 GPUs by
+    // NVML".
     std::string describe() const;
 
   private:
@@ -39,12 +39,12 @@ class EnergyLog {
 
     cluster::EnergyMeter meter_;
     metrics::EmissionsFile file_;
-    metrics::EmissionsRow row_;  // with the values that do not change
-    double busy_s_, cpu_s_;      // ticks of all cores since boot, when this object was made
+    metrics::EmissionsRow row_;  // holds the values that stay the same during the run
+    double busy_s_, cpu_s_;      // ticks of all cores from boot to the construction
     std::mutex mutex_;           // guards meter_ and ended_
     std::condition_variable end_;
     bool ended_ = false;
-    std::thread sampler_;  // samples the meter before a counter can restart twice
+    std::thread sampler_;  // samples the meter at least once per wrap-around of a counter
 };
 
 }  // namespace lm::train

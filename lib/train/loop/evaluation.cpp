@@ -40,7 +40,8 @@ void Evaluation::note_share(double elapsed_s, double run_s) {
     if (noted_ || world_.rank() != 0 || run_s < 60 || share < 0.05) return;
     noted_ = true;
     note(
-        "evaluations take {:.0f} % of the time: to reduce it, give a larger --eval-interval or a "
+        "evaluations take {:.0f} % of the time: to reduce this share, give a larger "
+        "--eval-interval or a "
         "smaller --eval-iters",
         100 * share);
 }

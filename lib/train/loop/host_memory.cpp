@@ -41,8 +41,8 @@ Need need_of(const TrainerConfig& trainer, i64 ranks_here) {
     return need;
 }
 
-// The address space that a rank uses besides its plan: stacks of threads, prefetched data, and the
-// code that oneDNN generates. oneDNN does not check its allocations.
+// The address space that a rank uses in addition to its memory plan: stacks of threads, prefetched
+// data, and the code that oneDNN generates. oneDNN does not check its allocations.
 constexpr i64 address_space_beside = i64{128} << 20;
 
 void check_address_space(const Need& need) {
@@ -69,7 +69,7 @@ void check_host_memory(const RunConfig& config, i64 ranks_here) {
             human_size(room->bytes), room->whose);
     }
     usage_error("--micro-batch-size",
-                "{} needs {} on this host ({} rank{}; of a rank: weights, gradients and optimizer "
+                "{} needs {} on this host ({} rank{}; each rank: weights, gradients and optimizer "
                 "{}, activations {}, workspace {}), but {} are available ({}): use a smaller "
                 "value, --recompute-granularity full, a smaller model, or more hosts",
                 config.trainer.micro_batch, human_size(need.host), ranks_here,

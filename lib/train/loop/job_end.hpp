@@ -34,8 +34,8 @@ std::optional<double> parse_end_time(std::string_view text);
 std::optional<JobEnd> job_end_together(comm::Group& world);
 
 // Follows the end of the job while the job runs, because `scontrol update JobId=... TimeLimit=...`
-// moves it. A thread calls `ask` at the start and then every `every_s` seconds, and prints a note
-// when the end has moved.
+// can move the end. A thread calls `ask` at the start and then every `every_s` seconds, and prints
+// a note when the end has moved.
 class JobEndWatch {
   public:
     // Returns the end that the batch system states, or nullopt when the batch system does not

@@ -95,8 +95,8 @@ Exit TrainingLoop::run_to_stop() {
         return stopping("the training is finished already", Exit::done);
     }
     Stop stop = should_stop(rules_, loop_state());
-    // Exit code 75 promises that a resumed run finds a state. A run that has loaded none saves its
-    // initial state.
+    // Exit code 75 promises that a resumed run finds a state. A run that has loaded no state saves
+    // its initial state.
     const bool must_save = rules_.saves && exit_code(stop) == Exit::run_again;
     if (stop != Stop::no && must_save && !progress_.loaded) save(stop);
     if (evaluation_pending_ && !must_end_now(stop) &&
@@ -305,8 +305,8 @@ void TrainingLoop::report_status(bool logged) {
 // Prints the state of this rank. SIGUSR2 requests it.
 void TrainingLoop::dump() const {
     note(
-        "SIGUSR2: after iteration {} of {}: {} samples, {} tokens, optimizer step {}, {} in this "
-        "run",
+        "SIGUSR2: after iteration {} of {}: {} samples, {} tokens, optimizer step {}, {} since the "
+        "start of this run",
         progress_.done.iteration, config_.schedule.total_iterations(), progress_.done.samples,
         progress_.done.tokens, trainer_.optimizer_step(), human_duration(since_start_.elapsed_s()));
 }

@@ -175,7 +175,7 @@ std::string stop_note(Stop stop, const config::StoppingFlags& flags,
     const std::string again = stopped_text(checkpoints, iteration, total);
     switch (stop) {
         case Stop::kill_switch:
-            return fmt::format("--kill-switch-path: {} exists: {}: remove it to resume",
+            return fmt::format("--kill-switch-path: {} exists: {}: remove the file to resume",
                                flags.kill_switch, where);
         case Stop::exit_interval:
             return fmt::format("--exit-interval {}: {}", *flags.exit_interval, again);

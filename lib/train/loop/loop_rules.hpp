@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pure functions of the loop's state and the flags that decide what the training loop does after an
-// iteration, so that tests need no model. The order is: log, save, evaluate, stop. The save comes
-// before the evaluation, so that nothing is lost when the evaluation hangs.
+// Decides what the training loop does after an iteration. All decisions are pure functions of the
+// loop's state and of the flags, so tests need no model. The order is: log, save, evaluate, stop.
+// The save comes before the evaluation, so that nothing is lost when the evaluation hangs.
 #pragma once
 
 #include <optional>
@@ -37,7 +37,7 @@ struct LoopRules {
     bool evaluates = true;               // --eval-iters is not 0 and there is a validation set
     bool tests = false;                  // there is a test set, and --eval-iters is not 0
     bool saves = true;                   // --save is given
-    std::vector<spec::SaveRange> saved;  // iterations with a save; the last iteration has one
+    std::vector<spec::SaveRange> saved;  // iterations with a save, in addition to the last one
     std::optional<i64> local_save_interval;
     std::optional<i64> exit_interval;   // iterations of this run
     std::optional<i64> exit_iteration;  // iteration of the whole training
@@ -63,11 +63,11 @@ struct LoopState {
     bool kill_switch = false;  // the file --kill-switch-path exists
     bool save_switch = false;  // the file --save-switch-path exists
     bool writing = false;      // a rank writes files of a save in flight
-    bool retaining = false;    // a rank verifies or deletes for --save-retain
+    bool retaining = false;    // a rank verifies or deletes steps for --save-retain
 };
 
 // Returns true when the replicas are compared after this iteration. The comparison comes before a
-// save in the same iteration, so that no damaged state is saved.
+// save in the same iteration, so that no corrupt state is saved.
 bool should_check_replicas(const LoopRules& rules, const LoopState& now);
 bool should_log(const LoopRules& rules, const LoopState& now);
 // Returns true at the save interval or schedule, with the save switch, and when the run stops.

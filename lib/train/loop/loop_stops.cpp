@@ -78,7 +78,8 @@ void TrainingLoop::stop_at_spike() {
     throw JointError(Exit::self_stopped, guard_.spike_stop_text(progress_.done.iteration + 1));
 }
 
-// Records in the status file and the log the last save and why the run stops. Returns `code`.
+// Records the last save and the reason for the stop in the status file and in the log. Returns
+// `code`.
 Exit TrainingLoop::stopping(const std::string& why, Exit code) {
     if (saver_.saved_iteration() >= 0) status_.saved(saver_.saved_iteration());
     status_.stopping(why);

@@ -10,7 +10,8 @@ namespace lm::train {
 namespace {
 
 // No note is printed when the next log line is due within soon_s and the training ends within
-// short_s: log lines do not state the end.
+// short_s. A longer training gets the note even if a log line is due soon, because log lines do not
+// state the end of the training.
 constexpr double soon_s = 10;
 constexpr double short_s = 3600;
 // The time of an iteration is predicted when at least n_measured micro-batches of the run, the

@@ -26,10 +26,10 @@ class PhaseEstimates {
     void add_save(double s) { save_s_ = s; }
 
     // Return the expected time of the next phase in seconds, with a margin. step_s(): the longest
-    // of the last 16 steps; a step of fewer tokens than the next one, as in a batch ramp or a
-    // curriculum, counts in proportion. The first step of a run includes warm-up and is ignored
-    // after the second one. evaluation_s(): the time of the last evaluation; before the first, half
-    // a step for each of its global batches.
+    // of the last 16 steps. If a step had fewer tokens than the next one, as in a batch ramp or a
+    // curriculum, its time is first scaled up in proportion to the tokens. The first step of a run
+    // includes warm-up and is ignored after the second one. evaluation_s(): the time of the last
+    // evaluation; before the first, half a step for each of its global batches.
     double step_s(double next_tokens) const;
     double evaluation_s() const;
     double save_s() const;

@@ -63,8 +63,9 @@ std::vector<RefusedRange> ranges_in_file(const std::string& path, const std::str
     return {};
 }
 
-// Returns the path of the file in `directory`, without links; of a step, in the directory of its
-// run. Returns an empty path for an empty `directory`.
+// Returns the path of the file in `directory`, without symbolic links. If `directory` is a step,
+// the file is in the directory of steps that contains it. Returns an empty path for an empty
+// `directory`.
 std::string file_of_run(const std::string& directory) {
     if (directory.empty()) return {};
     std::error_code ignored;

@@ -24,7 +24,7 @@ std::string path_in(const std::string& directory) {
     return fmt::format("{}/{}", directory, start_count_file);
 }
 
-// Returns one spelling of the path of a directory, which may not exist.
+// Returns the canonical path of a directory that need not exist.
 std::string canonical(const std::string& path) {
     if (path.empty()) return {};
     std::error_code ignored;

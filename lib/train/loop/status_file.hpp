@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The file of --status-file: the state of a training as a small JSON object, for scripts that watch
-// it. The file is replaced atomically, so a reader always reads a complete object. During training,
-// rank 0 rewrites the file at each log line and at least about once a minute. The field `due` is
-// the time by which the next write happens unless the training hangs.
+// the training. The file is replaced atomically, so a reader always reads a complete object. During
+// training, rank 0 rewrites the file at each log line and at least about once a minute. The field
+// `due` is the time by which the next write happens unless the training hangs.
 #pragma once
 
 #include <functional>
@@ -50,8 +50,8 @@ class StatusFile {
     void iteration(i64 done, i64 samples, double step_s, bool logged);
     // Records the newest complete step.
     void saved(i64 iteration);
-    // Writes a state in which no iteration is made, "saving" or "validating". `expected_s`: an
-    // estimate of the duration of this state.
+    // Writes a state in which the run makes no iteration, "saving" or "validating". `expected_s`:
+    // an estimate of the duration of this state.
     void busy(const char* state, double expected_s);
     // Records why the run stops, for end_status().
     void stopping(const std::string& reason);
@@ -79,8 +79,8 @@ struct RunEnd {
 const char* state_of(Exit code);
 
 // Runs `body` and returns its exit code. Then rank 0 writes the end of the run to the status file
-// `path`; another rank writes it only when this rank ends with an error of its own. Rethrows what
-// `body` throws.
+// `path`; any other rank writes the end only after an error of its own. Rethrows what `body`
+// throws.
 int with_end_status(const std::string& path, const std::function<int()>& body);
 
 // Writes the end of a run to the status file `path`. Keeps the other fields, which rank 0 wrote

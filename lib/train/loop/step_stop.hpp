@@ -31,7 +31,7 @@ class StepStop {
     void report(std::string_view signal) const;
 
     comm::Group& world_;
-    bool can_end_;  // within a step no rank waits for messages of another rank
+    bool can_end_;  // true if no rank waits for messages of another rank within a step
     bool cuda_;
     i64 micro_batch_ = 0;  // micro-batches of this rank that have begun in the iteration
     i64 check_every_ = 1;  // micro-batches

@@ -59,9 +59,9 @@ class LeakRule {
     static constexpr double parts_per_window = 6;
     static constexpr size_t n_parts =
         7;  // compared parts: one window lies between the first and the last
-    // Adds a measurement at `time_s`. Returns, only once, the hours until `available_bytes` are
-    // used up: when these are fewer than 24 and the memory has grown from each part of a window to
-    // the next.
+    // Adds a measurement at `time_s`. Returns the hours until `available_bytes` are used up, if
+    // they are fewer than 24 and if the memory has grown from each part of a window to the next.
+    // Returns a value only once.
     std::optional<double> add(double time_s, double used_bytes, double available_bytes);
 
   private:

@@ -171,7 +171,7 @@ void TrainingLog::print(const std::string& lines) {
         }
     } catch (const Error& error) {
         stdout_works_ = false;
-        warn("{}: no further log lines are written to this file", error.what());
+        warn("{}: no further log lines are written to stdout", error.what());
     }
     write_to_file(lines, unix_time_s());
 }
@@ -365,7 +365,7 @@ void TrainingLog::print_operations() const {
     }
     const auto n = static_cast<double>(timed_.iterations);
     cli::write_stdout(fmt::format(
-        "operations: {:.1f} ms per iteration over {} others, with each operation timed\n",
+        "operations: {:.1f} ms per iteration over {} other iterations, with each operation timed\n",
         timed_.s / n * 1e3, timed_.iterations));
     std::vector<device::Op> order;
     double in_ops_s = 0;

@@ -39,7 +39,7 @@ class TrainingLog {
         write_to_file(lines, unix_time_s());
     }
     // Opens new files in --tensorboard-dir on rank 0. `start`: the progress at the start of the run
-    // or after a rollback; readers ignore the values that earlier files have after it.
+    // or after a rollback; readers ignore the values of later iterations in earlier files.
     void open_tensorboard(const optim::Counters& start);
 
     // Sets the run id and the generation that this start has claimed in --save. Events contain

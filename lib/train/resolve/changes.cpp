@@ -37,7 +37,7 @@ class Changes {
         }
         note(
             "{}: the checkpoint has the tokenizer {}, and the data of this run has {}: "
-            "--override-tokenizer takes them for the same tokenizer",
+            "--override-tokenizer treats the two as the same tokenizer",
             checkpoint_.path(), saved.digest, now.digest);
     }
 

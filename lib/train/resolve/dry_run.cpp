@@ -22,7 +22,7 @@ namespace lm::train {
 namespace {
 
 // Prints the warnings of lm-estimate about the model and the evaluations. An evaluation computes
-// the forward pass of its batches: a third of a step, or a quarter of one that recomputes all
+// the forward pass of its batches: a third of a step, or a quarter of a step that recomputes all
 // layers.
 void warn_of_plan(const config::ModelFlags& flags, const RunConfig& config, i64 n_validation_sets) {
     const spec::ParallelConfig& parallel = config.trainer.parallel;

@@ -18,8 +18,8 @@ std::string GpuMemory::str() const {
     const double difference =
         100 * (static_cast<double>(in_use) / static_cast<double>(planned()) - 1);
     return fmt::format(
-        "memory: {} by the driver, {} by the plan, difference {:+.1f} %: buffers {}, at the start "
-        "{} of {} allowed for{}",
+        "memory: {} by the driver, {} by the plan, difference {:+.1f} %: buffers {}, in use before "
+        "them {} (allowance {}){}",
         human_size(in_use), human_size(planned()), difference, human_size(buffers),
         human_size(at_start), human_size(cost::cuda_allowance_bytes),
         nccl > 0 ? fmt::format(", NCCL {} by estimate", human_size(nccl)) : "");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan of a run as text, printed before it starts.
+// The plan of a run as text, printed before the run starts.
 #pragma once
 
 #include <string>

@@ -22,9 +22,8 @@ class Problems {
     bool check(Check&& check) {
         return run(check, found_);
     }
-    // Does the same as check(), but for a limit of this program or of this host that prevents a
-    // training but not a plan: a flag that only later versions will have, or too little memory or
-    // disk space.
+    // Like check(), but for a limit that prevents a training and not a plan: too little memory or
+    // disk space on this host, or a flag that this version does not support yet.
     template <typename Check>
     bool check_limit(Check&& check) {
         return run(check, for_other_hosts_ ? limits_ : found_);

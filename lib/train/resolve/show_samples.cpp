@@ -67,7 +67,8 @@ SampleRange parse_sample_range(const std::string& text) {
     if (range.first < 0 || range.last < range.first) {
         usage_error(
             option,
-            "'{}' is not a range A-B of samples: they count from 0, and A must not exceed B", text);
+            "'{}' is not a range A-B of samples: samples count from 0, and A must not exceed B",
+            text);
     }
     return range;
 }

@@ -17,8 +17,8 @@
 
 namespace lm::train {
 
-// Claims the next generation of `directory` for this run, which resumes from `start`, on all
-// ranks. Collective.
+// Claims the next generation of `directory` for this run, and returns it on all ranks. `start`: the
+// step that the run resumes from. Collective.
 ckpt::Generation claim_generation(comm::Group& world, const std::string& directory,
                                   const std::optional<ckpt::Tip>& start);
 

@@ -69,7 +69,7 @@ std::string later_start(const Environment& get) {
     const i64 task = number("SLURM_ARRAY_TASK_ID");
     const i64 first = number("SLURM_ARRAY_TASK_MIN");
     if (get("SLURM_ARRAY_TASK_ID") == nullptr || task <= first) return {};
-    return fmt::format("this is task {} of a job array whose first is {}", task, first);
+    return fmt::format("this is task {} of a job array whose first task is {}", task, first);
 }
 
 // Checks that the run may start at iteration 0 although --load has no checkpoint.

@@ -171,7 +171,7 @@ bool Restore::choose() {
 // directory of the copy.
 void Restore::begin() {
     if (world_.rank() == 0) {
-        note("--local-save: {} is newer than the steps in {}: copying it there",
+        note("--local-save: {} is newer than the steps in {}: copying it to that directory",
              ckpt::step_name(choice_.step), flags_.save);
     }
     generation_ = claim_generation(world_, flags_.save, ckpt::tip_of(manifest_));
@@ -208,7 +208,8 @@ bool Restore::copy_parts() {
 }
 
 // Assigns each part that is not copied yet to the least busy of its remaining holders. Returns one
-// line [part, rank] for each. An empty text: all parts are copied, or the step is dropped.
+// line [part, rank] for each assigned part. An empty text: all parts are copied, or the step is
+// dropped.
 std::string Restore::assign() {
     std::string lines;
     std::map<int, i64> load;

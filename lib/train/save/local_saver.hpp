@@ -23,12 +23,12 @@ std::string local_directory_of_host(const std::string& local_save);
 
 class LocalSaver {
   public:
-    // Creates the directory of each host in `local_save`. Removes the left-overs of killed saves,
-    // and the steps that are not ancestors of `loaded` (the step from which the run starts). Keeps
-    // the steps whose manifest cannot be read, with a warning.
-    // Throws Error(usage) when the directory has steps of a run with another --save. `generation`:
-    // this run's generation in --save; the lineage in it is needed on rank 0 only. `world` and
-    // `files` outlive this object. Collective.
+    // Creates the directory of each host in `local_save`. Removes the temporary directories of
+    // killed saves, and the steps that are not ancestors of `loaded` (the step from which the run
+    // starts). Keeps the steps whose manifest cannot be read, with a warning. Throws Error(usage)
+    // when the directory has steps of a run with another --save. `generation`: this run's
+    // generation in --save; the lineage in it is needed on rank 0 only. `world` and `files` outlive
+    // this object. Collective.
     static std::unique_ptr<LocalSaver> open(comm::Group& world, NodeFiles& files,
                                             const ckpt::Generation& generation,
                                             const std::string& local_save,

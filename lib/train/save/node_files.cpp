@@ -160,8 +160,8 @@ std::string NodeFiles::write(const std::string& directory,
     return digests;
 }
 
-// Sets the digests of a member of the node in part_. `digests` lists the files of the member by
-// name.
+// Sets the digests of a member of the node in part_. `digests` has the digests of the member's
+// files, in the order of the file names.
 void NodeFiles::accept_digests(int member, const std::string& digests) {
     size_t at = 0;
     for (const DigestRange& range : digests_[static_cast<size_t>(member)]) {

@@ -30,8 +30,8 @@ class NodeFiles {
     // checkpoint counts as a file.
     i64 n_files() const;
 
-    // Writes the pieces of this rank, in the same order as in plan(). Any thread may call it,
-    // because it uses no group. Returns the digests of the written blocks, for write_index().
+    // Writes the pieces of this rank, in the same order as in plan(). Any thread may call write(),
+    // because write() uses no group. Returns the digests of the written blocks, for write_index().
     std::string write(const std::string& directory, const std::vector<ckpt::Piece>& pieces) const;
     // Writes the index parts. On entry `own` has the digests of this rank. On return the report of
     // rank 0 has the references to all parts, one a line, or a failure. Collective.
@@ -50,7 +50,7 @@ class NodeFiles {
     // The place of this rank's share of a file.
     struct Place {
         i64 planned_size = 0;  // size of the share
-        i64 shift = 0;         // added to the offsets of plan_share()
+        i64 shift = 0;         // added to the offsets of ckpt::plan_shares()
         i64 file_size = 0;
         std::string header = {};  // on the leader
     };

@@ -130,8 +130,8 @@ void Retention::join() {
     if (thread_.joinable()) thread_.join();
 }
 
-// Returns the manifest of `step`. Returns an empty text when no rule removes or reduces a step, and
-// after an error. Call it on rank 0.
+// Returns the manifest of `step`. Returns an empty text when no rule removes a step or its
+// optimizer state, and after an error. Call it on rank 0.
 std::string Retention::manifest_to_verify(i64 step) const {
     try {
         const std::vector<i64> steps = ckpt::steps_in(generation_.directory);

@@ -11,8 +11,9 @@
 namespace lm::train {
 namespace {
 
-// Returns "1.2 GiB are free, but WHAT 4.3 GiB", or the same for inodes; an empty text when there is
-// enough space. `what`: subject and verb of the second clause, as "a checkpoint needs".
+// Returns "1.2 GiB are free, but WHAT 4.3 GiB", or "12 inodes are free, but WHAT 34"; an empty text
+// when there is enough space. `what`: subject and verb of the second clause, as "a checkpoint
+// needs".
 std::string shortage(const std::string& directory, const RoomNeed& need, std::string_view what) {
     const io::FilesystemUse use = io::filesystem_use(io::nearest_existing(directory));
     if (use.available < need.bytes) {

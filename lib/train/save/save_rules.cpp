@@ -108,7 +108,7 @@ void check_load_flags(const config::CheckpointFlags& flags) {
 void apply_load_step(config::CheckpointFlags& flags) {
     if (!flags.load_step || flags.load.empty()) return;
     if (ckpt::is_step(flags.load)) {
-        usage_error("--ckpt-step", "--load {} is one step: omit one of the two", flags.load);
+        usage_error("--ckpt-step", "--load {} names a step already: omit --ckpt-step", flags.load);
     }
     flags.load += "/" + ckpt::step_name(*flags.load_step);
 }

@@ -43,10 +43,10 @@ class Saver {
     Saver(const Saver&) = delete;
     Saver& operator=(const Saver&) = delete;
 
-    // Claims a generation of --save: an earlier run cannot write there afterwards. `loaded`: the
-    // step that the run resumes from. Allocates the buffer of asynchronous saves. Call it again
-    // after a rollback, without a save in flight: this abandons the steps after the loaded one,
-    // local steps included, so that no run loads them.
+    // Claims a generation of --save, so that an earlier run can no longer write to --save.
+    // `loaded`: the step that the run resumes from. Allocates the buffer of asynchronous saves.
+    // Call it again after a rollback, without a save in flight: this abandons the steps after the
+    // loaded one, local steps included, so that no run loads them.
     void prepare(const std::optional<ckpt::Tip>& loaded);
 
     // Saves the state at `progress`. Returns as soon as the state may change; a synchronous save
@@ -66,16 +66,16 @@ class Saver {
     // Returns the iteration of the newest step that this run has saved since prepare(); -1: none.
     // Not collective.
     i64 saved_iteration() const { return saved_; }
-    // Returns how long the newest complete save took, from its begin to its commit; nullopt: none.
-    // Not collective.
+    // Returns how long the newest complete save took, from begin() to commit(); nullopt: none. Not
+    // collective.
     std::optional<double> save_s() const { return save_s_; }
     // Returns whether this rank is writing files of a save. Not collective.
     bool is_writing() const { return writing_; }
     // Returns whether this rank is verifying or deleting for --save-retain. Not collective.
     bool is_retaining() const { return retention_ && retention_->is_busy(); }
     // Commits the save in flight when no rank is writing, and applies --save-retain when no rank is
-    // verifying. `any_writing`: whether is_writing() is true on any rank; `any_retaining`: the same
-    // for is_retaining().
+    // verifying. `any_writing`: whether is_writing() is true on any rank; `any_retaining`: whether
+    // is_retaining() is true on any rank.
     void commit_if_written(bool any_writing, bool any_retaining);
     // Blocks until the save in flight has read the pieces that have no copy; then the optimizer
     // step may change the state. Not collective.

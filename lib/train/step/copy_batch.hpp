@@ -11,7 +11,7 @@ namespace lm::train {
 
 // Copies the fields of `batch` for which `inputs` has a view. Stages in the middle need neither
 // tokens nor targets. `window` is the attention window in tokens, 0 without one; `no_mask`, [B * T]
-// ones, replaces the loss mask of a batch without one.
+// ones, is used for a batch without a loss mask.
 void copy_batch(device::Device& device, const data::Batch& batch, i64 window,
                 const std::vector<float>& no_mask, const model::MicroBatchInputs& inputs);
 

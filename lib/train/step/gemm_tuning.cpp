@@ -150,7 +150,8 @@ std::vector<LinearShape> linear_shapes(const TrainerConfig& config, i64 tp_rank)
         spec::is_gated(m.activation) ? spec::Activation::none : m.activation;
     // Only the first tensor rank adds the bias of a row-parallel layer.
     const bool bias_once = m.linear_bias && tp_rank == 0;
-    // Otherwise the norm's backward computes the gradient of this bias (model::folded_bias()).
+    // Without sequence parallelism, the backward of the norm computes the gradient of this bias
+    // (model::folded_bias()).
     const bool row_bias_gradient = m.linear_bias && config.parallel.sequence_parallel;
     std::vector<LinearShape> shapes = {
         {.rows = rows,

@@ -45,8 +45,8 @@ struct LinearShape {
 // Returns the linear layers of tensor rank `tp_rank` for full sequences.
 std::vector<LinearShape> linear_shapes(const TrainerConfig& config, i64 tp_rank);
 
-// Runs every matrix product of `shapes` once. The device measures the product at this first run.
-// Allocates memory for the operands, and releases it.
+// Runs every matrix product of `shapes` once. The device measures a product when it runs for the
+// first time. Allocates memory for the operands, and releases it.
 void tune_linear_layers(device::Device& device, const TrainerConfig& config,
                         const std::vector<LinearShape>& shapes);
 

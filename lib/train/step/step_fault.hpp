@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A fault that tests plant in a training step. LM_STEP_FAULT = KIND:VALUE:ITERATION:RANK:LAYER arms
 // it in lm-train, for example "gradient:nan:7:0:1". KIND is activation, gradient or loss; VALUE is
-// nan, inf or, for the loss, a number: the mean loss of the micro-batches so far. With ":once"
-// appended the fault is transient: a repeated step does not have it. --error-injection-rate plants
-// faults in random steps.
+// nan or inf. For the loss it may be a number, which becomes the mean loss of the micro-batches so
+// far. With ":once" appended the fault is transient: a repeated step does not have it.
+// --error-injection-rate plants faults in random steps.
 #pragma once
 
 #include <optional>

@@ -147,7 +147,7 @@ StepGuard::Verdict StepGuard::act(config::Reaction reaction, std::string_view fl
     return go_on;
 }
 
-// `found`: the place or the cause of the values.
+// `found`: the place or the cause of the values that are not finite.
 StepGuard::Verdict StepGuard::judge_non_finite(const Step& step, const StepResult& result,
                                                const std::string& found) {
     reason_ = fmt::format(
@@ -166,8 +166,8 @@ StepGuard::Verdict StepGuard::judge_non_finite(const Step& step, const StepResul
         // The step has changed no weight, so a resumed run would compute the same result again.
         throw JointError(
             Exit::self_stopped,
-            fmt::format("{}: samples {} to {}: {}, or a lower --lr; --on-nan skip "
-                        "omits such a batch by itself",
+            fmt::format("{}: samples {} to {}: {}, or a lower --lr; --on-nan skip skips such a "
+                        "batch automatically",
                         reason_, step.first_sample, step.first_sample + step.batch.global_batch - 1,
                         remedy(step.iteration)));
     }
@@ -251,9 +251,9 @@ std::vector<double> StepGuard::local_losses() {
     return all;
 }
 
-// Repeats the step; each data-parallel rank computes the samples of the next one. Returns a text
-// that states whether both ranks compute the same losses; an empty text without data parallelism.
-// `losses`: local_losses() of the last repetition. Collective.
+// Repeats the step; each data-parallel rank computes the samples of the next data-parallel rank.
+// Returns a text that states whether both ranks compute the same losses; an empty text without data
+// parallelism. `losses`: local_losses() of the last repetition. Collective.
 std::string StepGuard::compare_ranks(const Step& step, const std::vector<double>& losses,
                                      double loss_scale) {
     const spec::ParallelConfig& parallel = config_.trainer.parallel;

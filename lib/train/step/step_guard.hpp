@@ -28,12 +28,13 @@ constexpr i64 max_overflows_in_a_row = 150;
 // any --on-nan. A range of bad documents is shorter; weights that are not finite never recover.
 constexpr i64 max_non_finite_in_a_row = 50;
 
-// The largest relative difference between two results of one step on a GPU without
-// --deterministic-mode that counts as rounding: the order of the additions in a backward pass of
-// cuDNN differs from run to run. On such a GPU, a fault with a smaller effect is not detected.
+// On a GPU without --deterministic-mode, two results of one step may differ by this relative
+// amount, which counts as rounding: the order of the additions in a backward pass of cuDNN differs
+// from run to run. On such a GPU, a fault with a smaller effect is not detected.
 constexpr double rounding_tolerance = 1e-3;
-// Returns whether two numbers of the same step are the same. `repeats_bits`: a repeated step has
-// the same bits; otherwise numbers within rounding_tolerance are the same.
+// Returns whether the results `a` and `b` of two computations of one step count as equal.
+// `repeats_bits`: a repeated step computes the same bits, so only equal bits count as equal.
+// Otherwise a difference within rounding_tolerance is allowed.
 bool same_result(double a, double b, bool repeats_bits);
 
 class StepGuard {
@@ -84,8 +85,8 @@ class StepGuard {
     // Returns the range of refused iterations `first` to `last` after a verdict skip or roll_back
     // on the step `last`.
     RefusedRange refused(i64 first, i64 last, bool rolled_back) const;
-    // Counts the last step of a refused range that the run skips without computing it, so that the
-    // memory is the same as after the verdict.
+    // Call it when the run skips the last step of a refused range without computing the step. Sets
+    // the memory to its content after the verdict on that step.
     void skip_refused(const RefusedRange& range);
 
   private:
@@ -113,7 +114,7 @@ class StepGuard {
     TrainingLog& log_;
     NewestStep newest_step_;
     GuardMemory memory_;
-    bool last_was_spike_ = false;  // the last suspicious step was one; false: it was not finite
+    bool last_was_spike_ = false;  // the last suspicious step was a spike; false: not finite
     optim::LossScaleState scale_before_;
     std::string reason_;
 };

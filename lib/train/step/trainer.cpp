@@ -43,7 +43,7 @@ void Trainer::update(const StepResult& step, const optim::UpdateRates& rates) {
     const double clip = optim::clip_coefficient(step.gradient_norm, config_.adamw.clip_grad);
     state_.update(context, rates, clip / step.gradient_scale);
     const PhaseScope gather(phases_, StepPhase::reduction);
-    // The next forward pass waits for each weight before it reads it.
+    // The next forward pass waits for the gather of each weight before it reads the weight.
     state_.data_parallel().start_gather();
 }
 
@@ -300,7 +300,8 @@ void Trainer::set_seq_length(i64 seq_length) {
              "expected a sequence length of 1 to {}, got {}", config_.model.seq_length, seq_length);
     seq_length_ = seq_length;
     no_mask_.assign(static_cast<size_t>(step_shape().rows()), 1.0F);
-    // Another length moves the chunks' views; the next two functions read the new views.
+    // Another length moves the views of the chunks. build_chunks() makes the new views, which the
+    // two functions after it read.
     build_chunks();
     write_positions();
     build_transfers();

@@ -33,7 +33,7 @@ struct StepResult {
     double gradient_norm = 0;   // over all ranks, before clipping
     bool finite = false;        // false: the step must not update the weights
     bool overflow = false;      // not finite only because of the loss scale; set by StepGuard
-    double gradient_scale = 1;  // the gradients in memory are multiplied by it
+    double gradient_scale = 1;  // the gradients in memory are multiplied by this factor
     double loss_scale = 1;      // loss scale of the next step
 };
 

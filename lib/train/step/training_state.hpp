@@ -46,8 +46,8 @@ class TrainingState {
     // stage has the gradient of its own use of the matrix. Collective over the embedding group.
     void sum_tied_embedding();
     // Adds the squares of the gradients that this rank counts to step_sums[gradient_sum_squares],
-    // [1] fp64. Adds the squares of its copies of gradients that tensor rank 0 counts to
-    // step_sums[copies_sum_squares].
+    // [1] fp64. Tensor rank 0 counts some gradients of which this rank has copies: adds the squares
+    // of these copies to step_sums[copies_sum_squares].
     void add_gradient_squares(device::Context& context, const device::View& step_sums);
     // Returns the sums of squares of the gradients that this rank counts, by unit
     // (spec/partition.hpp). Overwrites step_sums[gradient_sum_squares], [1] fp64.
