@@ -162,8 +162,8 @@ std::string other_rows(const std::string& path, std::string_view run_id) {
         const auto fields = fields_of(line.substr(0, line.find_first_of("\r\n")));
         if (begin == 0 && fields != names) {
             usage_error(path,
-                        "has other columns than CodeCarbon 3: remove it, or name another "
-                        "directory with --codecarbon-dir");
+                        "does not have the columns of CodeCarbon 3: remove the file, or name "
+                        "another directory with --codecarbon-dir");
         }
         const bool is_own = std::ssize(fields) > id && fields[static_cast<size_t>(id)] == run_id;
         if (!is_own) kept += line.ends_with('\n') ? line : line + '\n';

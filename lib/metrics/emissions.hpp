@@ -19,7 +19,7 @@ struct EmissionsRow {
     std::string experiment_id;
     double duration_s = 0;
     double cpu_j = 0, gpu_j = 0, ram_j = 0;
-    double intensity_g = 0;  // CO2 equivalent of a kWh, g
+    double intensity_g = 0;  // grams of CO2 equivalent for each kWh
     std::string country_code;
     std::string os;
     i64 n_cpus = 0;
@@ -62,8 +62,8 @@ struct EmissionsSum {
 };
 
 // Adds up all files emissions*.csv of a directory, including files of CodeCarbon. A row has the
-// totals of its run so far, so of several rows of a file with the same run id only the last one
-// counts. Throws Error(failure) naming a file that is not an emissions file.
+// totals of its run so far, so if several rows of a file have the same run id, only the last of
+// them counts. Throws Error(failure) naming a file that is not an emissions file.
 EmissionsSum sum_emissions(const std::string& directory);
 
 }  // namespace lm::metrics

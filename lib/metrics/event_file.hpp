@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes a TensorBoard event file: records with a length and checksums (TFRecord) that hold
 // Protocol Buffers (tensorflow/core/util/event.proto), encoded here without a library. It writes
-// only scalars and SessionLog. Readers tolerate an incomplete last record, so plain appends write
-// the file.
+// only scalars and SessionLog. The file is written by plain appends, because readers tolerate an
+// incomplete last record.
 #pragma once
 
 #include <optional>

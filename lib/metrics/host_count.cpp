@@ -25,8 +25,8 @@ i64 count_range(std::string_view text) {
     return *last - *first + 1;
 }
 
-// Returns the number of hosts that an item names. The item has no comma outside of brackets. An
-// item with several brackets names the product of the counts of its brackets.
+// Returns the number of hosts that an item names. The item has no comma outside of brackets. For an
+// item with several brackets, this is the product of the counts of the brackets.
 i64 count_item(std::string_view item) {
     i64 n = item.empty() ? 0 : 1;
     while (true) {

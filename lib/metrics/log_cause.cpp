@@ -140,7 +140,7 @@ bool is_exception_name(std::string_view line) {
     return !has(line, " ") && (line.ends_with("Error") || line.ends_with("Exception"));
 }
 
-// Returns whether the line reports some failure in words that no rule knows.
+// Returns whether a line that matches no rule reports some failure.
 bool names_a_failure(std::string_view line) {
     constexpr std::array<std::string_view, 11> words{"error",  "Error",   "ERROR",    "failed",
                                                      "FAILED", "failure", "fatal",    "Fatal",

@@ -13,7 +13,7 @@
 
 namespace lm::metrics {
 
-// The kind of a line that reports a failure which no rule knows.
+// The kind of a line that reports a failure but matches no rule.
 constexpr std::string_view unknown_cause = "unknown";
 
 struct Cause {
@@ -29,8 +29,8 @@ class LogCause {
   public:
     void add(std::string_view line);
     i64 n_lines() const { return n_lines_; }
-    // Returns the root cause; nullopt when no line states why the job ended. Then the training
-    // still runs, or its process was killed without a message in this log.
+    // Returns the root cause; nullopt when no line states why the job ended. In this case the
+    // training still runs, or its process was killed without a message in this log.
     const std::optional<Cause>& root() const { return root_; }
     // Returns the last line that reports a failure but matches no rule (kind `unknown`), or the
     // last iteration when its loss is not finite (kind `nan`); nullopt when there is no such line.
@@ -42,9 +42,9 @@ class LogCause {
     void find_rank_of_launcher(std::string_view line);
 
     std::optional<Cause> root_, hint_;
-    std::optional<i64> first_rank_;  // the rank that the first error line with a rank names
+    std::optional<i64> first_rank_;  // the rank in the first error line that states a rank
     i64 n_lines_ = 0, n_iterations_after_ = 0;
-    bool root_block_ = false;  // after torchrun's "Root Cause", before its rank
+    bool root_block_ = false;  // inside torchrun's block "Root Cause", before the line of the rank
 };
 
 }  // namespace lm::metrics

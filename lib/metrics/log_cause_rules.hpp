@@ -8,9 +8,10 @@
 
 namespace lm::metrics {
 
-// How clearly a line states the cause. The strongest line of a log is the cause of the end.
+// How clearly a line states the cause, in ascending order. The line with the greatest strength is
+// the cause.
 enum class CauseStrength {
-    hint,     // a word such as "error" in a line that no rule knows
+    hint,     // a word such as "error" in a line that matches no rule
     orderly,  // a planned end
     echo,     // a report that follows a cause
     effect,   // a report of a launcher or of another rank
@@ -22,14 +23,14 @@ enum class CauseStrength {
 struct CauseRule {
     std::string_view text;
     std::string_view also;  // empty: no second text
-    // finished, stopped, killed, failed, out_of_memory, nan, full_disk, superseded, ...
+    // How the job ended: finished, stopped, killed, failed, out_of_memory, nan, full_disk, ...
     std::string_view kind;
     CauseStrength strength;   // among lines of equal strength, the first is the cause
     std::string_view source;  // the program that prints the message
 };
 
-// Returns all rules. The first rule that matches a line counts, so special messages precede general
-// messages.
+// Returns all rules. The first rule that matches a line counts, so specific messages precede
+// general messages.
 std::span<const CauseRule> cause_rules();
 
 }  // namespace lm::metrics

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parses one line of a training log of lm-train (record.hpp), Megatron-LM or Megatron-DeepSpeed.
 // Other text may surround the line (names of ranks, time stamps, the end of another process's
-// line). Keeps the fields that show the progress and the speed of a training.
+// line). Only the fields that show the progress and the speed of a training are parsed.
 #pragma once
 
 #include <optional>

@@ -22,8 +22,8 @@ LogHead read_head(const std::string& path);
 
 // Returns the logs in the order of their first time stamps; when a log has no time stamp, in the
 // order of their first iterations, with a warning. Keeps the given order when a log is standard
-// input ("-"), or has neither a time stamp nor an iteration. A log of several: with its head;
-// a single log and standard input are not read.
+// input ("-"), or has neither a time stamp nor an iteration. Calls read_head() for each log, except
+// for standard input and when there is only one log.
 std::vector<LogHead> in_order(const std::vector<std::string>& logs);
 
 }  // namespace lm::metrics

@@ -15,14 +15,14 @@ namespace {
 
 // The kinds of keys.
 enum Tag : u64 {
-    json_at,         // iteration number and second of a line of --log-json
-    text_at,         // the same of a line of text
-    stamped_text,    // text of an iteration with a time stamp, whether it follows a start
-    unstamped_text,  // the same without a time stamp
-    loss_of_json,    // iteration and loss of a line of --log-json, whether it follows a start
-    loss_of_text,    // the same of a line of text without a time stamp
-    event_at,        // text of an event, second
-    event_after      // text of an event, digest of the iteration before it
+    json_at,         // line of --log-json: iteration number and second
+    text_at,         // line of text: iteration number and second
+    stamped_text,    // iteration with a time stamp: its text, and whether it follows a start
+    unstamped_text,  // iteration without a time stamp: its text, and whether it follows a start
+    loss_of_json,    // line of --log-json: iteration and loss, and whether it follows a start
+    loss_of_text,    // line of text without a time stamp: as for loss_of_json
+    event_at,        // event: its text and second
+    event_after      // event: its text, and the digest of the previous iteration
 };
 
 u64 key_of(Tag tag, u64 a, u64 b) {
@@ -41,7 +41,8 @@ u64 content_of(std::string_view text) {
     return hash64(text);
 }
 
-// Returns the hash of an iteration with its loss, with as many digits as a line of text has.
+// Returns the hash of an iteration's number and loss. The loss has as many digits as in a line of
+// text.
 u64 printed_loss(const LoggedIteration& line) {
     return hash64(fmt::format("{} {:.6E}", line.iteration, *line.loss));
 }

@@ -32,7 +32,8 @@ void StepFit::add(double batch, double step_s, double weight) {
 }
 
 std::optional<double> StepFit::fixed_share(double batch) const {
-    // A fit needs batch sizes with at least this relative spread. With less, it shows only noise.
+    // A fit needs batch sizes with at least this relative spread. With a smaller spread, the fit
+    // shows only noise.
     constexpr double least_spread = 0.05;
     if (!(n_ > 0) || !(xx_ / n_ > least_spread * least_spread * batch * batch)) return std::nullopt;
     const double slope = xy_ / xx_;
@@ -91,8 +92,8 @@ void LogSummary::begin_file(const std::optional<FirstIteration>& first) {
     new_file_ = silent_ = true;
 }
 
-// Returns whether an earlier log has this line. A log that contains lines of an earlier one belongs
-// to the same program, and its events before the clock are in the past of these lines.
+// Returns whether to skip a line. Skips a line that an earlier log has, too, and an event that is
+// older than the clock: the log with this event repeats a part of an earlier log.
 bool LogSummary::skips(const LogLine& line, std::string_view text) {
     if (line.kind == LogLine::Kind::other && line.n_invalid == 0) return false;
     constexpr double least_past_s = 60;  // the clocks of two hosts differ by less
@@ -100,7 +101,7 @@ bool LogSummary::skips(const LogLine& line, std::string_view text) {
     const bool repeats = overlap_->repeats(line, text);
     const bool is_past =
         !is_iteration && clock_ && line.unix_time_s && *line.unix_time_s + least_past_s < *clock_;
-    // The last iteration of the earlier log, printed by another rank after a log was rotated.
+    // Keeps the last iteration of the earlier log if another rank has printed it after a rotation.
     if (repeats && is_iteration && new_file_ && last_ && !started_ &&
         line.iteration.iteration == last_->iteration)
         return false;
@@ -214,8 +215,8 @@ bool LogSummary::starts_file(const LoggedIteration& line) const {
     return missing_now_s_ + *line.unix_time_s - *clock_ - step_s >= settings_.least_gap_s;
 }
 
-// Returns whether `line` repeats an iteration that another rank has logged: it has the last
-// iteration, or is equal to one of the last 64 lines.
+// Returns whether `line` repeats an iteration that another rank has logged: it has the number of
+// the last iteration, or is equal to one of the last 64 lines.
 bool LogSummary::is_repeated(const LoggedIteration& line) const {
     if (!last_ || started_ || line.iteration > last_->iteration) return false;
     return line.iteration == last_->iteration ||
@@ -226,7 +227,7 @@ void LogSummary::add_iteration(LoggedIteration line) {
     constexpr size_t max_digests = 64;
     digests_.push_back(line.digest);
     if (digests_.size() > max_digests) digests_.pop_front();
-    if (!line.global_batch && last_) line.global_batch = last_->global_batch;  // the line was cut
+    if (!line.global_batch && last_) line.global_batch = last_->global_batch;  // truncated line
     const bool goes_back = last_ && line.iteration <= last_->iteration;
     const bool first_of_run = !last_ || goes_back || started_ || starts_file(line);
     const bool is_loaded = loaded_ && *loaded_ < line.iteration;

@@ -71,8 +71,8 @@ class LogSummary {
         std::function<void(const LoggedIteration& line, i64 before, bool first_of_run)>;
     void observe(Observer function) { observer_ = std::move(function); }
 
-    // Call before the first log when there are several: skips the lines of a log that an earlier
-    // log has.
+    // Call before the first log when there are several: add() then skips lines that an earlier log
+    // has, too.
     void skip_overlaps() { overlap_.emplace(); }
     // Call before the first line of each log. `first`: its first logged iteration, if known.
     void begin_file(const std::optional<FirstIteration>& first = {});
@@ -88,8 +88,8 @@ class LogSummary {
     i64 n_repeated() const { return n_repeated_; }  // skipped lines that another rank logged, too
     i64 n_overlapping() const { return n_overlapping_; }  // skipped lines of an earlier log
     // Returns the number of logs that begin after a pause of least_gap_s, and do not state when
-    // their program started. The pause counts as waiting for a job, except for the mean time of
-    // the restarts that the logs state.
+    // their program started. In such a pause, as much time as the mean stated restart took counts
+    // as restarting, and the rest as waiting for a job.
     i64 n_unseen_starts() const { return n_unseen_starts_; }
     // Returns the number of logs that continue the iterations of the previous log, when no time
     // stamps show whether the program was restarted between the two. No restart is counted.

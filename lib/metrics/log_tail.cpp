@@ -80,8 +80,8 @@ i64 LogTail::poll(const std::function<void(std::string_view)>& use) {
         offset_ = 0;
         rest_.clear();
     }
-    // Checks before it reads: a file that was replaced earlier does not grow, so read_new() reaches
-    // its end.
+    // Checks for a replacement before it reads: a file that was replaced before the check does not
+    // grow, so read_new() reaches the end of the file.
     const bool replaced = was_replaced();
     i64 n_lines = read_new(use);
     if (!replaced) return n_lines;

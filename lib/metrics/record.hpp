@@ -14,7 +14,7 @@
 
 namespace lm::metrics {
 
-// Whether the log line has the form of BigScience's Megatron-DeepSpeed or the form of Megatron-LM.
+// The form of the log line: BigScience's Megatron-DeepSpeed or Megatron-LM.
 enum class LogFormat { megatron_deepspeed, megatron_lm };
 inline constexpr std::array log_formats{Named{LogFormat::megatron_deepspeed, "megatron-deepspeed"},
                                         Named{LogFormat::megatron_lm, "megatron-lm"}};
@@ -29,7 +29,7 @@ struct StepRecord {
     double step_s = 0;         // wall time per iteration, without evaluations and saves
     double learning_rate = 0;  // for the next iteration, as Megatron prints it
     i64 global_batch = 0;
-    std::optional<double> loss;         // mean over the iterations with a step; nullopt: none
+    std::optional<double> loss;         // mean over the iterations with a step; nullopt: no step
     std::optional<double> loss_scale;   // with fp16
     std::optional<double> grad_norm;    // before clipping
     std::optional<double> num_zeros;    // with --log-num-zeros-in-grad
@@ -93,7 +93,7 @@ struct LocalSaveRecord {
 
 double perplexity(double loss);  // exp(min(20, loss)), as in Megatron
 
-// Each returns text without a newline at its end. log_line() returns the line of
+// The functions below return text without a newline at its end. log_line() returns the line of
 // Megatron-DeepSpeed; the validation block has three lines: dashes, text, dashes.
 std::string log_line(const StepRecord& record);
 // Returns the log line of Megatron-LM (core 0.16), with the local time. `throughput`: the value of
@@ -106,7 +106,7 @@ std::string validation_block(const ValidationRecord& record);
 // iteration, total_iterations, consumed_samples, consumed_tokens, step_s, learning_rate,
 // global_batch_size, lm_loss, loss_scale, grad_norm, num_zeros, params_norm, seq_length,
 // skipped_iterations, nan_iterations, samples_per_s, tokens_per_s, flops_per_s, mfu, save_s,
-// save_blocked_s; those that do not apply are omitted. Keys of a validation: kind "validation",
+// save_blocked_s; keys that do not apply are omitted. Keys of a validation: kind "validation",
 // time, name, iteration, consumed_samples, consumed_tokens, lm_loss, ppl, tokens, elapsed_s. Keys
 // of a save: kind "save", time, job, nodes, generation, iteration, path, bytes, elapsed_s,
 // blocked_s; of a local save: kind "local_save", time, iteration, hosts, elapsed_s; of the other

@@ -136,14 +136,13 @@ double seconds_left(const LogSummary& log, const Left& left, double share) {
     constexpr double alike = 1e-2;
     if (!fixed && share != 1) {
         note(
-            "--nodes: the log has only one batch size: the time is assumed to be inversely "
+            "--nodes: the log has only one batch size, so the time is assumed to be inversely "
             "proportional to the number of nodes, which overestimates the gain of more nodes");
     } else if (!fixed && std::abs(ratio - 1) > alike) {
         note(
-            "the mean batch is {:.0f} samples in the log and {:.0f} in the remaining iterations: "
-            "the "
-            "step time is assumed to be proportional to the batch, which overestimates the time if "
-            "the batch grows",
+            "the mean batch is {:.0f} samples in the log and {:.0f} in the remaining iterations, "
+            "so the step time is assumed to be proportional to the batch, which overestimates "
+            "the time if the batch grows",
             batch, ratio * batch);
     }
     return same * (fixed.value_or(0) + (1 - fixed.value_or(0)) * ratio * share);

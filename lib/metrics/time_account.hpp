@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the time of a logged training went: steps that count, steps computed twice, skipped steps,
-// evaluations, saves, restarts, and waiting between jobs.
+// Divides the time of a logged training by use: steps that count, steps computed twice, skipped
+// steps, evaluations, saves, restarts, and waiting between jobs.
 #pragma once
 
 #include <deque>
