@@ -115,7 +115,8 @@ void Attention::sum_gradients(const TensorParallel& tensor) const {
     }
 }
 
-// All four gradients have the same size and type.
+// The gradients of weight and bias of both norms have the same size and type, so one warm-up is
+// enough.
 void Attention::warm_up(comm::Group& group) const {
     if (grad_.query_norm.weight) {
         group.warm_up_all_reduce(grad_.query_norm.weight, comm::Reduction::sum);

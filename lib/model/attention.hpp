@@ -34,7 +34,7 @@ class Attention {
 
     // Returns the branch, [R, C] compute, in scratch.branch. x: [R, C] compute.
     View forward(const Pass& pass, const View& x, const AttentionActivations& act) const;
-    // Computes the gradients of the parameters, except that of the output bias if
+    // Computes the gradients of the parameters, but not the gradient of the output bias if
     // output_bias_gradient() returns a view. Returns the gradient of x, [R, C] compute, in
     // scratch.dnorm. dbranch: [R, C] compute; x: [R, C] compute, as in forward().
     View backward(const Pass& pass, const View& dbranch, const View& x,

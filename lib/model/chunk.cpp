@@ -56,8 +56,8 @@ Dropout GptChunk::dropout_before(const Pass& pass, i64 layer) const {
                        : pass.dropout(p, number - 1, device::mlp_output_site);
 }
 
-// Returns the gradient of the bias of the branch of dropout_before(), if the backward of the norm
-// after this branch computes that gradient (folded_bias()), else none.
+// Returns the gradient of the previous layer's down bias, if the backward of the norm after the
+// previous layer's MLP computes it (folded_bias()), else none.
 View GptChunk::bias_before(const Pass& pass, i64 layer) const {
     return layer > 0 ? layers_[static_cast<size_t>(layer - 1)].mlp.down_bias_gradient(pass)
                      : View{};
@@ -140,8 +140,9 @@ void GptChunk::backward(Context& context, const MicroBatch& micro_batch) {
     const Pass pass = pass_of(context, micro_batch);
     const MicroBatchActivations& act = slot(micro_batch.slot);
     const TensorParallel& tensor = setup_.tensor;
-    // All other gradients are overwritten in the first micro-batch. This is also true for the word
-    // embedding matrix of a tied head, because the head's GEMM precedes the embedding's backward.
+    // The embedding's backward adds to its gradients, so these must be zero first. The first
+    // micro-batch overwrites all other gradients, and also the gradient of a tied word embedding
+    // matrix, because the head's GEMM precedes the embedding's backward.
     if (micro_batch.first && part_.embedding) embedding_.zero_gradients(pass, !tied_);
     View dbranch = backward_final_norm(pass, act);
     if (part_.head) {

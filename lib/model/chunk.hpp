@@ -60,9 +60,9 @@ class GptChunk {
 
     // The residual stream [R, C] compute: stage_input() at the start of a chunk without the
     // embedding, stage_output() at the end of a chunk without the head. Before forward(), the
-    // caller receives the input into stage_input(); backward() overwrites it with its gradient.
-    // forward() writes the output to stage_output(). Before backward(), the caller receives the
-    // output's gradient into stage_output().
+    // caller receives the input into stage_input(). backward() overwrites the input with its
+    // gradient. forward() writes the output to stage_output(). Before backward(), the caller
+    // receives the output's gradient into stage_output().
     const View& stage_input(int slot) const { return first_stream(this->slot(slot)); }
     // [R, C] compute
     const View& stage_output(int slot) const { return this->slot(slot).final_norm.stream; }

@@ -21,7 +21,7 @@ View Embedding::forward(const Pass& pass, const EmbeddingActivations& act,
 }
 
 // Normalizes the word rows and then adds the position rows, as Megatron-DeepSpeed's
-// VocabParallelEmbedding with --embed-layernorm (BLOOM).
+// VocabParallelEmbedding does with --embed-layernorm (BLOOM).
 View Embedding::forward_normalized(const Pass& pass, const EmbeddingActivations& act,
                                    const View& scratch_rows) const {
     const TensorParallel& tensor = pass.setup.tensor;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The head: output projection to the vocabulary, and cross-entropy. Logits exist for one chunk of
 // rows at a time, so no rank ever has the logits of all rows. In training the gradient of the
-// logits must be computed while they exist, so loss_and_gradient() is the forward and the backward
-// of this module in one call. The vocabulary is split over the tensor ranks, which exchange three
-// numbers for each row. Shapes: model/pass.hpp.
+// logits must be computed while the logits exist, so loss_and_gradient() is the forward and the
+// backward of this module in one call. The vocabulary is split over the tensor ranks, which
+// exchange three numbers for each row. Shapes: model/pass.hpp.
 #pragma once
 
 #include "model/pass.hpp"

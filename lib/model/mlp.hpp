@@ -35,7 +35,7 @@ class Mlp {
     // recomputation.
     void recompute_activation(const Pass& pass, const MlpActivations& act) const;
 
-    // Computes the gradients of the parameters, except that of the down bias if
+    // Computes the gradients of the parameters, but not the gradient of the down bias if
     // down_bias_gradient() returns a view. Returns the gradient of x, [R, C] compute, in
     // scratch.dnorm. dbranch: [R, C] compute; x: [R, C] compute, as in forward_up().
     View backward(const Pass& pass, const View& dbranch, const View& x,

@@ -16,7 +16,7 @@ void column_linear_forward(const Pass& pass, device::LinearForward args);
 
 struct ColumnLinearGradient {
     View dy;     // [N, O] compute
-    View x;      // [R, C] compute: the input, in the rows of this rank
+    View x;      // [R, C] compute: this rank's rows of the input
     View w;      // [O, C] compute
     View dw;     // [O, C] fp32
     View dbias;  // [O] fp32, or none
@@ -36,8 +36,9 @@ struct RowLinear {
 View row_linear_forward(const Pass& pass, const RowLinear& linear);
 
 // Returns `dbias`, [C] fp32, the gradient of a row-parallel layer's bias, if the backward of the
-// next norm computes this gradient: it sums the branch's gradient while it writes it, which saves a
-// read. Returns none with sequence parallelism, where the norm has only a part of the rows.
+// next norm computes this gradient: that backward sums the branch's gradient while it writes the
+// gradient, which saves a read. Returns none with sequence parallelism, where the norm has only a
+// part of the rows.
 inline View folded_bias(const Pass& pass, const View& dbias) {
     return pass.setup.tensor.sequence_parallel() ? View{} : dbias;
 }
@@ -49,7 +50,7 @@ struct RowLinearGradient {
     View dbias;                         // [C] fp32, or none
     device::LinearBackwardInput input;  // its dy is replaced by the rows of all ranks
 };
-// Computes the gradients of weight, input and, unless folded_bias() has it, bias.
+// Computes the gradients of weight and input, and of the bias unless folded_bias() returns a view.
 void row_linear_backward(const Pass& pass, const RowLinearGradient& grad);
 
 }  // namespace lm::model

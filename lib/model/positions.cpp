@@ -10,9 +10,9 @@ namespace lm::model {
 
 namespace {
 
-// Returns `frequency` after Llama 3.1's scaling to `scaling` times the context of 8192 tokens. A
-// frequency with at most 1 turn in the context is divided by `scaling`, one with at least 4 turns
-// is kept, and any other is interpolated.
+// Returns `frequency` as Llama 3.1 scales it to extend the context of 8192 tokens by the factor
+// `scaling`. A frequency with at most 1 turn in the context is divided by `scaling`, one with at
+// least 4 turns is kept, and any other is interpolated.
 double scaled_frequency(double frequency, double scaling) {
     constexpr double context = 8192, low = 1, high = 4;
     const double turns = context * frequency / (2 * std::numbers::pi);

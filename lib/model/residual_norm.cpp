@@ -3,7 +3,7 @@
 
 namespace lm::model {
 
-// Returns the arguments of the norm; the caller adds its input.
+// Returns the arguments of the norm; the caller sets the norm's input.
 device::ResidualNormForward ResidualNorm::norm_arguments(const Pass& pass,
                                                          const ResidualNormActivations& act) const {
     return {.norm = pass.setup.config.normalization,

@@ -47,9 +47,9 @@ class ResidualNorm {
         device::Dropout dropout = {};  // as in forward()
         View branch_bias = {};  // [C] fp32: gradient of the bias that the branch ends with, or none
     };
-    // Computes out = dstream + norm'(dy), the gradients of the parameters and that of the branch's
-    // bias. Returns the gradient of the branch, [R, C] compute: `out` itself; with dropout,
-    // scratch.dbranch.
+    // Computes out = dstream + norm'(dy), the gradients of the parameters, and the gradient of the
+    // branch's bias. Returns the gradient of the branch, [R, C] compute: `out` itself; with
+    // dropout, scratch.dbranch.
     View backward(const Pass& pass, const StreamGradient& grad,
                   const ResidualNormActivations& act) const;
 

@@ -14,8 +14,8 @@ TensorParallel::Started TensorParallel::start_gather(const View& own, const View
     return {buffer, group_->start_all_gather(own, buffer)};
 }
 
-// With sequence parallelism a reduce-scatter leaves each rank its rows of the sum, at their place
-// in `parts`. An all-reduce would move twice the data, half of it for rows of other ranks.
+// With sequence parallelism a reduce-scatter writes a rank's rows of the sum to their place in the
+// rank's `parts`. An all-reduce would move twice the data, half of it for rows of other ranks.
 TensorParallel::Started TensorParallel::start_sum(const View& parts) const {
     const View own = own_rows(parts);
     if (!several()) return {own, {}};
