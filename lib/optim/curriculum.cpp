@@ -15,7 +15,7 @@ constexpr std::string_view option = "curriculum_learning";
 void check_discrete(const Curriculum& c, i64 seq_length) {
     if (c.lengths.empty() || c.lengths.size() != c.max_steps.size() + 1) {
         usage_error(option,
-                    "fixed_discrete: expected one difficulty more than max_step values, got {} "
+                    "fixed_discrete: expected one more difficulty than max_step values, got {} "
                     "difficulties and {} max_step values",
                     c.lengths.size(), c.max_steps.size());
     }

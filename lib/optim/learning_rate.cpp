@@ -64,7 +64,7 @@ void LearningRate::check() const {
         if (warmup_tokens >= decay_tokens) {
             usage_error("--lr-warmup-tokens",
                         "the warm-up takes {:.0f} tokens, but the learning rate decays until token "
-                        "{:.0f}: warm up for less, or train or decay for longer",
+                        "{:.0f}: shorten the warm-up, or lengthen the training or the decay",
                         warmup_tokens, decay_tokens);
         }
         return;
@@ -74,7 +74,7 @@ void LearningRate::check() const {
     if (warmup_samples >= decay_samples) {
         usage_error("--lr-warmup-samples",
                     "the warm-up takes {:.0f} samples, but the learning rate decays until sample "
-                    "{:.0f}: warm up for less, or train or decay for longer",
+                    "{:.0f}: shorten the warm-up, or lengthen the training or the decay",
                     warmup_samples, decay_samples);
     }
     if (style == DecayStyle::wsd && (anneal_samples <= 0 || anneal_samples > decay_samples)) {

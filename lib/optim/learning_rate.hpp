@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The learning rate as a function of training progress, with the same values as Megatron-LM's
-// OptimizerParamScheduler (for decay by tokens, as Megatron-DeepSpeed's AnnealingLR). The progress
-// of an iteration is the number of samples in the optimizer steps before this iteration. So with a
-// warm-up from 0 the first iteration has rate 0. A log line states the rate of the next iteration.
+// OptimizerParamScheduler (or, for decay by tokens, of Megatron-DeepSpeed's AnnealingLR). The
+// progress of an iteration is the number of samples in the optimizer steps before this iteration.
+// So with a warm-up from 0 the first iteration has rate 0. A log line states the rate of the next
+// iteration.
 #pragma once
 
 #include <array>
@@ -51,8 +52,8 @@ struct LearningRate {
     double at(i64 samples, i64 tokens = 0) const;
 };
 
-// The highest and the lowest rate of tensors with their own range. The warm-up and the decay are
-// those of a LearningRate.
+// The highest and the lowest rate of tensors with their own range. The tensors have the warm-up and
+// the decay of a LearningRate.
 struct RateRange {
     double max = 0;
     double min = 0;

@@ -219,7 +219,7 @@ void Schedule::set_learning_rate(const LearningRate& rate,
     if (!(decoupled->max >= decoupled->min)) {
         usage_error(
             "--decoupled-lr",
-            "{} is below its lowest rate {}: give a larger value, or a smaller --decoupled-min-lr",
+            "{} is below the lowest rate {}: give a larger value, or a smaller --decoupled-min-lr",
             decoupled->max, decoupled->min);
     }
 }

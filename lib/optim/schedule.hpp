@@ -90,8 +90,8 @@ class Schedule {
     void set_learning_rate(const LearningRate& rate, const std::optional<RateRange>& decoupled);
     void set_weight_decay(const std::optional<GrowingWeightDecay>& growing);
     const std::optional<Curriculum>& curriculum() const { return curriculum_; }
-    // Returns the sequence lengths of the iterations after the first `iterations`, ascending and
-    // each once.
+    // Returns the different sequence lengths of the iterations after the first `iterations`,
+    // ascending.
     std::vector<i64> seq_lengths(i64 iterations) const;
 
   private:

@@ -25,7 +25,8 @@ std::vector<RatePoint> key_rates(const Schedule& schedule);
 std::vector<std::string> describe_ramp(const Schedule& schedule);
 
 // Returns the number of validations that Megatron computes in advance for a whole training:
-// iterations / eval_interval + 1. Megatron's order of the validation samples depends on it.
+// iterations / eval_interval + 1. Megatron's order of the validation samples depends on this
+// number.
 i64 megatron_validations(const Schedule& schedule, i64 eval_interval);
 
 }  // namespace lm::optim
