@@ -23,7 +23,7 @@ i64 padded_elements(i64 n_elements, i64 dp_size);
 
 // Returns buckets of about `bucket_elements` over [0, padded_elements), ascending and without gaps.
 // The elements [0, shared_end) are the tied word embedding matrix of the first and the last stage.
-// They have their own buckets, so that both stages divide and own the matrix in the same way.
+// This matrix has its own buckets, so that both stages divide and own the matrix in the same way.
 std::vector<Range> divide_into_buckets(i64 n_elements, i64 dp_size, i64 bucket_elements,
                                        i64 shared_end);
 

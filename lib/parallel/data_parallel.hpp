@@ -27,8 +27,9 @@ class DataParallel {
     const std::vector<Range>& updated() const { return updated_; }
     bool sharded() const { return zero_stage_ == 1; }
 
-    // Connects the group for the collectives of a step. Call it before weights are set: it
-    // overwrites the buffers, which must contain zeros, and contain zeros afterwards. Collective.
+    // Connects the group for the collectives of a step. Call it before weights are set, because it
+    // overwrites the buffers: they must contain zeros before the call, and contain zeros after it.
+    // Collective.
     void warm_up();
     // Call this when backward has completed the gradients of [from, E). With overlap_grad_reduce,
     // starts to reduce the buckets in that range.
@@ -59,7 +60,7 @@ class DataParallel {
     spec::DataParallelConfig config_;
     std::vector<Range> buckets_, owned_, updated_;
     std::vector<comm::Work> work_;  // by bucket: its reduction, later its all-gather
-    size_t not_reduced_ = 0;        // the first not_reduced_ buckets have no reduction started
+    size_t not_reduced_ = 0;        // reductions of the first not_reduced_ buckets are not started
     size_t gathered_ = 0;           // the first gathered_ buckets have weights that may be read
 };
 

@@ -28,8 +28,8 @@ struct Neighbours {
     }
 };
 
-// Splits the ranks by some bits of the hash, then gathers all bits within each part, so that no
-// rank gathers the places of all ranks.
+// Splits the ranks by some bits of the hash, then gathers the whole hashes within each part, so
+// that no rank gathers the places of all ranks.
 Neighbours neighbours_at(comm::Group& world, u64 place) {
     Neighbours near{world.split(static_cast<int>(place >> 33), world.rank(), "place"), {}, place};
     const i64 n = near.group->size();

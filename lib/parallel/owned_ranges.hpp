@@ -11,8 +11,8 @@
 namespace lm::parallel {
 
 // Returns the end of the word embedding matrix, which begins at element 0 of the layout, if the
-// first and the last stage share it and this is one of them; else 0. `table` is
-// tensor_table(config).
+// first and the last stage share the matrix and `layout` is of one of these stages; else 0. `table`
+// is tensor_table(config).
 i64 shared_table_end(const spec::RankLayout& layout, const std::vector<spec::TensorSpec>& table,
                      const spec::ParallelConfig& parallel);
 

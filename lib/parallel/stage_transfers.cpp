@@ -95,7 +95,7 @@ void StageTransfers::post_receives() {
 // the library) then runs the receive after the send and before all work that is enqueued later.
 // A receive that the stage already waits for is posted in any case, after waiting for the send.
 // Receives are posted in the order of the schedule, which is the order of the peer's sends, so a
-// receive whose slot is not free delays the later ones.
+// receive whose slot is not free delays the later receives.
 void StageTransfers::post_inputs() {
     for (; inputs_.n_posted < inputs_.all.size(); ++inputs_.n_posted) {
         const PipelineAction& action = inputs_.all[inputs_.n_posted];

@@ -48,8 +48,8 @@ class StageTransfers {
     // micro-batch. In a training step that send is already finished, because the gradient of its
     // output has arrived in the same memory; in an evaluation it may be pending.
     void acquire_output(const spec::PipelineAction& action);
-    // Call this after a forward pass without a backward pass: nothing reads the input again, so its
-    // memory may receive the next one.
+    // Call this after a forward pass without a backward pass: nothing reads the input again, so the
+    // next input may be received into its memory.
     void release_input(const spec::PipelineAction& action);
 
     // Posts the receives whose buffers are free now. Call it after each action.
@@ -60,7 +60,7 @@ class StageTransfers {
   private:
     struct Slot {
         StageBuffers buffers;
-        i64 input_of = -1;  // the micro-batch whose input is here or is being received; -1: none
+        i64 input_of = -1;  // micro-batch whose input is in the slot or is being received; -1: none
         i64 output_sent_of = -1;  // the micro-batch whose output was sent and whose gradient is not
                                   // being received yet; -1: none
         comm::Work input, output_sent, gradient, gradient_sent;
