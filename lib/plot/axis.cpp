@@ -37,7 +37,7 @@ Prefix prefix_of(double largest) {
     return {1, ""};
 }
 
-// Returns the digits after the decimal point that distinguish multiples of `step`.
+// Returns the number of digits after the decimal point that distinguish multiples of `step`.
 int decimals_of(double step) {
     int decimals = 0;
     while (decimals < 9 && std::abs(step - std::round(step)) > 1e-6 * step) {

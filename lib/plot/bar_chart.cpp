@@ -21,13 +21,13 @@ double total_of(const std::vector<double>& bar) {
     return std::accumulate(bar.begin(), bar.end(), 0.0);
 }
 
-// Returns two decimals below 10, one below 100, and none above: "7.21", "72.1", "721".
+// Returns `value` with two decimals below 10, one below 100, and none above: "7.21", "72.1", "721".
 std::string short_number(double value) {
     const int decimals = value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
     return fmt::format("{:.{}f}", value, decimals);
 }
 
-// Returns the indices of the parts that some bar has.
+// Returns the indices of the parts that are above 0 in some bar.
 std::vector<size_t> used_parts(const BarChart& chart) {
     std::vector<size_t> used;
     for (size_t part = 0; part < chart.parts.size(); ++part) {
@@ -169,7 +169,7 @@ std::string svg_of(const BarChart& chart) {
         const double y = layout.y.at(*chart.limit);
         svg.line("limit", {layout.area.x, y}, {layout.area.right(), y}, {alarm, 1.2, "4 2"});
     }
-    draw_totals(svg, chart, layout);  // after the line, which would strike the sums through
+    draw_totals(svg, chart, layout);  // after the limit line, which must not cover the sums
     draw_names(svg, chart, layout);
     draw_legend(svg, chart, layout, used);
     return svg.finish();

@@ -11,13 +11,13 @@
 
 namespace lm::plot {
 
-// Returns at most four points for each column of `width`, in the order of `points`: positions on
-// the page, finite, with ascending x.
+// Returns at most four of the `points` for each column of `width`, in their order. `points` are
+// positions on the page, finite, with ascending x.
 std::vector<Point> decimated(std::span<const Point> points, double width);
 
-// Returns one point for each column of `width` that has points: their mean. If the last column has
-// less than half of the points of the previous one, both are joined, because a mean of few points
-// is noise.
+// Returns one point for each column of `width` that has points: the mean of these points. If the
+// last column has less than half of the points of the previous one, both are joined, because a mean
+// of few points is noise.
 std::vector<Point> column_means(std::span<const Point> points, double width);
 
 // Splits `points` at each y that is not finite, and drops these points. Keeps the order.

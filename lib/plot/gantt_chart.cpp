@@ -115,7 +115,8 @@ void draw_span(Svg& svg, const GanttLayout& layout, const GanttChart& chart,
 }
 
 // Draws the spans [begin, end) of one row in bins, because the boxes of the single spans would be
-// too narrow. Each bin is filled from below with the share of its time that each kind takes.
+// too narrow. In a bin, the boxes of the kinds are stacked from below; the height of a box is the
+// kind's share of the bin's time.
 void draw_binned(Svg& svg, const GanttLayout& layout, const GanttChart& chart, size_t begin,
                  size_t end) {
     const size_t row = chart.spans[begin].row;
@@ -204,7 +205,7 @@ void draw_axes(Svg& svg, const GanttLayout& layout, const GanttChart& chart) {
 }
 
 // Draws each share as a bar between its name and its value. All bars have the same color, because
-// the colors mean the kinds of the rows.
+// the other colors stand for the kinds of spans.
 void draw_shares(Svg& svg, const GanttLayout& layout, const GanttChart& chart) {
     constexpr double margin = 8, gap = 5, bar_height = 8;
     double largest = 0, widest_name = 0, widest_text = 0;

@@ -37,8 +37,8 @@ struct GanttChart {
 // Returns the chart as SVG. Elements: a rect "idle" for each row, a rect "span" for each box, rects
 // "share", texts "row", "legend", "end", "span-label", "share-name", "share-value". If the boxes of
 // any row are narrower than a point on average, all rows are drawn in stretches of at least two
-// points, each filled from below with the share of its time that each kind takes, and the legend
-// states it. This bounds the number of elements.
+// points. In a stretch, the kinds are stacked, and the height of a kind is its share of the time,
+// as the legend states. This bounds the number of elements.
 std::string svg_of(const GanttChart& chart);
 
 }  // namespace lm::plot

@@ -14,7 +14,7 @@ namespace lm::plot {
 namespace {
 
 constexpr double panel_height = 108;
-constexpr double column_width = 0.5;  // points; finer than a dot of print at 100 dots per inch
+constexpr double column_width = 0.5;  // points; narrower than a printed dot at 100 dots per inch
 constexpr double line_width = 1;
 
 // ---- Axes --------------------------------------------------------------------------------------
@@ -63,7 +63,7 @@ struct Frame {
 
 Frame frame_of(const Panel& panel, const DataExtent& x, const Rectangle& area) {
     const int intervals = x.high() - x.low() == 2 ? 2 : 5;
-    // The curve keeps a distance from both ends.
+    // The curve keeps a distance from both ends of the x axis.
     constexpr double margin = 4;
     return {area, Axis::tight(x, area.x + margin, area.right() - margin, intervals),
             y_axis_of(panel, area)};

@@ -11,8 +11,8 @@
 
 namespace lm::plot {
 
-// The curve of a run in one panel, in the units of the data. A y that is not finite and an x that
-// decreases interrupt the curve.
+// The curve of a run in one panel, in the units of the data. The curve is interrupted where y is
+// not finite or x decreases.
 struct Curve {
     size_t run = 0;          // index in LineFigure::runs, which gives the color
     bool discarded = false;  // work that a restart repeats: drawn faintly
@@ -26,7 +26,7 @@ struct Panel {
     std::vector<Curve> curves;
 };
 
-// Marks of all panels, at values of x.
+// Marks that are drawn in all panels, at values of x.
 struct RunMarks {
     std::string name;              // name of the run
     std::vector<double> restarts;  // vertical dashed lines
@@ -40,10 +40,11 @@ struct LineFigure {
     std::vector<Panel> panels;
 };
 
-// Returns the figure as SVG, two panels in a row. Elements: polylines "curve", "band" (the extremes
-// of a curve with many points per column) and "discarded"; circles "curve" for single points; lines
-// "restart" and "skipped"; texts "legend", "title", "no-data". The numbers of elements and of their
-// points are bounded by the width of the picture, whatever the number of points in the data.
+// Returns the figure as SVG, with two panels in each row. Elements: polylines "curve",
+// "band" (the extremes of a curve with many points per column) and "discarded"; circles "curve" for
+// single points; lines "restart" and "skipped"; texts "legend", "title", "no-data". The numbers of
+// elements and of their points are bounded by the width of the picture, whatever the number of
+// points in the data.
 std::string svg_of(const LineFigure& figure);
 
 }  // namespace lm::plot

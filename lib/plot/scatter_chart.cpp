@@ -94,8 +94,8 @@ void draw_dot(Svg& svg, const ScatterKind& kind, Point at) {
     }
 }
 
-// Returns the places of a label of `width` points in type of `size` points for the dot at `dot`,
-// the nearest first.
+// Returns the possible places for the label of the dot at `dot`, the nearest first. The label is
+// `width` points wide and in type of `size` points.
 std::vector<Rectangle> places_of(Point dot, double width, double size) {
     const double line = size + 1;
     std::vector<Rectangle> places;
@@ -130,7 +130,7 @@ struct Leader {
                other.side_of(dot) * other.side_of(end) < 0;
     }
     bool crosses(const Rectangle& label) const {
-        constexpr int n = 50;  // points of the line that are tested: at most 3 points apart
+        constexpr int n = 50;  // the tested positions on the line are at most 3 pt apart
         for (int i = 0; i <= n; ++i) {
             const double t = i / double{n};
             const double x = dot.x + t * (end.x - dot.x), y = dot.y + t * (end.y - dot.y);
@@ -153,7 +153,7 @@ void draw_labels(Svg& svg, const ScatterChart& chart, const ScatterLayout& axes)
     std::vector<Leader> leaders;
     for (const ScatterDot& dot : chart.dots) {
         const bool is_best = chart.kinds[dot.kind].symbol == Symbol::best_dot;
-        const double radius = is_best ? 5.8 : 3;  // that of the best one includes its ring
+        const double radius = is_best ? 5.8 : 3;  // the best dot includes its ring
         dots.push_back(
             {axes.x.at(dot.x) - radius, axes.y.at(dot.y) - radius, 2 * radius, 2 * radius});
     }
@@ -194,7 +194,7 @@ void draw_labels(Svg& svg, const ScatterChart& chart, const ScatterLayout& axes)
         if (place == places.end()) continue;
         labels.push_back(*place);
         leaders.push_back(leader_of({x, y}, *place));
-        constexpr double next_to = 8;  // no line is needed
+        constexpr double next_to = 8;  // a nearer label needs no line
         if (leaders.back().length() > next_to) {
             svg.line("leader", {x, y}, leaders.back().end, {faint, 0.5});
         }

@@ -28,7 +28,7 @@ constexpr std::string_view text_color_on(std::string_view background) {
         }
         return value;
     };
-    // The lightness of the color in tenths of per cent (ITU-R BT.601).
+    // The lightness of the color, from 0 to 1000 (ITU-R BT.601).
     const int light = (299 * channel(1) + 587 * channel(3) + 114 * channel(5)) / 255;
     return light > 550 ? ink : "#ffffff";
 }
