@@ -19,8 +19,8 @@ const Fields<ActionFlags>& action_fields() {
         {.option = "--show-samples",
          .member = &S::show_samples,
          .metavar = "A-B",
-         .help = "print the training samples A to B as JSON Lines instead of training; samples "
-                 "count from 0, 'consumed samples: N' in a log means 0 to N-1"},
+         .help = "print the training samples A to B as JSON Lines instead of training; the first "
+                 "sample is 0; 'consumed samples: N' in a log means samples 0 to N-1"},
         {.option = "--print-config",
          .member = &S::print_config,
          .help = "print the resolved configuration as JSON instead of training"},

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags of actions that the program does instead of a training, or in addition to it.
+// The flags that select an action other than an ordinary training: a dry run, printing samples or
+// the configuration, a benchmark.
 #pragma once
 
 #include <optional>

@@ -14,13 +14,14 @@ const Fields<CheckpointFlags>& load_fields() {
         {.option = "--load",
          .member = &S::load,
          .metavar = "DIR",
-         .help = "resume from the step that DIR/latest names, or from DIR/global_stepN; start at "
-                 "iteration 0 when DIR is empty, or is missing and is also the DIR of --save",
+         .help = "resume from the step that DIR/latest names, or from DIR if DIR is a global_stepN "
+                 "directory; start at iteration 0 when DIR is empty, or when DIR does not exist "
+                 "and --save names it too",
          .block = Block::checkpoints},
         {.option = "--ckpt-step",
          .member = &S::load_step,
          .metavar = "N",
-         .help = "the same as --load DIR/global_stepN"},
+         .help = "load step N of the directory of --load, as --load DIR/global_stepN does"},
         {.option = "--fresh",
          .member = &S::fresh,
          .help = "also start at iteration 0 when the directory of --load does not exist, or when a "
@@ -40,26 +41,26 @@ const Fields<CheckpointFlags>& load_fields() {
          .block = Block::checkpoints},
         {.option = "--use-checkpoint-args",
          .member = &S::use_saved_model,
-         .help = "take the model of the checkpoint of --load; flags of the model override parts of "
-                 "it; without a checkpoint, these flags define the model"},
+         .help = "use the model configuration in the checkpoint of --load; model flags override "
+                 "its values; without a checkpoint, the model flags define the model"},
         {.option = "--use-checkpoint-opt_param-scheduler,--use-checkpoint-lr-scheduler,"
                    "--use-checkpoint-opt-param-scheduler",
          .member = &S::use_saved_schedule,
          .help = "resume with the learning rate schedule and the weight decay of the checkpoint, "
-                 "whatever the flags are",
+                 "and ignore the flags for both",
          .block = Block::checkpoints,
          .name = "use_saved_schedule"},
         {.option = "--override-opt_param-scheduler,--override-lr-scheduler,"
                    "--override-opt-param-scheduler",
          .member = &S::override_schedule,
-         .help = "resume with another schedule of learning rate, weight decay or curriculum than "
-                 "the checkpoint's",
+         .help = "resume although the schedule of the learning rate, weight decay or curriculum "
+                 "differs from the checkpoint's",
          .block = Block::checkpoints,
          .name = "override_schedule"},
         {.option = "--override-data",
          .member = &S::override_data,
-         .help = "resume on other samples than the checkpoint's: other data, split, order, seed or "
-                 "sequence length",
+         .help = "resume although the samples differ from the checkpoint's: other data, split, "
+                 "order, seed or sequence length",
          .block = Block::checkpoints},
         {.option = "--override-tokenizer",
          .member = &S::override_tokenizer,
@@ -80,8 +81,8 @@ const Fields<CheckpointFlags>& save_fields() {
         {.option = "--save-schedule",
          .member = &S::save_schedule,
          .metavar = "N@ITERATION,...,N",
-         .help = "save every N iterations up to ITERATION, then by the next range; also at the end "
-                 "of each range",
+         .help = "save every N iterations up to ITERATION, then as the next range states; also "
+                 "save at the end of each range",
          .block = Block::checkpoints},
         {.option = "--save-retain",
          .member = &S::save_retain,
@@ -89,7 +90,7 @@ const Fields<CheckpointFlags>& save_fields() {
          .help =
              "after each save, delete the steps that no rule keeps, as lm-ckpt prune does; "
              "rules: keep-last=K, keep-every=N, keep=STEP,..., keep-schedule=N@ITERATION,...,N, "
-             "weights-only-older-than=K; the last verified step always stays",
+             "weights-only-older-than=K; the last verified step is never deleted",
          .block = Block::checkpoints},
         {.option = "--save-retain-interval",
          .member = &S::save_retain_interval,
@@ -111,8 +112,8 @@ const Fields<CheckpointFlags>& save_fields() {
          .block = Block::checkpoints},
         {.option = "--async-save",
          .member = &S::async_save,
-         .help = "write checkpoints while the training continues from a copy in host memory; the "
-                 "last one is written before the run stops",
+         .help = "write checkpoints from a copy in host memory while the training continues; the "
+                 "last checkpoint is written before the run stops",
          .choices = {"on", "off"},
          .block = Block::checkpoints,
          .optional_value = true},
@@ -120,13 +121,15 @@ const Fields<CheckpointFlags>& save_fields() {
          .member = &S::async_save_buffer,
          .metavar = "SIZE",
          .help = "host memory of a rank for the copy of --async-save [the rank's part of a "
-                 "checkpoint]; with less, the next optimizer step waits until the rest is written",
+                 "checkpoint]; if SIZE is smaller, the next optimizer step waits until the rest is "
+                 "written",
          .block = Block::checkpoints},
         {.option = "--local-save",
          .member = &S::local_save,
          .metavar = "DIR",
-         .help = "also save to DIR/HOST on storage of each node, with a copy at a partner node; a "
-                 "restart with the same flags loads the newest step, local or in --save",
+         .help =
+             "also save to DIR/HOST on the storage of each node, with a copy on a partner node; a "
+             "restart with the same flags loads the newest step of --local-save and --save",
          .block = Block::checkpoints},
         {.option = "--local-save-interval",
          .member = &S::local_save_interval,

@@ -20,19 +20,19 @@ struct CheckpointFlags {
     bool use_saved_schedule = false;  // --use-checkpoint-opt_param-scheduler
     bool override_schedule = false, override_data = false, override_tokenizer = false;
     std::optional<i64> save_interval;         // iterations
-    std::string save_schedule;                // spec/save_schedule.hpp
-    std::string save_retain;                  // train/save/retention.hpp
+    std::string save_schedule;                // syntax: spec/save_schedule.hpp
+    std::string save_retain;                  // syntax: train/save/retention.hpp
     std::optional<i64> save_retain_interval;  // iterations; a short form of save_retain
     bool save_required = false;
-    i64 save_failures = 10;  // failed saves in a row that end the training
+    i64 save_failures = 10;  // number of consecutive failed saves that ends the training
     std::string save_retry = "60s";
     std::string async_save = "on";
-    std::string async_save_buffer;           // bytes; empty: the rank's part of a checkpoint
-    std::string local_save;                  // directory on storage of each node; empty: none
+    std::string async_save_buffer;  // size; empty: the size of the rank's part of a checkpoint
+    std::string local_save;         // directory on storage of each node; empty: none
     std::optional<i64> local_save_interval;  // iterations
 };
 
-const Fields<CheckpointFlags>& load_fields();  // directories, and what a run loads
+const Fields<CheckpointFlags>& load_fields();  // directories, and the data that a run loads
 const Fields<CheckpointFlags>& save_fields();  // when and how a run saves
 
 }  // namespace lm::config

@@ -114,8 +114,9 @@ const Fields<DataFlags>& data_order_fields() {
     static const Fields<S> fields = {
         {.option = "--data-order",
          .member = &S::order,
-         .help = "order of the samples: stateless, without an index; or the same order as "
-                 "Megatron-LM or BigScience's Megatron-DeepSpeed",
+         .help =
+             "order of the samples: stateless: computed without an index; megatron, "
+             "megatron-deepspeed: the order of Megatron-LM or of BigScience's Megatron-DeepSpeed",
          .choices = {"stateless", "megatron", "megatron-deepspeed"},
          .block = Block::training,
          .on_resume = OnResume::samples},
@@ -130,7 +131,7 @@ const Fields<DataFlags>& data_order_fields() {
          .metavar = "DIR",
          .help = "directory in which the processes of a node share the index of a Megatron order; "
                  "default: a directory of this user under TMPDIR for large indexes; none: each "
-                 "process has its own in memory"},
+                 "process has its own index in memory"},
         {.option = "--mock-data",
          .member = &S::mock_data,
          .help = "train on random tokens, to measure speed without data"},
@@ -151,12 +152,13 @@ const Fields<DocumentFlags>& document_fields() {
          .block = Block::training},
         {.option = "--eod-mask-loss",
          .member = &S::eod_mask_loss,
-         .help = "exclude the predictions from end-of-document tokens from the loss",
+         .help = "exclude predictions at end-of-document input tokens from the loss",
          .block = Block::training},
         {.option = "--calculate-per-token-loss",
          .member = &S::per_token_loss,
-         .help = "divide the gradient by the number of unmasked tokens in the batch; default: by "
-                 "their number in each micro-batch, then by the number of micro-batches",
+         .help =
+             "divide the gradient by the number of unmasked tokens in the batch; default: by the "
+             "number of unmasked tokens in each micro-batch, then by the number of micro-batches",
          .block = Block::training},
     };
     return fields;

@@ -22,17 +22,17 @@ struct DataFlags {
     bool mock_data = false;
 };
 
-// How a sample treats its documents, each of which ends with an end-of-document token, and how the
-// loss weights the sample's tokens.
+// The flags for document boundaries within a sample, and for the weights of tokens in the loss.
+// Each document ends with an end-of-document token.
 struct DocumentFlags {
     bool reset_position_ids = false;    // positions restart at 0 after each end-of-document token
     bool reset_attention_mask = false;  // attention does not reach earlier documents
-    bool eod_mask_loss = false;         // the loss excludes predictions from end-of-document tokens
-    bool per_token_loss = false;        // gradients weight all unmasked tokens of a step equally
+    bool eod_mask_loss = false;   // the loss excludes predictions at end-of-document input tokens
+    bool per_token_loss = false;  // gradients weight all unmasked tokens of a step equally
 };
 
 // Reads the files that name datasets, and stores the names in flags.paths. Throws Error(usage) when
-// another flag names the same datasets.
+// a file and a flag name datasets for the same purpose, such as --data-args-path and --data-path.
 void read_data_files(DataFlags& flags);
 
 const Fields<data::DataPaths>& data_path_fields();

@@ -37,8 +37,8 @@ const Fields<spec::DataParallelConfig>& data_parallel_fields() {
         {.option = "--ddp-bucket-size",
          .member = &S::bucket_elements,
          .metavar = "N",
-         .help = "elements of gradients that are reduced at a time; default: 40 million, or 1 "
-                 "million for each data-parallel rank if that is more",
+         .help = "number of gradient elements that are reduced at a time; default: 40 million or 1 "
+                 "million x data-parallel ranks, whichever is larger",
          .block = Block::parallel},
     };
     return fields;

@@ -40,12 +40,12 @@ constexpr std::array top_level = {"train_micro_batch_size_per_gpu",
                                   "bfloat16",
                                   "curriculum_learning"};
 
-// Keys of DeepSpeed that have no effect here. They resemble keys that lm-train reads, but they are
-// not misspelled.
+// Keys of DeepSpeed that have no effect here. Their names resemble keys that lm-train reads, but
+// they are not reported as misspelled.
 constexpr std::array other_keys = {"loss_scale_raise_error_at_min", "consecutive_hysteresis"};
 
 // Keys within blocks: the keys that lm-train reads, and keys for a behaviour that lm-train always
-// has. The note about ignored keys does not name them.
+// has. The note about ignored keys names no key of this list.
 constexpr std::array known_in_blocks = {
     "zero_optimization.stage",
     "fp16.enabled",
@@ -150,7 +150,8 @@ class Reader {
     }
 
     // The loss scale in the file overrides Megatron's flags for the loss scale, as in the published
-    // trainings that used both. A dynamic scale still grows and shrinks by Megatron's rule.
+    // trainings that used a DeepSpeed file and these flags. A dynamic scale still grows and shrinks
+    // by Megatron's rule.
     void read_loss_scale(const io::Json& fp16) {
         spec::LossScaleConfig& to = flags_.loss_scale;
         to = {};

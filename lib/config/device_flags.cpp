@@ -15,16 +15,16 @@ const Fields<DeviceFlags>& device_fields() {
         {.option = "--attention-backend",
          .member = &S::attention_backend,
          .help = "attention kernels on a GPU: auto: cuDNN where it is installed and supports the "
-                 "shapes; fused: the same, and cuDNN must be installed; any other value: "
+                 "shapes; fused: as auto, but an error if cuDNN is not installed; any other value: "
                  "lm-train's flash attention",
          .choices = {"auto", "flash", "fused", "unfused", "local"},
          .block = Block::training,
          .derived = Derived::combined},
         {.option = "--deterministic-mode",
          .member = &S::deterministic_mode,
-         .help = "give every run on the same GPUs the same bits: lm-train's attention kernels, "
-                 "the first algorithm that cuBLASLt proposes (no --autotune), and NCCL without "
-                 "NVLS",
+         .help = "give bit-identical results in every run on the same GPUs: use lm-train's "
+                 "attention kernels, the first algorithm that cuBLASLt proposes (no --autotune), "
+                 "and NCCL without NVLS",
          .block = Block::training,
          .derived = Derived::combined},
         {.option = "--allow-tf32",
@@ -37,17 +37,17 @@ const Fields<DeviceFlags>& device_fields() {
          .metavar = "DIR",
          .help = "before the first step, measure the algorithms of each matrix product on a GPU "
                  "and keep the choices in DIR; choices found in DIR are used without measuring; "
-                 "off: the first algorithm that cuBLASLt proposes; default: SAVE/autotune, off "
-                 "without --save or with --deterministic-mode",
+                 "off: the first algorithm that cuBLASLt proposes; default: autotune in the "
+                 "directory of --save; off without --save or with --deterministic-mode",
          .block = Block::run,
          .derived = Derived::combined},
         {.option = "--tensor-comm-sms",
          .member = &S::tensor_comm_sms,
          .metavar = "N",
-         .help = "SMs that matrix products leave to concurrent tensor-parallel collectives, and "
-                 "the largest number of NCCL's blocks in such a collective; 0: no limit, and "
-                 "products use all SMs; default: by the widths of the model and the number of "
-                 "tensor ranks, at most 23",
+         .help = "SMs that are reserved for tensor-parallel collectives during matrix products, "
+                 "and the largest number of NCCL thread blocks in such a collective; 0: matrix "
+                 "products use all SMs, and collectives have no limit; default: computed from the "
+                 "widths of the model and the number of tensor ranks, at most 23",
          .block = Block::run,
          .derived = Derived::moved},
         {.option = "--threads",

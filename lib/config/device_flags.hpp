@@ -15,7 +15,7 @@ struct DeviceFlags {
     std::string attention_backend = "auto";
     bool deterministic_mode = false;
     bool allow_tf32 = false;
-    std::string autotune;                // directory, or "off"; empty: SAVE/autotune
+    std::string autotune;  // directory, or "off"; empty: autotune in the --save directory
     std::optional<i64> tensor_comm_sms;  // nullopt: cost::tensor_comm_sms()
     std::optional<i64> threads;          // CPU threads of each rank
 

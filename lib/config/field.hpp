@@ -62,9 +62,9 @@ enum class OnResume {
 enum class Derived {
     no,
     moved,      // RunConfig keeps the value in the type that uses it, such as TrainerConfig
-    combined,   // several flags, or a flag with a preset or the ranks, give the value
-    counted,    // the ranks, the model or the schedule give the value
-    canonical,  // the flag has several spellings of the value
+    combined,   // the value depends on several flags, or on a flag and a preset or the ranks
+    counted,    // the value is computed from the ranks, the model or the schedule
+    canonical,  // the flag accepts several spellings of the value, JSON has one
 };
 
 template <typename Section>

@@ -33,7 +33,7 @@ Fields<S> log_fields() {
         {.option = "--log-file",
          .member = &S::file,
          .metavar = "FILE",
-         .help = "append the log lines and errors to FILE too, in whole lines",
+         .help = "also append the log lines and errors to FILE, in whole lines",
          .block = Block::logging},
         {.option = "--log-json",
          .member = &S::json,
@@ -52,9 +52,8 @@ Fields<S> log_fields() {
         {.option = "--status-file",
          .member = &S::status_file,
          .metavar = "FILE",
-         .help =
-             "keep the state of the run in FILE as JSON, replaced at each log line, about every "
-             "minute and at the end",
+         .help = "write the state of the run to FILE as JSON: at each log line, about once a "
+                 "minute, and at the end",
          .block = Block::logging},
         {.option = "--tensorboard-dir",
          .member = &S::tensorboard_dir,
@@ -81,8 +80,8 @@ Fields<S> log_fields() {
         {.option = "--timing-log-level",
          .member = &S::timing_level,
          .metavar = "N",
-         .help = "1 or more: after each log line, log the smallest and the largest time over the "
-                 "ranks of each phase of an iteration",
+         .help = "1 or more: after each log line, log for each phase of an iteration the smallest "
+                 "and the largest time over the ranks",
          .block = Block::logging},
     };
 }

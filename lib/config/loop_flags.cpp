@@ -53,7 +53,7 @@ const Fields<StoppingFlags>& stopping_fields() {
          .member = &S::exit_before_limit,
          .metavar = "TIME",
          .help = "with --save: save and stop so that the save ends TIME before the end of the "
-                 "Slurm job; off: ignore that end; exit code 75",
+                 "Slurm job; off: ignore the end of the job; exit code 75",
          .block = Block::stopping},
         {.option = "--kill-switch-path",
          .member = &S::kill_switch,
@@ -86,8 +86,8 @@ const Fields<StoppingFlags>& fault_fields() {
          .block = Block::stopping},
         {.option = "--rerun-suspect",
          .member = &S::rerun_suspect,
-         .help = "after --on-nan or --on-spike: compute the step again on the same rank, with data "
-                 "parallelism also on another one, and report whether the fault is transient or "
+         .help = "when --on-nan or --on-spike reacts: repeat the step on the same rank, with data "
+                 "parallelism also on another rank, and report whether the fault is transient or "
                  "persistent",
          .block = Block::stopping},
         {.option = "--error-injection-rate",
@@ -98,8 +98,9 @@ const Fields<StoppingFlags>& fault_fields() {
          .block = Block::stopping},
         {.option = "--error-injection-type",
          .member = &S::injection_type,
-         .help = "kind of the NaN: transient_error: not in a repeated step; persistent_error: in "
-                 "each repetition on this rank; correct_result: in each repetition on all ranks",
+         .help = "kind of the injected NaN: transient_error: absent when the step is repeated; "
+                 "persistent_error: in each repetition on this rank; correct_result: in each "
+                 "repetition on all ranks",
          .choices = names_in(injected_errors),
          .block = Block::stopping},
         {.option = "--iterations-to-skip",

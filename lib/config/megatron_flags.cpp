@@ -9,10 +9,10 @@
 namespace lm::config {
 namespace {
 
-// Flags that share one text. Blanks separate the flags in `flags`. "--name" has no value, "--name="
-// has one value, "--name=*" has any number of values. "--name=X" is a refused flag with one value,
-// but with the value X it is accepted, because X changes nothing. "--name,--alias" is one flag with
-// two names.
+// A text that lm-train prints, and the flags for which it prints this text. Blanks separate the
+// flags in `flags`. "--name" has no value, "--name=" has one value, "--name=*" has any number of
+// values. "--name=X" is a refused flag with one value, but with the value X it is accepted, because
+// X changes nothing. "--name,--alias" is one flag with two names.
 struct Family {
     const char* text;
     const char* flags;
@@ -77,7 +77,7 @@ constexpr Family accepted[] = {
      "--use-transformer-engine-op-fuser --disable-jit-fuser"},
     {"the softmax is always computed in fp32", "--attention-softmax-in-fp32"},
     {"the loss is always computed in fp32", "--fp16-lm-cross-entropy --no-fp16-lm-cross-entropy"},
-    {"attention scores are fp32 and need no scaling by layer, which does not change the result",
+    {"attention scores are fp32, and scaling them by layer would not change the result",
      "--apply-query-key-layer-scaling"},
     {"attention scores are never scaled by layer", "--no-query-key-layer-scaling"},
     {"all copies of a parameter have the same bits after each step",
@@ -228,8 +228,8 @@ constexpr Family refused[] = {
      "--num-layers-at-start-in-bf16= --num-layers-at-end-in-bf16= --no-fp8-wgrad "
      "--first-last-layers-bf16 --keep-fp8-transpose-cache --reuse-grad-buf-for-mxfp8-param-ag "
      "--te-precision-config-file="},
-    {"data-parallel ranks do not share weights: --use-distributed-optimizer divides the optimizer "
-     "state",
+    {"weights are not sharded over data-parallel ranks: --use-distributed-optimizer divides the "
+     "optimizer state",
      "--fsdp-* --megatron-fsdp-* --enable-full-sharding-in-hsdp "
      "--suggested-communication-unit-size= --use-torch-fsdp2 --use-custom-fsdp "
      "--use-megatron-fsdp --data-parallel-sharding-strategy=no_shard "
@@ -280,7 +280,7 @@ constexpr Family refused[] = {
      "--chat-template= --tokenizer-special-tokens=* --metadata-path= --allow-ambiguous-pad-tokens "
      "--vocab-extra-ids=0 "
      "--sft-tokenizer-prompt-format= --tokenizer-prompt-format="},
-    {"the parts of a blend have Megatron's default surplus of samples: their order depends on it",
+    {"the order of samples depends on the surplus of a blend, which is always Megatron's default",
      "--mid-level-dataset-surplus=0.005"},
     {"data is read from files only", "--s3-cache-path= --object-storage-cache-path= --enable-msc"},
     {"documents are not transformed", "--fim-* --sft --dataloader-inter-document-masking"},

@@ -43,8 +43,8 @@ const Fields<ModelFlags>& shape_fields() {
         {.option = "--ffn-hidden-size",
          .member = &S::ffn_hidden,
          .metavar = "N",
-         .help = "width of the MLP; default: 4 times the hidden size, with --swiglu 8/3 of it "
-                 "rounded down to a multiple of 64",
+         .help = "width of the MLP; default: 4 times the hidden size, with --swiglu 8/3 times the "
+                 "hidden size, rounded down to a multiple of 64",
          .block = Block::model,
          .derived = Derived::combined,
          .on_resume = OnResume::refused},
@@ -131,7 +131,7 @@ Fields<ModelFlags> position_fields() {
          .on_resume = OnResume::refused_rope},
         {.option = "--use-rope-scaling",
          .member = &S::rope_scaling,
-         .help = "divide slow rotary frequencies for a longer context, as Llama 3.1 does"},
+         .help = "divide low rotary frequencies for a longer context, as Llama 3.1 does"},
         {.option = "--rope-scaling-factor",
          .member = &S::rope_scaling_factor,
          .metavar = "X",
@@ -142,7 +142,7 @@ Fields<ModelFlags> position_fields() {
         {.option = "--window-size",
          .member = &S::window_size,
          .metavar = "LEFT,0",
-         .help = "attention window: a query sees its own key and LEFT keys before it",
+         .help = "attention window: a query sees its own key and the LEFT previous keys",
          .block = Block::model,
          .name = "window",
          .derived = Derived::combined,
@@ -205,7 +205,7 @@ Fields<ModelFlags> norm_and_mlp_fields() {
         {.option = "--squared-relu", .member = &S::squared_relu, .help = "squared ReLU in the MLP"},
         {.option = "--untie-embeddings-and-output-weights",
          .member = &S::untied_head,
-         .help = "output projection with its own weights instead of the word embedding",
+         .help = "output projection with its own weights instead of those of the word embedding",
          .block = Block::model,
          .derived = Derived::combined,
          .on_resume = OnResume::refused},
@@ -272,15 +272,16 @@ const Fields<ModelFlags>& initial_fields() {
         {.option = "--init-method-std",
          .member = &S::init_std,
          .metavar = "X",
-         .help = "standard deviation of initial weights; divided by the root of 2 x layers for the "
-                 "output projections of attention and MLP",
+         .help = "standard deviation of initial weights; divided by the square root of 2 x layers "
+                 "for the output projections of attention and MLP",
          .block = Block::model,
          .derived = Derived::combined,
          .on_resume = OnResume::ignored},
         {.option = "--vocab-size",
          .member = &S::vocab_size,
          .metavar = "N",
-         .help = "vocabulary when neither tokenizer nor data gives it; default: GPT-2's 50257",
+         .help = "size of the vocabulary; default: the size in the checkpoint, the tokenizer, the "
+                 "data or --model, else GPT-2's 50257",
          .block = Block::model,
          .derived = Derived::combined,
          .on_resume = OnResume::refused},
@@ -291,11 +292,11 @@ const Fields<ModelFlags>& initial_fields() {
         {.option = "--pad-vocab-size-to,--padded-vocab-size",
          .member = &S::pad_vocab_to,
          .metavar = "N",
-         .help = "pad the vocabulary in memory to N rows instead"},
+         .help = "pad the vocabulary in memory to N rows, instead of to a multiple"},
         {.option = "--softmax-over-padding",
          .member = &S::softmax_over_padding,
-         .help = "treat the padding as part of the vocabulary, as Megatron-LM does: its logits are "
-                 "in the softmax of the loss"},
+         .help = "include the logits of the vocabulary padding in the softmax of the loss, as "
+                 "Megatron-LM does"},
     };
     return fields;
 }

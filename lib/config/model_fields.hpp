@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tables of the fields of a model. Their rows of Block::model have the keys of
-// ckpt::to_json(ModelConfig).
+// The tables of the fields of a model. Their rows with Block::model have the same keys as the JSON
+// of ckpt::to_json(ModelConfig).
 #pragma once
 
 #include "config/model_flags.hpp"

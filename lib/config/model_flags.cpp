@@ -25,8 +25,8 @@ using spec::PositionEmbedding;
 
 constexpr i64 gpt2_vocab = 50257;
 
-// Returns the entry of `table` whose name is `name`, the value of `flag`. Throws Error(usage) for
-// an unknown name.
+// Returns the value in `table` that has the name `name`, which the user gave for `flag`. Throws
+// Error(usage) for an unknown name.
 template <typename Table>
 auto value_of(std::string_view flag, const Table& table, std::string_view name) {
     if (const auto value = value_in(table, name)) return *value;
@@ -160,8 +160,8 @@ void override_shape(ModelConfig& model, const ModelFlags& flags) {
     }
 }
 
-// Throws Error(usage) unless a preset, a checkpoint or a flag sets each size without a default to 1
-// or more.
+// Throws Error(usage) when a size that has no default is neither in a preset, in a checkpoint nor
+// given as a flag, or when a given size is less than 1.
 void require_sizes(const ModelConfig& model, const ModelFlags& flags) {
     std::vector<std::string_view> missing;
     std::vector<std::string> problems;
@@ -184,8 +184,8 @@ void require_sizes(const ModelConfig& model, const ModelFlags& flags) {
     throw_problems(problems);
 }
 
-// Prints a note with the flags that the preset sets, the given flags that override these, and the
-// values derived from both.
+// Prints a note with the flags that the preset sets, the given flags that override the preset, and
+// the values derived from both.
 void note_preset(const Preset& preset, const ModelConfig& model, const Given& given) {
     ModelConfig resolved = preset.model;
     resolved.resolve();
@@ -259,7 +259,7 @@ void add_preset_option(cli::Options& options, ModelFlags& flags) {
     std::vector<std::string> names;
     for (const Preset& preset : presets()) names.emplace_back(preset.name);
     options.value("--model", &flags.preset, "NAME",
-                  fmt::format("named model, whose values the flags below override: {}",
+                  fmt::format("named model; the flags below override its values; one of {}",
                               fmt::join(names, ", ")));
     options.completes(names);
 }

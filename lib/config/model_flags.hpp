@@ -52,20 +52,20 @@ struct ModelFlags {
     std::optional<i64> pad_vocab_to;
     bool softmax_over_padding = false;
     i64 seed = 1234;
-    std::optional<spec::ModelConfig> saved;  // overridden by flags, like a preset
-    const cli::Options* options = nullptr;   // states the given flags, which override a preset
+    std::optional<spec::ModelConfig> saved;  // the model of a checkpoint; flags override it
+    const cli::Options* options = nullptr;   // reports which flags were given
 };
 
-// Declares the flags under the heading "Model". `options` and `flags` must outlive parsing and stay
-// where they are.
+// Declares the flags under the heading "Model". `options` and `flags` must outlive parsing and must
+// not move.
 void add_model_options(cli::Options& options, ModelFlags& flags);
 
 // Returns the resolved and checked model: the saved model or the preset, with the values of the
 // given flags. The vocabulary size is the first of these that is known: --vocab-size, the size in
 // the saved model, `data_vocab` (from the tokenizer or the data's metadata file), the size in the
-// preset, GPT-2's size. With --softmax-over-padding it includes the padding for `tensor_ranks`.
-// Prints notes on the values of the preset, on flags that override them, and on flags without
-// effect. Throws Error(usage) naming an invalid flag.
+// preset, GPT-2's size. With --softmax-over-padding, the vocabulary size includes the padding for
+// `tensor_ranks`. Prints notes on the values of the preset, on flags that override them, and on
+// flags without effect. Throws Error(usage) naming an invalid flag.
 spec::ModelConfig resolve_model(const ModelFlags& flags,
                                 std::optional<i64> data_vocab = std::nullopt, i64 tensor_ranks = 1);
 

@@ -17,7 +17,7 @@ struct ParallelFlags {
     bool sequence = false;  // --sequence-parallel
     i64 pipeline = 1;
     std::optional<i64> layers_per_virtual_stage;
-    std::optional<i64> virtual_stages;  // per stage; another form of layers_per_virtual_stage
+    std::optional<i64> virtual_stages;  // chunks per stage
     std::optional<i64> first_stage_layers, last_stage_layers;
     bool count_embedding = false, count_loss = false;  // --account-for-*-in-pipeline-split
     std::string partition_method = "uniform";
@@ -35,12 +35,12 @@ void add_parallel_options(cli::Options& options, ParallelFlags& flags);
 
 // Returns a text "--flag: problem: remedy" for each invalid flag. A flag is also invalid when it
 // asks for more ranks, stages or chunks than the model has heads, groups, MLP columns or layers:
-// the shares of the ranks may differ in size, but each must have at least one.
+// the shares of the ranks may differ in size, but no share may be empty.
 std::vector<std::string> layout_problems(const ParallelFlags& flags,
                                          const spec::ModelConfig& model);
 
-// Returns the parallel configuration that the flags describe. If they have problems, throws
-// Error(usage) with the first one.
+// Returns the parallel configuration that the flags describe. If layout_problems() finds problems,
+// throws Error(usage) with the first problem.
 spec::ParallelConfig resolve_parallel(const ParallelFlags& flags, const ModelFlags& model_flags,
                                       const spec::ModelConfig& model);
 

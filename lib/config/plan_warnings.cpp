@@ -12,8 +12,8 @@
 namespace lm::config {
 namespace {
 
-// The models of arXiv 2104.04473 and BigScience have a ratio of 100 to 200. A ratio below half of
-// this range or above twice this range is unusual.
+// The models of arXiv 2104.04473 and BigScience have a ratio of 100 to 200. A ratio below half the
+// minimum or above twice the maximum of this range is unusual.
 void warn_of_ratio(const spec::ModelConfig& model) {
     constexpr double least = 50, most = 400;
     const double ratio = as_double(model.hidden) / as_double(model.n_layers);
@@ -22,7 +22,8 @@ void warn_of_ratio(const spec::ModelConfig& model) {
          model.n_layers, ratio);
 }
 
-// Compares with sqrt(2 / (5 h)) (Nguyen and Salazar, arXiv 1910.05895), which BigScience uses.
+// Compares the initialization with sqrt(2 / (5 h)), h: hidden size (Nguyen and Salazar, arXiv
+// 1910.05895), which BigScience uses.
 void warn_of_init(const spec::ModelConfig& model) {
     constexpr double factor = 2;
     const double usual = std::sqrt(0.4 / as_double(model.hidden));
@@ -71,8 +72,8 @@ void warn_of_room(const std::string& directory, const CheckpointNeed& need) {
     const i64 bytes = checked_mul(need.n, need.bytes);
     if (use.available < bytes) {
         warn(
-            "--save: {}: {} are free, but {} {}: save less often, give --save-retain, or another "
-            "file system",
+            "--save: {}: {} are free, but {} {}: save less often, give --save-retain, or use "
+            "another file system",
             directory, human_size(use.available), what, human_size(bytes));
     }
     const i64 files = checked_mul(need.n, need.files);

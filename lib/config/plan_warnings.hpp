@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Warns about plans that differ much from published trainings. Each warning states its number.
+// Warns about plans that differ much from published trainings. Each warning states the unusual
+// number.
 #pragma once
 
 #include <string>
@@ -11,8 +12,9 @@ namespace lm::config {
 
 // Warns when the ratio of hidden size to number of layers is below 50 or above 400, when the
 // initialization differs from sqrt(0.4 / h) by a factor of 2 or more (h: hidden size), and when
-// padding enlarges the vocabulary by more than 1 %. A model that --model names has the published
-// initialization, which gets no warning. `flags`: the flags that describe the model.
+// padding enlarges the vocabulary by more than 1 %. The initialization of a model that --model
+// names is the published one, so it is checked only when --init-method-std is given. `flags`: the
+// flags that describe the model.
 void warn_of_model(const ModelFlags& flags, const spec::ModelConfig& model,
                    const spec::ParallelConfig& parallel);
 

@@ -13,7 +13,7 @@ namespace lm::config {
 struct Preset {
     std::string_view name;
     std::string_view source;  // the paper or project that published the model
-    spec::ModelConfig model;  // before ModelConfig::resolve()
+    spec::ModelConfig model;  // not yet resolved by ModelConfig::resolve()
 };
 
 const std::vector<Preset>& presets();

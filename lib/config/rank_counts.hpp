@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The number of model replicas that the ranks of a training hold, and the batches that they can
-// share.
+// The number of model replicas that the ranks of a training hold, and the batch sizes that the
+// ranks can divide.
 #pragma once
 
 #include <string>

@@ -44,8 +44,8 @@ const Fields<ScheduleFlags>& length_fields() {
         {.option = "--step-batch-size-schedule",
          .member = &S::batch_steps,
          .metavar = "TOKENS:BATCH ...",
-         .help = "batch sizes and the consumed tokens from which they hold, in one word, such as "
-                 "\"0:384 200B:768 400B:1152\"; instead of --global-batch-size",
+         .help = "batch sizes, each with the number of consumed tokens from which it holds, as one "
+                 "argument such as \"0:384 200B:768 400B:1152\"; instead of --global-batch-size",
          .block = Block::training,
          .derived = Derived::canonical},
         {.option = "--micro-batch-size",
@@ -204,15 +204,15 @@ const Fields<CurriculumFlags>& curriculum_fields() {
     static const Fields<S> fields = {
         {.option = "--curriculum-learning-type",
          .member = &S::type,
-         .help =
-             "train on the first tokens of each sample, on more of them as the training proceeds",
+         .help = "train on the first tokens of each sample, and use more tokens as the training "
+                 "proceeds",
          .choices = {"seqlen"},
          .block = Block::training,
          .derived = Derived::combined,
          .on_resume = OnResume::schedule},
         {.option = "--curriculum-schedule",
          .member = &S::schedule,
-         .help = "growth of the sequences from iteration to iteration",
+         .help = "growth of the sequence length over the iterations",
          .choices = {"fixed_linear", "fixed_root", "fixed_discrete"}},
         {.option = "--curriculum-min-difficulty",
          .member = &S::min_difficulty,
@@ -250,7 +250,8 @@ namespace {
 
 constexpr std::string_view steps_flag = "--step-batch-size-schedule";
 
-// As in Megatron, blanks or commas separate the entries, which need not be sorted.
+// Returns the batch ramp of --step-batch-size-schedule. As in Megatron, blanks or commas separate
+// the entries, which need not be sorted.
 spec::BatchRamp stepped_ramp(const ScheduleFlags& flags, i64 seq_length) {
     if (flags.global_batch)
         usage_error(steps_flag, "cannot be combined with --global-batch-size: give one of the two");

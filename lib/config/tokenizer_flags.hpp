@@ -9,8 +9,9 @@
 
 namespace lm::config {
 
-// Declares --tokenizer-type, --tokenizer-model, --vocab-file and --merge-file. `without` ends the
-// help text of --tokenizer-type: it states what the program does without a tokenizer.
+// Declares --tokenizer-type, --tokenizer-model, --vocab-file and --merge-file. `without` is the
+// last part of the help text of --tokenizer-type. It states what the program does without a
+// tokenizer.
 void add_tokenizer_options(cli::Options& options, text::TokenizerChoice& choice,
                            std::string_view without);
 

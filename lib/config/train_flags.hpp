@@ -43,8 +43,8 @@ struct TrainFlags {
     MegatronChoices megatron;
 };
 
-// Declares the options of all sections. `options` and `flags` must outlive parsing and stay where
-// they are.
+// Declares the options of all sections. `options` and `flags` must outlive parsing and must not
+// move.
 void add_train_options(cli::Options& options, TrainFlags& flags);
 
 // Calls visit(fields) with the table of fields of each section, in the order in which

@@ -52,9 +52,9 @@ done <<'END'
 --skip-train lm-train has no inference
 --moe-grouped-gemm mixtures of experts
 --moe-router-of-tomorrow mixtures of experts
---mid-level-dataset-surplus the parts of a blend
+--mid-level-dataset-surplus the order of samples depends
 --most-recent-k use --save-retain keep-last=K
---use-torch-fsdp2 data-parallel ranks do not share weights
+--use-torch-fsdp2 weights are not sharded over data-parallel ranks
 --tp use --tensor-model-parallel-size or --pipeline-model-parallel-size
 --fp32 unknown option$
 END
