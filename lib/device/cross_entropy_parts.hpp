@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The single operations that the operation cross_entropy combines.
+// Return the arguments of the single operations that the operation cross_entropy combines.
 #pragma once
 
 #include "device/ops.hpp"

@@ -89,9 +89,9 @@ class Device {
     // reason why the device has no cuDNN.
     virtual std::string use_cudnn(bool on) { return on ? "this device has no cuDNN" : ""; }
     // Reserves `n` of the device's SMs for communication that overlaps compute: GEMMs that are
-    // enqueued after this call use algorithms for the other SMs. 0 reserves no SM.
+    // enqueued after this call use algorithms for the remaining SMs. 0 reserves no SM.
     void reserve_sms(int n) { plan_for_reserved(reserved_ = n, also_reserved_); }
-    // Reserves `n` further SMs, until the next call with `n` 0.
+    // Reserves `n` SMs in addition to the SMs of reserve_sms(). 0 ends this additional reservation.
     void also_reserve_sms(int n) { plan_for_reserved(reserved_, also_reserved_ = n); }
     // Turns autotuning on; nullptr turns it off. With autotuning, an operation whose shape has no
     // entry in `choices` measures its algorithms and stores the fastest one. Measuring overwrites

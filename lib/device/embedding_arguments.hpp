@@ -18,8 +18,8 @@ struct EmbeddingForward {
 };
 
 // dtable[tokens[n] - vocab_start] += dout[n]; dposition_table[positions[n]] += dout[n]. token_order
-// and position_order list the rows n sorted by tokens[n] and positions[n], equal ones by ascending
-// n. A GPU needs them; the CPU ignores them.
+// and position_order list the rows n sorted by tokens[n] and positions[n], rows with equal values
+// by ascending n. A GPU needs both lists; the CPU ignores them.
 struct EmbeddingBackward {
     View tokens{};       // [N] int32
     View token_order{};  // [N] int32

@@ -4,8 +4,8 @@
 
 namespace lm::device {
 
-// The form of a GEMM c [m, n] = op(a) op(b), which sums over k. The name has a letter for a and one
-// for b: n for an operand that is used as stored, t for one that is transposed.
+// The form of a GEMM c [m, n] = op(a) op(b), which sums over k. The first letter of the name is for
+// operand a, the second for operand b: n: used as stored, t: transposed.
 // nt: a [m, k], b [n, k]; nn: a [m, k], b [k, n]; tn: a [k, m], b [k, n].
 enum class GemmForm { nt, nn, tn };
 

@@ -10,7 +10,7 @@
 namespace lm::device {
 
 // Computes y = norm(x) * (weight + offset) + bias for each head of query and key, and copies the
-// values.
+// values. The offset is 1 with `one_plus`, else 0.
 struct HeadNormForward {
     spec::Normalization norm = spec::Normalization::layer_norm;
     double eps = 1e-5;

@@ -13,8 +13,8 @@ namespace lm::device {
 // message names the operation and the argument, and prints the expected and the actual value.
 class Checker {
   public:
-    // For an operation whose first argument, `main`, is [...] compute: its dtype is the compute
-    // type of the operation.
+    // For an operation whose first argument is `main`, [...] compute. The dtype of `main` is the
+    // compute type of the operation.
     explicit Checker(std::string_view op, const View& main) : op_(op), type_(main.dtype) {
         require(main.data != nullptr, "expected memory for the first argument, got none");
         require(type_ == DType::fp32 || type_ == DType::fp64 || is_half(type_),
@@ -37,8 +37,9 @@ class Checker {
         require(false, "{}: expected {} {}, got {}", name, name_of(dtype), shape.str(),
                 text_of(view));
     }
-    // typed(): checks that `view` is [shape] compute. stat(), for statistics and gradients of
-    // parameters: [shape] fp32, or fp64 in an fp64 operation. maybe_X(): the argument is optional.
+    // typed() checks that `view` is [shape] compute. stat(), for statistics and gradients of
+    // parameters, checks that `view` is [shape] fp32, or fp64 in an fp64 operation. maybe_typed()
+    // and maybe_stat() also accept an empty view.
     void typed(const View& view, std::string_view name, const Shape& shape) const {
         is(view, name, type_, shape);
     }
@@ -65,7 +66,8 @@ class Checker {
         is(dropout.sample_ids, "dropout.sample_ids", DType::int64, {batch});
         if (dropout.sample_rows == 0) {
             require(batch > 0 && rows % batch == 0,
-                    "dropout: expected a multiple of {} samples, got {} rows", batch, rows);
+                    "dropout: expected a multiple of {} rows (number of samples), got {} rows",
+                    batch, rows);
         } else {
             require(
                 dropout.first_row >= 0 && dropout.first_row + rows <= batch * dropout.sample_rows,

@@ -199,7 +199,8 @@ void check_head_norm(const Checker& c, const Args& a) {
     const i64 d = a.query_weight[0];
     c.require(d > 0 && d <= widest_normed_head && a.x[2] % d == 0 && a.n_heads > 0 &&
                   a.n_groups > 0 && (a.n_heads + a.n_groups) * d <= a.x[2],
-              "expected {} + {} heads of 1 to {} elements in rows of {}, got heads of {}",
+              "expected {} + {} heads of 1 to {} elements in rows of {} elements, got heads of {} "
+              "elements",
               a.n_heads, a.n_groups, widest_normed_head, a.x[2], d);
     c.typed(a.query_weight, "query_weight", {d});
     c.typed(a.key_weight, "key_weight", {d});
@@ -238,8 +239,8 @@ void check(const Rotary& a) {
               "angles: expected an even number of columns from 2 to {}, got {}", a.head_dim,
               a.angles[1]);
     c.require(a.n_heads > 0 && a.n_heads * a.head_dim <= a.x[2],
-              "expected 1 or more heads within rows of {}, got {} of {}", a.x[2], a.n_heads,
-              a.head_dim);
+              "expected 1 or more heads within rows of {} elements, got {} heads of {} elements",
+              a.x[2], a.n_heads, a.head_dim);
     c.is(a.positions, "positions", DType::int32, {a.x[0], a.x[1]});
     c.stat(a.angles, "angles", a.angles.shape);
 }

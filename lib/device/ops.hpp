@@ -37,8 +37,8 @@ struct Dropout {
     View sample_ids{};   // [B] int64: global sample index of each sample of the micro-batch
     i64 first_head = 0;  // attention: global number of local head 0
     // For row operations on a part of the rows of a micro-batch (sequence parallelism). first_row:
-    // the place of the call's row 0 among all rows. sample_rows: rows of a sample (T), which such a
-    // part needs; 0: the call has all rows.
+    // index of the call's row 0 among all rows of the micro-batch. sample_rows: rows of a sample
+    // (T); 0: the call has all rows of the micro-batch.
     i64 first_row = 0;
     i64 sample_rows = 0;
     bool on() const { return p > 0.0; }
@@ -157,7 +157,7 @@ struct ResidualNormBackward {
     View dbias{};    // [C] fp32; optional
     bool one_plus = false;
     bool accumulate = true;
-    View dbranch_bias{};  // [C] fp32; optional; sum over rows of dbranch; if none, of dsum
+    View dbranch_bias{};  // [C] fp32; optional; sum over rows of dbranch, else of dsum
 };
 
 // ---- Attention --------------------------------------------------------------------------------
@@ -210,11 +210,12 @@ struct AttentionBackward {
 
 // ---- Loss -------------------------------------------------------------------------------------
 
-// Statistics of one rank's columns of the logits. Columns from n_valid on are padding and do not
-// count.
+// Statistics of one rank's columns of the logits. Columns n_valid and above are padding and are
+// ignored.
 // row_max = max of the valid logits; row_sum = sum of exp(logit - row_max);
 // target_logit = the target's logit when this rank holds it, else 0.
-// Tensor-parallel ranks combine the three before cross_entropy_loss and cross_entropy_backward.
+// Tensor-parallel ranks combine the three statistics before cross_entropy_loss and
+// cross_entropy_backward.
 struct CrossEntropyStats {
     View logits{};   // [N, V] bf16|fp16|fp32
     View targets{};  // [N] int32: global token ids
@@ -337,7 +338,7 @@ struct Scale {
     double factor = 1;
 };
 
-// Calls X(name, Args) for every operation. OpTable, the checked calls and the tests use it.
+// Calls X(name, Args) for every operation. OpTable, the checked calls and the tests use this list.
 #define LM_OPS(X)                                   \
     X(embedding_forward, EmbeddingForward)          \
     X(embedding_backward, EmbeddingBackward)        \

@@ -22,10 +22,9 @@ class TunedChoices {
     virtual std::string store(const std::string& key, const std::string& choice) = 0;
 };
 
-// Returns the index of the algorithm to use. times[i] are the measured times of algorithm i, at
-// least one, in the same unit for all algorithms. Algorithm 0 is the default. The result is the
-// algorithm with the smallest median time, but 0 unless this median is smaller than the median of
-// algorithm 0 by the fraction `least_gain`.
+// Returns the index of the algorithm with the smallest median time, if this median is smaller than
+// the median of algorithm 0, the default, by at least the fraction `least_gain`. Otherwise returns
+// 0. times[i]: one or more measured times of algorithm i, in the same unit for all algorithms.
 inline size_t fastest_algorithm(std::vector<std::vector<float>> times, float least_gain) {
     std::vector<float> medians;
     for (std::vector<float>& of_one : times) {

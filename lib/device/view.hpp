@@ -72,8 +72,8 @@ struct View {
         return {as<T>(), static_cast<size_t>(numel())};
     }
 
-    // Both return a view of the same memory. reshape() keeps the number of elements. rows() returns
-    // the rows [begin, end) of dimension 0.
+    // reshape() and rows() return a view of the memory of this view. reshape() keeps the number of
+    // elements. rows() returns the rows [begin, end) of dimension 0.
     View reshape(const Shape& new_shape) const;
     View rows(i64 begin, i64 end) const;
     View flat() const { return reshape({numel()}); }
