@@ -24,9 +24,9 @@ constexpr auto dump_time = std::chrono::milliseconds(700);
 // A dump that is older than this, in seconds, belongs to an earlier request.
 constexpr double recent_s = 30;
 // When a job ends, its stopped ranks continue for a moment before they are killed. A rank counts as
-// continued only after it has worked for this time, in seconds.
+// running again only after it has worked for this time, in seconds.
 constexpr double continued_s = 2;
-// All ranks write the dumps for one request within this time.
+// All ranks write the dumps for one request within this time, in seconds.
 constexpr double request_s = 5;
 
 const char* name_of(FlightEvent::What what) {
@@ -116,7 +116,7 @@ void set_rank(RankDump& dump, const io::Json& json, const std::string& path) {
     dump.size = io::json_get<int>(json, "ranks", path);
     constexpr int most_ranks = 10'000'000;
     if (dump.rank < 0 || dump.rank >= dump.size || dump.size > most_ranks) {
-        run_error(path, "damaged: rank {} of {} ranks", dump.rank, dump.size);
+        run_error(path, "corrupt: rank {} of {} ranks", dump.rank, dump.size);
     }
     dump.host = io::json_get<std::string>(json, "host", path);
     dump.device = io::json_get<std::string>(json, "device", path);
@@ -292,7 +292,7 @@ std::string write_dumps(FlightRecorder& recorder) {
             write_dump(recorder, *ring);
         }
     } catch (const Error& error) {
-        warn("{}: no flight-recorder dump", error.what());
+        warn("{}: the flight-recorder dump is not written", error.what());
         return {};
     }
     return path;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dumps of flight recorders: JSON Lines, one file for each rank, rank-N.jsonl in the directory of
-// the run. The first line has the `kind` "rank" and contains the state of the rank. Each next line
-// of kind "group" names a group and the number of operations that the rank has started in the
-// group. The last lines have the kind "event", oldest first.
+// the run. The first line has the `kind` "rank" and contains the state of the rank. The next lines
+// have the kind "group"; each names a group and states the numbers of operations that the rank has
+// started in the group. The last lines have the kind "event", oldest first.
 #pragma once
 
 #include <optional>
@@ -42,7 +42,7 @@ struct RankDump {
     std::string host, device, where;
     i64 pid = 0;
     double at_s = 0;       // Unix time of the dump
-    bool stopped = false;  // a signal or the freezer had stopped the process
+    bool stopped = false;  // a signal or the cgroup freezer had stopped the process
     bool waits = false;
     u64 wait_group = 0;
     i64 wait_number = 0;  // number of the collective, or -1 minus the number of a message
@@ -64,12 +64,12 @@ std::string dump_path(const std::string& directory, int rank);
 std::string write_dumps(FlightRecorder& recorder);
 
 // Returns the state of a rank that does not answer. Reads it from the memory of the rank if the
-// rank is on this host, otherwise from the dump that a rank of its host wrote. An empty text: not
-// known.
+// rank is on this host, otherwise from the dump that a rank of its host wrote. Returns an empty
+// text when the state is not known.
 std::string state_of_silent_rank(const FlightRecorder& recorder, int rank);
 
 // Returns "rank 2 on n1 does not answer, its recorder shows ...; ..." for the other ranks of this
-// host whose processes are stopped; an empty text when no process is.
+// host whose processes are stopped; an empty text when none is stopped.
 std::string stopped_ranks_on_host(const FlightRecorder& recorder);
 
 // Blocks until this rank has written more than `n_dumps_before` dumps, at most 2 s, and then

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flight recorders of this host's processes, found through /proc and mapped to be read. The
+// The flight recorders of this host's processes, found through /proc and mapped for reading. The
 // memory of a recorder is an anonymous file, so it can be read while its process is stopped, and
 // the system frees it when the process ends.
 #pragma once

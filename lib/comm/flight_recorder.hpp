@@ -50,7 +50,8 @@ class FlightRecorder {
     // construction.
     double last_event_s() const;
 
-    // States which rank this is. `run` is equal on all ranks of the run and differs between runs.
+    // Sets the number of this rank and the number of all ranks. `run` is equal on all ranks of the
+    // run and differs between runs.
     void identify(int rank, int size, i64 run);
     void set_device(const std::string& device);
 

@@ -44,7 +44,7 @@ struct FlightRing {
     static constexpr size_t n_events = 1024;
     static constexpr size_t max_phases = 64;
     static constexpr size_t max_groups = 64;
-    static constexpr u64 expected_magic = 0x31676e697274'6c66;  // "flt" "ring1"
+    static constexpr u64 expected_magic = 0x31676e697274'6c66;  // "fltring1", little-endian
 
     struct Phase {
         char name[32];
@@ -66,7 +66,7 @@ struct FlightRing {
         std::atomic<i64> last_operation;                    // index of the event + 1; 0: none
     };
     struct Slot {
-        std::atomic<u64> sequence;  // index of the event + 1; 0: a writer is writing it
+        std::atomic<u64> sequence;  // index of the event + 1; 0: a writer is storing an event
         std::array<std::atomic<u64>, sizeof(FlightEvent) / sizeof(u64)> words;
         u64 unused;
     };
@@ -82,7 +82,7 @@ struct FlightRing {
     std::atomic<i64> n_phases, n_groups;
     std::array<Phase, max_phases> phases;
     std::array<GroupState, max_groups>
-        groups;  // the last one has all groups from number max_groups - 1 on
+        groups;  // the last entry stands for all groups that have no entry of their own
     State state;
     std::atomic<u64> n_added;
     std::array<Slot, n_events> slots;

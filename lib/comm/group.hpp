@@ -6,10 +6,10 @@
 // Order. All members call the same collectives with the same shapes in the same order. One thread
 // of a rank uses a group at a time.
 //
-// Asynchrony. start_*() enqueues an operation and returns at once; the plain forms also wait for
-// the operation. Several operations may be pending. The caller keeps the views of a pending
-// operation alive and untouched until Work::wait() has returned or Work::done() has returned true.
-// The caller must call wait() or done() for every Work.
+// Asynchrony. start_*() enqueues an operation and returns at once; the blocking forms, such as
+// all_reduce(), also wait for the operation. Several operations may be pending. The caller keeps
+// the views of a pending operation alive and untouched until Work::wait() has returned or
+// Work::done() has returned true. The caller must call wait() or done() for every Work.
 //
 // Streams. An operation on device memory runs after all work that was enqueued in the compute
 // stream before start_*(). Work that is enqueued after wait() runs after the operation, so wait()
@@ -123,10 +123,11 @@ class Group {
     // connections. Call it before such operations. Groups on hosts need no connections. Blocks.
     // Collective.
     virtual void connect(const Traffic&) {}
-    // Warm up this kind of collective, for the dtype of the views and for all sizes up to their
-    // size: a library connects and chooses its algorithm at the first operation of a size. The
-    // views must hold zeros, and hold zeros afterwards. Call it after connect(). x, in and out: [n]
-    // and [size() * n], of any dtype, as for the start_*() functions. Blocks. Collective.
+    // Each function warms up one kind of collective, for the dtype of the views and for all sizes
+    // up to the size of the views. Without this, a library connects and chooses its algorithm at
+    // the first operation of each size. The views must hold zeros, and hold zeros afterwards. Call
+    // it after connect(). x, in and out: [n] and [size() * n], of any dtype, as for the start_*()
+    // functions. Blocks. Collective.
     void warm_up_all_reduce(const View& x, Reduction reduction);
     void warm_up_reduce_scatter(const View& in, const View& out, Reduction reduction);
     void warm_up_all_gather(const View& in, const View& out);
@@ -182,13 +183,14 @@ class Group {
     // Starts an operation that is ordered after operation `handle` of `other`.
     virtual i64 start_after(const Operation& operation, Group& other, i64 handle);
     virtual std::unique_ptr<Group> make_part(int color, int key, std::string name) = 0;
-    // Warms up operations like `largest`, of all sizes up to its size.
+    // Warms up operations of the kind and dtype of `largest`, for all sizes up to the size of
+    // `largest`.
     virtual void warm_up(const Operation& /*largest*/) {}
 
-    // A group that wraps the group `wrapped` calls this function. Afterwards it records the
+    // For a group that wraps the group `wrapped`: after this call, this group records the
     // operations of both groups, and `wrapped` records nothing.
     void record_instead_of(Group& wrapped);
-    // A group that wraps the group `to` calls this function. It starts `operation` in `to`.
+    // For a group that wraps the group `to`: starts `operation` in `to`.
     static Work forward_to(Group& to, const Operation& operation) { return to.begin(operation); }
 
   private:

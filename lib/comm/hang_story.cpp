@@ -118,8 +118,8 @@ int Story::rank_of(u64 group, int member) const {
     return -1;
 }
 
-// Returns the event that started the operation for which the rank waits; nullptr: the ring has
-// overwritten it.
+// Returns the event that started the operation for which the rank waits; nullptr when the ring has
+// overwritten the event.
 const RankDump::Event* Story::find_operation(const RankDump& dump) const {
     const bool message = dump.wait_number < 0;
     const i64 number = message ? -1 - dump.wait_number : dump.wait_number;
@@ -219,7 +219,7 @@ std::string Story::heading() const {
                 "{} did not write a dump of this hang: its dump is {:.0f} s older than the hang\n",
                 place_of(rank), hang_s_ - dump->at_s);
         } else if (is_silent(rank)) {
-            text += fmt::format("{} did not write its dump, rank {} did\n", place_of(rank),
+            text += fmt::format("{} did not write its dump; rank {} wrote it\n", place_of(rank),
                                 dump->written_by);
         }
     }
@@ -249,8 +249,9 @@ std::string Story::mismatches() const {
                 calls += fmt::format("{}{}: {}", calls.empty() ? "" : "; ",
                                      ranks_text(ranks, size_), operation);
             }
-            text += fmt::format("group '{}': the members disagree from operation {} on: {}\n",
-                                groups_.at(group).name, number, calls);
+            text +=
+                fmt::format("group '{}': the members disagree, beginning with operation {}: {}\n",
+                            groups_.at(group).name, number, calls);
             break;
         }
     }
@@ -287,7 +288,7 @@ HangStory Story::tell() {
             fmt::format("{} {} for {:.0f} s for {} {}\n", ranks_text(wait.ranks, size_),
                         wait.ranks.size() == 1 ? "waits" : "wait", wait.longest_s, whom, wait.what);
     }
-    if (waits_.empty()) story.text += "no rank waits for another one\n";
+    if (waits_.empty()) story.text += "no rank waits for another rank\n";
     if (!waits_.empty() && story.diverged.empty()) {
         story.text +=
             "all awaited ranks wait themselves: the ranks wait in a cycle, or the "

@@ -17,7 +17,7 @@ struct HangStory {
 
 // Explains a hang from `dumps`: dumps of one run, at most one of each rank. Treats a rank without a
 // dump like a rank that does not answer.
-// Throws Error(usage) when there are none, or when they are of several runs.
+// Throws Error(usage) when `dumps` is empty, or when the dumps are of several runs.
 HangStory explain_hang(const std::vector<RankDump>& dumps);
 
 }  // namespace lm::comm

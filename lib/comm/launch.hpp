@@ -19,8 +19,9 @@ struct LaunchOptions {
     double timeout_s = 600;  // limit for each operation, and for joining all ranks
     // Compare the operations of all members before each collective. This finds bugs, and is slow.
     bool check_operations = false;
-    // Records the operations of the world and its parts; nullptr: records nothing. When another
-    // rank asks for this rank's status, the answer is the recorder's state.
+    // Records the operations of the world group and of all groups that are split from it; nullptr:
+    // records nothing. When another rank asks for this rank's status, the answer is the recorder's
+    // state.
     FlightRecorder* recorder = nullptr;
     // Allows ranks that MPI has not started to join over TCP (comm/tcp/rendezvous.hpp). They find
     // rank 0 by the environment variables of torchrun or Slurm. Only for programs that use NCCL for
@@ -32,9 +33,9 @@ struct LaunchOptions {
 };
 
 // The connection to the other ranks. Its destructor is collective, except during an exception. If
-// an exception destroys the connection, or the process ends without its destruction, the whole job
-// ends with the exit code of this process. Rank 0 then ends first, so that an error of all ranks is
-// printed once.
+// an exception destroys the connection, or the process ends before the destructor has run, the
+// whole job ends with the exit code of this process. Rank 0 then ends first, so that an error of
+// all ranks is printed once.
 class Launch {
   public:
     virtual ~Launch() = default;
@@ -46,8 +47,9 @@ class Launch {
     virtual std::string describe() const = 0;
 
     // Call this function when this rank ends because of its own error `own`. Returns the error of
-    // another rank that is known to have failed earlier; nullopt when no such rank is known. With a
-    // returned error, do not print `own`: it is a consequence, and thousands of ranks may have it.
+    // another rank that is known to have failed earlier; nullopt when no such rank is known. If an
+    // error is returned, do not print `own`: it is a consequence of the returned error, and
+    // thousands of ranks may have it.
     virtual std::optional<Error> ended_before(const Error& /*own*/) noexcept {
         return std::nullopt;
     }
@@ -68,8 +70,8 @@ class Launch {
 // Error at any other place ends the job with the exit code of the rank that throws it. Do not catch
 // such an Error on one rank and continue: the next collectives of the ranks would not match.
 
-// Runs `body` and returns its result. Rethrows an exception of `body`. But when another rank has
-// failed before, throws a JointError with the reason and the exit code of that rank.
+// Runs `body` and returns its result. Rethrows an exception of `body`, unless another rank has
+// failed earlier. In that case throws a JointError with the reason and the exit code of that rank.
 int with_one_error(Launch& launch, const std::function<int()>& body);
 
 // Returns how many seconds a rank delays the report of its own error when it cannot know whether

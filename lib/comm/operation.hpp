@@ -41,7 +41,7 @@ struct Operation {
     i64 bytes() const { return n * size_of(dtype); }
     // Returns whether the operations of two members match. A send and its receive match when the
     // type and the number of their elements are equal. Other operations match when all their fields
-    // are equal, the memory excepted.
+    // except `in` and `out` are equal.
     bool agrees_with(const Operation& other) const;
     std::string str() const;  // "all_reduce(sum, 100 x fp32)", "broadcast(3 x int64 from rank 2)"
 };

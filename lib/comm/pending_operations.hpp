@@ -31,7 +31,7 @@ class PendingOperations {
         free_.pop_back();
         return slot.handle;
     }
-    // Returns the operation, or nullptr when it is done.
+    // Returns the operation, or nullptr when the operation is done.
     T* find(i64 handle) {
         const auto index = static_cast<size_t>(handle % max_slots);
         if (handle == 0 || index >= slots_.size() || slots_[index].handle != handle) return nullptr;

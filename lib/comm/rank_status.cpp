@@ -19,7 +19,7 @@ std::string last_state(const RankStatus& status) {
 std::string timeout_text(const std::string& operation, i64 number, std::vector<RankStatus> statuses,
                          int n_ranks, double waited_s) {
     constexpr size_t max_described = 4;
-    // The others may wait for a rank that does not answer.
+    // Ranks that do not answer are listed first, because the other ranks may wait for them.
     std::stable_partition(statuses.begin(), statuses.end(),
                           [](const RankStatus& s) { return !s.answered; });
     std::vector<int> missing;

@@ -22,8 +22,8 @@ struct RankStatus {
 // Returns "all_reduce(sum, 100 x fp32), operation 3: timed out after 60 s waiting for rank 2 of 4;
 // rank 2 on n1 is in save of step 400 for 61 s". For a rank that does not answer, the text is "rank
 // 2 on n1 does not answer, its recorder shows save of step 400 for 61 s". `number` is the number of
-// the collective; -1: a message. `statuses` are the answers of the asked members. The members that
-// have not started the operation are reported as missing, those that do not answer first.
+// the collective; -1: a message. `statuses` are the answers of the asked members. The text lists
+// the members that have not started the operation, beginning with the members that do not answer.
 std::string timeout_text(const std::string& operation, i64 number, std::vector<RankStatus> statuses,
                          int n_ranks, double waited_s);
 

@@ -13,7 +13,7 @@ namespace lm::comm {
 namespace {
 
 constexpr auto poll_interval = std::chrono::milliseconds(200);
-constexpr double stuck_after_s = 30;  // members ask up to 10 s after a timeout, for up to 14 s
+constexpr double stuck_after_s = 30;  // a rank may ask others for 24 s after a timeout
 constexpr size_t max_events = 40;     // the most events that are printed when no file is written
 
 }  // namespace

@@ -29,9 +29,9 @@ struct WatchdogOptions {
 };
 
 // Dumps the events and reports the current state of `recorder` on request, and when no event was
-// recorded for the timeout (once for each stall). FlightRecorder::request_dump() dumps without a
-// report. Normally an operation of a group ends by its own timeout; end_stuck is for a rank whose
-// thread does not return from the library and so cannot check that timeout.
+// recorded for timeout_s seconds (once for each stall). FlightRecorder::request_dump() dumps
+// without a report. Normally an operation of a group ends by its own timeout; end_stuck is for a
+// rank whose thread does not return from the library and so cannot check that timeout.
 class Watchdog {
   public:
     Watchdog(FlightRecorder& recorder, WatchdogOptions options);

@@ -27,8 +27,8 @@ constexpr i64 eager_tests = 50;
 constexpr double sleep_after_s = 1;
 constexpr auto sleep_time = std::chrono::microseconds(100);
 
-// After a timeout each member asks the others for their status. Members start 0.05 s apart, and all
-// within 10 s, so that a large job is not flooded with questions.
+// After a timeout each member asks the others for their status. Members begin to ask 0.05 s apart,
+// and all within 10 s, so that a large job is not flooded with questions.
 constexpr double ask_apart_s = 0.05;
 constexpr double ask_latest_s = 10;
 
@@ -370,7 +370,7 @@ void MpiGroup::compare_with_members(const Operation& operation, i64 number) {
     char text[128] = "";  // MPI_Allgather below needs one size for all members
     const std::string mine = describe(operation);
     std::memcpy(text, mine.data(), std::min(mine.size(), sizeof text - 1));
-    const i64 digest = static_cast<i64>(hash64({text, sizeof text}) >> 1);  // >= 0: -digest exists
+    const i64 digest = static_cast<i64>(hash64({text, sizeof text}) >> 1);  // so that -digest fits
     i64 range[2] = {digest, -digest};  // the maxima are max(digest) and -min(digest)
     Started started;
     started.operation = operation;

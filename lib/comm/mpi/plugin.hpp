@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The interface of the plugin liblm_mpi.so. The plugin exports one symbol, a function that returns
 // this struct. `abi` is the first member and is compared before any other member is used. Increase
-// it with every change of this struct, of Group or of LaunchOptions.
+// mpi_plugin_abi with every change of MpiPlugin, Group or LaunchOptions.
 #pragma once
 
 #include "comm/launch.hpp"

@@ -2,7 +2,7 @@
 // This process's part of an MPI job.
 //
 // Threads: the rank's own thread, and a thread that sends this rank's status to ranks that ask for
-// it after a timeout. With NCCL, its monitoring thread may ask other ranks, too. MPI is called only
+// it after a timeout. The thread that monitors NCCL may ask other ranks, too. MPI is called only
 // under mutex(). The mutex is recursive, because groups lock it and call check() and world_ranks(),
 // which lock it again.
 //
@@ -57,8 +57,9 @@ class MpiWorld final : public Launch {
     // dump of their flight recorders. Blocks for 7 s at most. Called by the thread whose operation
     // timed out.
     std::vector<RankStatus> ask(const std::vector<int>& ranks, u64 group);
-    // Calls ask(). If all of `ranks` answer, asks all other ranks, too, and appends those that do
-    // not answer: in a chain of messages `ranks` may wait for one of them. Blocks for 14 s at most.
+    // Calls ask(). If all of `ranks` answer, asks all other ranks, too, and appends the ranks that
+    // do not answer, because in a chain of messages `ranks` may wait for such a rank. Blocks for 14
+    // s at most.
     std::vector<RankStatus> ask_for_silent(const std::vector<int>& ranks, u64 group);
 
     // Marks this rank as failed: it makes no more MPI calls.

@@ -28,7 +28,7 @@ enum class FrameKind : u32 {
 struct Frame {
     FrameKind kind = FrameKind::hello;
     i32 from = 0;    // rank in the world
-    i32 member = 0;  // the same rank, as a member of the group
+    i32 member = 0;  // number of rank `from` in the group
     i32 peer = -1;   // a member: root of a broadcast, receiver of a message
     u64 group = 0;
     i64 number = 0;  // index of the group's collective, or of the message between two members

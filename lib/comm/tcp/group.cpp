@@ -12,8 +12,8 @@
 namespace lm::comm {
 namespace {
 
-// After a timeout each member asks the others for their status through the hub. Members start 0.05
-// s apart, and all within 10 s, so that a large job does not flood the hub.
+// After a timeout each member asks the others for their status through the hub. Members begin to
+// ask 0.05 s apart, and all within 10 s, so that a large job does not flood the hub.
 constexpr double ask_apart_s = 0.05;
 constexpr double ask_latest_s = 10;
 

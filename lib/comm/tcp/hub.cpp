@@ -55,7 +55,7 @@ void TcpHub::start() {
     meeting_.port = port_of(listener_);  // the system chooses the port when it was 0
     allow_connections(meeting_.size + max_unidentified);
     poller_.add(listener_.fd());
-    deadline_ = Deadline(timeout_s_);  // by which the hellos of all ranks must arrive
+    deadline_ = Deadline(timeout_s_);  // for the hellos of all ranks
     thread_ = start_thread([this] { serve(); });
 }
 
@@ -84,8 +84,8 @@ void TcpHub::serve() {
         }
         drop_unidentified();
         // Accepts connections only after the loop: a new connection may get the descriptor of a
-        // dropped one, whose remaining events are not events of the new one. Accepts all waiting
-        // connections, so that the system's queue does not overflow.
+        // dropped connection, whose remaining events are not for the new connection. Accepts all
+        // waiting connections, so that the system's queue does not overflow.
         while (knocked && listener_ && accept_one()) drop_unidentified();
         if (!started_ && !failed_ && deadline_.passed()) fail(-1, Exit::failure, missing_text());
     }
@@ -112,8 +112,8 @@ bool TcpHub::accept_one() {
     return true;
 }
 
-// Drops connections that have not sent a hello in time, and above the limit the oldest unidentified
-// ones.
+// Drops the connections that have not sent a hello in time. If there are still too many
+// unidentified connections, drops the oldest of them.
 void TcpHub::drop_unidentified() {
     const i64 most = meeting_.size + max_unidentified;
     while (!unidentified_.empty()) {
@@ -196,7 +196,7 @@ bool TcpHub::read(Peer& peer) {
             return false;
         }
     }
-    return peer.rank >= 0 || peer.in.size() < hello_bytes;  // bounds the memory without a hello
+    return peer.rank >= 0 || peer.in.size() < hello_bytes;  // limits the input before a hello
 }
 
 // Writes as many bytes as the connection accepts, and the rest at the next EPOLLOUT. When the
@@ -301,7 +301,7 @@ void TcpHub::handle(Peer& peer, const Frame& frame, FrameBytes bytes) {
     }
 }
 
-// Forwards a question to the ranks. The hub sends their hosts: a rank may be unable to answer.
+// Forwards a question to the asked ranks. Sends their hosts to the asker, as they may not answer.
 void TcpHub::ask(const Frame& question) {
     const std::vector<int>& members = groups_[question.group];
     for (size_t member = 0; member < members.size(); ++member) {
@@ -386,7 +386,7 @@ void TcpHub::split(const Posts& posts) {
     Frame frame = posts.first;
     frame.kind = FrameKind::result;
     for (auto& [color, part] : parts) {
-        std::ranges::stable_sort(part, {}, &Member::key);  // then by rank
+        std::ranges::stable_sort(part, {}, &Member::key);  // equal keys: by rank
         SplitResult result{n_groups_++, 0, static_cast<i32>(part.size())};
         std::vector<int>& ranks = groups_[result.group];
         for (const Member& member : part) {

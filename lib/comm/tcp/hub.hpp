@@ -3,13 +3,13 @@
 // with a connection to every rank, also to rank 0. It accepts the ranks, reports the missing ranks
 // at the timeout, computes collectives and forwards messages.
 //
-// No member needs a lock: after construction, only the hub's thread uses the members that are not
-// atomic. The thread never blocks on one rank: it queues output that a connection does not accept.
-// Bytes for many ranks are stored once. The time of a turn of the loop is proportional to the
-// number of events, not of ranks.
+// No data member needs a lock: after construction, only the hub's thread uses the data members that
+// are not atomic. The thread never blocks on one rank: it queues output that a connection does not
+// accept. Bytes for many ranks are stored once. The time of one iteration of the loop is
+// proportional to the number of events, not to the number of ranks.
 //
 // The hub drops connections that do not send a valid hello, or belong to another job. A rank that
-// is restarted before all ranks have connected takes its former place again.
+// is restarted before all ranks have connected replaces its earlier connection.
 #pragma once
 
 #include <atomic>
@@ -99,7 +99,7 @@ class TcpHub {
     std::map<i64, int> unidentified_;             // descriptors, the oldest connection first
     std::vector<Peer*> ranks_;                    // by rank; nullptr: not connected
     std::vector<std::string> hosts_;              // by rank; kept after the rank has ended
-    size_t n_connected_ = 0;                      // number of ranks
+    size_t n_connected_ = 0;                      // number of connected ranks
     std::map<u64, std::vector<int>> groups_;      // by group: the members' world ranks
     std::map<std::pair<u64, i64>, Posts> posts_;  // by group and number of the collective
     u64 n_groups_ = 1;

@@ -31,9 +31,9 @@ std::array<char, 40> token_digest(const Meeting& meeting);
 constexpr char hello_magic[8] = {'l', 'm', '-', 'm', 'e', 'e', 't', '2'};
 
 // Connects to the hub, with as many attempts as needed, and blocks until all ranks have connected.
-// Returns the connection. Throws Error(failure) with the reason that the hub sends (which ranks are
-// missing). If the hub has not answered within `timeout_s`, the error has the reason of the last
-// attempt. Collective.
+// Returns the connection. Throws Error(failure) with the reason that the hub sends, such as the
+// list of the missing ranks. If the hub has not answered within `timeout_s`, the error has the
+// reason of the last attempt. Collective.
 Socket join_hub(const Meeting& meeting, double timeout_s);
 
 }  // namespace lm::comm

@@ -53,7 +53,7 @@ class Socket {
 bool would_block();
 
 // Waits for events of many sockets with epoll(7). The time of a wait is proportional to the number
-// of events, not of sockets. The system removes a closed socket from the poller.
+// of events, not to the number of sockets. The system removes a closed socket from the poller.
 class Poller {
   public:
     Poller();

@@ -14,8 +14,8 @@ namespace {
 
 constexpr i64 blocks_per_piece = 8;
 
-// The numbers of objects that are allocated in advance. Without them, a rank that runs ahead of the
-// others, and so uses more objects at once, would allocate late in a run.
+// The numbers of objects that are allocated in advance. Without this, a rank that runs ahead of the
+// other ranks, and so uses more objects at once, would allocate objects late in a run.
 constexpr int first_collectives = 16;
 constexpr int first_messages = 4;  // for each member
 
@@ -250,8 +250,8 @@ void Hub::do_block(Collective& collective, i64 part, i64 begin, i64 n) {
     }
 }
 
-// Returns the world ranks of the members that have not posted the collective. `ended_only`: returns
-// only the ranks among them whose body has returned.
+// Returns the world ranks of the members that have not posted the collective. With `ended_only`,
+// omits the ranks whose body has not returned.
 std::vector<int> Hub::missing(const Collective& collective, bool ended_only) {
     const std::lock_guard lock(mutex_);
     std::vector<int> ranks;
@@ -325,8 +325,8 @@ Message* Hub::post_message(int member, const Operation& operation) {
         mine->finished_at = 0;
         mine->complete.store(false);
         Channel& channel = channels_[static_cast<size_t>(from * size() + to)];
-        // If the other side of this message was posted before, it waits in the opposite queue.
-        // Otherwise this side waits in its own queue.
+        // If the other side of this message was posted earlier, the other side waits in the
+        // opposite queue. Otherwise this side is queued.
         MessageQueue& waiting = sends ? channel.receives : channel.sends;
         if (waiting.empty()) {
             (sends ? channel.sends : channel.receives).push(mine);
@@ -359,7 +359,7 @@ void Hub::deliver(Message& send, Message& receive, int poster) {
     copy_bytes(receive.operation.out, send.operation.in, send.operation.bytes());
     world_.leave();
     const int other = poster == send.member ? receive.member : send.member;
-    send.complete.store(true);  // from now its owner may reuse it
+    send.complete.store(true);  // the owner of `send` may now reuse it
     receive.complete.store(true);
     world_.ring(world_rank(other));
 }

@@ -64,7 +64,7 @@ class Fifo {
     size_t n_ = 0;
 };
 
-// One member's side of a split.
+// The arguments that one member passes to a split.
 struct SplitRequest {
     int color = 0;
     int key = 0;
@@ -73,7 +73,7 @@ struct SplitRequest {
 
 // A collective that is pending, or free for reuse.
 struct Collective {
-    i64 number = 0;                   // counts the group's collectives
+    i64 number = 0;                   // counted in the group, from 0
     std::vector<Operation> posts;     // by member
     std::vector<const void*> inputs;  // Operation::in of the posts, in the form that reduce() takes
     std::vector<SplitRequest> splits;                         // by member

@@ -2,9 +2,9 @@
 // Runs ranks as threads of one process, so that unit tests can run every layout, under sanitizers
 // and debuggers. Operations of two ranks that do not match are always detected.
 //
-// A send always waits for its receive. An exchange that deadlocks on other backends with large
-// messages deadlocks here with small ones too, and is reported after the timeout. A rank that ends
-// while others wait for it is reported at once.
+// A send always waits for its receive. An exchange that deadlocks on other backends only with large
+// messages deadlocks here with small messages, too. The deadlock is reported after the timeout. A
+// rank that ends while others wait for it is reported at once.
 #pragma once
 
 #include <functional>

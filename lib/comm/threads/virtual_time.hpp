@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rank threads in virtual time: computes, within milliseconds, how long a schedule would take on
-// given links. The result is the same on every machine. Each rank has a clock, which computing
-// advances. An operation takes the time of the link model, on its own channel, while its ranks
-// continue. Waiting for an operation moves the clock to the end of the operation. The threads
-// backend also moves the real data.
+// given links. The result is the same on every machine. Each rank has a clock, and
+// VirtualClock::advance() adds the time of a computation to the clock. An operation takes the time
+// of the link model, on its own channel, while its ranks continue. Waiting for an operation moves
+// the clock to the end of the operation. The threads backend also moves the real data.
 //
 // - A message enters the channel from its sender to its receiver as soon as it was sent and the
 //   channel is free. It occupies the channel for bytes / bytes_per_s, and arrives latency_s later.
@@ -40,7 +40,7 @@ struct VirtualTime {
     std::vector<double> now_s;
 };
 
-// The clock of the rank that calls.
+// The clock of one rank. Only the thread of this rank uses it.
 class VirtualClock {
   public:
     explicit VirtualClock(double& now_s) : now_s_(now_s) {}
