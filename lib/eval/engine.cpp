@@ -30,7 +30,9 @@ const EnginePlugin& open_plugin() {
     using Entry = const EnginePlugin* (*)();
     const auto entry = reinterpret_cast<Entry>(dlsym(library, engine_symbol));
     if (entry == nullptr || entry()->abi != engine_abi) {
-        run_error(path, "is of another version than this program: install both from one build");
+        run_error(path,
+                  "is of another version than this program: install the library and the program "
+                  "from one build");
     }
     return *entry();
 }

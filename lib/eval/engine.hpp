@@ -44,29 +44,30 @@ class Engine {
     virtual ~Engine() = default;
     virtual const Residency& residency() const = 0;
     virtual i64 vocab_size() const = 0;
-    virtual i64 context() const = 0;  // the longest sequence
+    virtual i64 context() const = 0;  // largest length of a sequence, tokens
     virtual i64 length() const = 0;   // tokens in the sequence
-    // Removes all tokens from number `length` on.
+    // Shortens the sequence to its first `length` tokens.
     virtual void truncate(i64 length) = 0;
     // Appends tokens: at least one, and no more than fit into the context. Returns the logits
     // [vocab_size] of the next token, valid until the next call.
     virtual std::span<const float> append(std::span<const i32> tokens) = 0;
-    // Appends tokens. The last targets.size() tokens have a target: for each of them, in order,
-    // writes to scores[i] the score of targets[i] as the next token. targets.size() <=
-    // tokens.size().
+    // Appends tokens, and scores a next token after each of the last targets.size() tokens: writes
+    // to scores[i] the score of targets[i] as the token that follows the i-th of these.
+    // targets.size() <= tokens.size().
     virtual void score(std::span<const i32> tokens, std::span<const i32> targets,
                        std::span<TokenScore> scores) = 0;
 };
 
 constexpr u32 engine_abi = 1;
 constexpr const char* engine_symbol = "lm_engine_plugin";
-// The functions of liblm_train.so. `engine_symbol` is a function that returns a pointer to them.
+// The functions of liblm_train.so. `engine_symbol` names the function of the library that returns a
+// pointer to this struct.
 struct EnginePlugin {
     u32 abi = engine_abi;
     std::unique_ptr<Engine> (*open)(const ckpt::TensorSource& source, const EngineOptions& options);
 };
 
-// Opens liblm_train.so and loads the weights of `source`, which outlives the engine. Throws
+// Opens liblm_train.so and loads the weights of `source`, which must outlive the engine. Throws
 // Error(failure) when the library is missing or of another version.
 std::unique_ptr<Engine> open_engine(const ckpt::TensorSource& source, const EngineOptions& options);
 

@@ -31,7 +31,7 @@ std::shared_ptr<const text::Tokenizer> installed(const OpenedModel& model) {
     return nullptr;
 }
 
-// Compares the chosen tokenizer with the tokenizer with which the model was trained.
+// Warns or throws Error(usage) when the chosen tokenizer is not the tokenizer of the training.
 void check_tokenizer(const OpenedModel& model, const text::Tokenizer& tokenizer) {
     const std::string& digest = model.tokenizer.digest;
     if (digest.empty() || digest == tokenizer.digest()) return;
@@ -43,8 +43,8 @@ void check_tokenizer(const OpenedModel& model, const text::Tokenizer& tokenizer)
                     trained, tokenizer.type(), tokenizer.vocab_size());
     }
     warn(
-        "{}: was trained with another tokenizer file than the given one ({} with {} ids): check "
-        "that both are the same tokenizer",
+        "{}: was trained with another tokenizer file than the given {} of {} ids: check that both "
+        "files contain the same tokenizer",
         model.tensors->path(), tokenizer.type(), tokenizer.vocab_size());
 }
 

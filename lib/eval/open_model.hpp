@@ -15,7 +15,7 @@ struct OpenedModel {
     std::unique_ptr<ckpt::TensorSource> tensors;
     ckpt::TokenizerInfo tokenizer;  // as the model's files state it
     std::string digest;  // digest of the manifest of a checkpoint of lm-utils, else empty
-    std::vector<std::string> directories;  // where its tokenizer files may be, the nearest first
+    std::vector<std::string> directories;  // searched for tokenizer files, in this order
 };
 
 // Opens a checkpoint of lm-utils or Megatron, or a model of Hugging Face, without reading tensors.
@@ -30,10 +30,10 @@ struct ModelTokenizer {
 
 // Returns the tokenizer that `choice` names. If `choice` names none, returns the tokenizer of the
 // files tokenizer.json, or vocab.json and merges.txt, in one of the model's directories. Without
-// such files, returns GPT-2's or the byte tokenizer if it has the digest that the model states; if
-// the model states no digest, it must have as many ids as the model, and a note states this choice.
-// Warns when the tokenizer has another digest than the model states. Throws Error(usage) when it
-// also has another number of ids.
+// such files, returns the GPT-2 or the byte tokenizer, whichever has the digest that the model
+// states. If the model states no digest, returns the one with as many ids as the model, and prints
+// a note. When the digest of the tokenizer differs from the digest that the model states, warns if
+// the numbers of ids are equal, else throws Error(usage).
 ModelTokenizer find_tokenizer(const OpenedModel& model, const text::TokenizerChoice& choice);
 
 // Throws Error(usage) when no tokenizer was found.

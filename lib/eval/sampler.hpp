@@ -9,9 +9,10 @@
 
 namespace lm::eval {
 
-// Sampling divides the logits by the temperature and keeps the top_k most probable tokens. Among
-// these it keeps the most probable tokens whose probabilities sum to at least top_p (Holtzman et
-// al. 2020, "The curious case of neural text degeneration"), as transformers' generate() does.
+// Sampling divides the logits by the temperature and keeps the top_k most probable tokens. Of these
+// tokens it keeps the smallest set of most probable ones whose probabilities sum to at least top_p
+// (Holtzman et al. 2020, "The curious case of neural text degeneration"), as transformers'
+// generate() does.
 struct Sampling {
     double temperature = 0;  // 0: greedy, the most probable token
     i64 top_k = 0;           // 0: all
@@ -24,9 +25,9 @@ class Sampler {
     // `sequence` is the number of the prompt. Each prompt has random numbers of its own.
     Sampler(const Sampling& sampling, u64 sequence);
 
-    // Returns token number `index` of the sequence. It depends only on the arguments and the seed.
-    // When logits are equal, the smaller id counts as more probable. Throws Error(failure) when the
-    // largest logit is not finite.
+    // Returns token number `index` of the sequence. The token depends only on the arguments, the
+    // sampling options and the number of the prompt. When logits are equal, the smaller id counts
+    // as more probable. Throws Error(failure) when the largest logit is not finite.
     i32 choose(std::span<const float> logits, i64 index);
 
   private:

@@ -98,7 +98,7 @@ Line parse_line(std::string_view text, const std::string& where, const std::stri
     }
     if (!object.is_object() || !object.contains("context")) {
         run_error(where,
-                  "expected an object with '{}', or with 'context' and 'continuation' or "
+                  "expected an object with '{}', or with 'context' and either 'continuation' or "
                   "'choices'",
                   text_key);
     }

@@ -13,7 +13,7 @@ namespace lm::eval {
 
 struct ScoreDataOptions {
     std::string text_key = "text";  // member of a JSON line that holds a document
-    i64 limit = 0;                  // use only that many items; 0: all
+    i64 limit = 0;                  // use only the first `limit` items; 0: all
 };
 
 // The items to score. A line of JSON Lines has one of these forms:
@@ -52,8 +52,9 @@ class ScoreTotals {
     void add(const io::OrderedJson& line);
     // Returns {"kind": "total", ...}. If there were documents, it has the members documents,
     // tokens, bytes, loss (per token), perplexity and bits_per_byte; if there were requests, the
-    // members requests, request_loss and greedy (a share); if there were questions, the members
-    // questions, accuracy and accuracy_normalized (over the questions with a label).
+    // members requests, request_tokens, request_loss (per token) and greedy (a share); if there
+    // were questions, the members questions, accuracy and accuracy_normalized (over the questions
+    // with a label).
     io::OrderedJson to_json() const;
 
   private:
@@ -61,7 +62,7 @@ class ScoreTotals {
         i64 n = 0;
         i64 tokens = 0;
         i64 bytes = 0;
-        bool all_bytes = true;  // each document has its bytes
+        bool all_bytes = true;  // the number of bytes of every document is known
         double log_probability = 0;
     };
     Texts documents_, requests_;

@@ -24,7 +24,7 @@ class ScoreResults {
 
     // The results of an earlier process, without the first line.
     const std::vector<io::OrderedJson>& earlier() const { return earlier_; }
-    // Appends a line, which survives the end of this process.
+    // Appends a line. The file keeps the line even if this process is killed.
     void add(const io::OrderedJson& line);
     // Writes the file and removes FILE.partial.
     void finish();

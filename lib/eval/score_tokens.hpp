@@ -21,8 +21,8 @@ struct TokensScore {
 // Returns the score of all tokens of a document, as loglikelihood_rolling() of
 // lm-evaluation-harness computes it. Consecutive windows have the length of the model's context.
 // The first token of a window has one token of context: the last token of the previous window, or
-// in the first window the end of document, `before`. If `before` is -1, the first token has no
-// score. The last window scores the remaining tokens with as much context as fits.
+// in the first window `before`, the end-of-document id. If `before` is -1, the first token of the
+// document has no score. The last window scores the remaining tokens with as much context as fits.
 TokensScore score_document(Engine& engine, std::span<const i32> tokens, i32 before);
 
 struct TokenPair {
@@ -36,10 +36,10 @@ struct TokenPair {
 TokenPair encode_pair(const text::Tokenizer& tokenizer, const std::string& context,
                       const std::string& continuation, i32 before, const std::string& object);
 
-// Returns the scores of the continuations of several pairs. The model reads the tokens with which
-// all pairs begin only once. A pair that is n tokens longer than the model's context loses its
-// first n tokens. Throws Error(usage) naming `object` when a continuation alone is longer than the
-// model's context, or has an id beyond the vocabulary.
+// Returns the scores of the continuations of several pairs. The model reads the common prefix of
+// all pairs only once. A pair that is n tokens longer than the model's context loses its first n
+// tokens. Throws Error(usage) naming `object` when a continuation alone is longer than the model's
+// context, or has an id beyond the vocabulary.
 std::vector<TokensScore> score_pairs(Engine& engine, std::span<const TokenPair> pairs,
                                      const std::string& object);
 

@@ -21,7 +21,7 @@ class TextStream {
     std::string append(std::string_view bytes);
     // Returns the buffered bytes as text; invalid bytes become U+FFFD.
     std::string finish();
-    // Returns whether a stop text has appeared. The text ends before it.
+    // Returns whether a stop text has appeared. The returned text ends before the stop text.
     bool stopped() const { return stopped_; }
 
   private:
