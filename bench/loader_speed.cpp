@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures the time that a training spends on reading its dataset: loader_speed PREFIX [MICRO_BATCH
-// [SAMPLES_PER_S]].
+// Measures the time that a training spends on reading its dataset:
+//   loader_speed PREFIX [MICRO_BATCH [SAMPLES_PER_S]]
 // Prints the time until the first micro-batch with a cold page cache, and the highest rate at which
 // the loader delivers micro-batches. For a training of SAMPLES_PER_S [10000] samples of 2048 tokens
 // a second in micro-batches of MICRO_BATCH [8], also prints the share of the time spent in the
@@ -78,9 +78,11 @@ void measure_share(data::Loader& loader, double step_s) {
         while (watch.elapsed_s() < end_s + step_s) {
         }
     }
-    std::printf("at %.3f ms a micro-batch: %.3f %% of the time in the loader, %.2f us each, longest %.1f us\n",
-                1e3 * step_s, 100 * in_loader_s / watch.elapsed_s(), 1e6 * in_loader_s / n,
-                1e6 * longest_s);
+    std::printf(
+        "at %.3f ms a micro-batch: %.3f %% of the time in the loader, %.2f us each, longest %.1f "
+        "us\n",
+        1e3 * step_s, 100 * in_loader_s / watch.elapsed_s(), 1e6 * in_loader_s / n,
+        1e6 * longest_s);
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ while [ $# -gt 0 ]; do
             [[ $within =~ ^[1-9][0-9]*$ ]] || { echo "gpu.sh: --within '$within': seconds, 1 or more" >&2; exit 2; }
             shift 2
             ;;
-        --stage) stage=$2; shift 2 ;; # one call for each stage, within its limit
+        --stage) stage=$2; shift 2 ;; # the script calls itself for each stage, with the stage's time limit
         *) break ;;
     esac
 done
@@ -78,7 +78,7 @@ smoke() {
     "$test_cuda" "[device]"
     "$train" "${small[@]}" --train-iters 5
 }
-# GPT-2 124M: 2 % of 8 GiB exceed the differences between contexts.
+# With GPT-2 124M, the tolerance of 2 % of 8 GiB is larger than the differences between CUDA contexts.
 memory() {
     local shape=(--num-layers 12 --hidden-size 768 --num-attention-heads 12 --seq-length 1024 --vocab-size 50304
         --micro-batch-size 16 --global-batch-size 16)
@@ -166,7 +166,7 @@ for name in "$@"; do
     begin=$SECONDS
     code=0
     printf '\n==== %s ====\n' "$name" >>"$log"
-    # A separate process group, which ends as a whole.
+    # In a separate process group, so that the time limit ends all its processes.
     timeout -k 10 "${limit[$name]}" bash "$root/tests/gpu.sh" --stage "$name" >"$name.out" 2>&1 </dev/null || code=$?
     cat "$name.out" >>"$log"
     case $code in

@@ -88,7 +88,7 @@ TEST_CASE("srun --mpi=pmix: the variables of the step state the number of ranks"
 }
 
 TEST_CASE("of several launchers the first in the caller's list is used") {
-    // mpirun within a job of Slurm starts its daemons as a step.
+    // In a job of Slurm, mpirun starts its daemons as a step, so ranks have the variables of both.
     Variables variables{srun};
     variables.values["OMPI_COMM_WORLD_RANK"] = "11";
     variables.values["OMPI_COMM_WORLD_SIZE"] = "12";

@@ -45,7 +45,7 @@ void replace(const std::string& path, const std::string& from, const std::string
     io::write_file(path, text.replace(at, from.size(), to), io::Overwrite::yes);
 }
 
-// Writes a program that answers as library_logits.py, and returns its path.
+// Writes a shell script that takes the place of Python with library_logits.py. Returns its path.
 std::string fake_python(const std::string& path, const std::string& body) {
     io::write_file(path, "#!/bin/sh\n" + body + "\n", io::Overwrite::yes);
     std::filesystem::permissions(path, std::filesystem::perms::owner_all);

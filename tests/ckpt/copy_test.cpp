@@ -149,10 +149,11 @@ TEST_CASE("copy: only valid regions of an earlier copy are kept") {
         test::write(temporary + "/" + name, text);
         return text;
     };
-    // The copy of another step keeps only the header, which is the same.
+    // Left by an interrupted copy of another step. The new copy keeps only the header, which is the
+    // same in both steps.
     const std::string weights = leave(other, "weights-00000.safetensors");
-    // An interrupted copy: part of a file with a flipped bit, a file that is too long, and a file
-    // that is not part of the step.
+    // Left by an interrupted copy of this step: part of a file with a flipped bit, a file that is
+    // too long, and a file that is not part of the step.
     std::string optim = leave(step, "optim-00000.safetensors");
     optim.resize(optim.size() - 10);
     optim[optim.size() / 2] = static_cast<char>(optim[optim.size() / 2] ^ 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights of an average of steps that replaces a decay of the learning rate.
+// The weights of steps in an average that replaces a decay of the learning rate.
 #include "ckpt/verbs/decay_weights.hpp"
 
 #include <cmath>

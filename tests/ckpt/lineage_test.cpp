@@ -63,7 +63,7 @@ std::vector<std::string> notes_of(const std::function<void()>& f) {
 TEST_CASE("a damaged step leads to its ancestors, never to a step of an abandoned branch") {
     Runs runs;
     runs.save_steps(runs.start(), {2, 4, 6, 8, 10});
-    // The branch begins at step 6; 8 and 10 keep their names.
+    // The new branch begins at step 6; steps 8 and 10 of the old branch keep their names.
     const Generation branch = runs.resume(6);
     CHECK(branch.number == 2);
     runs.save_steps(branch, {12});

@@ -60,7 +60,7 @@ TEST_CASE("a local step equals the one parsed from its text") {
     CHECK(parse_local_step(text_of(step)) == step);
 }
 
-TEST_CASE("the newest local step of which each part has a holder is chosen") {
+TEST_CASE("the newest local step that has a holder for each part is chosen") {
     std::mt19937 random(7);
     for (int round = 0; round < 2000; ++round) {
         const i64 n_nodes = 1 + static_cast<i64>(random() % 7);

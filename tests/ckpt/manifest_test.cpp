@@ -69,7 +69,8 @@ TEST_CASE("a manifest keeps run, lineage and totals") {
     CHECK_FALSE(read.has(SliceKind::exp_avg));
 }
 
-TEST_CASE("a reader refuses what it does not know by name, and reads a compatible newer version") {
+TEST_CASE(
+    "a reader names and refuses what it does not know, and reads a compatible newer version") {
     const auto error = [](const std::string& from, const std::string& to) {
         return test::error_of([&] { (void)parse_manifest(changed(sample(), from, to), "m"); });
     };

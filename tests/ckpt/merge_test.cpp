@@ -18,8 +18,8 @@ using test::Buffers;
 
 namespace {
 
-// Saves a step and opens it. `many`: as two pipeline stages of two tensor ranks write it; else as
-// one rank.
+// Saves a step and opens it. With `many`, the ranks of two pipeline stages with two tensor ranks
+// each write it, else one rank.
 Checkpoint step_of(const std::string& directory, const spec::ModelConfig& config, i64 iteration,
                    i64 salt, bool many = false) {
     const i64 n = many ? 2 : 1;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Power failures during a save: replays the recorded operations without some of those that were not
-// yet durable, as a file system may have lost them. Checks that a run then finds the old step or
+// yet durable, because a file system may lose them. Checks that a run then finds the old step or
 // the new one, and that lm-ckpt verify accepts it.
 //
-// The model: fsync() of a file makes its content durable, fsync() of a directory its names. Any
-// subset of the writes that are not durable is kept. The first n of a directory's changes that are
-// not durable are kept, for any n.
+// The model: fsync() of a file makes its content durable, fsync() of a directory its names. A power
+// failure keeps any subset of the writes that are not yet durable. A directory keeps the first n of
+// its changes that are not yet durable, for any n.
 #include <array>
 #include <filesystem>
 #include <map>
@@ -315,7 +315,7 @@ i64 check_power_failures(i64 second, i64 n_writers, int n_random, bool with_fsyn
 TEST_CASE("a power failure at any operation of a save leaves the old step or the new one") {
     check_power_failures(2, 1, 2);
     check_power_failures(1, 1, 2);
-    // The model finds a missing fsync().
+    // The check finds lost steps when saves call no fsync().
     CHECK(check_power_failures(2, 1, 2, false) > 0);
 }
 

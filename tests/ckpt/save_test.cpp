@@ -94,7 +94,7 @@ TEST_CASE("any layout loads a checkpoint of any layout") {
     }
 }
 
-// A rank of a large job must not touch the files of all others.
+// A rank of a large job must not open the files of all other ranks.
 TEST_CASE("a share of a step opens only the files that a load needs") {
     const test::ScratchDirectory scratch;
     const auto config = test::small_model();
@@ -121,7 +121,7 @@ TEST_CASE("a share of a step opens only the files that a load needs") {
             tensor, SliceKind::exp_avg,
             {.box = {Shape{0}, Shape{24}}, .flat_begin = 0, .flat_end = 24, .data = row.data()});
     };
-    load_row("layers.0.attention.norm.weight");  // small: one or two of the 16 have it
+    load_row("layers.0.attention.norm.weight");  // small: one or two of the 16 shards have it
     CHECK(one.n_parts_read() <= 1 + 4);
     CHECK(one.n_files_opened() <= n_before + 2);
     test::check_grid(one, config, parallel, 1);
@@ -345,7 +345,7 @@ TEST_CASE("a newer run supersedes an older one") {
     CHECK(open(scratch.path()).manifest().counters.iteration == 1);
     save(fresh, test::info_of(config, 2), buffers.pieces());
     CHECK(open(scratch.path()).manifest().generation == 2);
-    // The same step again replaces the older one and leaves nothing else.
+    // A second save of the same step replaces the first one and leaves nothing else.
     buffers.fill(config, 3);
     save(fresh, test::info_of(config, 2), buffers.pieces());
     CHECK(io::list_directory(scratch.path()) ==

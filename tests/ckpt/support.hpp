@@ -24,7 +24,8 @@
 
 namespace lm::test {
 
-// In memory where possible: the fault tests fsync some thousands of times.
+// A temporary directory, in memory where possible, because the fault tests call fsync() thousands
+// of times.
 class ScratchDirectory {
   public:
     ScratchDirectory() {
@@ -135,7 +136,7 @@ inline const spec::LocalTensor& local_of(const Buffers& buffers, const spec::Mod
     return *found;
 }
 
-// The state of a manifest of a step with the numbers of fill(salt).
+// Returns the state in the manifest of a step that has the numbers of fill(salt).
 inline std::string state_with_salt(i64 salt) {
     return io::json_line({{"salt", salt}});
 }

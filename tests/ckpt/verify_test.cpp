@@ -56,7 +56,7 @@ TEST_CASE("verify reports a tensor with overlapping slices and gaps") {
     const auto config = test::small_model();
     Buffers buffers(config, {});
     auto pieces = buffers.pieces();
-    // The number of elements is right, but their places are not.
+    // The slices have the right number of elements, but overlap and leave gaps.
     Piece& word = pieces[0];
     word.flat_begin = 240;
     Piece again = word;

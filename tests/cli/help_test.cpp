@@ -91,7 +91,7 @@ Options verb_program(Args& args) {
     return options;
 }
 
-// Returns the completions of bash for the last of `words`; sorted, one a line.
+// Returns bash's completions of the last word of `words`, sorted, one per line.
 std::string offered(const Options& options, const std::string& words) {
     const std::string script =
         bash_completion(options) + "COMP_WORDS=(" + words +

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_main: exit codes, the one line on standard error, and standard descriptors in all conditions.
+// run_main: exit codes, the line on standard error, and closed or failing standard streams.
 #include <fcntl.h>
 
 #include <csignal>

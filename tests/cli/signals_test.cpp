@@ -32,7 +32,7 @@ TEST_CASE("a second SIGTERM or SIGINT ends the process, in lm-train SIGTERM only
                     std::signal(SIGINT, SIG_DFL);
                     install_stop_signals(sigterm);
                     std::raise(first);
-                    std::raise(first);  // within 0.2 s: counts as the same press
+                    std::raise(first);  // within 0.2 s: counts as the same signal
                     if (stop_signal_number() != first) return 1;
                     usleep(250'000);
                     std::raise(second);
@@ -53,7 +53,7 @@ TEST_CASE("the first SIGINT requests save-and-stop, the second ends the process"
         install_stop_signals();
         std::raise(SIGINT);
         if (std::strcmp(stop_signal_name(), "SIGINT") != 0) return 1;
-        std::raise(SIGINT);  // from a launcher: counts as the same press
+        std::raise(SIGINT);  // the launcher sends it, too: counts as the same signal
         usleep(250'000);
         std::raise(SIGINT);
         return 2;

@@ -7,7 +7,7 @@
 
 using namespace lm::cluster;
 
-TEST_CASE("the worse of bytes and inodes decides, and a threshold itself is reached") {
+TEST_CASE("the worse of bytes and inodes decides, and a value equal to a threshold reaches it") {
     const HealthThresholds thresholds{.warning = 0.8, .critical = 0.95};
     const auto judge = [&](lm::i64 used, lm::i64 inodes_used) {
         return judge_use({.size = 1000, .used = used, .inodes = 100, .inodes_used = inodes_used},

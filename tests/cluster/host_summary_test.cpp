@@ -72,7 +72,7 @@ TEST_CASE("the summary understands the table of a node check") {
     CHECK(summary_of(table + "no outliers\nn1: else\n").healthy);
 }
 
-TEST_CASE("lines of srun and warnings are not of the summary, other JSON is refused") {
+TEST_CASE("lines of srun and warnings are not part of the summary, other JSON is refused") {
     HostLines hosts;
     CHECK_FALSE(hosts.add("lm-shmcheck: warning: n1: 81 % of its bytes are used"));
     CHECK_FALSE(hosts.add("srun: error: n1: task 0: Exited with exit code 1"));

@@ -94,7 +94,7 @@ TEST_CASE("clock, swap and directories of a host are checked against fixed bound
     CHECK(find_outliers(samples).empty());
 }
 
-TEST_CASE("of two hosts with different limits the lower one is named") {
+TEST_CASE("of two hosts with different limits the one with the lower limit is named") {
     std::vector<NodeSample> samples = equal_nodes(2);
     for (const size_t low : {0, 1}) {
         samples[low].open_files = 1024;
@@ -136,7 +136,7 @@ TEST_CASE("a directory that does not answer is a problem, after three seconds") 
     io::fault::arm(io::fault::Action::none, 0);
     REQUIRE(sample.directories.size() == 2);
     CHECK_THAT(sample.directories[1].problem, ContainsSubstring("no answer within 3 s"));
-    std::this_thread::sleep_for(std::chrono::seconds(2));  // the threads use the directory still
+    std::this_thread::sleep_for(std::chrono::seconds(2));  // the threads still use the directory
 }
 
 TEST_CASE("a GPU that is hot, slow or has ECC errors is named with its host") {

@@ -115,7 +115,7 @@ constexpr DType copied_types[] = {DType::fp32, DType::bf16, DType::int64, DType:
                                   DType::uint16};
 constexpr i64 counts[] = {0, 1, 2, 3, 7, 8, 1000, 2047, 2049, 40003};
 
-// Small integers that every type holds exactly, also as a sum of 8.
+// Small integers that every type holds exactly; so are sums of 8 of them.
 double value_at(int rank, i64 i) {
     return static_cast<double>((i * 5 + rank * 3) % 13);
 }
@@ -387,7 +387,7 @@ void split(Group& world) {
     for (int rank = world.rank() % 2; rank < n; rank += 2) wanted += rank;
     expect(all[0] == n && half[0] == wanted && own[0] == 7, "operations of parts mix");
 
-    // Parts of parts, and a group that outlives the one it was split from.
+    // Parts of parts, and a group that outlives its parent.
     std::unique_ptr<Group> copy = world.split(0, 0, "copy");
     const std::unique_ptr<Group> pairs_of = copy->split(copy->rank() / 2, 0, "pairs");
     copy.reset();

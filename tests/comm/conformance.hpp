@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The behaviour that every backend of comm::Group must have, as bodies that each rank runs: for
-// self, threads, and a program under mpirun or srun. A body throws std::runtime_error for a wrong
-// result.
+// The behaviour that every backend of comm::Group must have, as functions that each rank runs. They
+// run on the backends self and threads, and in a program under mpirun or srun. A body throws
+// std::runtime_error for a wrong result.
 #pragma once
 
 #include <functional>

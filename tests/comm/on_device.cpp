@@ -8,7 +8,7 @@ using comm::Operation;
 using comm::OperationKind;
 using device::View;
 
-// Returns the number of elements of the larger view.
+// Returns the number of elements of the larger of the operation's two views.
 i64 whole(const Operation& o, int size) {
     return o.kind == OperationKind::reduce_scatter || o.kind == OperationKind::all_gather
                ? o.n * size

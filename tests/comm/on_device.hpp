@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A group for tests that runs operations on host memory by another group on device memory: the
-// views of an operation are copied to the device, and back when it is done. One suite tests both
-// kinds.
+// views of an operation are copied to the device, and back when it is done. So one suite tests
+// groups on host memory and groups on device memory.
 #pragma once
 
 #include "comm/group.hpp"

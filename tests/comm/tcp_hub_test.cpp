@@ -174,7 +174,7 @@ TEST_CASE("a rank that was restarted takes its former place") {
     for (const std::string& error : join(hub, meeting, {0, 1, 2}, 20)) CHECK(error.empty());
 }
 
-TEST_CASE("of two processes with one rank the earlier one is refused") {
+TEST_CASE("of two processes with the same rank the earlier one is refused") {
     const Meeting meeting{.rank = 0, .size = 2, .host = "127.0.0.1", .token = "h"};
     TcpHub hub(meeting, 20);
     hub.start();
@@ -198,7 +198,7 @@ TEST_CASE("ranks that connect at the same time all join at their first attempt")
     CHECK(hub.n_accepted() == meeting.size);
 }
 
-TEST_CASE("a job with more ranks than rank 0 may open files is refused at once") {
+TEST_CASE("a job with more ranks than files that rank 0 may open is refused at once") {
     const pid_t child = fork();
     REQUIRE(child >= 0);
     if (child == 0) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backends within one process: conformance, failures, and guarantees that only they give.
+// The backends within one process: conformance, failures, and the guarantees of these backends
+// alone.
 #include <atomic>
 #include <stdexcept>
 

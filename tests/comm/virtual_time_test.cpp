@@ -70,7 +70,8 @@ TEST_CASE("a collective begins with the last member, after the previous one of t
         std::vector<float> x(8);
         std::vector<float> y(8);
         clock.advance(world.rank());
-        // 2 * 3 steps of 2 floats: 12 s each, from 3 to 15 and from 15 to 27.
+        // Each all-reduce takes 2 * 3 steps of 2 floats, 12 s: from 3 s to 15 s, and from 15 s to
+        // 27 s.
         Work first = world.start_all_reduce(floats(x), Reduction::sum);
         Work second = world.start_all_reduce(floats(y), Reduction::sum);
         clock.advance(world.rank() == 0 ? 50 : 1);

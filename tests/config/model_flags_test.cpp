@@ -50,7 +50,7 @@ ModelConfig model_of(const std::string& line) {
     return Program(line).resolve();
 }
 
-// Returns the object of the error of `line`.
+// Returns the error of the command line `line`, "" if it is valid.
 std::string error_of(const std::string& line) {
     try {
         Program program(line);
@@ -383,7 +383,7 @@ TEST_CASE("a given flag with an invalid value is an error") {
     }
 }
 
-// From the scripts of tr1-13B, tr11-176B and AWS's examples.
+// The flags are from the scripts of tr1-13B, tr11-176B and AWS's examples.
 TEST_CASE("Megatron's other flags: accepted with a note, or refused") {
     Program program(
         tiny +

@@ -164,8 +164,8 @@ bool same(const std::string& a, const std::string& b, std::span<const ckpt::Slic
                         ckpt::to_json(ckpt::open(b).manifest().model);
 }
 
-// Checks the error of --to `format` for a model that the format cannot hold: its flag is one whose
-// value no model of the format has, and its remedy names all formats that hold the model.
+// Checks the error of --to `format` for a model that the format cannot hold. The error names a flag
+// whose value no model of the format has; its remedy names all formats that can hold the model.
 void check_refusal(Format format, const ModelConfig& c, const std::set<std::string>& held_values,
                    const std::set<Format>& holding, const std::string& flag) {
     INFO(name_of(format) << " " << ckpt::to_json(c).dump());

@@ -370,7 +370,7 @@ struct Case {
     spec::ModelConfig config;
 };
 
-// Sizes without common divisors, one for each architecture.
+// One case for each architecture, in sizes without common divisors.
 std::vector<Case> cases() {
     auto erf = test::odd_model(2);
     erf.activation = spec::Activation::gelu_erf;

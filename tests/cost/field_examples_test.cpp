@@ -41,7 +41,7 @@ TEST_CASE("176 instead of 167 billion parameters: 127.3 days") {
 }
 
 TEST_CASE("sizes of checkpoints as BigScience measured them") {
-    // A block of 176B is 4.59 GiB in bf16, the rest 6.75 GiB, all 328.34 GiB.
+    // A block of 176B has 4.59 GiB in bf16, the other tensors 6.75 GiB, the whole model 328.34 GiB.
     const ModelConfig model = gpt(14336, 70, 112, 250680);
     const double weights = static_cast<double>(checkpoint_size(model, {DType::bf16}).weights) / gib;
     CHECK(weights == Approx(328.34).margin(0.005));
@@ -160,7 +160,8 @@ TEST_CASE("a block of 104B has 1,614,870,800 parameters, its embedding 582,981,2
 
 TEST_CASE("a GPU of 104B holds 14.5 GB of state for two blocks, 17.2 GB with the embedding") {
     // The published sums divide all parameters by the 4 tensor ranks, and omit padding and
-    // positions. A rank holds whole norms and whole biases of row-parallel products, 6 h of a
+    // positions. But a rank holds norms and the biases of row-parallel products whole (6 h for each
+    // block), a quarter of the 50,688 padded rows of the vocabulary, and all positions.
     // block, a quarter of 50,688 rows of the vocabulary, and the positions.
     const ModelConfig model = gpt(11600, 64, 80, 50257);
     const ParallelConfig parallel{.tp = 4, .pp = 32};
@@ -186,8 +187,8 @@ TEST_CASE("a ramp from 192 to 512 over 9,765,625 samples: 150 billion tokens nea
     // The published estimate takes the mean batch of the ramp.
     const BatchRamp mean{.start = 352, .increment = 160, .samples = 9'765'625, .global_batch = 512};
     CHECK(count_iterations(mean, samples) == 151'721);
-    // The ramp is linear in samples, so its small batches take more of the steps: the trainer needs
-    // 2 % more.
+    // The ramp is linear in samples, so more steps have small batches: the trainer needs 2 % more
+    // steps.
     CHECK(count_iterations(ramp, samples) == 154'720);
 }
 

@@ -125,7 +125,8 @@ TEST_CASE("operations of a token, by hand") {
     const double attention = 2048 * (2048 + 2 * 512) + 2048 * 2048 + 2048 * 4096.0;
     CHECK(model_flops_per_token(llama, 4096) ==
           6 * (3 * (attention + 3 * 2048 * 5632.0) + 32000 * 2048.0));
-    // Queries see 1024 keys but for the first ones: 1024 x (1 - 1/8) in the mean, not 2048.
+    // Each query except the first ones sees 1024 keys: 1024 x (1 - 1/8) in the mean instead of
+    // 2048.
     llama.window = 1024;
     const double fewer = 6 * 3 * 2048 * 2 * (2048 - 896.0);
     CHECK(6 * (3 * (attention + 3 * 2048 * 5632.0) + 32000 * 2048.0) -
@@ -142,7 +143,8 @@ TEST_CASE("a window reduces the operations of attention") {
     const double full = flops(0);
     CHECK(flops(256) == full);
     CHECK(flops(1000) == full);
-    // 64 keys of 256 count as 64 * (2 - 1/4) = 112: 144 keys less, each 4 h operations in 3 passes.
+    // With a window of 64 of 256 keys, 64 * (2 - 1/4) = 112 keys count: 144 keys less. Each
+    // key takes 4 h operations in each of 3 passes.
     CHECK(full - flops(64) == Approx(3.0 * 4 * 4 * 256 * 64 * 144));
 }
 

@@ -95,7 +95,8 @@ TEST_CASE("without failures only saves, restarts and queues take time") {
     CHECK(runs.mean.saving_s == Approx(100 * 36));
     CHECK(runs.mean.total_s() == Approx(100 * hour + 3600));
     CHECK(runs.error_s < 1e-6);
-    // Jobs of 20.09 h: 19 saves and 19.81 h of work in the first, a restart in the others.
+    // Jobs of 20.09 h: the first one has 19 saves and 19.81 h of work, the others also have a
+    // restart.
     plan.job_s = 20.09 * hour;
     runs = simulate_goodput(plan, hour, 1);
     CHECK(runs.mean.job_stops == 5);
@@ -116,7 +117,7 @@ TEST_CASE("the simulated best interval is Daly's for a constant rate, longer for
     CHECK(total_s(best_s) < 1.002 * total_s(daly_s));
     CHECK(total_s(best_s) < total_s(8 * daly_s));
     CHECK(total_s(best_s) < total_s(daly_s / 8));
-    // Clusters of failures lose less work at the same mean.
+    // Failures in clusters lose less work than failures at a constant rate with the same mean.
     const double constant_s = total_s(best_s);
     plan.failures.shape = 0.6;
     CHECK(total_s(best_interval_s(plan)) < constant_s);

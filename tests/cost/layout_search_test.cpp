@@ -235,7 +235,7 @@ TEST_CASE("310B on 10,080 GPUs: the fastest layout, with the memory of each of i
     CHECK(best.parallel.recompute.granularity == Granularity::selective);
     CHECK(best.parallel.zero_stage == 1);
     CHECK(best.micro_batch == 1);
-    // The search computes the memory of one stage of each kind: no other stage needs more.
+    // The search computes the memory of one stage of each kind. No other stage needs more.
     for (const Layout& layout : search.fitting) {
         const StepShape step{.micro_batch = layout.micro_batch,
                              .seq_length = 2048,

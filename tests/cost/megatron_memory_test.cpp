@@ -51,8 +51,9 @@ TEST_CASE("the memory of figure 1 of arXiv 2205.05198") {
 }
 
 TEST_CASE("full recomputation keeps one input for each group of layers") {
-    // 4 layers a stage of 2 bytes x 1024 rows x 512; another 34 and 5 a s / h without recomputation
-    // (section 4.1: 10 + 24 + 5 x 8 x 1024 / 512 = 114).
+    // A stage has 4 layers with inputs [1024, 512] of 2 bytes an element. A layer that is not
+    // recomputed stores 10 + 24 + 5 a s / h = 114 bytes for each element of its input (section 4.1;
+    // a s / h = 8 x 1024 / 512).
     ModelConfig model{.n_layers = 4,
                       .hidden = 512,
                       .n_heads = 8,

@@ -124,8 +124,8 @@ TEST_CASE("18 bytes per parameter in 16 bits, 16 in fp32") {
     CHECK(fp32.weights + fp32.masters + fp32.gradients + fp32.optimizer == 16 * n);
     const MemoryPlan bf16 = plan_memory(config, {}, step, {DType::bf16}, {2}, 0, 0);
     CHECK(bf16.weights + bf16.masters + bf16.gradients + bf16.optimizer == 18 * n);
-    // Everything but statistics, inputs and the logits of a chunk takes half the bytes.
-    const i64 logits = i64{512} * 50304 * 4;  // or of 1024 rows in 16 bits
+    // In 16 bits, everything but statistics, inputs and the logits of a chunk takes half the bytes.
+    const i64 logits = i64{512} * 50304 * 4;  // 512 rows in fp32, or 1024 rows in 16 bits
     CHECK(bf16.activations - logits > (fp32.activations - logits) / 2);
     CHECK(bf16.activations - logits < (fp32.activations - logits) * 52 / 100);
     CHECK(fp32.total() == fp32.weights + fp32.masters + fp32.gradients + fp32.optimizer +
@@ -133,7 +133,7 @@ TEST_CASE("18 bytes per parameter in 16 bits, 16 in fp32") {
 }
 
 TEST_CASE("one chunk of rows of the logits exists at a time") {
-    // 128 MiB / (50304 * 4 B) = 667: two chunks. In 16 bits one is enough.
+    // 128 MiB / (50304 * 4 B) = 667 rows: 1024 rows need two chunks. In 16 bits one is enough.
     CHECK(head_chunk_rows({.seq_length = 1024}, 50304) == 512);
     CHECK(head_chunk_rows({.seq_length = 1024, .compute = DType::bf16}, 50304) == 1024);
     CHECK(head_chunk_rows({.seq_length = 100}, 50304) == 100);
@@ -142,7 +142,7 @@ TEST_CASE("one chunk of rows of the logits exists at a time") {
                         .seq_length = 1024,
                         .compute = DType::bf16,
                         .logits_bytes = Processor{.cuda = true}.logits_bytes()};
-    // 1 GiB / (50304 * 2 B) = 10672: seven chunks, the last of 9088.
+    // 1 GiB / (50304 * 2 B) = 10672 rows: 65,536 rows need seven chunks, the last one of 9088 rows.
     CHECK(head_chunk_rows(gpu, 50304) == 9408);
 }
 
@@ -183,7 +183,7 @@ TEST_CASE("recomputation and sequence parallelism store fewer bytes") {
     };
     const i64 kept = bytes({});
     // Selective recomputation stores the outputs of two norms and of the MLP's activation, 6 C
-    // together, once instead of for each of 12 layers.
+    // together, for one layer at a time instead of for all 12 layers.
     CHECK(kept - bytes({.recompute = {selective, uniform, 1}}) == 11 * 6 * 768 * row);
     // A layer stores 16 C, the statistics of 2 norms, and the log-sum-exp of H heads. With full
     // recomputation only C of each layer is stored.

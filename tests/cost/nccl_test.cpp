@@ -61,8 +61,8 @@ TEST_CASE("links and data parallelism use NCCL blocks during computation") {
 
 TEST_CASE("the SMs of tensor-parallel collectives by hand") {
     // One token, two ranks, hidden 1024: QKV has 3 * 1024 / 2 outputs, the MLP 4 * 1024 / 2. A
-    // gather moves 1024 bytes: 10.24 s with 10 channels. The GEMMs take 2 * 1024 * 1536 / 1e6 s and
-    // 2 * 1024 * 2048 / 1e6 s on 100 SMs, and 10 / 9 of that on 90.
+    // gather moves 1024 bytes: 10.24 s with 10 channels. On 100 SMs the GEMMs take
+    // 2 * 1024 * 1536 / 1e6 s and 2 * 1024 * 2048 / 1e6 s, and on 90 SMs 10 / 9 of these times.
     const TensorLinks links{
         .flops = 1e6, .sms = 100, .bytes_per_s = 1e3, .channel_bytes_per_s = 10};
     const double qkv_s = 3.145728 / 0.9;
@@ -116,7 +116,7 @@ TEST_CASE("the default of --tensor-comm-sms is near the best number of several G
         }
     }
     CHECK(largest < 0.06);
-    CHECK(of_22 > 0.12);  // a constant
+    CHECK(of_22 > 0.12);  // 22 SMs for all models
 }
 
 TEST_CASE("the tensor group's NCCL memory follows the limit of its SMs") {

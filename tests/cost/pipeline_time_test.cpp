@@ -30,7 +30,8 @@ TEST_CASE("bubbles in virtual time are those of the formula") {
                       Approx(pipeline_bubble(shape)).epsilon(0.02));
             }
         }
-        // Fewer micro-batches than stages, and a number that is not a multiple of the stages.
+        // Fewer micro-batches than stages, and a number that is not a multiple of the number of
+        // stages.
         CHECK(bubble({stages, 1, 3}, {{{1.0, 2.0}}, 0.0}) ==
               Approx(static_cast<double>(stages - 1) / 3.0).epsilon(0.02));
         CHECK(bubble({stages, 1, 2 * stages + 1}, {{{1.0, 1.7}}, 0.0}) ==

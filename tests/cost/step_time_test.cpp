@@ -39,7 +39,7 @@ TEST_CASE("a large product takes the time of its operations, a thin one that of 
     CHECK(large_s == Approx(2 * m * 8192 * 8192 / (312e12 * gpu.matmul_fraction)).epsilon(0.05));
     CHECK(product_seconds(gpu, DType::bf16, m, 16, 4096) ==
           Approx(stream_seconds(gpu, 2 * (m * 4096 + 4096 * 16 + m * 16))));
-    // One tile more than a wave of 108 takes longer than the wave, but less than two.
+    // One tile more than a wave of 108 tiles takes longer than one wave, but less than two.
     const double wave_s = product_seconds(gpu, DType::bf16, 256 * 12, 128 * 9, 8192);
     const double more_s = product_seconds(gpu, DType::bf16, 256 * 12, 128 * 9 + 1, 8192);
     CHECK(more_s > 1.2 * wave_s);

@@ -41,7 +41,7 @@ TEST_CASE("steps of a constant batch take the operations of all iterations") {
 TEST_CASE("a smaller batch of the ramp has a larger pipeline bubble") {
     const TrainingPlan plan = plan_of(4, 8);
     const std::vector<RampStep> steps{{.batch = 8, .n_iterations = 1}};
-    // 8 micro-batches and 3 of the bubble, against 32 and 3.
+    // 8 micro-batches and a bubble of 3, compared with 32 micro-batches and a bubble of 3.
     const TrainingTime time = training_time(plan, steps);
     CHECK(time.steps_s == Approx(time.full_iteration_s / 4 * ((1 + 3.0 / 8) / (1 + 3.0 / 32))));
 }

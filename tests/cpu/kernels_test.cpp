@@ -71,7 +71,7 @@ void check_gelu(device::Activation kind, Forward forward, Backward backward) {
         const double difference = std::abs(gelu - activation_value(kind, pre));
         error = std::max(error, difference / std::max(1.0, std::abs(value)));
         slope_error = std::max(slope_error, std::abs(slope - activation_slope(kind, pre)));
-        // Below -4 the expected value itself, by erf in fp64, cancels.
+        // Below -4 the expected value itself is inexact: its formula with erf in fp64 cancels.
         if (value > -4 && value < -0.01) {
             relative = std::max(relative, difference / -activation_value(kind, pre));
         }

@@ -26,7 +26,7 @@ Floats random_floats(i64 n, u64 key) {
     return x;
 }
 
-// Numbers stored in some type, and their values.
+// Numbers as stored in `type`, and their values after rounding to that type.
 struct Stored {
     Stored(const Floats& x, DType dtype) : type(dtype) {
         for (const float value : x) {
@@ -48,8 +48,8 @@ struct Stored {
 
 constexpr DType storage_types[] = {DType::fp32, DType::bf16, DType::fp16};
 
-// A product c [m, n] (rows n + 3 apart) += a b with a(i, k) at a[i * a_row + k * a_col] and b(k, j)
-// at b[k * b_row + j * b_col].
+// A product c += a b. The rows of c [m, n] are n + 3 elements apart. a(i, k) is at
+// a[i * a_row + k * a_col], and b(k, j) is at b[k * b_row + j * b_col].
 struct Operands {
     i64 m, n, k;
     i64 a_row, a_col, b_row, b_col;

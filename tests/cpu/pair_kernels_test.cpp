@@ -41,13 +41,13 @@ std::vector<u16> spaced(i64 rows, i64 cols, i64 ld, u64 key) {
     return x;
 }
 
-// Returns whether the processor has the kernels; states that the test is skipped when it has not.
+// Returns whether the processor has the kernels. If not, prints that the test is skipped.
 bool has_kernels() {
     if (!pair_kernels()) WARN("skipped: this processor does not multiply pairs of bf16 numbers");
     return pair_kernels() != nullptr;
 }
 
-// x: [rows, cols]; returns its transpose.
+// Returns the transpose of x [rows, cols].
 std::vector<u32> turned(const std::vector<u32>& x, i64 rows, i64 cols) {
     std::vector<u32> y(x.size());
     for (i64 i = 0; i < rows * cols; ++i) y[at(i % cols * rows + i / cols)] = x[at(i)];
@@ -68,7 +68,8 @@ auto avx512_product() {
 TEST_CASE("products of packed bf16 pairs are correct", "[ops]") {
     if (!has_kernels()) return;
     const PairKernels& kernels = *pair_kernels();
-    // With AMX, both codes for the product. a is row-major, or column-major as in backward.
+    // On a processor with AMX, tests both implementations of the product. a is row-major, or
+    // column-major as in the backward pass.
     const auto product = GENERATE(false, true) ? avx512_product() : kernels.product;
     const bool by_columns = GENERATE(false, true);
     for (const i64 m : {1, 5, 16, 23, 64}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of the operation cases that a run of the tests chooses by its environment.
+// Selects operation cases by the environment of the test run.
 #pragma once
 
 #include <string>
@@ -16,8 +16,8 @@ std::string operation_of(const OpCase& c);
 // first case of each operation, in the order of op_cases().
 std::vector<const OpCase*> chosen_cases(const std::string& part, int every);
 
-// The same with `part` from the variable LM_TEST_CASES (unset: all cases) and `every` from
-// LM_TEST_EVERY (unset: 1).
+// Returns chosen_cases(part, every) with `part` from the variable LM_TEST_CASES (unset: all cases)
+// and `every` from LM_TEST_EVERY (unset: 1).
 std::vector<const OpCase*> chosen_cases();
 
 }  // namespace lm::test

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# exports.sh LIBRARY FUNCTION: LIBRARY exports FUNCTION and no other symbol, so that no symbol of the libraries that are linked
-# into it replaces, or is replaced by, that of another library in the process.
+# exports.sh LIBRARY FUNCTION: LIBRARY exports FUNCTION and no other symbol. So the symbols of libraries that are linked into
+# LIBRARY neither replace symbols of other libraries in the process nor are replaced by them.
 set -euo pipefail
 names=$(nm -D --defined-only "$1" | awk '{ print $NF }')
 [ "$names" = "$2" ] || {

@@ -96,7 +96,7 @@ TEST_CASE("algorithms are chosen separately for each number of reserved SMs", "[
         chosen_for.insert(at == std::string::npos ? "" : key.substr(at, key.find(',', at) - at));
     }
     CHECK(chosen_for.contains(""));
-    CHECK(chosen_for.size() >= 2);  // not 3: with few SMs, half of them are the most
+    CHECK(chosen_for.size() >= 2);  // with few SMs, 16 and 1000 both reserve half
     CHECK(choices.n_found == 0);    // repeated numbers use the plans in the device's cache
 }
 

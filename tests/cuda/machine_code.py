@@ -66,7 +66,7 @@ def find_cuobjdump(directories):
 
 
 def kernels_of(cuobjdump, library):
-    """{(architecture, function): Counter of its instructions}"""
+    """Returns {(architecture, function): Counter of its instructions}."""
     kernels = {}
     architecture, current = "", None
     process = subprocess.Popen([cuobjdump, "--dump-sass", library], stdout=subprocess.PIPE, text=True)
@@ -94,7 +94,8 @@ def own_memory(cuobjdump, library):
 
 # The blocks of an SM. Architecture: KiB of shared memory of an SM, and registers.
 SM = {"sm_80": (164, 65536), "sm_90": (228, 65536)}
-RESERVED_BYTES = 1024  # shared memory that each block needs besides its own, which sm_90's code counts itself
+# Shared memory that the system reserves in each block; in the code of sm_90 the block's static size includes it.
+RESERVED_BYTES = 1024
 ATTENTION = {"forward": ("attention_forward", "attention_forward_kernel"),
              "dK and dV": ("attention_backward", "attention_backward_keys_kernel"),
              "dQ": ("attention_backward", "attention_backward_queries_kernel")}
@@ -112,7 +113,7 @@ def both(text):
 
 
 def norm_backward(columns, registers, blocks):
-    """Returns the kernels of the norm's backward of up to that many columns, without and with dropout ("80 (88)")."""
+    """Returns the norm's backward kernels for up to `columns` columns, without and with dropout ("80 (88)": with dropout 88)."""
     steps = columns // (8 * NORM_THREADS)
     numbers = [[int(n) for n in re.findall(r"\d+", text)] for text in (registers, blocks)]
     return [Documented("residual_norm_backward", rf"backward_in_registersI13__nv_bfloat16Li{steps}ELb{dropout}E", NORM_THREADS,
@@ -185,7 +186,7 @@ FLAT = {"adamw": ["adamw_kernelI13"], "sum_squares": ["sum_kernelI\\w*6Square"],
 
 
 def documented_registers(path):
-    """[(pattern of the kernel's name, registers)] of that table in bench/cuda.md."""
+    """Returns [(pattern of the kernel's name, registers)] of the table with a column of threads in bench/cuda.md."""
     found = []
     with open(path) as file:
         for line in file:
@@ -200,7 +201,8 @@ def documented_registers(path):
 
 
 def occupancy(cuobjdump, library, path, launched):
-    """Compares registers and blocks of an SM in that file with the compiled kernels and their launches. Returns the differences."""
+    """Compares registers and blocks of an SM in the document `path` with the compiled kernels and their launches.
+    Returns the differences."""
     text = subprocess.run([cuobjdump, "--dump-resource-usage", library], capture_output=True, text=True, check=True).stdout
     used, architecture = {}, ""
     for line in text.splitlines():
@@ -245,7 +247,7 @@ def occupancy(cuobjdump, library, path, launched):
 
 
 def is_kernel(function, file, pattern):
-    """Returns true when the kernel is of that file: an unnamed namespace is mangled with the name of its file."""
+    """Returns true when `file` defines the kernel: an unnamed namespace is mangled with the name of its file."""
     in_file = rf"_\d+_{file}_cu_" if file else ""
     return re.search(rf"{in_file}\w*?{pattern}" if in_file else pattern, function)
 

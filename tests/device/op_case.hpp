@@ -13,7 +13,7 @@
 
 namespace lm::test {
 
-// `compute` is the compute type of a run; `stat` is fp32, or fp64 when the compute type is.
+// `compute` is the compute type of a run. `stat` is fp64 when the compute type is fp64, else fp32.
 enum class Kind { compute, stat, f64, i32, i64 };
 enum class Role { input, output, updated };
 

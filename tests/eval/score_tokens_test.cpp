@@ -12,7 +12,7 @@ using eval::TokenPair;
 
 namespace {
 
-// Records its calls. The log-probability of a token is -1 for each token before it.
+// Records its calls. The log-probability of a token is minus the number of tokens before it.
 class RecordingEngine final : public eval::Engine {
   public:
     explicit RecordingEngine(i64 context) : context_(context) {}
@@ -57,7 +57,8 @@ TEST_CASE("each token of a document is scored once") {
         const auto score = eval::score_document(engine, numbers(n), 2);
         CHECK(score.tokens == n);
         CHECK(engine.scored == numbers(n));
-        // A whole window has 1, 2, 3 and 4 tokens of context, the last one as many as fit.
+        // The tokens of a whole window have 1, 2, 3 and 4 tokens of context. The tokens of the last
+        // window have as many as fit.
         double sum = -10.0 * (n / 4);
         for (i32 i = 0; i < n % 4; ++i) sum -= n < 4 ? i + 1 : 4 - (n % 4 - 1 - i);
         CHECK(score.log_probability == sum);

@@ -91,7 +91,7 @@ class Table {
     }
 
     std::vector<std::string> tokens_;
-    std::vector<i32> words_;  // ids of the tokens for concatenations
+    std::vector<i32> words_;  // ids of the tokens that are concatenations
     std::map<std::string, i32> ids_;
     std::map<std::pair<i32, i32>, i32> pairs_;
     std::vector<std::pair<std::uint8_t, Merge>> merges_;

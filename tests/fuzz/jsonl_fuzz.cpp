@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer: any bytes as a JSON line. LineParser must return what simdjson's DOM returns wherever
-// that accepts the line, and so must PlainLineReader for the lines that it reads.
+// libFuzzer: any bytes as a JSON line. For each line that simdjson's DOM accepts, LineParser must
+// return the same content, and so must PlainLineReader unless it declines the line.
 #include <simdjson.h>
 
 #include <cstdlib>

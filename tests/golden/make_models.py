@@ -95,7 +95,7 @@ def nemotron(vocab, length):
 
 
 def llama_scaled(vocab, length):
-    """Llama 3.1, with adjacent pairs instead of halves in our model: the rows of query and key are permuted."""
+    """Llama 3.1. lm-utils's model rotates adjacent pairs instead of halves, so the rows of query and key are permuted."""
     scaling = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
                    original_max_position_embeddings=8192)
     return llama_variant(transformers.LlamaForCausalLM, transformers.LlamaConfig, vocab, length,

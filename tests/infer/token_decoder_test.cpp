@@ -21,7 +21,7 @@ namespace {
 
 constexpr i64 context = 90;  // more than a block of the cache
 
-// Saves a step with fp32 weights in [-0.5, 0.5), of which `rounded` can hold each.
+// Saves a step with fp32 weights in [-0.5, 0.5), all of which are exact in `rounded`.
 ckpt::Checkpoint save(const std::string& directory, const spec::ModelConfig& model,
                       DType rounded = DType::fp32) {
     const ckpt::Generation generation = ckpt::claim(directory);

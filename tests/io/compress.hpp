@@ -44,7 +44,7 @@ inline std::string xz(std::string_view text) {
     return out;
 }
 
-// The format before xz, without a checksum.
+// Returns the text as .lzma, the format before xz, which has no checksum.
 inline std::string lzma_alone(std::string_view text) {
     lzma_options_lzma options;
     lzma_stream stream = LZMA_STREAM_INIT;

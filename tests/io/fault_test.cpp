@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Faults at every operation. The k-th create, write, fsync, rename or unlink fails, writes less or
 // kills the process. A reader then finds the old state or the new one, never a mixture, and the
-// next attempt succeeds. Records of the operations show whether every fsync has its place.
+// next attempt succeeds. The recorded operations show that every fsync is in its place.
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>

@@ -45,7 +45,7 @@ std::string read_path(const std::string& path, size_t step = 1 << 20) {
     return read_all(*io::open_stream(path), step);
 }
 
-// Words and noise, so that it compresses a little.
+// Returns words and noise, which compress a little.
 std::string sample_text(size_t n_bytes) {
     std::string text;
     for (u64 i = 0; text.size() < n_bytes; ++i) {
@@ -340,7 +340,8 @@ TEST_CASE("units of a file are decompressed in parallel") {
             check_side_by_side(path);
         }
     }
-    // A member without its size in the middle, and a frame too large to be held.
+    // A gzip member, which does not state its size, between BGZF blocks; and a zstd frame that is
+    // too large to be held in memory.
     put(path, bgzf_file(text) + test::gzip(text) + bgzf_file("end"));
     check_side_by_side(path);
     const std::string large(size_t{40} << 20, 'x');
@@ -417,7 +418,7 @@ TEST_CASE("content is verified at the end of each unit, not before") {
         const auto n = static_cast<size_t>(stream->read(part));
         const bool ended = n < part.size();
         n_read += n;
-        if (n_read == text.size() && !ended) continue;  // its end may be seen or not
+        if (n_read == text.size() && !ended) continue;  // the end may be known or not
         CHECK(stream->verified_bytes() == static_cast<i64>(expected(n_read, ended)));
         if (ended) break;
     }

@@ -52,7 +52,7 @@ def check_megatron(python):
     for model in ("plain", "gpt2", "llama", "virtual"):
         with tarfile.open(f"{GOLDEN}/megatron/{model}.tar.xz") as archive:
             archive.extractall()
-    # The comparison takes the weights in bf16 that megatron-core loads, not their masters: these differ by up to 1.3e-3.
+    # The comparison uses the bf16 weights that megatron-core loads, not the masters, from which they differ by up to 1.3e-3.
     for name in ("plain-torch-dist", "gpt2-torch", "llama-torch-dist"):
         found = convert(0, r"logits differ by at most (\S+) from megatron-core [0-9.]+", name, name + "-native", "--check",
                         "--check-python", python)

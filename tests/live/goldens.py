@@ -17,7 +17,7 @@ GOLDEN = os.path.join(live.ROOT, "tests", "golden")
 def distance(name, a, b):
     if a.dtype.kind == "i":
         return float(np.any(a != b))
-    # Exactly zero gradients are rounding noise: measure against at least 1e-3.
+    # Gradients whose exact value is zero have rounding errors only: the scale is at least 1e-3.
     scale = max(float(np.linalg.norm(b.astype(np.float64))), 1e-3 if "grad." in name else 1e-30)
     return float(np.linalg.norm(a.astype(np.float64) - b.astype(np.float64))) / scale
 

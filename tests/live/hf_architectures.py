@@ -81,7 +81,7 @@ def our_logits(saved, tokens):
 
 
 def their_logits(directory, tokens):
-    """Loads a directory with transformers; every warning is an error, but for the short sequences of scaled rotations."""
+    """Loads a directory with transformers; every warning except one on scaled rotations is an error."""
     log = io.StringIO()
     handler = logging.StreamHandler(log)
     logging.getLogger("transformers").addHandler(handler)

@@ -53,7 +53,7 @@ class fragment_address:
 
 
 class DynamicLossScaler:
-    """After STEP steps without an overflow."""
+    """The state of the loss scaler after STEP steps without an overflow."""
 
     def __init__(self):
         self.cur_scale, self.cur_iter, self.last_overflow_iter = 1024.0, STEP, -1
@@ -171,7 +171,7 @@ class Native:
 
 
 def view(tensor):
-    """The same numbers as a view with an offset into a larger storage, and not contiguous when it is a matrix."""
+    """Returns the numbers as a view with an offset into a larger storage; the view of a matrix is not contiguous."""
     if tensor.dim() == 1:
         storage = torch.zeros(tensor.numel() + 5, dtype=tensor.dtype)
         storage[3:3 + tensor.numel()] = tensor
@@ -242,7 +242,7 @@ def write_megatron_lm(native, directory, tp, pp, virtual, version):
 
 
 def nested(flat):
-    """As Megatron nests a state_dict: the parts of the embedding are dicts, the encoder is flat."""
+    """Returns a state_dict nested as Megatron's: the parts of the embedding are dicts, the encoder is flat."""
     out = {}
     for name, tensor in flat.items():
         at, keys = out, name.split(".")
@@ -313,7 +313,7 @@ def write_deepspeed(native, directory, tp, pp, dp, bigscience):
 
 
 def write_universal(native, directory):
-    """As ds_to_universal.py merges: whole fp32 parameters, with rows of the vocabulary that are not padded."""
+    """Writes the form that ds_to_universal.py merges: whole fp32 parameters, without the padded rows of the vocabulary."""
     step = f"{directory}/global_step{STEP}_universal"
     for layer in range(1, 8):
         for kind, file in (("master", "fp32"), ("exp_avg", "exp_avg"), ("exp_avg_sq", "exp_avg_sq")):
@@ -337,7 +337,7 @@ def write_universal(native, directory):
 
 
 def write_zero(native, step, layers, names, mp_rank, sizes, bf16):
-    """The file of a model-parallel rank, and the flat partitions of its data-parallel ranks."""
+    """Writes the file of a model-parallel rank, and the flat partitions of its data-parallel ranks."""
     tp, pp, dp = sizes
     shapes, flats = [], []
     for decay in (True, False):

@@ -57,7 +57,7 @@ def parse(words):
 
 
 class Tokenizer:
-    """Only its size and the id that ends a document matter here."""
+    """A stand-in: Megatron's datasets use only the size of a tokenizer and the id that ends a document."""
     pad, unique_identifiers = -1, {"class": "Tokenizer"}
 
     def __init__(self, vocabulary):
@@ -103,7 +103,7 @@ def start():
 
 
 def theirs(name, weights):
-    """Returns the tensor of a parameter of GPTModel, from lm-train's."""
+    """Returns the tensor for the parameter `name` of GPTModel, made from lm-train's `weights`."""
     name = name.replace("module.", "")
     if not name.startswith("decoder.layers."):
         for old, new in (("embedding.word_embeddings.", "embedding.word."), ("decoder.final_layernorm.", "final_norm."),

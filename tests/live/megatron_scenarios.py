@@ -84,7 +84,7 @@ for variable, value in (("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROO
 
 
 def write_data():
-    """Writes the two datasets of the scenarios; `a` has several epochs in a training of most of them."""
+    """Writes the two datasets of the scenarios; in most of them a training reads several epochs of `a`."""
     for prefix, documents, seed in (("a", 90, 7), ("b", 70, 8)):
         rng = random.Random(seed)
         with open(prefix + ".jsonl", "w", encoding="ascii") as out:

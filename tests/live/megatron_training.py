@@ -17,7 +17,7 @@ LOSS, NORM, RATE = 5e-6, 1e-5, 1e-12  # absolute, relative, relative
 
 
 def difference(name, ours, reference):
-    """Returns the largest differences of losses and norms; ends the test at another length, rate or number of samples."""
+    """Returns the largest differences of losses and norms; ends the test if lengths, rates or samples differ."""
     if {key: len(values) for key, values in ours.items()} != {key: len(values) for key, values in reference.items()}:
         live.fail(f"{name}: {[len(values) for values in ours.values()]} numbers, {[len(v) for v in reference.values()]} expected")
     if ours["samples"] != reference["samples"]:

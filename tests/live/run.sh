@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # run.sh SCRIPT.py BUILD: runs a comparison with live libraries in .venv, or in the environment that a line "# venv: DIR" of the
-# script names; 77 and the reason where there is none.
+# script names. Without this environment it prints the reason and exits with 77.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 venv=$(sed -n 's/^# venv: //p' "tests/live/$1")

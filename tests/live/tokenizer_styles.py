@@ -30,8 +30,8 @@ CONTRACTION = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 TIKTOKEN = r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}%s| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
 DEEPSEEK_V3 = ("[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"
                " ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+")
-# Each style is one Split, or several, whose matches are isolated. "-removed": the same rule, as the removal of the text
-# between the matches.
+# Each style is one Split, or several, whose matches are isolated. A style X-removed has the rule of X, but its Split removes the
+# text between the matches.
 PATTERNS = {
     "bloom": [" ?[^(\\s|[.,!?…。，、।۔،])]+"],
     "llama3": [LLAMA % "{1,3}"],
@@ -136,7 +136,7 @@ def code_points(newest=knows_unicode_16()):
     for cp in range(0x110000):
         category = unicodedata.category(chr(cp))
         plain = category == "Co" or 0x3400 <= cp < 0xA000 or 0xAC00 <= cp < 0xD7A4 or cp > 0x20000
-        # Numbers of Unicode 17, which Digits (with Rust's tables) has already.
+        # Numbers of Unicode 17, which Digits already knows, because it uses Rust's tables.
         future = 0x11DE0 <= cp < 0x11DEA or 0x16FF4 <= cp < 0x16FF7
         if category != "Cs" and not future and (newest or category != "Cn") and (not plain or EVERY or cp % 29 == 0):
             yield cp

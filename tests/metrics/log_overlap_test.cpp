@@ -209,7 +209,7 @@ TEST_CASE("the pause before a log that does not state its start is time of waiti
     const LogSummary log = summary_of({first, cut});
     CHECK(log.n_unseen_starts() == 1);
     check_same(log, truth);
-    // Without any start that is stated, the whole pause counts as waiting.
+    // If no log states its start, the whole pause counts as waiting.
     const Log silent(first.begin() + 1, first.end());
     const TimeUse use = summary_of({silent, cut}).time_use();
     CHECK(use.restarting_s == 0);
@@ -218,7 +218,7 @@ TEST_CASE("the pause before a log that does not state its start is time of waiti
     CHECK(summary_of({part(first, 0, 0.5), part(first, 0.5, 1)}).n_restarts() == 0);
 }
 
-TEST_CASE("a restart between logs without time stamps is not visible, which is counted") {
+TEST_CASE("a restart between logs without time stamps is not visible: the log counts as unclear") {
     i64 now = 0;
     const Log first = job(now, 0, 100, false);
     Log second = job(now, 100, 200, false);

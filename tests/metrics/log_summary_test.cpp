@@ -136,7 +136,7 @@ TEST_CASE("the time of a generated log, whose truth is known, is accounted exact
     steps(130, 4);  // five iterations that follow 125: 20 s
     event("clock", 8, "");
     const TimeUse use = log.time_use();
-    // Discarded: 126 to 130 of 2 s each, and 131 to 140 of 3 s each, all skipped.
+    // Discarded iterations: 126 to 130 of 2 s each, and 131 to 140 of 3 s each, all skipped.
     CHECK(use.repeated_s == Approx(5 * 2 + 10 * 3));
     CHECK(use.repeated == 15);
     double first = 0;

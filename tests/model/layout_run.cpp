@@ -43,7 +43,7 @@ class Stage {
         ThreadPool pool(1);
         initialize_weights(map_, device, pool, 7, weights_.view(DType::fp32, flat));
         perturb_vectors();
-        // Gradients that the step neither overwrites nor zeroes are detected.
+        // Reveals gradients that the step neither overwrites nor zeroes.
         std::ranges::fill(gradients_.view(DType::fp32, flat).span<float>(), 1e3F);
         const cost::MemoryPlan plan = cost::plan_memory(run.config, run.parallel, step_, {},
                                                         {run.n_threads}, tensor.rank(), pp_rank);

@@ -35,7 +35,7 @@ std::vector<double> run(const spec::LossScaleConfig& config, const std::string& 
 std::vector<double> by_history(const spec::LossScaleConfig& config, const std::string& script) {
     std::vector<double> scales;
     double scale = config.initial;
-    size_t last_doubling = 0;  // the index after its step
+    size_t last_doubling = 0;  // index of the step after the last doubling
     for (size_t i = 0; i < script.size(); ++i) {
         const std::string since = script.substr(last_doubling, i + 1 - last_doubling);
         if (script[i] == 'x') {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One stage of a pipeline without a model: the calls that Trainer::run_schedule makes of the
+// One stage of a pipeline without a model: makes the calls of Trainer::run_schedule for the
 // transfers, with given functions instead of compute.
 #pragma once
 

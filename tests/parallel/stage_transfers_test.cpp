@@ -99,7 +99,7 @@ TEST_CASE("an input's receive is posted at once, after the send of the gradient 
                      "backward 2", "gradients send"});
 }
 
-TEST_CASE("an evaluation's inputs are received as soon as the forward pass before is enqueued") {
+TEST_CASE("an evaluation's inputs are received as soon as the previous forward pass is enqueued") {
     const Log log = Stage(1, 1).evaluate(2);
     CHECK(log == Log{"inputs receive", "forward 0", "inputs receive", "forward 1"});
 }

@@ -39,11 +39,11 @@ TEST_CASE("few points are all kept") {
     CHECK(decimated(std::vector<Point>{}, 1).empty());
     CHECK(decimated(std::vector<Point>{{3, 4}}, 1).size() == 1);
     CHECK(column_means(std::vector<Point>{{3, 4}, {3.5, 8}}, 1).front().y == 6);
-    // One point after four joins their column, two do not.
+    // One point after a column of four joins that column. Two points do not.
     const std::vector<Point> last = {{0, 1}, {0.2, 1}, {0.4, 1}, {0.6, 1}, {1, 6}};
     CHECK(column_means(last, 1).size() == 1);
     CHECK(column_means(last, 1).front().y == 2);
-    // Nor do two columns of one point each.
+    // Two columns of one point each do not join the column before them, either.
     std::vector<Point> sparse = wave(1000, 0);
     sparse.push_back({100.5, 3});
     sparse.push_back({101.5, 5});

@@ -323,7 +323,7 @@ TEST_CASE("balancing by parameters minimizes the parameters of the largest stage
                     cuts.push_back(first_layer(
                         config, {.pp = pp, .balance = PipelineBalance::parameters}, part));
                 }
-                // All divisions, by the first layers of the stages.
+                // Tries all divisions: bit i - 1 is set when a stage starts at layer i.
                 double least = heaviest(cuts);
                 for (u64 bits = 0; bits < u64{1} << (layers - 1); ++bits) {
                     std::vector<i64> other{0};

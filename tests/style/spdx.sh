@@ -13,7 +13,7 @@ while read -r file; do
 done < <(find lib cmd tests cmake tools bench man share -name '*.cpp' -o -name '*.hpp' -o -name '*.cu' -o -name '*.cuh' -o -name '*.h' -o -name '*.sh' -o -name '*.py' -o -name '*.cmake' \
     -o -name CMakeLists.txt 2>/dev/null)
 licence=share/tokenizers/gpt2/LICENSE
-# 0dbeda4bc78823b1d67ec0ee414d8690ee4cad826bc9c147b215adc3af202436-256 of LICENSE in github.com/openai/gpt-2.
+# The SHA-256 of LICENSE in github.com/openai/gpt-2.
 openai=0dbeda4bc78823b1d67ec0ee414d8690ee4cad826bc9c147b215adc3af202436
 if ! sha256sum --status --check <<<"$openai  $licence"; then
     echo "$licence: is not the text of OpenAI's LICENSE"

@@ -18,7 +18,7 @@ inline std::vector<i32> ids_of(text::Encoder& encoder, std::string_view text) {
     return {ids.begin(), ids.end()};
 }
 
-// The same through an IdBuffer with a consumer, of 100 bytes.
+// Returns the ids by way of an IdBuffer of 100 bytes with a consumer.
 inline std::vector<i32> ids_consumed(text::Encoder& encoder, std::string_view text) {
     std::vector<i32> ids;
     text::IdBuffer buffer(true);
@@ -34,7 +34,7 @@ inline std::vector<i32> ids_consumed(text::Encoder& encoder, std::string_view te
     return ids;
 }
 
-// The same through a buffer of 16-bit ids.
+// Returns the ids by way of a buffer of 16-bit ids.
 inline std::vector<i32> narrow_ids_of(text::Encoder& encoder, std::string_view text) {
     text::IdBuffer buffer(false);
     encoder.encode(text, buffer);

@@ -28,7 +28,7 @@ class ReferenceBpe {
     std::vector<i32> of_pretoken(std::string_view pretoken) const {
         std::vector<i32> ids;
         for (const char c : pretoken) ids.push_back(model_->byte_id(static_cast<u8>(c)));
-        std::vector<u32> ranks;  // rank of each id and the next one
+        std::vector<u32> ranks;  // rank of the pair of each id and the next one
         for (size_t i = 0; i + 1 < ids.size(); ++i) ranks.push_back(rank(ids, i));
         for (;;) {
             const auto best = std::ranges::min_element(ranks);

@@ -32,7 +32,7 @@ std::vector<i32> slow_ids(const std::vector<AddedToken>& tokens, std::string_vie
     return ids;
 }
 
-// Returns the same ids, computed by AddedTokenMatcher.
+// Returns the ids that slow_ids() returns, computed by AddedTokenMatcher.
 std::vector<i32> ids_between(const AddedTokenMatcher& matcher, std::string_view text) {
     std::vector<i32> ids;
     matcher.split(
@@ -73,7 +73,7 @@ TEST_CASE("added tokens: the longest token at each position is found") {
 }
 
 TEST_CASE("added tokens: long near matches at every position take linear time") {
-    // A minute, if each position needed a comparison of 20,000 bytes
+    // A minute, if 20,000 bytes were compared at each position.
     const std::string many(2'000'000, 'a');
     const std::string unit(20'000, 'a');
     const AddedTokenMatcher matcher({{unit + "b", 0}, {unit + "c", 1}, {"ab", 2}}, false);

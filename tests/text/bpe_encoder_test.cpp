@@ -102,7 +102,7 @@ std::vector<i32> one_by_one(const BpeModel& model, const std::string& text) {
     return ids;
 }
 
-// `text_bytes` is that of make_bpe_encoder(); the texts are larger than 0.
+// `text_bytes` is the argument of make_bpe_encoder(): -1, or 0, which is less than the texts have.
 void check_texts(const BpeModel& model, i64 text_bytes) {
     const auto encoder = make_bpe_encoder(model, PretokenizerRule::gpt2, text_bytes);
     std::mt19937 random(17);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// PretokenEncoder in windows, and the mergers, against PretokenEncoder on the whole, with GPT-2's
-// merges.
+// PretokenEncoder in windows, and the mergers, against PretokenEncoder on whole pre-tokens, with
+// GPT-2's merges.
 #include "text/bpe/pretoken_encoder.hpp"
 
 #include <algorithm>

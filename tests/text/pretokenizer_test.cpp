@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pre-tokenizers against golden splits, on which python regex and Hugging Face tokenizers agree,
-// and on random text: the fast implementations against the portable one, and that against the
-// regular expressions.
+// and on random text: the fast implementations against the portable one, and the portable one
+// against the regular expressions.
 #include <memory>
 #include <string>
 #include <vector>

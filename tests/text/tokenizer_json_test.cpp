@@ -430,7 +430,7 @@ TEST_CASE("added tokens whose content is also a spelling of bytes in the vocabul
         CHECK(the->encode("a the Ġthe") == Ids{64, 262, 220, 262});
         CHECK(back(*the, {64, 262}) == "a the");
     }
-    // BPE does not produce this one: its content is literal.
+    // BPE does not produce this token, so its content is literal.
     const auto own = load("<é>", 50257, false);
     CHECK(own->encode("a<é>é") == Ids{64, 50257, 2634});
     CHECK(back(*own, {64, 50257, 2634}) == "a<é>é");

@@ -83,7 +83,7 @@ TEST_CASE("no step after the first allocates memory in lm-utils code") {
     train::RepeatedBatch batches(batch);
     const auto step = [&] { test::make_step(*trainer, batches, 2, 1e-3); };
     step();
-    inside_onednn();  // backtrace's own first-use allocation
+    inside_onednn();  // backtrace() allocates at its first use
     counting = true;
     for (int i = 0; i < 3; ++i) step();
     counting = false;

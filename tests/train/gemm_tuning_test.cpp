@@ -13,7 +13,7 @@
 using namespace lm;
 using namespace lm::train;
 
-TEST_CASE("a measured choice is kept by who comes first") {
+TEST_CASE("the first stored choice of a product is kept") {
     const test::TempDir directory;
     const std::string path = directory.path() + "/a/choices";
     ChoicesInDirectory first(path);
@@ -66,7 +66,7 @@ TEST_CASE("the linear layers of a model are tuned") {
     CHECK(linear_shapes(config, 0)[1].bias);
     CHECK_FALSE(linear_shapes(config, 1)[1].bias);
     CHECK(linear_shapes(config, 1)[1].inputs == 12);
-    // The norm's backward has the bias gradients of the row-parallel layers.
+    // The norm's backward computes the bias gradients of the row-parallel layers.
     CHECK(shapes[0].bias_gradient);
     CHECK(shapes[2].bias_gradient);
     CHECK_FALSE(shapes[1].bias_gradient);

@@ -129,7 +129,7 @@ TEST_CASE("--exit-interval counts this run, --exit-iteration the whole training"
     CHECK(should_stop(r, now) == Stop::exit_iteration);
 }
 
-TEST_CASE("a duration that is over before the first iteration allows that one") {
+TEST_CASE("a duration that is over before the first iteration allows this iteration") {
     LoopRules r = rules();
     r.exit_duration_s = 1;
     LoopState now = after(0);
@@ -149,7 +149,8 @@ TEST_CASE("a time limit leaves time for the next step and the save") {
     CHECK(should_stop(r, now) == Stop::no);
     now.elapsed_s = 80;
     CHECK(should_stop(r, now) == Stop::duration);
-    // An evaluation that is due needs time, too. When there is too little, the next run makes it.
+    // An evaluation that is due needs time, too. If the time left is too short, the next run
+    // evaluates.
     now = after(100);
     now.elapsed_s = 60;
     now.step_s = 5;

@@ -196,7 +196,7 @@ TEST_CASE("shorter sequences in the memory of the longest give the bits of a mod
     const auto planned = make(longest);
     const i64 allocated = device->allocated_bytes();
     i64 number = 0;
-    // Each step of both starts from the same weights.
+    // Both models start each step from the same weights.
     for (const i64 length : {longest / 2, longest, i64{3}, longest - 1, longest}) {
         CAPTURE(length);
         data::Batch batch;

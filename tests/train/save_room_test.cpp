@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// growing_saves(): the saves that need more room on disk than there was before.
+// growing_saves(): the saves that need additional room on disk.
 #include "train/save/save_room.hpp"
 
 #include "support/catch.hpp"

@@ -22,7 +22,7 @@ TEST_CASE("a rank that stays slow for ten steps is named once") {
     StragglerRule noise;
     const std::vector<double> other = {1.4, 1, 1, 1};
     for (int i = 0; i < 50; ++i) CHECK_FALSE(noise.add(i % 2 == 0 ? slow : other, 5));
-    // Nor for a difference of 0.1 ms.
+    // A difference of 0.1 ms names no rank, either.
     StragglerRule tiny;
     CHECK_FALSE(tiny.add({1e-4, 2e-4, 1e-4}, 100));
 }
@@ -65,7 +65,7 @@ TEST_CASE("memory that would be exhausted within a day is reported once") {
 }
 
 TEST_CASE("memory that grows in leaps or is partly freed again is reported, a single leap is not") {
-    // Each second sample has 30 MB that the next step frees; 100 kB/s stay.
+    // Every second sample has 30 MB that the next step frees. The memory grows by 100 kB/s.
     LeakRule noisy;
     std::optional<double> hours;
     for (int s = 0; s < 1200 && !hours; s += 10) {
@@ -73,7 +73,7 @@ TEST_CASE("memory that grows in leaps or is partly freed again is reported, a si
     }
     REQUIRE(hours);
     CHECK(*hours == Approx(1e9 / 1e5 / 3600).epsilon(0.05));
-    // A leap at each save, every 8 minutes: between two of them nothing grows.
+    // A leap at each save, every 8 minutes: between two saves nothing grows.
     LeakRule saves;
     hours.reset();
     int minute = 0;

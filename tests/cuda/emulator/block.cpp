@@ -89,8 +89,8 @@ class Block {
     void barrier(const Where& where) {
         Thread& me = threads_[current_];
         me.where = where;
-        // Two objects in turn: a thread may be at the next barrier before another has left this
-        // one.
+        // Alternates between two objects, because a thread may be at the next barrier before
+        // another has left this one.
         char* const order = &barriers_[me.n_barriers++ % 2];
         races::release(order);
         wait(State::at_barrier);
@@ -294,7 +294,7 @@ class Block {
     uint3 block_{};
     Fiber::Context scheduler_{};
     std::string problem_;
-    // The addresses of these stand for events in races.hpp.
+    // The addresses of these members stand for events in races.hpp.
     char start_ = 0, end_ = 0;
     char barriers_[2] = {};
     std::array<char, 64> joins_{};

@@ -8,7 +8,7 @@
 
 namespace emulator {
 
-// Writes a line to the file EMULATED_CUDA_LOG. Logged are events that must not occur within a
+// Writes a line to the file EMULATED_CUDA_LOG. The log has the events that must not occur within a
 // training step (allocations, NCCL communicators and connections, searches for algorithms), and
 // products, which show the steps.
 void log(const std::string& line);

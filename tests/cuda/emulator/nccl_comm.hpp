@@ -78,7 +78,8 @@ struct ncclComm {
     // Connects in the caller's thread, like NCCL.
     void connect(const Started& started);
 
-    // The threads below do the work that a GPU would do while the host continues.
+    // read() and run_hurried() run in threads of their own. They do the work of a GPU while the
+    // host continues.
     void read();
     // Runs the stream up to an operation that other members wait for.
     void run_hurried();

@@ -33,7 +33,7 @@ inline void release(void* order) {
 inline void acquire(void* order) {
     __tsan_acquire(order);
 }
-// Accesses of the running thread of 4 or 16 bytes, by code that is not instrumented.
+// Report accesses of 4 or 16 bytes of the running thread in code that is not instrumented.
 inline void reads(const void* from, int bytes) {
     auto* const address = const_cast<void*>(from);
     bytes == 16 ? __tsan_read16(address) : __tsan_read4(address);

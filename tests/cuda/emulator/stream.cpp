@@ -34,9 +34,9 @@ bool delays() {
 }  // namespace
 
 // Items of a stream are numbered from 1. An item that waits for something else (an event of another
-// stream, the other ranks of a collective) has `ready`. While that returns false, the stream does
-// not advance, unless a thread waits for it. Threads that enqueue never wait for a thread that runs
-// items.
+// stream, the other ranks of a collective) has `ready`. While `ready` returns false, the stream
+// does not advance, unless a thread waits for it. Threads that enqueue never wait for a thread that
+// runs items.
 struct CUstream_st {
     struct Item {
         Work run;
@@ -51,7 +51,7 @@ struct CUstream_st {
     std::atomic<int64_t> n_done = 0;
 
     // Runs items up to `number`, and blocks in items that are not ready. When another thread runs
-    // the queue, waits until that has reached `number` or stops.
+    // the queue, waits until that thread has reached `number` or stops.
     void run_until(int64_t number) {
         std::unique_lock lock(mutex);
         while (n_done < number && !queue.empty()) {

@@ -26,8 +26,8 @@ void run_until(cudaStream_t stream, int64_t number);
 
 // Returns the device's error or else `status`, and stores an error for cudaGetLastError().
 cudaError_t noted(cudaError_t status);
-// Prints an error that the emulator found, and returns the CUDA error with which the device is
-// lost.
+// Prints an error that the emulator found, and returns the CUDA error that all later calls for the
+// lost device return.
 cudaError_t device_lost(cudaError_t status, const char* what);
 
 }  // namespace emulator

@@ -13,7 +13,7 @@ using std::vector;
 
 namespace {
 
-// Softmax of a dense matrix of scores, then a product.
+// Attention by its definition: the softmax of a dense matrix of scores, times the values.
 Values attention_formula(const AttentionCase& c, const Values& v) {
     const i64 stride = (c.heads + 2 * c.groups) * c.width;
     vector<double> result(at(c.batch * c.length * c.heads * c.width), 0.0);

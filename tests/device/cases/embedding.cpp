@@ -11,7 +11,7 @@ using std::vector;
 
 namespace {
 
-// Returns the order of the rows by the ids in `index`.
+// Returns the row numbers sorted by the ids in `index`.
 Tensor order_of(const std::string& name, const Tensor& index, i64 n_ids) {
     const vector<i32> ids(index.values.begin(), index.values.end());
     vector<i32> order(ids.size());

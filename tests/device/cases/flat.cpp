@@ -118,7 +118,7 @@ void add_sums(OpList& list, i64 n, bool accumulate) {
 
 namespace {
 
-// The sum of the hashes as the comment of device::Fingerprint states it, without
+// The sum of the hashes by the definition in the comment of device::Fingerprint, without
 // lm::element_hash().
 u64 hashes(const vector<double>& words, i64 first_index, bool halves) {
     u64 sum = 0;

@@ -118,8 +118,9 @@ void add_later_cases(OpList& list) {
     }
 }
 
-// Gradients of parameters that overwrite the buffer instead of adding to it; gradients of the
-// branch's bias, with one and with several rows for each block, and without a norm.
+// Gradients of parameters that replace the content of the buffer instead of being added to it;
+// gradients of the branch's bias, with one and with several rows for each block, and without a
+// norm.
 void add_branch_biases(OpList& list) {
     add_head_norm(list, {2, 19, 3, 1, 64, Norm::layer_norm, false, false});
     for (const i64 width : {5, 24, 768, 2504, 4104}) {
@@ -146,7 +147,8 @@ void add_branch_biases(OpList& list) {
     }
 }
 
-// Parts of heads and adjacent pairs, 1 + weight in a norm, and the squared ReLU.
+// Rotation of a part of each head and of adjacent pairs, 1 + weight in a norm, and the squared
+// ReLU.
 void add_variants(OpList& list) {
     for (const bool inverse : {false, true}) {
         for (const bool interleaved : {false, true}) {
@@ -182,8 +184,9 @@ void add_variants(OpList& list) {
         add_head_norm(list, {1, 70, 4, 2, 64, norm});
         add_head_norm(list, {2, 33, 2, 2, 80, norm, true});
         add_head_norm(list, {1, 3, 2, 1, 256, norm});
-        // On a GPU: first a block that loops several times, the last time with a part of its lanes;
-        // then a width that gives each lane several columns, and allows no wide accesses.
+        // On a GPU: first a block that loops several times, and in the last loop uses only a part
+        // of its lanes; then a width that gives each lane several columns, and allows no wide
+        // accesses.
         add_head_norm(list, {1, 43, 11, 2, 64, norm});
         add_head_norm(list, {1, 9, 2, 1, 70, norm});
     }
@@ -194,7 +197,8 @@ void add_variants(OpList& list) {
     add_branch_biases(list);
 }
 
-// Random values depend on the position in the list, so new cases are added to add_variants().
+// Random values depend on the position in the list, so new cases belong to add_variants(), at the
+// end.
 OpList all_cases() {
     restart_values();
     OpList list;

@@ -50,7 +50,7 @@ def args_of(name):
 
 
 def without_cuda(torch):
-    """megatron-core asks for the current CUDA device in many places: it is the CPU here."""
+    """Makes the CPU the current CUDA device, which megatron-core requests in many places."""
     cpu = torch.device("cpu")
     torch.cuda.current_device = lambda: cpu
     for name in ("set_device", "synchronize", "empty_cache"):

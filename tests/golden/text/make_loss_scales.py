@@ -16,7 +16,7 @@ import torch
 
 
 def megatron_scaler():
-    """The class from its file: the package around it wants a GPU."""
+    """Returns the class, loaded from its file: the package that contains it needs a GPU."""
     path = f"{sysconfig.get_paths()['purelib']}/megatron/core/optimizer/grad_scaler.py"
     spec = importlib.util.spec_from_file_location("grad_scaler", path)
     module = importlib.util.module_from_spec(spec)
@@ -27,7 +27,7 @@ def megatron_scaler():
 
 
 def scales(scaler_class, initial, least, window, hysteresis, steps):
-    """The scale after each step."""
+    """Returns the scale after each step."""
     scaler = scaler_class(initial, least, 2.0, 0.5, window, hysteresis)
     after = []
     for step in steps:

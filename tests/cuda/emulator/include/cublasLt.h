@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The emulator's cublasLt.h: the part of cuBLASLt that lib/cuda uses, with its names and values.
-// Other uses do not compile. Calls that the library's documentation forbids return the documented
-// status.
+// Code that uses other parts does not compile. Calls that the library's documentation forbids
+// return the documented status.
 #pragma once
 
 #include <cstddef>

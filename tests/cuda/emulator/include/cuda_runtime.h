@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The emulator's cuda_runtime.h: the part of CUDA that lib/cuda uses, for the host compiler.
-// Kernels are ordinary functions, whose threads run as fibers of the calling thread. The behavior
-// is that of the CUDA Runtime API and the CUDA C++ Programming Guide. Other uses do not compile.
+// The emulator's cuda_runtime.h: the part of CUDA that lib/cuda uses, for the host compiler. Code
+// that uses other parts does not compile. Kernels are ordinary functions, whose threads run as
+// fibers of the calling thread. The behavior is that of the CUDA Runtime API and the CUDA C++
+// Programming Guide.
 #pragma once
 
 #include <cfloat>
