@@ -21,9 +21,10 @@ class KvCache {
     // Allocates memory for `context` tokens. Pages that no token has used are not resident.
     static KvCache allocate(const spec::ModelConfig& config, i64 context, device::Device& device);
 
-    // Stores the keys and values of n tokens, the first of which is number `first`, and computes
-    // the causal attention of each to all earlier tokens and itself. qkv: [n, (H+2G)*D] fp32,
-    // rotated; out: [n, H*D] fp32. `context` belongs to a CPU device.
+    // Stores the keys and values of n tokens, which have the numbers `first`, first + 1, ... in the
+    // sequence, and computes the attention of each token to itself and to the earlier tokens of the
+    // window. qkv: [n, (H+2G)*D] fp32, rotated; out: [n, H*D] fp32. `context` belongs to a CPU
+    // device.
     void attend(device::Context& context, i64 layer, i64 first, const View& qkv, const View& out);
 
   private:

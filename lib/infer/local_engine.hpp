@@ -6,7 +6,7 @@
 
 namespace lm::infer {
 
-// Returns an engine with the weights of `source`, which outlives the engine.
+// Returns an engine with the weights of `source`, which must outlive the engine.
 std::unique_ptr<eval::Engine> make_engine(const ckpt::TensorSource& source,
                                           const eval::EngineOptions& options);
 

@@ -10,13 +10,14 @@
 namespace lm::infer {
 namespace {
 
-// With more rows than this, a layer is computed by the matrix product of the CPU, which packs its
-// operands.
+// The largest number of rows for which few() computes a layer. For more rows, the layer uses the
+// CPU's GEMM, which packs its operands.
 constexpr i64 few_rows = 8;
 // The bytes of weights that one task reads, approximately. The division into tasks depends only on
 // the shapes.
 constexpr i64 task_bytes = i64{128} << 10;
-// The bytes of a matrix that are widened to fp32 before each product: enough work for 64 threads.
+// The largest size of a band of weights after widening to fp32, in bytes. Such a band is enough
+// work for 64 threads.
 constexpr i64 band_bytes = i64{64} << 20;
 
 i64 band_rows(i64 inputs) {

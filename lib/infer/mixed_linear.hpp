@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Linear layers with fp32 activations and weights of any storage type: y = x w^T + bias. For a few
 // rows of x, each weight is read once from memory and widened to fp32 in registers. For many rows,
-// the matrix product of the CPU is called; 16-bit weights are first widened to fp32 in scratch
-// memory, a band of rows at a time.
+// mixed_linear() calls the CPU's GEMM; it first widens 16-bit weights to fp32 in scratch memory, a
+// band of consecutive rows of w at a time.
 #pragma once
 
 #include "device/device.hpp"

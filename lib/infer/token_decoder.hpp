@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The forward pass over new tokens of one sequence: the operations of lib/device, as lib/model
 // chains them for training, but with keys and values of earlier tokens in a cache, fp32
-// activations, and weights of any type. Shapes: model/pass.hpp, with n rows, the new tokens.
+// activations, and weights of any type. model/pass.hpp defines the letters of shapes; n is the
+// number of new tokens.
 #pragma once
 
 #include "infer/kv_cache.hpp"
@@ -15,7 +16,7 @@ class TokenDecoder {
     static constexpr i64 most_rows = 512;
 
     // Allocates the activations of most_rows rows, and the keys and values of `context` tokens.
-    // `weights` and `device`, a CPU, outlive the decoder.
+    // `weights` and `device`, which is a CPU device, must outlive the decoder.
     static TokenDecoder allocate(WeightMemory& weights, i64 context, device::Device& device);
 
     // Runs the model on at most most_rows tokens, which have the numbers `first`, first + 1, ... in

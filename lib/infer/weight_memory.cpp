@@ -17,7 +17,8 @@ namespace lm::infer {
 namespace {
 
 constexpr i64 page = 4096;
-constexpr i64 part_bytes = i64{16} << 20;  // read by one thread at a time: a block of a checkpoint
+// The bytes that a thread reads at a time: a block of a checkpoint.
+constexpr i64 part_bytes = i64{16} << 20;
 // The share of the free memory that weights may use. Keys, values, activations and the page cache
 // use the rest.
 constexpr double usable = 0.8;
@@ -110,7 +111,7 @@ i64 WeightMemory::unit_bytes(i64 unit) const {
 }
 
 // Decides which layers stay in memory: as many of the first layers as fit together with the
-// embedding, the head and one of the other layers, which are read for each pass.
+// embedding, the head and one more layer. Each pass reads the other layers.
 void WeightMemory::decide(const eval::EngineOptions& options) {
     const auto n_layers = static_cast<size_t>(config_.n_layers);
     kept_.assign(n_layers, true);
@@ -160,7 +161,7 @@ void WeightMemory::read(const std::vector<i64>& units, ThreadPool& pool) {
         const ckpt::TensorInfo* const stored = source_->find(name);
         LM_CHECK(stored != nullptr, "expected tensor {} in {}, got none", name, source_->path());
         // If the caller asks for fp32 matrices and the stored weights have 16 bits, reads the
-        // masters, which are more exact.
+        // master weights, which are more exact.
         const bool masters = residency_.dtype == DType::fp32 && is_half(stored->dtype);
         source_->load(name, masters ? ckpt::SliceKind::master : ckpt::SliceKind::weight,
                       {.box = part.local->box,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The weights of a model in memory: matrices in their stored type, vectors as fp32. Layers beyond
-// the memory limit have only address space: each time that a pass needs such a layer, its tensors
-// are read, and afterwards the system gets their memory back.
+// The weights of a model in memory: matrices in their stored type, vectors as fp32. A layer that
+// does not fit into the memory limit has only address space: each pass reads the tensors of the
+// layer when it needs them, and their memory returns to the system afterwards.
 #pragma once
 
 #include <optional>
@@ -36,7 +36,7 @@ class LazyPages {
 
 class WeightMemory {
   public:
-    // Reads the weights of `source` with the threads of `pool`. `source` outlives the result.
+    // Reads the weights of `source` with the threads of `pool`. `source` must outlive the result.
     static WeightMemory load(const ckpt::TensorSource& source, const eval::EngineOptions& options,
                              ThreadPool& pool);
 
@@ -63,7 +63,7 @@ class WeightMemory {
     spec::ModelConfig config_;
     model::ParamMap map_;
     eval::Residency residency_;
-    std::vector<bool> kept_;  // for each layer: it stays in memory
+    std::vector<bool> kept_;  // [layers] whether the layer stays in memory
     i64 read_layer_ = -1;     // index of the layer that use() has read; -1: none
     LazyPages matrix_pages_, vector_pages_;
     model::Params matrices_, vectors_;
