@@ -260,9 +260,10 @@ void add_generate(cli::Options& options) {
         {"lm-ckpt generate checkpoints --prompt 'The first' --max-new-tokens 50",
          "lm-ckpt generate gpt2-hf --prompt 'The first' --temperature 0.8 --top-p 0.95",
          "echo '{\"prompt\": \"The first\"}' | lm-ckpt generate checkpoints --prompts -"});
-    verb.positional("CKPT", &args->path,
-                    "global_step* directory; directory of steps: the latest one; checkpoint of "
-                    "Megatron; or model of Hugging Face");
+    verb.positional(
+        "CKPT", &args->path,
+        "global_step* directory; directory of steps, for its latest step; checkpoint of "
+        "Megatron; or model of Hugging Face");
     verb.group("Text");
     verb.value("--prompt", &args->prompt, "TEXT",
                "text to continue; -: all of standard input; empty: begin a document");
@@ -274,7 +275,7 @@ void add_generate(cli::Options& options) {
                       "end before this text; may be given several times");
     verb.flag("--ignore-eod", &args->ignore_end, "continue after an end of document");
     verb.flag("--cut-prompts", &args->cut_prompts,
-              "remove the first tokens of a prompt that leaves no room for N new ones");
+              "remove the first tokens of a prompt that leaves no room for N new tokens");
     verb.group("Sampling");
     verb.value("--temperature", &args->temperature, "T",
                "sample from the probabilities at this temperature; 0, the default: take the most "

@@ -14,7 +14,7 @@ void add_rules(cli::Options& verb, RuleFlags& flags) {
     verb.value("--keep-schedule", &flags.keep_schedule, "RANGES",
                "keep the steps that lm-train --save-schedule RANGES saves: 10@100,18@1000,1500");
     verb.value("--weights-only-older-than", &flags.full_steps, "K",
-               "remove the optimizer state of all steps but the K newest");
+               "remove the optimizer state of all steps except the K newest steps");
 }
 
 ckpt::PruneRules parse_rules(const RuleFlags& flags) {
@@ -30,8 +30,8 @@ ckpt::PruneRules parse_rules(const RuleFlags& flags) {
         try {
             rules.keep.schedule = spec::parse_save_schedule(flags.keep_schedule);
         } catch (const Error& error) {
-            // The parser's message begins with the flag of lm-train. The user gave the option of
-            // this program.
+            // The parser's message begins with the flag of lm-train. The message must name the
+            // option of this program, which the user gave.
             std::string reason = error.what();
             constexpr std::string_view other = "--save-schedule: ";
             if (reason.starts_with(other)) reason.erase(0, other.size());

@@ -62,7 +62,7 @@ int set(const Args& args, const std::string& directory) {
     const std::string path = directory + "/" + ckpt::step_name(step);
     if (!io::exists(path)) usage_error(path, "does not exist: see lm-ckpt ls {}", directory);
     if (!args.no_verify) require_good(path, args.quiet);
-    ckpt::logs_matching(args.logs);  // throws for a wrong pattern before any change
+    ckpt::logs_matching(args.logs);  // throws for an invalid pattern, before any change
     const ckpt::Rollback rollback = ckpt::roll_back(directory, step);
     const std::string aside = ckpt::abandoned_path(directory, rollback.generation.number);
     for (const std::string& later : rollback.set_aside) {
@@ -120,9 +120,11 @@ void add_latest(cli::Options& options) {
     verb.positional("STEP", &args->step, "new latest step: 120 or global_step120");
     verb.flag("--remove-later", &args->remove_later,
               "remove the later steps instead of moving them to another directory");
-    verb.flag("--no-verify", &args->no_verify, "do not read STEP before it becomes the latest");
-    verb.values_added("--logs", &args->logs, "PATTERN",
-                      "also cut the matching logs after STEP; logs in DIR are always cut");
+    verb.flag("--no-verify", &args->no_verify,
+              "do not verify STEP before it becomes the latest step");
+    verb.values_added(
+        "--logs", &args->logs, "PATTERN",
+        "also truncate the matching logs after STEP; logs in DIR are always truncated");
     verb.flag("--json", &args->json, "print one JSON object on one line");
     verb.flag("--quiet,-q", &args->quiet, "show no progress");
 }

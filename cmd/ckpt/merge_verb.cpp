@@ -157,16 +157,16 @@ void add_merge(cli::Options& options, const std::string& command_line) {
                      "global_step* directories, or directories of steps: the latest step of each; "
                      "with --window one directory of steps");
     verb.value("--weights", &args->weights, "W1,W2,...",
-               "weight of each CKPT, divided by the sum of all; equal by default");
-    verb.value("--window", &args->window, "N",
-               "average the steps of the last N tokens, which replaces a run with a decaying "
-               "learning rate");
+               "weight of each CKPT; the weights are divided by their sum; equal by default");
+    verb.value(
+        "--window", &args->window, "N",
+        "average the steps of the last N tokens, in place of a run with a decaying learning rate");
     verb.choice("--style", &args->style, {"linear", "minus-sqrt"},
                 "decay of the learning rate that --window approximates; linear by default, which "
                 "weights evenly spaced steps equally");
-    verb.choice("--dtype", &args->dtype, {"fp32", "bf16", "fp16"},
-                "type of the weights in OUT; by default that of the CKPTs, or fp32 when theirs "
-                "differ");
+    verb.choice(
+        "--dtype", &args->dtype, {"fp32", "bf16", "fp16"},
+        "type of the weights in OUT; by default that of the CKPTs, or fp32 when the CKPTs differ");
     verb.flag("--force", &args->force, "replace an existing OUT");
     verb.flag("--json", &args->json, "print one JSON object on one line");
     verb.flag("--quiet,-q", &args->quiet, "show no progress");

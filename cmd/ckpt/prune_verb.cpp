@@ -38,7 +38,7 @@ struct Args {
 };
 
 // Returns the complete steps of the current branch. The rules do not apply to incomplete steps, so
-// prune keeps these: the user decides about them.
+// prune keeps the incomplete steps, and the user decides about them.
 std::vector<i64> complete_steps(const ckpt::Lineage& lineage) {
     std::vector<i64> complete;
     for (const ckpt::StepEntry& entry : lineage.steps) {
@@ -212,7 +212,7 @@ void add_prune(cli::Options& options) {
                "remove temporary files and directories older than AGE");
     verb.flag("--dry-run", &args->dry_run, "only print the removals");
     verb.flag("--no-verify", &args->no_verify,
-              "do not verify the step that a run would load before others are removed");
+              "before removing steps, do not verify the step that a run would load");
     verb.flag("--json", &args->json, "print JSON Lines, one object for each removal");
     verb.flag("--quiet,-q", &args->quiet, "show no progress");
 }

@@ -162,13 +162,14 @@ void add_score(cli::Options& options) {
                      "checkpoints (as for generate), and a PREFIX of lm-preprocess or JSON Lines "
                      "with \"text\", \"context\" and \"continuation\", or \"context\" and "
                      "\"choices\"; -: standard input");
-    verb.value("--json-key", &args->data.text_key, "KEY", "member of a line that holds a document");
+    verb.value("--json-key", &args->data.text_key, "KEY",
+               "key of the member that holds the document");
     verb.value("--limit", &args->data.limit, "N", "score only the first N items; 0: all");
     add_engine_options(verb, args->engine);
     verb.group("Output");
     verb.flag("--totals", &args->totals, "print only the total of each checkpoint");
     verb.value("--output", &args->output, "FILE",
-               "write the results there, not to standard output");
+               "write the results to FILE instead of standard output");
     verb.flag("--resume", &args->resume,
               "continue FILE.partial, which a run with the same arguments has begun");
     verb.flag("--force", &args->force, "replace an existing FILE");

@@ -77,7 +77,7 @@ int run(const Args& args) {
     if (ckpt::is_step(source))
         usage_error(source,
                     "is a single step, expected a directory of steps: give its parent directory");
-    ckpt::logs_matching(args.logs);  // throws for a wrong pattern before the first copy
+    ckpt::logs_matching(args.logs);  // throws for an invalid pattern, before the first copy
     const Stopwatch watch;
     SyncProgress progress(args.quiet);
     const auto report = sync::sync(

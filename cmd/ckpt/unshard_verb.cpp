@@ -64,9 +64,10 @@ void add_unshard(cli::Options& options) {
         options.verb("unshard", "write the weights as one model, in safetensors files",
                      [args] { return run(*args); });
     verb.examples({"lm-ckpt unshard checkpoints model.safetensors --dtype bf16"});
-    verb.positional("CKPT", &args->path,
-                    "global_step* directory; directory of steps: the latest one; or checkpoint of "
-                    "Megatron");
+    verb.positional(
+        "CKPT", &args->path,
+        "global_step* directory; directory of steps, for its latest step; or checkpoint of "
+        "Megatron");
     verb.positional("OUT", &args->out, "file to create, NAME.safetensors");
     verb.choice("--dtype", &args->dtype, {"fp32", "bf16", "fp16"},
                 "type of the weights in OUT; by default that of CKPT");

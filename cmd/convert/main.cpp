@@ -89,8 +89,9 @@ Report report_of(const Args& args) {
     return {args.in, args.out, args.quiet, args.json};
 }
 
-// Compares the logits of a checkpoint with the logits of a Hugging Face model. The latter come from
-// the reference of lm-utils and, with --check-python, also from transformers.
+// Compares the logits of a checkpoint with the logits of a Hugging Face model. The logits of the
+// Hugging Face model come from the reference of lm-utils and, with --check-python, also from
+// transformers.
 void compare(const Args& args, const std::string& native, const std::string& hf, Report& report) {
     const std::vector<std::string> tokenizers{args.tokenizer, hf};
     report.compared(check::compare_with_hf(native, hf, tokenizers));
@@ -111,7 +112,7 @@ void check_imported(const Args& args, const std::string& native, Report& report)
     }
 }
 
-// Throws Error(usage) for a check that this conversion cannot have.
+// Throws Error(usage) for check options that this conversion does not support.
 void check_usage(const Args& args, convert::Format from, convert::Format to) {
     check_at_least("--max-shard-size", args.max_shard.value, 1);
     if (!args.check_python.empty() && !args.check) {
@@ -214,7 +215,8 @@ void convert_one(const Args& args, const Formats& formats, const std::string& co
         progress->update(done);
     };
     if (args.check) {
-        // The check runs before OUT appears, so that a conversion that fails it leaves no files.
+        // The check runs before OUT appears, so that a conversion that fails the check leaves no
+        // files.
         request.check = [&](const std::string& finished) {
             if (convert::is_megatron(from)) return check_imported(args, finished, report);
             if (convert::is_megatron(to)) {
@@ -300,17 +302,16 @@ int main(int argc, char** argv) {
         "(directory or one .safetensors or .bin file); OUT: directory to create, none with "
         "--output-dir and --against");
     options.group("Conversion");
-    options.choice(
-        "--to", &args.to, format_names(),
-        "format of OUT; by default native for a Hugging Face model, and for a checkpoint "
-        "the first one that supports the model");
+    options.choice("--to", &args.to, format_names(),
+                   "format of OUT; default: native for a Hugging Face model; for a checkpoint, the "
+                   "first format that supports the model");
     options.choice("--from", &args.from, format_names(), "format of IN; detected by default");
     options.choice("--dtype", &args.dtype, {"fp32", "bf16", "fp16"},
                    "type of the weights in OUT; by default that of IN, but fp32 from Hugging Face "
                    "to native");
     options.value("--vocab-size", &args.vocab_size, "N",
-                  "vocabulary of a Megatron checkpoint without its padding; by default as its "
-                  "arguments state");
+                  "vocabulary size of a Megatron checkpoint without padding; by default from the "
+                  "arguments stored in the checkpoint");
     options.value("--tensor-model-parallel-size", &args.tp, "N",
                   "tensor ranks of a Megatron checkpoint to write");
     options.value("--pipeline-model-parallel-size", &args.pp, "N",
@@ -326,10 +327,9 @@ int main(int argc, char** argv) {
                    "format of Hugging Face weights: safetensors (default), or pytorch_model.bin");
     options.value("--max-shard-size", &args.max_shard, "SIZE",
                   "maximum size of a file of Hugging Face weights");
-    options.value(
-        "--tokenizer", &args.tokenizer, "DIR",
-        "copy the tokenizer files of DIR, and use them for --check; by default those of GPT-2 if "
-        "the vocabulary has its size");
+    options.value("--tokenizer", &args.tokenizer, "DIR",
+                  "copy the tokenizer files of DIR, and use them for --check; by default the files "
+                  "of GPT-2 if the vocabulary has GPT-2's size");
     options.flag("--check", &args.check,
                  "compute the logits of an English text in both formats and compare them before "
                  "OUT appears");
@@ -340,8 +340,9 @@ int main(int argc, char** argv) {
                   "with --check: compare the Hugging Face model IN with this checkpoint and write "
                   "nothing");
     options.group("Output");
-    options.value("--output-dir", &args.output_dir, "DIR",
-                  "convert each IN to a directory of its name in DIR; skip complete outputs");
+    options.value(
+        "--output-dir", &args.output_dir, "DIR",
+        "convert each IN to DIR/NAME, where NAME is the last part of IN; skip complete outputs");
     options.flag("--force", &args.force, "replace an existing OUT");
     options.flag("--json", &args.json, "print JSON Lines, one object for each output");
     options.flag("--quiet,-q", &args.quiet, "show no progress, notes and summary");

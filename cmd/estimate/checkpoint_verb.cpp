@@ -63,8 +63,8 @@ Sizes sizes_of(const std::vector<train::StepFile>& files, const cost::Checkpoint
     return sizes;
 }
 
-// Warns when the file system of --save has no room for all checkpoints; for two when --save-retain
-// deletes old ones.
+// Warns when the file system of --save has no room for all checkpoints. With --save-retain, which
+// deletes old checkpoints, warns when it has no room for two.
 void check_room(const config::TrainFlags& train, const Sizes& sizes, i64 n_saves) {
     if (train.checkpoints.save.empty()) return;
     const bool deletes = !train.checkpoints.save_retain.empty();
@@ -119,7 +119,7 @@ void add_sizes(Printout& printout, const Sizes& size) {
           "blocks of the directories; about 14 bytes x parameters in 16 bits "
           "(BigScience measured 2.3 TB for 176B)"},
          {"files", "files", Unit::count, size.n_files,
-          "two data files a node, index files, and the manifest"}});
+          "two data files for each node, index files, and the manifest"}});
 }
 
 void add_files(Printout& printout, const std::vector<train::StepFile>& files) {
@@ -168,7 +168,7 @@ void add_checkpoint_verb(cli::Options& program) {
                       "lm-estimate checkpoint --model gpt2-124m --global-batch-size 512 "
                       "--train-tokens 10B --save-interval 1000"});
     options.value("--nodes", &flags->nodes, "N",
-                  "number of nodes, each with as many ranks and two data files [1]");
+                  "number of nodes; each has the same number of ranks, and two data files [1]");
     options.flag("--files", &flags->lists_files, "list the files with their sizes");
     add_run_options(options, flags->train,
                     {"Model", "Parallel", "--ddp-bucket-size", "--global-batch-size",

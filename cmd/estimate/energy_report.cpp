@@ -54,7 +54,7 @@ void add_energy_options(cli::Options& options, EnergyFlags& flags) {
     options.value(
         "--price", &flags.price, "P",
         "price of a GPU-hour, as 2.50 or 2.50/GPUh, or of energy, as 0.15/kWh, in any currency");
-    options.value("--carbon", &flags.carbon, "G", "grams of CO2 equivalent of a kWh");
+    options.value("--carbon", &flags.carbon, "G", "grams of CO2 equivalent per kWh");
 }
 
 void check(const EnergyFlags& flags) {

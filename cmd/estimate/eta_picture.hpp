@@ -18,9 +18,9 @@ class RunCurves {
     static constexpr size_t n_panels = 4;
 
     explicit RunCurves(std::string name) : name_(std::move(name)) {}
-    // Adds the iterations after `before` that `line` reports. With `first_of_run`, the program or
-    // the training started again after `before`, so the earlier lines of later iterations are
-    // invalid.
+    // Adds the iterations after `before` that `line` reports. If `first_of_run` is true, the
+    // program or the training was restarted after iteration `before`, so the earlier lines of
+    // iterations after `before` are invalid.
     void add(const metrics::LoggedIteration& line, i64 before, bool first_of_run);
     bool has_samples() const { return has_samples_; }
     bool has_tokens() const { return has_tokens_; }

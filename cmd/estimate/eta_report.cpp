@@ -46,7 +46,7 @@ void add_log(Printout& printout, const metrics::LogSummary& log) {
     add_count(figures, "overlapping", "in several logs", log.n_overlapping(),
               "lines of iterations and events that an earlier log has, counted once");
     add_count(figures, "computed", "iterations computed", log.sums().iterations,
-              "with those between two log lines, and with repeated ones");
+              "including iterations between two log lines, and repeated iterations");
     add_seconds(figures, "computing", "time computing", log.sums().step_s,
                 "the sum of the elapsed times per iteration");
     const metrics::TimeUse use = log.time_use();
@@ -80,7 +80,7 @@ void add_time_use(Printout& printout, const metrics::LogSummary& log) {
     if (!(use.total_s() > 0)) return;
     Figures figures;
     add_seconds(figures, "useful", "useful steps", use.useful_s,
-                "the elapsed times of all iterations but those of the next three figures");
+                "the elapsed times of all iterations, minus the next three figures");
     add_seconds(figures, "repeated", "steps computed twice", use.repeated_s,
                 "discarded by a restart or a rollback");
     add_seconds(figures, "skipped", "skipped steps", use.skipped_s,
@@ -111,12 +111,13 @@ void add_stops(Printout& printout, const metrics::LogSummary& log, size_t most) 
         {"resumed_after", "resumed after", Unit::count,
          "iteration of the loaded checkpoint; if the log does not state it: the first logged "
          "iteration minus the interval between lines"},
-        {"repeated", "repeated", Unit::count, "the iterations between both"},
+        {"repeated", "repeated", Unit::count, "last logged - resumed after"},
         {"repeated_s", "time repeated", Unit::seconds, ""},
         {"restarted", "restart", Unit::plain, "no: time is missing within a run"}};
     if (timed) {
-        columns.push_back({"missing", "time missing", Unit::seconds,
-                           "without an iteration; within a run when longer than --gap"});
+        columns.push_back(
+            {"missing", "time missing", Unit::seconds,
+             "time without an iteration; within a run, only if it is longer than --gap"});
         columns.push_back({"time", "until", Unit::plain, "the next line with an iteration"});
     }
     std::vector<std::vector<Value>> rows;

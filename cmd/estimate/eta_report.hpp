@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lm-estimate eta: the figures of the past of a training: its log, its stops, where its time went,
-// its energy.
+// lm-estimate eta: the figures of a training so far: its log, its stops, where its time went, its
+// energy.
 #pragma once
 
 #include <string>

@@ -86,17 +86,16 @@ void add_done(Figures& figures, const metrics::LoggedIteration& last, const metr
               "until --train-samples, --train-iters or --train-tokens is reached; without these "
               "flags, until the total in the log; with the batch sizes of the ramp");
     if (left.samples) {
-        add_count(
-            figures, "samples_left", "samples left", *left.samples,
-            "iterations left x batch size: of --rampup-batch-size, else of the ramp in the log, "
-            "else the current one");
+        add_count(figures, "samples_left", "samples left", *left.samples,
+                  "iterations left x batch size: of --rampup-batch-size, else of the ramp in the "
+                  "log, else the current batch size");
     }
 }
 
 void add_finish(Figures& figures, const char* key, const char* label, double seconds) {
     if (seconds > longest_left_s) return;
     figures.push_back({key, label, Unit::plain, iso_time(static_cast<i64>(unix_time_s() + seconds)),
-                       "now + that time"});
+                       "now + the previous figure"});
 }
 
 // Returns the value of --max-age in seconds. `text` is a time, "auto", or a multiple such as "5x"
@@ -164,8 +163,9 @@ void add_nodes(Figures& figures, const Flags& flags, const metrics::LogSummary& 
 
 void add_left(Figures& figures, const Flags& flags, const metrics::LogSummary& log, double left_s) {
     add_seconds(figures, "left", "time left", left_s,
-                "iterations left x the time of one; other batch sizes by the line a + b x batch "
-                "through the iterations of the log (a pipeline of p stages takes m + p - 1 times "
+                "iterations left x the time of an iteration; at other batch sizes the time follows "
+                "the line a + b x batch, fitted to the iterations of the log (a pipeline of p "
+                "stages takes m + p - 1 times "
                 "the time of a micro-batch, arXiv 2104.04473, section 2.2.1)");
     if (left_s <= 0) return;
     add_finish(figures, "finish", "finish", left_s);
@@ -224,7 +224,7 @@ void check(const Flags& flags) {
     if (flags.picture.path.empty() && (!flags.overlay.empty() || !flags.plot_over.empty()))
         usage_error("--plot", "is missing: --overlay and --plot-over are options of the picture");
     if (!flags.follow) return;
-    if (!flags.picture.path.empty()) usage_error("--follow", "draws no picture of --plot");
+    if (!flags.picture.path.empty()) usage_error("--follow", "cannot draw a picture: omit --plot");
     check_above("--interval", flags.interval.seconds, 0);
     if (flags.output.json) usage_error("--follow", "prints text only: omit --json");
     for (const std::string& path : flags.logs) {
@@ -355,9 +355,10 @@ void add_eta_verb(cli::Options& program) {
     options.group("Time");
     options.value("--hours-per-day", &flags->hours_per_day, "H",
                   "hours of a day in which the machine is available");
-    options.value("--window", &flags->window, "N", "logged lines of which the rate is the mean");
+    options.value("--window", &flags->window, "N",
+                  "number of logged lines over which the rate is averaged");
     options.value("--gap", &flags->gap, "TIME",
-                  "shortest gap in time between two lines of a run that is listed as a stop");
+                  "list a pause between two lines of a run as a stop if it is at least TIME");
     options.value(
         "--max-age", &flags->max_age, "TIME",
         "exit with 1 when the last line is older than TIME, as for a stuck training; 5x: five "
@@ -366,8 +367,8 @@ void add_eta_verb(cli::Options& program) {
     options.value("--log-nodes", &flags->log_nodes, "N",
                   "number of nodes in the log, for --nodes; default: as the log states");
     options.flag("--why", &flags->why,
-                 "print the line that states why the job of these logs ended, instead of its "
-                 "progress; exit with 1 when there is none");
+                 "print the line that states why the job of these logs ended, instead of the "
+                 "progress; exit with 1 when no line states it");
     options.flag(
         "--follow", &flags->follow,
         "wait for more lines and for logs that do not exist yet, until a line states that "

@@ -49,7 +49,7 @@ const Followed* ended_log(const std::vector<Followed>& logs) {
 }
 
 void show(const metrics::LogSummary& summary, const FollowOutput& output) {
-    metrics::LogSummary now = summary;  // finish() would end the first line of a growing log
+    metrics::LogSummary now = summary;  // a copy, because no line can be added after finish()
     now.finish();
     if (::isatty(STDOUT_FILENO) == 0) {
         cli::write_stdout(now.empty() ? "no iteration yet\n" : output.one_line(now) + "\n");

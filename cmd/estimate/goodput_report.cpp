@@ -195,7 +195,7 @@ GoodputReport report_goodput(const FailureFlags& flags, const RunWithoutFailures
                 run.save_interval ? "--save-interval x time of an iteration" : "the best interval");
     add_time_figures(report.figures, runs);
     if (has_constant_rate(plan.failures)) {
-        add_seconds(report.figures, "closed_form", "the same in closed form",
+        add_seconds(report.figures, "closed_form", "time with failures, closed form",
                     cost::expected_goodput(plan, interval_s).total_s(),
                     "M exp(R / M) (exp((t + C) / M) - 1) work / t at interval t, R = "
                     "--restart-time, and the stops of jobs; Daly 2006, equation 20; for failures "

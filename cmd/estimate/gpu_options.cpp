@@ -41,7 +41,7 @@ void add_gpu_options(cli::Options& options, GpuFlags& flags, const std::string& 
         "--gpu", &flags.gpu, gpus,
         "GPU and its node, described in share/lm-utils/hardware/NAME.txt; a100 has 80 GB");
     options.value("--hardware", &flags.hardware_file, "FILE",
-                  "description of another GPU and node, in the form of the files of --gpu");
+                  "description of another GPU and node, in the format of the --gpu files");
     options.value("--gpus-per-node", &flags.gpus_per_node, "N",
                   "GPUs in a node; default: from --gpu");
     options.value(

@@ -50,7 +50,7 @@ std::string word_of(const std::string& text) {
 }
 
 std::string words_of(const cli::Options::Occurrence& option) {
-    // A value with a dash could be read as an option.
+    // A value that begins with a dash could be read as an option.
     if (option.values.size() == 1 && option.values[0].starts_with('-'))
         return fmt::format("{}={}", option.name, word_of(option.values[0]));
     std::string text = option.name;
@@ -95,7 +95,7 @@ std::string train_flags(const cli::Options& options, const cost::LayoutQuery& qu
     if (parallel.n_chunks > 1)
         words.push_back(
             fmt::format("--num-virtual-stages-per-pipeline-rank {}", parallel.n_chunks));
-    // Another division of the layers than that of the command line.
+    // The search has chosen another division of the layers than the command line states.
     if (parallel.balance != query.parallel.balance)
         words.emplace_back("--pp-partition-method 'type:transformer|embedding'");
     if (parallel.sequence_parallel) words.emplace_back("--sequence-parallel");

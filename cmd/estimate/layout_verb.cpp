@@ -292,7 +292,8 @@ int run_layout(Flags flags) {
          "weights and activations: --bf16 or --fp16; without them, --trainer megatron assumes "
          "fp16, and --trainer lm-train fp32"},
         {"time_flags", "for lm-estimate time", Unit::plain, time_flags(query, flags.hardware),
-         "with these and the flags of a layout, lm-estimate time prints the same step and memory"}};
+         "with these flags and the flags of a layout, lm-estimate time prints the same step and "
+         "memory"}};
     if (found.smallest) {
         figures.push_back({"least_memory", "least memory", Unit::bytes, found.smallest->bytes,
                            "of all layouts tried"});

@@ -13,7 +13,7 @@ int main(int argc, char** argv) {
     lm::estimate::add_layout_verb(options);
     lm::estimate::add_eta_verb(options);
     options.exits_with(lm::Exit::answer_is_no,
-                       "memory: the model does not fit in --gpu-memory; layout: in no layout; "
+                       "memory: the model does not fit in --gpu-memory; layout: no layout fits; "
                        "batch: one of --nodes cannot run the ramp; eta: the last line is older "
                        "than --max-age, or --why finds no reason");
     options.examples(

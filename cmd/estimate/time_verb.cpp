@@ -29,7 +29,7 @@ namespace {
 
 struct Flags {
     config::TrainFlags train;
-    i64 micro_batch = 1;  // this and the following members are resolved from the flags
+    i64 micro_batch = 1;  // micro_batch to job_minutes are resolved from `train`
     std::optional<i64> eval_interval, save_interval;
     std::optional<double> job_minutes;
     std::optional<i64> gpus;
@@ -85,7 +85,8 @@ GoodputReport add_goodput(Printout& printout, const Flags& flags, const cost::Tr
     return report;
 }
 
-// Adds the operations of an iteration as the logs of Megatron count them, which --tflops divides.
+// Adds the operations of an iteration, counted as in the logs of Megatron. The value of --tflops
+// refers to this count.
 void add_megatron_flops(std::vector<Figure>& figures, const cost::TrainingPlan& plan) {
     const i64 vocab = padded_vocab(plan.model, plan.parallel);
     figures.push_back(
@@ -184,8 +185,8 @@ std::pair<cost::TrainingPlan, i64> resolve_plan(const Flags& flags) {
     return {plan, samples};
 }
 
-// Returns the training step of the plan. Without --fp16 and --bf16 it assumes 16 bits, as in the
-// published trainings with Megatron.
+// Returns the training step of the plan. With --trainer megatron, assumes fp16 unless --bf16 is
+// given, as in the published trainings with Megatron.
 StepQuery step_query(const Flags& flags, const cost::TrainingPlan& plan) {
     check_at_least("--tensor-comm-sms", flags.train.device.tensor_comm_sms.value_or(0), 0);
     StepQuery query{.model = plan.model,

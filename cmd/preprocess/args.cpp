@@ -33,7 +33,7 @@ void declare_megatron(cli::Options& options) {
         options.refused(name, 1, "use --workers");
     for (const char* name : {"-f", "--overwrite"}) options.refused(name, 0, "use --force");
     options.refused("--max-documents", 1,
-                    "all documents are encoded: give fewer (head -n N | ... --input -)");
+                    "all documents are encoded: pass fewer lines (head -n N | ... --input -)");
     options.refused("--find-optimal-num-workers", 0, "use --workers, the default is one per core");
 }
 
@@ -80,8 +80,8 @@ void declare(cli::Options& options, Args& args) {
                  "give documents without tokens an entry in the document index, as Megatron-LM "
                  "since 23.06");
     options.choice("--on-bad-line", &args.build.on_bad_line, {"fail", "skip", "replace"},
-                   "action for a line that cannot be used; replace puts U+FFFD for invalid "
-                   "characters only");
+                   "action for a line that cannot be used; replace writes U+FFFD for invalid "
+                   "characters, and fails for any other fault");
     options.flag("--force", &args.build.force, "replace existing outputs");
     options.operands_mean("--input");
     declare_tokenizer(options, args.build.tokenizer);

@@ -183,12 +183,12 @@ void declare_train_tokenizer(cli::Options& options) {
         "--input", &corpus.inputs, "FILE",
         "JSON Lines: plain, gzip, xz or zstd by content; directories; - for standard input");
     verb.value("--output", &args->output, "DIR",
-               "write vocab.json, merges.txt, tokenizer.json and tokenizer_config.json there");
+               "write vocab.json, merges.txt, tokenizer.json and tokenizer_config.json to DIR");
     verb.flag("--force", &args->force, "replace an existing directory");
     verb.values_added("--json-keys", &corpus.keys, "KEY", "the members that hold text");
     verb.choice("--on-bad-line", &args->on_bad_line, {"fail", "skip", "replace"},
-                "action for a line that cannot be used; replace puts U+FFFD for invalid "
-                "characters only");
+                "action for a line that cannot be used; replace writes U+FFFD for invalid "
+                "characters, and fails for any other fault");
     verb.group("Tokenizer");
     verb.value("--vocab-size", &args->vocab_size, "N",
                "size of the vocabulary: special tokens, the 256 bytes and merged tokens");
@@ -202,10 +202,10 @@ void declare_train_tokenizer(cli::Options& options) {
                 "Unicode normal form of the text, in training and in tokenizer.json");
     verb.group("Running");
     verb.value("--limit", &args->limit, "SIZE",
-               "read about this much of the input, after decompression, and no more");
+               "stop after reading about this much input, counted after decompression");
     verb.value("--max-pieces", &corpus.max_pretokens, "N",
-               "distinct pre-tokens kept in memory, about 150 bytes each; above it the rarest are "
-               "dropped");
+               "distinct pre-tokens kept in memory, about 150 bytes each; when there are more, the "
+               "rarest are dropped");
     verb.value("--workers", &corpus.workers, "N", "threads; 0 is one per core");
     verb.flag("--json", &args->json, "print statistics as JSON on standard output");
     verb.flag("--quiet,-q", &args->quiet, "show no progress and no closing line");

@@ -63,8 +63,8 @@ double parse_percent(std::string_view flag, std::string text) {
     return value / 100;
 }
 
-// Removes this process from the owners of segments that other processes own, too: it only inherits
-// the open files of the shell that started it.
+// Removes this process from the owners of segments that other processes own, too: this process only
+// inherits the open files of the shell that started it.
 void omit_this_process(std::vector<cluster::Segment>& segments) {
     for (cluster::Segment& segment : segments) {
         if (segment.owners.size() < 2) continue;
@@ -251,10 +251,9 @@ void declare(cli::Options& options, Flags& flags) {
     options.flag("--summary", &flags.summary,
                  "read the --json lines of many hosts from standard input; print one line for each "
                  "finding, also while the input pauses");
-    options.value(
-        "--hosts-expected", &flags.hosts_expected, "N|LIST",
-        "with --summary: the number of hosts, or their list as $SLURM_JOB_NODELIST; missing "
-        "hosts are named; exit with 1 if there are any");
+    options.value("--hosts-expected", &flags.hosts_expected, "N|LIST",
+                  "with --summary: the number of hosts, or their list as $SLURM_JOB_NODELIST; "
+                  "missing hosts are named; exit with 1 if a host is missing");
     options.exits_with(Exit::answer_is_no,
                        "a threshold was exceeded, --stale found segments or could not remove one, "
                        "--stress failed, or --node found outliers");

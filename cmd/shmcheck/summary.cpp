@@ -21,7 +21,8 @@ constexpr const char* source = "standard input";
 
 cluster::ExpectedHosts parse_expected(const std::string& text) {
     constexpr const char* flag = "--hosts-expected";
-    // As of "$SLURM_JOB_NODELIST" outside of a job: without hosts, none would be missing.
+    // Outside of a job, "$SLURM_JOB_NODELIST" gives an empty text. With an empty list of hosts, no
+    // host would count as missing.
     if (text.empty()) usage_error(flag, "is empty: give a number or a list of hosts");
     if (text.find_first_not_of("0123456789_") == text.npos) {
         const i64 n = parse_count(flag, text);

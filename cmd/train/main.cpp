@@ -55,7 +55,7 @@ int explain(const std::vector<std::string>& paths) {
     }
     if (dumps.empty() && unreadable.size() == 1) throw Error(unreadable.front());
     for (const Error& error : unreadable) {
-        warn("{}: this dump is not part of the story", error.what());
+        warn("{}: the explanation does not use this dump", error.what());
     }
     if (dumps.empty() && !unreadable.empty()) {
         run_error("--explain", "none of the {} dumps can be read", unreadable.size());

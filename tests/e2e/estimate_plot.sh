@@ -204,7 +204,7 @@ for verb in "eta run.log" "time ${step[*]} --micro-batch-size 1 --global-batch-s
     [ "$(LC_ALL=C.UTF-8 wc -L <terminal)" -le 80 ] || fail "$verb: lines of more than 80 columns: $(cat terminal)"
 done
 expect 2 '--plot-over: bare.log: the log does not show tokens' lm-estimate eta bare.log --plot x.svg --plot-over tokens
-expect 2 '--follow: draws no picture of --plot' lm-estimate eta run.log --follow --plot x.svg
+expect 2 '--follow: cannot draw a picture: omit --plot' lm-estimate eta run.log --follow --plot x.svg
 nothing_under x.svg
 
 # PNG: programs that fail or write another format are passed over; without any the remedy is one line.

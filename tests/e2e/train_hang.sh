@@ -65,7 +65,7 @@ done
 # --explain names a damaged dump, and explains the hang from the dumps of the other ranks.
 damaged=$(find run/flight-recorder -name 'rank-*.jsonl' | sort | tail -n 1)
 echo '{"kind":' >"$damaged"
-expect 3 "warning: $damaged: .*: this dump is not part of the story" lm-train --explain "$(dirname "$damaged")"
+expect 3 "warning: $damaged: .*: the explanation does not use this dump" lm-train --explain "$(dirname "$damaged")"
 grep -q 'rank [0-9]' out || fail "a damaged dump hides the story: $(cat out)"
 expect 3 "^lm-train: nothing.jsonl: cannot open" lm-train --explain nothing.jsonl
 ! grep -q warning out || fail "the problem of nothing.jsonl is printed twice: $(cat out)"
