@@ -142,7 +142,7 @@ PY
 # A line that ends the run: the message has the remedies.
 bad_line() { expect 3 "$1" "$lm" --input bad_line.jsonl --output-prefix bad_line "${@:2}"; }
 printf '{"text":"a\xff"}\n' > bad_line.jsonl
-bad_line 'not valid UTF-8: --on-bad-line replace puts U.FFFD in its place, --on-bad-line skip drops the line'
+bad_line 'not valid UTF-8: --on-bad-line replace writes U.FFFD instead, --on-bad-line skip drops the line'
 echo '{"title":"a"}' > bad_line.jsonl
 bad_line "there is no key 'text': --json-keys names the member that holds the text, --on-bad-line skip"
 bad_line "there is no key 'text': --json-keys names" --on-bad-line replace
@@ -176,7 +176,7 @@ for workers in 1 3; do
 done
 for rule in fail replace; do
     tail -n 2 grown.jsonl > grown2.jsonl
-    expect 3 '^lm-preprocess: grown2.jsonl:2:1: the text is longer than 2.15 GB after its normalizer: cut the text' \
+    expect 3 '^lm-preprocess: grown2.jsonl:2:1: the text is longer than 2.15 GB after its normalizer: split the text' \
         "$lm" --input grown2.jsonl --json-keys text b --output-prefix bad --tokenizer-model grown.json --on-bad-line $rule
 done
 got=0

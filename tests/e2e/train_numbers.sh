@@ -40,7 +40,7 @@ expect 3 'ulimit -v: leaves .* of address space, but the training needs ' bash -
 # The output names each stop.
 run=("${args[@]:0:${#args[@]}-3}" --eval-iters 0 --vocab-size 256)
 touch kill
-expect 76 '--kill-switch-path: kill exists: stopped after iteration 0 of 20: remove it' lm-train "${run[@]}" --kill-switch-path kill
+expect 76 '--kill-switch-path: kill exists: stopped after iteration 0 of 20: remove the file' lm-train "${run[@]}" --kill-switch-path kill
 expect 75 '--exit-interval 2: stopped after iteration 2 of 20' lm-train "${run[@]}" --save x --exit-interval 2
 expect 0 '--exit-iteration 3: stopped after iteration 3 of 20' lm-train "${run[@]}" --exit-iteration 3
 expect 0 '--exit-samples 16: stopped after iteration 2 of 20' lm-train "${run[@]}" --exit-samples 16

@@ -50,7 +50,7 @@ std::string error_of(OnBadLine rule, Fault fault) {
 TEST_CASE("the error of a bad line gives file, line, byte, reason and remedy") {
     CHECK(error_of(OnBadLine::fail, Fault::line) ==
           "a.jsonl:3:7: the reason: --on-bad-line skip drops such lines");
-    CHECK(error_of(OnBadLine::fail, Fault::character).find("replace puts U+FFFD") !=
+    CHECK(error_of(OnBadLine::fail, Fault::character).find("replace writes U+FFFD") !=
           std::string::npos);
     CHECK(error_of(OnBadLine::replace, Fault::line).find("skip drops the line") !=
           std::string::npos);
@@ -60,7 +60,7 @@ TEST_CASE("the error of a bad line gives file, line, byte, reason and remedy") {
 
 TEST_CASE("skip warns of bad lines, and ends the run for a line with partly written ids") {
     CHECK(error_of(OnBadLine::skip, Fault::line).empty());
-    CHECK(error_of(OnBadLine::skip, Fault::length).find("cut the text") != std::string::npos);
+    CHECK(error_of(OnBadLine::skip, Fault::length).find("split the text") != std::string::npos);
 }
 
 TEST_CASE("a run warns of ten skipped lines and then of the number of the rest") {
