@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This function has its own file, because some test programs launch kernels without the rest of the
-// plugin.
+// too_little_shared_memory() has its own file, because some test programs launch kernels without
+// the rest of the plugin.
 #include <cuda_runtime.h>
 
 #include "base/error.hpp"
@@ -15,7 +15,7 @@ void too_little_shared_memory(size_t bytes) {
     cudaGetLastError();  // clears the error, because this function reports it
     run_error("cuda",
               "an operation needs {} of shared memory for each block, more than this GPU has: use "
-              "attention heads of at most 128",
+              "attention heads of at most 128 elements",
               human_size(static_cast<i64>(bytes)));
 }
 

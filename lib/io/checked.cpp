@@ -139,7 +139,7 @@ namespace {
                                std::string_view verb, int error_number) {
     const std::string name = final_name(to);
     if (from != name && final_name(from) == name)
-        system_error(name, "give the new content this name", error_number);
+        system_error(name, "rename the new content to this name", error_number);
     system_error(to, fmt::format("{} {} to this name", verb, from), error_number);
 }
 

@@ -23,7 +23,8 @@ constexpr u64 xz_memory_limit = u64{2} << 30;
 constexpr int zstd_window_log_limit = 31;
 
 // Base class of the decoders. Counts the content bytes that were read and the ones that checksums
-// have verified. Throws the errors, which name the position in the file.
+// have verified. Has functions that throw the errors of all decoders, with the position in the
+// file.
 class SourceStream : public InputStream {
   public:
     SourceStream(ByteSource source, Compression compression)
@@ -46,8 +47,8 @@ class SourceStream : public InputStream {
     }
 
   protected:
-    // Writes at least one byte to `out`, which is not empty. Returns 0 only at the end of the
-    // stream.
+    // Writes to `out`, which is not empty. Returns the number of written bytes: at least 1, or 0 at
+    // the end of the stream.
     virtual size_t read_more(std::span<std::byte> out) = 0;
 
     // read_more() calls this function when checksums have verified the content up to and including

@@ -25,7 +25,7 @@ struct FilesystemUse {
     }
 };
 
-// The room that a quota leaves. nullopt: the quota does not limit this member.
+// The space and the inodes that a quota leaves. nullopt: the quota does not limit this member.
 struct QuotaRoom {
     std::optional<i64> bytes, inodes;
 };
@@ -34,8 +34,8 @@ struct QuotaRoom {
 FilesystemUse limited(FilesystemUse use, const QuotaRoom& room);
 
 // Returns the use of the file system that contains `path`. `available` and `inodes_available` obey
-// the quotas of the user and the group, if the kernel has them (not on Lustre or NFS). Throws
-// Error(failure) when `path` cannot be examined.
+// the quotas of the user and the group, if the kernel provides them, which it does not on Lustre
+// and NFS. Throws Error(failure) when `path` cannot be examined.
 FilesystemUse filesystem_use(const std::string& path);
 
 // Returns `path`, or the nearest directory above it that exists.

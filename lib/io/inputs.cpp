@@ -99,7 +99,9 @@ class Directory {
         }
     };
 
-    static std::string count(i64 n) { return n == 1 ? "one was" : fmt::format("{} were", n); }
+    static std::string count(i64 n) {
+        return n == 1 ? "one file was" : fmt::format("{} files were", n);
+    }
 
     i64 n_skipped() const {
         i64 n = own_.n;
@@ -107,7 +109,7 @@ class Directory {
         return n;
     }
 
-    // Adds a link to a file like a file. Does not follow a link to a directory, because links may
+    // Treats a link to a file as a file. Does not follow a link to a directory, because links may
     // form a cycle.
     void collect(const std::string& directory) {
         const std::vector<std::string> names = list_directory(directory);

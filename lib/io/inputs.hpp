@@ -13,13 +13,13 @@ std::string input_name(const std::string& path);
 
 // Returns the files to read for the arguments of --input, in order. A directory stands for the
 // files below it that contain JSON Lines, in bytewise order of their paths: regular files named
-// *.jsonl, *.ndjson or *.json (also with the suffix of a compression), and other files whose
-// content starts as JSON Lines do. A file that cannot be read is included, so that the reader
-// reports the error. Names that start with a dot are ignored. Notes report all other skipped
-// entries: one note for the files that lm-preprocess writes (datasets, work directories,
-// tokenizers), one for each suffix of other files, one for each link to a directory or special
-// file. "-" stands for standard input. Throws Error(usage) for a second "-", for a name that does
-// not exist and for a directory without such files.
+// *.jsonl, *.ndjson or *.json (also with a compression suffix), and other files whose content
+// starts as JSON Lines do. A file that cannot be read is included, so that the reader reports the
+// error. Names that start with a dot are ignored. Notes report all other skipped entries: one note
+// for the files that lm-preprocess writes (datasets, work directories, tokenizers), one for each
+// suffix of other files, one for each link to a directory or special file. "-" stands for standard
+// input. Throws Error(usage) for a second "-", for a name that does not exist and for a directory
+// without files to read.
 std::vector<std::string> expand_inputs(std::span<const std::string> arguments);
 
 }  // namespace lm::io

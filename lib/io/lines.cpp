@@ -35,7 +35,7 @@ void for_each_line(InputStream& stream, const std::function<void(std::string_vie
 
 void for_lines_while(InputStream& stream, const std::function<bool(std::string_view)>& use) {
     std::vector<char> buffer(longest_line + block_bytes);
-    size_t kept = 0;  // bytes at the start of the buffer, of an incomplete line
+    size_t kept = 0;  // bytes of an incomplete line, at the start of the buffer
     for (;;) {
         const i64 n =
             stream.read(std::as_writable_bytes(std::span(buffer).subspan(kept, block_bytes)));

@@ -50,9 +50,9 @@ constexpr i64 default_decoding_memory = i64{192} << 20;
 // files.
 i64 window_of(const std::string& path);
 
-// Opens `path` ("-" is standard input). Concatenated gzip members, xz streams and zstd frames read
-// as one stream; an empty file is a plain one. Throws for bzip2, lz4, zip and 7z files, and names
-// the format.
+// Opens `path` ("-" is standard input). Concatenated gzip members, xz streams and zstd frames are
+// read as one stream; an empty file counts as plain. Throws for bzip2, lz4, zip and 7z files, and
+// names the format.
 //
 // A separate thread decompresses a regular file, one to two MiB ahead of the reader. With several
 // `threads`, independent parts are decompressed in parallel, as many at once as `memory` bytes

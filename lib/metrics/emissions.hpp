@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// emissions.csv of CodeCarbon 3: one row for each run of a program, with the columns of its class
-// EmissionsData (codecarbon/output_methods/emissions_data.py, 3.3.2).
+// emissions.csv of CodeCarbon 3: one row for each run of a program, with the columns of
+// CodeCarbon's class EmissionsData (codecarbon/output_methods/emissions_data.py, 3.3.2).
 #pragma once
 
 #include <optional>

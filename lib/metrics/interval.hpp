@@ -20,7 +20,7 @@ struct IterationRecord {
     i64 tokens = 0;
     double elapsed_s = 0;
     double flops = 0;        // per device, including recomputation
-    double model_flops = 0;  // per device, without recomputation, as MFU counts
+    double model_flops = 0;  // per device, without recomputation; for MFU
 };
 
 // The sums over an interval. A checkpoint stores them, so that the first line of a resumed run is

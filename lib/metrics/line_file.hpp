@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A log that several programs may append to and read: --log-file and --log-json. Each line is one
-// write with O_APPEND, so lines never mix (POSIX write()) and a reader never sees half of one.
+// write with O_APPEND, so lines never mix (POSIX write()) and a reader never sees half a line.
 #pragma once
 
 #include <string>

@@ -20,9 +20,9 @@ enum Tag : u64 {
     stamped_text,    // iteration with a time stamp: its text, and whether it follows a start
     unstamped_text,  // iteration without a time stamp: its text, and whether it follows a start
     loss_of_json,    // line of --log-json: iteration and loss, and whether it follows a start
-    loss_of_text,    // line of text without a time stamp: as for loss_of_json
-    event_at,        // event: its text and second
-    event_after      // event: its text, and the digest of the previous iteration
+    loss_of_text,  // line of text without a time stamp: iteration, loss, whether it follows a start
+    event_at,      // event: its text and second
+    event_after    // event: its text, and the digest of the previous iteration
 };
 
 u64 key_of(Tag tag, u64 a, u64 b) {

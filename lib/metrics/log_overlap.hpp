@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the lines that two logs of one training have in common: a log may be a copy of another log
-// or of a part of it, or the same output written by `tee`. Keeps 16 to 24 bytes for each line of an
-// iteration.
+// Finds the lines that two logs of one training have in common. For example, one log is a copy of
+// the other or of a part of it, or `tee` has written the same output to both. Keeps 16 to 24 bytes
+// for each line of an iteration.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ class LogOverlap {
     // - an event follows an iteration that is in that log in the other form (JSON or text);
     // - an event with a time stamp is in that log with the same text at the same second;
     // - an event without a time stamp is in that log with the same text after the same iteration,
-    //   or precedes the first iteration of a log, and this iteration is in that log.
+    //   or precedes the first iteration of its log, and this iteration is in that log.
     bool repeats(const LogLine& line, std::string_view text);
 
   private:

@@ -74,7 +74,8 @@ class LogSummary {
     // Call before the first log when there are several: add() then skips lines that an earlier log
     // has, too.
     void skip_overlaps() { overlap_.emplace(); }
-    // Call before the first line of each log. `first`: its first logged iteration, if known.
+    // Call before the first line of each log. `first`: the first logged iteration of the log, if
+    // known.
     void begin_file(const std::optional<FirstIteration>& first = {});
     void add(std::string_view line);
     // Call after the last line, before any getter.
@@ -143,7 +144,7 @@ class LogSummary {
     bool is_repeated(const LoggedIteration& line) const;
     void add_iteration(LoggedIteration line);
     void add_sums(const LoggedIteration& line, i64 n, bool first_of_run);
-    // Sets the clock to `now`. Returns the time since its last value.
+    // Sets the clock to `now`. Returns the time since the previous value of the clock.
     double follow_clock(double now);
     bool starts_file(const LoggedIteration& line) const;
     void add_event(const LogLine& line);

@@ -9,9 +9,9 @@
 
 namespace lm::metrics {
 
-// The seconds of each use, and the iterations of the first four uses. The sum of the seconds is the
-// time from the first iteration, or from the event before it, to the last time stamp. In a log
-// without time stamps, the sum is the time of the steps.
+// The seconds of each use, and the numbers of repeated, skipped and nan iterations. The sum of the
+// seconds is the time from the first iteration, or from the event before it, to the last time
+// stamp. In a log without time stamps, the sum is the time of the steps.
 struct TimeUse {
     double useful_s = 0;
     double repeated_s = 0;  // discarded by a restart or a rollback, computed again later
@@ -38,8 +38,8 @@ class TimeAccount {
     // skipped iterations. `nan`: number of iterations with nan. An iteration that is skipped and
     // has nan counts only as nan.
     void add_steps(i64 first, i64 last, double step_s, i64 skipped, i64 nan);
-    // Discards the `n` iterations after `last`. Returns the seconds that they took. For iterations
-    // older than the newest 100,000 lines, it assumes `step_s`.
+    // Discards the `n` iterations after `last`. Returns the seconds that they took. For each
+    // iteration that is older than the newest 100,000 lines, assumes `step_s` seconds.
     double discard_after(i64 last, i64 n, double step_s);
     // Adds time without iterations. `seconds` is negative when a step began before an event and
     // ended after it.

@@ -48,7 +48,7 @@ struct RowLinearGradient {
     View x;                             // [N, K] compute
     View dw;                            // [C, K] fp32
     View dbias;                         // [C] fp32, or none
-    device::LinearBackwardInput input;  // its dy is replaced by the rows of all ranks
+    device::LinearBackwardInput input;  // row_linear_backward() sets dy: the rows of all ranks
 };
 // Computes the gradients of weight and input, and of the bias unless folded_bias() returns a view.
 void row_linear_backward(const Pass& pass, const RowLinearGradient& grad);

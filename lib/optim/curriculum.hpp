@@ -21,7 +21,7 @@ struct Curriculum {
     i64 difficulty_step = 8;  // lengths are multiples of difficulty_step
     i64 root_degree = 1;      // fixed_root
     // fixed_discrete: lengths[i] applies up to iteration max_steps[i]. The last length applies
-    // after the last of these iterations, so `lengths` has one element more than `max_steps`.
+    // after the last of these iterations, so `lengths` has one more element than `max_steps`.
     std::vector<i64> lengths, max_steps;
 
     // Throws Error(usage) when a member has an invalid value.

@@ -13,8 +13,8 @@
 
 namespace lm::parallel {
 
-// Returns Megatron's default for --ddp-bucket-size. It makes the part of each rank large enough to
-// use the network's bandwidth.
+// Returns Megatron's default for --ddp-bucket-size. With this size, the part of each rank is large
+// enough to use the network's bandwidth.
 i64 default_bucket_elements(i64 dp_size);
 
 // Returns `n_elements` of the layout, rounded up so that `dp_size` ranks can share the buffer in

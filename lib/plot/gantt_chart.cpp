@@ -95,7 +95,8 @@ GanttLayout layout_of(const GanttChart& chart) {
     return layout;
 }
 
-// Returns the box between two times in a row. The box leaves a gap to the next row.
+// Returns the box of row `row` from x = `from` to x = `to`, positions on the page. The box leaves a
+// gap to the next row.
 Rectangle box_of(const GanttLayout& layout, size_t row, double from, double to) {
     const double gap = std::min(1.5, 0.15 * layout.row_height);
     return {from, layout.rows.y + static_cast<double>(row) * layout.row_height + gap / 2, to - from,

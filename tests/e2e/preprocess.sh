@@ -421,7 +421,7 @@ done
 cmp out1_text_document.bin out2_text_document.bin
 [ "$(stat -c %s out1_text_document.bin)" = $((2 * $(stat -c %s ../one_text_document.bin))) ] || fail "not the two files"
 mkdir none && cp out1_text_document.* none
-expect 2 "^lm-preprocess: none: the directory holds no JSON Lines: 3 were skipped" "$lm" --input none --output-prefix bad
+expect 2 "^lm-preprocess: none: the directory holds no JSON Lines: 3 files were skipped" "$lm" --input none --output-prefix bad
 expect 3 'README.md:1:1: not valid JSON' "$lm" --input README.md --output-prefix bad
 cd ..
 echo ok

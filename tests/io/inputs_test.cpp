@@ -91,5 +91,5 @@ TEST_CASE("inputs that do not exist are usage errors") {
     std::ofstream(dir / "other/a.txt") << "words";
     std::ofstream(dir / "other/a.bin") << "words";
     CHECK(expand(dir / "other").code == Exit::usage);
-    CHECK(expand(dir / "other").says("the directory holds no JSON Lines: 2 were skipped"));
+    CHECK(expand(dir / "other").says("the directory holds no JSON Lines: 2 files were skipped"));
 }

@@ -31,7 +31,7 @@ struct AttentionInput {
     float scale = 0;
     bool vectors = false;  // all rows are aligned for 16-byte accesses
 
-    // Elements between the rows of consecutive tokens.
+    // Numbers of elements from the row of one token to the row of the next token.
     __device__ int qkv_stride() const { return (n_heads + 2 * n_groups) * width; }
     __device__ int out_stride() const { return n_heads * width; }
 };

@@ -28,7 +28,8 @@ struct Gradient {
     float weight;  // P M: the weight after dropout
     float score;   // dS: the gradient of the score
 };
-// `weight`: the element of P for the same query and key; `dweight`: the element of dout V^T.
+// Returns the elements for one (query, key). `weight`: its element of P; `dweight`: its element of
+// dout V^T.
 __device__ inline Gradient gradient(float weight, float dweight, bool kept, float dropout_scale,
                                     float delta) {
     const float dropped = kept ? dropout_scale : 0.0F;
@@ -97,7 +98,7 @@ struct KeyMemory {
     }
 };
 
-// Starts the copies of the queries from `query` on of one head, with their dout, lse and delta.
+// Starts the copies of one head's queries, from `query` on, and of their dout, lse and delta.
 template <typename T, int width, bool dropout>
 __device__ void load_queries(const KeyMemory<T, width, dropout>& memory, int stage,
                              const AttentionInput& input, const AttentionHead<T>& head,

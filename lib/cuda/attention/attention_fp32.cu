@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention in fp32, for comparisons and small models: plain and slow. It uses fused multiply-adds,
-// because tensor cores have no fp32, and no tiles. For the output and dQ, a thread computes the row
-// of one query and loops over the keys. For dK and dV, a thread computes the rows of one key and
-// loops over the queries. No row has two writers, and no thread waits for another one.
+// Attention in fp32, for comparisons and small models: plain and slow. It uses no tiles, and fused
+// multiply-adds instead of tensor cores, which have no fp32. For the output and dQ, a thread
+// computes the row of one query and loops over the keys. For dK and dV, a thread computes the rows
+// of one key and loops over the queries. No row has two writers, and no thread waits for another
+// one.
 #include "cuda/attention/attention_kernels.cuh"
 
 namespace lm::cuda {
@@ -50,7 +51,7 @@ __device__ float score_of(const AttentionHead<float>& head, float q_k, int query
     return fmaf(head.slope, static_cast<float>(key - query), q_k) * head.scale_2;
 }
 
-// Returns 0 if dropout drops the probability of (query, key), otherwise its factor.
+// Returns 0 if dropout drops the probability of (query, key), otherwise the dropout scale.
 __device__ float dropout_factor(const AttentionInput& input, const AttentionHead<float>& head,
                                 int query, int key) {
     if (input.dropout.threshold == 0) return 1;

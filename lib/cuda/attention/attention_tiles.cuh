@@ -295,9 +295,10 @@ class KeptBits {
             const u64 element = head.element(input, query + along, key + 8 * eight);
             own |= kept_of_eight(input.dropout, head.sample_id, element) << (8 * i);
         }
-        // With g = lane / 4, q = lane % 4, e = 0 or 1: when rows are queries, bits[half][n % 2] has
-        // row g + 8 half, byte n / 2 the columns of block n. When rows are keys, bits[half][2 (n %
-        // 2) + e] has column 2 q + e of block n, rows from 8 half on.
+        // g = lane / 4, q = lane % 4, e = 0 or 1. When rows are queries, byte n / 2 of
+        // bits[half][n % 2] has the columns of block n in row g + 8 half. When rows are keys, byte
+        // n / 2 of bits[half][2 (n % 2) + e] has rows 8 half to 8 half + 7 of column 2 q + e of
+        // block n.
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
 #pragma unroll

@@ -44,7 +44,7 @@ using TensorPointer = std::shared_ptr<Tensor_attributes>;
 // Adds operations on the scaled scores [B, H, T, T] to the graph: they add ALiBi's slope * (key -
 // query), and mask the keys that are before the query's document or after the query. The frontend's
 // own ALiBi and causal masks consist of the same operations (utils/attn_score_modifiers.h), but
-// here the slopes are an input.
+// ScoreMask takes the slopes as an input.
 class ScoreMask {
   public:
     ScoreMask(Graph& graph, const CudnnProblem& p) {

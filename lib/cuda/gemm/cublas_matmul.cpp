@@ -202,8 +202,8 @@ std::vector<CublasMatmul::Plan> CublasMatmul::candidates(Plan plan, const FusedP
         cublasLtMatmulAlgoGetHeuristic(handle_, &plan.operation, &plan.b, &plan.a, &plan.c, &plan.c,
                                        preference.get(), most, found.data(), &n);
     // The library also returns INVALID_VALUE for an epilogue that it does not support for these
-    // operands. An INVALID_VALUE for invalid operands is not hidden by this, because the product
-    // without the epilogue fails, too.
+    // operands. This test does not hide an error for invalid operands, because with these the
+    // product without the epilogue fails, too.
     const bool unsupported =
         status == CUBLAS_STATUS_NOT_SUPPORTED ||
         (status == CUBLAS_STATUS_INVALID_VALUE && plan.epilogue != Epilogue::none);

@@ -18,7 +18,7 @@ using device::LinearForward;
 
 namespace {
 
-// Returns the product of out = x w^T and its epilogue. out: [M, N] compute; x: [M, K]; w: [N, K].
+// Returns the product out = x w^T with `epilogue`. out: [M, N] compute; x: [M, K]; w: [N, K].
 FusedProduct forward_product(const LinearForward& a, const device::View& out, Epilogue epilogue) {
     return {.form = GemmForm::nt,
             .m = a.x[0],
@@ -81,8 +81,8 @@ void linear_backward_weight(device::Context& context, const LinearBackwardWeight
     const i64 width = a.dy[1];
     const auto stream = stream_of(context);
     // The bias_gradient epilogue overwrites its output. To accumulate, the epilogue writes its
-    // result to the start of the workspace, and a kernel then adds that to dbias. The product gets
-    // the rest of the workspace.
+    // result to the start of the workspace, and a kernel then adds the result to dbias. The product
+    // gets the rest of the workspace.
     const bool separate = a.dbias && a.accumulate;
     device::WorkspaceArena scratch = arena_of(context.workspace);
     void* const fresh = separate ? scratch.reserve<float>(width) : a.dbias.data;

@@ -20,7 +20,7 @@ constexpr int threads = 256;
 constexpr int width = 4;
 constexpr i64 tile = i64{threads} * width * 4;  // elements that one block updates
 
-// The parts of one launch; blocks first_block[i] to first_block[i + 1] update part i. With 128
+// The parts of one launch; blocks first_block[i] to first_block[i + 1] - 1 update part i. With 128
 // parts the arguments of the kernel stay below the 4 KiB that CUDA allows.
 constexpr int max_parts = 128;
 struct Parts {

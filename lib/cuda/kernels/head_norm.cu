@@ -95,7 +95,8 @@ __device__ void write_row(T* y, const Shape& s, int width, const float (&row)[co
     }
 }
 
-// Returns the sum over the lanes of a head to each of them. All lanes of the warp must call it.
+// Returns to each lane of a head the sum over the lanes of this head. All lanes of the warp must
+// call it.
 __device__ inline float sum_of_head(const Shape& s, float value) {
     for (int distance = s.lanes / 2; distance > 0; distance /= 2) {
         value += __shfl_xor_sync(all_lanes, value, distance);

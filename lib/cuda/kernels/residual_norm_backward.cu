@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dropout, residual sum and norm backward. With xhat = (sum - mean) * rstd and g = dy * weight:
 // norm'(dy) = rstd * (g - mean(g) - xhat * mean(g * xhat)); RMSNorm has no mean(g) term. dweight
-// and dbias are the column sums of dy * xhat and dy, dbranch_bias those of dbranch or dsum.
+// has the column sums of dy * xhat, dbias those of dy, dbranch_bias those of dbranch, or of dsum if
+// there is no dbranch.
 //
 // Two implementations. Rows of 16-bit types that fit into the registers of a block are read once
 // (residual_norm_registers.cuh). All other rows (fp32, long rows, widths that are not a multiple of

@@ -62,7 +62,7 @@ Backward<T> kernel_arguments(const ResidualNormBackward& a) {
             .dropout = RowDropout(a.dropout, a.dsum[0], a.dsum[1])};
 }
 
-// Adds the partial sums parts[n_parts][n_sums][C] to dweight and dbias, and with three sums to
+// Adds the partial sums parts[n_parts][n_sums][C] to dweight and dbias and, if n_sums is 3, to
 // dbranch_bias.
 inline void add_parameter_gradients(cudaStream_t stream, const ResidualNormBackward& a,
                                     const float* parts, i64 n_parts, int n_sums) {
@@ -88,7 +88,8 @@ constexpr int resident_blocks(int steps, bool with_dropout) {
 template <typename T>
 using RowPack = Pack<T, W>;
 
-// column_of() returns the first column of a thread's step; has_column(): whether it exists.
+// column_of() returns the first column of a thread's step; has_column() returns whether this column
+// exists.
 __device__ inline u32 column_of(int step) {
     return (threadIdx.x + static_cast<u32>(step) * blockDim.x) * W;
 }
@@ -110,7 +111,7 @@ struct BlockRows {
           dsum(a.dsum + begin * a.width),
           dbranch(a.dbranch + begin * a.width),
           n(static_cast<u32>(a.rows - begin < most ? a.rows - begin : most)) {}
-    // Returns the offset of the thread's step of a row.
+    // Returns the offset of the thread's step number `step` in row `row`.
     __device__ u32 at(const Backward<T>& a, u32 row, int step) const {
         return row * static_cast<u32>(a.width) + column_of(step);
     }

@@ -36,7 +36,7 @@ struct ChannelOperation {
     bool warm_up = false;  // the operation only makes connections
     cudaEvent_t ready = nullptr;
     cudaEvent_t end = nullptr;
-    bool complete = false;  // reap() has seen its end and removed it from pending_
+    bool complete = false;  // the operation has ended, and reap() has removed it from pending_
     bool held = false;      // a Work handle still refers to it
     double since_s = -1;    // time at which poll() saw that the inputs are ready; -1: not yet
 };
@@ -132,8 +132,8 @@ class NcclChannel {
 void end_together(const Communicators& comms) noexcept;
 
 // Aborts communicators, which stops their running kernels. Uses one NCCL group call for all:
-// aborting a single communicator may wait for the device, on which kernels of the others may wait
-// for missing ranks.
+// aborting a single communicator may wait for the device, on which kernels of the other
+// communicators may wait for missing ranks.
 void abort_together(const Communicators& comms) noexcept;
 
 }  // namespace lm::cuda

@@ -22,7 +22,7 @@
 // __hadd2). A sum over n ranks is rounded up to n - 1 times; groups of threads and groups over TCP
 // add in fp32 and round once. The order of a sum depends on the ranks, the size and the algorithm
 // that NCCL chooses for them, so the same machines compute the same bits. NVLS adds in fp32 inside
-// of switches, in an unspecified order; --deterministic-mode disables it
+// the switches, in an unspecified order; --deterministic-mode disables it
 // (train/gpu_environment.hpp).
 #pragma once
 

@@ -109,8 +109,9 @@ void NcclWorld::warm_up(const std::shared_ptr<NcclChannel>& channel, const Opera
         return static_cast<std::byte*>(const_cast<void*>(base)) + elements * size_of(largest.dtype);
     };
     const i64 rank = channel->host().rank();
-    // In place, the output of a reduce-scatter or the input of an all-gather is this rank's part of
-    // the other buffer. The smaller operations are in place, too, if `largest` is.
+    // In an in-place operation, the output of a reduce-scatter or the input of an all-gather is
+    // this rank's part of the other buffer. The smaller operations are in place, too, if `largest`
+    // is.
     const bool out_in_place = largest.out == at(largest.in, rank * largest.n);
     const bool in_in_place = largest.in == at(largest.out, rank * largest.n);
     std::vector<Operation> operations;

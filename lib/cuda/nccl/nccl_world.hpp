@@ -5,9 +5,10 @@
 // group (MPI or TCP) and aborts all pending operations, so that a rank that is blocked on its GPU
 // wakes up and throws.
 //
-// A communicator must not be aborted while a thread is inside of a call with it (NCCL user guide,
-// "Thread Safety"), so aborting locks the mutex, too. If the rank hangs in an NCCL call, the
-// monitor cannot lock the mutex; after the timeout it aborts the job through the host group.
+// A communicator must not be aborted while a thread is inside a call with this communicator (NCCL
+// user guide, "Thread Safety"), so aborting locks the mutex, too. If the rank hangs in an NCCL
+// call, the monitor cannot lock the mutex; after the timeout it aborts the job through the host
+// group.
 #pragma once
 
 #include <atomic>

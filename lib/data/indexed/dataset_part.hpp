@@ -61,15 +61,15 @@ class DatasetPart {
     static DatasetPart open(const std::string& stem, TokenType type,
                             io::ReadAgain read_again = io::ReadAgain::yes);
 
-    // Reads the files. Returns how many `states` (ascending sizes), beginning with the first, match
+    // Reads the files, and returns the number of leading `states` (ascending sizes) that match
     // prefixes of all files. Changes nothing. Calls `check` often; `check` may throw.
     size_t count_intact(std::span<const PartState> states, const std::function<void()>& check);
     // Truncates the files to `state`, one of the states that count_intact() found to match. If a
     // later state also matched a file, reads this file again for its digest.
     void resume(const PartState& state, const std::function<void()>& check);
 
-    // Appends documents: `tokens` back to back, [sequences] `lengths` in tokens, and [documents]
-    // `sequences_per_document`. `largest` is the largest id among the tokens.
+    // Appends documents. tokens: the ids of all sequences, back to back. lengths: [sequences], in
+    // tokens. sequences_per_document: [documents]. largest: the largest id among the tokens.
     void add(std::span<const std::byte> tokens, std::span<const i32> lengths,
              std::span<const i32> sequences_per_document, i64 largest);
 

@@ -79,7 +79,8 @@ void IndexedWriter::add(std::span<const std::byte> tokens, std::span<const i32> 
              lengths.size());
     if (!spool_) start_document_spool();
     // While spool_ is empty, add() counts each sequence as a document and does not write the number
-    // of sequences. This function writes it, and corrects the number of documents, after add().
+    // of sequences. After add(), this function writes the numbers of sequences and corrects the
+    // number of documents.
     const i64 documents = n_documents_;
     std::optional<io::AtomicFile> spool = std::move(spool_);
     spool_.reset();

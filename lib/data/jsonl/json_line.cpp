@@ -189,7 +189,7 @@ class Reader {
     std::string string() {
         std::string out;
         ++at_;
-        out.reserve(source_length());  // growth would copy the text: two copies in memory
+        out.reserve(source_length());  // a growing string would have two copies in memory
         for (;;) {
             const size_t begin = at_;
             while (!at_end() && line_[at_] != '"' && line_[at_] != '\\' &&

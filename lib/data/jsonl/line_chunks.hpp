@@ -34,8 +34,8 @@ struct InputFile {
     i64 window = 0;          // bytes that the decoder of a regular file keeps (io::window_of)
 };
 
-// Returns size, modification time and compression of each of `inputs`, which io::expand_inputs
-// returned. Throws Error(failure).
+// Returns size, modification time and compression of each input. `inputs` is a result of
+// io::expand_inputs(). Throws Error(failure).
 std::vector<InputFile> examine_inputs(const std::vector<std::string>& inputs);
 
 // Returns share `index` of `count` equal shares of the inputs' bytes on disk, in order. Plain files

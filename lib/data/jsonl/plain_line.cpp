@@ -12,7 +12,7 @@
 namespace lm::data {
 namespace {
 
-constexpr size_t longest_copy = size_t{16} << 20;  // if more text remains, decodes in place
+constexpr size_t longest_copy = size_t{16} << 20;  // if more bytes remain, decodes in place
 constexpr size_t longest_key = 32;                 // shorter than the padding after a chunk
 
 const char* skip_spaces(const char* p) {

@@ -26,7 +26,7 @@ struct BatchOptions {
     void check() const;
 };
 
-// A micro-batch. The vectors of options that are off are empty.
+// A micro-batch. A vector is empty if the option that fills it is off.
 struct Batch {
     i64 n_rows = 0;               // B
     i64 seq_length = 0;           // T

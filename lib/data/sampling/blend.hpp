@@ -34,9 +34,10 @@ class BlendRule {
 };
 
 // The stateless rule. At the end of every block each dataset has its share of all samples up to
-// this point, rounded up or down. Rounding leaves some samples of the block; each goes to the
-// dataset whose next sample is due first (Tijdeman, "The chairman assignment problem", 1980, proves
-// that such counts always exist). Within a block the order is a keyed permutation.
+// this point, rounded up or down. Rounding down leaves some samples of the block unassigned; each
+// of them goes to the dataset whose next sample is due first (Tijdeman, "The chairman assignment
+// problem", 1980, proves that such counts always exist). Within a block the order is a keyed
+// permutation.
 class ProportionalBlend final : public BlendRule {
   public:
     // The weights must be positive; their sum may be any number.
@@ -54,8 +55,8 @@ class ProportionalBlend final : public BlendRule {
 };
 
 // Megatron's rule (helpers.cpp, build_blending_indices), bit-identical in double precision. Each
-// sample comes from the dataset with the largest deficit against its weight; among equal deficits,
-// from the first dataset.
+// sample comes from the dataset with the largest deficit relative to its weight; among equal
+// deficits, from the first dataset.
 class GreedyBlend final : public BlendRule {
   public:
     explicit GreedyBlend(std::vector<double> normalized_weights)

@@ -60,8 +60,8 @@ struct Loader::State {
     // The caller uses the slot of micro-batch n_taken - 1; the thread may fill all others.
     i64 n_ahead() const { return static_cast<i64>(slots.size()) - 1; }
     i64 room() const { return n_ahead() - (n_filled - n_taken); }
-    // The thread sleeps until few slots are filled: waking it takes the caller about 10 us, and the
-    // rest of next() less than 1 us.
+    // The thread sleeps until few slots are filled, because waking the thread takes the caller
+    // about 10 us, and the rest of next() less than 1 us.
     bool worth_waking() const { return n_filled - n_taken <= std::min<i64>(n_ahead() / 2, 8); }
 
     void work() {

@@ -54,8 +54,8 @@ LM_AVX512 Unescaped unescape_avx512(const char* p, char* out) {
         const u64 unknown = escaped & ~(n | t | r | same);
         const u64 control = _mm512_cmplt_epu8_mask(block, _mm512_set1_epi8(0x20));
         const u64 quotes = equal(block, '"') & ~escaped;
-        // When the last byte is a backslash, its letter is in the next block. The decoder stops
-        // there, and the next block begins with this backslash.
+        // When the last byte is a backslash, the escaped character is in the next block. The
+        // decoder stops there, and the next block begins with this backslash.
         const u64 cut = starts & u64{1} << 63;
         const u64 stops = quotes | control | unknown >> 1 | cut;
         // The bytes before the first bit of `stops`; all 64 bytes when `stops` is 0.
