@@ -55,7 +55,7 @@ cp -L /lib64/ld-linux-x86-64.so.2 empty/lib64/
 for library in libc libm libpthread libdl librt libresolv; do
     for file in /lib/x86_64-linux-gnu/"$library".so.[0-9]*; do cp -L "$file" empty/lib/x86_64-linux-gnu/; done
 done
-# The loader reads the path of a program from /proc.
+# alone COMMAND...: runs it in the empty root, with /proc, where the loader reads the path of a program.
 alone() {
     # shellcheck disable=SC2016
     unshare --mount sh -c 'mount --bind /proc "$0/proc" && exec chroot "$0" "$@"' "$work/empty" "$@"

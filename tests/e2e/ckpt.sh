@@ -110,7 +110,7 @@ lm-train "${args[@]}" --save r --load r --log-interval 1 --log-json steps.jsonl 
 expect 0 '' lm-ckpt diff r/abandoned-g2/global_step12 r
 grep -q '^equal: ' out || fail "diff: $(cat out)"
 
-# Defects of a directory: neither a file nor a dangling link of a step's name hides the other steps.
+# Defects of a directory: neither a file nor a dangling link with the name of a step hides the other steps.
 cp -r c odd
 touch odd/global_step99
 ln -s nowhere odd/global_step98
@@ -166,7 +166,7 @@ expect 0 '' lm-ckpt prune c --abandoned --json
 [ "$(jq -rs 'map(select(.kind == "abandoned"))[0].name' out)" = abandoned-g2 ] || fail "prune --abandoned: $(cat out)"
 [ "$(echo c/*global_step* c/abandoned*)" = "c/global_step6 c/abandoned*" ] || fail "prune --abandoned: $(echo c/*)"
 rm -r c; cp -r whole c
-# The schedule of a save; optimizer state of old steps.
+# --keep-schedule keeps the steps of a save schedule; --weights-only-older-than removes the optimizer state of old steps.
 expect 0 '' lm-ckpt prune c --keep-schedule 3@6,12 --dry-run --no-verify
 [ "$(grep '^would remove' out | cut -d' ' -f3)" = global_step9 ] || fail "prune --keep-schedule: $(cat out)"
 expect 2 '^lm-ckpt: --keep-schedule: [^-]*ascend' lm-ckpt prune c --keep-schedule 3@6,12@5

@@ -11,7 +11,7 @@ lm-train --data-path data_text_document --num-layers 2 --hidden-size 32 --num-at
     --micro-batch-size 8 --global-batch-size 8 --train-iters 60 --lr 1e-2 --lr-warmup-iters 5 --threads 1 --eval-iters 0 \
     --save c --save-interval 60 >/dev/null 2>&1
 
-# The digest in the manifest names the tokenizer. One line of text, the rate on stderr.
+# The digest in the manifest names the tokenizer. The text is one line; the rate is on stderr.
 expect 0 '^lm-ckpt: note: .*: 7 prompt tokens' lm-ckpt generate c --prompt "the cat" --max-new-tokens 40
 [ "$(wc -c <out)" = 41 ] || fail "40 bytes and a newline: $(cat out)"
 cp out greedy
@@ -21,7 +21,7 @@ printf 'the cat' | lm-ckpt generate c/global_step60 --prompt - --max-new-tokens 
 cmp -s out greedy || fail "standard input: $(cat out)"
 [ ! -s err ] || fail "-q: $(cat err)"
 
-# Any layout and format, any number of threads, layers from the files: the same text.
+# The same text with any layout and format, with any number of threads, and with layers that are read from the files.
 lm-ckpt reshard c cut --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 >/dev/null
 lm-convert c megatron --to megatron-lm --tensor-model-parallel-size 2 -q 2>/dev/null >&2
 for model in c cut "megatron --tokenizer-type ByteTokenizer"; do

@@ -28,7 +28,7 @@ sed 's/"text"/"body"/' corpus.jsonl >body.jsonl
 lm-ckpt score c body.jsonl --json-key body -q >body.out
 cmp -s out body.out || fail "--json-key: $(tail -n 1 body.out)"
 
-# A curve: one total for each checkpoint; a later one is better. Any layout.
+# Several checkpoints, of any layout: one total for each. A later checkpoint has a better total.
 lm-ckpt reshard c cut --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 >/dev/null
 expect 0 '' lm-ckpt score c/global_step20 c/global_step40 cut data_text_document --totals -q
 jq -se 'length == 3 and .[0].loss > .[2].loss and [.[].iteration] == [20, 40, 60]' out >/dev/null || fail "curve: $(cat out)"

@@ -43,7 +43,7 @@ behaves() {
     for step in 4 6 8; do diff -r c/global_step$step "$at/global_step$step" || fail "$dest: step $step differs"; done
     [ "$(head -n1 "$at/latest")" = global_step8 ] || fail "$dest: latest is $(cat "$at/latest")"
     cmp c.jsonl "$at/logs/c.jsonl" || fail "$dest: log"
-    # Again: nothing to do; a byte that changed at the destination is found.
+    # A second sync has nothing to do; a byte that changed at the destination is found.
     expect 0 '' lm-ckpt sync c "$dest" --verify --keep-last 3
     expect_line copied '[]'
     expect_line verified '[4,6,8]'
@@ -72,7 +72,7 @@ touch down
 expect 0 'attempt 2 of 4' lm-ckpt sync c "near:$work/far2"
 expect_line copied '[2,4,6,8]'
 
-# A branch after a rollback: its steps arrive, and those of the old branch under the same numbers are set aside.
+# A branch after a rollback: its steps are copied, and the steps of the old branch with the same numbers are set aside.
 lm-ckpt latest c 4 >/dev/null 2>&1
 lm-train "${args[@]}" --train-iters 8 --save c --load c --save-interval 2 --override-opt_param-scheduler >/dev/null 2>&1
 for dest in backup/run "near:$work/far2"; do

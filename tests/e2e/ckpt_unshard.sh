@@ -9,7 +9,7 @@ lm-train --mock-data --num-layers 2 --hidden-size 32 --num-attention-heads 2 --s
     --micro-batch-size 2 --global-batch-size 2 --train-iters 2 --lr 1e-3 --threads 1 --eval-iters 0 --bf16 \
     --save c --save-interval 2 >/dev/null 2>&1
 
-# header FILE: prints its JSON.
+# header FILE: prints the JSON header of a safetensors file.
 header() { head -c $((8 + $(od -An -tu8 -N 8 "$1"))) "$1" | tail -c +9; }
 
 expect 0 '' lm-ckpt unshard c m.safetensors

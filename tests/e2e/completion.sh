@@ -33,7 +33,7 @@ for path in "${programs[@]}"; do
 done
 echo "$n options of verbs"
 
-# bash: steps of a directory, and no files for a number.
+# bash completes the steps of a directory, and offers no files for a number.
 in_run() { (cd "$work" && offered "$@"); }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -113,7 +113,7 @@ grep -q 'embedding.word.weight (weight): the copies of the ranks differ' out || 
 lm-train "${model[@]}" "${args[@]}" --seed 7 --save other >/dev/null 2>&1
 expect 1 'the logits differ by .*: these are different models' lm-convert hf --check --against other
 expect 2 'against: is valid only with --check' lm-convert hf --against c
-# The rounding of 16-bit weights does not hide a wrong activation function: both sides have the same weights.
+# The rounding to 16 bits does not hide a wrong activation function, because both models have the same weights.
 lm-train "${model[@]}" "${args[@]}" --bf16 --lr 1e-2 --init-method-std 0.2 --attention-dropout 0 --hidden-dropout 0 \
     --save rounded >/dev/null 2>&1
 for flags in "" "--dtype bf16" "--dtype fp16" "--dtype fp32"; do

@@ -72,7 +72,8 @@ done
 expect 0 'check: perplexity' lm-convert bf16 checked --check
 prints '^ *3 .*tp1 pp2 *deepspeed *complete, latest' lm-ckpt ls fp16
 
-# Its softmax includes the padding of the vocabulary, so the padding is imported too. It clips gradients to a norm of 1.
+# DeepSpeed's softmax includes the padding of the vocabulary, so the padding is imported too. DeepSpeed clips gradients to a norm
+# of 1.
 expect 0 '' lm-convert fp32 padded --vocab-size 32 --quiet
 next_losses_equal fp32-next.json padded --num-layers 2 --hidden-size 8 --num-attention-heads 2 --ffn-hidden-size 12 \
     --train-iters 6 --clip-grad 1
@@ -81,7 +82,7 @@ next_losses_equal fp32-next.json padded --num-layers 2 --hidden-size 8 --num-att
 rm fp16/global_step3/zero_pp_rank_2_mp_rank_01_optim_states.pt
 expect 3 'incomplete: expected the files of 3 data-parallel ranks, got 2' lm-convert fp16 x
 nothing_under x
-# No file of a stage: its tensors have no moments.
+# All files of a stage are missing: the tensors of the stage have no moments.
 rm bf16/global_step3/*_mp_rank_01_optim_states.pt
 expect 3 'tensor [a-z0-9_.]+ [(](exp_avg|master)[)] has 0 of [0-9]+ elements: copy all files' lm-convert bf16 x
 nothing_under x

@@ -35,9 +35,8 @@ for form in torch torch-dist; do
 done
 nothing_under x
 
-# The three next losses of megatron-core, whose batches are the same two samples. Its softmax includes the padding of the
-# vocabulary, so the padding is imported too.
-# next_losses MODEL FLAGS...
+# next_losses MODEL FLAGS...: compares the next three losses with megatron-core's. Every batch has the same two samples.
+# Megatron-core's softmax includes the padding of the vocabulary, so the padding is imported too.
 next_losses() {
     local model=$1
     shift

@@ -110,7 +110,7 @@ for text in '{' '[1]' '{"state": null, "time": 1}' '{"state": "running", "time":
 done
 [ -z "$(find . -name evil)" ] || fail "a value of the status file was run"
 
-# A job that has trained for hours needs a while to end, or to start again. One that does not end is an alert.
+# A job that has trained for hours needs a while to end, or to start again. A job that does not end raises an alert.
 status stopped 75 90 null 2
 for state in RUNNING COMPLETING; do
     queue "12|$state|None|20:00:00"
@@ -136,7 +136,8 @@ queue "13|PENDING|Priority|0:00"
 status stopped 75 90 null 2
 check 0 "scheduled: job 13" watchdog
 
-# Starts without progress: generation 2 reached iteration 90, and 3, 4 and 5 do not pass it. The third raises the alert.
+# Starts without progress: generation 2 reached iteration 90, and generations 3, 4 and 5 do not pass it. The third of them raises
+# the alert.
 for generation in 3 4 5; do
     status stopped 75 88 null $generation
     [ $generation = 5 ] || check 0 'scheduled' watchdog
@@ -185,7 +186,7 @@ check 0 'scheduled' alert watchdog
 [ "$(grep '^Subject' stand-in/mails | tail -n 2 | tr '\n' ' ')" = \
     "Subject: [CHECK FAILED] tiny: watchdog Subject: [FINE] tiny: watchdog " ] || fail "$(cat stand-in/mails)"
 
-# A check that takes too long is reported. One that still runs, in another process, does not end an alert.
+# A check that takes too long is reported. While an earlier process of a check still runs, no alert of that check ends.
 cp -r "$kit" slow
 printf '#!/bin/sh\nsleep 5\n' >slow/watchdog
 fixed_kit=$kit kit=$work/slow
@@ -282,7 +283,7 @@ check 1 'ALERT busy: backup has run for 25.0 h' backup
 echo "FS_DAYS=1e12" >>site.conf
 check 0 '% of the inodes' fs-watch
 ! grep -q full out || fail "a finished training fills no disk: $(cat out)"
-# The status file has the saves that need room. The disk has room for 3 of them; the fourth one after iteration 6 is at 14.
+# The status file lists the saves that need room. The disk has room for 3 of them; the fourth save after iteration 6 is at 14.
 free=$(df --output=avail -B1 run | tail -n 1)
 planned() { # GROWING_SAVES BYTES
     jq ".state = \"running\" | .iteration = 6 | .saved_iteration = 6 | .step_s = 3600 | .growing_saves = $1 | .step_bytes = $2" status.json >s

@@ -94,7 +94,7 @@ git -C logs remote set-url --push origin https://user:hunter2@localhost:1/x.git
 publish 3 'the URL of origin has a password or token'
 ! grep -r hunter2 out err state || fail "the password is repeated"
 git -C logs config --unset remote.origin.pushurl
-# The credentials of a file: the hub gets them, and no message has them.
+# Credentials in a file: the hub gets them, and no message contains them.
 python3 - >port 2>seen <<'END' &
 import base64, http.server, sys
 class Hub(http.server.BaseHTTPRequestHandler):

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# demo.sh makes what README.md states of it: a model trained in two parts, verified, converted, and the texts that it writes.
+# demo.sh does what README.md states: it trains a model in two parts, verifies and converts it, and prints texts that it writes.
 # labels: proof
 # timeout: 1800
 root=$(realpath "$(dirname "$0")/../..")

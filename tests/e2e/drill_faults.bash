@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # The faults of slurm_drill.sh; sourced. inject KIND waits until the training is healthy, plants a fault, and waits until the
-# training has passed the iteration that it had. Its findings are lines in the files `report` and `wrong`.
+# training has passed the iteration at which the fault was planted. It writes its findings to the files `report` and `wrong`.
 # shellcheck disable=SC2154
 clock_library=/usr/lib/$(uname -m)-linux-gnu/faketime/libfaketimeMT.so.1
 
@@ -165,7 +165,7 @@ fault_twice() {
     submit "$run" -- >/dev/null
     least=$((generation + 2))
 }
-# The clock of the nodes steps, forth or back; a status file from the past looks silent.
+# The clocks of the nodes are set forward or back. An old time in the status file then looks like a silent training.
 fault_clock() {
     local steps=(+1800 -1800 +40 -40)
     echo +0 >clock

@@ -3,7 +3,7 @@
 # training of 20-hour jobs that waits in the queue, starts, trains, saves, validates, ends with its job, and is finished at the end.
 # shellcheck disable=SC2154,SC2016
 
-# quiet DAYS: fails when a check sends any message. 0: three hours.
+# quiet DAYS: simulates DAYS days (0: three hours), and fails when a check sends a message.
 quiet() {
     local days=$1 t start end hour=3600 n=0 code
     mkdir quiet quiet/state

@@ -47,7 +47,7 @@ same_bytes "a a b b" "${gpt[@]}" --pipeline-model-parallel-size 2 --use-distribu
 same_bytes "a a b b c c d d" "${llama[@]}" --bf16 --use-distributed-optimizer --tensor-model-parallel-size 2
 same_bytes "a b c d" "${gpt[@]}" --pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2 --bf16
 
-# Long texts of the run fill the room of the manifest, and do not change its size.
+# Long texts in the flags of the run fill the reserved room of the manifest, and do not change its size.
 same_bytes a "${gpt[@]}" --seed 1234567 --lr-warmup-samples 1 --weight-decay 0.123456789 --log-interval 7
 lm-train "${train[@]}" "${gpt[@]}" --save saved --load saved --train-iters 11 --save-interval 1 --seed 1234567 --lr-warmup-samples 1 \
     --weight-decay 0.123456789 --log-interval 7 --override-opt_param-scheduler >out 2>err </dev/null || fail "resume: $(cat err)"
@@ -55,7 +55,7 @@ sizes=$(find saved -name manifest.json -printf '%s\n' | sort -u | wc -l)
 manifests=$(find saved -name manifest.json | wc -l)
 [ "$manifests of $sizes sizes" = "10 of 1 sizes" ] || fail "sizes of manifests: $(ls -l saved/*/manifest.json)"
 
-# All files of a directory of checkpoints but those that --explain names: the total of the schedule.
+# All files in a directory of checkpoints, except those that --explain names, have the total size of the schedule.
 rm -rf saved
 lm-train "${train[@]}" "${gpt[@]}" --save saved --train-iters 5 --save-interval 2 >out 2>err </dev/null || fail "save: $(cat err)"
 lm-estimate checkpoint "${train[@]}" "${gpt[@]}" --train-iters 5 --save-interval 2 --json >estimate.json 2>err || fail "$(cat err)"

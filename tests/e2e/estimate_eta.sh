@@ -21,7 +21,7 @@ near "$(field bloom.json eta calendar)" "$(awk 'BEGIN { printf "%.3f", (115311 -
 sed 's/consumed samples: *[0-9]*/consumed samples: 94118832/; s/20155564032/192755367936/; s/105.22/105.00/' bloom.log >tokens.log
 run tokens.json lm-estimate eta tokens.log --train-tokens 341B --json
 awk -v s="$(field tokens.json eta left)" 'BEGIN { d = s / 86400; exit !(d > 42.953 && d < 42.956) }' || fail "$(cat tokens.json)"
-# The published 42.95311 days count parts of an iteration: the same with iterations of one sample.
+# The published 42.95311 days count fractions of an iteration. With iterations of one sample, the result is equal.
 sed 's/consumed samples: *[0-9]*/consumed samples: 94118832/; s/20155564032/192755367936/; s/105.22/0.05126953125/; s/size: *2048/size: 1/; s/samples per second: [0-9.]* |//' \
     bloom.log >sample.log
 run tokens.json lm-estimate eta sample.log --train-tokens 341B --json
@@ -102,7 +102,7 @@ near "$(field made.json eta left)" "$(cat left.txt)" || fail "$(cat left.txt) s 
 [ "$(field made.json log duplicates)" = 13 ] || fail "$(cat made.json)"
 [ "$(field made.json log computed)" = 1250 ] || fail "$(cat made.json)"
 grep -q 'made.log: 8 lines of iterations are truncated or mixed with other output: skipped' made.json.err || fail "$(cat made.json.err)"
-# The same with flags for values that the log does not contain.
+# The results are the same when flags give the values that the log does not contain.
 grep -v rampup made.log >unsaid.log
 run unsaid.json lm-estimate eta unsaid.log --rampup-batch-size 16 16 200_000 --global-batch-size 256 --json
 near "$(field unsaid.json eta left)" "$(cat left.txt)" || fail "$(cat unsaid.json)"
@@ -193,7 +193,7 @@ for log in "steps.json train.log" "train.log steps.json" "lines.log steps.json t
         [ "$(field lm.json log $key)" = "$(field one.json log $key)" ] || fail "$log: $key: $(cat lm.json)"
     done
 done
-# What is assumed of a log that does not state its start, and of logs without stamps.
+# The assumptions about a log that does not state its start, and about logs without time stamps.
 jq -c 'select(.kind == "step") | .time += 3600' second.json >cut.json
 run lm.json lm-estimate eta first.json cut.json --json
 grep -q 'note: 1 of the logs begin after a pause of more than 10 min' lm.json.err || fail "$(cat lm.json.err)"

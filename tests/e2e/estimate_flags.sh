@@ -60,7 +60,7 @@ jq -e '.parallel.data_parallel_size == 8 and .parallel.zero_stage == 1 and .para
     .stopping.exit_interval == 5 and .validation.eval_interval == 7 and .logging.log_interval == 100 and
     .checkpoints.save == "x"' config.json >/dev/null || fail "configuration: $(cat config.json)"
 
-# Ramps by iterations of samples, by iterations and by tokens give the same counts.
+# With a batch ramp, both programs count the same iterations, whether the length is given in samples, iterations or tokens.
 common=(--model gpt2-124m --global-batch-size 64 --rampup-batch-size 16 16 1000 --micro-batch-size 1)
 for length in "--train-samples 10000" "--train-iters 300" "--train-tokens 5M"; do
     read -ra words <<<"$length"

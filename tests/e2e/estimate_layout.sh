@@ -51,7 +51,7 @@ least=$(head -1 memories.txt)
 expect 1 '' lm-estimate layout "${args[@]}" --gpu-memory $((least - 1)) --json
 [ "$(jq 'select(.kind == "layouts").least_memory' out)" = "$least" ] || fail "$(cat out)"
 
-# Values of flags are kept.
+# Values that flags give are the only ones tried.
 run some.json lm-estimate layout "${args[@]}" --gpu-memory 80GB --tensor-model-parallel-size 2 --pipeline-model-parallel-size 3 \
     --micro-batch-size 4 --recompute-activations --train-samples 24_000 --json
 [ "$(rows some.json '[.tp, .pp, .dp, .micro_batch, .recompute]')" = '[2,3,2,4,"selective"]' ] || fail "$(cat some.json)"
@@ -60,7 +60,8 @@ run text.txt lm-estimate layout "${args[@]}" --gpu-memory 80GB --explain
 grep -Eq '^TP +PP +DP +micro batch +chunks +recompute +ZeRO +memory +step +tokens/s +in a step ' text.txt || fail "$(cat text.txt)"
 grep -q '  GPU: --gpu or --hardware: ' text.txt || fail "$(cat text.txt)"
 
-# On a terminal, blocks of 80 columns: each has the columns that name a layout, and a shell takes the lines of flags.
+# On a terminal, the table is divided into blocks of 80 columns. Each block has the columns that identify a layout, and a shell
+# accepts the lines of flags.
 command -v script >/dev/null || fail "script is not installed (bsdutils)"
 for verb in "layout ${args[*]} --gpu-memory 80GB --train-samples 24_000 --explain" \
     "memory ${model[*]} --pipeline-model-parallel-size 2 --micro-batch-size 2 --global-batch-size 24 --world-size 12" \
@@ -100,7 +101,7 @@ while read -r zero flags; do
     [[ $zero = 0 || $flags = *--use-distributed-optimizer* ]] || fail "ZeRO stage $zero: $flags"
 done < <(jq -r 'select(.kind == "rejected") | "\(.zero) \(.flags)"' tight.json)
 
-# The model of BLOOM on its 384 GPUs, whose 70 layers no number of stages divides with its embedding.
+# BLOOM on its 384 GPUs: no number of stages divides its 70 layers together with the embedding.
 run bloom.json lm-estimate layout --model bloom-176b --bf16 --global-batch-size 2048 --gpus 384 --json
 [ "$(jq -s '[.[] | select(.kind == "layout")] | length' bloom.json)" = 10 ] || fail "$(cat bloom.json)"
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The flags of lm-estimate layout: lm-train accepts them whole, with the layout of the row; lm-estimate time prints the
-# step and the memory of the row.
+# The flags of lm-estimate layout: lm-train accepts the whole line, with the layout of the row. lm-estimate time prints the step
+# and the memory of the row.
 # shellcheck source=tests/e2e/common.bash
 . "$(dirname "$0")/common.bash"
 

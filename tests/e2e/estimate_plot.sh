@@ -56,7 +56,7 @@ run log lm-estimate memory --model 7.5b --bf16 --tensor-model-parallel-size 8 --
 svg limit.svg limit 1 1 bar 8 8 legend 8 9
 expect 1 '' lm-estimate memory --model 7.5b --bf16 --gpu-memory 80GB --plot large.svg
 svg large.svg limit 1 1
-# The line of the limit is below the sums, which it would strike through.
+# The line of the limit is drawn before the sums, so that it does not strike them through.
 [ "$(grep -oE 'class="(limit|total)"' limit.svg | head -n 1)" = 'class="limit"' ] || fail "the limit covers the sums"
 
 # Files: an existing one is kept without --force, a wrong name is refused, nothing remains after a failure.
@@ -72,7 +72,7 @@ expect 0 '' lm-estimate memory "${model[@]}" --plot -
 mv out piped.svg
 svg piped.svg bar 5 6
 
-# A step: a box for each pass, a bar for each part of the time. Narrow boxes are merged; layouts: a dot for each.
+# A step: a box for each pass, where narrow boxes are merged, and a bar for each part of the time. Layouts: a dot for each.
 step=(--num-layers 8 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 --vocab-size 50304 --gpu a100)
 run log lm-estimate time "${step[@]}" --micro-batch-size 1 --global-batch-size 8 --gpus 4 --pipeline-model-parallel-size 4 --plot step.svg
 svg step.svg span 70 70 row 4 4 share 4 9 share-name 4 9 share-value 4 9 row-heading 1 1
@@ -207,7 +207,7 @@ expect 2 '--plot-over: bare.log: the log does not show tokens' lm-estimate eta b
 expect 2 '--follow: cannot draw a picture: omit --plot' lm-estimate eta run.log --follow --plot x.svg
 nothing_under x.svg
 
-# PNG: programs that fail or write another format are passed over; without any the remedy is one line.
+# PNG: programs that fail or write another format are skipped; without any program the remedy is one line.
 mkdir programs
 # shellcheck disable=SC2016
 printf '#!/bin/sh\necho "not a PNG"\n' >programs/rsvg-convert

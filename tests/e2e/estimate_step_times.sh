@@ -18,7 +18,7 @@ run one.json lm-estimate time "${step[@]}" --gpu a100 --json
 jq -e '.step_s > 0 and .memory_bytes > .memory_state_bytes and .mfu < 1 and .fits' one.json >/dev/null || fail "$(cat one.json)"
 [ "$(jq .model_flops_per_token one.json)" = "$(lm-estimate params "${model[@]}" --json | jq '.model_flops_per_token // empty')" ] ||
     fail "operations: $(cat one.json)"
-# At a given throughput the keys are the same; Megatron's count has its name.
+# With --tflops, the JSON has the same counts of operations under the same keys. The text names the formula of each count.
 run given.json lm-estimate time "${step[@]}" --tflops 100 --train-samples 64_000 --json
 jq -es '.[0].model_flops_per_token == .[1].model_flops_per_token and .[0].iteration_flops == .[1].iteration_flops
     and .[1].iteration_flops > 0' one.json given.json >/dev/null || fail "operations: $(cat one.json given.json)"
@@ -58,7 +58,8 @@ run whole.txt lm-estimate time "${step[@]}" --gpu h100 --train-samples 64_000
 grep -Eq '^iterations +1,000$' whole.txt || fail "$(cat whole.txt)"
 grep -Eq '^running time ' whole.txt || fail "$(cat whole.txt)"
 
-# Another description of the hardware: twice the network is not slower, and errors name the line.
+# Another description of the hardware or the network: a slower network gives a longer step, and errors name the line or the
+# choices.
 hardware=$root/share/hardware
 sed 's/^network_bytes_per_s 100e9/network_bytes_per_s 10e9/' "$hardware/a100.txt" >slow.txt
 run slow.json lm-estimate time "${step[@]}" --hardware slow.txt --json

@@ -73,8 +73,8 @@ grep -q "^    failed: train-gpt2-124m, flash: exit 3: .*cuda" out || fail "$(cat
 expect 2 "stage 'ops' may take 500 s" alone "$python3" "$kit/bench/gpu.py" --within 100 ops
 expect 2 "llmc is missing" alone "$python3" "$kit/bench/gpu.py" train-gpt2-124m-llmc
 
-# gpu.py does not print figures of other kernels as cuDNN's, and reads those of llm.c, with MFU by lm-train's formula. lm-train
-# and llm.c are stand-ins.
+# gpu.py does not report figures of other kernels as those of cuDNN. It reads the figures of llm.c, and computes MFU by lm-train's
+# formula. lm-train and llm.c are stand-ins here.
 mkdir -p stand_in/bin stand_in/lib
 touch stand_in/lib/liblm_cudnn.so
 cat >stand_in/bin/lm-train <<'END'

@@ -27,7 +27,7 @@ if commit=$(git -C "$(dirname "$0")" rev-parse --short=10 HEAD 2>/dev/null); the
 else
     [[ $version =~ ^[0-9.]+$ ]] || die "version $version, of no checkout"
 fi
-# Every directory of share.
+# Every directory of share is installed.
 for directory in "$(dirname "$0")"/../../share/*/; do
     [ -d "$dir/share/lm-utils/$(basename "$directory")" ] || die "share/$(basename "$directory") is not installed"
 done

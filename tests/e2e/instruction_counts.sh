@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # labels: long
 # timeout: 900
-# A slower program executes more instructions: callgrind counts those of small workloads, which needs no idle machine.
-# The differences of two runs do not contain start and end. bench/instructions.tsv has the counts that are compared, with a tolerance of
-# 3 %, and the compiler and system of their programs. A change that is meant to change a count writes the file again:
+# A slower program executes more instructions. callgrind counts the instructions of small workloads, also on a busy machine. Most
+# counts are the difference of two runs, which contains neither start nor end. bench/instructions.tsv has the expected counts
+# (tolerance 3 %), and the compiler and system with which they were recorded. A change that is meant to change a count writes the
+# file again:
 #   tests/e2e/instruction_counts.sh BUILD --write
 here=$(dirname "$(realpath "$0")")
 recorded=$here/../../bench/instructions.tsv

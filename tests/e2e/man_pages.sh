@@ -34,7 +34,7 @@ done
 for page in "$build"/man/*.7; do
     mandoc -T lint -W warning "$page" || bad=1
 done
-# The lines above and below a page, by groff too, which prints "BSD" there by default.
+# The header and footer of a page are right with groff, too, which prints "BSD" there by default.
 version=$(sed -n 's/^project(.* VERSION \([0-9.]*\) .*/\1/p' CMakeLists.txt)
 for page in "$build"/man/lm-*.[17]; do
     name=$(basename "$page")

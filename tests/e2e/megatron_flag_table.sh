@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# docs/megatron-flags.md has every flag of Megatron-LM (golden/megatron/flags.txt) with what lm-train does with it, and
-# lm-train knows all of them. --write: writes the page.
+# docs/megatron-flags.md has every flag of Megatron-LM (golden/megatron/flags.txt) and states what lm-train does with it. lm-train
+# knows all of them. --write: writes the page.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 page=$here/../../docs/megatron-flags.md

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # For end-to-end scripts that import a training; sourced.
 
-# next_losses_equal NEXT.json IMPORTED FLAGS...: continues the training from IMPORTED and compares its losses with the "losses"
-# of NEXT.json. Each batch is the two samples of 8 tokens in its "tokens".
+# next_losses_equal NEXT.json IMPORTED FLAGS...: continues the training from IMPORTED and compares its losses with the "losses" of
+# NEXT.json. Each batch has the two samples of 8 tokens that are the "tokens" of NEXT.json.
 next_losses_equal() {
     local wanted=$1 imported=$2
     shift 2

@@ -23,7 +23,7 @@ if [ "$(id -u)" != 0 ] || ! unshare --net --mount true 2>/dev/null; then
     exit 77
 fi
 
-# The packages hold the last commit. In the same directory each time, ccache has most objects.
+# The packages hold the last commit. They are always built in the same directory, so that ccache has most objects.
 packages=(lm-utils lm-utils-mpi)
 flags=()
 if PATH=$PATH:/usr/local/cuda/bin command -v nvcc >/dev/null; then

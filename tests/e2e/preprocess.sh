@@ -37,7 +37,7 @@ LM_PROCESSOR=sse expect 2 "LM_PROCESSOR: expected avx512, avx2 or portable, got 
 [ "$(grep -c LM_PROCESSOR err)" = 1 ] || fail "told more than once: $(cat err)"
 prints "tokens: valid" "$lm" verify one_text_document
 
-# The filters do not interpret the beginning of their input.
+# The filters encode and decode do not take the first bytes of their input for a mark of compression.
 python3 -c 'import sys; sys.stdout.buffer.write(bytes.fromhex("1f8b0800e303"))' > ids.bin
 "$lm" decode --binary < ids.bin > as_binary
 echo '35615 8 995' | "$lm" decode --no-newline > as_text
@@ -147,7 +147,8 @@ open("flipped.jsonl.gz", "wb").write(data)
 line = b'{"text":"a\xff"}\n{"text":"b"}\n'
 open("sound.jsonl.gz", "wb").write(gzip.compress(line))
 PY
-# Corruption of a compressed file is reported, not the line that it spoils; a bad line of sound data is.
+# If a compressed file is corrupt, the corruption is reported, not the bad line that it causes. A bad line of an intact file is
+# reported.
 for verb in "--output-prefix bad" "train-tokenizer --vocab-size 300 --output bad"; do
     # shellcheck disable=SC2086
     expect 3 'flipped.jsonl.gz: .*(checksum|CRC|corrupt|data check)' "$lm" $verb --input flipped.jsonl.gz
@@ -203,7 +204,7 @@ done
 "$lm" --input a.jsonl --output-prefix lines --workers 2 --log-interval 700 2> err
 [ "$(grep -o 'Processed [0-9]* documents (.* docs/s, .* MB/s)\.' err | cut -d' ' -f2 | xargs)" = "700 1400 2100 2800" ] ||
     fail "--log-interval: $(cat err)"
-# On a terminal each is a separate line, too.
+# On a terminal, each of these lines is a separate line, too.
 script -qec "TERM=xterm lm-preprocess --input a.jsonl --output-prefix lines --force --workers 2 --log-interval 100" /dev/null > screen < /dev/null
 python3 - <<'PY' || fail "Processed behind the bar"
 import re

@@ -59,8 +59,8 @@ xz --format=lzma -k a.jsonl
 expect 0 '' "$lm" --input a.jsonl.lzma --output-prefix old --tokenizer-type ByteTokenizer --workers 3
 cmp old_text_document.bin "${prefix}_text_document.bin"
 
-# Corrupt compressed data appears as bad lines long before the checksum that detects it. The message names the corruption,
-# for a file and for standard input, with every action on bad lines; a bad line of sound data is reported itself.
+# Corrupt compressed data appears as bad lines long before the checksum that detects it. The message names the corruption, for a
+# file and for standard input, with every action on bad lines. If the data is intact, the message names the bad line.
 python3 - <<'PY'
 import gzip, lzma, random
 random.seed(5)

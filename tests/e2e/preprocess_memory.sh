@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The memory bounds of lm-preprocess(1), by the kernel's peak of resident memory: long lines, many of
-# them at once, one giant, decoders with large windows, long lines under train-tokenizer.
+# The memory bounds of lm-preprocess(1), by the kernel's peak of resident memory: long lines, many of them at once, one giant
+# line, decoders with large windows, long lines under train-tokenizer.
 # timeout: 240
 # shellcheck source=tests/e2e/common.bash
 . "$(dirname "$0")/common.bash"
@@ -48,7 +48,8 @@ for name in "ordinary", "long", "private":
     check(f"{name}, 16 workers", 1024, *encode, "16", "--input", f"{name}.jsonl")
     check(f"{name}, 1 worker", 256, *encode, "1", "--input", f"{name}.jsonl")
 
-# One giant line needs its own size, and as much for a normalizer. Its ids, also those of 32 bits, are not kept in memory.
+# One giant line needs its own size, and the same size again for a normalizer. Its ids, also those of 32 bits, are not kept in
+# memory.
 lm = json.load(open("wide/tokenizer.json"))
 lm["normalizer"] = {"type": "Sequence", "normalizers": [{"type": "NFKC"}, {"type": "Lowercase"}]}
 os.mkdir("normal")
@@ -91,7 +92,7 @@ if shutil.which("zstd"):
 else:
     print("skipped: zstd: not installed")
 
-# Rounds are bounded by bytes, not by chunks.
+# The rounds of train-tokenizer are bounded by bytes, not by chunks.
 check("train-tokenizer, long lines", 512, "train-tokenizer", "--vocab-size", "300", "--output", "tokenizer", "--workers", "1",
       "--input", "long.jsonl")
 PY

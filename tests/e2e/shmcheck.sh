@@ -75,7 +75,7 @@ if [ "${LM_PRIVATE_SHM-}" != yes ]; then
     [ "$(tr '\n' ';' <"$streamed")" = '1 host: 1 ok, 0 warning, 0 critical;missing: 1 host: b;;2 hosts: 2 ok, 0 warning, 0 critical;' ] ||
         die "streamed: $(cat "$streamed")"
     rm -f "$streamed"
-    # Lines of srun and warnings go to standard error; the findings of the others count.
+    # Lines of srun and warnings go to standard error; the findings of all other lines count.
     { host a warning "0.5 % of its bytes are used" 1024 0 0; echo "srun: error: n004: task 3: Exited with exit code 1"; host b ok "" 1024 0 0; } >"$many"
     summary 1 '^srun: error: n004: task 3: Exited with exit code 1$'
     summary 1 '^2 hosts: 1 ok, 1 warning, 0 critical$'

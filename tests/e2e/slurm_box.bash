@@ -65,7 +65,8 @@ start_munge() {
     until [ -S "$box/munge/socket" ]; do alive; done
 }
 
-# start_slurm NODES CPUS [FILE]: returns when all nodes are idle. The settings of FILE replace the same ones above.
+# start_slurm NODES CPUS [FILE]: returns when all nodes are idle. The settings of FILE replace settings of this script with the
+# same name.
 start_slurm() {
     local n=$1 cpus=$2 i port host
     port=$(free_ports $((n + 1)))

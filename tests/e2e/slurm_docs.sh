@@ -71,7 +71,7 @@ held() {
     until [ "$(state "$job")" = SPECIAL_EXIT ]; do sleep 0.1; done
 }
 
-# perform COMMAND: runs it, and checks what the page states of it. Returns 1 for a command without a check.
+# perform COMMAND: runs it, and checks that it does what the page states. Returns 1 for a command without a check.
 job='' training=''
 perform() {
     local command=${1//'...'/$tiny}
@@ -210,7 +210,7 @@ for command in "${commands[@]}"; do
     [ -z "${LM_VERBOSE:-}" ] || echo "$((SECONDS - seconds)) s: $command"
 done
 
-# The column "Slurm alone" of the exit codes: 4 was held above; 76 is, and 75 starts the job again.
+# The column "Slurm alone" of the exit codes: Slurm held code 4 above. It also holds 76, and starts the job again after 75.
 held 76
 scancel "$job"
 job=$(sbatch --job-name=again --output=again.log --open-mode=append --wrap='echo start; exit 75')

@@ -8,7 +8,7 @@ command -v ip >/dev/null || skip_slurm "ip is not installed (iproute2)"
 spaces=lm$$ # prefix of the names of the network namespaces
 hosts=(ctl)
 
-# on HOST COMMAND...: runs a command on this host. In a subshell or the background its process is that of the command.
+# on HOST COMMAND...: runs a command on this host. In a subshell or in the background, the process is that of the command.
 on() {
     local host=$1
     shift
@@ -69,7 +69,7 @@ CONF
     export SLURM_PMIX_FENCE=ring  # as in slurm_box.bash
 }
 
-# Every process in the namespaces is one of this Slurm.
+# All processes in the namespaces belong to this Slurm, so all of them are ended.
 stop_hosts() {
     local host signal pid
     on ctl scancel --full --user root 2>/dev/null || true

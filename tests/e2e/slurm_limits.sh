@@ -74,10 +74,10 @@ finish() {
     [ "$(exit_code "$1")" = "$2" ] || fail "job $1: $(state "$1") with exit code $(exit_code "$1"), wanted $2: $(tail -n 20 job-"$1".log)"
 }
 iteration() { jq 'if .state == "running" then .iteration else 0 end' run/status.json 2>/dev/null || echo 0; }
-# The training has made 30 iterations since $mark: a save is in between.
+# Succeeds when the training has made 30 iterations since $mark, which includes a save.
 trains_on() { [ "$(iteration)" -gt $((mark + 30)) ]; }
 mark=0
-# report NAME: the training has saved a later step than before.
+# report NAME: fails unless the training has saved a later step than at the previous report.
 report() {
     local saved
     saved=$(jq .saved_iteration run/status.json)

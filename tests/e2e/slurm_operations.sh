@@ -135,8 +135,8 @@ grep -q 'the later starts do not use n2' tiny-"$job".log || fail "a lost device:
 grep -Fxq 'task 1 on n[1-2]' tiny-"$job".log || fail "task 1 without n2: $(cat tiny-"$job".log)"
 grep -Exq 'task 2 on n.(1,3|1,4|3-4).' tiny-"$job".log || fail "task 2 with n2: $(cat tiny-"$job".log)"
 
-# The excluded host of other errors: that of the rank that does not answer, not of the ranks that wait for it; that of the rank
-# that the error names; that of the writer of the status file when a device failed; none when a disk is full.
+# The host that is excluded for other errors: the host of the rank that does not answer, not of the ranks that wait for it; the
+# host of the rank that the error names; the host that wrote the status file, when a device failed; none when a disk is full.
 failed_host() { # REASON: prints the host that the template excludes
     jq -n --arg reason "$1" '{reason: $reason, host: "n3", rank: 5}' >reason.json
     # shellcheck disable=SC2034
@@ -194,7 +194,8 @@ check 1 'ALERT unavailable: job [0-9]+ cannot start for 66 min: ReqNodeNotAvail,
 scancel "$job"
 scontrol update NodeName=n4 State=RESUME
 
-# FRESH=1 is valid until a task has saved: if the directory is moved away later, the array stops. Also the reserve of a short job.
+# FRESH=1 is valid until a task has saved: if the directory is moved away later, the array stops. Also tests the reserve of a
+# short job.
 cat >stand-in/lm-train <<'END'
 #!/bin/sh
 [ "$SLURM_PROCID" = 0 ] || exit 0
@@ -266,7 +267,7 @@ END
 options=()
 job=$(PATH=$work/stand-in:$PATH REQUEUE=1 submit slurm/train.sbatch)
 until [ "$(state "$job")" = PENDING ] && grep -qs "saved, work remains" tiny-"$job".log; do sleep 0.1; done
-# Slurm waits two minutes. The steps of the first start have ended.
+# Slurm would start the job again only after two minutes. The steps of the first start must have ended before.
 until ! pgrep -f "^slurmstepd: \\[$job" >/dev/null; do sleep 0.1; done
 scontrol update JobId="$job" StartTime=now
 finish "$job" 0

@@ -2,7 +2,7 @@
 # Runs with two tiers of saves, for tests; sourced after mpirun.bash. Each host has its directory in local/, the durable
 # steps are in run/.
 
-# A multiple of 3 and 4 samples in a batch.
+# The number of samples in a batch is a multiple of 3 and of 4, the numbers of hosts.
 args=(--num-layers 2 --hidden-size 32 --num-attention-heads 2 --seq-length 16 --vocab-size 64 --mock-data --micro-batch-size 1
     --global-batch-size 12 --lr 1e-3 --threads 1 --eval-iters 0 --train-iters 20 --save-interval 10 --use-distributed-optimizer
     --log-interval 1 --no-node-check)
@@ -16,7 +16,7 @@ train() {
     done
     mpirun "${command[@]::${#command[@]}-1}"
 }
-# tiers HOSTS FLAGS...: the same with both tiers; output in out, err.
+# tiers HOSTS FLAGS...: runs train with both tiers of saves; output in out, err.
 tiers() { train "$1" --save run --load run --local-save local --local-save-interval 2 "${@:2}" >out 2>err </dev/null; }
 # resumes_from STEP: the run whose output is in err began after iteration STEP.
 resumes_from() { grep -q "resuming after iteration $1," err || fail "not from iteration $1: $(cat err)"; }

@@ -150,7 +150,7 @@ code=0; lm-train "${args[@]}" "${skip[@]}" --save skip2 --exit-interval 4 >skip1
 run skip2.log lm-train "${args[@]}" "${skip[@]}" --load skip2
 diff <(values skip.log) <(cat <(values skip1.log) <(values skip2.log)) || fail "skipping differs after a resume"
 
-# Samples back to text, from the flags of the run.
+# --show-samples prints samples as text, with the flags of the run.
 run samples.json lm-train "${args[@]}" --show-samples 4-9
 [ "$(wc -l <samples.json)" = 6 ] || fail "--show-samples: $(cat samples.json)"
 grep -q '"sample":6,"iteration":2,"pieces":\[{"data":"data_text_document","document":[0-9]*,"offset":[0-9]*,"tokens":[0-9]*,"text":"' samples.json ||

@@ -192,8 +192,8 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
         fail "not noted: $(cat repeatable.log.err)"
 fi
 
-# ---- Launches: those of a layer in a step of one micro-batch, kernels and products of cuBLASLt, as in bench/cuda.md. Biases of the products that
-# end a branch cost GPT-2 none, since the norm's backward sums them. ----
+# ---- Launches of one layer in a step of one micro-batch, of kernels and of cuBLASLt's products, as in bench/cuda.md. GPT-2 needs
+# no launch for the biases of products that end a branch, because the norm's backward sums their gradients. ----
 if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     # count MODEL LAYERS STEPS KIND: prints the number of launches of that kind in a run.
     count() {

@@ -106,7 +106,7 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
             fail "a step makes connections, allocates or searches for algorithms"
         grep -q "^NCCL: connections for a pair's messages" "$file" || fail "no messages in $(cat "$file")"
     done
-    # NCCL occupies SMs while GEMMs run, of 132: 4 if stages have links, 16 while gradients are reduced and weights
+    # While GEMMs run, NCCL occupies some of the 132 SMs: 4 if stages have links, 16 while gradients are reduced and weights
     # gathered (not in the micro-batches between), and 23 while tensor-parallel collectives run.
     products() { sort "$1".* | uniq -c | awk -v ORS=' ' '$2 == "product" { $1 = ""; print substr($0, 2) }'; }
     for overlap in dp:112 tp:105 sp:105; do
@@ -194,7 +194,7 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     failing[1]=4
     expect 3 "'half': all_reduce\(sum, 10 x fp32\), operation [0-9]+: timed out after 5 s waiting for rank 1 of 4; rank 1 on $(hostname) " \
         "${failing[@]}" one_never_comes
-    # The rank whose part is first is named first.
+    # The rank whose part arrives first is named first.
     ten='rank [023] calls AllReduce\(count 10,[^)]*\)' eleven='rank 1 calls AllReduce\(count 11,[^)]*\)'
     expect 3 "group 'world': .*NCCL: invalid usage: ($ten, but $eleven|$eleven, but $ten)" "${failing[@]}" other_shape
     CUDA_VISIBLE_DEVICES=0 EMULATED_CUDA_DEVICES=1 expect 2 "cuda:0: ranks 0 and 1 share the GPU at 0000:" \

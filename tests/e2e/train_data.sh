@@ -42,7 +42,7 @@ run cut.json lm-train "${args[@]}" "${stages[@]}" --show-samples 17-18
 expect 2 '--curriculum-total-steps: is missing' lm-train "${args[@]}" --curriculum-learning-type seqlen --curriculum-min-difficulty 8
 expect 2 'min_difficulty 4 is not between' lm-train "${args[@]}" "${grow[@]}" --curriculum-min-difficulty 4
 
-# The same from a DeepSpeed configuration.
+# The same settings from a DeepSpeed configuration.
 cat >ds.json <<'END'
 {"train_micro_batch_size_per_gpu": 2, "train_batch_size": 6, "gradient_clipping": 1.0, "zero_optimization": {"stage": 1},
  "steps_per_print": 2000, "curriculum_learning": {"enabled": true, "curriculum_type": "seqlen", "min_difficulty": 8,
@@ -185,7 +185,7 @@ for more in "--micro-batch-size 1" "--micro-batch-size 6" "--global-batch-size 1
     diff <(jq -c '[.sample, .pieces]' samples.json) <(jq -c '[.sample, .pieces]' other.json) || fail "$more: other samples"
 done
 
-# Megatron's index in a file: built by the first run, mapped by the next, the same samples as without.
+# Megatron's index in a file: the first run builds it, the next run maps it, and the samples are those of a run without the file.
 megatron=(--data-order megatron --exit-iteration 3)
 run own.log lm-train "${args[@]}" "${megatron[@]}" --data-cache-path none
 run built.log lm-train "${args[@]}" "${megatron[@]}" --data-cache-path cache

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A rank that is stopped at a random time of a step, an evaluation or a save: the timeout names it with
-# its state, every rank dumps its flight recorder, and --explain names it too. $2: number of runs
-# [4], $3: ranks [3].
+# A rank is stopped at a random time of a step, an evaluation or a save. The error of the timeout names this rank with its state,
+# every rank dumps its flight recorder, and --explain names the rank, too. $2: number of runs [4], $3: ranks [3].
 # labels: e2e;mpi
 # timeout: 300
 here=$(dirname "$(realpath "$0")")
@@ -22,7 +21,7 @@ args=(--num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 48 --
 step=(--eval-iters 0)
 evaluation=(--eval-interval 2 --eval-iters 200)
 save=(--eval-iters 0 --save-interval 1 --save-retain keep-last=1 --async-save off)
-# A chain of messages: a stage waits for one that waits for the stopped one.
+# A chain of messages: a stage waits for a second stage, which waits for the stopped one.
 pipeline=(--eval-iters 0 --num-layers "$n_ranks" --pipeline-model-parallel-size "$n_ranks")
 
 # stopped_run PHASE FLAGS...: stops one rank at a random time.

@@ -96,7 +96,7 @@ done
 expect 0 'one/global_step.: resuming' lm-train "${args[@]}" --load one --exit-on-missing-checkpoint --exit-iteration 3
 expect 2 'no such directory: give --fresh' lm-train "${first[@]}" --load other --save new.other
 
-# The run itself resumes in it, from its latest step or from an earlier one.
+# The run that owns the directory resumes in it, from its latest step or from an earlier one.
 cp -r ck back
 expect 0 'back/global_step12: resuming' lm-train "${args[@]}" --load back/ --save ./back --exit-iteration 13
 expect 0 'back/global_step4: resuming' lm-train "${args[@]}" --load back/global_step4 --save back --exit-iteration 5

@@ -48,7 +48,7 @@ n_skipped=$(jq -s 'map(select(.kind == "step") | .skipped_iterations) | add' ove
 jq -se 'all(.kind != "nan")' overflows.json >/dev/null || fail "an overflow is an event: $(grep '"nan"' overflows.json)"
 expect 4 "iteration 3: loss .* not both finite: first in the gradient of layers.1.* on rank 0 .*, also with a loss scale of 1: no weight" env \
     LM_STEP_FAULT=gradient:inf:3:0:1 lm-train "${fp16[@]}"
-# A transient one is distinguished from an overflow: the repeated step is finite at the same scale.
+# A transient fault in a gradient is distinguished from an overflow: the repeated step is finite at the same scale.
 LM_STEP_FAULT=gradient:nan:30:0:1:once run skip.log lm-train "${fp16[@]}" --on-nan skip --log-json skip.json
 grep -q 'iteration 30: .*so the fault was transient, gradient norms: embedding [0-9.]*, layers [0-9.]* nan [0-9.]*, head' skip.log.err ||
     fail "transient: $(cat skip.log.err)"

@@ -37,7 +37,7 @@ done
 expect 3 'ulimit -v: leaves .* of address space, but the training needs ' bash -c 'ulimit -v 140000; exec lm-train "$@"' - \
     "${args[@]:0:${#args[@]}-3}" --vocab-size 256
 
-# The output names each stop.
+# The output names the reason of each stop.
 run=("${args[@]:0:${#args[@]}-3}" --eval-iters 0 --vocab-size 256)
 touch kill
 expect 76 '--kill-switch-path: kill exists: stopped after iteration 0 of 20: remove the file' lm-train "${run[@]}" --kill-switch-path kill

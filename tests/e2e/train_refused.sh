@@ -8,14 +8,14 @@
 
 args=(--mock-data --num-layers 2 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --vocab-size 100
     --micro-batch-size 1 --global-batch-size 4 --lr 1e-3 --threads 1 --log-interval 1 --eval-iters 0 --train-iters 100_000)
-# lines LOG: iteration, loss, gradient norm and the counts of skipped and nan iterations; of a repeated iteration the last line.
-# Without times.
+# lines LOG: prints iteration, loss, gradient norm and the counts of skipped and nan iterations, without times. For a repeated
+# iteration, prints the last line only.
 lines() {
     sed -nE 's/.*iteration +([0-9]+)\/ *[0-9]+ \|(.*)/\1 \2/p' "$@" | sed -E 's/elapsed[^|]*\|//; s/[a-zA-Z ]*per [a-zA-Z ()]*: [^|]*\|//g; s/TFLOPs[^|]*\|//' |
         awk '{ line[$1] = $0 } END { for (i = 1; i in line; i++) print line[i] }'
 }
 
-# The first 36 iterations, as a start of all runs.
+# All runs start from these first 36 iterations.
 run start.log lm-train "${args[@]}" --save start --exit-iteration 36
 end=(--exit-iteration 50)
 # KIND FAULT FLAG: a fault in iteration 41 that appears once, its policy, and the documented equivalent.

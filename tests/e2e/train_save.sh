@@ -25,8 +25,8 @@ for step in 4 8 12; do
 done
 expect 2 '--async-save-buffer: needs --save' lm-train "${model[@]}" --train-iters 1 --async-save-buffer 1M
 
-# Every k-th operation fails or writes less: a save is lost, the training and the last save are not. Killed: the next start
-# ends with the same bits.
+# Every k-th operation fails or writes less: the save is lost, but not the training and the last save. After a kill, the next
+# start ends with the same bits.
 for action in fail short kill; do
     for ((k = 1; ; k += every)); do
         rm -rf broken
@@ -70,7 +70,7 @@ else
     echo "skipped: no tmpfs can be mounted, so a full disk was not tested"
 fi
 
-# Retention keeps what a rule keeps, and deletes nothing when the newest step is damaged.
+# Retention keeps every step that any of the rules keeps, and deletes nothing when the newest step is damaged.
 lm-train "${model[@]}" --train-iters 24 --save-interval 4 --save kept --save-retain keep-last=2,keep-every=8,keep=4 >/dev/null 2>&1
 [ "$(cd kept && echo global_step*)" = "global_step16 global_step20 global_step24 global_step4 global_step8" ] || fail "kept: $(ls kept)"
 for rules in keep-last keep-last=0 keep-first=2 keep-last=x; do
