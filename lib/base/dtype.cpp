@@ -63,7 +63,7 @@ float fp32_from_bf16(u16 bits) {
     return std::bit_cast<float>(static_cast<u32>(bits) << 16);
 }
 
-// Rounds to nearest even. It does not use _Float16, which on x86 needs g++ 12 or clang 15.
+// Rounds to nearest even. The code does not use _Float16, which on x86 needs g++ 12 or clang 15.
 u16 fp16_from_fp32(float value) {
     const u32 bits = std::bit_cast<u32>(value);
     const u32 sign = (bits >> 16) & 0x8000U;

@@ -21,7 +21,7 @@ using LogSink = std::function<void(Severity, std::string_view message)>;
 
 // Replaces the sink; nullptr removes the sink. Thread-safe.
 void set_log_sink(LogSink sink);
-// Sets a second sink, such as a log file, which gets the same messages; nullptr removes the second
+// Sets a second sink, such as a log file, which also gets each message; nullptr removes the second
 // sink.
 void set_log_copy(LogSink sink);
 // Passes `message` to the sinks. Thread-safe: only one thread at a time calls a sink.

@@ -22,9 +22,9 @@ std::string own_user();
 enum class Vectors { none, avx2, avx512, amx };
 
 // Returns whether kernels may use `vectors`; callers also check that the processor has them. The
-// environment variable LM_PROCESSOR (`avx512`, `avx2` or `portable`) limits the choice. Tests use
-// it to run the code for other processors, and users to compare results when they suspect a kernel.
-// Throws Error(usage) when LM_PROCESSOR has another value.
+// environment variable LM_PROCESSOR (`avx512`, `avx2` or `portable`) limits the choice. With this
+// variable, tests run the code for other processors, and users compare results when they suspect a
+// kernel. Throws Error(usage) when LM_PROCESSOR has another value.
 bool may_use(Vectors vectors);
 
 }  // namespace lm

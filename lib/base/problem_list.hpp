@@ -16,7 +16,8 @@ void throw_problems(const std::vector<std::string>& problems, Exit code = Exit::
 // Returns the problems in the message of an Error. Only an Error of throw_problems() has more than
 // one.
 std::vector<std::string_view> problems_in(std::string_view message);
-// Returns the message of an Error as one line: its first problem and the number of the others.
+// Returns the message of an Error as one line: the first problem and the number of further
+// problems.
 std::string summary_of(std::string_view message);
 
 }  // namespace lm

@@ -126,11 +126,11 @@ bool within_rounding(const Comparison& result, DType dtype) {
 }
 
 // Compares the logits of both models. `theirs_type` is the type of the other model. Throws
-// Error(answer_is_no) when the two sides have different numbers of logits, or when the logits
-// differ by more than rounding explains. The weights of the other model may have been rounded to
-// the checkpoint's type and then stored in a finer type. So when the first comparison fails, also
+// Error(answer_is_no) when the models have different numbers of logits, or when the logits differ
+// by more than rounding explains. The weights of the other model may have been rounded to the
+// checkpoint's type and then stored in a finer type. So when the first comparison fails, also
 // compares logits that are computed with weights in the checkpoint's type. If those logits agree
-// with `theirs`, returns the second comparison and stores the logits that it used.
+// with `theirs`, returns the second comparison and keeps the logits of the rounded weights.
 Comparison compare(OurLogits& ours, const std::vector<double>& theirs, const std::string& whose,
                    DType theirs_type) {
     if (ours.logits.size() != theirs.size()) {

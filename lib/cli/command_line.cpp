@@ -20,7 +20,7 @@ struct HelpRequest {
     Options::Parsed what;
 };
 
-// Returns whether two texts are equal, or are the same number.
+// Returns whether two texts are equal, or state equal numbers.
 bool same_value(const std::string& a, const std::string& b) {
     double x = 0;
     double y = 0;

@@ -26,7 +26,7 @@ struct CommandLine {
 // Returns whether `name` is an option that every program has: --help, -h, --version.
 bool is_built_in(const std::string& name);
 
-// Parses `arguments` with the options of `table` and the built-in ones; apply[i] belongs to
+// Parses `arguments` with the options of `table` and the built-in options; apply[i] belongs to
 // table[i]. Calls `check_operands` before the operands are distributed. Throws Error(usage).
 Options::Parsed apply_command_line(
     const std::vector<Option>& table, const std::vector<Apply>& apply, const Values& arguments,

@@ -14,7 +14,8 @@ namespace lm::cli {
 struct Commands {
     std::vector<std::string> names;
     const std::vector<Option>& options;
-    // Words that are not commands, each with the command that a message suggests for it.
+    // Words that are not commands. The second word of each pair is the command that a message
+    // suggests instead of the first word.
     std::vector<std::pair<std::string, std::string>> other_words = {};
 };
 

@@ -119,7 +119,7 @@ class Options {
     void accepted(std::string_view names, int n_values, std::string instead);
     // Declares a flag of other programs that is not supported: its use is an Error(usage) with the
     // reason. "--x-*" means all flags with that prefix. With the value `neutral_value`, the flag
-    // would change nothing, so it is accepted with a note.
+    // has no effect, so it is accepted with a note.
     void refused(std::string_view names, int n_values, std::string reason,
                  std::string neutral_value = "");
 

@@ -16,7 +16,7 @@
 namespace lm::cli {
 namespace {
 
-// Returns the option names that a message may suggest: all but the refused ones.
+// Returns the option names that a message may suggest: all names except those of refused options.
 std::vector<std::string> all_names(const std::vector<Option>& table) {
     std::vector<std::string> names;
     for (const Option& option : table) {

@@ -51,7 +51,7 @@ std::vector<Mount> tmpfs_mounts();
 
 // The paths of this process's control group, from /proc/self/cgroup: the path of version 2
 // ("0::/a"), and the path of the memory controller of version 1 ("4:memory:/a"). A path is empty
-// for the root group, and when the file has no line for it.
+// for the root group, and when the file has no such line.
 struct CgroupPaths {
     std::string v2;
     std::string v1_memory;

@@ -132,7 +132,7 @@ struct Answer {
 };
 
 // Returns the sample in `answer`. If no sample arrives before `deadline`, returns a sample whose
-// problem states this.
+// `problem` states the timeout.
 DirectorySample answer_until(Answer& answer, const std::string& path,
                              std::chrono::steady_clock::time_point deadline) {
     std::unique_lock lock(answer.mutex);

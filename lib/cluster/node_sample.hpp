@@ -32,7 +32,7 @@ struct GpuSample {
 
 struct NodeSample {
     std::string host;
-    double clock_skew_s = 0;  // against the median of the job; set by train::exchange_samples()
+    double clock_skew_s = 0;  // difference from the job's median; set by train::exchange_samples()
     i64 memory = 0;           // bytes of the host
     i64 available = 0;        // bytes that a process can still allocate
     i64 swap_used = 0;        // bytes

@@ -116,7 +116,7 @@ void set_rank(RankDump& dump, const io::Json& json, const std::string& path) {
     dump.size = io::json_get<int>(json, "ranks", path);
     constexpr int most_ranks = 10'000'000;
     if (dump.rank < 0 || dump.rank >= dump.size || dump.size > most_ranks) {
-        run_error(path, "corrupt: rank {} of {} ranks", dump.rank, dump.size);
+        run_error(path, "corrupt: states rank {} of {} ranks", dump.rank, dump.size);
     }
     dump.host = io::json_get<std::string>(json, "host", path);
     dump.device = io::json_get<std::string>(json, "device", path);

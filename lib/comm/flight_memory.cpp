@@ -54,11 +54,11 @@ void UnmapRing::operator()(const FlightRing* ring) const {
 std::vector<MappedRing> rings_on_host(i64 run) {
     std::vector<MappedRing> rings;
     const std::string wanted = std::string("/memfd:") + memory_name;
-    std::error_code error;  // /proc cannot be read: ends the search
+    std::error_code error;  // set when /proc cannot be read; ends the search
     for (fs::directory_iterator process("/proc", error), end; process != end && !error;
          process.increment(error)) {
         if (!is_number(process->path().filename())) continue;
-        std::error_code unreadable;  // the process is another user's, or has ended
+        std::error_code unreadable;  // set when the process is another user's, or has ended
         for (fs::directory_iterator file(process->path() / "fd", unreadable);
              !unreadable && file != end; file.increment(unreadable)) {
             std::error_code closed;

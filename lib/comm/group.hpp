@@ -16,7 +16,8 @@
 // need not block the host. For host memory, wait() blocks until the operation is done.
 //
 // Determinism. The order of additions depends only on the size of the group and the shape, so the
-// same inputs give the same bits. (With NCCL this holds on the same machines, see cuda/nccl.)
+// same inputs give the same bits. (With NCCL, the bits are equal only on the same machines, see
+// cuda/nccl.)
 //
 // Allocation. Nothing is allocated after the first operations of a run.
 //

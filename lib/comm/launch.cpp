@@ -83,7 +83,8 @@ std::unique_ptr<Launch> join_without_mpi(const LaunchOptions& options) {
         return world;
     }
     if (launched.size > 1 && launched.by == Launcher::torchrun) {
-        usage_error("WORLD_SIZE", "{} ranks on CPUs, which need MPI: use mpirun", launched.size);
+        usage_error("WORLD_SIZE", "{} ranks on CPUs cannot connect without MPI: use mpirun",
+                    launched.size);
     }
     if (const int n_tasks = launched_by({Launcher::slurm}).size; n_tasks > 1) {
         usage_error(

@@ -28,7 +28,7 @@ struct LaunchOptions {
     // their tensors.
     bool rendezvous = false;
     // Maximum number of elements of one MPI call. Larger operations are divided into several calls.
-    // Tests lower it.
+    // Tests use a smaller number.
     i64 max_count = i64{1} << 30;
 };
 

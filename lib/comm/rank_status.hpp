@@ -15,7 +15,8 @@ struct RankStatus {
     bool answered = false;
     i64 n_started = -1;  // collectives that the rank has started in the group; -1: not a member
     std::string host;    // empty: not known
-    std::string where;   // FlightRecorder::where(); another process reads it if the rank is silent
+    std::string where;   // FlightRecorder::where(); another process reads it when the rank does not
+                         // answer
     std::string device;  // empty: not known, or a CPU
 };
 

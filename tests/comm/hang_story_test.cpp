@@ -147,7 +147,8 @@ TEST_CASE("a dump with an impossible rank is refused") {
         dump.rank = rank;
         dump.size = size;
         io::write_file(scratch / "rank-0.jsonl", dump_text(dump), io::Overwrite::yes);
-        CHECK_THROWS_WITH(read_dump(scratch / "rank-0.jsonl"), ContainsSubstring("corrupt: rank"));
+        CHECK_THROWS_WITH(read_dump(scratch / "rank-0.jsonl"),
+                          ContainsSubstring("corrupt: states rank"));
     }
 }
 

@@ -94,7 +94,7 @@ expect 3 "timed out after 1 s waiting for ranks 1, 2 of 3" \
 # Training.
 args=(--mock-data --vocab-size 64 --seed 5 --threads 1 --num-layers 2 --hidden-size 16 --num-attention-heads 2
     --seq-length 16 --micro-batch-size 1 --global-batch-size 4 --train-iters 2 --lr 3e-3 --log-interval 1 --eval-iters 0)
-expect 2 "WORLD_SIZE: 2 ranks on CPUs, which need MPI" env RANK=1 WORLD_SIZE=2 MASTER_ADDR=localhost \
+expect 2 "WORLD_SIZE: 2 ranks on CPUs cannot connect without MPI" env RANK=1 WORLD_SIZE=2 MASTER_ADDR=localhost \
     MASTER_PORT=20000 lm-train "${args[@]}" --device cpu
 emulated=$(realpath "$bin/../tests/emulated_cuda")
 if [ -e "$emulated/liblm_cuda.so" ]; then

@@ -58,8 +58,8 @@ class ShareWriter {
         std::memcpy(to.data(), static_cast<const std::byte*>(piece.data) + offset, to.size());
     }
 
-    // Returns the memory of a unit that is a whole block in aligned memory, and so can be written
-    // without a copy. Returns nullptr for any other unit.
+    // Returns the memory of a unit if the unit is one block of a slice in aligned host memory,
+    // which can be written without a copy. Returns nullptr for any other unit.
     static const std::byte* memory_of(const DataShare& share, const FileUnit& unit) {
         const Piece& piece = *share.pieces[unit.first];
         if (piece.read || unit.last - unit.first > 1) return nullptr;

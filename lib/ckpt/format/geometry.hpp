@@ -23,7 +23,7 @@ inline Region whole(const Shape& shape) {
     return {{start, shape}, 0, shape.numel()};
 }
 
-// Stores the common part of two boxes in `common`; returns false when it is empty.
+// Stores the common part of two boxes in `common`; returns false when the common part is empty.
 inline bool intersect(const spec::Box& a, const spec::Box& b, spec::Box& common) {
     LM_CHECK(a.start.rank() == b.start.rank(), "expected boxes of equal rank, got {} and {}",
              a.start.rank(), b.start.rank());

@@ -70,7 +70,8 @@ void check_region(const DataFile& file, const Slice& slice, const std::string& p
     ok = ok && slice.offset >= after && slice.offset <= round_up(after, io::block_alignment) &&
          slice.end() <= file.size;
     if (!ok) {
-        damaged(path, "corrupt: {}: slice of tensor {} at byte {}: range empty or out of bounds",
+        damaged(path,
+                "corrupt: {}: slice of tensor {} at byte {}: its range is empty or out of bounds",
                 file.name, slice.tensor, slice.offset);
     }
 }

@@ -131,7 +131,8 @@ Writer this_writer();
 io::OrderedJson to_json(const StepReference& step);
 StepReference step_reference_from(const io::Json& object, const std::string& path);
 
-// Returns a reference to an index part as JSON text. Ranks send it to each other in this form.
+// Returns a reference to an index part as JSON text. Ranks send references to each other in this
+// form.
 std::string reference_text(const IndexReference& part);
 IndexReference parse_reference(std::string_view text);
 

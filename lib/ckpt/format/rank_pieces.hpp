@@ -11,7 +11,8 @@
 namespace lm::ckpt {
 
 // Returns `layout` with only the tensors that tensor rank `tp_rank` adds to sums over the model and
-// writes to checkpoints. If several ranks hold a tensor, only the layout of the first one keeps it.
+// writes to checkpoints. If several ranks hold a tensor, only the layout of the first of these
+// ranks keeps the tensor.
 spec::RankLayout counted_tensors(const spec::RankLayout& layout, i64 tp_rank);
 
 // The memory of a rank's state. The pointers are null when the files are only planned.

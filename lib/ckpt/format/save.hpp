@@ -60,17 +60,18 @@ struct SaveResult {
 std::vector<TensorInfo> tensors_of(const spec::ModelConfig& model, DType weights);
 
 // Saves a checkpoint with one writer. An existing global_stepN of the same branch is replaced.
-// Throws Error(failure) when writing fails, after it has removed the temporary directory. Throws
+// When writing fails, removes the temporary directory and throws Error(failure). Throws
 // Error(superseded) when a newer generation exists.
 SaveResult save(const Generation& generation, const SaveInfo& info,
                 const std::vector<Piece>& pieces);
 
 // A save by several writers. The committer calls begin_save(), which creates and returns the
 // directory temporary_path(). Each writer r of [0, n_writers) calls write_pieces(), or
-// plan_shares() and write_shares() if it shares files with others (data_file.hpp). One writer of
-// each group receives the index parts of the others, joins them with append() and calls
-// write_index(). When all writers have confirmed, the committer calls commit_save(). When a writer
-// reports a failure, the committer calls discard_save(), which removes the temporary directory.
+// plan_shares() and write_shares() if it shares files with other writers (data_file.hpp). One
+// writer of each group receives the index parts of the other writers, joins the parts with append()
+// and calls write_index(). When all writers have confirmed, the committer calls commit_save(). When
+// a writer reports a failure, the committer calls discard_save(), which removes the temporary
+// directory.
 std::string temporary_path(const Generation& generation, i64 iteration);
 std::string begin_save(const Generation& generation, i64 iteration);
 // Returns the shares of `pieces`, one for each data file of writer number `writer`, or of the group

@@ -25,7 +25,7 @@ struct LogCut {
 LogCut cut_after(const Manifest& step);
 
 // Returns the logs (.log, .out, .err, .jsonl, `log`, log.json) and TensorBoard files below
-// `directory`, without those in steps and in abandoned branches.
+// `directory`, except files in steps and in abandoned branches.
 std::vector<RunLog> logs_below(const std::string& directory);
 
 // Returns the files that match one of the shell patterns of --logs; a directory stands for the logs

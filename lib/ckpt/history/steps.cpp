@@ -58,7 +58,8 @@ Checkpoint open_first(const std::string& directory, const std::vector<const Step
               reason, directory);
 }
 
-// Returns the reason why `latest` does not name an existing step; an empty text when it names one.
+// Returns the reason why `latest` does not name an existing step; an empty text when `latest` names
+// an existing step.
 std::string reason_without_step(const std::string& directory, const Lineage& lineage) {
     const std::string latest = latest_path(directory);
     if (!lineage.latest) {

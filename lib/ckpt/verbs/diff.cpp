@@ -86,8 +86,8 @@ struct Comparison {
     i64 n_left = 0;  // chunks that are not compared yet
 };
 
-// Returns the comparison of a tensor. It has no chunks if the tensors of the two checkpoints cannot
-// be compared.
+// Returns the comparison of a tensor. The comparison has no chunks if the tensors of the two
+// checkpoints cannot be compared.
 Comparison plan_comparison(const TensorSource& a, const TensorSource& b, const std::string& tensor,
                            SliceKind kind) {
     Comparison comparison;

@@ -62,8 +62,8 @@ class Resharder {
     }
 
   private:
-    // Writes the files of all tensor ranks of a stage at the same time, because they need the same
-    // blocks of the source.
+    // Writes the files of all tensor ranks of a stage at the same time, because these files need
+    // the same blocks of the source.
     std::vector<IndexPart> write_stage(const std::string& temporary, i64 stage) {
         const std::vector<TensorInfo> tensors = tensors_of(info_.model, info_.weights);
         std::vector<IndexPart> parts;

@@ -21,7 +21,8 @@
 namespace lm::ckpt {
 namespace {
 
-// Appends the ranges of a slice in the row-major order of its whole tensor.
+// Appends the ranges of elements that a slice covers. The ranges count elements in the row-major
+// order of the whole tensor.
 void add_ranges(const Slice& slice, const Shape& shape, std::vector<Range>& ranges) {
     for_each_common_run({slice.box, slice.flat_begin, slice.flat_end}, whole(shape),
                         [&](i64, i64 at, i64 n) {

@@ -27,8 +27,8 @@ constexpr i64 eager_tests = 50;
 constexpr double sleep_after_s = 1;
 constexpr auto sleep_time = std::chrono::microseconds(100);
 
-// After a timeout each member asks the others for their status. Members begin to ask 0.05 s apart,
-// and all within 10 s, so that a large job is not flooded with questions.
+// After a timeout each member asks the other members for their status. Members begin to ask 0.05 s
+// apart, and all within 10 s, so that a large job is not flooded with questions.
 constexpr double ask_apart_s = 0.05;
 constexpr double ask_latest_s = 10;
 
@@ -303,7 +303,7 @@ std::unique_ptr<Group> MpiGroup::make_part(int color, int key, std::string part_
     check(MPI_Comm_split(comm_, color < 0 ? MPI_UNDEFINED : color, key, &comm),
           {OperationKind::split});
     if (comm == MPI_COMM_NULL) check(MPI_Comm_dup(MPI_COMM_SELF, &comm), {OperationKind::split});
-    // All members of a new group compute the same id for it.
+    // All members of a new group compute the same id.
     const u64 numbers[] = {id_, static_cast<u64>(number),
                            static_cast<u64>(static_cast<i64>(color))};
     return std::make_unique<MpiGroup>(

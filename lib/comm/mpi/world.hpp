@@ -87,14 +87,14 @@ class MpiWorld final : public Launch {
     double spin_s_ = 0;
     std::string host_;
     // Host name of rank (own - size / 2) mod size. Every answer of this rank contains the name, so
-    // that other ranks can report the host of that rank when it does not answer.
+    // that other ranks can report the host of a rank that does not answer.
     std::string kept_host_;
     std::unique_ptr<MpiOps> ops_;
     MPI_Comm control_ = MPI_COMM_NULL;  // carries questions and answers
     std::recursive_mutex mutex_;
     std::map<u64, const std::atomic<i64>*> groups_;
-    // Buffers of answers. They are reused in turn, because MPI may still be sending the latest
-    // ones.
+    // Buffers of answers. The buffers are reused in turn, because MPI may still be sending the
+    // latest answers.
     std::vector<Answer> sent_;
     size_t next_sent_ = 0;
     std::unique_ptr<Group> group_;

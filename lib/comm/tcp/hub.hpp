@@ -61,7 +61,7 @@ class TcpHub {
     };
     // The contributions of a group's members to one collective.
     struct Posts {
-        Frame first;  // the first frame received; the others must match it
+        Frame first;  // the first frame received; the other frames must match this frame
         size_t n_received = 0;
         std::vector<FrameBytes> bytes;  // by member
     };
@@ -92,7 +92,7 @@ class TcpHub {
 
     Meeting meeting_;
     double timeout_s_;
-    Deadline deadline_;  // all ranks must connect before it
+    Deadline deadline_;  // all ranks must connect before this time
     Socket listener_;    // closed when all ranks have connected, or at the timeout
     Poller poller_;
     std::map<int, Peer> peers_;                   // by socket descriptor

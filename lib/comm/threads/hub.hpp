@@ -6,9 +6,9 @@
 // piece is left. A single waiting member can compute all pieces, so no order of waits can deadlock.
 //
 // Order of the writes: a member writes its `posts`, `inputs` and `splits` under mutex_, before
-// ready is set; these are constant afterwards. n_pieces and parts are written before ready is set.
-// The thread that took a piece writes the output of the piece, and then adds to pieces_done. A
-// collective is reused when all members have called finish().
+// ready is set; these members do not change after that. n_pieces and parts are written before ready
+// is set. The thread that took a piece writes the output of the piece, and then adds to
+// pieces_done. A collective is reused when all members have called finish().
 //
 // Messages: the side that posts second copies the data and completes both sides.
 //

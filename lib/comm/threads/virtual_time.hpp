@@ -28,9 +28,9 @@ struct LinkModel {
 
     double transfer_s(double bytes) const { return bytes / bytes_per_s; }
     // Returns the time of a collective among n ranks. all_gather and reduce_scatter are rings: n -
-    // 1 steps that each move one part; all_reduce takes the time of both. broadcast, whose data is
-    // pipelined, and barrier are trees (Thakur, Rabenseifner, Gropp: Optimization of Collective
-    // Communication Operations in MPICH, 2005).
+    // 1 steps that each move one part; all_reduce takes the time of a reduce_scatter and an
+    // all_gather. broadcast, whose data is pipelined, and barrier are trees (Thakur, Rabenseifner,
+    // Gropp: Optimization of Collective Communication Operations in MPICH, 2005).
     double collective_s(const Operation& operation, int n_ranks) const;
 };
 
