@@ -41,7 +41,7 @@ struct Destination {
     bool is_new = false;      // the directory does not exist yet
 };
 
-// Decides what DST means: when DST has the name of a step, it is the path of the copy, otherwise a
+// Decides what DST means: when DST has the name of a step, DST is the path of the copy, otherwise a
 // directory of steps.
 Destination destination_of(std::string to, i64 iteration) {
     to = io::without_trailing_slashes(to);

@@ -28,8 +28,8 @@ struct Args {
     EngineArgs engine;
 };
 
-// Returns the first line of an unfinished file of results. It describes the run, so that a later
-// process continues only a file of the same run.
+// Returns the first line of an unfinished file of results. The line describes the run, so that a
+// later process continues only a file of the same run.
 io::OrderedJson run_of(const Args& args, const std::vector<std::string>& checkpoints,
                        const eval::ScoreData& data) {
     io::OrderedJson steps = io::OrderedJson::array();

@@ -25,18 +25,18 @@ struct Drift {
     void add(const std::string& tensor, double difference);
 };
 
-// The report of one output. It prints warnings also with `quiet`.
+// The report of one output. Prints warnings even with `quiet`.
 class Report {
   public:
     // `quiet` hides notes.
     Report(std::string in, std::string out, bool quiet, bool json);
 
-    // Each adds the result of one kind of --check.
+    // Each of these functions adds the result of one kind of --check.
     void compared(const check::Comparison& result);
     void imported(const check::ImportCheck& result);
     void read_again(i64 n_tensors);
 
-    // Each prints the last lines of the report.
+    // Each of these functions prints the last lines of the report.
     void converted(const Formats& formats, const convert::ConversionReport& result,
                    const Drift& drift);
     void skipped(const Formats& formats);

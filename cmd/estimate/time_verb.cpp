@@ -217,7 +217,8 @@ StepQuery step_query(const Flags& flags, const cost::TrainingPlan& plan) {
     return query;
 }
 
-// Adds the figures of the whole training: its time, also with failures, its energy and its cost.
+// Adds the figures of the whole training: its time (with failures too, if their flags are given),
+// its energy and its cost.
 void add_training(Printout& printout, std::vector<Figure> figures, const Flags& flags,
                   const cost::TrainingPlan& plan, i64 samples) {
     const std::vector<spec::RampStep> steps = ramp_steps(plan.ramp, samples);

@@ -61,8 +61,8 @@ std::string text_line(std::span<const i32> ids) {
     return fmt::format("{}\n", fmt::join(ids, " "));
 }
 
-// Returns the line that --json prints. It spells tokens as in vocab.json, because the bytes of a
-// token may be invalid UTF-8.
+// Returns the line that --json prints. The line spells tokens as in vocab.json, because the bytes
+// of a token may be invalid UTF-8.
 std::string json_line(std::span<const i32> ids, const text::Tokenizer& tokenizer) {
     io::OrderedJson json;
     json["ids"] = ids;

@@ -134,7 +134,8 @@ Health watch(const Flags& flags, const Thresholds& thresholds) {
     return worst;
 }
 
-// Removes the dead segments of at least `min_size` bytes. Returns whether all of them were removed.
+// Removes the dead segments of at least `min_size` bytes. Returns whether all these segments were
+// removed.
 bool remove_dead(const Sample& sample, i64 min_size) {
     bool all_removed = true;
     for (const cluster::Segment& segment : sample.memory.segments) {

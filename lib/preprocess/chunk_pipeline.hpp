@@ -42,8 +42,8 @@ class ChunkPipeline {
     // The next part of the output, in input order.
     struct Item {
         const EncodedChunk* chunk;
-        // When set, a worker still encodes the chunk, and only the ids of this key are valid. They
-        // precede the ids of the next items.
+        // When set, a worker still encodes the chunk, and only the ids of this key are valid. These
+        // ids precede the ids of the next items.
         std::optional<size_t> ahead;
     };
     // Blocks until the next item is complete and returns it; returns nullopt after the last item.

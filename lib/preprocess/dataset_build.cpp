@@ -82,8 +82,8 @@ class DatasetBuild {
         return description_;
     }
 
-    // With --resume, returns whether all outputs are complete and this run would write the same
-    // outputs, so that it has nothing to do. In this case prints a note and removes the work
+    // With --resume, returns whether this run has nothing to do, because all outputs are complete
+    // and this run would write equal outputs. In this case prints a note and removes the work
     // directory. Throws Error(usage) when this run would write other outputs.
     bool is_complete_already() {
         if (!options_.resume || options_.force || io::exists(work_.run_file())) return false;

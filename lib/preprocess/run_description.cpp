@@ -16,9 +16,9 @@ namespace {
 
 constexpr i64 end_bytes = i64{1} << 16;  // bytes of a file's start and end that identify it
 
-// Version of the work directory's files. Increase it when the new program cannot resume the work of
-// an older one, or writes other bytes for the same input. Builds with the same version can resume
-// each other's work.
+// Version of the work directory's files. Increase this number when the new program cannot resume
+// the work of an older program, or writes other bytes for the same input. Builds with the same
+// version can resume each other's work.
 constexpr int work_version = 2;
 
 io::OrderedJson describe_input(const data::InputFile& input) {

@@ -10,7 +10,7 @@
 
 namespace lm::spec {
 
-// Consecutive iterations of one batch size.
+// Consecutive iterations with equal batch size.
 struct RampStep {
     i64 batch = 0;
     i64 first_iteration = 1;  // counted from 1

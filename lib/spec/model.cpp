@@ -69,7 +69,7 @@ void ModelConfig::resolve() {
     if (ffn_hidden == 0) ffn_hidden = checked_mul(4, hidden);
     if (n_groups == 0) n_groups = n_heads;
     if (max_positions == 0) max_positions = seq_length;
-    if (linear_bias) qkv_bias = false;  // query, key and value have biases with linear_bias, too
+    if (linear_bias) qkv_bias = false;  // linear_bias includes the biases of query, key and value
     if (head_dim == 0) {
         if (hidden % n_heads != 0) {
             usage_error("--num-attention-heads",

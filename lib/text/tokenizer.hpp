@@ -51,7 +51,8 @@ class Tokenizer {
     // Returns the bytes of one id. Throws Error(failure) if the id has no token.
     virtual std::string_view token(i32 id) const = 0;
 
-    // Appends the bytes of `ids`. They may be invalid UTF-8 (see append_utf8_lossy in utf8.hpp).
+    // Appends the bytes of `ids`. The bytes may be invalid UTF-8 (see append_utf8_lossy in
+    // utf8.hpp).
     void decode(std::span<const i32> ids, std::string& out) const;
     // Encodes one text with a new encoder. For tests and single texts.
     std::vector<i32> encode(std::string_view text) const;

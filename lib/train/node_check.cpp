@@ -19,9 +19,9 @@ namespace lm::train {
 namespace {
 
 // A pair of hosts exchanges short messages first: they make the connection, and their time predicts
-// the time of long messages. Long messages hide the latency, so their bandwidth counts. If they
-// would take too long, the pair keeps the bandwidth of the short messages, so that a round takes at
-// most about 0.1 s.
+// the time of long messages. Long messages hide the latency, so their bandwidth counts. If long
+// messages would take too long, the pair keeps the bandwidth of the short messages, so that a round
+// takes at most about 0.1 s.
 constexpr i64 short_bytes = i64{256} << 10;
 constexpr i64 long_bytes = i64{8} << 20;
 constexpr double longest_exchange_s = 0.05;
@@ -54,7 +54,7 @@ double exchange(comm::Group& hosts, int partner, std::byte* in, std::byte* out, 
     return watch.elapsed_s();
 }
 
-// Returns the longer of this host's and the partner's time, the same on both.
+// Returns the longer of the times of this host and of the partner, equal on both hosts.
 double longer_of_both(comm::Group& hosts, int partner, double own_s) {
     double theirs_s = 0;
     exchange(hosts, partner, reinterpret_cast<std::byte*>(&theirs_s),
@@ -114,7 +114,7 @@ std::string gather_lines(comm::Group& group, std::string line) {
 }
 
 // Returns the speeds of all ranks of this host, by rank. All ranks that have GPUs have the same
-// number of them. Collective.
+// number of GPUs. Collective.
 std::vector<double> speeds_on_host(comm::Group& world, std::vector<double> own) {
     i64 most = static_cast<i64>(own.size());
     world.all_reduce({&most, DType::int64, {1}}, comm::Reduction::max);

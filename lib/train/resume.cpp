@@ -222,8 +222,8 @@ void check_writable(const config::CheckpointFlags& checkpoints,
         if (io::exists(path) && io::is_directory(path) != directory) {
             usage_error(flag, "{}: {}", path, directory ? "is not a directory" : "is a directory");
         }
-        // The run creates a missing directory, so the nearest existing parent has to be writable. A
-        // file needs a directory that exists, or one below --save, which the run creates.
+        // The run creates a missing directory, so the nearest existing parent has to be writable.
+        // The directory of a file must exist, or be below --save, where the run creates it.
         const bool is_created = directory || io::is_below(path, checkpoints.save);
         std::error_code ignored;
         fs::path at = fs::absolute(path, ignored);

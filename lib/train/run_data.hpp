@@ -20,7 +20,7 @@ struct Vocabulary {
     std::string digest;
 };
 
-// Throws Error(usage) unless datasets or --mock-data are given, but not both.
+// Throws Error(usage) unless exactly one of the two is given: datasets or --mock-data.
 void check_mock(const config::DataFlags& flags);
 
 // Returns the vocabulary of the tokenizer that the flags name. If the flags name none, returns the

@@ -60,7 +60,7 @@ size_t TokenStarts::find(std::string_view text, size_t from) const {
         if (const size_t at = find_by_blocks(text, from); at != npos) return at;
     }
     // At most 32 bytes at the end of the text are in no block. find_by_blocks() has set `from` to
-    // the first of them.
+    // the first of these bytes.
     return find_one_by_one(text, from);
 }
 

@@ -30,7 +30,7 @@ class TokenStarts {
     // The tokens are divided into eight groups by their first byte. Bit k of low[h] is set if some
     // token of group k has a byte whose low half is h. Bit k of high[h] is set if some token of
     // group k has a byte whose high half is h. A byte can belong to a token of group k only if bit
-    // k is set in both.
+    // k is set for both halves of the byte.
     struct alignas(16) Halves {
         std::array<u8, 16> low{}, high{};
         void add(u8 byte, u8 group);

@@ -33,8 +33,8 @@ std::span<const i32> PretokenEncoder::encode(std::string_view pretoken) {
 // bytes, for any merges. Proof: suppose that BPE encodes the whole sequence, and take its first
 // merge that crosses from one token into the next. Before this merge, the bytes of each token are
 // merged as if the token were alone. The merges inside the two tokens also have the same order as
-// when BPE encodes only these two, because the lowest rank is first in both cases. So BPE does this
-// merge there too, and the two tokens alone do not encode to themselves.
+// when BPE encodes only these two, because the lowest rank is first in both cases. So BPE also does
+// the crossing merge when it encodes only the two tokens, which then do not encode to themselves.
 bool PretokenEncoder::are_final(i32 left, i32 right) {
     const std::string both = std::string(model_->token(left)) + std::string(model_->token(right));
     const std::span<const i32> ids = encode(both);

@@ -201,8 +201,8 @@ class PretokenIds {
         }
     }
 
-    // Inserts a short pre-token into the cache of long ones, because a short entry has no room for
-    // its ids.
+    // Inserts a short pre-token into the cache of long pre-tokens, because a short entry has no
+    // room for its ids.
     void put_elsewhere(std::string_view pretoken, const ShortIds& merged) {
         Id ids[PretokenKey::longest];
         std::copy_n(merged.ids, merged.count, ids);

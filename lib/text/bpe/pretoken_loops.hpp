@@ -72,7 +72,7 @@ PretokenLoops<Id> portable_loops();
 
 // Copies the ids of the pre-tokens [i, n) to `out`, up to the first pre-token whose ids are not in
 // its entry. Returns the index of that pre-token, or n, and sets `out` to the end of the copied
-// ids. May write 16 bytes after them.
+// ids. May write 16 bytes after the copied ids.
 template <typename Id>
 inline i64 copy_ids(const PretokenBatch<Id>& batch, i64 i, i64 n, Id*& out) {
     Id* to = out;

@@ -214,7 +214,8 @@ void TrainingLoop::roll_back() {
     const i64 refused = progress_.done.iteration + 1;
     const i64 newest =
         std::max(saver_.saved_iteration(), progress_.loaded ? progress_.loaded->step.iteration : 0);
-    // The load may be interrupted, so the range is written before it, too.
+    // The range is written before the load as well as after it, because the load may be
+    // interrupted.
     if (newest > 0) refused_.add(guard_.refused(newest + 1, refused, true));
     progress_ = load_newest(config_, data_identities_, progress_.done.iteration, world_, trainer_);
     prepare_saves();

@@ -17,7 +17,7 @@ namespace lm::train {
 
 constexpr std::string_view refused_iterations_file = "refused-iterations.json";
 
-// The iterations `first` to `last`, both included. The last one was refused; the others are the
+// The iterations `first` to `last`, both included. Iteration `last` was refused; the others are the
 // iterations since the step to which the run went back.
 struct RefusedRange {
     i64 first = 0, last = 0;

@@ -41,7 +41,7 @@ void set_writer(io::OrderedJson& fields, int rank) {
     fields["nodes"] = text("SLURM_JOB_NODELIST");
 }
 
-// Returns the rank that the launcher states; 0 when it states none or an invalid one.
+// Returns the rank that the launcher states; 0 when the launcher states no rank or an invalid rank.
 int rank_of_process() {
     try {
         return launched_by({Launcher::open_mpi, Launcher::pmi, Launcher::torchrun, Launcher::pmix,
@@ -204,7 +204,7 @@ void end_status(const std::string& path, const RunEnd& end, double started_s) {
     if (path.empty() || !io::exists(io::parent_of(path))) return;
     try {
         io::OrderedJson fields = read_if_any(path);
-        // The file may belong to the run that has superseded this one.
+        // The file may belong to the run that has superseded this run.
         if (end.code == Exit::superseded && !is_own(fields)) return;
         if (end.code != Exit::done && has_error(fields, started_s)) return;
         // After an error before StatusFile::start(), the file still has the fields of an earlier

@@ -38,7 +38,7 @@ class StragglerRule {
     };
     // Adds the own times of all ranks in `steps` steps. Returns a rank that has been above `ratio`
     // for at least least_steps steps in a row, but each such rank only once. If several ranks are
-    // slow, returns the slowest; later calls return the others.
+    // slow, returns the slowest; later calls return the other slow ranks.
     std::optional<Straggler> add(const std::vector<double>& own_s, i64 steps);
 
   private:

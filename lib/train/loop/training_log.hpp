@@ -42,8 +42,8 @@ class TrainingLog {
     // or after a rollback; readers ignore the values of later iterations in earlier files.
     void open_tensorboard(const optim::Counters& start);
 
-    // Sets the run id and the generation that this start has claimed in --save. Events contain
-    // them.
+    // Sets the run id and the generation that this start has claimed in --save. Events contain both
+    // values.
     void claimed(const std::string& run_id, i64 generation);
     // Write an event of the run to --log-json: the start with `n_ranks` ranks, a resume or
     // rollback, the stop.

@@ -37,8 +37,8 @@ DistributedSave::DistributedSave(comm::Group& world, NodeFiles& files,
                                  const ckpt::Generation& generation, ckpt::SaveInfo info)
     : world_(world), files_(files), generation_(generation), info_(std::move(info)) {}
 
-// Runs `body`, which is collective. When it throws the same JointError on all ranks, removes the
-// files of the save and throws a JointError. Any other error, such as a failure of the
+// Runs `body`, which is collective. When `body` throws the same JointError on all ranks, removes
+// the files of the save and throws a JointError. Any other error, such as a failure of the
 // communication, is thrown unchanged, because the ranks cannot act together.
 template <typename Body>
 void DistributedSave::or_abandon(const Body& body) {

@@ -23,7 +23,7 @@ ckpt::Generation claim_generation(comm::Group& world, const std::string& directo
                                   const std::optional<ckpt::Tip>& start);
 
 // Parses the references to index parts that NodeFiles::write_index() or write_node_index() has
-// gathered, one a line.
+// gathered, one per line.
 std::vector<ckpt::IndexReference> references_from(const std::string& lines);
 
 // One save by all ranks: begin(), then write() on each rank, then commit(). begin() and commit()

@@ -135,7 +135,7 @@ void check_not_foreign(const std::string& directory, const std::vector<std::stri
         const fs::path path = canonical(directory) / name;
         const auto is_path = [&path](const std::string& own) {
             if (own.empty()) return false;
-            // `place` is a file of this run, or a directory that contains one.
+            // `place` is a file of this run, or a directory that contains such a file.
             const fs::path place = canonical(own);
             return std::ranges::mismatch(path, place).in1 == path.end();
         };

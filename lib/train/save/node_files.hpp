@@ -34,7 +34,7 @@ class NodeFiles {
     // because write() uses no group. Returns the digests of the written blocks, for write_index().
     std::string write(const std::string& directory, const std::vector<ckpt::Piece>& pieces) const;
     // Writes the index parts. On entry `own` has the digests of this rank. On return the report of
-    // rank 0 has the references to all parts, one a line, or a failure. Collective.
+    // rank 0 has the references to all parts, one per line, or a failure. Collective.
     void write_index(const std::string& directory, SaveReport& own);
     // Does the work of write_index() for a `directory` that the nodes do not share, so each leader
     // writes an index part with only the files of its own node. Collective.

@@ -69,7 +69,7 @@ std::vector<i64> growing_saves(const SaveRules& rules, i64 start, i64 last, size
     const bool deletes = rules.retain && !rules.retain->keep.empty();
     std::vector<i64> on_disk, growing;
     size_t most_on_disk = 0;
-    // Assumes that the saves before `start` were made by the same rules.
+    // Assumes that the saves before `start` followed these rules.
     for (const i64 step : spec::save_iterations(rules.ranges, deletes ? 0 : start, last)) {
         on_disk.push_back(step);
         if (on_disk.size() > most_on_disk) {

@@ -45,8 +45,8 @@ class Saver {
 
     // Claims a generation of --save, so that an earlier run can no longer write to --save.
     // `loaded`: the step that the run resumes from. Allocates the buffer of asynchronous saves.
-    // Call it again after a rollback, without a save in flight: this abandons the steps after the
-    // loaded one, local steps included, so that no run loads them.
+    // Call it again after a rollback, without a save in flight: the call then abandons the steps
+    // after `loaded`, local steps included, so that no run loads them.
     void prepare(const std::optional<ckpt::Tip>& loaded);
 
     // Saves the state at `progress`. Returns as soon as the state may change; a synchronous save

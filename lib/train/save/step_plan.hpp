@@ -17,7 +17,7 @@ struct SavingRun {
     const spec::ParallelConfig& parallel;
     DType weights = DType::fp32;
     std::optional<i64> bucket_elements;  // --ddp-bucket-size
-    i64 n_nodes = 1;                     // each with the same number of ranks, in their order
+    i64 n_nodes = 1;                     // each node has the same number of consecutive ranks
 };
 
 struct StepFile {

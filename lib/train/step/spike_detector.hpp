@@ -25,8 +25,8 @@ class SpikeDetector {
     // spikes.
     static constexpr size_t window = 128, least = 32;
 
-    // Returns a spike if the step with these finite values is one; otherwise adds the values to the
-    // recent range. After 32 spikes in a row the next steps form a new range.
+    // If a step with these finite values is a spike, returns the spike; otherwise adds the values
+    // to the recent range. After 32 spikes in a row the next steps form a new range.
     std::optional<Spike> add(double loss, double gradient_norm);
 
     struct Step {

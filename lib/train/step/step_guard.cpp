@@ -49,7 +49,7 @@ bool same_result(double a, double b, bool repeats_bits) {
     return std::abs(a - b) <= rounding_tolerance * std::max(std::abs(a), std::abs(b));
 }
 
-// Returns whether two results of a step are the same.
+// Returns whether two results of a step count as equal (same_result()).
 bool StepGuard::same(const StepResult& a, const StepResult& b) const {
     return same(a.loss, b.loss) && same(a.gradient_norm, b.gradient_norm);
 }
@@ -252,8 +252,9 @@ std::vector<double> StepGuard::local_losses() {
 }
 
 // Repeats the step; each data-parallel rank computes the samples of the next data-parallel rank.
-// Returns a text that states whether both ranks compute the same losses; an empty text without data
-// parallelism. `losses`: local_losses() of the last repetition. Collective.
+// Returns a text that states whether each pair of neighbors computes equal losses from the same
+// samples; an empty text without data parallelism. `losses`: local_losses() of the last repetition.
+// Collective.
 std::string StepGuard::compare_ranks(const Step& step, const std::vector<double>& losses,
                                      double loss_scale) {
     const spec::ParallelConfig& parallel = config_.trainer.parallel;
@@ -274,7 +275,7 @@ std::string StepGuard::compare_ranks(const Step& step, const std::vector<double>
                        fmt::join(differing, "; "));
 }
 
-// Returns the text of the earliest finding of all ranks; an empty text when no rank has one.
+// Returns the text of the earliest finding of all ranks; an empty text when no rank has a finding.
 // Collective.
 std::string StepGuard::first_of_all(const std::optional<NonFinite>& own) {
     constexpr double none = -1e300;

@@ -45,7 +45,7 @@ class StepGuard {
         drop,       // keep the weights; the learning rate does not advance, as at an fp16 overflow
         skip,       // keep the weights, as if the batch were in --skip-train-iteration-range
         stop,       // save the state from before the step, then stop
-        roll_back,  // load the last checkpoint, and skip the batches up to this one
+        roll_back,  // load the last checkpoint, and skip the batches up to that of this step
         ended       // StepEnded has ended the step: keep the weights, then stop
     };
     // All references outlive this object. newest_step(): finishes the save in flight and returns on

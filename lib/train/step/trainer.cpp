@@ -172,7 +172,7 @@ void Trainer::backward(const StageSchedule& schedule, const PipelineAction& acti
     probe_.after_micro_batch(action.micro_batch);
 }
 
-// Returns the schedule of a step or an evaluation. Builds a new one when the number of
+// Returns the schedule of a step or an evaluation. Builds a new schedule when the number of
 // micro-batches differs from the previous call, as with a batch ramp.
 const Trainer::StageSchedule& Trainer::schedule_of(bool training, i64 n_micro_batches) {
     StageSchedule& schedule = training ? training_schedule_ : evaluation_schedule_;

@@ -64,7 +64,7 @@ class Trainer {
     void gather_loaded() { state_.gather_loaded(); }
     // Restores the dynamic loss scale of a checkpoint. Does nothing with a fixed scale.
     void restore(const optim::LossScaleState& state) { scaler_.restore(state); }
-    // Sets the loss scale of the next step, also a fixed one.
+    // Sets the loss scale of the next step, even if the scale is fixed.
     void set_loss_scale(const optim::LossScaleState& state) { scaler_.set_state(state); }
 
     // Sets the sequence length of later batches, at most the model's. Memory stays allocated for
@@ -197,7 +197,7 @@ class Trainer {
     std::vector<model::GptChunk> chunks_;
     std::unique_ptr<parallel::StageTransfers> transfers_;
     StageSchedule training_schedule_, evaluation_schedule_;
-    std::vector<float> no_mask_;  // [B, T] 1: the loss mask of a batch without one
+    std::vector<float> no_mask_;  // [B, T] ones: used for a batch without a loss mask
     double unmasked_ = 0;         // tokens of the micro-batch that was loaded last
     double loss_tokens_ = 0;      // unmasked tokens in the loss of the step so far
     // Batches that the first chunk has read and that the other chunks of this stage still need.

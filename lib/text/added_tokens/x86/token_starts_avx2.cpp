@@ -26,8 +26,8 @@ LM_AVX2_INLINE __m256i groups_of(const char* at, __m256i low, __m256i high) {
 }  // namespace
 
 // Tests whole blocks of 32 positions, starting at `from`. Returns the first position where a token
-// can begin. If no block has one, returns npos and sets `from` to the first position that was not
-// tested.
+// can begin. If no block has such a position, returns npos and sets `from` to the first position
+// that was not tested.
 __attribute__((target("avx2"))) size_t TokenStarts::find_by_blocks(std::string_view text,
                                                                    size_t& from) const {
     constexpr size_t block = 32;

@@ -15,8 +15,8 @@ namespace {
 // The algorithm: a lane holds one pre-token, as its tokens and their ranks. ranks[i] is the rank of
 // the merge of tokens i and i + 1. A step does one merge:
 //   1. Insert the ranks of the two pairs that the previous merge created. The previous step has
-//   prefetched their slots. These are in the cache now, because the other seven lanes have done a
-//   step since then.
+//   prefetched their slots. The slots are in the cache now, because the other seven lanes have
+//   done a step since then.
 //   2. Find the minimum of the ranks. A comparison of all ranks with the minimum gives its leftmost
 //   position. BPE does this merge next, because it does the lowest rank first, and the leftmost of
 //   equal ranks.
@@ -125,7 +125,7 @@ class VectorMerger : public PretokenMerger {
 
     // Merges the pre-tokens of `least` to `most` bytes. Each of the first n lanes holds a
     // pre-token. When the pre-token of a lane is done, the lane loads the next one. If there are no
-    // more, the lane is swapped to the end.
+    // more pre-tokens, the lane is swapped to the end.
     template <size_t width, typename Pretoken, typename Ids>
     LM_VBMI2_INLINE void merge_those(std::span<const Pretoken> pretokens, u32 least, u32 most,
                                      Ids* out, std::array<Lane<Number, width>, n_lanes>& own) {
