@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""lm-preprocess and Megatron-LM's tools/preprocess_data_fast.py (gigatoken): whole processes, from JSON Lines to .bin and .idx, in
-alternation, on one core and on two. A Markdown table on stdout; files that differ are an error, exit code 1.
+"""Measures lm-preprocess and Megatron-LM's tools/preprocess_data_fast.py (gigatoken) as whole processes, from JSON Lines to .bin
+and .idx, in alternation, on one core and on two. Prints a Markdown table. Files that differ are an error, exit code 1.
 
 megatron_fast.py LM_PREPROCESS MEGATRON TABLES ROUNDS CORPUS.jsonl: MEGATRON is a checkout of Megatron-LM; TABLES has GPT-2's vocab.json
-and merges.txt. Runs with the Python that runs this script, which needs torch, transformers, gigatoken and awkward: that of
+and merges.txt. Runs with the Python that runs this script, which needs torch, transformers, gigatoken and awkward: the one of
 `tools/install-deps --megatron`, after `.venv-megatron/bin/pip install gigatoken awkward`.
 
 CORPUS is also compressed (zstd -3, xz -1). Megatron-LM reads plain text only, so that its time includes zstd or xz, which writes a

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""GPT-2's tokenizer in lm-preprocess and its peers (gigatoken, tiktoken, Hugging Face tokenizers), with one thread and with two: a
-Markdown table per corpus on stdout. Different token counts are an error, exit code 1.
+"""Measures GPT-2's tokenizer in lm-preprocess and its peers (gigatoken, tiktoken, Hugging Face tokenizers), with one thread and
+with two. Prints a Markdown table per corpus. Different token counts are an error, exit code 1.
 
 tokenizer_speed.py LM_PREPROCESS TABLES ROUNDS CORPUS.jsonl...; TABLES has GPT-2's vocab.json and merges.txt.
 

@@ -150,7 +150,7 @@ TEST_CASE("a rollback sets later steps aside and supersedes the running training
     CHECK(runs.resume(4).number == 3);
 }
 
-TEST_CASE("a save sets a step of another branch aside and replaces one of its own") {
+TEST_CASE("a save sets a step of another branch aside and replaces a step of its own branch") {
     Runs runs;
     runs.save_steps(runs.start(), {2, 4, 6});
     const std::string old = test::read(runs.path(4) + "/manifest.json");

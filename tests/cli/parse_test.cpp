@@ -149,7 +149,7 @@ TEST_CASE_METHOD(Fixture, "unknown options: the error names the nearest one") {
     CHECK(complaint(options, {"-z"}) == "-z: unknown option");
 }
 
-TEST_CASE("unknown names: the first or last word of one known name suggests it") {
+TEST_CASE("unknown names: the only known name with the same first or last word is suggested") {
     using lm::cli::nearest_name;
     const std::vector<std::string> known{"--temperature", "--top-p", "--num-layers",
                                          "--skip-train-iteration-range"};

@@ -37,7 +37,7 @@ i64 OnDevice::start(const Operation& o) {
     Started& started = *pending_.find(handle);
     started.operation = o;
     const i64 n = whole(o, size());
-    // The larger view, followed by the smaller one where they do not overlap.
+    // The memory has the larger view, followed by the smaller one where the two do not overlap.
     started.memory = device_.allocate((n + o.n + 1) * size_of(o.dtype), "a test");
     const View large = started.memory.view(0, o.dtype, {n});
     const View own = large.rows(n == o.n ? 0 : rank() * o.n, (n == o.n ? 0 : rank() * o.n) + o.n);

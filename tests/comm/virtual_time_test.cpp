@@ -39,7 +39,7 @@ TEST_CASE("a message arrives after its transfer and the latency") {
         } else if (world.rank() == 1) {
             world.receive(floats(x), 0);  // arrives at 16
             clock.advance(2);
-            world.send(floats(x), 2);  // 18 to 23
+            world.send(floats(x), 2);  // on the link from 18 s to 23 s
         } else {
             clock.advance(100);
             world.receive(floats(x), 1);  // arrived before

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Writes the source of a libcuda.so.1 for test_cudnn: a driver without a GPU, which accepts all code. cuDNN loads the code of a
-plan when it builds the plan, also for a GPU that is not present; the toolkit's stub of the driver refuses that.
+plan when it builds the plan, also for a GPU that is not present; the toolkit's stub of the driver refuses to load code.
 
 Usage: driver_stand_in.py STUB > FILE.cpp
-STUB is the toolkit's libcuda.so. Its functions are defined; all but those below return CUDA_ERROR_STUB_LIBRARY as the stub does.
+STUB is the toolkit's libcuda.so. Its functions are defined; all but those in ACCEPTED return CUDA_ERROR_STUB_LIBRARY,
+as the stub does.
 """
 import re
 import subprocess

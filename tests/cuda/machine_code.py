@@ -145,7 +145,8 @@ def documented(path):
 
 def launches(test, library):
     """Returns {(source file, kernel): {(threads, bytes of dynamic shared memory)}} of the launches by the emulator, in the
-    shapes of kernel_launch_test.cpp. The log has the kernels' addresses in the library, whose symbols follow that of their file."""
+    shapes of kernel_launch_test.cpp. The log has the kernels' addresses in the library. A kernel's symbol follows the
+    symbol of its file."""
     with tempfile.TemporaryDirectory() as directory:
         log = os.path.join(directory, "log")
         environment = dict(os.environ, LM_PLUGIN_DIR=os.path.dirname(library), EMULATED_CUDA_LOG=log, EMULATED_CUDA_LAUNCHES="1")

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# lm-ckpt generate: text from a training checkpoint of any layout; JSON Lines, sampling, stop texts, bad input.
+# lm-ckpt generate writes text from a training checkpoint of any layout. Also tests JSON Lines, sampling, stop texts and bad
+# input.
 # timeout: 300
 # shellcheck source=tests/e2e/common.bash
 . "$(dirname "$0")/common.bash"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# lm-ckpt score: datasets, texts, requests and questions; several checkpoints; resumption after a kill; bad input.
+# lm-ckpt score on datasets, texts, requests and questions, with several checkpoints, after a kill, and with bad input.
 # timeout: 300
 # shellcheck source=tests/e2e/common.bash
 . "$(dirname "$0")/common.bash"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# share/cron/publish to a git repository and a web directory: changed files, whole lines, pushes that failed, no secrets.
+# share/cron/publish to a git repository and a web directory: publishes changed files, in whole lines, repeats a push that failed,
+# and publishes no secrets.
 here=$(dirname "$(realpath "$0")")
 # shellcheck source=tests/e2e/common.bash
 . "$here/common.bash"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# lm-estimate: figures of published trainings, JSON, exit codes.
+# lm-estimate prints the figures of published trainings, as text and as JSON, with its exit codes.
 set -euo pipefail
 build=$1
 estimate=$build/bin/lm-estimate

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# lm-estimate time with failures, energy and cost, and the warnings of odd plans, each with its figure.
+# lm-estimate time with failures, energy and cost. Plans with an unusual value get a warning that states the value.
 # shellcheck source=tests/e2e/common.bash
 . "$(dirname "$0")/common.bash"
 

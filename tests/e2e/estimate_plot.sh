@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The pictures of lm-estimate: well-formed XML with the expected elements, no overlapping labels, files that appear whole,
-# PNG through another program.
+# The pictures of lm-estimate are well-formed XML with the expected elements and without overlapping labels. Their files appear
+# whole; another program makes PNG files from them.
 # shellcheck source=tests/e2e/common.bash
 . "$(dirname "$0")/common.bash"
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The simulated step times are close to the measured ones of bench/data, and the forms of their output.
+# The simulated step times are close to the measured ones of bench/data. Also tests the forms of the output.
 root=$(realpath "$(dirname "$0")/../..")
 # shellcheck source=tests/e2e/common.bash
 . "$(dirname "$0")/common.bash"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The models of a step on a GPU: the tables of bench/cuda.md are those that bench/step_model.py computes, its FLOPs and parameters
-# are those of lm-estimate, and bench/gemm_model.py has the products of lm-train. NVIDIA's model is a stand-in here unless the
-# package is installed.
+# The models of a step on a GPU. bench/cuda.md has the tables that bench/step_model.py computes, with the FLOPs and parameters of
+# lm-estimate, and bench/gemm_model.py has the products of lm-train. NVIDIA's model is a stand-in here unless the package is
+# installed.
 root=$(realpath "$(dirname "$0")/../..")
 # shellcheck source=tests/e2e/common.bash
 . "$(dirname "$0")/common.bash"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# bf16 and fp16 for GPT-2, BLOOM and Llama: the loss of fp32 after 300 steps on real text; a stopped and resumed
-# run is bitwise equal to an uninterrupted one; the log has the dynamic loss scale and the skipped steps.
+# bf16 and fp16 for GPT-2, BLOOM and Llama: the loss after 300 steps on real text is that of fp32. A stopped and resumed run is
+# bitwise equal to an uninterrupted one. The log has the dynamic loss scale and the skipped steps.
 # timeout: 900
 root=$(realpath "$(dirname "$0")/../..")
 # shellcheck source=tests/e2e/common.bash

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# lm-preprocess: inputs in every compression, the same bytes for any --workers, the
-# verbs, and one clear line with the right exit code for every error.
+# lm-preprocess reads inputs in every compression, and writes the same bytes for any --workers. Also tests its verbs, and that
+# every error gives one clear line and the right exit code.
 # timeout: 400
 here=$(realpath "$(dirname "$0")")
 # shellcheck source=tests/e2e/common.bash

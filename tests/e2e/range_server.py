@@ -5,8 +5,8 @@ import http.server, os, re, sys
 
 
 class Ranges(http.server.BaseHTTPRequestHandler):
-    """Serves files with ranges of bytes, except below /whole/. Below /moved/ it redirects, and while there is a file `cut` it
-    sends half of an answer."""
+    """Serves files with ranges of bytes, except below /whole/. Below /moved/ it redirects, and while a file `cut` exists, it
+    sends only half of each answer."""
     def do_GET(self):
         path = self.path.lstrip("/")
         if path.startswith("moved/"):

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# lm-shmcheck on a private /dev/shm of 8 MiB, without the System V segments of other tests: thresholds, owners, dead segments,
-# stress, exit codes.
+# lm-shmcheck on a private /dev/shm of 8 MiB, without the System V segments of other tests. Tests thresholds, owners, dead
+# segments, the stress test and exit codes.
 set -euo pipefail
 build=$(cd "$1" && pwd)
 shmcheck=$build/bin/lm-shmcheck

@@ -19,7 +19,7 @@ run log srun -n 1 --mpi=pmix test_conformance
 
 expect 2 "srun: started 4 tasks without MPI, each of which would run alone: use srun --mpi=pmix" \
     srun -n 4 --mpi=none test_conformance
-# Without MPI the ranks meet over TCP, with --rendezvous. MASTER_ADDR is set: no resolver has the names of the nodes.
+# Without MPI the ranks meet over TCP, with --rendezvous. MASTER_ADDR is set, because no resolver knows the names of the nodes.
 MASTER_ADDR=localhost run log srun -N 2 -n 4 --mpi=none test_conformance --rendezvous
 grep -q "^4 ranks, met at localhost:" log || fail "4 ranks over TCP: $(cat log)"
 expect 3 "timed out after 5 s waiting for rank 1 of 4; rank 1 on $(hostname) " \

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# One training through everything that ends a job of a real Slurm: the time limit with and without SIGUSR1, an array of slices, a
-# job that depends on another, the kill switch, and a lost node. No line of its log is missing or different: each iteration has the
-# bits of the loss of an undisturbed run, also where it was computed twice.
+# Everything that ends a job of a real Slurm, in one training: the time limit with and without SIGUSR1, an array of short jobs, a
+# job that depends on another, the kill switch, and a lost node. No line of the log is missing or different: each iteration has
+# the bits of the loss of an undisturbed run, also if it was computed twice.
 # labels: proof;mpi
 # timeout: 1800
 here=$(dirname "$(realpath "$0")")

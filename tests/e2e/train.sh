@@ -23,7 +23,7 @@ same_tensors() {
     done
 }
 
-# 40 iterations without a stop, or 20, a stop, and 20 more.
+# A run of 40 iterations, and a run that stops after 20 iterations and is resumed for 20 more.
 run whole.log lm-train "${args[@]}" --save whole
 code=0
 lm-train "${args[@]}" --save parts --exit-interval 20 >first.log 2>first.log.err || code=$?

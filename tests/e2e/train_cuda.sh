@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# lm-train on a GPU against the same training on the CPU: losses of GPT-2, BLOOM and Llama shapes in fp32 and bf16, the
-# same bits after a resume, checkpoints from one device to the other, and messages without a GPU. With
-# LM_TEST_GPU=1 on this machine's GPU (tests/gpu.sh), else on the emulated one, delayed and in another order too.
+# Compares lm-train on a GPU with the same training on the CPU: losses of GPT-2, BLOOM and Llama shapes in fp32 and bf16, the same
+# bits after a resume, checkpoints that move from one device to the other, and messages without a GPU. With LM_TEST_GPU=1, uses
+# this machine's GPU (tests/gpu.sh), else the emulated one, also with delayed work and in another order.
 # timeout: 1500
 # shellcheck source=tests/e2e/common.bash
 . "$(dirname "$0")/common.bash"

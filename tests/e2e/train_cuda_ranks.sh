@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Several ranks with a GPU each: the conformance suite of groups on device memory, layouts with the losses of one rank
-# for any order of the GPUs' work, and failures that end a job. On the emulated GPU; with LM_TEST_GPU=1
-# on those of this machine, where two ranks share a single one.
+# Several ranks with a GPU each: the conformance suite of groups on device memory, layouts that have the losses of one rank for
+# any order of the GPUs' work, and failures that end a job. Uses the emulated GPU; with LM_TEST_GPU=1, the GPUs of this machine,
+# where two ranks share a single one.
 # labels: e2e;mpi
 # timeout: 900
 here=$(dirname "$(realpath "$0")")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The start of a run: a checkpoint that does not exist, another run's directory,
-# other data and corrupt files never change the training or the saved files silently.
+# At the start of a run, a checkpoint that does not exist, another run's directory, other data and corrupt files never change the
+# training or the saved files silently.
 # timeout: 300
 here=$(dirname "$(realpath "$0")")
 # shellcheck source=tests/e2e/common.bash

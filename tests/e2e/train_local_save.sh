@@ -5,7 +5,7 @@
 # three hosts, loses at most 2 iterations, and on four hosts it computes the bits of an undisturbed run. After the loss of
 # two partners it takes the durable step. A damaged file is read from the partner's copy. Abandoned steps are never loaded.
 # A rollback in the run begins a branch.
-# $2: the operations at which a rank is killed; with $3, all of this, else the losses of hosts only.
+# $2: the operations at which a rank is killed. With $3, tests everything above, else only the losses of hosts.
 # labels: e2e;mpi
 # timeout: 300
 here=$(dirname "$(realpath "$0")")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Planted NaN and Inf in an activation, a gradient and the loss, in each precision: noticed at their step, with layer,
-# rank and samples; the policies of --on-nan and --on-spike. $2: planted faults [6].
+# Planted NaN and Inf in an activation, a gradient and the loss, in each precision, are noticed at their step, with layer, rank
+# and samples. Also tests the policies of --on-nan and --on-spike. $2: planted faults [6].
 # labels: e2e;mpi
 here=$(dirname "$(realpath "$0")")
 # shellcheck source=tests/e2e/common.bash

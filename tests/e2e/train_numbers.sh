@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Every count of lm-train, at its extremes: a plan or an error, never a crash or a hang.
-# And a plan that this host's memory cannot hold.
+# Every count of lm-train, at its extremes, gives a plan or an error, never a crash or a hang. So does a plan that does not fit
+# into this host's memory.
 # timeout: 300
 # shellcheck source=tests/e2e/common.bash
 . "$(dirname "$0")/common.bash"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Saves in the background on three ranks, of which one cannot write at its k-th operation: one warning, the training and
-# the last save are not lost, and the bits stay the same.
+# Saves in the background on three ranks, one of which cannot write at its k-th operation. There is one warning, the training
+# continues with the same bits, and the last save is complete.
 # labels: long;mpi
 # timeout: 300
 here=$(dirname "$(realpath "$0")")

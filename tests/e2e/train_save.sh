@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Saves in the background: the bits of synchronous saves with any buffer; a save that fails or is killed at any
-# operation costs no more than itself; a full disk; --save-retain. $2: test every $2-th operation on files.
+# Saves in the background have the bits of synchronous saves, with a buffer of any size. When a save fails or is killed at any
+# operation, only this save is lost. Also tests a full disk and --save-retain. $2: test every $2-th operation on files.
 # timeout: 300
 here=$(dirname "$(realpath "$0")")
 every=${2:-11}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# lm-train --status-file: the states of a run, each way to end, and a superseded run that leaves the file to the newer one.
+# lm-train --status-file has the states of a run and each way to end. A superseded run leaves the file to the newer run.
 # labels: mpi
 here=$(dirname "$(realpath "$0")")
 # shellcheck source=tests/e2e/common.bash

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Time limits leave time for the last save: the end of a Slurm job, a duration with an evaluation in it, and the
-# evaluation that a resumed run repeats. The third start in a row that saves nothing exits with code 4.
+# Time limits leave time for the last save: the end of a Slurm job, and a duration within which an evaluation begins. A resumed
+# run repeats an evaluation that was ended. The third start in a row that saves nothing exits with code 4.
 # labels: e2e
 here=$(dirname "$(realpath "$0")")
 # shellcheck source=tests/e2e/common.bash

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Eight ranks, each on a host of its own name: one is stopped most of the time, one has a slow disk. The node check and the
-# table of the slowest ranks name both; the slow rank is a warning.
+# Eight ranks on eight hosts (LM_HOST): one rank is stopped most of the time, and another has a slow disk. The node check and the
+# table of the slowest ranks name both; there is a warning for the slow rank.
 # labels: proof;mpi
 # timeout: 600
 here=$(dirname "$(realpath "$0")")

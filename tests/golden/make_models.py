@@ -3,7 +3,7 @@
 """make_models.py [DIR [CASE...]]: writes the golden files of the other architectures (README.md describes them).
 
 The referees are the classes of transformers under PyTorch, on the CPU, in fp32 and once more in float64. Weights and
-gradients stand under lm-utils' names: fused projections are taken apart.
+gradients have lm-utils' names, so fused projections are divided into their parts.
 """
 import json
 import os

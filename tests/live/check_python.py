@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """lm-convert --check-python: transformers and megatron-core compute the logits that lm-train's code computes, and a conversion
-of other weights is refused. megatron-core is that of $LM_MEGATRON_PYTHON, or of this Python if it has a version that reads the
+of other weights is refused. The test uses the megatron-core of $LM_MEGATRON_PYTHON, or of this Python if its version reads the
 checkpoints of tests/golden/megatron."""
 import os
 import re

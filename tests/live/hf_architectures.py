@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tiny models of every architecture, trained here, converted and loaded by transformers: no warning about keys, the same
-logits within 1e-4; converted back: the same bits. Models saved by transformers: the same logits here."""
+"""Tiny models of every architecture are trained here, converted, and loaded by transformers without a warning about keys: the
+logits are equal within 1e-4. Converted back, they have the same bits. Models saved by transformers have the same logits here."""
 import contextlib
 import glob
 import io

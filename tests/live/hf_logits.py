@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A model trained here, converted and loaded by transformers: the same logits on real text; converted back: the same bits.
+"""A model is trained here, converted, and loaded by transformers: its logits on real text are the same. Converted back, it has
+the same bits.
 
 Our logits come from tests/tools/logits.cpp.
 """

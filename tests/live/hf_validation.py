@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A model trained here on real text, converted and evaluated by transformers on held-out text: the validation loss that
-lm-train reports."""
+"""A model is trained here on real text, converted, and evaluated by transformers on held-out text: its loss is the validation
+loss that lm-train reports."""
 import json
 import os
 import re

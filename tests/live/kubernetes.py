@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The manifests of share/k8s against the published schemas of Kubernetes. A kind of the MPI operator has no schema there: its
-pod templates are validated as pods. Every flag of lm-train in them exists."""
+"""The manifests of share/k8s against the published schemas of Kubernetes. A kind of the MPI operator has no schema
+there, so its pod templates are validated as pods. Every flag of lm-train in the manifests exists."""
 import glob
 import os
 import sys

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints of lm-train, written by torch in Megatron's layouts and imported again: every bit of weights, masters and
-moments, and the training that continues from the import ends with the bits of the one that was not interrupted."""
+"""Checkpoints of lm-train, written by torch in Megatron's layouts and imported again: weights, masters and moments
+keep every bit, and a training that continues from the import ends with the bits of the uninterrupted training."""
 import argparse
 import collections
 import dataclasses

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # venv: .venv-megatron
 """lm-convert --to megatron-lm: megatron-core loads the export of a training that it began (tests/golden/megatron) with its own
-load_state_dict of model and optimizer, and in fp32 its next losses are those of that training. Its own parameters, optimizer
-state and orders judge the names."""
+load_state_dict of model and optimizer, and in fp32 its next losses are those of that training. The names in the export
+are checked against megatron-core's own parameters, optimizer state and orders."""
 import argparse
 import importlib.util
 import json

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoints of lm-train, written by torch in Megatron's layouts for every combination of 1, 2 and 4 tensor ranks, 1, 2 and
-4 stages, and 1, 2 and 12 data-parallel ranks, and imported again: every bit of weights, masters and moments."""
+4 stages, and 1, 2 and 12 data-parallel ranks, and imported again: weights, masters and moments keep every bit."""
 import os
 import subprocess
 import tempfile

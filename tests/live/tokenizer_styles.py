@@ -3,8 +3,8 @@
 """lm-preprocess against Hugging Face tokenizers with every pretokenizer that it knows, over tables that Hugging Face's trainer makes
 here: real text, random strings over a nasty alphabet, all code points, normal forms; and train-tokenizer against that trainer.
 
-Environment: LM_LIVE_CORPUS, JSON Lines files (with colons between) to compare in full; LM_LIVE_STRINGS, how many random
-strings a style (default 4000); LM_LIVE_CODE_POINTS=all, also every CJK character, Hangul syllable and private code point
+Environment: LM_LIVE_CORPUS, JSON Lines files (with colons between) to compare in full; LM_LIVE_STRINGS, number of random
+strings for each style (default 4000); LM_LIVE_CODE_POINTS=all, also every CJK character, Hangul syllable and private code point
 (else one in 29 of them) and more text; LM_LIVE_STYLES, names of some pretokenizers, with commas between.
 """
 import json

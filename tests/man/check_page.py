@@ -3,7 +3,7 @@
 """check_page.py BINDIR PROGRAM PAGE: compares a man page with --help-all.
 
 The rendered OPTIONS section lists exactly the options of --help-all of the program and its verbs. Every --option that the rest
-of the page mentions belongs to a program of BINDIR, or its line has another program's command (mpirun, srun, sbatch...).
+of the page mentions belongs to a program of BINDIR, or is in a line with the command of another program (mpirun, srun...).
 """
 import os
 import re

@@ -203,8 +203,8 @@ TEST_CASE("the pause before a log that does not state its start is time of waiti
     now += 7200;
     const Log second = job(now, 100, 200, true);
     const LogSummary truth = summary_of({first, second});
-    // The second log without the lines before its first iteration, as from `tail`: the restart of
-    // the first job took 40 s.
+    // The second log lacks the lines before its first iteration, as the output of `tail` may. The
+    // restart of the first job took 40 s, and the second restart counts as long.
     const Log cut(second.begin() + 2, second.end());
     const LogSummary log = summary_of({first, cut});
     CHECK(log.n_unseen_starts() == 1);

@@ -16,7 +16,7 @@ namespace {
 
 using Log = std::vector<std::string>;
 
-// Operations never end, but the device runs them in order.
+// A group whose operations never end for the host. The device runs them in order.
 class Ahead final : public comm::Group {
   public:
     Ahead(std::string name, int rank, Log& log) : Group(std::move(name), rank, 2), log_(log) {}

@@ -70,7 +70,7 @@ TEST_CASE("a stopped build without --resume leaves nothing") {
     CHECK_FALSE(f.has_work_directory());
 }
 
-TEST_CASE("--resume of a complete output does nothing, of another run's output it is refused") {
+TEST_CASE("--resume does nothing for a complete output, and is refused for another run's output") {
     BuildFixture f;
     f.add_input("a.jsonl", test::json_lines(10));
     f.build();

@@ -286,8 +286,8 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
     return status;
 }
 
-// For large k, prefers the algorithm that splits the sum (split-K) if the preferences allow it,
-// like the library.
+// Like the library, prefers the algorithm that splits the sum (split-K) for large k, if the
+// preferences allow it.
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
                                               cublasLtMatmulDesc_t operation,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,

@@ -74,7 +74,7 @@ TEST_CASE("a missing __syncwarp() is a race between lanes, which a shuffle does 
     }
 }
 
-TEST_CASE("a wait for asynchronous copies orders those of the own thread alone") {
+TEST_CASE("a wait for asynchronous copies orders only the copies of its own thread") {
     static int source[4 * 64];
     for (const bool barrier : {true, false}) {
         const int found = races_of(64, [barrier] {

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""make_older_checkpoints.py FOLDER: as make_checkpoints.py under megatron-core 0.12.1, which writes the form
-fully_sharded_model_space of the distributed optimizer; later versions cannot write it. Replaces what has changed since then
-in torch, numpy and megatron-core's interfaces (README.md)."""
+"""make_older_checkpoints.py FOLDER: does the same as make_checkpoints.py, but with megatron-core 0.12.1, which writes the form
+fully_sharded_model_space of the distributed optimizer; later versions cannot write it. Replaces interfaces of torch,
+numpy and megatron-core that have changed since then (README.md)."""
 import os
 import sys
 

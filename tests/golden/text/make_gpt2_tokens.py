@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""make_gpt2_tokens.py [DIR]: writes gpt2-tokens.jsonl into DIR (default: beside itself): 200 plain and nasty texts with the ids
-that Hugging Face tokenizers gives them under GPT-2's vocabulary and merges. <|endoftext|> in a text is text like any other.
+"""make_gpt2_tokens.py [DIR]: writes gpt2-tokens.jsonl into DIR (default: the script's own): 200 plain and difficult texts with
+the ids that Hugging Face tokenizers gives them under GPT-2's vocabulary and merges. <|endoftext|> in a text is text like any other.
 Needs the package tokenizers.
 """
 import json

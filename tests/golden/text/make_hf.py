@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""make_hf.py [DIR]: writes hf-styles.json and hf-ids.jsonl into DIR (default: beside itself): what Hugging Face tokenizers makes of nasty text with the
-pretokenizers, added tokens and templates of several models over GPT-2's vocabulary and merges. Needs the package tokenizers.
+"""make_hf.py [DIR]: writes hf-styles.json and hf-ids.jsonl into DIR (default: the script's own), with the ids that Hugging Face
+tokenizers gives for difficult text with the pretokenizers, added tokens and templates of several models over GPT-2's vocabulary
+and merges. Needs the package tokenizers.
 """
 import json
 import os

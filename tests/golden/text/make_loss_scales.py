@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""make_loss_scales.py [DIR]: writes loss-scales.jsonl, what megatron-core's DynamicGradScaler does on series of overflows.
+"""make_loss_scales.py [DIR]: writes loss-scales.jsonl, the scales of megatron-core's DynamicGradScaler for series of overflows.
 
 One object a line: `initial`, `min`, `window`, `hysteresis`, `steps` ("x" an overflow, "." a good step), and `scales`, the
 scale after each step.
