@@ -219,9 +219,9 @@ bool has(const StageShape& stage, const ActivationSpec& spec) {
                                [&spec](const ChunkShape& chunk) { return has(chunk.part, spec); });
 }
 
-// Returns the index of the copy in the working set that `layer` uses, or -1 when the activation is
-// stored. The residual stream at the start of a group is stored, because recomputation starts from
-// it.
+// Returns the index of the copy that `layer` uses in the working set (the memory of recomputed
+// activations), or -1 when the activation is stored. The residual stream at the start of a group is
+// stored, because recomputation starts from it.
 i64 working_copy(const Recompute& recompute, const ActivationSpec& spec, i64 n_layers, i64 layer) {
     if (recompute.granularity == Recompute::Granularity::none) return -1;
     if (recompute.granularity == Recompute::Granularity::selective) return spec.cheap ? 0 : -1;

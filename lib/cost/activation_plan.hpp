@@ -23,7 +23,8 @@ struct StepShape {
     i64 n_micro_batches = 1;      // micro-batches of a step on one rank
     DType compute = DType::fp32;  // dtype of activations; statistics are always fp32
     i64 logits_bytes = cpu_logits_bytes;
-    bool cuda = false;  // a GPU, which needs the order of the rows for the embedding's gradient
+    // True: a GPU, which needs the order of the rows for the embedding's gradient.
+    bool cuda = false;
     i64 rows() const { return micro_batch * seq_length; }
 };
 
@@ -65,13 +66,14 @@ struct LayerGroup {
 LayerGroup recompute_group(const spec::Recompute& recompute, i64 n_layers, i64 layer);
 // Returns how many of the `n_layers` layers of a chunk are in a group that is not empty.
 i64 n_recomputed_layers(const spec::Recompute& recompute, i64 n_layers);
-// Returns the share of the model's layers that are in such groups, 0 to 1. The backward pass
-// computes the forward pass of these layers again.
+// Returns the share of the model's layers that are in groups that are not empty, 0 to 1. The
+// backward pass computes the forward pass of these layers again.
 double recomputed_share(const spec::ModelConfig& config, const spec::ParallelConfig& parallel);
 
-// Returns the number of rows in a chunk. Only the logits of one chunk are in memory at a time, in
-// at most step.logits_bytes. There are as few chunks as this limit allows, of equal sizes rounded
-// to multiples of 64 rows, so that the last chunk is not much smaller than the others.
+// Returns the number of rows in a chunk of the head. Only the logits of one chunk are in memory at
+// a time, in at most step.logits_bytes. There are as few chunks as this limit allows, of equal
+// sizes rounded to multiples of 64 rows, so that the last chunk is not much smaller than the
+// others.
 i64 head_chunk_rows(const StepShape& step, i64 local_vocab);
 
 // One activation in the buffer. Recomputed activations of different layers and micro-batches use

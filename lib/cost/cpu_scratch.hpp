@@ -24,7 +24,8 @@ constexpr i64 attention_task_queries = 256;
 constexpr i64 product_tile_rows = 288;
 constexpr i64 product_tile_cols = 512;
 constexpr i64 product_tile_floats = product_tile_rows * product_tile_cols;
-// The 32-bit words along k of a chunk, the part of a product whose operands are packed together.
+// The number of 32-bit words along k in a chunk. A chunk is the part of a product whose operands
+// are packed at the same time.
 constexpr i64 product_chunk_words = 768;
 // The bytes of oneDNN's scratchpad for one worker.
 constexpr i64 library_scratch_bytes = i64{4} << 20;

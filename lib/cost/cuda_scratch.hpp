@@ -50,8 +50,9 @@ constexpr i64 norm_gradient_floats(i64 columns) {
     return norm_gradient_parts * 3 * columns;
 }
 
-// The tokens of each thread block of a head norm's gradient: at least 8. So there are at most
-// norm_gradient_parts blocks, each with the partial sums of four parameters of `width` elements.
+// Returns the tokens of each thread block of a head norm's gradient: at least 8, and enough for at
+// most norm_gradient_parts blocks. Each block has the partial sums of four parameters of `width`
+// elements.
 constexpr i64 head_norm_tokens(i64 tokens) {
     const i64 even = ceil_div(tokens, norm_gradient_parts);
     return even < 8 ? 8 : even;

@@ -28,7 +28,8 @@ double megatron_parameters(const spec::ModelConfig& config, i64 padded_vocab);
 double parameters_at_depth(i64 n_layers);
 
 // Returns the elements of the tensors of one rank, with padded vocabulary and without alignment
-// gaps. Megatron prints it as "number of parameters on (tensor, pipeline) model parallel rank".
+// gaps. Megatron prints this number as "number of parameters on (tensor, pipeline) model parallel
+// rank".
 i64 rank_parameters(const spec::ModelConfig& config, const spec::ParallelConfig& parallel,
                     i64 tp_rank, i64 pp_rank);
 
@@ -41,8 +42,8 @@ struct CheckpointSize {
 };
 CheckpointSize checkpoint_size(const spec::ModelConfig& config, const spec::Precision& precision);
 
-// Returns the mean number of keys that a query sees under the causal mask, which counts its own key
-// as half a key: T / 2, or w (1 - w / 2T) with a window of w keys.
+// Returns the mean number of keys that a query sees under the causal mask; its own key counts as
+// half a key: T / 2, or w (1 - w / 2T) with a window of w keys.
 double mean_keys(const spec::ModelConfig& config, double seq_length);
 
 // Returns the floating-point operations of the model for one token, forward and backward, without

@@ -154,7 +154,7 @@ Goodput without_jobs(const GoodputPlan& plan, double work_s, double interval_s) 
     return times;
 }
 
-// The seconds of a job, or of a part of it, by use.
+// The seconds of a job, or of a part of a job, by kind of use.
 struct JobYield {
     double work_s = 0, saving_s = 0, restarting_s = 0;
     void add(const JobYield& more, double weight) {
@@ -164,7 +164,7 @@ struct JobYield {
     }
 };
 
-// Returns the yield of the time from a start that takes `restart_s` to a failure after `seconds`.
+// Returns the yield of `seconds` that begin with a start of `restart_s` and end with a failure.
 JobYield before_failure(const GoodputPlan& plan, double interval_s, double restart_s,
                         double seconds) {
     const double cycles =
@@ -172,8 +172,8 @@ JobYield before_failure(const GoodputPlan& plan, double interval_s, double resta
     return {cycles * interval_s, cycles * plan.save_s, std::min(restart_s, seconds)};
 }
 
-// Returns the yield of the time from a start that takes `restart_s` to the end of the job after
-// `seconds`. The job ends with a save of the work since the previous save.
+// Returns the yield of `seconds` that begin with a start of `restart_s` and end with the end of the
+// job. The job ends with a save of the work since the previous save.
 JobYield before_job_end(const GoodputPlan& plan, double interval_s, double restart_s,
                         double seconds) {
     const double to_stop_s = seconds - restart_s - plan.save_s;
@@ -272,12 +272,12 @@ GoodputRuns simulate_goodput(const GoodputPlan& plan, double interval_s, i64 n_r
 }
 
 double best_interval_s(const GoodputPlan& plan) {
-    // Simulates at most `longest`, because the share of lost time does not depend on the length of
-    // the training.
-    constexpr double longest = 2000;  // times the mean time between failures
+    // Simulates a training of at most `longest`, because the share of lost time does not depend on
+    // the length of the training.
+    constexpr double longest = 2000;  // in mean times between failures
     constexpr i64 n_runs = 100;
-    constexpr int n_steps = 24;          // tried intervals on each side of Daly's
-    constexpr double ratio = 1.0905077;  // 2^(1/8), between neighbours
+    constexpr int n_steps = 24;          // tried intervals on each side of Daly's interval
+    constexpr double ratio = 1.0905077;  // 2^(1/8), of adjacent intervals
     GoodputPlan part = plan;
     part.work_s = std::min(plan.work_s, longest * plan.failures.mean_s);
     const double start = daly_interval_s(plan.save_s, plan.failures.mean_s);

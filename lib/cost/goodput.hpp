@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The time of a training with failures, saves, restarts, limits of jobs and waiting in a queue: in
-// closed form and by Monte-Carlo; the best interval between saves.
+// Computes the time of a training with failures, saves, restarts, time limits of jobs and waiting
+// in a queue, in closed form and by Monte Carlo simulation. Searches the best interval between
+// saves.
 #pragma once
 
 #include <optional>
@@ -44,8 +45,9 @@ double young_interval_s(double save_s, double mttf_s);
 double daly_interval_s(double save_s, double mttf_s);
 
 // Returns the expected times with a save after each `interval_s` of work and failures at a constant
-// rate: M exp(R / M) (exp((interval + C) / M) - 1) work / interval (Daly 2006, equation 20), and
-// the stops of jobs.
+// rate. Without job limits the total is M exp(R / M) (exp((interval + C) / M) - 1) work / interval
+// with M = mean time between failures, R = restart_s, C = save_s (Daly 2006, equation 20).
+// With job limits, the result also includes the stops of jobs.
 Goodput expected_goodput(const GoodputPlan& plan, double interval_s);
 
 struct GoodputRuns {
@@ -59,8 +61,8 @@ struct GoodputRuns {
 // on the arguments.
 GoodputRuns simulate_goodput(const GoodputPlan& plan, double interval_s, i64 n_runs);
 
-// Returns the interval with the shortest mean of simulated runs. It is exact only to a few per
-// cent, because the mean hardly changes around the optimum.
+// Returns the interval with the shortest mean time of simulated runs. The result is exact only to a
+// few per cent, because the mean time hardly changes around the optimum.
 double best_interval_s(const GoodputPlan& plan);
 
 }  // namespace lm::cost

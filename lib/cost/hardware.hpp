@@ -42,8 +42,8 @@ struct Hardware {
 // key must appear once, with its source.
 Hardware parse_hardware(const std::string& path, std::string_view text);
 
-// Parses the description of one network link of a node, in the same form, with the keys
-// link_bytes_per_s and link_latency_s.
+// Parses the description of one network link of a node, in the form that parse_hardware() reads,
+// with the keys link_bytes_per_s and link_latency_s.
 Link parse_network(const std::string& path, std::string_view text);
 
 }  // namespace lm::cost

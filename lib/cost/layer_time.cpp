@@ -48,10 +48,10 @@ double products_s(const Sizes& s, const Hardware& gpu, DType dtype) {
 // In a forward pass, the attention of a head has two products of 2 T^2 D operations. A fused kernel
 // skips the masked half of the operations. The backward pass of a fused kernel has five such
 // products, of which one recomputes the scores. An unfused backward pass has four such products.
-// Without a fused kernel, softmax and dropout also read and write the scores. With 2-byte elements
-// these are 13 bytes for each score in a forward pass: 2 to write the scores, 4 for softmax, 5 for
-// dropout and its mask, 2 to read the probabilities. An unfused backward pass reads and writes 17
-// bytes for each score.
+// Without a fused kernel, softmax and dropout also read and write the scores. With 2-byte elements,
+// a forward pass reads and writes 13 bytes for each score: 2 to write the scores, 4 for softmax, 5
+// for dropout and its mask, 2 to read the probabilities. An unfused backward pass reads and writes
+// 17 bytes for each score.
 Passes attention_passes(const ModelConfig& model, const Sizes& s, const StepBatch& batch,
                         const Hardware& gpu, bool fused) {
     const double rate = gpu.flops(batch.dtype) * gpu.attention_fraction;

@@ -62,7 +62,7 @@ struct PassTime {
     PassTime operator*(double n) const;
 };
 
-// backward includes the recomputation.
+// The times of both passes. `backward` includes the recomputation.
 struct Passes {
     PassTime forward;
     PassTime backward;

@@ -12,7 +12,7 @@
 
 namespace lm::cost {
 
-constexpr i64 max_micro_batch = 64;  // without a given size, the search tries no larger one
+constexpr i64 max_micro_batch = 64;  // the largest size that the search tries by itself
 
 // The values that all layouts of a search share, and the values that it tries.
 struct LayoutQuery {
@@ -22,7 +22,8 @@ struct LayoutQuery {
     spec::GpuAttention attention = spec::GpuAttention::flash;
     Hardware gpu;
     TrainingProgram trainer = lm_train;
-    // True: the memory of a layout is Megatron-LM's (megatron_memory.hpp), without the allowance.
+    // True: a layout needs the memory of Megatron-LM (megatron_memory.hpp), without
+    // allowance_bytes.
     bool is_megatron = false;
     i64 n_gpus = 0;                          // GPUs of the whole run
     i64 memory_bytes = 0;                    // memory of one GPU
@@ -44,7 +45,7 @@ struct Layout {
     spec::ParallelConfig parallel;
     i64 micro_batch = 1;
     i64 n_micro_batches = 1;  // micro-batches of a step in one pipeline
-    i64 bytes = 0;  // memory of the rank that needs most; lm-train's with NCCL and the allowance
+    i64 bytes = 0;  // memory of the rank that needs most; for lm-train with NCCL and the allowance
     StepTime time;
 };
 

@@ -18,7 +18,7 @@ double input_bytes(const ModelConfig& model, const ParallelConfig& parallel,
     return 2 * as_double(step.rows()) * as_double(model.hidden) / share;
 }
 
-// Returns the bytes that a layer which is not recomputed keeps of one micro-batch (section 4.1,
+// Returns the bytes that a layer without recomputation keeps for one micro-batch (section 4.1,
 // tables 1 and 2), with 2-byte activations. Every tensor rank keeps the whole inputs of the norms,
 // of query-key-value and of the MLP, and two dropout masks (10 bytes of [rows, h]), unless sequence
 // parallelism divides them. Tensor ranks divide query, key and value, the input of the output
@@ -39,8 +39,8 @@ double layer_bytes(const ModelConfig& model, const ParallelConfig& parallel,
     return rows * (10 * as_double(model.hidden) / share + (divided + scores) / tp);
 }
 
-// Returns the bytes that a stage keeps of one micro-batch in all its chunks. Full recomputation
-// keeps the input of each group of layers that are recomputed together (section 5).
+// Returns the bytes that all chunks of a stage keep for one micro-batch. Full recomputation keeps
+// the input of each group of layers that are recomputed together (section 5).
 double kept_bytes(const ModelConfig& model, const ParallelConfig& parallel, const StepShape& step,
                   const std::vector<ModelPart>& parts) {
     const Recompute& recompute = parallel.recompute;

@@ -28,8 +28,7 @@ struct MemoryPlan {
     i64 optimizer = 0;  // Adam's two moments
     i64 activations = 0;
     i64 workspace = 0;
-    // Host memory for a copy of the rank's part of a checkpoint. On a GPU it is not part of
-    // total().
+    // Host memory for a copy of the rank's part of a checkpoint. total() does not include it.
     i64 save_buffer = 0;
     i64 total() const {
         return weights + masters + gradients + optimizer + activations + workspace;

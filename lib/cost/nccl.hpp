@@ -12,8 +12,8 @@ namespace lm::cost {
 
 // The largest number of channels of a communicator for links between pipeline stages, and for
 // data-parallel collectives that overlap with computation. A channel is one thread block, which
-// occupies an SM and has its own buffers. The environment variable NCCL_MAX_CTAS overrides both,
-// and --tensor-comm-sms.
+// occupies an SM and has its own buffers. The environment variable NCCL_MAX_CTAS overrides both
+// numbers and --tensor-comm-sms.
 constexpr int nccl_link_channels = 2;
 constexpr int nccl_overlap_channels = 16;
 
@@ -43,9 +43,9 @@ double tensor_seconds(const spec::ModelConfig& model, const spec::ParallelConfig
 // on an H100. More channels shorten the collectives until the link is saturated (23 channels), and
 // prolong the GEMMs that leave SMs to them. So the number falls below 23 if these GEMMs are long
 // compared with the collectives: with wide layers and few tensor ranks (16 for a hidden size of
-// 8192 and two ranks). It depends on the model, on tp and on sequence parallelism only, so that a
-// run that resumes elsewhere, or with another batch, plans the same GEMMs. Returns 0 without tensor
-// parallelism.
+// 8192 and two ranks). The default depends only on the model, on tp and on sequence parallelism, so
+// that a run that resumes on other GPUs, or with another batch, plans the same GEMMs. Returns 0
+// without tensor parallelism.
 i64 tensor_comm_sms(const spec::ModelConfig& model, const spec::ParallelConfig& parallel);
 
 // The settings of a run that change NCCL's memory.

@@ -41,9 +41,9 @@ bool is_in_node(const Hardware& gpu, i64 ranks) {
     return ranks <= gpu.gpus_per_node;
 }
 
-// Returns the seconds of a message between stages, of the slowest pair of stages. Each tensor rank
-// sends its part of the rows; all GPUs of a stage send at the same time, those of one node over its
-// network.
+// Returns the seconds of a message between the slowest pair of adjacent stages. Each tensor rank
+// sends its part of the rows. All GPUs of a stage send at the same time; the GPUs of a node share
+// its network.
 double message_s(const SimulatedStep& step, const Hardware& gpu) {
     const ParallelConfig& parallel = step.parallel;
     if (parallel.pp == 1) return 0;

@@ -13,7 +13,7 @@ struct StepTime {
     PassTime busiest;
     double messages_s = 0;   // messages between stages that the busiest stage waits for
     double bubble_s = 0;     // idle: the pipeline fills or drains, or waits for a slower stage
-    double data_s = 0;       // data-parallel communication outside of computation
+    double data_s = 0;       // data-parallel communication that computation does not hide
     double optimizer_s = 0;  // AdamW
     // Parts of data_s. The rest of data_s reduces gradients at the end of the pipeline.
     double tied_s = 0;    // the first and the last stage add the gradients of a tied embedding

@@ -42,8 +42,8 @@ TrainingTime training_time(const TrainingPlan& plan, const std::vector<spec::Ram
         time.steps_s += iteration_s(plan, step.batch) * as_double(step.n_iterations);
     }
     if (plan.eval_interval) {
-        // The forward pass is a third of a step. Recomputation of all layers computes it twice, so
-        // that it is a quarter.
+        // The forward pass is a third of a step. With recomputation of all layers, a step has two
+        // forward passes, so that one of them is a quarter.
         const double forward_s =
             time.full_iteration_s / (3 + recomputed_share(plan.model, plan.parallel));
         time.evaluations_s = as_double(n_iterations(steps) / *plan.eval_interval) *
