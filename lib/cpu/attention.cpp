@@ -75,8 +75,8 @@ void load_keys(const HeadRows<Args>& head, i64 key, i64 n_keys, float* k_transpo
     copy_rows(qkv, head.v_offset + first, head.stride, n_keys, width, 1.0F, v);
 }
 
-// Computes out and lse of one block of queries. Dropout follows the sum of the softmax, because it
-// applies to normalized probabilities.
+// Computes out and lse of one block of queries. The sum of the softmax is computed before dropout,
+// because dropout applies to normalized probabilities.
 void forward_block(const HeadRows<AttentionForward>& head, i64 first_query,
                    const ForwardScratch& s) {
     const VectorKernels& kernels = vector_kernels();

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// FlashAttention-2 with products of bf16 pairs and fp32 sums (cpu/vector/pair_kernels.hpp). It
-// rounds where lib/cuda/attention rounds. Queries, keys and values are multiplied as stored. The
-// softmax scales the fp32 scores. Probabilities and gradients of scores are rounded to bf16 before
-// the products that read them. The sum of the softmax has the unrounded probabilities.
+// FlashAttention-2 with products of bf16 pairs and fp32 sums (cpu/vector/pair_kernels.hpp). The
+// code rounds in the same places as lib/cuda/attention. Queries, keys and values are multiplied as
+// stored. The softmax scales the fp32 scores. Probabilities and gradients of scores are rounded to
+// bf16 before the products that read them. The sum of the softmax adds the unrounded probabilities.
 //
 // The unit of work is a strip: 16 queries and a block of 64 keys, whose scores stay in the L1
 // cache. Where the causal mask hides the end of a block of keys from a strip, the products have
 // only the visible part, in multiples of 16 keys. All operands are packed into pairs along the
 // dimension over which their product sums, and padded with zeros to multiples of 16 columns.
 //
-// Tasks are as in attention.cpp, but a task of forward has up to task_queries queries, which share
-// the packed keys and values. Blocks and order depend on the shape only.
+// Tasks are as in attention.cpp, but a task of forward has up to cost::attention_task_queries
+// queries, which share the packed keys and values. Blocks and order depend on the shape only.
 #include "cpu/attention_bf16.hpp"
 
 #include <algorithm>
@@ -47,8 +47,8 @@ u16* elements(const device::View& view, i64 offset) {
     return static_cast<u16*>(view.data) + offset;
 }
 
-// Returns the strip of `rows` queries from `query` on, and the keys of a block that at least one
-// of them sees, rounded up to whole vectors. Computes the dropout factors.
+// Returns the strip of `rows` queries from `query` on, and the keys of a block that at least one of
+// these queries sees, rounded up to whole vectors. Computes the dropout factors.
 template <typename Args>
 ScoreStrip strip_of(const HeadRows<Args>& head, i64 query, i64 rows, i64 key, i64 n_keys,
                     float* scores, float* factors) {
@@ -101,8 +101,8 @@ struct ForwardScratch {
     float* rescale;     // [strip]: factors of out
 };
 
-// Adds one block of keys to the rows of one strip. `row`: the strip's first query in the task.
-// `first`: the block is the first one of these queries.
+// Adds the contribution of one block of keys to the output rows of one strip. `row`: the strip's
+// first query in the task. `first`: these queries have had no earlier block.
 void forward_strip(const HeadRows<AttentionForward>& head, i64 query, i64 rows, i64 row, i64 key,
                    i64 n_keys, bool first, const ForwardScratch& s) {
     const PairKernels& kernels = *pair_kernels();

@@ -30,10 +30,10 @@ class ColumnSums {
     }
     // Writes the partial rows of a matrix x [rows, columns].
     void add_rows(const Source& x);
-    // Adds the partial rows of all blocks; the result is in the first one.
+    // Adds the partial rows of all blocks; the result is in the first partial row.
     void reduce();
     // Computes target[0..n) = (accumulate ? target : 0) + sums of columns [first, first + n). Call
-    // reduce() before it.
+    // reduce() first.
     void put(float* target, i64 first, i64 n, bool accumulate) const;
     void finish(float* target, bool accumulate) {
         reduce();

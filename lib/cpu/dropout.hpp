@@ -8,7 +8,7 @@ namespace lm::cpu {
 
 using device::DropoutMask;
 
-// Maps the rows of a row operation to their sample and their position in it.
+// Maps each row of a row operation to its sample and to its position in the sample.
 class SampleRows {
   public:
     SampleRows(const device::Dropout& dropout, i64 rows)

@@ -138,7 +138,7 @@ void LibraryProduct::run(device::Context& context, const Product& p, TileRef fin
     const Tiling tiling(p);
     const Strides strides(p);
     use_one_library_thread();
-    const Primitive* made[2][2] = {};  // indexed by: last rows, last columns
+    const Primitive* made[2][2] = {};  // [is last row of tiles][is last column of tiles]
     for (const int r : {0, 1}) {
         for (const int c : {0, 1}) {
             made[r][c] = &primitives_->find(shape_of(p, r ? tiling.rows.last : tiling.rows.size,

@@ -43,7 +43,8 @@ class PackedOperand {
         : x_(x), k_step_(k_step), i_step_(i_step), cut_(cut), strip_(strip), pack_(pack_block) {}
     i64 floats(i64 tiles, i64 words) const { return tiles * words * round_up(cut_.size, strip_); }
     void set_memory(float* memory) { memory_ = memory; }
-    // Returns whether the range of tiles and words differs from the packed one, and stores it.
+    // Stores the ranges of tiles and words to pack. Returns whether they differ from the packed
+    // ranges.
     bool begin(Range tiles, Range words) {
         const bool differs = tiles != tiles_ || words != words_;
         tiles_ = tiles;

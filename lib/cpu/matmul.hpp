@@ -5,10 +5,11 @@
 // So the results of two implementations or processors differ only by the order of the sum, and for
 // denormal numbers, which the bf16 instructions of x86 treat as zero.
 //
-// The workers first pack a chunk of both operands into shared scratch memory, and then multiply it
-// (vector/packed_product.hpp; bf16 with AMX: vector/x86/amx.cpp). Packing widens fp16 to fp32, and
-// also bf16 on processors without bf16 instructions. oneDNN computes fp32 with AVX-512. Its
-// tiles are separate single-threaded products, which pack both operands for every tile.
+// The workers first pack a chunk of both operands into shared scratch memory, and then multiply the
+// packed operands (vector/packed_product.hpp; bf16 with AMX: vector/x86/amx.cpp). Packing widens
+// fp16 to fp32, and also bf16 on processors without bf16 instructions. oneDNN computes fp32 with
+// AVX-512. Its tiles are separate single-threaded products, which pack both operands for every
+// tile.
 #pragma once
 
 #include <memory>

@@ -31,7 +31,7 @@ struct Tiling {
     explicit Tiling(const Product& p, i64 strip_rows = row_granule)
         : rows(p.m, cost::product_tile_rows, strip_rows),
           cols(p.n, cost::product_tile_cols, col_granule) {}
-    // Returns the tile in row r and column c of tiles, without memory.
+    // Returns the tile in row r and column c of tiles; Tile::values is not set.
     Tile tile(i64 r, i64 c) const {
         return {.row_begin = r * rows.size,
                 .row_end = r * rows.size + rows.length(r),

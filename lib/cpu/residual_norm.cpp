@@ -290,8 +290,9 @@ void residual_norm_forward(device::Context& context, const ResidualNormForward& 
                         .rstd = a.y ? a.rstd.as<float>() + n : nullptr,
                         .eps = static_cast<float>(a.eps)};
             if (is_half(main.dtype)) {
-                // The norm must read the rounded sum, because backward reads that. So the sum is
-                // computed and rounded first, then normalized like a row without a branch.
+                // The norm must read the rounded sum, because backward reads the rounded sum. So
+                // the sum is computed and rounded first, and then normalized like a row without a
+                // branch.
                 float* const normed = std::exchange(row.y, nullptr);
                 vector_kernels().norm_row(row, width);
                 round_row(row.sum, main.dtype, width);

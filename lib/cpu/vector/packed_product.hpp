@@ -11,7 +11,7 @@ namespace lm::cpu {
 namespace {
 
 constexpr int strip_cols = tile_vectors * width;
-constexpr i64 pack_rows = 96;  // these rows of a packed block of a fit into the L2 cache
+constexpr i64 pack_rows = 96;  // rows of a packed block of a that fit into the L2 cache
 static_assert(pack_rows % tile_rows == 0);
 
 // ---- words -------------------------------------------------------------------------------------
@@ -46,7 +46,7 @@ struct SingleWords {
 };
 
 // The words of a bf16 operand in pairs: word (k, i) has element (2k, i) in its low half and element
-// (2k + 1, i) in its high half. The pair after an odd depth has a zero.
+// (2k + 1, i) in its high half. If the depth is odd, the high half of the last pair is zero.
 struct PairWords {
     static constexpr bool in_memory = true;
     explicit PairWords(const Unpacked& u)

@@ -55,7 +55,7 @@ struct PairKernels {
     // elements apart.
     void (*store_rows)(i64 rows, i64 cols, const float* x, i64 ldx, const float* factors, i64 step,
                        u16* y, i64 ldy);
-    // Sets y[i] to the dot product of row i of a and of b. Their rows start ld elements apart.
+    // Sets y[i] to the dot product of row i of a and row i of b. Rows start ld elements apart.
     void (*row_dots)(i64 rows, i64 cols, const u16* a, const u16* b, i64 ld, float* y);
     void (*product)(const PairProduct& product);
     // Processes a strip of an online softmax, with score = scale * scores + slope * (key - query).

@@ -16,7 +16,7 @@ constexpr int tile_vectors = 2;
 constexpr int width = 4;
 constexpr int tile_vectors = 2;
 #endif
-// Rows of c that a product keeps in registers. It needs 6 * tile_vectors registers for c,
+// Rows of c that a product keeps in registers. The product needs 6 * tile_vectors registers for c,
 // tile_vectors for b and 1 for a: 15 of 16 with AVX2, 29 of 32 with AVX-512 (tile_vectors = 4).
 constexpr int tile_rows = 6;
 #if defined(LM_VECTOR_BF16)

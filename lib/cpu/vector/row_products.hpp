@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of a few vectors with the rows of a matrix that is read once from memory: the linear
-// layers of a model that makes one token at a time. Part of all_loops.hpp.
+// layers of a model that generates one token at a time. Part of all_loops.hpp.
 #pragma once
 
 namespace lm::cpu {
@@ -8,8 +8,8 @@ namespace {
 
 constexpr int product_group = 4;  // rows of w that are read at the same time
 
-// Returns the sum of all lanes, in registers: horizontal_sum() costs as much as a row of 500
-// numbers.
+// add_lanes() adds lane ^ d to each lane. lane_sum() returns the sum of all lanes. Both work in
+// registers, because horizontal_sum() takes as long as the product of a row of 500 numbers.
 template <int d, int... lane>
 LM_INLINE Vec add_lanes(Vec v, Lanes<lane...>) {
     return v + __builtin_shufflevector(v, v, (lane ^ d)...);

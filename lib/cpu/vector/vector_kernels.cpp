@@ -22,8 +22,8 @@ bool has_f16c() {
 #endif
 
 #if defined(__x86_64__)
-// Returns whether the processor has AMX with bf16 (cpuid leaf 7, bits 22 and 24 of edx), and the
-// system lets this process use its tiles, which Linux saves only for processes that asked for it.
+// Returns whether the processor has AMX with bf16 (cpuid leaf 7, bits 22 and 24 of edx), and Linux
+// permits this process to use the tiles. A process must request this permission.
 bool has_amx() {
     unsigned a = 0, b = 0, c = 0, d = 0;
     if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;

@@ -154,8 +154,8 @@ struct VectorKernels {
     void (*norm_row)(const NormRow& row, i64 width);
     void (*norm_backward_row)(const NormBackwardRow& row, i64 width);
 
-    // Adds n elements of a row to *max, the row's maximum, and to *sum, the sum of exp(element -
-    // *max). Before the first call, *max must be -infinity and *sum 0.
+    // Updates *max, the maximum of a row, and *sum, the sum of exp(element - *max), by n more
+    // elements of the row. Before the first call, *max must be -infinity and *sum 0.
     void (*online_sum)(const float* x, i64 n, float* max, double* sum);
     void (*softmax_gradient)(float* x, i64 n, float max, float share);  // x = share * exp(x - max)
 

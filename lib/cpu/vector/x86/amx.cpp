@@ -62,8 +62,8 @@ LM_INLINE Vec pairs_along(const PairWords& w, i64 k, i64 i) {
     return (Vec)_mm512_maskz_loadu_epi16(lanes, w.x + i * w.i_step + 2 * k);
 }
 
-// Packs a tile of pairs, from pair k of row or column i on, of which n exist: as [row][pair] of a
-// (`rows`), or as [pair][column] of b.
+// Packs a tile that begins at pair k of row or column i. Only n of the rows or columns exist. If
+// `rows` is true, packs rows of a as [row][pair]; otherwise packs columns of b as [pair][column].
 template <bool rows>
 LM_INLINE void pack_tile(const PairWords& w, i64 k, i64 i, i64 n, float* tile) {
     Vec v[side];
@@ -87,7 +87,8 @@ template <bool rows>
 void pack_tiles(const Unpacked& u, float* packed) {
     const PairWords w(u);
     const i64 words = (w.n_words + side - 1) / side * side;
-    // As in pack(): few lines of the operand at once, so that they stay in the L1 cache.
+    // As in pack(), reads few cache lines of the operand at a time, so that they stay in the L1
+    // cache.
     for (i64 k = 0; k < words; k += side) {
         for (i64 i = 0; i < u.n; i += strip) {
             float* const to = packed + i * words + k * strip;
@@ -234,7 +235,7 @@ LM_INLINE void rows_of_pairs(const u32* a, i64 a_row, i64 a_step, const PairProd
     }
 }
 
-constexpr i64 most_turned = 8;  // tiles of a column-major a in one row of tiles
+constexpr i64 most_turned = 8;  // largest number of tiles of a column-major a in one row of tiles
 
 // Multiplies the first m rows and n_pairs pairs of a, multiples of 16; n_pairs of a column-major a
 // is at most 16 * most_turned.

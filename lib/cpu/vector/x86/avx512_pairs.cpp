@@ -25,7 +25,8 @@ namespace pairs {
 
 // ---- packing -----------------------------------------------------------------------------------
 
-// Returns the lanes of `width` lanes from `at` on that are in [begin, end).
+// Returns a bit mask with a bit for each of the positions at, at + 1, ..., at + lanes - 1: 1 for a
+// position in [begin, end).
 template <int lanes>
 LM_INLINE u32 lanes_in(i64 begin, i64 end, i64 at) {
     const i64 low = begin < at ? 0 : begin - at < lanes ? begin - at : lanes;
@@ -196,7 +197,7 @@ void product(const PairProduct& p) {
 
 // ---- softmax -----------------------------------------------------------------------------------
 
-// Returns element (row, 16 j ...) of the scores with scale and ALiBi.
+// Returns elements (row, 16 j) to (row, 16 j + 15) of the scores, with scale and ALiBi.
 LM_INLINE Vec score_of(const ScoreStrip& s, i64 row, int j) {
     Vec x = load(s.scores + row * pair_block + j * width) * s.scale;
     if (s.slope != 0.0F) {
