@@ -18,7 +18,7 @@
 namespace lm::convert {
 namespace {
 
-constexpr std::string_view tmp = ".tmp.";  // between a name and the suffix of its temporary
+constexpr std::string_view tmp = ".tmp.";  // separates a name from the suffix of its temporary name
 
 bool is_model(const std::string& path) {
     const auto names = io::list_directory(path);
@@ -113,7 +113,7 @@ Format detect_format(const std::string& path) {
             return hugging_face_format(hf_config_path(path));
         usage_error(
             path,
-            "expected a directory, or a file .safetensors or .bin: give a checkpoint or a model");
+            "expected a directory, or a .safetensors or .bin file: give a checkpoint or a model");
     }
     if (is_megatron_deepspeed(path)) return Format::megatron_deepspeed;
     if (is_megatron_lm(path)) return Format::megatron_lm;

@@ -104,8 +104,9 @@ struct ConversionReport {
 
 // Creates the output directory of a conversion from `ins`, and removes the temporary directories
 // that killed conversions to `out` have left. Throws Error(usage) when `out` has no parent
-// directory, or exists and `force` is false. `force` replaces only a model: also throws
-// Error(usage) when `out` is another file, a run or one of `ins`, or contains one of `ins`.
+// directory, or exists and `force` is false. `force` replaces only a model: with `force`, throws
+// Error(usage) when `out` is a file or directory without a model, the directory of a run, one of
+// `ins`, or contains one of `ins`.
 io::AtomicDirectory make_output(const std::string& out, const std::vector<std::string>& ins,
                                 bool force);
 

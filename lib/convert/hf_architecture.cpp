@@ -190,7 +190,7 @@ constexpr std::array architectures{
                    .buffers = rope_buffers,
                    .bias = Rule::any,
                    .groups = Groups::any},
-    // The names of GPT-2; its matrices are [out, in].
+    // Has the tensor names of GPT-2, but its matrices are [out, in].
     HfArchitecture{.format = Format::hf_gpt_bigcode,
                    .model_type = "gpt_bigcode",
                    .class_name = "GPTBigCodeForCausalLM",
@@ -350,9 +350,9 @@ const HfArchitecture& choose_architecture(const spec::ModelConfig& config) {
     for (const HfArchitecture& architecture : architectures) {
         if (!misfit(architecture, config)) return architecture;
     }
-    // No architecture can hold the model, and the error names one flag to change. Prefers an
-    // architecture that has the model's position embedding and norm, because any other flag is
-    // easier to change.
+    // No architecture can hold the model. The error names one architecture and a flag to change.
+    // Prefers an architecture that has the model's position embedding and norm, because any other
+    // flag is easier to change.
     for (const HfArchitecture& architecture : architectures) {
         const Misfit found = *misfit(architecture, config);
         if (found.flag != "--position-embedding-type" && found.flag != "--normalization") {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The architectures of Hugging Face's transformers that lm-utils can express: the names and the
-// order of their tensors, and the models that they can express. Pure functions over tables.
+// The architectures of Hugging Face's transformers that lm-utils supports: the names and the order
+// of their tensors, and the models that each architecture can express. Pure functions over tables.
 #pragma once
 
 #include <optional>

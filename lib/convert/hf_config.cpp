@@ -33,7 +33,7 @@ struct Constant {
     const char* absent;  // value when the key is missing
 };
 
-// The keys of one architecture, in the order of the file. Several of them may set hidden_dropout.
+// The keys of one architecture, in the order of the file. Several keys may set hidden_dropout.
 struct Keys {
     Format format;
     std::span<const Integer> integers;
@@ -232,14 +232,15 @@ Activation read_activation(const Keys& keys, bool gated, const io::Json& json,
     if (gated) {
         if (name == "silu" || name == "swish") return Activation::swiglu;
         if (name == "gelu") return Activation::geglu;
-        usage_error(path, "expected {} silu or gelu, got '{}'", keys.activation, name);
+        usage_error(path, "{}: expected silu or gelu, got '{}'", keys.activation, name);
     }
     if (name == "gelu_new" || name == "gelu_fast" || name == "gelu_pytorch_tanh") {
         return Activation::gelu_tanh;
     }
     if (name == "gelu") return Activation::gelu_erf;
     if (name == "relu2") return Activation::squared_relu;
-    usage_error(path, "expected {} gelu_new, gelu_fast, gelu_pytorch_tanh, gelu or relu2, got '{}'",
+    usage_error(path,
+                "{}: expected gelu_new, gelu_fast, gelu_pytorch_tanh, gelu or relu2, got '{}'",
                 keys.activation, name);
 }
 
@@ -260,7 +261,8 @@ void check_constants(const Keys& keys, i64 max_positions, const io::Json& json,
     }
 }
 
-// Reads the switches of biases. transformers has a switch for the attention and one for the MLP.
+// Reads whether linear layers have biases. transformers has a key for the attention and another key
+// for the MLP.
 bool read_biases(const HfArchitecture& architecture, const io::Json& json,
                  const std::string& path) {
     if (architecture.bias != Rule::any) return architecture.bias == Rule::always;

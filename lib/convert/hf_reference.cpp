@@ -115,7 +115,7 @@ class Reference {
         return y;
     }
 
-    // Normalizes each head of x by itself.
+    // Normalizes each head of x separately.
     void normalize_heads(Matrix& x, const std::string& name) const {
         const i64 rows = x.rows;
         x.rows = rows * (x.cols / c_.head_dim);

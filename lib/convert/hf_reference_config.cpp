@@ -24,8 +24,8 @@ class ConfigReader {
     std::string text(const char* key, const char* absent) const {
         return io::json_get_or<std::string>(json_, key, absent, path_);
     }
-    // Returns the value of a `key` of the rotary positions. Newer versions of transformers store it
-    // in rope_parameters.
+    // Returns the value of a `key` of the rotary positions. Newer versions of transformers store
+    // these keys in rope_parameters.
     double rope_number(const char* key, double absent) const {
         const auto found = json_.find("rope_parameters");
         const bool newer = found != json_.end() && found->is_object();
@@ -73,8 +73,8 @@ ReferenceConfig gpt2(const ConfigReader& json) {
     return c;
 }
 
-// Returns the settings of GPT-BigCode: the names of GPT-2, another order of the matrices, and one
-// key-value group for all heads.
+// Returns the settings of GPT-BigCode: the names of GPT-2, matrices that are [out, in] instead of
+// [in, out], and one key-value group for all heads.
 ReferenceConfig bigcode(const ConfigReader& json, const std::string& path) {
     if (!json.flag("multi_query", true)) {
         run_error(path, "--check does not support multi_query false");

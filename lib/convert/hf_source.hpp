@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tensors of a Hugging Face model under the names of lm-utils, read from its own files.
+// The tensors of a Hugging Face model under the names of lm-utils, read from the model's files.
 #pragma once
 
 #include <memory>

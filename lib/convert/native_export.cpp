@@ -40,7 +40,7 @@ std::vector<Chunk> chunks_of(std::span<const ExportedTensor> tensors) {
     return chunks;
 }
 
-// Fills chunks. Thread-safe.
+// Reads and converts the data of chunks. Thread-safe.
 class ChunkReader {
   public:
     explicit ChunkReader(const ckpt::Checkpoint& checkpoint) : checkpoint_(checkpoint) {}

@@ -114,9 +114,9 @@ i64 cols_of(const Shape& shape) {
     return shape.rank() == 2 ? shape[1] : 1;
 }
 
-// Appends a block. If the block is a single row that continues the rows of the last block with
-// their stride, extends the last block instead: the interleaved order of query, key and value would
-// otherwise give one block for each row.
+// Appends a block. If the block is a single row that continues the rows of the last block with the
+// same row stride, extends the last block instead: the interleaved order of query, key and value
+// would otherwise give one block for each row.
 void append(std::vector<SourceBlock>& blocks, SourceBlock block) {
     if (!blocks.empty() && block.from.rows == 1) {
         SourceBlock& last = blocks.back();

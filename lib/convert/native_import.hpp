@@ -45,8 +45,8 @@ class NativeImport {
     // Throws Error(failure) naming `in` when a tensor has elements without a source.
     void check_complete(const std::string& in) const;
     // Returns the name of the first tensor whose weights, of type `weights`, are not equal to its
-    // rounded masters; an empty text when there is none. Compares the first elements of each
-    // tensor.
+    // rounded masters; an empty text when there is none. Compares only the first 1024 elements of
+    // each tensor.
     std::string tensor_with_other_masters(DType weights) const;
 
     // Reads the elements [begin, end) of a tensor to `out`. If masters are requested but missing,
@@ -55,8 +55,8 @@ class NativeImport {
               std::byte* out, SourceReaders& readers) const;
 
     // Writes the step into the directory request.out, which appears whole or not at all. All
-    // members of `info` except the model must be set. Throws Error(failure) when a tensor has rows
-    // without a source.
+    // members of `info` except the model and the command line must be set. Throws Error(failure)
+    // when a tensor has rows without a source.
     ConversionReport write(const ConversionRequest& request, ckpt::SaveInfo info) const;
 
     // Reads all tensors, with weights of type `weights`, and reports numbers that are not finite

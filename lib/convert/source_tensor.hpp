@@ -24,8 +24,9 @@ struct RecordCheck {
     bool done = false;
     std::mutex mutex = {};  // guards `done`
 };
-// Reads the record of the file `path`, unless an earlier call has read it. Throws Error(failure)
-// when the CRC does not match. Thread-safe: while one thread reads, the others wait.
+// Reads the record of the file `path` and compares its CRC, unless an earlier call has done this.
+// Throws Error(failure) when the CRC does not match. Thread-safe: while one thread reads, the
+// others wait.
 void verify(const std::string& path, RecordCheck& record);
 
 // `n` elements that start at byte `offset` of the file `path`.
@@ -33,7 +34,7 @@ struct Extent {
     std::string path;
     i64 offset = 0;
     i64 n = 0;
-    std::shared_ptr<RecordCheck> check = {};  // CRC of their record; nullptr: none
+    std::shared_ptr<RecordCheck> check = {};  // of the record of these elements; nullptr: none
 };
 
 // A sequence of extents. For example, the ZeRO shards of a parameter are one storage.

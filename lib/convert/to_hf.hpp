@@ -7,7 +7,8 @@
 namespace lm::convert {
 
 // Returns the format of Hugging Face that can hold the checkpoint at `path`; of several such
-// formats, the usual one. When there is none, throws Error(usage) that names a flag of the model.
+// formats, the most common one. When there is none, throws Error(usage) that names a flag of the
+// model.
 Format choose_hf_format(const std::string& path);
 
 // Converts request.in to request.out, which appears whole or not at all. Throws Error(usage) when

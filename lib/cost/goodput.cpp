@@ -154,7 +154,7 @@ Goodput without_jobs(const GoodputPlan& plan, double work_s, double interval_s) 
     return times;
 }
 
-// The seconds of a job, or of a part of a job, by kind of use.
+// The seconds that a job, or a part of a job, spends on each activity.
 struct JobYield {
     double work_s = 0, saving_s = 0, restarting_s = 0;
     void add(const JobYield& more, double weight) {

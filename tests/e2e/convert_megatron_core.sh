@@ -94,5 +94,5 @@ rm -r broken
 # The state of another model under the name of this one: the masters do not belong to the weights.
 cp -r gpt2-distributed other
 cp gpt2-distributed/iter_0000002/mp_rank_00_000/distrib_optim.pt other/iter_0000002/mp_rank_01_000/
-expect 3 'fp32 masters of .* do not round to its weights' lm-convert other x
+expect 3 'rounded fp32 masters of .* differ from its weights' lm-convert other x
 nothing_under x

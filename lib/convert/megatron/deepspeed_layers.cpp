@@ -26,9 +26,8 @@ std::optional<i64> consume_numbered(std::string_view& name, std::string_view tex
     return consume_number(name);
 }
 
-// Parses layer_NN-model_MM-model_states.pt. With a single tensor rank
-// PipelineModule.ckpt_layer_path of DeepSpeed omits -model_MM. NN has three digits from layer 100
-// on.
+// Parses layer_NN-model_MM-model_states.pt. With a single tensor rank, DeepSpeed
+// (PipelineModule.ckpt_layer_path) omits -model_MM. NN has three digits for layers 100 and above.
 std::optional<LayerFile> parse_layer_file(std::string_view name) {
     const std::optional<i64> layer = consume_numbered(name, "layer_");
     if (!layer) return {};

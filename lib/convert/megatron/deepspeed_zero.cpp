@@ -103,7 +103,7 @@ class ZeroReader {
         return element(inner != nullptr ? inner : base, group);
     }
 
-    // Returns the flat partition that the rank of `file` has of a group.
+    // Returns a rank's flat partition of a parameter group. `file`: the file of this rank.
     SourceTensor partition(const TorchFile& file, size_t group, ckpt::SliceKind kind) const {
         const PickleValue& state = state_of(file);
         const PickleValue* value = nullptr;

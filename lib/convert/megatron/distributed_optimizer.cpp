@@ -162,8 +162,8 @@ class ShardedBuckets {
     std::string prefix_;
 };
 
-// Adds the state in the buckets of one rank. Returns false when the buckets do not contain these
-// parameters.
+// Adds the state in the buckets of one rank. Returns false when the sizes of the buckets do not
+// match these parameters.
 bool add_sharded_rank(MegatronImport& import, const ShardedBuckets& buckets, i64 buffer,
                       const std::vector<BufferParameter>& parameters, i64 tp_rank) {
     const std::vector<std::string> keys = buckets.keys(buffer);
@@ -193,8 +193,8 @@ bool add_gathered_state(MegatronImport& import, const PickleValue& root, const T
     const PickleValue* coalesced = root.find("buckets_coalesced");
     if (coalesced == nullptr || !coalesced->boolean) {
         usage_error(file.path(),
-                    "distributed optimizer: written by an old version of Megatron-LM: load and "
-                    "save the checkpoint with core 0.6 or later");
+                    "distributed optimizer: written by an old version of Megatron-LM: load the "
+                    "checkpoint with core 0.6 or later, and save it again");
     }
     for (size_t chunk = 0; chunk < chunks.size(); ++chunk) {
         const PickleValue& tensors = only_type(at_key(root, static_cast<i64>(chunk)), file.path());

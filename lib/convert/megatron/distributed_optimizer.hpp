@@ -17,8 +17,8 @@ bool add_gathered_state(MegatronImport& import, const PickleValue& root, const T
                         i64 stage);
 
 // Adds the optimizer state and the number of steps of a checkpoint of the format "torch_dist".
-// `vocab_rows`: the number of rows of its word embedding. Returns false when the checkpoint has no
-// state in gradient buffers.
+// `vocab_rows`: the number of rows of the checkpoint's word embedding. Returns false when the
+// checkpoint has no state in gradient buffers.
 bool add_sharded_buffers(MegatronImport& import, const DistCheckpoint& checkpoint, i64 vocab_rows);
 
 // Searches the nested state of an optimizer for the number of steps. Returns the first such number;

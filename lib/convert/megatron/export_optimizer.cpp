@@ -80,8 +80,8 @@ void write_base_groups(PickleWriter& pickle, const ExportedOptimizer& optimizer)
     pickle.close_list();
 }
 
-// Writes a DynamicLossScaler of fp16/loss_scaler.py. It counts cur_iter - 1 - last_overflow_iter
-// steps since the last overflow.
+// Writes a DynamicLossScaler of fp16/loss_scaler.py. The number of steps since the last overflow is
+// cur_iter - 1 - last_overflow_iter.
 void write_loss_scaler(PickleWriter& pickle, const ExportedLossScale& scale) {
     const auto integer = [&](const char* key, i64 value) {
         pickle.key(key);

@@ -32,7 +32,8 @@ ExportedOptimizer exported_optimizer(const ckpt::Manifest& manifest, const std::
 void write_hyperparameters(PickleWriter& pickle, const ExportedOptimizer& optimizer, bool decays);
 // Write entries that DeepSpeed expects in its optimizer file for one data-parallel rank.
 // write_partition_counts(): partition_count and group_paddings of the two groups, and ds_version.
-// The functions after it: param_groups, whose first group has weight decay; the loss scale of fp16.
+// write_base_groups(): param_groups, whose first group has weight decay. write_loss_scaler(): the
+// loss scale of fp16.
 void write_partition_counts(PickleWriter& pickle);
 void write_base_groups(PickleWriter& pickle, const ExportedOptimizer& optimizer);
 void write_loss_scaler(PickleWriter& pickle, const ExportedLossScale& scale);

@@ -8,7 +8,8 @@
 
 namespace lm::convert {
 
-// Returns whether `path` is a pipeline checkpoint of Megatron-DeepSpeed or a directory of these.
+// Returns whether `path` is a pipeline checkpoint of Megatron-DeepSpeed or a directory of such
+// checkpoints.
 bool is_megatron_deepspeed(const std::string& path);
 
 // open_megatron_deepspeed() finds the sources of all tensors of request.in, which is a directory

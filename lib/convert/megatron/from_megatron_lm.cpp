@@ -63,8 +63,8 @@ class Importer {
         if (distributed_) {
             if (const std::string other = import.tensor_with_other_masters(); !other.empty()) {
                 run_error(step_,
-                          "the fp32 masters of {} do not round to its weights: the optimizer state "
-                          "is from another checkpoint",
+                          "the rounded fp32 masters of {} differ from its weights: the optimizer "
+                          "state is from another checkpoint",
                           other);
             }
         }
@@ -155,9 +155,10 @@ class Importer {
         i64 n_chunks = 1;
     };
 
-    // Returns the index that layer `local` of a chunk has in the whole model. The names count from
-    // 0 in each chunk. With V chunks on each of P stages, chunk v of stage p starts at layer v * L
-    // / V + p * L / (V * P) (ParallelTransformer of Megatron's legacy transformer.py).
+    // Returns the index that layer `local` of a chunk has in the whole model. The layer numbers in
+    // tensor names count from 0 in each chunk. With V chunks on each of P stages, chunk v of stage
+    // p starts at layer v * L / V + p * L / (V * P) (ParallelTransformer of Megatron's legacy
+    // transformer.py).
     i64 layer_number(const MegatronImport& import, const Place& place, i64 local) const {
         const i64 n_layers = import.config().n_layers;
         if (n_layers % (pp_ * place.n_chunks) != 0) {

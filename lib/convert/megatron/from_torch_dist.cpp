@@ -57,7 +57,7 @@ class Importer {
         if (!add_sharded_buffers(import_, checkpoint_, vocab_rows_)) {
             if (const std::string other = import_.tensor_with_other_masters(); !other.empty()) {
                 run_error(checkpoint_.path(),
-                          "the fp32 masters of {} do not round to its weights: megatron-core "
+                          "the rounded fp32 masters of {} differ from its weights: megatron-core "
                           "writes padded buckets of the form fully_reshardable at wrong offsets: "
                           "save the checkpoint in the form dp_reshardable",
                           other);

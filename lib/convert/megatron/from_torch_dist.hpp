@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads a checkpoint of Megatron-LM in the format "torch_dist" and writes one of lm-utils: weights,
-// fp32 masters and Adam moments of the plain and of the distributed optimizer, in each of its
-// forms.
+// fp32 masters and Adam moments of the plain optimizer and of all forms of the distributed
+// optimizer.
 #pragma once
 
 #include "convert/megatron/megatron_import.hpp"

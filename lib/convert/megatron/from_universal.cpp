@@ -72,8 +72,8 @@ class Importer {
     DType weights() const {
         const PickleValue* dtype = head_file_.root().find("args")->find("params_dtype");
         if (dtype == nullptr) return DType::fp32;
-        // `dtype` is a class of PyTorch. In files of lm-convert it is a text with the name of the
-        // class.
+        // `dtype` is a class of PyTorch. In files that lm-convert wrote, `dtype` is a text with the
+        // name of the class.
         std::string name = dtype->text;
         if (name.starts_with("torch.")) name[5] = ' ';
         PickledTensor type;

@@ -10,7 +10,7 @@
 namespace lm::convert {
 namespace {
 
-constexpr i64 alignment = 64;  // parameters start at multiples of it
+constexpr i64 alignment = 64;  // elements; parameters start at multiples of this number
 
 i64 aligned(i64 at) {
     return ceil_div(at, alignment) * alignment;
@@ -110,7 +110,8 @@ void add_in_matching_order(MegatronImport& import, const std::string& path,
     if (other.empty()) {
         run_error(path,
                   "the buckets of the distributed optimizer do not have the sizes of the model's "
-                  "parameters: files of different checkpoints, or an unknown order");
+                  "parameters: the files are from different checkpoints, or the order of the "
+                  "parameters is not supported");
     }
     run_error(path,
               "the optimizer state does not match the weights of {} in any known order of the "

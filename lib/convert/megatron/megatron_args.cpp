@@ -138,7 +138,7 @@ void refuse_others(const Args& args) {
 }
 
 // Returns the number of keys that a query sees with window_size (LEFT, RIGHT), its own key
-// included; 0 when it sees all.
+// included; 0 when a query sees all previous keys.
 i64 window_of(const Args& args) {
     const PickleValue* const size = args.find("window_size");
     if (!size || !(size->is(Kind::list) || size->is(Kind::tuple)) || size->items.size() != 2) {

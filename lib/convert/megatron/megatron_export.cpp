@@ -28,8 +28,8 @@ constexpr std::array classic_rows{
     Row{"mlp.dense_4h_to_h", "mlp.down"},
 };
 // The orders in which megatron-core creates its modules, with its own layers and with
-// TransformerEngine's. Its optimizer numbers the parameters in the same order. The attention
-// creates linear_proj before linear_qkv (SelfAttention of transformer/attention.py).
+// TransformerEngine's. The optimizer of megatron-core numbers the parameters in this order. The
+// attention creates linear_proj before linear_qkv (SelfAttention of transformer/attention.py).
 constexpr std::array local_rows{
     Row{"input_layernorm", "attention.norm"},
     Row{"self_attention.linear_proj", "attention.output"},
@@ -178,7 +178,8 @@ i64 MegatronLayout::n_bytes(DType weights, i64 n_states) const {
     return n * per_element;
 }
 
-// Writes arguments only for the settings that the model has; the others have Megatron's defaults.
+// Writes arguments only for the settings that the model uses. Megatron uses its defaults for
+// missing arguments.
 void write_variants(PickleWriter& pickle, const spec::ModelConfig& c) {
     const auto flag = [&](const char* name, bool value) {
         if (!value) return;

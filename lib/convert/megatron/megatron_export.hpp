@@ -35,7 +35,8 @@ MegatronNames megatron_names_of(const spec::ModelConfig& config,
 // The ranks of an export, and their tensors.
 class MegatronLayout {
   public:
-    // Throws Error(usage) when the sizes do not divide the model.
+    // Throws Error(usage) when an argument is out of range, or when `pp` does not divide the
+    // layers.
     MegatronLayout(const spec::ModelConfig& config, i64 tp, i64 pp, i64 vocab_multiple = 128,
                    MegatronNames names = MegatronNames::classic);
 
@@ -84,7 +85,7 @@ class MegatronFile {
     PickleWriter& pickle() { return pickle_; }
     // Adds the tensor `map`: its values of `kind`, converted to `dtype`.
     void tensor(const MappedTensor& map, ckpt::SliceKind kind, DType dtype);
-    // Adds a flat fp32 tensor that concatenates the given ones.
+    // Adds a flat fp32 tensor that concatenates the given tensors.
     void flat(const std::vector<const MappedTensor*>& maps, ckpt::SliceKind kind);
     // Adds an fp32 tensor of one element. No other tensors may follow.
     void last_scalar(double value);

@@ -16,8 +16,8 @@ constexpr double megatron_checkpoint_version = 3.0;
 
 class MegatronExporter {
   public:
-    // With `for_lm`, exports the names of Megatron-LM that the request states; without it, the
-    // names of Megatron-DeepSpeed.
+    // With `for_lm`, exports tensors under the names of Megatron-LM that the request selects;
+    // otherwise under the names of Megatron-DeepSpeed.
     MegatronExporter(const ConversionRequest& request, bool for_lm)
         : request_(request),
           checkpoint_(ckpt::open(request.in)),

@@ -178,7 +178,7 @@ ConversionReport MegatronImport::write() {
     const MegatronModel& model = head_.model;
     if (!model.vocab_known) {
         note(
-            "{}: the unpadded size of the vocabulary is unknown, {} rows are kept: give "
+            "{}: the unpadded size of the vocabulary is unknown, so all {} rows are kept: give "
             "--vocab-size",
             request_.in, model.config.vocab_size);
     }
@@ -201,7 +201,7 @@ ConversionReport MegatronImport::write() {
         info.state = io::json_line(io::OrderedJson{{"loss_scale", loss_scale_}});
     }
     if (!request_.weights_only && !import_.has(ckpt::SliceKind::exp_avg)) {
-        note("{}: has no optimizer state that can be imported: the checkpoint has weights only",
+        note("{}: has no optimizer state that can be imported: the output has weights only",
              request_.in);
     }
     return import_.write(request_, info);

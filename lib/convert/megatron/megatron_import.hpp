@@ -66,7 +66,8 @@ class MegatronImport {
     // Returns the name of the first tensor whose 16-bit weights are not equal to its rounded
     // masters; an empty text when there is none. Throws Error(failure) when tensors are missing.
     std::string tensor_with_other_masters() const;
-    // Replaces the tensors by those of `other`: a copy of this object, with further tensors added.
+    // Replaces the tensors by the tensors of `other`, which is a copy of this object with further
+    // tensors added.
     void replace_sources(MegatronImport other) { import_ = std::move(other.import_); }
     // Sets the type of the weights. By default it is the type of the first weight that add() gets.
     void set_weights(DType dtype) { weights_ = dtype; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tensors of a checkpoint of Megatron under the names of lm-utils, read from the checkpoint's
-// own files.
+// files.
 #pragma once
 
 #include <memory>

@@ -109,8 +109,8 @@ void TorchFile::open_zip(i64 begin, i64 end) {
 }
 
 // Reads a file of the older format. It has five pickles: a magic number, the protocol version, the
-// system, the object, and the keys of the object's storages. For each key the number of elements
-// and the data follow.
+// system, the object, and the keys of the object's storages. After the pickles, the file has the
+// number of elements and the data of each storage, in the order of the keys.
 void TorchFile::open_old(i64 size) {
     const auto bytes = read_bytes(path_, 0, std::min(size, max_pickle_bytes));
     size_t at = 0;

@@ -223,7 +223,8 @@ void TorchWriter::write_entry(const std::string& name, std::string_view data) {
     entries_.back().crc = libdeflate_crc32(0, data.data(), data.size());
 }
 
-// Opens the entry of the next tensor with data. Tensors without data are complete at once.
+// Creates the entries of the next tensors, up to the first tensor that has data. The entry of a
+// tensor without data needs no append().
 void TorchWriter::skip_empty() {
     while (current_ < tensors_.size()) {
         const i64 size = tensors_[current_].bytes();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes files that torch.load(..., weights_only=True) reads: a ZIP archive of stored entries with
-// sizes and CRCs, one of which is a pickle of plain data and tensors.
+// Writes files that torch.load(..., weights_only=True) reads: a ZIP archive of uncompressed entries
+// with sizes and CRCs. One entry is a pickle of plain data and tensors.
 #pragma once
 
 #include <span>

@@ -101,8 +101,8 @@ class DirectoryReader {
         return begin_ + static_cast<i64>(value);
     }
 
-    // Returns the offset of the end record. The end record is the last one: its comment ends where
-    // the archive ends.
+    // Returns the offset of the end record. The end record is the last record of the archive: its
+    // comment ends where the archive ends.
     i64 find_end() const {
         if (end_ - begin_ < end_bytes) refuse("no end of the directory");
         constexpr i64 max_comment = 65535;
@@ -243,7 +243,8 @@ class DirectoryReader {
         }
     }
 
-    // Finds the data after the local header, whose sizes are 0 when a data descriptor follows.
+    // Finds the data after the local header. Does not read the sizes in the local header, because
+    // these are 0 when a data descriptor follows.
     void locate(RawEntry& raw, const Directory& directory) const {
         const auto record = read(raw.header, local_bytes);
         const Fields fields(record);

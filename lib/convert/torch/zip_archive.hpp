@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads the directory of a ZIP archive as torch.save writes it: stored entries, data descriptors,
 // zip64. Refuses compression, encryption, overlapping or repeated entries, and names that lead out
-// of the archive, because torch.save writes none of these, and two readers could read different
-// content. Format: APPNOTE.TXT of PKWARE, sections 4.3 to 4.5.
+// of the archive, because torch.save writes none of these, and because two readers could read
+// different content from such an archive. Format: APPNOTE.TXT of PKWARE, sections 4.3 to 4.5.
 #pragma once
 
 #include <string>
