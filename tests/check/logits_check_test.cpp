@@ -129,7 +129,7 @@ TEST_CASE("a config.json of another model is named by its keys") {
     CHECK_THAT(message("\"gelu_new\"", "\"gelu\""),
                ContainsSubstring("activation_function is \"gelu\", expected \"gelu_new\""));
     CHECK_THAT(message("\"gelu_new\"", "\"silu\""),
-               ContainsSubstring("expected activation_function gelu_new"));
+               ContainsSubstring("activation_function: expected gelu_new"));
     CHECK_THAT(message("1e-05", "1e-04"),
                ContainsSubstring("layer_norm_epsilon is 0.0001, expected 1e-05"));
     CHECK(message("\"gelu_new\"", "\"gelu_fast\"").empty());
