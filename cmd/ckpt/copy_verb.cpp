@@ -164,8 +164,9 @@ void add_copy(cli::Options& options) {
         {"lm-ckpt copy checkpoints /store/run",
          "lm-ckpt copy checkpoints/global_step20 weights --weights-only --bwlimit 200MiB"});
     verb.positionals("SRC... DST", &args->paths,
-                     "SRC: global_step* directories, or directories of steps: the latest step of "
-                     "each; DST: directory of steps, created if needed, or path of the new step");
+                     "SRC: global_step* directories, or directories of steps (the latest step of "
+                     "each is copied); DST: a directory of steps, which is created if needed, or "
+                     "the path of the new step");
     verb.flag("--weights-only", &args->weights_only, "do not copy masters and Adam moments");
     verb.value("--bwlimit", &args->bwlimit, "SIZE", "copy at most SIZE bytes per second");
     verb.flag("--force", &args->force, "replace a different step of that name");

@@ -100,10 +100,9 @@ void add_diff(cli::Options& options) {
                                       [args] { return run(*args); });
     verb.examples(
         {"lm-ckpt diff checkpoints/global_step10 checkpoints/global_step20 --weights-only"});
-    verb.positional(
-        "A", &args->a,
-        "global_step* directory; directory of steps, for its latest step; or checkpoint of "
-        "Megatron");
+    verb.positional("A", &args->a,
+                    "global_step* directory, directory of steps (its latest step is read), or "
+                    "Megatron checkpoint");
     verb.positional("B", &args->b, "checkpoint to compare with; layout and type may differ");
     verb.flag("--weights-only", &args->weights_only, "do not compare masters and Adam moments");
     verb.flag("--json", &args->json,

@@ -17,11 +17,12 @@ namespace lm::ckpt_tool {
 
 void add_engine_options(cli::Options& options, EngineArgs& args) {
     options.group("Model");
-    options.choice("--dtype", &args.dtype, {"fp32", "bf16", "fp16"},
-                   "type of the matrices in memory; by default that of CKPT; sums are always fp32");
+    options.choice(
+        "--dtype", &args.dtype, {"fp32", "bf16", "fp16"},
+        "type of the matrices in memory; default: the type in CKPT; sums are always fp32");
     options.value("--memory", &args.memory, "SIZE",
                   "memory that weights may use; layers that do not fit are read again for each "
-                  "token; by default four fifths of the free memory");
+                  "token; default: four fifths of the free memory");
     options.value("--threads", &args.n_threads, "N", "threads; 0: one per core");
     config::add_tokenizer_options(
         options, args.tokenizer,

@@ -260,10 +260,9 @@ void add_generate(cli::Options& options) {
         {"lm-ckpt generate checkpoints --prompt 'The first' --max-new-tokens 50",
          "lm-ckpt generate gpt2-hf --prompt 'The first' --temperature 0.8 --top-p 0.95",
          "echo '{\"prompt\": \"The first\"}' | lm-ckpt generate checkpoints --prompts -"});
-    verb.positional(
-        "CKPT", &args->path,
-        "global_step* directory; directory of steps, for its latest step; checkpoint of "
-        "Megatron; or model of Hugging Face");
+    verb.positional("CKPT", &args->path,
+                    "global_step* directory, directory of steps (its latest step is read), "
+                    "Megatron checkpoint, or Hugging Face model");
     verb.group("Text");
     verb.value("--prompt", &args->prompt, "TEXT",
                "text to continue; -: all of standard input; empty: begin a document");
@@ -278,8 +277,8 @@ void add_generate(cli::Options& options) {
               "remove the first tokens of a prompt that leaves no room for N new tokens");
     verb.group("Sampling");
     verb.value("--temperature", &args->temperature, "T",
-               "sample from the probabilities at this temperature; 0, the default: take the most "
-               "probable token; with --top-k or --top-p the default is 1");
+               "sample at this temperature; 0 takes the most probable token; default: 0, or 1 with "
+               "--top-k or --top-p");
     verb.value("--top-k", &args->top_k, "K", "sample from the K most probable tokens; 0: all");
     verb.value("--top-p", &args->top_p, "P",
                "sample from the fewest tokens whose probabilities sum to P");

@@ -154,19 +154,19 @@ void add_merge(cli::Options& options, const std::string& command_line) {
          "lm-ckpt merge decayed checkpoints --window 500B --style minus-sqrt"});
     verb.positional("OUT", &args->out, "directory to create, with the average as its only step");
     verb.positionals("CKPT", &args->checkpoints,
-                     "global_step* directories, or directories of steps: the latest step of each; "
-                     "with --window one directory of steps");
+                     "global_step* directories, or directories of steps (the latest step of each "
+                     "is read); with --window, one directory of steps");
     verb.value("--weights", &args->weights, "W1,W2,...",
-               "weight of each CKPT; the weights are divided by their sum; equal by default");
+               "weight of each CKPT; the weights are divided by their sum; default: equal weights");
     verb.value(
         "--window", &args->window, "N",
         "average the steps of the last N tokens, in place of a run with a decaying learning rate");
     verb.choice("--style", &args->style, {"linear", "minus-sqrt"},
-                "decay of the learning rate that --window approximates; linear by default, which "
-                "weights evenly spaced steps equally");
-    verb.choice(
-        "--dtype", &args->dtype, {"fp32", "bf16", "fp16"},
-        "type of the weights in OUT; by default that of the CKPTs, or fp32 when the CKPTs differ");
+                "decay of the learning rate that --window approximates; default: linear, which "
+                "gives evenly spaced steps equal weights");
+    verb.choice("--dtype", &args->dtype, {"fp32", "bf16", "fp16"},
+                "type of the weights in OUT; default: the type in the CKPTs, or fp32 when their "
+                "types differ");
     verb.flag("--force", &args->force, "replace an existing OUT");
     verb.flag("--json", &args->json, "print one JSON object on one line");
     verb.flag("--quiet,-q", &args->quiet, "show no progress");

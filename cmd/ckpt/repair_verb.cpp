@@ -88,7 +88,7 @@ void add_repair(cli::Options& options, const std::string& command_line) {
     verb.choice("--from", &args->from, {"mean", "rank0"},
                 "values of a repaired tensor: the mean of the copies, or those of rank 0");
     verb.value("--vocab-size", &args->vocab_size, "N",
-               "vocabulary size without padding; by default from the arguments stored in CKPT");
+               "vocabulary size without padding; default: from the arguments stored in CKPT");
     verb.flag("--force", &args->force, "replace an existing OUT");
     verb.flag("--json", &args->json, "print one JSON object on one line");
     verb.flag("--quiet,-q", &args->quiet, "show no progress");

@@ -65,7 +65,7 @@ void add_reshard(cli::Options& options) {
         {"lm-ckpt reshard checkpoints cut --tensor-model-parallel-size 2 "
          "--pipeline-model-parallel-size 2"});
     verb.positional("CKPT", &args->path,
-                    "global_step* directory; or directory of steps, for its latest step");
+                    "global_step* directory, or directory of steps (its latest step is read)");
     verb.positional("OUT", &args->out, "directory to create, with the step as its only step");
     verb.value("--tensor-model-parallel-size", &args->parallel.tensor, "T",
                "tensor ranks of the layout");

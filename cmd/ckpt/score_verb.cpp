@@ -159,9 +159,9 @@ void add_score(cli::Options& options) {
         {"lm-ckpt score checkpoints corpus_text_document --totals",
          "lm-ckpt score checkpoints/global_step* corpus.jsonl --limit 100 --output scores.jsonl"});
     verb.positionals("CKPT... DATA", &args->paths,
-                     "checkpoints (as for generate), and a PREFIX of lm-preprocess or JSON Lines "
-                     "with \"text\", \"context\" and \"continuation\", or \"context\" and "
-                     "\"choices\"; -: standard input");
+                     "checkpoints (as for generate), then the data: a PREFIX of lm-preprocess, or "
+                     "a file of JSON Lines (-: standard input), where each line has \"text\", or "
+                     "\"context\" and \"continuation\", or \"context\" and \"choices\"");
     verb.value("--json-key", &args->data.text_key, "KEY",
                "key of the member that holds the document");
     verb.value("--limit", &args->data.limit, "N", "score only the first N items; 0: all");

@@ -130,10 +130,9 @@ void add_show(cli::Options& options) {
         [args] { return run(*args); });
     verb.not_called({"info", "inspect", "print"});
     verb.examples({"lm-ckpt show checkpoints", "lm-ckpt show checkpoints/global_step10 --tensors"});
-    verb.positional(
-        "CKPT", &args->path,
-        "global_step* directory; directory of steps, for its latest step; or checkpoint of "
-        "Megatron");
+    verb.positional("CKPT", &args->path,
+                    "global_step* directory, directory of steps (its latest step is read), or "
+                    "Megatron checkpoint");
     verb.flag("--tensors", &args->tensors, "print all fields of the manifest and the tensor table");
     verb.flag("--json", &args->json, "print one JSON object on one line");
 }

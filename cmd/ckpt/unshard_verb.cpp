@@ -64,13 +64,12 @@ void add_unshard(cli::Options& options) {
         options.verb("unshard", "write the weights as one model, in safetensors files",
                      [args] { return run(*args); });
     verb.examples({"lm-ckpt unshard checkpoints model.safetensors --dtype bf16"});
-    verb.positional(
-        "CKPT", &args->path,
-        "global_step* directory; directory of steps, for its latest step; or checkpoint of "
-        "Megatron");
+    verb.positional("CKPT", &args->path,
+                    "global_step* directory, directory of steps (its latest step is read), or "
+                    "Megatron checkpoint");
     verb.positional("OUT", &args->out, "file to create, NAME.safetensors");
     verb.choice("--dtype", &args->dtype, {"fp32", "bf16", "fp16"},
-                "type of the weights in OUT; by default that of CKPT");
+                "type of the weights in OUT; default: the type in CKPT");
     verb.value("--max-shard-size", &args->max_shard, "SIZE",
                "maximum size of a file; a larger model becomes NAME-00001-of-0000N.safetensors and "
                "the index NAME.safetensors.index.json");

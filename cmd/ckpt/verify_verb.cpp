@@ -152,9 +152,9 @@ void add_verify(cli::Options& options) {
         [args] { return run(*args); });
     verb.not_called({"check", "test", "validate"});
     verb.examples({"lm-ckpt verify checkpoints", "lm-ckpt verify checkpoints/global_step20"});
-    verb.positional(
-        "CKPT", &args->path,
-        "global_step* directory; directory of steps: every step; or checkpoint of Megatron");
+    verb.positional("CKPT", &args->path,
+                    "global_step* directory, directory of steps (every step is verified), or "
+                    "Megatron checkpoint");
     verb.flag("--json", &args->json, "print JSON Lines, one object for each step");
     verb.flag("--quiet,-q", &args->quiet, "show no progress");
 }

@@ -307,8 +307,8 @@ int main(int argc, char** argv) {
                    "first format that supports the model");
     options.choice("--from", &args.from, format_names(), "format of IN; detected by default");
     options.choice("--dtype", &args.dtype, {"fp32", "bf16", "fp16"},
-                   "type of the weights in OUT; by default that of IN, but fp32 from Hugging Face "
-                   "to native");
+                   "type of the weights in OUT; default: the type in IN, but fp32 from Hugging "
+                   "Face to native");
     options.value("--vocab-size", &args.vocab_size, "N",
                   "vocabulary size of a Megatron checkpoint without padding; by default from the "
                   "arguments stored in the checkpoint");
@@ -319,10 +319,10 @@ int main(int argc, char** argv) {
     options.value("--make-vocab-size-divisible-by", &args.vocab_multiple, "N",
                   "pad the vocabulary of the written Megatron checkpoint to a multiple of N times "
                   "the tensor ranks");
-    options.choice("--transformer-impl", &args.transformer_impl, names_in(convert::megatron_names),
-                   "tensor names in a Megatron-LM checkpoint to write: as with this flag of "
-                   "Megatron-LM (default: transformer_engine), or classic: the names before "
-                   "megatron-core");
+    options.choice(
+        "--transformer-impl", &args.transformer_impl, names_in(convert::megatron_names),
+        "tensor names in the Megatron-LM checkpoint to write: the names that Megatron-LM uses with "
+        "this flag (default: transformer_engine), or classic, the names before megatron-core");
     options.choice("--format", &args.format, {"safetensors", "bin"},
                    "format of Hugging Face weights: safetensors (default), or pytorch_model.bin");
     options.value("--max-shard-size", &args.max_shard, "SIZE",
@@ -345,7 +345,7 @@ int main(int argc, char** argv) {
         "convert each IN to DIR/NAME, where NAME is the last part of IN; skip complete outputs");
     options.flag("--force", &args.force, "replace an existing OUT");
     options.flag("--json", &args.json, "print JSON Lines, one object for each output");
-    options.flag("--quiet,-q", &args.quiet, "show no progress, notes and summary");
+    options.flag("--quiet,-q", &args.quiet, "show no progress, no notes and no summary");
     options.examples({"lm-convert checkpoints gpt2-hf --to hf-gpt2", "lm-convert gpt2-hf restored",
                       "lm-convert gpt2-hf --check --against checkpoints",
                       "lm-convert checkpoints/global_step* --output-dir hf"});

@@ -58,7 +58,8 @@ void refuse_unused_options(const cli::Options& options, Format from, Format to) 
     if (!is_megatron(from)) {
         refuse(options, "--vocab-size", "when IN is a checkpoint of Megatron", source);
     } else {
-        refuse(options, "--dtype", "when IN is not a Megatron checkpoint: types are kept", source);
+        refuse(options, "--dtype", "when IN is not a Megatron checkpoint (its types are kept)",
+               source);
     }
 }
 

@@ -111,7 +111,7 @@ void add_sizes(Printout& printout, const Sizes& size) {
           "places and digests of the parts that the ranks write"},
          {"manifest", "manifest", Unit::bytes, size.manifest,
           fmt::format("the list of tensors, and room of {} bytes for the description of the run, "
-                      "twice that for more than about 100 data sets or restarts",
+                      "or twice that if the run has more than about 100 data sets or restarts",
                       ckpt::manifest_room)},
          {"total", "checkpoint", Unit::bytes, size.total,
           "the sum: the bytes of all files of global_stepN, without latest, fence.json and "

@@ -47,8 +47,9 @@ Unit unit_of(double value) {
 
 void add_energy_options(cli::Options& options, EnergyFlags& flags) {
     options.group("Energy and cost");
-    options.value("--watts", &flags.watts, "W",
-                  "power of a GPU with its share of the node; default: from --gpu");
+    options.value(
+        "--watts", &flags.watts, "W",
+        "power of a GPU, including its share of the power of the node; default: from --gpu");
     options.value("--pue", &flags.pue, "X",
                   "energy of the computing centre / energy of its computers; default: 1");
     options.value(

@@ -44,7 +44,8 @@ void add_log(Printout& printout, const metrics::LogSummary& log) {
     add_count(figures, "duplicates", "duplicates", log.n_repeated(),
               "the same iteration logged by another rank, skipped");
     add_count(figures, "overlapping", "in several logs", log.n_overlapping(),
-              "lines of iterations and events that an earlier log has, counted once");
+              "lines of iterations and events that an earlier log also contains; each line is "
+              "counted once");
     add_count(figures, "computed", "iterations computed", log.sums().iterations,
               "including iterations between two log lines, and repeated iterations");
     add_seconds(figures, "computing", "time computing", log.sums().step_s,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags of a layout, as words for a shell: for lm-train, and for lm-estimate time.
+// Writes a layout as flags of lm-train and of lm-estimate time, quoted for a shell.
 #pragma once
 
 #include <string>

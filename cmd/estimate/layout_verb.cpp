@@ -286,7 +286,7 @@ int run_layout(Flags flags) {
         {"gpu", "GPU", Unit::plain, query.gpu.name,
          "--gpu or --hardware: the description of the GPU and its node"},
         {"trainer", "trainer", Unit::plain, flags.hardware.trainer,
-         "--trainer; lm-estimate time has another default"},
+         "set by --trainer, whose default in lm-estimate time differs"},
         {"dtype", assumes_fp16(flags) ? "format (assumed: no --bf16, --fp16)" : "format",
          Unit::plain, std::string(name_of(query.precision.weights)),
          "weights and activations: --bf16 or --fp16; without them, --trainer megatron assumes "
@@ -326,7 +326,7 @@ void add_layout_verb(cli::Options& program) {
     options.value("--gpus", &flags->gpus, "N", "GPUs of the whole run; also --world-size");
     options.value("--gpu-memory", &flags->memory, "SIZE", "memory of one GPU; default: from --gpu");
     options.value("--allowance", &flags->allowance, "SIZE",
-                  "GPU memory besides lm-train's buffers: context, libraries, code");
+                  "GPU memory in addition to lm-train's buffers: context, libraries, code");
     options.value("--top", &flags->top, "N",
                   "number of layouts to print, one for each TP, PP and micro-batch size");
     options.flag("--all", &flags->all, "print every layout that fits");

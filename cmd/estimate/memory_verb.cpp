@@ -53,7 +53,8 @@ std::vector<Column> columns() {
     return {
         {"pp_rank", "stage", Unit::plain, ""},
         {"layers", "layers", Unit::plain,
-         "uniform: L (r+1) / PP - L r / PP, rounded down each; else by --pp-partition-method"},
+         "uniform: floor(L (r+1) / PP) - floor(L r / PP) for stage r; otherwise by "
+         "--pp-partition-method"},
         {"weights", "weights", Unit::bytes,
          "4 bytes (2 with --bf16, --fp16) x the rank's elements, blocks aligned to 32"},
         {"masters", "masters", Unit::bytes,
@@ -68,8 +69,8 @@ std::vector<Column> columns() {
          "stage, micro-batches) in flight (arXiv 2104.04473, section 2.2), the interleaved "
          "schedule more"},
         {"workspace", "workspace", Unit::bytes,
-         "partial sums, and on the CPU 4 MiB of packed operands for each of --threads, on a GPU 32 "
-         "MiB for cuBLASLt"},
+         "partial sums; plus, on the CPU, 4 MiB of packed operands for each thread (--threads), "
+         "or, on a GPU, 32 MiB for cuBLASLt"},
         {"total", "total", Unit::bytes, "the sum; lm-train allocates exactly these bytes"},
         {"save_buffer", "save buffer", Unit::bytes,
          "with --save, host memory besides the total: the copy of the rank's part of a checkpoint, "
@@ -107,8 +108,9 @@ void add_verdict(Printout& printout, const Flags& flags, const Largest& largest,
     std::vector<Figure> figures = {
         {"largest", "largest rank", Unit::bytes, largest.buffers, "the stage with the most memory"},
         {"allowance", "allowance", Unit::bytes, allowance_of(flags),
-         "--allowance: memory besides the buffers; on the CPU 100 MiB for libraries, code and the "
-         "loader of a process, on a GPU 2 GiB for the driver's context, libraries and kernels"}};
+         "--allowance: memory in addition to the buffers; default: on the CPU 100 MiB for "
+         "libraries, code and the loader of a process, on a GPU 2 GiB for the driver's context, "
+         "libraries and kernels"}};
     if (largest.nccl > 0) {
         figures.insert(
             figures.begin() + 1,

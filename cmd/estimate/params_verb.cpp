@@ -77,7 +77,7 @@ void add_ranks(Printout& printout, const spec::ModelConfig& model,
         "rank",
         {{"pp_rank", "stage", Unit::plain, ""},
          {"layers", "layers", Unit::plain,
-          "uniform: L (r+1) / PP - L r / PP, rounded down each; else by "
+          "uniform: floor(L (r+1) / PP) - floor(L r / PP) for stage r; otherwise by "
           "--pp-partition-method"},
          {"parameters", "parameters of a tensor rank", Unit::count,
           "the rank's part of every tensor, vocabulary padded; Megatron prints the same"}},

@@ -12,8 +12,8 @@ void add_picture_options(cli::Options& options, PictureFlags& flags, const std::
     options.group("Picture");
     options.value("--plot", &flags.path, "FILE",
                   "write a picture, .svg or .png: " + subject +
-                      "; -: on standard output instead of the figures, as SVG, or in characters "
-                      "on a terminal");
+                      "; -: print the picture instead of the figures, as characters on a terminal, "
+                      "otherwise as SVG");
     options.flag("--force", &flags.force, "replace an existing FILE of --plot");
 }
 

@@ -80,11 +80,12 @@ std::vector<Figure> step_figures(const StepQuery& query, const cost::StepTime& t
     const double flops_per_token = cost::model_flops_per_token(query.model, query.model.seq_length);
     const double flops_per_s = flops_per_token * tokens / step_s / n_gpus;
     const Memory memory = memory_of(query);
-    const char* of_memory = query.is_megatron ? "weights, fp32 gradients, masters and moments, and "
-                                                "the activations of arXiv 2205.05198, "
-                                                "sections 4 and 5, on the stage that needs most"
-                                              : "lm-train's plan, as lm-estimate memory, with NCCL "
-                                                "and 2 GiB for the driver and libraries";
+    const char* of_memory = query.is_megatron
+                                ? "weights, fp32 gradients, masters and moments, and "
+                                  "the activations of arXiv 2205.05198, "
+                                  "sections 4 and 5, on the stage that needs most"
+                                : "lm-train's plan, as lm-estimate memory prints it, with NCCL "
+                                  "and 2 GiB for the driver and libraries";
     return {
         seconds("step_s", "one iteration", step_s,
                 "at the full batch; the sum of the parts that --explain lists"),
@@ -92,7 +93,7 @@ std::vector<Figure> step_figures(const StepQuery& query, const cost::StepTime& t
          "--global-batch-size x --seq-length / step"},
         {"trainer", "trainer", Unit::plain,
          std::string(query.is_megatron ? "megatron" : "lm-train"),
-         "--trainer; lm-estimate layout has another default"},
+         "set by --trainer, whose default in lm-estimate layout differs"},
         {"dtype", query.assumes_fp16 ? "format (assumed: no --bf16, --fp16)" : "format",
          Unit::plain, std::string(name_of(query.precision.weights)),
          "weights and activations: --bf16 or --fp16; without them, --trainer megatron assumes "
@@ -120,11 +121,12 @@ std::vector<Figure> step_parts(const StepQuery& query, const cost::StepTime& tim
                             "leave SMs idle; by memory "
                             "where a matrix is small",
                             query.gpu.matmul_fraction)),
-        seconds(
-            "attention_s", "attention", time.busiest.attention_s,
-            query.trainer.fused_attention
-                ? "bound by arithmetic: causal products, five of them backward (arXiv 2205.14135)"
-                : "bound by memory: 13 bytes of each score forward, 17 backward; and its products"),
+        seconds("attention_s", "attention", time.busiest.attention_s,
+                query.trainer.fused_attention
+                    ? "bound by arithmetic: causal products, five of them in the backward pass "
+                      "(arXiv 2205.14135)"
+                    : "bound by memory: 13 bytes per score in the forward pass and 17 in the "
+                      "backward pass, and the products"),
         seconds("stream_s", "norms, activation functions, residuals", time.busiest.stream_s,
                 fmt::format("bound by memory: bytes / ({:.3f} of the peak)",
                             query.gpu.memory_fraction)),

@@ -78,7 +78,7 @@ void declare(cli::Options& options, Args& args) {
                  "end every document with the end-of-document token");
     options.flag("--keep-empty", &args.build.keep_empty,
                  "give documents without tokens an entry in the document index, as Megatron-LM "
-                 "since 23.06");
+                 "does since version 23.06");
     options.choice("--on-bad-line", &args.build.on_bad_line, {"fail", "skip", "replace"},
                    "action for a line that cannot be used; replace writes U+FFFD for invalid "
                    "characters, and fails for any other fault");
@@ -91,10 +91,9 @@ void declare(cli::Options& options, Args& args) {
                   "padded vocabulary size that the metadata file states");
     options.group("Running");
     options.value("--workers", &args.build.workers, "N", "threads; 0 is one per core");
-    options.value(
-        "--shard", &args.build.shard, "I/N",
-        "encode share I (from 0) of N of the input; the outputs of all N, merged in order, "
-        "equal the output of one run");
+    options.value("--shard", &args.build.shard, "I/N",
+                  "divide the input into N shares and encode only share I, counted from 0; the "
+                  "outputs of all shares, merged in order, equal the output of one run");
     options.flag("--resume", &args.build.resume,
                  "continue the unfinished work of an earlier run, if any; when this run is "
                  "stopped, keep its "

@@ -126,8 +126,8 @@ void print_statistics(const TrainingResult& result, double bytes_per_token) {
 void report(const TrainArgs& args, const TrainingResult& result) {
     if (result.dropped_count > 0) {
         note(
-            "--max-pieces: there are more than {} distinct pre-tokens: pre-tokens that occur {} "
-            "times or less may not be counted",
+            "--max-pieces: there are more than {} distinct pre-tokens: pre-tokens that occur at "
+            "most {} times may be missing from the counts",
             args.training.corpus.max_pretokens, result.dropped_count);
     }
     const auto n_tokens = static_cast<i64>(result.bpe.tokens.size());

@@ -13,9 +13,9 @@ namespace lm::train {
 // Takes about 0.2 seconds on a GPU. Allocates memory for the operands, and releases it.
 double product_tflops(device::Device& device, const TrainerConfig& config, i64 tp_rank = 0);
 
-// Returns the speed of each GPU that this process sees, with the products of Llama 7B in bf16.
-// Without a driver returns an empty list. Warns of the first GPU that cannot be used; the speed of
-// this GPU and of all later ones is 0.
+// Returns the speed of each GPU that this process sees, measured with the matrix products of Llama
+// 7B in bf16. Without a driver returns an empty list. Warns of the first GPU that cannot be used;
+// the speed of this GPU and of all later GPUs is 0.
 std::vector<double> product_tflops_of_gpus();
 
 }  // namespace lm::train

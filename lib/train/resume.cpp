@@ -154,11 +154,11 @@ ckpt::Share share_of(const comm::Group& world) {
     return {world.rank(), world.size()};
 }
 
-// The checkpoint that was chosen for all ranks, and the damaged steps that were tried before. Each
-// rank has checked a share of the checkpoint's files.
+// The checkpoint that was chosen for all ranks. Each rank has checked a share of the checkpoint's
+// files.
 struct Chosen {
     std::optional<ckpt::Checkpoint> checkpoint;
-    std::vector<i64> damaged;  // steps that were tried before; on rank 0
+    std::vector<i64> damaged;  // damaged steps that were tried before; set on rank 0 only
     std::string damage;        // description of the damage of `checkpoint`; empty: none
     bool tried_local = false;  // local steps were tried in place of a damaged step
 };

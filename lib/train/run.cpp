@@ -346,8 +346,8 @@ Exit train(const RunParts& run, const std::string& joined) {
     log.started(progress.done, world.size());
     if (progress.done.iteration > 0) log.resumed(progress.done);
     const Exit code = loop.run();
-    // A start that ends with run_again before a new step stays in the count, because a job array
-    // repeats such a start.
+    // A start that ends with run_again before a new step remains in the count of starts without
+    // progress, because a job array repeats such a start.
     const bool advances = loop.done().iteration > progress.done.iteration;
     if (is_rank0 && counts_starts(config) && (advances || code != Exit::run_again))
         end_start_count(config.checkpoints.save);

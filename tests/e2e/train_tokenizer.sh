@@ -40,7 +40,7 @@ for style in gpt2 llama3 qwen2 qwen3.5 o200k tekken bloom starcoder digits deeps
 done
 
 # Half of the input, few pieces, several special tokens.
-expect 0 'pre-tokens: pre-tokens that occur . times or less may not be counted' lm-preprocess train-tokenizer --input a.jsonl --vocab-size 300 \
+expect 0 'pre-tokens: pre-tokens that occur at most . times may be missing from the counts' lm-preprocess train-tokenizer --input a.jsonl --vocab-size 300 \
     --output few --max-pieces 1000 --limit 200KB --special-tokens '<unk>' '<s>' '</s>'
 [ "$(lm-preprocess encode --append-eod --tokenizer-model few <<<'' | tr -d '\n')" = 2 ] || fail "end of document of few"
 expect 2 '--vocab-size: 100 is not between 259' lm-preprocess train-tokenizer --input a.jsonl --vocab-size 100 \

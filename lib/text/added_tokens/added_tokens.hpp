@@ -73,7 +73,7 @@ class AddedTokenMatcher {
     bool ignore_special_ = false;
     std::vector<AddedToken> tokens_;  // sorted by content
     // For each token: the index of the longest other token that is a prefix of this token, or the
-    // token's own index if no other token is.
+    // token's own index if there is no such token.
     std::vector<size_t> prefix_of_;
     TokenStarts starts_;
 };

@@ -26,8 +26,8 @@ BpeModel::BpeModel(std::vector<std::string> tokens, std::array<i32, 256> byte_id
       results_(merges_.size() + 1),
       byte_ranks_(size_t{1} << 16),
       ranks_(keys_of(merges_)) {
-    LM_CHECK(tokens_.size() < no_id, "expected less than {} ids, got {}", no_id, tokens_.size());
-    LM_CHECK(merges_.size() < no_rank, "expected less than {} merges, got {}", no_rank,
+    LM_CHECK(tokens_.size() < no_id, "expected fewer than {} ids, got {}", no_id, tokens_.size());
+    LM_CHECK(merges_.size() < no_rank, "expected fewer than {} merges, got {}", no_rank,
              merges_.size());
     if (!merges_.empty()) first_result_ = merges_[0].result;
     for (size_t rank = 0; rank < merges_.size(); ++rank) {

@@ -39,7 +39,7 @@ class PhaseEstimates {
         double s = 0, tokens = 1;
     };
     std::array<Step, 16> steps_{};
-    size_t n_steps_ = 0;  // added since the start
+    size_t n_steps_ = 0;  // steps added since the start
     double first_save_s_, forward_passes_, evaluation_tokens_;
     std::optional<double> evaluation_s_, save_s_;
 };

@@ -98,7 +98,7 @@ void check_room_for_run(const RunConfig& config, i64 start, i64 ranks_here) {
         flags.save, need, n == 1 ? "a checkpoint needs" : fmt::format("{} checkpoints need", n));
     if (!text.empty()) {
         usage_error(flags.save,
-                    "--save: {}: save less often, give --save-retain, or another file system",
+                    "--save: {}: save less often, give --save-retain, or use another file system",
                     text);
     }
     check_local_room(flags.local_save, each, n_nodes);

@@ -36,7 +36,7 @@ struct LinearShape {
     i64 outputs = 0;
     bool bias = false;
     bool bias_gradient = false;
-    bool accumulated = false;  // weight gradients are added to earlier ones
+    bool accumulated = false;  // weight gradients are added to earlier weight gradients
     device::Activation activation = device::Activation::none;        // applied to the outputs
     device::Activation input_activation = device::Activation::none;  // has produced the inputs
     friend bool operator==(const LinearShape&, const LinearShape&) = default;
