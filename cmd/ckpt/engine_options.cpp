@@ -26,7 +26,7 @@ void add_engine_options(cli::Options& options, EngineArgs& args) {
     options.value("--threads", &args.n_threads, "N", "threads; 0: one per core");
     config::add_tokenizer_options(
         options, args.tokenizer,
-        "by default the tokenizer in CKPT, or the one with which CKPT was trained");
+        "default: the tokenizer in CKPT, or the tokenizer with which CKPT was trained");
 }
 
 std::unique_ptr<eval::Engine> load_engine(const ckpt::TensorSource& tensors,

@@ -79,8 +79,8 @@ std::vector<Figure> energy_figures(const EnergyFlags& flags, const GpuTime& time
     const auto need_watts = [&watts](const char* flag) {
         if (!watts)
             usage_error(flag,
-                        "needs the power of a GPU: give --gpu, or --watts, the power of a GPU with "
-                        "its share of the node");
+                        "needs the power of a GPU: give --gpu, or --watts, the power of a GPU, "
+                        "including its share of the power of the node");
     };
     if (flags.pue) need_watts("--pue");
     if (!flags.price.empty()) {

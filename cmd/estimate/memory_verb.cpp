@@ -73,7 +73,8 @@ std::vector<Column> columns() {
          "or, on a GPU, 32 MiB for cuBLASLt"},
         {"total", "total", Unit::bytes, "the sum; lm-train allocates exactly these bytes"},
         {"save_buffer", "save buffer", Unit::bytes,
-         "with --save, host memory besides the total: the copy of the rank's part of a checkpoint, "
+         "with --save, host memory in addition to the total: the copy of the rank's part of a "
+         "checkpoint, "
          "weights + masters + moments / data-parallel ranks (lm-train --async-save-buffer)"}};
 }
 
@@ -218,7 +219,7 @@ void add_memory_verb(cli::Options& program) {
         "memory of one GPU; exit code 1 when the largest rank and the allowance need more");
     options.value(
         "--allowance", &flags->allowance, "SIZE",
-        "memory besides lm-train's buffers: context, libraries, code; default: 100MiB, with "
+        "memory in addition to lm-train's buffers: context, libraries, code; default: 100MiB, with "
         "--gpu-memory 2GiB");
     add_picture_options(options, flags->picture, "the memory of each stage as stacked bars");
     add_run_options(options, flags->train,

@@ -350,8 +350,9 @@ void add_time_verb(cli::Options& program) {
         "--tflops", &flags->tflops, "X",
         "throughput of one GPU as training logs print it: TFLOP/s including recomputation");
     add_gpu_options(options, flags->hardware, "", "megatron");
-    options.value("--allowance", &flags->allowance, "SIZE",
-                  "GPU memory besides the buffers of --trainer lm-train: context, libraries, code");
+    options.value(
+        "--allowance", &flags->allowance, "SIZE",
+        "GPU memory in addition to the buffers of --trainer lm-train: context, libraries, code");
     add_overhead_options(options, *flags);
     add_run_options(
         options, flags->train,
