@@ -14,8 +14,8 @@
 namespace lm::config {
 namespace {
 
-// Keys that have no effect here. gradient_accumulation_steps is one of them only with a batch ramp
-// or the value "auto"; else check_accumulation() reads it.
+// Keys that have no effect here. gradient_accumulation_steps is ignored only with a batch ramp or
+// the value "auto"; otherwise check_accumulation() reads it.
 constexpr std::array ignored_keys = {"steps_per_print",
                                      "wall_clock_breakdown",
                                      "elastic_checkpoint",

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags of a model, with Megatron's names and defaults. lm-train and lm-estimate share them.
+// The flags of a model, with Megatron's names and defaults. lm-train and lm-estimate share these
+// flags.
 #pragma once
 
 #include <optional>

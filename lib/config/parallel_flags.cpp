@@ -188,16 +188,16 @@ const Fields<ParallelFlags>& recompute_fields() {
         {.option = "--recompute-granularity",
          .member = &S::recompute_granularity,
          .help = "recompute activations in backward instead of storing them: selective (outputs of "
-                 "norms and activation functions, cheap) or full (whole layers); the results have "
-                 "the same bits",
+                 "norms and activation functions, cheap) or full (whole layers); the results are "
+                 "bit-identical",
          .choices = {"selective", "full"},
          .block = Block::parallel,
          .derived = Derived::combined},
         {.option = "--recompute-method",
          .member = &S::recompute_method,
-         .help = "layers that --recompute-granularity full recomputes: uniform (default): all, "
-                 "from the stored inputs of groups of --recompute-num-layers layers; block: the "
-                 "first --recompute-num-layers layers of each stage",
+         .help = "layers that --recompute-granularity full recomputes: uniform (default): all "
+                 "layers, from the stored input of each group of --recompute-num-layers layers; "
+                 "block: the first --recompute-num-layers layers of each stage",
          .choices = names_in(spec::recompute_methods),
          .block = Block::parallel,
          .derived = Derived::combined},

@@ -32,7 +32,7 @@ Ranks started_replicas(i64 n, i64 tp, i64 pp) {
 
 Ranks replicas_of(i64 n, i64 tp, i64 pp) {
     const i64 replica = checked_mul(tp, pp);
-    constexpr i64 max_ranks = i64{1} << 24;  // a plan iterates over all ranks
+    constexpr i64 max_ranks = i64{1} << 24;  // bounds the time of a plan, which visits all ranks
     check_from_to("--world-size", n, 1, max_ranks);
     if (n % replica != 0) {
         usage_error("--world-size",
@@ -55,8 +55,8 @@ std::string nearest(const std::vector<i64>& sorted, i64 wanted, i64 factor = 1) 
     return text + (text.empty() ? "" : " or ") + fmt::format("{}", *above * factor);
 }
 
-// Returns the text of the remedy. It names rank counts and micro-batch sizes that divide all
-// batches into whole micro-batches.
+// Returns the text of the remedy. The remedy names rank counts and micro-batch sizes that divide
+// all batches into whole micro-batches.
 std::string remedy_text(const spec::BatchRamp& ramp, i64 micro_batch, const Ranks& ranks) {
     const i64 many = ramp.global_batch;
     const auto sizes = spec::fitting_dp_sizes(ramp, micro_batch, many);

@@ -8,8 +8,8 @@
 
 namespace lm::convert {
 
-// Throws Error unless `path` is a complete model of the given format: it has each tensor of its
-// configuration, with all elements, in files of the right size. Reads hardly any tensor data.
+// Throws Error unless `path` is a complete model of the given format: the model has each tensor of
+// its configuration, with all elements, in files of the right size. Reads hardly any tensor data.
 void check_output(const std::string& path, Format format);
 
 }  // namespace lm::convert

@@ -41,7 +41,7 @@ std::string_view name_of(Format format);
 bool is_hugging_face(Format format);
 bool is_megatron(Format format);
 
-// Returns the format of the model at `path`. Throws Error(usage) when it has no known format.
+// Returns the format of the model at `path`. Throws Error(usage) when the format is not known.
 Format detect_format(const std::string& path);
 
 enum class WeightFiles { safetensors, bin };

@@ -15,7 +15,7 @@
 namespace lm::convert {
 namespace {
 
-constexpr i64 max_header_bytes = 100'000'000;  // the limit of the format
+constexpr i64 max_header_bytes = 100'000'000;  // the limit of the safetensors format
 constexpr std::array<std::string_view, 2> single_files{"model.safetensors", "pytorch_model.bin"};
 
 // Returns the tensors of a safetensors file. Reads only its header.

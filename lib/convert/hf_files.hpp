@@ -13,8 +13,8 @@
 
 namespace lm::convert {
 
-// Returns the path of config.json. It is in `model` if that is a directory, else next to the weight
-// file `model`.
+// Returns the path of the model's config.json: in the directory `model`, or in the directory of the
+// weight file `model`.
 std::string hf_config_path(const std::string& model);
 
 // The tensors of a model directory or of one .safetensors or .bin file.

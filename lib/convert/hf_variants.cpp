@@ -10,7 +10,7 @@ namespace {
 
 using spec::ModelConfig;
 
-// The constants of Llama 3.1's scaling, which Megatron-LM and lm-utils do not change.
+// The constants of Llama 3.1's scaling, which are fixed in Megatron-LM and lm-utils.
 constexpr std::array<std::pair<const char*, double>, 3> llama3_constants{
     std::pair{"low_freq_factor", 1.0}, std::pair{"high_freq_factor", 4.0},
     std::pair{"original_max_position_embeddings", 8192.0}};

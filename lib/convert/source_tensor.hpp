@@ -34,7 +34,7 @@ struct Extent {
     std::string path;
     i64 offset = 0;
     i64 n = 0;
-    std::shared_ptr<RecordCheck> check = {};  // CRC of the record they are in; nullptr: none
+    std::shared_ptr<RecordCheck> check = {};  // the record with these elements; nullptr: no CRC
 };
 
 // A sequence of extents. For example, the ZeRO shards of a parameter are one storage.

@@ -81,7 +81,7 @@ i64 head_chunk_rows(const StepShape& step, i64 local_vocab);
 struct PlacedActivation {
     std::string name;
     i64 chunk = -1;  // chunk of the stage; -1: all chunks share it
-    i64 slot = -1;   // slot among the chunk's micro-batches in flight; -1: all share it
+    i64 slot = -1;   // slot among the chunk's micro-batches in flight; -1: all slots share it
     i64 layer = -1;  // local layer of a per_layer activation
     Shape shape;
     DType dtype = DType::fp32;

@@ -13,8 +13,8 @@ namespace lm::cost {
 //
 // Returns L(12h^2 + 13h) + Vh + sh + 2h, which is exact for GPT-2's shape. Without a position
 // embedding matrix s is 0; a normalized embedding (BLOOM) adds 2h. The formula ignores gated MLPs,
-// grouped queries and other MLP widths: count_parameters() is exact for them. Source: BigScience
-// tr1-13B and tr8-104B READMEs.
+// grouped queries and other MLP widths; count_parameters() is exact for such models. Source:
+// BigScience tr1-13B and tr8-104B READMEs.
 double bigscience_parameters(const spec::ModelConfig& config);
 
 // Returns 12Lh^2 (1 + 13/(12h) + (V+s)/(12Lh)) with the padded vocabulary size V. Source: arXiv

@@ -220,8 +220,8 @@ class Search {
         found_.too_large.push_back(layout);
         if (!found_.smallest || layout.bytes < found_.smallest->bytes) found_.smallest = layout;
         if (!found_.fitting.empty() || found_.rejected.size() == 3) return;
-        // Keeps one layout for each TP and PP, because its variants exceed the memory for the same
-        // reason.
+        // Keeps one layout for each TP and PP, because all layouts with these sizes exceed the
+        // memory for the same reason.
         for (const Layout& other : found_.rejected) {
             if (other.parallel.tp == layout.parallel.tp && other.parallel.pp == layout.parallel.pp)
                 return;

@@ -14,7 +14,7 @@ namespace lm::cost {
 
 constexpr i64 max_micro_batch = 64;  // the largest size that the search tries by itself
 
-// The values that all layouts of a search share, and the values that it tries.
+// The values that all layouts of a search share, and the values that the search tries.
 struct LayoutQuery {
     spec::ModelConfig model;
     spec::ParallelConfig parallel;  // the search sets the members that it varies

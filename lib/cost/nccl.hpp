@@ -35,17 +35,17 @@ constexpr TensorLinks h100_links{
 // which overlaps with the sum of the input's gradient. With sequence parallelism that sum is a
 // reduce-scatter, and the GEMM for the gradient of the input overlaps with an all-gather. All other
 // collectives overlap with no GEMM: the second half of the all-reduces, or 6 of the 10 all-gathers
-// and reduce-scatters. A pair that overlaps takes as long as the slower of both.
+// and reduce-scatters. A GEMM and a collective that overlap take as long as the slower one.
 double tensor_seconds(const spec::ModelConfig& model, const spec::ParallelConfig& parallel,
                       const TensorLinks& links, i64 n);
 
 // Returns the default of --tensor-comm-sms: the number of channels with the least tensor_seconds()
 // on an H100. More channels shorten the collectives until the link is saturated (23 channels), and
-// prolong the GEMMs that leave SMs to them. So the number falls below 23 if these GEMMs are long
-// compared with the collectives: with wide layers and few tensor ranks (16 for a hidden size of
-// 8192 and two ranks). The default depends only on the model, on tp and on sequence parallelism, so
-// that a run that resumes on other GPUs, or with another batch, plans the same GEMMs. Returns 0
-// without tensor parallelism.
+// prolong the GEMMs that overlap with them, which cannot use the SMs of the channels. So the number
+// falls below 23 if these GEMMs are long compared with the collectives: with wide layers and few
+// tensor ranks (16 for a hidden size of 8192 and two ranks). The default depends only on the model,
+// on tp and on sequence parallelism, so that a run that resumes on other GPUs, or with another
+// batch, plans the same GEMMs. Returns 0 without tensor parallelism.
 i64 tensor_comm_sms(const spec::ModelConfig& model, const spec::ParallelConfig& parallel);
 
 // The settings of a run that change NCCL's memory.

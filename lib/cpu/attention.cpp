@@ -53,7 +53,7 @@ struct ForwardScratch {
           max(pieces.reserve(block)),
           sum(pieces.reserve(block)),
           factors(pieces.reserve(block)) {}
-    float* q;             // [block, width], times scale
+    float* q;             // [block, width], multiplied by the scale
     float* k_transposed;  // [width, block]
     float* v;             // [block, width]
     float* out;           // [block, width]: unnormalized output
@@ -134,7 +134,7 @@ struct BackwardScratch {
           p(pieces.reserve(block * block)),
           dp(pieces.reserve(block * block)),
           factors(pieces.reserve(block)) {}
-    float* q;             // [T, width], times scale
+    float* q;             // [T, width], multiplied by the scale
     float* dout;          // [T, width]
     float* dq;            // [T, width]
     float* dk;            // [T, width]: sum over the heads of the group

@@ -46,7 +46,7 @@ struct Tile {
     i64 width() const { return col_end - col_begin; }
 };
 constexpr i64 max_tile_cols = 512;  // cost::product_tile_cols
-// A reference to the function that finishes a tile. It allocates no memory.
+// A reference to the function that finishes a tile. A TileRef allocates no memory.
 class TileRef {
   public:
     template <typename F>

@@ -18,7 +18,7 @@ struct GenerateRequest {
     i64 max_new_tokens = 100;
     std::vector<std::string> stops;
     bool ignore_end = false;  // continue after an end of document
-    u64 sequence = 0;         // number of the prompt, for the random numbers
+    u64 sequence = 0;         // number of the prompt; selects its random numbers
 };
 
 // The reason why a text ended: a stop text, the end of document, the requested number of tokens, or

@@ -27,9 +27,9 @@ struct ZeroState {
 // missing.
 std::optional<ZeroState> read_zero(const std::string& step, i64 mp_rank, const TorchFile& model,
                                    const AddParameter& add);
-// Reads the state of a dynamic loss scaler from the optimizer's state. Returns it in the form of a
-// manifest of lm-utils; null when there is no dynamic loss scaler. A constant loss scale is a flag
-// of the training, not a part of its state.
+// Reads the state of a dynamic loss scaler from the optimizer's state. Returns the state in the
+// form of a manifest of lm-utils; null when there is no dynamic loss scaler. A constant loss scale
+// is a flag of the training, not a part of its state.
 io::Json deepspeed_loss_scale(const PickleValue& state, const TorchFile& file);
 
 }  // namespace lm::convert

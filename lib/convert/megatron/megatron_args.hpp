@@ -29,7 +29,7 @@ struct MegatronModel {
     i64 seed = 0;
 };
 
-// Reads the model of `args`. `checkpoint_info` is the dict of this name that BigScience's fork
+// Reads the model of `args`. `checkpoint_info` is the dict "checkpoint_info" that BigScience's fork
 // saves, or nullptr. `vocab_size` > 0 replaces the unpadded size of the vocabulary. Throws
 // Error(usage) for a `vocab_size` below the size that the checkpoint states, and for an argument
 // that lm-utils does not support; Error(failure) for a missing or invalid argument. `path`: the

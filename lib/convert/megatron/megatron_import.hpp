@@ -69,7 +69,7 @@ class MegatronImport {
     // Replaces the tensors by the tensors of `other`, which is a copy of this object with further
     // tensors added.
     void replace_sources(MegatronImport other) { import_ = std::move(other.import_); }
-    // Sets the type of the weights. By default it is the type of the first weight that add() gets.
+    // Sets the type of the weights. The default is the type of the first weight that add() gets.
     void set_weights(DType dtype) { weights_ = dtype; }
     void set_optimizer_step(i64 step) { optimizer_step_ = step; }
     void set_loss_scale(io::Json state) { loss_scale_ = std::move(state); }

@@ -11,8 +11,8 @@
 
 namespace lm::convert {
 
-// Removes a whole number of at most 12 digits from the front of `text` and returns it; when `text`
-// does not start with such a number, returns nullopt and leaves `text` unchanged.
+// Removes a whole number of at most 12 digits from the front of `text` and returns the number; when
+// `text` does not start with such a number, returns nullopt and leaves `text` unchanged.
 std::optional<i64> consume_number(std::string_view& text);
 // Parses the whole text as a number; returns nullopt for any other text.
 std::optional<i64> parse_number(std::string_view text);

@@ -134,8 +134,8 @@ struct VectorKernels {
     void (*squared_relu)(float* pre, const float* bias, float* y, i64 n);
     void (*squared_relu_backward)(const float* pre, float* dx, i64 n);
 
-    // swiglu: y = silu(gate) * up, and the gradients of gate and up. geglu: the same with GELU by
-    // erf instead of silu.
+    // swiglu: y = silu(gate) * up, and the gradients of gate and up. geglu: as swiglu, but with
+    // GELU by erf instead of silu.
     void (*swiglu)(const float* gate, const float* up, float* y, i64 n);
     void (*swiglu_backward)(const float* gate, const float* up, const float* dy, float* dgate,
                             float* dup, i64 n);
