@@ -52,7 +52,7 @@ DType dtype_from_name(std::string_view name) {
 }
 
 // bf16 is the upper half of fp32. Adding 0x7fff plus the lowest kept bit rounds to nearest even. A
-// NaN is truncated with the quiet bit set instead: rounding could turn it into infinity.
+// NaN is truncated and its quiet bit is set, because rounding could turn it into infinity.
 u16 bf16_from_fp32(float value) {
     const u32 bits = std::bit_cast<u32>(value);
     if ((bits & 0x7fffffffU) > 0x7f800000U) return static_cast<u16>((bits >> 16) | 0x40U);

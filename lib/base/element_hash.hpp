@@ -6,7 +6,7 @@
 
 namespace lm {
 
-// Returns the hash of an element with the bits `bits` at position `index` of a tensor. Both factors
+// Returns the hash of an element with the bits `bits` at position `index` of a tensor. All factors
 // are odd and each step can be inverted, so two elements with different bits at the same index
 // always have different hashes.
 constexpr u64 element_hash(u64 index, u64 bits) {

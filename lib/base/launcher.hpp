@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The environment variables that launchers of parallel processes (mpirun, mpiexec, srun, torchrun)
-// set in each process: its rank, the number of ranks, and the address where the ranks connect. No
-// other code reads these variables; connecting (MPI, TCP, files) is the job of lib/comm.
+// set in each process: its rank, the number of ranks, and the address where the ranks connect.
+// Other code reads these variables through this header. lib/comm connects the ranks by MPI or TCP,
+// lib/cluster by files.
 #pragma once
 
 #include <functional>
@@ -34,9 +35,9 @@ struct Launched {
 };
 
 // Finds the first launcher of `among` whose variables are set, and returns the rank and the number
-// of ranks that they state. Without such a launcher, returns rank 0 of 1. A Slurm batch script that
-// srun did not start also counts as a single process. Throws Error(usage) naming a variable with an
-// invalid value.
+// of ranks that they state. Without such a launcher, returns rank 0 of 1. A process that a Slurm
+// batch script starts without srun also counts as a single process. Throws Error(usage) naming a
+// variable with an invalid value.
 Launched launched_by(std::initializer_list<Launcher> among,
                      const Environment& get = environment_of_process);
 

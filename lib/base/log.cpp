@@ -51,7 +51,7 @@ std::vector<EarlyMessage> set_first_log_copy(LogSink new_sink) {
 void log_message(Severity severity, std::string_view message) {
     const std::lock_guard lock(sink_mutex);
     if (sink()) sink()(severity, message);
-    // A message of the second sink itself goes to the first one only.
+    // A message that the second sink itself logs goes to the first sink only.
     if (copy() && !std::exchange(in_copy, true)) {
         copy()(severity, message);
         in_copy = false;

@@ -14,7 +14,7 @@ namespace lm {
 // Throws an Error with these problems; does nothing when there are none.
 void throw_problems(const std::vector<std::string>& problems, Exit code = Exit::usage);
 // Returns the problems in the message of an Error. Only an Error of throw_problems() has more than
-// one.
+// one problem.
 std::vector<std::string_view> problems_in(std::string_view message);
 // Returns the message of an Error as one line: the first problem and the number of further
 // problems.

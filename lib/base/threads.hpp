@@ -51,8 +51,8 @@ class ThreadPool {
     // call run().
     void run(i64 n_tasks, TaskRef task);
 
-    // Divides [0, n) into ranges of length `grain` and calls body(begin, end, worker) for each
-    // range.
+    // Divides [0, n) into ranges of length `grain`, of which the last may be shorter, and calls
+    // body(begin, end, worker) for each range.
     template <typename Body>
     void run_ranges(i64 n, i64 grain, Body&& body) {
         run(ceil_div(n, grain), [&](i64 task, int worker) {

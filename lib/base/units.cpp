@@ -103,7 +103,8 @@ struct Parser {
         usage_error(object, "'{}' is not a {}", text, expected);
     }
     [[noreturn]] void too_large() const {
-        usage_error(object, "'{}' is too large: it does not fit in 64 bits", text);
+        usage_error(object, "'{}' does not fit in 64 bits: give a smaller number or fewer decimals",
+                    text);
     }
 
     // Parses the number at the front of `rest` and removes it from `rest`; the unit remains.
@@ -189,7 +190,7 @@ double parse_duration(std::string_view object, std::string_view text) {
 }
 
 double parse_number(std::string_view object, std::string_view text) {
-    const Parser parser{object, text, "number: give one such as 0.1, 3e-4 or -2"};
+    const Parser parser{object, text, "number: give a value such as 0.1, 3e-4 or -2"};
     double value = 0;
     const char* end = text.data() + text.size();
     const auto [stop, error] = std::from_chars(text.data(), end, value);

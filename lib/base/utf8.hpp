@@ -11,7 +11,7 @@
 
 namespace lm {
 
-// The longest text that tokenizers accept, in bytes: offsets in a text fit in 32 bits.
+// The longest text that tokenizers accept, in bytes. Offsets in such a text fit in 32 bits.
 inline constexpr i64 max_text_bytes = i64{1} << 31;
 
 // Returns the byte offset of the first sequence that is not valid UTF-8, or -1.

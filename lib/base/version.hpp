@@ -12,8 +12,9 @@ namespace lm {
 std::string_view version();
 
 // Returns the path of an installed data file such as "tokenizers/gpt2/vocab.json". Searches
-// $LM_SHARE_DIR, then ../share/lm-utils of the running program (a build tree has this directory,
-// too), then the install prefix. Throws Error(failure) listing these places.
+// $LM_SHARE_DIR, then ../share/lm-utils relative to the directory of the running program (a build
+// tree has this directory, too), then the install prefix. Throws Error(failure) listing these
+// places.
 std::string share_file(std::string_view relative);
 
 }  // namespace lm

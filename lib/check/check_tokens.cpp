@@ -59,7 +59,7 @@ CheckTokens check_tokens(const spec::ModelConfig& model,
         result.ids[i] = static_cast<i32>(uniform(key, i) * static_cast<double>(model.vocab_size));
     }
     result.what =
-        fmt::format("{} random tokens: no tokenizer of the model was found", result.ids.size());
+        fmt::format("{} random tokens (no tokenizer of the model was found)", result.ids.size());
     return result;
 }
 

@@ -26,8 +26,10 @@ LibraryLogits library_logits(const LibraryModel& model, std::span<const i32> tok
                     model.library);
     }
     if (result.code != 0) {
-        run_error(option, "{} failed to compute the logits of {} with {}: exit code {}",
-                  model.python, model.path, model.library, result.code);
+        run_error(
+            option,
+            "{} failed to compute the logits of {} with {}: exit code {}: see the messages above",
+            model.python, model.path, model.library, result.code);
     }
     const size_t line = result.output.find('\n');
     const size_t n = tokens.size() * static_cast<size_t>(vocabulary);

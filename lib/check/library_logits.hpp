@@ -25,7 +25,7 @@ struct LibraryLogits {
 // Runs share/check/library_logits.py. Returns the logits of `tokens`, which are one sequence of T
 // tokens, for the first `vocabulary` ids. The library's messages appear on stderr. Throws
 // Error(usage) when the interpreter does not exist, Error(failure) when the script fails or returns
-// too few logits.
+// another number of logits.
 LibraryLogits library_logits(const LibraryModel& model, std::span<const i32> tokens,
                              i64 vocabulary);
 

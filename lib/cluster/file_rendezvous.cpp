@@ -23,7 +23,8 @@ namespace {
 constexpr double leave_s = 10;
 constexpr double check_interval_s = 0.5;
 
-// Polls with growing pauses: ranks usually meet within milliseconds, but a rank may need minutes.
+// Polls with growing pauses, because ranks usually meet within milliseconds, but a rank may need
+// minutes.
 class Poll {
   public:
     void pause() {
@@ -180,8 +181,8 @@ void FileRendezvous::keep_alive() {
         try {
             publish("alive", fmt::format("{} {}", n, host_name()));
         } catch (const Error&) {
-            // This error means that the directory was removed: the job has ended, or gather() will
-            // report why.
+            // Probably the directory was removed because the job has ended. In other cases gather()
+            // reports the problem.
         }
         lock.lock();
         alive_stopped_.wait_for(lock, std::chrono::duration<double>(interval_s),
@@ -312,9 +313,9 @@ bool FileRendezvous::leave(const std::string& why) noexcept {
             }
             const bool all_left = n_left == launched_.size;
             if (files.empty() || (is_rank0 && all_left && n_read == n_left)) break;
-            // When all ranks have left, rank 0 removes the directory. The other ranks wait for the
-            // removal, for at most a second: a launcher may kill rank 0 as soon as another rank
-            // ends.
+            // When all ranks have left, rank 0 removes the directory. The other ranks wait at most
+            // one second for the removal, because a launcher may kill rank 0 as soon as another
+            // rank ends.
             if (all_left && all_left_s == 0) all_left_s = poll.elapsed_s();
             if (!is_rank0 && all_left_s > 0 && poll.elapsed_s() > all_left_s + 1) break;
         }

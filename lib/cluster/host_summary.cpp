@@ -60,7 +60,7 @@ std::string dead_text(const Hosts& hosts) {
         bytes += host.dead_bytes;
     }
     if (names.empty()) return "";
-    return fmt::format("dead segments: {}, {} of {}: {}\n", hosts_text(names.size()), n,
+    return fmt::format("dead segments: {}, {} with {}: {}\n", hosts_text(names.size()), n,
                        human_size(bytes), host_list(names));
 }
 

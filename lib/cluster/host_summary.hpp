@@ -21,7 +21,7 @@ struct ExpectedHosts {
 
 struct HostSummary {
     std::string text;
-    bool healthy = true;    // no host exceeds a threshold, and none is missing
+    bool healthy = true;    // no host is missing, exceeds a threshold or has a finding
     bool has_dead = false;  // some host has dead segments
 };
 

@@ -74,8 +74,8 @@ std::optional<i64> keyed_number(const std::string& path, const std::string& key)
     return std::nullopt;
 }
 
-// A limit of at least this value means no limit: without a limit, control groups of version 1
-// report LONG_MAX rounded down to pages.
+// A limit of at least this value means no limit. Control groups of version 1 report the absence of
+// a limit as LONG_MAX rounded down to pages.
 constexpr i64 no_limit = i64{1} << 60;
 
 struct GroupFiles {

@@ -22,7 +22,7 @@ constexpr double least_memory = 0.8;   // share of the median
 constexpr double least_network = 0.5;  // share of the median
 constexpr double max_swap = 0.05;      // share of the memory
 constexpr double max_inodes = 0.95;
-constexpr double slow_file_s = 1;  // a slow file takes at least this, and 5 times the median
+constexpr double slow_file_s = 1;  // a file is slow if it takes this time and 5 times the median
 constexpr i64 least_space = i64{1} << 30;
 constexpr i64 max_gpu_celsius = 90;  // data-center GPUs slow down from about 90 (H100: 87 to 95)
 constexpr i64 max_gpu_warmer = 20;   // degrees above the median GPU of the job
@@ -133,8 +133,8 @@ std::string size_limit_text(i64 limit) {
 }
 
 // Returns for each directory whether it is unusable on all hosts. In this case no host is an
-// outlier: the path is wrong, or the file system is down. Returns false for all directories when
-// the job has one host.
+// outlier, because the path is wrong or the file system is down. Returns false for all directories
+// when the job has one host.
 std::vector<bool> unusable_everywhere(const std::vector<NodeSample>& samples) {
     std::vector<bool> unusable(samples.front().directories.size(), samples.size() > 1);
     for (const NodeSample& sample : samples) {

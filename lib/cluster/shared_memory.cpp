@@ -47,8 +47,8 @@ enum class Holder { none, some, unknown };
 Holder ask_for_lease(const std::string& path) {
     const io::Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     if (!fd.valid()) return Holder::unknown;
-    const auto before =
-        std::signal(SIGIO, SIG_IGN);  // sent when a process opens the file during the lease
+    const auto before = std::signal(
+        SIGIO, SIG_IGN);  // SIGIO is sent when a process opens the file during the lease
     const bool granted = fcntl(fd.get(), F_SETLEASE, F_WRLCK) == 0;
     const bool busy = !granted && (errno == EAGAIN || errno == EBUSY);
     if (granted) fcntl(fd.get(), F_SETLEASE, F_UNLCK);
@@ -200,8 +200,8 @@ SharedMemory read_shared_memory(const std::string& directory) {
     SharedMemory memory;
     memory.use = io::filesystem_use(directory);
     const u64 device = device_of(directory);
-    // Reads segments before processes: otherwise a segment created between the two reads would look
-    // dead.
+    // Reads segments before processes. In the other order, a segment that is created between the
+    // two reads would look dead.
     memory.segments = named_segments(directory, device);
     std::vector<SystemVLine> system_v = system_v_lines(system_v_text());
     const ProcessTable table = read_processes(device);
@@ -224,7 +224,7 @@ Removal remove_if_dead(const std::string& directory, const Segment& segment, i64
                other.creator == segment.creator;
     });
     if (found == now.segments.end()) return {false, "it was removed already"};
-    if (found->state != SegmentState::dead) return {false, "it is in use again"};
+    if (found->state != SegmentState::dead) return {false, "it is no longer dead"};
     if (std::time(nullptr) - found->changed < min_age_s) {
         return {false, fmt::format("it changed less than {} s ago", min_age_s)};
     }

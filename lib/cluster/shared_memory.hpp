@@ -14,9 +14,9 @@
 namespace lm::cluster {
 
 // live: a process, visible or not, has the segment open or mapped.
-// dead: no process has it open or mapped.
+// dead: no process has the segment open or mapped, and the creator of a System V segment has ended.
 // idle: a System V segment without attached processes, whose creator is alive.
-// unknown: another user's segment without a visible holder.
+// unknown: no holder is visible, but this process cannot see all processes that may hold it.
 enum class SegmentState { live, idle, dead, unknown };
 std::string_view name_of(SegmentState state);
 

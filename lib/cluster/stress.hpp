@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests whether an amount of shared memory is available. A child process allocates and touches the
-// memory: a bus error or the out-of-memory killer ends only the child, and the end of the child
+// memory, so a bus error or the out-of-memory killer ends only the child. The end of the child
 // frees the memory.
 //
-// An amount above the free memory is refused without a test. In such a test, the out-of-memory
-// killer might kill many processes of the host, because killing a process does not free the shared
-// memory of others.
+// An amount above the free memory minus stress_margin() is refused without a test. In a test of
+// such an amount, the out-of-memory killer might kill many processes of the host, because killing a
+// process does not free the shared memory of others.
 #pragma once
 
 #include <string>

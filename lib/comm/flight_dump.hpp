@@ -59,8 +59,8 @@ std::string dump_path(const std::string& directory, int rank);
 
 // Writes this rank's dump to recorder.dump_directory(), and after 0.7 s the dumps of the ranks of
 // this host that have not written their own dumps, for example because they are stopped. Returns
-// the name of this rank's file; an empty text when no directory is set, and, with a warning, when
-// the file cannot be written.
+// the name of this rank's file. Returns an empty text when no directory is set. Warns and returns
+// an empty text when a file cannot be written.
 std::string write_dumps(FlightRecorder& recorder);
 
 // Returns the state of a rank that does not answer. Reads it from the memory of the rank if the

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Records a rank's current phase and last events, for the report on a rank that hangs (like
 // PyTorch's FlightRecorder). The trainer records steps and phases; groups record operations. Events
-// are stored in a ring of fixed size, so recording allocates nothing and takes no lock. Any thread
-// may call any member.
+// are stored in a ring of fixed size, so recording allocates nothing. Recording takes a lock only
+// when a phase or group is new. Any thread may call any member except
+// set_dump_directory().
 #pragma once
 
 #include <atomic>

@@ -3,10 +3,10 @@
 // rank's current state. The memory contains no pointers, so that another process can map and read
 // it while this process is stopped.
 //
-// Any thread may write and read at any time, without a lock. A writer takes the next slot with one
-// atomic addition, sets the slot's sequence number to 0, stores the event, then stores the sequence
-// number. A reader copies the event, and drops the copy unless the slot has the expected sequence
-// number both before and after the copy (a seqlock; H. Boehm, "Can seqlocks get along with
+// Any thread may write and read at any time, without a lock. A writer reserves the next slot with
+// one atomic addition, sets the slot's sequence number to 0, stores the event, then stores the
+// sequence number. A reader copies the event, and drops the copy unless the slot has the expected
+// sequence number both before and after the copy (a seqlock; H. Boehm, "Can seqlocks get along with
 // programming language memory models?", MSPC 2012).
 #pragma once
 
@@ -32,8 +32,8 @@ struct FlightEvent {
     OperationKind kind = OperationKind::barrier;
     Reduction reduction = Reduction::sum;
     DType dtype = DType::uint8;
-    u8 phase = 0;  // index of FlightRing::phases
-    u8 group = 0;  // index of FlightRing::groups
+    u8 phase = 0;  // index in FlightRing::phases
+    u8 group = 0;  // index in FlightRing::groups
     u8 unused[2] = {};
 
     Operation operation() const { return {kind, reduction, dtype, n, peer}; }
@@ -66,7 +66,7 @@ struct FlightRing {
         std::atomic<i64> last_operation;                    // index of the event + 1; 0: none
     };
     struct Slot {
-        std::atomic<u64> sequence;  // index of the event + 1; 0: a writer is storing an event
+        std::atomic<u64> sequence;  // index of the event + 1; 0: unused, or being written
         std::array<std::atomic<u64>, sizeof(FlightEvent) / sizeof(u64)> words;
         u64 unused;
     };
@@ -88,7 +88,8 @@ struct FlightRing {
     std::array<Slot, n_events> slots;
 
     void add(const FlightEvent& event);
-    // Returns event `index`, counted from 0 over the whole run; nullopt when it was overwritten.
+    // Returns event `index`, counted from 0 over the whole run; nullopt when it was overwritten or
+    // is being written.
     std::optional<FlightEvent> event(u64 index) const;
     const char* phase_name(i64 phase) const;
     // Returns "group 'tensor': all_reduce(sum, 100 x fp32), operation 1234, 400 bytes".

@@ -19,7 +19,7 @@
 // same inputs give the same bits. (With NCCL, the bits are equal only on the same machines, see
 // cuda/nccl.)
 //
-// Allocation. Nothing is allocated after the first operations of a run.
+// Allocation. After the first operations of a run, only groups over TCP allocate memory.
 //
 // Errors. wait(), done() and start_*() throw
 // - Error(failure) after a timeout, naming group, operation, its number and the missing ranks;
@@ -90,7 +90,7 @@ class Group {
     // Reduces x in place over all members; as in all collectives, the views of all members have the
     // same shape and dtype. x: [n] fp32, fp64, int32, int64, bf16 or fp16. Sums of bf16 and fp16
     // are added in fp32 and rounded once, except over MPI and NCCL. MPI rounds each partial sum to
-    // 16 bits. NCCL also does so at every hop of its rings and trees, because it adds pairs of
+    // 16 bits. NCCL rounds to 16 bits at every hop of its rings and trees, because it adds pairs of
     // 16-bit numbers (__hadd2); the switches of NVLS add in fp32 and round once. A NaN in an
     // element of any member gives NaN in the result. Exception: the maximum that NCCL computes on
     // device memory drops NaN. Collective.
@@ -164,7 +164,7 @@ class Group {
     // Returns the report on an operation that timed out: "all_reduce(sum, 100 x fp32), operation 3:
     // timed out after 60 s waiting for rank 2 of 4; ..." The backend determines the details of the
     // report. `number`: the collective's number; -1: a message. Asks the other ranks for their
-    // status, and blocks for 14 s at most. Any thread may call it, one at a time.
+    // status, and blocks for 14 s at most. Any thread may call it, but only one thread at a time.
     virtual std::string timeout_message(const Operation& operation, i64 number, double waited_s);
 
   protected:

@@ -12,7 +12,8 @@
 namespace lm::comm {
 namespace {
 
-// The shortest wait that is a hang: in a healthy run ranks wait for each other in every step.
+// A shorter wait is not a hang, because the ranks of a healthy run wait for each other in every
+// step.
 constexpr double least_hang_s = 2;
 
 struct Members {
@@ -51,7 +52,7 @@ class Story {
     std::map<u64, Members> groups_;
     std::vector<Wait> waits_;
     int size_ = 1;
-    double hang_s_ = 0;  // Unix time at which the hang began; 0: no rank waits
+    double hang_s_ = 0;  // Unix time at which the hang began; 0: no rank hangs
 };
 
 Story::Story(const std::vector<RankDump>& dumps) {
@@ -59,7 +60,7 @@ Story::Story(const std::vector<RankDump>& dumps) {
     size_ = dumps.front().size;
     for (const RankDump& dump : dumps) {
         if (dump.run != dumps.front().run) {
-            usage_error("--explain", "dumps of two runs: give the files of one directory");
+            usage_error("--explain", "dumps of different runs: give the files of one directory");
         }
         if (!dumps_.emplace(dump.rank, &dump).second) {
             usage_error("--explain", "two dumps of rank {}: give one file for each rank",
@@ -231,7 +232,8 @@ std::string Story::heading() const {
     return text;
 }
 
-// Returns a line for the first collective of each group that its members describe differently.
+// Returns one line for each group whose members describe a collective differently. The line names
+// the first such collective.
 std::string Story::mismatches() const {
     std::map<u64, std::map<i64, std::map<std::string, std::vector<int>>>> seen;
     for (const auto& [rank, dump] : dumps_) {
@@ -278,7 +280,7 @@ HangStory Story::tell() {
             "{} diverged first: {} for {}; the diverged rank was in {}\n", place_of(rank),
             ranks_text(first->ranks, size_) + (first->ranks.size() == 1 ? " waits" : " wait"),
             first->what, dump == dumps_.end() ? "an unknown state" : dump->second->where);
-        if (is_stale(rank)) story.text += "  (this state is from its older dump)\n";
+        if (is_stale(rank)) story.text += "  (this state is from a dump before the hang)\n";
     }
     for (const Wait& wait : waits_) {
         const std::string whom = wait.awaited.empty() ? "the transport: all members have started"

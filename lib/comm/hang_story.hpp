@@ -16,8 +16,8 @@ struct HangStory {
 };
 
 // Explains a hang from `dumps`: dumps of one run, at most one of each rank. Treats a rank without a
-// dump like a rank that does not answer.
-// Throws Error(usage) when `dumps` is empty, or when the dumps are of several runs.
+// dump like a rank that does not answer. Throws Error(usage) when `dumps` is empty, when the dumps
+// are of several runs, or when a rank has several dumps.
 HangStory explain_hang(const std::vector<RankDump>& dumps);
 
 }  // namespace lm::comm

@@ -110,7 +110,8 @@ int with_one_error(Launch& launch, const std::function<int()>& body) {
 }
 
 double report_after_s(int rank) {
-    // The delay grows with the logarithm of the rank: the last of 10,000 ranks waits only 9 s.
+    // The delay grows with the logarithm of the rank, so the last of 10,000 ranks waits less than 9
+    // s.
     constexpr double rank_0_first_s = 2;     // if all ranks have an error, rank 0 prints it
     constexpr double twice_as_many_s = 0.5;  // added for each doubling of the rank
     return rank == 0 ? 0 : rank_0_first_s + twice_as_many_s * std::log2(rank);

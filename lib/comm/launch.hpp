@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Joins the ranks that a launcher (base/launcher.hpp) has started. A single rank needs no
-// connection; ranks of mpirun, mpiexec and srun --mpi join over MPI; other ranks join over TCP if
-// LaunchOptions::rendezvous is set. MPI is a plugin, liblm_mpi.so in the directory of this library,
-// which is opened only when MPI is used, so that a single process never loads MPI.
+// Connects the ranks that a launcher (base/launcher.hpp) has started. A single rank needs no
+// connection. Ranks that mpirun, mpiexec or srun --mpi has started connect over MPI. Other ranks
+// connect over TCP if LaunchOptions::rendezvous is set. The code for MPI is in a plugin,
+// liblm_mpi.so in the directory of this library. The plugin is opened only when MPI is used, so a
+// single process never loads MPI.
 #pragma once
 
 #include <functional>
@@ -16,16 +17,16 @@
 namespace lm::comm {
 
 struct LaunchOptions {
-    double timeout_s = 600;  // limit for each operation, and for joining all ranks
+    double timeout_s = 600;  // limit for each operation, and over TCP for connecting all ranks
     // Compare the operations of all members before each collective. This finds bugs, and is slow.
     bool check_operations = false;
     // Records the operations of the world group and of all groups that are split from it; nullptr:
     // records nothing. When another rank asks for this rank's status, the answer is the recorder's
     // state.
     FlightRecorder* recorder = nullptr;
-    // Allows ranks that MPI has not started to join over TCP (comm/tcp/rendezvous.hpp). They find
-    // rank 0 by the environment variables of torchrun or Slurm. Only for programs that use NCCL for
-    // their tensors.
+    // true: ranks that no MPI launcher has started connect over TCP (comm/tcp/rendezvous.hpp). They
+    // find rank 0 by the environment variables of torchrun or Slurm. Set this member only in
+    // programs that use NCCL for their tensors.
     bool rendezvous = false;
     // Maximum number of elements of one MPI call. Larger operations are divided into several calls.
     // Tests use a smaller number.
@@ -43,7 +44,7 @@ class Launch {
     Launch& operator=(const Launch&) = delete;
 
     virtual Group& world() = 0;
-    // Returns a description for the log, such as "1 rank" or "8 ranks, Open MPI 4.1.4".
+    // Returns a description for the log, such as "1 rank" or "8 ranks, Open MPI v4.1.4".
     virtual std::string describe() const = 0;
 
     // Call this function when this rank ends because of its own error `own`. Returns the error of
@@ -78,9 +79,10 @@ int with_one_error(Launch& launch, const std::function<int()>& body);
 // another rank has failed before. Lower ranks report first, and the first report ends the job.
 double report_after_s(int rank);
 
-// Joins the ranks. Call it once per process. Throws Error(failure) when MPI is needed and cannot be
-// opened, or when ranks have not joined in time. Throws Error(usage) when srun started several
-// tasks without --mpi=pmix: each task would then be a job of one rank. Collective.
+// Connects the ranks. Call it once per process. Throws Error(failure) when MPI is needed and cannot
+// be opened, or when ranks have not connected over TCP in time. Throws Error(usage) when the
+// launcher started several ranks that cannot connect, for example srun without --mpi=pmix.
+// Collective.
 std::unique_ptr<Launch> launch(const LaunchOptions& options = {});
 
 }  // namespace lm::comm

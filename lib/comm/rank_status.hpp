@@ -13,10 +13,11 @@ namespace lm::comm {
 struct RankStatus {
     int rank = 0;  // global rank
     bool answered = false;
-    i64 n_started = -1;  // collectives that the rank has started in the group; -1: not a member
+    i64 n_started = -1;  // collectives that the rank has started in the group; -1: not a member, or
+                         // not known
     std::string host;    // empty: not known
-    std::string where;   // FlightRecorder::where(); another process reads it when the rank does not
-                         // answer
+    std::string where;   // FlightRecorder::where(), which another process reads when the rank does
+                         // not answer
     std::string device;  // empty: not known, or a CPU
 };
 

@@ -140,7 +140,7 @@ TEST_CASE("the tokens of a check") {
     spec::ModelConfig model = test::odd_model(2);
     model.max_positions = 40;
     const check::CheckTokens random = check::check_tokens(model, {"/nonexistent", ""});
-    CHECK(random.what == "40 random tokens: no tokenizer of the model was found");
+    CHECK(random.what == "40 random tokens (no tokenizer of the model was found)");
     CHECK(random.ids == check::check_tokens(model, {}).ids);
     for (const i32 id : random.ids) CHECK((id >= 0 && id < model.vocab_size));
     model.vocab_size = 50257;

@@ -226,12 +226,12 @@ TEST_CASE_METHOD(Fixture, "all problems of a command line are reported, in order
     CHECK(
         lm::problems_in(all) ==
         std::vector<std::string_view>{
-            "--lr: 'fast' is not a number: give one such as 0.1, 3e-4 or -2",
+            "--lr: 'fast' is not a number: give a value such as 0.1, 3e-4 or -2",
             "--num-workers: needs a value (X)", "--expert-parallel: there are no experts",
             "--lr-decay-style: 'cos' is not one of cosine, linear, constant: did you mean cosine?",
             "--nonsense: unknown option"});
     CHECK(lm::summary_of(all) ==
-          "--lr: 'fast' is not a number: give one such as 0.1, 3e-4 or -2 (and 4 more)");
+          "--lr: 'fast' is not a number: give a value such as 0.1, 3e-4 or -2 (and 4 more)");
     CHECK(lm::summary_of("one") == "one");
 }
 

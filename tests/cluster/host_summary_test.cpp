@@ -37,7 +37,7 @@ TEST_CASE("hosts with the same finding share a line, and the last line of a host
     CHECK(summary.text ==
           "3 hosts: 1 ok, 2 warning, 0 critical\n"
           "warning: 2 hosts, up to 85.5 % of its bytes are used (warning from 80 %): n[2-3]\n"
-          "dead segments: 1 host, 2 of 512 B: n3\n");
+          "dead segments: 1 host, 2 with 512 B: n3\n");
     CHECK(summary_of(host_line("n1", "ok", "", 0)).healthy);
 }
 

@@ -47,11 +47,11 @@ if [ "${LM_PRIVATE_SHM-}" != yes ]; then
     summary 1 '^1001 hosts: 996 ok, 4 warning, 1 critical$'
     summary 1 '^critical: 1 host, up to 97\.3 % of its bytes are used \(critical from 95 %\): n0017$'
     summary 1 '^warning: 4 hosts, up to 89\.0 % of its bytes are used \(warning from 80 %\): n\[0003-0005,0009\]$'
-    summary 1 '^dead segments: 2 hosts, 3 of 2\.00 KiB: n\[0017,1000\]$'
+    summary 1 '^dead segments: 2 hosts, 3 with 2\.00 KiB: n\[0017,1000\]$'
     summary 1 '^size: 1 host with 1\.00 GiB, 1000 hosts with 64\.0 GiB: login1$'
     host a ok "" 1 1 1 >"$many"
     summary 0 '^1 host: 1 ok'
-    summary 1 '^dead segments: 1 host, 1 of 1 B: a$' --stale
+    summary 1 '^dead segments: 1 host, 1 with 1 B: a$' --stale
     # Hosts that are expected and send nothing are missing, also while the input waits for them.
     summary 0 '^1 host: 1 ok' --hosts-expected 1
     summary 1 '^missing: 2 of 3 hosts$' --hosts-expected 3

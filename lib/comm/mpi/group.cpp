@@ -121,7 +121,7 @@ i64 MpiGroup::start(const Operation& operation) {
 }
 
 // Returns a new request, which the next MPI call of the operation sets. The address is valid until
-// the next add_request(): MPI does not keep it, so the requests may move.
+// the next add_request(). MPI does not keep the address, so the requests may move.
 MPI_Request* MpiGroup::add_request(Started& started) {
     started.requests.push_back(MPI_REQUEST_NULL);
     return &started.requests.back();
@@ -194,7 +194,7 @@ void MpiGroup::start_all_gather(Started& started) {
 void MpiGroup::start_reduce_scatter(Started& started) {
     const Operation& o = started.operation;
     if (o.n > world_.options().max_count / size()) return start_reduces(started);
-    // In place MPI writes the result to the front of `in`; finish() copies it to this rank's part.
+    // In place, MPI writes the result to the front of `in`; finish() copies it to this rank's part.
     const bool in_place = o.out == at(o.in, rank() * o.n, o.dtype);
     if (in_place && rank() != 0) started.copy_from = o.in;
     check(MPI_Ireduce_scatter_block(

@@ -45,8 +45,9 @@ constexpr size_t max_hosts_asked = 64;
 
 bool job_is_over = true;
 
-// Called by the system at the exit of a process (on_exit(3)): when a process leaves the job early,
-// its exit code becomes the exit code of the job.
+// The C library calls this function when the process exits (on_exit(3)). If the job is not over,
+// this function ends the job with the exit code of the process, or with Exit::failure if that code
+// is 0.
 void end_job(int status, void*) {
     if (!job_is_over)
         MPI_Abort(MPI_COMM_WORLD, status == 0 ? static_cast<int>(Exit::failure) : status);

@@ -7,9 +7,9 @@
 // which lock it again.
 //
 // Failure: MPI cannot continue after it has lost a process. A rank that fails sets failed_ and
-// makes no more MPI calls, because memory of its pending operations may be freed. The rank prints
-// its error and exits. Its on_exit handler calls MPI_Abort, which ends all ranks with the exit code
-// of the failed rank.
+// makes no more MPI calls before it exits, because memory of its pending operations may be freed.
+// The rank prints its error and exits. Its on_exit handler then calls MPI_Abort, which ends all
+// ranks with the exit code of the failed rank.
 //
 // Without a failure, the memory of this class does not grow with the number of ranks.
 #pragma once

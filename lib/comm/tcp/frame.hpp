@@ -29,7 +29,7 @@ struct Frame {
     FrameKind kind = FrameKind::hello;
     i32 from = 0;    // rank in the world
     i32 member = 0;  // number of rank `from` in the group
-    i32 peer = -1;   // a member: root of a broadcast, receiver of a message
+    i32 peer = -1;   // member: root of a broadcast, receiver of a message; answer: the asking rank
     u64 group = 0;
     i64 number = 0;  // index of the group's collective, or of the message between two members
     i64 n = 0;       // number of elements

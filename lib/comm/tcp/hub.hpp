@@ -3,10 +3,11 @@
 // with a connection to every rank, also to rank 0. It accepts the ranks, reports the missing ranks
 // at the timeout, computes collectives and forwards messages.
 //
-// No data member needs a lock: after construction, only the hub's thread uses the data members that
-// are not atomic. The thread never blocks on one rank: it queues output that a connection does not
-// accept. Bytes for many ranks are stored once. The time of one iteration of the loop is
-// proportional to the number of events, not to the number of ranks.
+// No data member needs a lock. After start(), only the hub's thread changes the data members that
+// are not atomic, and other threads read only meeting_, which no longer changes. The hub's thread
+// never blocks on one rank: it queues output that a connection does not accept. Bytes for many
+// ranks are stored once. The time of one iteration of the loop is proportional to the number of
+// events, not to the number of ranks.
 //
 // The hub drops connections that do not send a valid hello, or belong to another job. A rank that
 // is restarted before all ranks have connected replaces its earlier connection.
@@ -30,7 +31,7 @@ class TcpHub {
   public:
     // Stores the arguments. Ranks must connect within `timeout_s` after start().
     TcpHub(const Meeting& meeting, double timeout_s);
-    // Blocks until all ranks have disconnected.
+    // Blocks until all ranks have disconnected, or stop() was called.
     ~TcpHub();
     TcpHub(const TcpHub&) = delete;
     TcpHub& operator=(const TcpHub&) = delete;

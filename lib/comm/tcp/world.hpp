@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The communication of a job whose ranks join over TCP because MPI cannot start. Each rank has a
-// connection to the hub on rank 0 (comm/tcp/hub.hpp) and a thread that reads from it. All data
-// passes through rank 0, so TCP carries only the small values that ranks exchange when they train
-// on GPUs. NCCL carries the tensors.
+// The communication of a job whose ranks connect over TCP, because no MPI launcher started them.
+// Each rank has a connection to the hub on rank 0 (comm/tcp/hub.hpp) and a thread that reads from
+// it. All data passes through rank 0, so TCP carries only the small values that ranks exchange when
+// they train on GPUs. NCCL carries the tensors.
 //
 // Threads: the rank's own thread starts and waits for operations. The reading thread stores
 // received frames in arrived_ and answers other ranks that ask for this rank's status. The thread
 // that monitors NCCL may call ask() and abort(). mutex_ guards all members that threads share. A
 // thread holds sending_ while it sends a frame, so that frames do not mix. asking_ allows one ask()
-// of this rank at a time. Order of locks: asking_, then mutex_. sending_ is never held together
-// with mutex_.
+// of this rank at a time. Order of locks: asking_, then sending_, then mutex_.
 //
 // Failure: the hub sends the first failure of the job to all ranks, and all later operations of
 // this rank throw. If a rank starts no operation within 20 s after the failure, its reading thread
@@ -94,7 +93,7 @@ class TcpWorld final : public Launch {
     Socket socket_;
     std::mutex asking_;
     std::mutex sending_;
-    std::mutex mutex_;  // guards all members that follow
+    std::mutex mutex_;  // guards the members from arrived_ to leaving_
     std::condition_variable changed_;
     std::map<Key, FrameBytes> arrived_;
     std::map<u64, const std::atomic<i64>*> groups_;

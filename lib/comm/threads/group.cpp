@@ -9,7 +9,8 @@ void ThreadsGroup::abort(const std::string& reason) noexcept {
     ThreadsWorld& world = hub_->world();
     const std::string text =
         "rank " + std::to_string(hub_->world_rank(rank())) + " gave up: " + reason;
-    const std::exception_ptr current = std::current_exception();  // a handler may call abort()
+    const std::exception_ptr current =
+        std::current_exception();  // an exception handler may call abort()
     // If abort() is called while an exception is handled, the run ends with that exception and its
     // exit code.
     world.fail(text, current ? current : std::make_exception_ptr(Error(Exit::failure, text)));

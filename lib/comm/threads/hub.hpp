@@ -2,12 +2,13 @@
 // The operations of one group of rank threads. Internal to the threads backend.
 //
 // Collectives: each member posts its views. The member that posts last divides the work into pieces
-// and makes the collective ready. Every waiting member then takes pieces, by next_piece, until no
-// piece is left. A single waiting member can compute all pieces, so no order of waits can deadlock.
+// and makes the collective ready. Every waiting member then computes pieces, which it reserves by
+// incrementing next_piece, until no piece is left. A single waiting member can compute all pieces,
+// so no order of waits can deadlock.
 //
 // Order of the writes: a member writes its `posts`, `inputs` and `splits` under mutex_, before
-// ready is set; these members do not change after that. n_pieces and parts are written before ready
-// is set. The thread that took a piece writes the output of the piece, and then adds to
+// ready is set. These three fields do not change after that. n_pieces and parts are written before
+// ready is set. The thread that reserved a piece writes the output of the piece, and then adds to
 // pieces_done. A collective is reused when all members have called finish().
 //
 // Messages: the side that posts second copies the data and completes both sides.

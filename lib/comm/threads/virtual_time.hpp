@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rank threads in virtual time: computes, within milliseconds, how long a schedule would take on
-// given links. The result is the same on every machine. Each rank has a clock, and
-// VirtualClock::advance() adds the time of a computation to the clock. An operation takes the time
-// of the link model, on its own channel, while its ranks continue. Waiting for an operation moves
-// the clock to the end of the operation. The threads backend also moves the real data.
+// Runs rank threads in virtual time. This simulation takes milliseconds, and computes how long a
+// schedule would take on given links. The result is the same on every machine. Each rank has a
+// clock, and VirtualClock::advance() adds the time of a computation to the clock. An operation
+// takes the time of the link model, on its own channel, while its ranks continue. Waiting for an
+// operation moves the clock to the end of the operation. The threads backend also moves the real
+// data.
 //
 // - A message enters the channel from its sender to its receiver as soon as it was sent and the
 //   channel is free. It occupies the channel for bytes / bytes_per_s, and arrives latency_s later.
