@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Divides a rank's flat buffers for data parallelism. A buffer is divided into buckets, which are
 // reduced and gathered one at a time during compute. A bucket is divided into equal parts, one for
-// each data-parallel rank. A rank owns its parts: it adds their gradients to the global norm and
-// writes them to checkpoints. With ZeRO-1 it has optimizer state only for its parts (Rajbhandari et
-// al. 2020, "ZeRO: memory optimizations toward training trillion parameter models").
+// each data-parallel rank. A rank owns its parts: it adds the gradients of these parts to the
+// global norm, and writes these parts to checkpoints. With ZeRO-1 it has optimizer state only for
+// its parts (Rajbhandari et al. 2020, "ZeRO: memory optimizations toward training trillion
+// parameter models").
 #pragma once
 
 #include <vector>

@@ -27,12 +27,12 @@ class DataParallel {
     const std::vector<Range>& updated() const { return updated_; }
     bool sharded() const { return zero_stage_ == 1; }
 
-    // Connects the group for the collectives of a step. Call it before weights are set, because it
-    // overwrites the buffers: they must contain zeros before the call, and contain zeros after it.
-    // Collective.
+    // Connects the group for the collectives of a step. This runs collectives in the buffers, which
+    // must contain only zeros before the call and contain only zeros after it. So call it before
+    // weights are set. Collective.
     void warm_up();
     // Call this when backward has completed the gradients of [from, E). With overlap_grad_reduce,
-    // starts to reduce the buckets in that range.
+    // starts to reduce the buckets that begin at `from` or later.
     void gradients_final(i64 from);
     // Reduces the remaining buckets and waits for all buckets. Afterwards the gradients of
     // updated() are summed; with ZeRO-1 the other gradients are undefined.
@@ -42,7 +42,7 @@ class DataParallel {
     void start_gather();
     // Gathers the weights after each rank has set only its owned() elements. Collective.
     void gather_owned();
-    // Blocks until weights [0, end) are gathered.
+    // Waits (comm::Work::wait()) until weights [0, end) are gathered.
     void wait_weights(i64 end);
     void finish_gather() { wait_weights(buckets_.back().end); }
 

@@ -51,8 +51,8 @@ Grid silent_grid(const spec::ParallelConfig& parallel, i64 rank) {
 
 namespace {
 
-// Returns the group of the ranks that share `color`, ordered by rank. `size`: the size of each
-// group, the same on all ranks. With size 1 no rank calls split(), which is collective.
+// Returns the group of the ranks that share `color`, ordered by rank. `size`: the largest size of
+// these groups, equal on all ranks. With size 1 no rank calls split(), which is collective.
 std::unique_ptr<comm::Group> group_of(comm::Group& world, i64 size, i64 color, const char* name) {
     if (size == 1) return comm::self(name);
     return world.split(static_cast<int>(color), world.rank(), name);
@@ -88,7 +88,7 @@ Grid make_grid(comm::Group& world, const spec::ParallelConfig& parallel) {
     return grid;
 }
 
-// When each stage has several chunks, the last stage also sends to the first one.
+// When each stage has several chunks, the last stage also sends activations to the first stage.
 void connect(Grid& grid, bool overlap, bool tied, i64 tensor_sms) {
     grid.tensor->connect({.collectives = true, .max_sms = tensor_sms});
     grid.data->connect({.collectives = true, .overlaps_compute = overlap});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The coordinates of a rank in the layout and the groups that it belongs to. Ranks are numbered as
-// in Megatron: tensor ranks fastest, then data, then pipeline, so that a tensor group is a run of
-// neighbouring ranks on one node.
+// in Megatron: the tensor rank changes fastest, then the data rank, then the stage. So a tensor
+// group has consecutive ranks, which are usually on one node.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,8 @@ struct Coordinates {
 Coordinates coordinates_of(const spec::ParallelConfig& parallel, i64 rank);
 i64 rank_of(const spec::ParallelConfig& parallel, const Coordinates& at);
 
-// The groups of one rank. A group of size 1 is comm::self, so that callers need no special case.
+// The groups of one rank. A group that does not exist in the layout is comm::self, so that callers
+// need no special case.
 struct Grid {
     spec::ParallelConfig parallel;
     Coordinates at;
@@ -33,15 +34,15 @@ struct Grid {
     // groups.
     std::unique_ptr<comm::Group> pipeline_backward;
     std::unique_ptr<comm::Group> data;       // the replicas of one (tp, pp)
-    std::unique_ptr<comm::Group> embedding;  // first and last stage, for tied embeddings; elsewhere
-                                             // and with one stage: self
+    std::unique_ptr<comm::Group> embedding;  // first and last stage, for tied embeddings; on other
+                                             // stages and with one stage: this rank only
 };
 
 // Returns the grid of a run with a single rank.
 Grid single();
 
-// Returns a grid of rank `rank` of the layout whose groups have the layout's sizes and are silent
-// (comm/self/silent_group.hpp). Not collective.
+// Returns the grid of rank `rank` of the layout. Its groups have the sizes of the layout, but move
+// no data (comm/self/silent_group.hpp). Not collective.
 Grid silent_grid(const spec::ParallelConfig& parallel, i64 rank);
 
 // Splits `world` into the groups of this rank. Throws Error(usage) unless the size of `world` is tp

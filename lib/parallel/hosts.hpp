@@ -10,8 +10,8 @@
 
 namespace lm::parallel {
 
-// Returns the number of cores for this rank: the cores of its affinity mask, divided by the number
-// of ranks of its host with the same mask. Collective.
+// Returns the number of cores for this rank: the number of cores in its affinity mask, divided by
+// the number of ranks of its host with the same mask, but at least 1. Collective.
 i64 cores_of_rank(comm::Group& world);
 
 // Returns the number of ranks on this rank's host. Collective.
@@ -20,7 +20,8 @@ i64 ranks_on_host(comm::Group& world);
 // Returns the group of the ranks on this rank's host, ordered by rank. Collective.
 std::unique_ptr<comm::Group> group_of_host(comm::Group& world);
 
-// Returns the host names of all ranks, the first 63 bytes of each. Collective.
+// Returns the host names of all ranks, ordered by rank; of each name, at most the first 63 bytes.
+// Collective.
 std::vector<std::string> hosts_of(comm::Group& world);
 
 // Returns the index of this rank among the ranks of its host. Collective.

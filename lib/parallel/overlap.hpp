@@ -21,7 +21,7 @@ class Overlap final : public model::ChunkHooks {
 
   private:
     DataParallel& data_;
-    std::vector<i64> weights_end_;     // by unit: end of the last weight that the unit reads
+    std::vector<i64> weights_end_;     // by unit: end of the unit's last weight
     std::vector<i64> gradients_from_;  // by unit: end of the last gradient of a lower unit
 };
 

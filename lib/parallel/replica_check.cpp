@@ -70,7 +70,7 @@ class Comparison {
     Comparison(const model::ParamMap& map, const std::vector<HeldState>& state, int n_ranks)
         : map_(map), state_(state), n_ranks_(n_ranks) {}
 
-    // A function that returns the global rank of a member of the group.
+    // Returns the global rank of a member of the group.
     using RankOf = std::function<i64(int member)>;
 
     // Compares the members' copies of each tensor for which counts(tensor) is true, in each kind of
@@ -115,7 +115,7 @@ class Comparison {
     const std::vector<HeldState>& state_;
     int n_ranks_;
     std::string message_;
-    std::vector<int> ranks_;  // ranks that differ from the majority
+    std::vector<int> ranks_;  // ranks whose copies differ from the majority
 };
 
 // Returns whether another rank has a copy of this state of the tensor.

@@ -18,15 +18,15 @@ namespace lm::parallel {
 // One kind of state. `data` has the elements `held` of the flat buffer, in order and without gaps.
 struct HeldState {
     std::string kind;   // "weight", for messages
-    device::View data;  // [total_size(held)], any dtype of up to 4 bytes
+    device::View data;  // [total_size(held)], any dtype of 2 or 4 bytes
     std::vector<Range> held;
     bool whole = true;  // `held` is the whole buffer; false: every data rank has its part
 };
 
-// Throws JointError(self_stopped) on all ranks when copies differ. The message names the first such
-// tensor, its kind, and the ranks that differ from most others, with their hosts. All ranks must
-// pass the same kinds. The device hashes the state; it does not read state that has no copy on
-// another rank. Overwrites the workspace of `context`. Collective over the grid.
+// Throws JointError(self_stopped) on all ranks when copies differ. The message names one tensor
+// whose copies differ, the kind of its state, and the ranks whose copies differ from the majority,
+// with their hosts. All ranks must pass the same kinds. The device hashes only state that has a
+// copy on another rank. The call overwrites the workspace of `context`. Collective over the grid.
 void check_replicas(const model::ParamMap& map, Grid& grid, device::Context& context,
                     const std::vector<HeldState>& state);
 

@@ -34,7 +34,7 @@ int StageTransfers::peer(PipelineOp op) const {
     return static_cast<int>(spec::pipeline_peer(shape_, grid_.at.pp, op));
 }
 
-// All slots are free here: the previous pass over the actions has waited for all receives, and
+// All slots are free here, because the previous pass has waited for all receives, and
 // finish_sends() for all sends.
 void StageTransfers::begin(std::span<const PipelineAction> actions) {
     for (Receives* receives : {&inputs_, &gradients_}) {
@@ -91,11 +91,10 @@ void StageTransfers::post_receives() {
 }
 
 // Posts receives of inputs. An input is received into the memory from which the gradient of an
-// earlier input was sent. The receive is posted when that send has been enqueued: the device (or
-// the library) then runs the receive after the send and before all work that is enqueued later.
-// A receive that the stage already waits for is posted in any case, after waiting for the send.
-// Receives are posted in the order of the schedule, which is the order of the peer's sends, so a
-// receive whose slot is not free delays the later receives.
+// earlier input was sent. The receive is posted when that send is done, or when the device can
+// order the receive after the send. If receive_input() needs the receive earlier, this function
+// first waits for the send. Receives are posted in the order of the schedule, which is the order of
+// the peer's sends, so a receive whose slot is not free delays the later receives.
 void StageTransfers::post_inputs() {
     for (; inputs_.n_posted < inputs_.all.size(); ++inputs_.n_posted) {
         const PipelineAction& action = inputs_.all[inputs_.n_posted];
@@ -113,8 +112,8 @@ void StageTransfers::post_inputs() {
     }
 }
 
-// Posts receives of gradients, by the rules of post_inputs(). The gradient of an output is received
-// into the memory from which that output was sent, after that send.
+// Posts receives of gradients, under the same conditions as post_inputs(). The gradient of an
+// output is received into the memory from which that output was sent, after that send.
 void StageTransfers::post_gradients() {
     for (; gradients_.n_posted < gradients_.all.size(); ++gradients_.n_posted) {
         const PipelineAction& action = gradients_.all[gradients_.n_posted];

@@ -35,20 +35,21 @@ class StageTransfers {
     // receives than in any earlier pass.
     void begin(std::span<const spec::PipelineAction> actions);
 
-    // Waits for the micro-batch's input, or the gradient of its output. Work that is enqueued on
-    // the device after the call may read the received data.
+    // receive_input() waits for the micro-batch's input, receive_gradient() for the gradient of its
+    // output. Work that is enqueued on the device after the call may read the received data.
     void receive_input(const spec::PipelineAction& action);
     void receive_gradient(const spec::PipelineAction& action);
-    // Starts to send the chunk's output, or the gradient of its input, stream-ordered after the
-    // compute that was enqueued before.
+    // send_output() starts to send the chunk's output, send_gradient() the gradient of its input.
+    // Both sends are stream-ordered after the compute that was enqueued before the call.
     void send_output(const spec::PipelineAction& action);
     void send_gradient(const spec::PipelineAction& action);
 
-    // Call this before a forward pass writes the output: waits for the send of the slot's previous
-    // micro-batch. In a training step that send is already finished, because the gradient of its
-    // output has arrived in the same memory; in an evaluation it may be pending.
+    // Call this before a forward pass writes the output. Waits until the output of the slot's
+    // previous micro-batch is sent. In a training step this send is already finished, because the
+    // gradient of that output was received into the same memory. In an evaluation the send may be
+    // pending.
     void acquire_output(const spec::PipelineAction& action);
-    // Call this after a forward pass without a backward pass: nothing reads the input again, so the
+    // Call this after a forward pass that has no backward pass. The input is not read again, so the
     // next input may be received into its memory.
     void release_input(const spec::PipelineAction& action);
 
@@ -69,7 +70,7 @@ class StageTransfers {
     struct Receives {
         std::vector<spec::PipelineAction> all;
         size_t n_posted = 0;
-        size_t n_needed = 0;  // receive_*() has requested the first n_needed
+        size_t n_needed = 0;  // receive_*() was called for the first n_needed
     };
 
     void post_inputs();

@@ -49,7 +49,7 @@ void together(comm::Group& group, const std::function<void()>& body) {
     const int rank = group.size() - static_cast<int>(first / codes);
     std::string text;
     if (group.rank() == rank) {
-        // A wrong flag is wrong on all ranks, so the message names no rank.
+        // All ranks have the same flags, so the message about a wrong flag names no rank.
         const bool of_flags = rank == 0 && own->code() == Exit::usage;
         text = of_flags ? own->what() : fmt::format("{}: {}", own_place(rank), own->what());
     }

@@ -11,14 +11,16 @@
 namespace lm::parallel {
 
 // Runs `body` on this rank. When it throws on any member, all members throw a JointError with the
-// exit code and the message of the first such rank. The message begins with that rank, its host and
-// its device. If rank 0 finds a wrong flag, the message names no rank. Collective.
+// exit code and the message of the lowest such rank. The message begins with that rank, its host
+// and its device, except when the lowest rank is rank 0 and its error is Error(usage). In a group
+// of size 1, an exception of `body` is passed on unchanged. Collective.
 void together(comm::Group& group, const std::function<void()>& body);
 
 // Returns the root's text on all members. Collective.
 std::string broadcast_text(comm::Group& group, const std::string& text, int root = 0);
 
-// Returns, on all members, the text of the first member whose text is not empty. Collective.
+// Returns, on all members, the text of the lowest rank whose text is not empty, or an empty text.
+// Collective.
 std::string first_text(comm::Group& group, const std::string& text);
 
 }  // namespace lm::parallel
