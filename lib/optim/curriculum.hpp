@@ -18,7 +18,7 @@ struct Curriculum {
     i64 min = 0;              // min_difficulty
     i64 max = 0;              // max_difficulty
     i64 total_steps = 0;      // total_curriculum_step; linear and root
-    i64 difficulty_step = 8;  // lengths are multiples of difficulty_step
+    i64 difficulty_step = 8;  // lengths below `max` are multiples of this
     i64 root_degree = 1;      // fixed_root
     // fixed_discrete: lengths[i] applies up to iteration max_steps[i]. The last length applies
     // after the last of these iterations, so `lengths` has one more element than `max_steps`.

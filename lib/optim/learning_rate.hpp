@@ -52,8 +52,8 @@ struct LearningRate {
     double at(i64 samples, i64 tokens = 0) const;
 };
 
-// The highest and the lowest rate of tensors with their own range. The tensors have the warm-up and
-// the decay of a LearningRate.
+// The highest and the lowest rate of tensors that have their own rates. Their warm-up and decay are
+// the warm-up and the decay of a LearningRate.
 struct RateRange {
     double max = 0;
     double min = 0;

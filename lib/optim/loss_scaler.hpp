@@ -32,8 +32,9 @@ class LossScaler {
     // smaller of 1 and the fixed scale.
     double lowest() const { return dynamic_ ? config_.min : std::min(1.0, state_.scale); }
     // Call this after each step, including skipped steps. An overflow decrements the hysteresis; if
-    // the hysteresis is then 0 or below, the scale is halved. After `window` steps without
-    // overflow, the scale is doubled and the hysteresis is reset to its initial value.
+    // the hysteresis is then 0 or below, the scale is halved, but not below the minimum. After
+    // `window` consecutive steps without overflow, the scale is doubled and the hysteresis is reset
+    // to its initial value.
     void update(bool overflow);
 
     const LossScaleState& state() const { return state_; }

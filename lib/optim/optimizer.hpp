@@ -12,7 +12,7 @@
 namespace lm::optim {
 
 // Returns the factor by which gradients with the global norm `norm` are multiplied: clip / (norm +
-// 1e-6), but at most 1 (Megatron's clip_grad_norm_fp32).
+// 1e-6), but at most 1 (Megatron's clip_grad_norm_fp32). Returns 1 if `clip` is 0 or below.
 double clip_coefficient(double norm, double clip);
 
 class AdamWOptimizer {

@@ -93,7 +93,7 @@ Schedule::Schedule(const ScheduleRequest& request)
     check_request(request);
     end_ = run(unbounded);
     if (end_.iteration == 0) {
-        usage_error("--train-samples", "{} is less than the first batch of {}",
+        usage_error("--train-samples", "{} is less than the first batch of {} samples",
                     train_samples_.value_or(0), batch({}));
     }
     set_rate(request);
@@ -132,7 +132,7 @@ std::string_view Schedule::unreached_limit() const {
 }
 
 // Returns the number of iterations from `done` to the end of the run if batch size and sequence
-// length do not change in them, else 0. run() adds these iterations at once.
+// length do not change in these iterations, else 0. run() adds these iterations at once.
 i64 Schedule::steady_iterations(const Counters& done) const {
     if (!ramp_.is_full(done.samples)) return 0;
     if (curriculum_ && !curriculum_->finished(done.iteration + 1)) return 0;
@@ -160,8 +160,8 @@ Counters Schedule::run(i64 max_iterations) const {
     return done;
 }
 
-// Returns the samples of the first `iterations` iterations, even if these are more than the run
-// has, because the decay may be longer than the run.
+// Returns the number of samples of the first `iterations` iterations. These may be more iterations
+// than the run has, because the decay may be longer than the run.
 i64 Schedule::samples_after_unbounded(i64 iterations) const {
     i64 samples = 0;
     i64 k = 0;
@@ -174,7 +174,8 @@ double Schedule::in_samples(std::optional<i64> samples, std::optional<i64> itera
     return iterations ? static_cast<double>(samples_after_unbounded(*iterations)) : 0.0;
 }
 
-// Returns the number of tokens consumed when at least `samples` samples are consumed.
+// Returns the number of tokens consumed at the first iteration after which at least `samples`
+// samples are consumed.
 double Schedule::tokens_after(double samples) const {
     if (!curriculum_) return samples * static_cast<double>(seq_length_);
     Counters done;

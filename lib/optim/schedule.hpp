@@ -14,7 +14,8 @@
 
 namespace lm::optim {
 
-// Training progress: the iterations done, and the samples and tokens consumed. Skipped steps count.
+// Training progress: the iterations done, and the samples and tokens consumed. Skipped steps are
+// included.
 struct Counters {
     i64 iteration = 0;
     i64 samples = 0;
@@ -86,7 +87,8 @@ class Schedule {
     // nullopt when they have the rates of the other tensors.
     const std::optional<RateRange>& decoupled() const { return decoupled_; }
     const std::optional<GrowingWeightDecay>& weight_decay() const { return weight_decay_; }
-    // Replace the rates, and compute warmup_tokens. Throw Error(usage) for invalid rates.
+    // set_learning_rate() replaces the rates and computes warmup_tokens. It throws Error(usage) for
+    // invalid rates. set_weight_decay() replaces the growth of the weight decay.
     void set_learning_rate(const LearningRate& rate, const std::optional<RateRange>& decoupled);
     void set_weight_decay(const std::optional<GrowingWeightDecay>& growing);
     const std::optional<Curriculum>& curriculum() const { return curriculum_; }

@@ -17,7 +17,8 @@ struct RatePoint {
     double rate = 0;
 };
 // Returns the rates at the start, the end of the warm-up, the middle and the end of the decay, and
-// the end of the training, in this order. Points that the training does not reach are omitted.
+// the end of the training, in this order. Points that the training does not reach are omitted, and
+// points with the same counters as the previous point.
 std::vector<RatePoint> key_rates(const Schedule& schedule);
 
 // Returns a line for each stage of the ramp, such as "iterations 1 to 4961: batch 16, from sample
