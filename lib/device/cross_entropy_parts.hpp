@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Return the arguments of the single operations that the operation cross_entropy combines.
+// These functions return the arguments of the single operations that the operation cross_entropy
+// combines.
 #pragma once
 
 #include "device/ops.hpp"

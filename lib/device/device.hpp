@@ -35,7 +35,7 @@ class Buffer {
     i64 bytes() const { return bytes_; }
     std::byte* data() const { return static_cast<std::byte*>(data_); }
     // Returns a view [shape] of any dtype that begins at byte `offset`. Throws Error(bug) when the
-    // view ends after the buffer.
+    // view is not within the buffer.
     View view(i64 offset, DType dtype, const Shape& shape) const;
     View view(DType dtype, const Shape& shape) const { return view(0, dtype, shape); }
 
@@ -70,8 +70,8 @@ class Device {
     // and from the device.
     virtual bool is_host() const { return false; }
     // Calls `work`, which enqueues operations. Adds the seconds that the device takes for the
-    // operations to `seconds`, either before this function returns, or when the CPU next waits for
-    // the device.
+    // operations to `seconds`, either before this function returns, or later, when the CPU waits
+    // for the device.
     virtual void measure(const std::function<void()>& work, double& seconds);
     // Device memory in bytes, as the driver reports it. now: in use by all processes; at_start: in
     // use when this device was opened, before its first allocation; total: the memory of the

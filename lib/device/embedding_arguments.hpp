@@ -19,7 +19,7 @@ struct EmbeddingForward {
 
 // dtable[tokens[n] - vocab_start] += dout[n]; dposition_table[positions[n]] += dout[n]. token_order
 // and position_order list the rows n sorted by tokens[n] and positions[n], rows with equal values
-// by ascending n. A GPU needs both lists; the CPU ignores them.
+// by ascending n. A GPU needs the list of each table; the CPU ignores the lists.
 struct EmbeddingBackward {
     View tokens{};       // [N] int32
     View token_order{};  // [N] int32
@@ -27,7 +27,7 @@ struct EmbeddingBackward {
     View dtable{};       // [V, C] fp32, accumulated
     i64 vocab_start = 0;
     View positions{};        // [N] int32; optional
-    View position_order{};   // [N] int32; present only if `positions` is
+    View position_order{};   // [N] int32; none if `positions` is none
     View dposition_table{};  // [P, C] fp32, accumulated; present if `positions` is
 };
 

@@ -189,7 +189,7 @@ struct AttentionForward {
     i64 head_dim = 0;  // D
     double scale = 0;
     View doc_start{};  // [B, T] int32: first visible key of each query, not decreasing; none: key 0
-    View alibi_slopes{};  // [H] fp32, of the local heads (Press et al. 2021); optional
+    View alibi_slopes{};  // [H] fp32, of the local heads (Press et al. 2022); optional
     Dropout dropout;      // applied to the probabilities
 };
 
@@ -226,9 +226,8 @@ struct CrossEntropyStats {
     View target_logit{};  // [N] fp32
 };
 
-// Rescales row_sum from this rank's maximum to the maximum over all ranks:
-// row_sum *= exp(local_max - row_max). A rank without valid columns has local_max = -inf and
-// row_sum = 0.
+// Rescales row_sum from this rank's maximum to the maximum over the tensor-parallel ranks: row_sum
+// *= exp(local_max - row_max). A rank without valid columns has local_max = -inf and row_sum = 0.
 struct CrossEntropyRescale {
     View local_max{};  // [N] fp32: this rank's row_max
     View row_max{};    // [N] fp32: the maximum over the tensor-parallel ranks
@@ -293,7 +292,8 @@ struct AdamW {
     double grad_scale = 1.0;
 };
 
-// out = sum of squares of x, summed in fp64 by a fixed tree: the same bits for any thread count.
+// out = sum of squares of x, summed in fp64 by a fixed tree, so the bits do not depend on the
+// number of threads.
 struct SumSquares {
     View x{};                 // [...] fp32
     View out{};               // [1] fp64
