@@ -35,8 +35,8 @@ struct MicroBatchActivations {
 struct ChunkActivations {
     // There are as many slots as micro-batches that can be between their forward and their backward
     // in this chunk at the same time (cost::micro_batches_in_flight). Micro-batch i uses slot i %
-    // slots.size(). The slot is free again after the micro-batch's backward and the send of its
-    // gradient (parallel/stage_transfers.hpp).
+    // slots.size(). The slot is free again after the micro-batch's backward and after the gradient
+    // of its input is sent (parallel/stage_transfers.hpp).
     std::vector<MicroBatchActivations> slots;
     Scratch scratch;
 };

@@ -21,7 +21,7 @@ struct AttentionParams {
 
 struct AttentionActivations {
     View projected;  // [B, T, (H+2G)*D] compute: input of the norms of query and key, or none
-    View qkv;        // [B, T, (H+2G)*D] compute: H rotated queries, G rotated keys, G values
+    View qkv;        // [B, T, (H+2G)*D] compute: H queries, G keys (with RoPE: rotated), G values
     View out;        // [B, T, H*D] compute: the heads' outputs
     View lse;        // [B, H, T] fp32: log of the softmax denominator
 };

@@ -2,8 +2,8 @@
 // One chunk of a GPT: adjacent layers, with the embedding before the first layer of the model and
 // the head after the last. On one rank the chunk is the whole model. The chunk runs forward and
 // backward of one micro-batch through the modules of lib/model, for all devices and layouts. It
-// allocates nothing. Pre-norm transformer (Radford et al. 2019, "Language models are unsupervised
-// multitask learners"). Shapes: model/pass.hpp.
+// allocates nothing. The model is a pre-norm transformer (Radford et al. 2019, "Language models are
+// unsupervised multitask learners"). Shapes: model/pass.hpp.
 #pragma once
 
 #include "model/activations.hpp"
@@ -27,11 +27,11 @@ struct MicroBatch {
 class ChunkHooks {
   public:
     virtual ~ChunkHooks() = default;
-    // Waits until the weights of the unit have arrived. forward() calls this once for each unit, in
-    // order, just before it reads the weights.
+    // forward() calls this once for each unit, in order, just before it reads the unit's weights.
+    // An override waits until these weights are gathered.
     virtual void before_forward(i64 unit) { (void)unit; }
-    // Called when the unit's gradients are complete on this rank: only for the `last` micro-batch,
-    // from the head down to the embedding.
+    // backward() of the `last` micro-batch calls this once for each unit, from the head down to the
+    // embedding, when the unit's gradients are complete on this rank.
     virtual void after_backward(i64 unit) { (void)unit; }
 };
 
@@ -86,9 +86,9 @@ class GptChunk {
     // tensor ranks.
     void backward(device::Context& context, const MicroBatch& micro_batch);
 
-    // Connects the tensor group for the collectives of a step. Overwrites activations and
-    // gradients: they must be zero before, and are zero afterwards. Collective over the tensor
-    // group.
+    // Connects the tensor group for the collectives of a step. This runs collectives in the memory
+    // of activations and gradients, which must be zero before the call and is zero after it.
+    // Collective over the tensor group.
     void warm_up() const;
 
     // Writes the logits of rows [begin, end) of the micro-batch in `slot` to out [end - begin, V]

@@ -31,11 +31,12 @@ class Embedding {
     // Returns the branch that begins the residual stream, [R, C] compute, in scratch.branch.
     // `scratch_rows`: [R, C] compute, memory that forward() may overwrite.
     View forward(const Pass& pass, const EmbeddingActivations& act, const View& scratch_rows) const;
-    // Adds this micro-batch's part to the gradients of all parameters. dbranch: [R, C] compute.
+    // Adds this micro-batch's part to the gradients of all parameters. The first micro-batch
+    // overwrites the gradients of the norm. dbranch: [R, C] compute.
     void backward(const Pass& pass, const View& dbranch, const EmbeddingActivations& act) const;
 
-    // Zeroes the gradients that backward adds to. `word`: also zeroes the gradient of the word
-    // embedding matrix; pass false when a tied head overwrites that gradient.
+    // Zeroes the gradients to which backward() always adds. `word`: also zeroes the gradient of the
+    // word embedding matrix; pass false when a tied head overwrites that gradient.
     void zero_gradients(const Pass& pass, bool word) const;
     // Sums the gradients of the norm: ResidualNorm::sum_gradients(). Collective over the tensor
     // group.

@@ -8,7 +8,8 @@
 namespace lm::model {
 
 // Writes the initial weights of this rank. weights: [map.layout().n_elements or more] compute, the
-// flat buffer of `map`. It must be zero-filled: padded rows and alignment gaps stay zero.
+// flat buffer of `map`. It must be zero-filled, because this function does not write padding rows
+// and alignment gaps.
 void initialize_weights(const ParamMap& map, device::Device& device, ThreadPool& pool, u64 seed,
                         const View& weights);
 

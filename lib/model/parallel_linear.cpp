@@ -4,8 +4,8 @@
 namespace lm::model {
 namespace {
 
-// While an object of this class exists, GEMMs leave some SMs free for a tensor-parallel collective
-// that overlaps with them, if one is `running`.
+// While an object of this class exists, GEMMs leave some SMs free for the tensor-parallel
+// collective that overlaps with them. Without a `running` collective, GEMMs may use these SMs too.
 class TensorCommSms {
   public:
     TensorCommSms(const Pass& pass, bool running) : device_(pass.context.device) {

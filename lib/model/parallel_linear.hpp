@@ -31,8 +31,7 @@ struct RowLinear {
     View w;     // [C, K] compute
     View bias;  // [C] compute, or none
 };
-// Computes a row-parallel layer. Returns x w^T + bias, [R, C] compute, in
-// scratch.branch.
+// Computes a row-parallel layer. Returns x w^T + bias, [R, C] compute, in scratch.branch.
 View row_linear_forward(const Pass& pass, const RowLinear& linear);
 
 // Returns `dbias`, [C] fp32, the gradient of a row-parallel layer's bias, if the backward of the

@@ -57,7 +57,7 @@ struct Scratch {
 enum StepSum : int {
     loss_sum = 0,
     gradient_sum_squares = 1,  // sum over gradients that this rank counts in the norm
-    copies_sum_squares = 2,    // over copies of gradients that tensor rank 0 counts; detects NaN
+    copies_sum_squares = 2,    // sum over copies that tensor rank 0 counts; detects NaN
     step_sum_count = 3
 };
 

@@ -41,7 +41,7 @@ class ResidualNorm {
     void normalize(const Pass& pass, const ResidualNormActivations& act) const;
 
     struct StreamGradient {
-        View dy;       // [R, C] compute; none: no module has read y
+        View dy;       // [R, C] compute; none: no module reads y
         View dstream;  // [R, C] compute: gradient of the stream from later layers; none: zero
         View out;      // [R, C] compute: receives the gradient of the stream; may be `dstream`
         device::Dropout dropout = {};  // as in forward()
@@ -53,8 +53,8 @@ class ResidualNorm {
     View backward(const Pass& pass, const StreamGradient& grad,
                   const ResidualNormActivations& act) const;
 
-    // Sums the gradients over the tensor ranks: with sequence parallelism each rank has normalized
-    // its own rows. Collective over the tensor group.
+    // With sequence parallelism, sums the gradients over the tensor ranks, because each rank has
+    // normalized only its own rows. Otherwise does nothing. Collective over the tensor group.
     void sum_gradients(const TensorParallel& tensor) const;
 
     const NormParams& gradients() const { return grad_; }

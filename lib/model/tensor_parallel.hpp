@@ -51,7 +51,7 @@ class TensorParallel {
     Started start_gather(const View& own, const View& buffer) const;
     Started start_sum(const View& parts) const;
     // Computes sum(parts), but writes the result to `own`. parts: [N, C] compute, own: [R, C]
-    // compute. If `own` has all rows, it is `parts` itself.
+    // compute. Without sequence parallelism, `own` must be `parts`. Collective.
     void sum(const View& parts, const View& own) const;
     // Sums x, [...] of any dtype that comm::Group adds, over all ranks, in place. Collective.
     void all_sum(const View& x) const;
