@@ -47,8 +47,9 @@ u16* elements(const device::View& view, i64 offset) {
     return static_cast<u16*>(view.data) + offset;
 }
 
-// Returns the strip of `rows` queries from `query` on, and the keys of a block that at least one of
-// these queries sees, rounded up to whole vectors. Computes the dropout factors.
+// Returns the strip of `rows` queries from `query` on. Its keys are the keys of the block from the
+// first to the last that one of these queries may see by the causal mask, rounded up to whole
+// vectors. Computes the dropout factors.
 template <typename Args>
 ScoreStrip strip_of(const HeadRows<Args>& head, i64 query, i64 rows, i64 key, i64 n_keys,
                     float* scores, float* factors) {
@@ -102,7 +103,7 @@ struct ForwardScratch {
 };
 
 // Adds the contribution of one block of keys to the output rows of one strip. `row`: the strip's
-// first query in the task. `first`: these queries have had no earlier block.
+// first query in the task. `first`: this is the first block of keys for these queries.
 void forward_strip(const HeadRows<AttentionForward>& head, i64 query, i64 rows, i64 row, i64 key,
                    i64 n_keys, bool first, const ForwardScratch& s) {
     const PairKernels& kernels = *pair_kernels();

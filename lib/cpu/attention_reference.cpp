@@ -47,7 +47,7 @@ class Head {
         for (i64 i = 0; i < d_; ++i) sum += static_cast<double>(x[i]) * y[i];
         return sum;
     }
-    // Returns scale * q k + slope * (key - query); the second term is ALiBi's (Press et al. 2021).
+    // Returns scale * q k + slope * (key - query); the second term is ALiBi's (Press et al. 2022).
     double score(i64 query, i64 key) const {
         const T* const qkv = a_.qkv.template as<T>();
         const T* const slopes = maybe<T>(a_.alibi_slopes);

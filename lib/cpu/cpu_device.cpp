@@ -56,8 +56,8 @@ void CpuDevice::copy_from_host(const device::View& target, const void* host) {
 }
 
 // The memory is anonymous, so the system zeroes it. Large buffers are aligned to huge pages and
-// request such pages: with 4 KiB pages, page faults and TLB misses can take half of a training
-// step's time.
+// request such pages, because with 4 KiB pages, page faults and TLB misses can take half of a
+// training step's time.
 void* CpuDevice::allocate_raw(i64 bytes, std::string_view purpose) {
     const bool huge = bytes >= huge_page;
     const auto mapped = static_cast<size_t>(mapped_bytes(bytes));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPU backend: memory in huge pages, one thread pool, and two tables of operations: reference
-// (plain loops that define each operation) and fast (vectorized and multithreaded).
+// The CPU backend. It has memory in huge pages, one thread pool, and two tables of operations:
+// `reference` (plain loops that define each operation) and `fast` (vectorized and multithreaded).
 #pragma once
 
 #include <memory>
@@ -57,7 +57,8 @@ T* maybe(const device::View& view) {
 
 [[noreturn]] inline void no_such_type(DType dtype) {
     fail(Exit::usage, name_of(dtype),
-         "the fast CPU operations support fp32, bf16 and fp16, the reference loops fp32 and fp64");
+         "type not supported here: the fast CPU operations support fp32, bf16 and fp16, the "
+         "reference loops support fp32 and fp64");
 }
 
 // Calls body(float{}) or body(double{}), so that a reference loop gets the type as a template

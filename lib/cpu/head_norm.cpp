@@ -207,7 +207,7 @@ void head_norm_backward(device::Context& context, const HeadNormBackward& a) {
     const Source dy(a.dy);
     const Target dx(a.dx);
     const i64 normed = a.n_heads + a.n_groups;
-    // The columns: weight and bias of the query, weight and bias of the key.
+    // The columns of the sums: weight and bias of the query, then weight and bias of the key.
     ColumnSums sums(context, a.x[0] * a.x[1], 4 * d);
     sums.for_blocks([&](i64 begin, i64 end, float* partial, int) {
         float scratch[4][widest];

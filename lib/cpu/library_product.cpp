@@ -56,8 +56,8 @@ struct LibraryProduct::Primitives {
     std::map<TileShape, Primitive> made;
 };
 
-// Creates the primitive of a tile shape. Its scratch memory is in the workspace if that is large
-// enough.
+// Creates the primitive of a tile shape. The scratch memory of the primitive is in the workspace if
+// it needs at most cost::library_scratch_bytes.
 Primitive LibraryProduct::Primitives::make(const TileShape& t) const {
     const auto a = t.form == GemmForm::tn ? desc_of(t.type, t.m, t.k, 1, t.lda)
                                           : desc_of(t.type, t.m, t.k, t.lda, 1);

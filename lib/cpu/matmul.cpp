@@ -12,9 +12,10 @@ namespace {
 
 static_assert(max_tile_cols == cost::product_tile_cols);
 
-// The words along k of a packed block: the inner kernel keeps its sums in registers for one block,
-// and adds them to c. A strip of a and a strip of b fit into the L2 cache. single_depth determines
-// the order of fp32 sums: another value would change the bits of results.
+// The number of words along k of a packed block. For one block, the inner kernel keeps its sums in
+// registers, and then adds them to c. A strip of a and a strip of b fit into the L2 cache.
+// single_depth determines the order of fp32 sums, so another value would change the bits of
+// results.
 constexpr i64 single_depth = 256;
 constexpr i64 pair_depth = 384;
 static_assert(cost::product_chunk_words % single_depth == 0);
@@ -33,7 +34,7 @@ void for_ranges(i64 n, i64 step, const Body& body) {
     for (i64 begin = 0; begin < n; begin += step) body(Range{begin, std::min(begin + step, n)});
 }
 
-// One operand of a product: its part of a chunk is packed as [tile][block of k][strip]. A tile here
+// One operand of a product. Its part of a chunk is packed as [tile][block of k][strip]. A tile here
 // is a range of rows of a or of columns of b.
 class PackedOperand {
   public:
@@ -108,7 +109,7 @@ class PackedRun {
     i64 words_;     // all words along k
     cost::ProductChunk chunk_;
     PackedOperand a_, b_;
-    float* tiles_ = nullptr;  // [tiles of a chunk] fp32, without p.c
+    float* tiles_ = nullptr;  // [tiles of a chunk] fp32; nullptr with p.c
     bool packs_a_ = false, packs_b_ = false;
 };
 
@@ -193,7 +194,8 @@ void PackedRun::multiply(Range words, TileRef finish) {
     });
 }
 
-// Returns whether oneDNN is at least as fast as the packed kernels: for fp32 with AVX-512.
+// Returns whether oneDNN is at least as fast as the packed kernels, which is true only for fp32
+// with AVX-512.
 bool is_fast_in_library(DType operands) {
     return operands == DType::fp32 &&
            std::string_view(vector_kernels().name).substr(0, 7) == "AVX-512";

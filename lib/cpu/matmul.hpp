@@ -21,7 +21,7 @@ namespace lm::cpu {
 
 using device::GemmForm;
 
-// cuda::FusedProduct has the same first members. There is no common base: all callers use
+// cuda::FusedProduct has the same first members. There is no common base, because all callers use
 // designated initializers, which cannot name the members of a base.
 struct Product {
     GemmForm form = GemmForm::nt;

@@ -10,8 +10,9 @@
 
 namespace lm::cpu {
 
-// The rows of a tile are a multiple of a strip of a; its columns are a multiple of the strips of b
-// of all instruction sets (PackedKernels).
+// The number of rows of a tile is a multiple of the rows of a strip of a: 6, or 32 with AMX. The
+// number of columns is a multiple of the columns of a strip of b for every instruction set
+// (PackedKernels). The last tile of a dimension may be smaller.
 constexpr i64 row_granule = 6;
 constexpr i64 col_granule = 64;
 

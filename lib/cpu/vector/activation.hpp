@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Activation functions and gated units. Part of all_loops.hpp.
 //
-// GELU by tanh is computed as x / (1 + exp(-2u)), which has no cancellation for negative x:
-// relative error below 1e-6. GELU by erf is x times the normal distribution function, whose lower
-// half has no cancellation either.
+// GELU by tanh is computed as x / (1 + exp(-2u)), which has no cancellation for negative x. Its
+// relative error is below 1e-6. GELU by erf is x times the normal distribution function, whose
+// lower half has no cancellation either.
 #pragma once
 
 namespace lm::cpu {

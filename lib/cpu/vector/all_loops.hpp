@@ -2,9 +2,9 @@
 // The inner loops of vector_kernels.hpp over vectors of `width` floats. One source file per
 // instruction set (portable.cpp, x86/) includes this file inside a region that is compiled for that
 // set, and defines LM_VECTOR_AVX512 (and LM_VECTOR_BF16), LM_VECTOR_AVX2 or neither. All functions
-// have internal linkage. The parts below must not include other headers: inline functions of these
-// would be compiled for the instruction set, too, and the linker might choose them for the whole
-// program. The source file includes the necessary headers before the region.
+// have internal linkage. The parts below must not include other headers, because inline functions
+// of those headers would be compiled for the instruction set, too, and the linker might choose them
+// for the whole program. The source file includes the necessary headers before the region.
 #include "cpu/vector/registers.hpp"
 // Elementary functions, 16-bit loads and transposes, which the loops use.
 #include "cpu/vector/functions.hpp"

@@ -5,8 +5,8 @@
 namespace lm::cpu {
 namespace {
 
-// Uses an intrinsic, a single instruction; g++ 12 would compile __builtin_convertvector() to
-// several.
+// The intrinsic is a single instruction. g++ 12 would compile __builtin_convertvector() to several
+// instructions.
 LM_INLINE Vec widen(ShortVec bits, Bf16) {
 #if defined(LM_VECTOR_AVX512)
     return (Vec)((BitsVec)_mm512_maskz_cvtepu16_epi32(0xffff, (__m256i)bits) << 16);

@@ -141,8 +141,9 @@ LM_INLINE void pack_part(const Words& w, i64 first, i64 n, float* packed) {
     }
 }
 
-// The words along k that are copied together when an operand is read across its rows. If rows are a
-// multiple of 4 KiB apart, this many fit into one set of an 8-way L1 cache.
+// The number of words along k that are copied together when an operand is read across its rows. If
+// rows are a multiple of 4 KiB apart, the cache lines of 8 rows fit into one set of an 8-way L1
+// cache.
 constexpr i64 words_at_once = 8;
 
 // Packs n rows or columns as packed[strip][word][of_strip].

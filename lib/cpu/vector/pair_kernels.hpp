@@ -11,7 +11,7 @@
 
 namespace lm::cpu {
 
-// Keys in a block of attention, and queries in a strip.
+// The number of keys in a block of attention, and of queries in a strip.
 constexpr i64 pair_block = 64;
 constexpr i64 pair_strip = 16;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of a few vectors with the rows of a matrix that is read once from memory: the linear
-// layers of a model that generates one token at a time. Part of all_loops.hpp.
+// Products of a few vectors with the rows of a matrix that is read once from memory. They compute
+// the linear layers of a model that generates one token at a time. Part of all_loops.hpp.
 #pragma once
 
 namespace lm::cpu {

@@ -67,7 +67,7 @@ struct PackedProduct {
 // The kernels of large products: the packing of a block of a or of b, and the product of two packed
 // blocks. A packed block is a sequence of strips of `rows` rows of a or `cols` columns of b, in
 // words of 32 bits: an fp32 element, or a pair of bf16 elements that follow each other along k.
-// Zeros complete the last strip, and the words along k to a multiple of `granule`.
+// Zeros fill the rest of the last strip, and the words along k up to a multiple of `granule`.
 struct PackedKernels {
     int rows, cols;
     int granule;
@@ -102,7 +102,8 @@ struct VectorKernels {
     void (*small_product)(i64 m, i64 n, i64 k, const float* a, i64 a_row, i64 a_col, const float* b,
                           i64 ldb, float* c, i64 ldc, bool accumulate);
     PackedKernels packed;
-    // Computes the products of a few vectors with a matrix, reading each of its elements once.
+    // Computes the products of a few vectors with a matrix, and reads each element of the matrix
+    // from memory once.
     void (*row_products)(const RowProducts& products);
     // y [cols, rows] = factor * x^T for x [rows, cols], whose rows start `ldx` elements apart.
     void (*transpose)(i64 rows, i64 cols, const float* x, i64 ldx, float factor, float* y, i64 ldy);

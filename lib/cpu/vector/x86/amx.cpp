@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of bf16 pairs in AMX tiles: TDPBF16PS adds to a tile of 16 x 16 fp32 sums the product of
-// a tile of 16 rows x 16 pairs and a tile of 16 pairs x 16 columns (Intel 64 and IA-32
+// Products of bf16 pairs in AMX tiles: TDPBF16PS multiplies a tile of 16 rows x 16 pairs by a tile
+// of 16 pairs x 16 columns, and adds the product to a tile of 16 x 16 fp32 sums (Intel 64 and IA-32
 // Architectures Software Developer's Manual, volume 2; denormals count as zero). Only the code
 // between the pragmas is compiled for these instructions.
 #include "cpu/vector/pair_kernels.hpp"

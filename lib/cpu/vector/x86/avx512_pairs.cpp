@@ -226,7 +226,8 @@ void softmax_strip(const ScoreStrip& s, u32* weights, float* max, float* sum, fl
         }
         most[i] = largest((Vec)row_most);
     }
-    // A row without visible keys so far has the maximum -inf; the offset 0 avoids inf - inf.
+    // A row without visible keys so far has the maximum -inf. Its offset is 0, because -inf -
+    // (-inf) would be NaN.
     const Vec before = load(max);
     const Vec after = larger(before, load(most));
     const Vec offset = after == minus_infinity ? Vec{} : after;
