@@ -15,7 +15,7 @@ bool may_have_several_ranks() {
     try {
         return launched_by({open_mpi, pmi, pmix, torchrun, slurm}).size != 1;
     } catch (const Error&) {
-        return true;  // an invalid variable: an error follows when the ranks join
+        return true;  // a variable is invalid: the code that connects the ranks reports the error
     }
 }
 

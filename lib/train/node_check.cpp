@@ -18,17 +18,17 @@
 namespace lm::train {
 namespace {
 
-// A pair of hosts exchanges short messages first: they make the connection, and their time predicts
-// the time of long messages. Long messages hide the latency, so their bandwidth counts. If long
-// messages would take too long, the pair keeps the bandwidth of the short messages, so that a round
-// takes at most about 0.1 s.
+// A pair of hosts exchanges short messages first. They make the connection, and their time predicts
+// the time of a long message. Then the pair exchanges two long messages, whose bandwidth depends
+// less on the latency. If a long message would take more than longest_exchange_s, the pair keeps
+// the bandwidth of the short messages. So the long messages of a round take about 0.1 s at most.
 constexpr i64 short_bytes = i64{256} << 10;
 constexpr i64 long_bytes = i64{8} << 20;
 constexpr double longest_exchange_s = 0.05;
 
-// Returns the clock of this host minus the median of all hosts, in seconds. Each round reads the
-// clocks right after a barrier. The round with the smallest difference counts, because a host may
-// leave a barrier late. Collective.
+// Returns the clock of this host minus the median of the clocks of all hosts, in seconds. Each
+// round reads the clocks right after a barrier. The function returns the difference with the
+// smallest absolute value of all rounds, because a host may leave a barrier late. Collective.
 double clock_skew_s(comm::Group& hosts) {
     constexpr int n_rounds = 5;
     const auto n = static_cast<size_t>(hosts.size());
@@ -44,7 +44,8 @@ double clock_skew_s(comm::Group& hosts) {
     return *std::ranges::min_element(skews, {}, [](double skew) { return std::abs(skew); });
 }
 
-// Exchanges `n_bytes` with `partner`, in both directions at the same time. Returns the seconds.
+// Sends `n_bytes` to `partner` and receives `n_bytes` from it at the same time. Returns the
+// duration in seconds.
 double exchange(comm::Group& hosts, int partner, std::byte* in, std::byte* out, i64 n_bytes) {
     const Stopwatch watch;
     comm::Work received = hosts.start_receive({in, DType::uint8, {n_bytes}}, partner);
@@ -54,7 +55,7 @@ double exchange(comm::Group& hosts, int partner, std::byte* in, std::byte* out, 
     return watch.elapsed_s();
 }
 
-// Returns the longer of the times of this host and of the partner, equal on both hosts.
+// Returns the larger of `own_s` and the partner's `own_s`. Both hosts get the same result.
 double longer_of_both(comm::Group& hosts, int partner, double own_s) {
     double theirs_s = 0;
     exchange(hosts, partner, reinterpret_cast<std::byte*>(&theirs_s),
@@ -66,9 +67,10 @@ double gbps(i64 n_bytes, double seconds) {
     return 2e-9 * static_cast<double>(n_bytes) / seconds;
 }
 
-// Returns the best bandwidth of this host in 1e9 bytes/s, the sum of both directions. In round r,
-// host i exchanges messages with host i XOR 2^r. So ceil(log2(n)) rounds measure each host with
-// several others, and one slow partner does not hide a fast network. Collective.
+// Returns the best measured bandwidth of this host in 1e9 bytes/s, the sum of both directions. In
+// round r, counted from 0, host i exchanges messages with host i XOR 2^r, if that host exists. In
+// ceil(log2(n)) rounds a host thus has up to that number of partners, so a slow partner does not
+// hide a fast network. Collective.
 double network_gbps(comm::Group& hosts) {
     std::vector<std::byte> in(short_bytes), out(short_bytes);
     double best = 0;
@@ -92,9 +94,9 @@ double network_gbps(comm::Group& hosts) {
     return best;
 }
 
-// Returns the lines of all members on member 0, in their order; the lines of some members on the
-// other members. Uses a binomial tree, in which a member has at most log2(n) children. `line` ends
-// with a newline. Collective.
+// Returns on member 0 the lines of all members, in the order of the members; on another member the
+// lines of its subtree. The members form a binomial tree, in which a member has at most
+// ceil(log2(n)) children. `line` ends with a newline. Collective.
 std::string gather_lines(comm::Group& group, std::string line) {
     for (int distance = 1; distance < group.size(); distance *= 2) {
         i64 size = static_cast<i64>(line.size());
@@ -113,8 +115,9 @@ std::string gather_lines(comm::Group& group, std::string line) {
     return line;
 }
 
-// Returns the speeds of all ranks of this host, by rank. All ranks that have GPUs have the same
-// number of GPUs. Collective.
+// Returns the speeds that the ranks of this host have measured, in the order of the ranks; an empty
+// list if no rank of the job has measured a GPU. `own`: the speeds of this rank's GPUs. A shorter
+// list than the longest of the job is filled with zeros. Collective.
 std::vector<double> speeds_on_host(comm::Group& world, std::vector<double> own) {
     i64 most = static_cast<i64>(own.size());
     world.all_reduce({&most, DType::int64, {1}}, comm::Reduction::max);

@@ -12,21 +12,22 @@
 
 namespace lm::train {
 
-// On rank 0, returns the samples of all hosts in the order of their first ranks; on other ranks an
-// empty list. `own_tflops`: the speeds of the GPUs that this rank has measured, by GPU.
-// Collective.
+// Returns on rank 0 the samples of all hosts, in the order of the hosts' first ranks; on other
+// ranks an empty list. `directories`: cluster::sample_node() writes a test file to each.
+// `own_tflops`: the speeds that this rank has measured, by GPU, in 1e12 operations/s. Collective.
 std::vector<cluster::NodeSample> sample_nodes(comm::Group& world,
                                               const std::vector<std::string>& directories,
                                               const std::vector<double>& own_tflops);
 
-// Returns the samples of all members, each with its clock skew and network speed, in the order of
-// the members, on member 0; an empty list on the other members. `hosts` has one member for each
-// host. `own`: the sample of this host. Each member sends and receives O(log(n)) messages to
-// measure the network and to gather the samples, and reads n clocks. Collective.
+// Returns on member 0 the samples of all members, in the order of the members; on other members an
+// empty list. Adds the clock skew and the network speed to each sample; without the network speed
+// if all messages pass through rank 0. `hosts` has one member for each host. `own`: the sample of
+// this host. Each member exchanges O(log(n)) messages to measure the network and to gather the
+// samples, and gathers the clocks of all n members. Collective.
 std::vector<cluster::NodeSample> exchange_samples(comm::Group& hosts, cluster::NodeSample own);
 
-// Returns the directories that a check of the hosts writes to: the paths that are not empty, each
-// once. A directory that does not exist yet is replaced by its nearest existing parent.
+// Returns the directories to which a check of the hosts writes. Replaces a path that is not an
+// existing directory by its nearest existing parent, and drops empty paths and duplicates.
 std::vector<std::string> existing_directories(const std::vector<std::string>& paths);
 
 // On rank 0, warns of hosts that differ from the other hosts of the job. Takes about 1 s, at most 5

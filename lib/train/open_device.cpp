@@ -50,7 +50,12 @@ const cuda::Plugin* open_plugin() {
     }
     using Entry = const cuda::Plugin* (*)();
     const auto entry = reinterpret_cast<Entry>(dlsym(library, cuda::plugin_symbol));
-    if (entry == nullptr) run_error(path.string(), "not a CUDA plugin of this toolkit");
+    if (entry == nullptr) {
+        run_error(
+            path.string(),
+            "is not a CUDA plugin of this toolkit: install the program and the plugin from one "
+            "build");
+    }
     const cuda::Plugin* const plugin = entry();
     if (plugin->abi != cuda::plugin_abi) {
         run_error(path.string(),
@@ -80,10 +85,13 @@ i64 place_of(comm::Group& world) {
 int index_of_gpu(i64 place) {
     const i64 n_devices = cuda_plugin().count_devices();
     if (n_devices > 1 && place >= n_devices) {
-        run_error("cuda", "rank {} of this host finds {} GPUs: start one rank for each GPU", place,
-                  n_devices);
+        run_error(
+            "cuda",
+            "rank {} of this host, counted from 0, finds only {} GPUs: start at most one rank "
+            "for each GPU",
+            place, n_devices);
     }
-    // If one GPU is visible, the launcher has assigned a GPU to each rank.
+    // If a rank sees only one GPU, the launcher has assigned a GPU to each rank.
     return n_devices == 1 ? 0 : static_cast<int>(place);
 }
 
@@ -112,13 +120,15 @@ void measure_products(device::Device& device, const TrainerConfig& config, int r
 std::string cudnn_obstacle(const TrainerConfig& config) {
     if (!is_half(config.precision.weights)) return "cuDNN needs --bf16 or --fp16";
     if (config.model.attention_dropout > 0) {
-        return "its dropout mask differs from that of lm-train: set --attention-dropout 0";
+        return "the dropout mask of cuDNN differs from that of lm-train: set --attention-dropout 0 "
+               "to use cuDNN";
     }
     return {};
 }
 
-// Makes attention use cuDNN, unless cuDNN cannot compute the model's attention or is not usable on
-// a rank. Collective.
+// Makes attention use cuDNN, unless --attention-backend selects the kernels of lm-train, cuDNN
+// cannot compute the model's attention, or a rank cannot use cuDNN. Throws an error in the last
+// case with --attention-backend fused. Collective.
 void choose_attention(const TrainerConfig& config, device::Device& device, comm::Group& world) {
     if (config.attention == spec::GpuAttention::flash) return;
     std::string why = cudnn_obstacle(config);
@@ -169,15 +179,16 @@ bool choose_gpus(const std::string& choice, comm::Group& world) {
     if (n_gpus == 0 && driver && world.rank() == 0) note("computing on the CPU: {}", why);
     if (n_gpus == 0) return false;
     if (n_gpus == world.size()) return true;
-    i64 without = claimed ? 0 : world.size() - world.rank();  // largest on the first without a GPU
+    // The first rank without a GPU has the largest value.
+    i64 without = claimed ? 0 : world.size() - world.rank();
     world.all_reduce({&without, DType::int64, {1}}, comm::Reduction::max);
     const i64 first_without = world.size() - without;
     if (world.rank() == first_without) warn("rank {}: {}", world.rank(), why);
     throw JointError(
         Exit::usage,
         fmt::format(
-            "--device auto: {} of {} ranks can use a GPU, rank {} cannot: give --device cpu or "
-            "cuda, or repair the machine of that rank",
+            "--device auto: only {} of {} ranks can use a GPU, and rank {} cannot: give --device "
+            "cpu, or repair the host of that rank",
             n_gpus, world.size(), first_without));
 }
 

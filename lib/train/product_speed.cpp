@@ -17,8 +17,9 @@ namespace {
 
 constexpr double measure_s = 0.1;
 
-// Fills `view`, [...] bf16|fp16|fp32, with numbers of random sign and mantissa and the exponent
-// 2^-6: with zeros a GPU takes less power, which hides that the GPU is throttled.
+// Fills `view`, [...] bf16|fp16|fp32, with numbers whose sign and mantissa are random and whose
+// exponent is 2^-6. A GPU that multiplies zeros draws less power, so it would be throttled less
+// than in a training.
 void fill(device::Device& device, const device::View& view) {
     const bool wide = view.dtype == DType::fp32;
     const u32 mantissa = wide ? 0x807fffff : view.dtype == DType::bf16 ? 0x807f : 0x83ff;
@@ -87,7 +88,7 @@ std::vector<double> product_tflops_of_gpus() {
             speeds[static_cast<size_t>(i)] = product_tflops(*device, config);
         }
     } catch (const Error& error) {
-        warn("{}: the matrix products of this host's GPUs are not measured", error.what());
+        warn("{}: at least one GPU of this host was not measured", error.what());
     }
     return speeds;
 }

@@ -73,8 +73,8 @@ optim::LossScaleState loss_scale_from(const io::Json& object, const std::string&
 
 constexpr std::string_view start_of_scale = "initial_loss_scale";
 
-// Restores the loss scale of a checkpoint. `state`: the state object of its manifest. Prints a note
-// that a changed --initial-loss-scale has no effect.
+// Restores the loss scale of a checkpoint. `state`: the state object of the checkpoint's manifest.
+// If --initial-loss-scale was changed, prints a note that the new value has no effect.
 void restore_scale(const RunConfig& config, const io::Json& state,
                    const optim::LossScaleState& scale, Trainer& trainer) {
     trainer.restore(scale);
@@ -158,9 +158,9 @@ ckpt::Share share_of(const comm::Group& world) {
 // files.
 struct Chosen {
     std::optional<ckpt::Checkpoint> checkpoint;
-    std::vector<i64> damaged;  // damaged steps that were tried before; set on rank 0 only
-    std::string damage;        // description of the damage of `checkpoint`; empty: none
-    bool tried_local = false;  // local steps were tried in place of a damaged step
+    std::vector<i64> damaged;  // iterations of the corrupt steps so far; set on rank 0 only
+    std::string damage;        // description of the damage of `checkpoint`; empty: not corrupt
+    bool tried_local = false;  // restore_local_step() was called in place of a corrupt step
 };
 
 // Calls `choose_one` on rank 0 and opens on all ranks the checkpoint that it returns. Rank 0 reads
@@ -206,7 +206,7 @@ void choose_undamaged(const RunConfig& config, comm::Group& world, Chosen& chose
     }
 }
 
-// Returns the value of a field of the model's JSON in the form in which the flag takes it.
+// Returns `value`, a field of the model's JSON object, in the form of its flag's argument.
 std::string text_of(const config::ResumeRule& rule, const io::OrderedJson& value) {
     if (rule.clears) return value.get<bool>() ? "false" : "true";
     return value.is_string() ? value.get<std::string>() : value.dump();
@@ -302,7 +302,7 @@ Progress load_or_initialize(const RunConfig& config, const io::OrderedJson& data
 Progress load_newest(const RunConfig& config, const io::OrderedJson& data, i64 iteration,
                      comm::Group& world, Trainer& trainer) {
     RunConfig from = config;
-    from.checkpoints.fresh = true;  // a rollback needs no checks of a first or repeated start
+    from.checkpoints.fresh = true;  // omits checks that are for the start of a run
     std::optional<ckpt::Checkpoint> checkpoint;
     const auto is_usable = [&] {
         if (!checkpoint) return false;
@@ -323,14 +323,14 @@ Progress load_newest(const RunConfig& config, const io::OrderedJson& data, i64 i
         throw JointError(
             Exit::self_stopped,
             fmt::format("rollback: neither --save nor --load has a checkpoint of iteration {} or "
-                        "before: give --save-interval, or another policy than rollback",
+                        "earlier: give --save-interval, or a policy other than rollback",
                         iteration));
     }
     return load_or_initialize(from, data, std::move(checkpoint), world, trainer);
 }
 
-// Returns whether the field of `flag` differs only because its default follows another flag that
-// differs, too.
+// Returns whether `flag` has different values in `a` and `b` only because its default is computed
+// from another flag, whose values also differ.
 bool follows_another_flag(std::string_view flag, const spec::ModelConfig& a,
                           const spec::ModelConfig& b) {
     if (flag == "--ffn-hidden-size")
@@ -379,8 +379,8 @@ ckpt::SaveInfo save_info(const RunConfig& config, const Trainer& trainer, const 
                    {"stepped", counters_json(progress.stepped)},
                    {"interval", interval_json(progress.interval)},
                    {"guard", to_json(progress.guard)}};
-    // A fixed scale is not saved, because it is a flag: a later run with a dynamic scale starts
-    // from its own flags.
+    // A fixed scale is not saved, because a flag sets it. A later run with a dynamic scale starts
+    // from its own --initial-loss-scale.
     if (trainer.loss_scaler().dynamic()) {
         state["loss_scale"] = loss_scale_json(trainer.loss_scaler().state());
     }

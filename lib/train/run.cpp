@@ -115,9 +115,9 @@ void prepare_recorder(const RunConfig& config, comm::Group& world, comm::FlightR
         fmt::format("{}/flight-recorder/{}-{}", config.checkpoints.save, start_s, salt));
 }
 
-// Ends this process, and thereby the job. A rank that is stopped inside of MPI may hold a queue in
-// shared memory. The other ranks of its host then spin on this queue, and never reach their own
-// timeouts. MPI_Abort may spin, too.
+// Ends this process, and thereby the job. If another rank of this host was stopped (SIGSTOP) inside
+// an MPI call, it may hold a queue in shared memory. This rank then spins on the queue and never
+// reaches its own timeout. MPI_Abort may also spin, so it is not called.
 [[noreturn]] void end_stuck_rank(const comm::Group& world, const comm::FlightRecorder& recorder,
                                  double waited_s) {
     const std::string stopped = comm::stopped_ranks_on_host(recorder);
@@ -128,7 +128,7 @@ void prepare_recorder(const RunConfig& config, comm::Group& world, comm::FlightR
 }
 
 // On SIGUSR2, the watchdog dumps this rank's last events at once, even while this rank waits for
-// another rank. The loop prints its own line later.
+// another rank. It also sets `dump_requested`, for which the loop prints a line later.
 comm::WatchdogOptions watchdog_options(double quiet_s, const comm::Group& world,
                                        comm::FlightRecorder& recorder,
                                        std::atomic<bool>& dump_requested) {
@@ -162,7 +162,7 @@ void count_start_together(const RunConfig& config, const std::optional<ckpt::Che
     });
 }
 
-// Returns the end of the batch job if the run has to stop before that end. Collective.
+// With --exit-before-limit, returns the end of the batch job if it is known. Collective.
 std::optional<JobEnd> find_job_end(const RunConfig& config, comm::Group& world) {
     if (!config.saves.before_limit_s) return {};
     const std::optional<JobEnd> end = job_end_together(world);
@@ -176,8 +176,8 @@ std::optional<JobEnd> find_job_end(const RunConfig& config, comm::Group& world) 
     return end;
 }
 
-// Returns the speed of this rank's GPU; an empty list on a CPU. The check of the hosts must not end
-// a training, so an error is printed as a warning.
+// Returns the speed of this rank's GPU in 1e12 operations/s; an empty list on a CPU or after an
+// error. An error is only a warning, because the node check must not end a training.
 std::vector<double> own_product_tflops(const TrainerConfig& config, device::Device& device,
                                        const comm::Group& world) {
     if (!config.cuda) return {};
@@ -190,7 +190,8 @@ std::vector<double> own_product_tflops(const TrainerConfig& config, device::Devi
     }
 }
 
-// Prints the devices, and warns of hosts that differ from the others. Collective.
+// Prints the devices. If the job has several hosts, warns of hosts that differ from the others.
+// Collective.
 void describe_and_check_hosts(const RunConfig& config, device::Device& device,
                               const std::vector<std::string>& hosts, comm::Group& world,
                               TrainingLog& log) {
@@ -346,8 +347,8 @@ Exit train(const RunParts& run, const std::string& joined) {
     log.started(progress.done, world.size());
     if (progress.done.iteration > 0) log.resumed(progress.done);
     const Exit code = loop.run();
-    // A start that ends with run_again before a new step remains in the count of starts without
-    // progress, because a job array repeats such a start.
+    // A start that ends with the exit code run_again and has made no step remains in the count of
+    // starts without progress, because a job array repeats such a start.
     const bool advances = loop.done().iteration > progress.done.iteration;
     if (is_rank0 && counts_starts(config) && (advances || code != Exit::run_again))
         end_start_count(config.checkpoints.save);

@@ -14,8 +14,8 @@ namespace {
 
 constexpr i64 worth_sharing_bytes = i64{16} << 20;
 
-// Returns whether the choice is Megatron's NullTokenizer. Only the vocabulary size of this
-// tokenizer is known; its last id ends a document.
+// Returns whether the choice is Megatron's NullTokenizer, which has a vocabulary size but no texts.
+// Its last id is the end-of-document id.
 bool is_null(const text::TokenizerChoice& choice) {
     return choice.type == "NullTokenizer";
 }
@@ -26,8 +26,9 @@ std::shared_ptr<const text::Tokenizer> named_tokenizer(const text::TokenizerChoi
     return text::load_tokenizer(choice);
 }
 
-// Returns the directory in which the ranks of a host share the index of one of Megatron's data
-// orders.
+// Returns the place for the index of Megatron's data orders. This is the directory of
+// --data-cache-path, or by default a private directory that the ranks of a host share. With "none",
+// and by default in a dry run, it is the memory of each process.
 data::IndexCache index_cache(const RunConfig& config) {
     if (config.data.cache_path == "none") return {};
     const bool shares = config.data.cache_path.empty() && !config.action.dry_run &&
@@ -49,8 +50,8 @@ void compare_with_data(const text::Tokenizer& named, const std::string& prefix) 
                     metadata->tokenizer.type, *metadata->eod_id, *named.eod());
     }
     warn(
-        "{}: the data was encoded with another tokenizer file ({} with {} ids) than the given one "
-        "({} ids): check that both are the same tokenizer",
+        "{}: the tokenizer file of the data ({}, {} ids) differs from the given tokenizer file ({} "
+        "ids): check that both files describe the same tokenizer",
         data::metadata_path(prefix), metadata->tokenizer.type, metadata->tokenizer.vocab_size,
         named.vocab_size());
 }

@@ -13,24 +13,26 @@
 
 namespace lm::train {
 
-// The properties of the tokenizer that a training needs. A training never tokenizes.
+// The properties of the data's tokenizer that a training needs. A training never tokenizes.
 struct Vocabulary {
-    std::optional<i64> size;
-    std::optional<i64> eod;
-    std::string digest;
+    std::optional<i64> size;  // number of ids; nullopt: unknown
+    std::optional<i64> eod;   // end-of-document id; nullopt: none or unknown
+    std::string digest;       // digest of the tokenizer; empty: unknown
 };
 
-// Throws Error(usage) unless exactly one of the two is given: datasets or --mock-data.
+// Throws Error(usage) unless the flags give either datasets or --mock-data, and not both.
 void check_mock(const config::DataFlags& flags);
 
-// Returns the vocabulary of the tokenizer that the flags name. If the flags name none, returns the
-// vocabulary of the tokenizer in the metadata files of the datasets. A NullTokenizer has
-// `vocab_size` ids. Warns when the two tokenizers differ. Throws Error(usage) when their
-// end-of-document tokens differ.
+// Returns the vocabulary of the tokenizer that the flags name. If the flags name no tokenizer,
+// returns the vocabulary that the metadata files of the datasets state. For a NullTokenizer, the
+// vocabulary has `vocab_size` ids; throws Error(usage) without `vocab_size`. If the named tokenizer
+// differs from that of a metadata file, prints a warning; throws Error(usage) when their
+// end-of-document ids differ.
 Vocabulary find_vocabulary(const config::DataFlags& flags, std::optional<i64> vocab_size);
 
-// Returns the tokenizer of the run's data: the tokenizer that the flags name; if they name none,
-// the tokenizer of the data's metadata file; nullptr if this program does not have that tokenizer.
+// Returns the tokenizer that the flags name. If the flags name no tokenizer, returns the tokenizer
+// of the data's metadata files if it is built in (bytes or GPT-2). Otherwise, and for a
+// NullTokenizer without metadata files, returns nullptr.
 std::shared_ptr<const text::Tokenizer> tokenizer_of(const RunConfig& config);
 
 // Opens the data of the run, and checks that the files fit the flags.

@@ -67,9 +67,10 @@ std::string describe_devices(const device::Device& device, comm::Group& world) {
     i64 n_others = own != first ? 1 : 0;
     world.all_reduce({&n_others, DType::int64, {1}});
     const std::string others =
-        n_others > 0 ? fmt::format("; {} of {} ranks have another device", n_others, world.size())
-                     : "";
-    return fmt::format(" > {:<12} {} on each rank{}\n", "devices", name, others);
+        n_others > 0
+            ? fmt::format("rank 0; {} of {} ranks have another device", n_others, world.size())
+            : "each rank";
+    return fmt::format(" > {:<12} {} on {}\n", "devices", name, others);
 }
 
 std::string describe_memory(const device::Device& device, comm::Group& world) {
@@ -77,8 +78,8 @@ std::string describe_memory(const device::Device& device, comm::Group& world) {
     std::vector<i64> all(static_cast<size_t>(world.size()));
     world.all_gather({&own, DType::int64, {1}}, {all.data(), DType::int64, {world.size()}});
     const auto most = std::ranges::max_element(all);
-    return fmt::format(" > {:<12} {} ({} bytes) on rank {}, the most of all ranks\n", "allocated",
-                       human_size(*most), *most, most - all.begin());
+    return fmt::format(" > {:<12} {} ({} bytes) on rank {}, the largest of all ranks\n",
+                       "allocated", human_size(*most), *most, most - all.begin());
 }
 
 }  // namespace lm::train

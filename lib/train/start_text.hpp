@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lines about a start that rank 0 prints before and after the plan: version, launcher, hosts,
-// libraries, devices.
+// The lines that rank 0 prints before and after the plan of a run: version, launcher, hosts,
+// libraries, devices, memory.
 #pragma once
 
 #include <string>
@@ -15,14 +15,14 @@ namespace lm::train {
 // host of each rank.
 std::string describe_start(const std::string& joined, const std::vector<std::string>& hosts);
 
-// Returns the line about the libraries of GPUs; `libraries`: cuda::Plugin::libraries().
+// Returns the line about the GPU libraries. `libraries`: result of cuda::Plugin::libraries().
 std::string describe_cuda(const std::string& libraries);
 
 // Returns the line about the devices: the name of this rank's device, and the number of ranks whose
-// device has another name. Collective.
+// device has another name than rank 0's. Only the result of rank 0 is printed. Collective.
 std::string describe_devices(const device::Device& device, comm::Group& world);
 
-// Returns the line about the memory that the ranks have allocated on their devices. Collective.
+// Returns the line about the rank that has allocated the most memory on its device. Collective.
 std::string describe_memory(const device::Device& device, comm::Group& world);
 
 }  // namespace lm::train

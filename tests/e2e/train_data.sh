@@ -126,7 +126,7 @@ expect 2 'data_text_document.json: the tokenizer of the data is ByteTokenizer wi
     lm-train "${args[@]}" --tokenizer-type GPT2BPETokenizer
 jq '.eod_id = null' data_text_document.json >side && mv data_text_document.json kept.json && mv side data_text_document.json
 run other.log lm-train "${args[@]}" --tokenizer-type GPT2BPETokenizer --dry-run
-grep -q 'warning: data_text_document.json: the data was encoded with another tokenizer file (ByteTokenizer with 257 ids) than the given one (50257 ids): check' \
+grep -q 'warning: data_text_document.json: the tokenizer file of the data (ByteTokenizer, 257 ids) differs from the given tokenizer file (50257 ids): check' \
     other.log.err || fail "another tokenizer: $(cat other.log.err)"
 mv kept.json data_text_document.json
 

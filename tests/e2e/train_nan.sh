@@ -85,7 +85,7 @@ grep -q 'the same in a repeated step (persistent): no weight was changed: --on-n
 LM_STEP_FAULT=gradient:nan:5:0:1 run back.log lm-train "${args[@]}" --train-iters 10 --on-nan rollback --save back --save-interval 3
 run window.log lm-train "${args[@]}" --train-iters 10 --skip-train-iteration-range 4-5
 diff <(losses window.log) <(losses back.log | awk '!seen[$1]++ || $1 > 5' | grep -v '^[45] ') || fail "rollback: other losses"
-expect 4 'rollback: neither --save nor --load has a checkpoint of iteration 1 or before' env LM_STEP_FAULT=gradient:nan:2:0:1 lm-train "${args[@]}" --train-iters 10 \
+expect 4 'rollback: neither --save nor --load has a checkpoint of iteration 1 or earlier' env LM_STEP_FAULT=gradient:nan:2:0:1 lm-train "${args[@]}" --train-iters 10 \
     --on-nan rollback --save none
 # Before the first save, the run goes back to the step of --load, whose run has refused nothing.
 rm back/refused-iterations.json
