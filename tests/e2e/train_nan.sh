@@ -101,7 +101,7 @@ LM_STEP_FAULT=gradient:nan:5:0:1 run branch.log lm-train "${args[@]}" --train-it
     --load branch-rollback/global_step3 --save branch-rollback
 [ "$(grep -c 'branch-rollback/global_step3: resuming after iteration 3' branch.log.err)" = 2 ] || fail "$(cat branch.log.err)"
 diff <(losses window.log | tail -n 5) <(losses branch.log | tail -n 5) || fail "rollback to another branch: other losses"
-expect 4 ': run the same command with --skip-train-iteration-range 5-5, or a lower --lr' env LM_STEP_FAULT=gradient:nan:5:0:1 \
+expect 4 ': repeat the training command with --skip-train-iteration-range 5-5, or a lower --lr' env LM_STEP_FAULT=gradient:nan:5:0:1 \
     lm-train "${args[@]}" --train-iters 10 --load branch-stop/global_step3 --save branch-stop
 
 # --error-injection-rate, which Megatron-LM's own tests use: --rerun-suspect distinguishes the kinds of errors.
@@ -109,7 +109,7 @@ inject=(mpirun -n 2 lm-train "${args[@]}" --train-iters 30 --on-nan skip --rerun
 run transient.log "${inject[@]}"
 [ "$(grep -c 'a repeated step is finite, so the fault was transient' transient.log.err)" -ge 1 ] || fail "$(cat transient.log.err)"
 run persistent.log "${inject[@]}" --error-injection-type persistent_error
-grep -q 'the same in a repeated step (persistent), but ranks .* compute different losses of the same samples' \
+grep -q 'the same in a repeated step (persistent), but ranks .* compute different losses from the same samples' \
     persistent.log.err || fail "$(cat persistent.log.err)"
 run correct.log "${inject[@]}" --error-injection-type correct_result
 grep -q 'the same in a repeated step (persistent), and the same losses on another data-parallel rank' correct.log.err || fail "$(cat correct.log.err)"
@@ -128,14 +128,14 @@ grep -Eq 'iteration 40: spike: loss 5[0-9.]+ \(z-score .*samples 156 to 159, gra
     spike.log.err || fail "spike: $(cat spike.log.err)"
 jq -se '[.[] | select(.kind == "spike")] | length == 1 and .[0].iteration == 40 and (.[0].grad_norms | length) == 5' spike.json \
     >/dev/null || fail "$(cat spike.json)"
-expect 4 '--on-spike stop: the state before this step was saved' env LM_STEP_FAULT=loss:50:40:0:0 lm-train "${args[@]}" \
+expect 4 '--on-spike stop: no weight was changed' env LM_STEP_FAULT=loss:50:40:0:0 lm-train "${args[@]}" \
     --train-iters 44 --on-spike stop --save stop
 [ "$(head -n1 stop/latest)" = global_step39 ] || fail "--on-spike stop: $(ls stop)"
-grep -q 'run the same command with --skip-train-iteration-range 40-40 or' err || fail "the commands: $(cat err)"
+grep -q 'repeat the training command with --skip-train-iteration-range 40-40 or' err || fail "the commands: $(cat err)"
 
 # The line of a NaN names the samples of the batch, and the commands that go back and skip it.
 back=("${args[@]}" --train-iters 14 --save commands --load commands --save-interval 5 --async-save off)
-expect 4 'no weight was changed: samples 44 to 47: run lm-ckpt latest commands 10, then run the same command with --skip-train-iteration-range 11-12, or' \
+expect 4 'no weight was changed: samples 44 to 47: run lm-ckpt latest commands 10, then repeat the training command with --skip-train-iteration-range 11-12, or' \
     env LM_STEP_FAULT=loss:nan:12:0:0 lm-train "${back[@]}"
 eval "$(sed -n 's/.*: run \(lm-ckpt latest [^,]*\), then .*/\1/p' err)" >/dev/null || fail "lm-ckpt latest: exit $?"
 flag=$(sed -n 's/.*\(--skip-train-iteration-range [0-9-]*\),.*/\1/p' err)
@@ -148,6 +148,6 @@ diff <(losses never.log | tail -n 2) <(losses went_on.log) || fail "the run afte
 two=("${args[@]}" --train-iters 14 --save 'my run' --load 'my run')
 run two.log lm-train "${two[@]}" --save-interval 5 --exit-iteration 10
 for file in 'my run'/global_step10/weights-*; do flip "$file"; done
-expect 4 "run lm-ckpt latest 'my run' 5, then run the same command with --skip-train-iteration-range 6-12, or" \
+expect 4 "run lm-ckpt latest 'my run' 5, then repeat the training command with --skip-train-iteration-range 6-12, or" \
     env LM_STEP_FAULT=loss:nan:12:0:0 lm-train "${two[@]}"
 echo "$n_faults planted faults were named with layer, rank and samples"

@@ -9,7 +9,7 @@
 
 namespace lm::train {
 
-// The exception with which a BatchSource ends a step before the next micro-batch. The step then
+// The exception that a BatchSource throws to end a step before the next micro-batch. The step then
 // changes no weights and no optimizer state.
 struct StepEnded {};
 

@@ -10,8 +10,8 @@
 namespace lm::train {
 
 // Copies the fields of `batch` for which `inputs` has a view. Stages in the middle need neither
-// tokens nor targets. `window` is the attention window in tokens, 0 without one; `no_mask`, [B * T]
-// ones, is used for a batch without a loss mask.
+// tokens nor targets. `window`: the attention window in tokens; 0: no window. `no_mask`: [B * T]
+// ones, the loss mask for a batch without a loss mask.
 void copy_batch(device::Device& device, const data::Batch& batch, i64 window,
                 const std::vector<float>& no_mask, const model::MicroBatchInputs& inputs);
 

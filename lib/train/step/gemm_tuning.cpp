@@ -43,7 +43,7 @@ std::string ChoicesInDirectory::store(const std::string& key, const std::string&
         ++n_kept_;
         return choice;
     } catch (const Error&) {
-        // If another rank has stored its choice first, that choice is used.
+        // If the file now exists, another rank has stored its choice first, which is used.
         if (!io::exists(path)) throw;
     }
     return find(key);
@@ -54,7 +54,7 @@ std::string ChoicesInDirectory::store(const std::string& key, const std::string&
 namespace {
 
 // Runs the matrix products of linear layers. The operands have values as in a model, because a GPU
-// runs at another clock rate with zeros.
+// that multiplies zeros runs at another clock rate.
 class LinearLayers {
   public:
     LinearLayers(device::Device& device, DType type, device::Buffer workspace)
@@ -103,7 +103,7 @@ class LinearLayers {
         buffers_.push_back(device_.allocate(shape.numel() * size_of(type), "autotune"));
         return buffers_.back().view(type, shape);
     }
-    // Returns memory as empty() does, [...] compute, filled with the numbers.
+    // Returns new memory like empty(), [...] compute, filled with numbers_ (repeated).
     View filled(const Shape& shape) {
         const View view = empty(type_, shape);
         if (host_.empty()) narrow();

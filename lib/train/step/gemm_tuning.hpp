@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// --autotune DIR: before a run allocates its buffers, it measures its matrix products on the device
-// and stores the fastest algorithm of each product in a small file in DIR. If DIR has a choice
-// already, that choice is used without measuring, so that a resumed run and all ranks use the same
-// algorithms.
+// --autotune DIR: before a run allocates its buffers, it measures its matrix products on the GPU
+// and stores the fastest algorithm of each product in a small file in DIR. If DIR already has a
+// choice for a product, the run uses that choice without measuring. So a resumed run and all ranks
+// use the same algorithms.
 #pragma once
 
 #include <string>
@@ -38,15 +38,16 @@ struct LinearShape {
     bool bias_gradient = false;
     bool accumulated = false;  // weight gradients are added to earlier weight gradients
     device::Activation activation = device::Activation::none;        // applied to the outputs
-    device::Activation input_activation = device::Activation::none;  // has produced the inputs
+    device::Activation input_activation = device::Activation::none;  // its results are the inputs
     friend bool operator==(const LinearShape&, const LinearShape&) = default;
 };
 
 // Returns the linear layers of tensor rank `tp_rank` for full sequences.
 std::vector<LinearShape> linear_shapes(const TrainerConfig& config, i64 tp_rank);
 
-// Runs every matrix product of `shapes` once. The device measures a product when it runs for the
-// first time. Allocates memory for the operands, and releases it.
+// Runs the forward and backward matrix products of each layer in `shapes`. The device measures a
+// product when the product runs for the first time. Allocates memory for the operands, and releases
+// it.
 void tune_linear_layers(device::Device& device, const TrainerConfig& config,
                         const std::vector<LinearShape>& shapes);
 

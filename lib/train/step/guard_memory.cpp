@@ -26,8 +26,10 @@ GuardMemory guard_memory_from(const io::Json& object, const std::string& path) {
     const auto losses = io::json_get<std::vector<double>>(object, "recent_losses", path);
     const auto log_norms = io::json_get<std::vector<double>>(object, "recent_log_norms", path);
     if (losses.size() != log_norms.size()) {
-        fail(Exit::failure, path, "guard: {} recent losses, but {} gradient norms", losses.size(),
-             log_norms.size());
+        fail(Exit::failure, path,
+             "corrupt manifest: recent_losses has {} values, but recent_log_norms has {}: load "
+             "another checkpoint",
+             losses.size(), log_norms.size());
     }
     std::vector<SpikeDetector::Step> steps;
     for (size_t i = 0; i < losses.size(); ++i) steps.push_back({losses[i], log_norms[i]});

@@ -41,13 +41,13 @@ class PhaseTimes {
     double since_s_ = monotonic_s();
 };
 
-// The seconds of a step in each phase, over all ranks.
+// The seconds of a step in each phase: mean, smallest and largest over all ranks.
 struct PhaseSpread {
     PhaseTimes::Seconds mean{}, least{}, most{};
 };
 
-// Counts the time between its construction and its destruction as time of a phase; the previous
-// phase continues afterwards.
+// Counts the time between the construction and the destruction of this object as time of `phase`.
+// The destructor resumes the previous phase.
 class PhaseScope {
   public:
     // `times` outlives this object.

@@ -7,8 +7,9 @@
 namespace lm::train {
 namespace {
 
-// Returns the z-score of `value` among `values`. The standard deviation counts as at least
-// `least_deviation`, so that the noise of a flat curve is never a spike.
+// Returns the z-score of `value` relative to `values`. A standard deviation below
+// `least_deviation` is replaced by `least_deviation`, so that the noise of a flat curve is never a
+// spike.
 template <typename Values, typename Get>
 double z_score(double value, const Values& values, Get get, double least_deviation) {
     double sum = 0, squares = 0;

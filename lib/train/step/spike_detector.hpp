@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds steps whose loss or gradient norm is far above their recent range.
+// Finds steps whose loss or gradient norm is far above the values of the recent steps.
 #pragma once
 
 #include <array>
@@ -10,8 +10,8 @@
 
 namespace lm::train {
 
-// A step outside of the recent range. The z-scores are the distances from the recent means in
-// standard deviations.
+// A step far above the recent range. A z-score is the difference from the mean of the recent range,
+// in standard deviations.
 struct Spike {
     double loss_z = 0;
     double norm_z = 0;  // z-score of the logarithm of the gradient norm
@@ -21,12 +21,12 @@ class SpikeDetector {
   public:
     // The least z-score of a spike.
     static constexpr double threshold = 6;
-    // The recent range covers the last `window` steps. The first `least` steps are never
-    // spikes.
+    // The recent range has the last `window` steps that are not spikes. While it has fewer than
+    // `least` steps, no step is a spike.
     static constexpr size_t window = 128, least = 32;
 
     // If a step with these finite values is a spike, returns the spike; otherwise adds the values
-    // to the recent range. After 32 spikes in a row the next steps form a new range.
+    // to the recent range. After `least` spikes in a row the next steps form a new range.
     std::optional<Spike> add(double loss, double gradient_norm);
 
     struct Step {

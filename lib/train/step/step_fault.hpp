@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fault that tests plant in a training step. LM_STEP_FAULT = KIND:VALUE:ITERATION:RANK:LAYER arms
-// it in lm-train, for example "gradient:nan:7:0:1". KIND is activation, gradient or loss; VALUE is
-// nan or inf. For the loss it may be a number, which becomes the mean loss of the micro-batches so
-// far. With ":once" appended the fault is transient: a repeated step does not have it.
-// --error-injection-rate plants faults in random steps.
+// A fault that tests plant in a training step. In lm-train, the environment variable LM_STEP_FAULT
+// sets the fault in the form KIND:VALUE:ITERATION:RANK:LAYER, for example "gradient:nan:7:0:1".
+// KIND is activation, gradient or loss. VALUE is nan, inf or a number. In the loss, the number
+// becomes the mean loss of the micro-batches so far. With ":once" appended, the fault is transient,
+// so a repeated step does not have it. --error-injection-rate plants faults in random steps.
 #pragma once
 
 #include <optional>
@@ -27,7 +27,7 @@ struct StepFault {
 
 // Parses LM_STEP_FAULT. Throws Error(usage).
 StepFault parse_step_fault(const std::string& text);
-// Returns the fault that LM_STEP_FAULT arms for the rank; nullopt: none.
+// Returns the fault that LM_STEP_FAULT sets for the rank; nullopt: none.
 std::optional<StepFault> armed_step_fault(i64 rank);
 
 // Returns the fault that --error-injection-rate plants in the loss of the rank in this iteration;

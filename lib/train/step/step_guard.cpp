@@ -19,14 +19,14 @@
 namespace lm::train {
 namespace {
 
-// Returns the value; a NaN without its sign, because the sign of a NaN depends on the instruction
-// set.
+// Returns `value`. Replaces a NaN by the positive quiet NaN, because the sign of a computed NaN
+// depends on the instruction set.
 double without_sign(double value) {
     return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
 }
 
-// Returns a number that increases with the place of the value in the step. Its last 18 bits are the
-// rank, so that two ranks never have the same number. All numbers are exact in fp64.
+// Returns a number that is larger for a value that is computed later in the step. Its last 18 bits
+// are `rank`, so that two ranks never have the same number. All such numbers are exact in fp64.
 double order_of(const NonFinite& found, int rank) {
     const i64 phase = static_cast<i64>(found.phase);
     const i64 micro_batch = std::min<i64>(found.micro_batch, 0xffff);
@@ -34,7 +34,7 @@ double order_of(const NonFinite& found, int rank) {
     return static_cast<double>((place << 18) + rank);
 }
 
-// Returns "embedding 0.12, layers 0-1 0.3 0.31, head 0.2".
+// Returns a text such as "embedding 0.12, layers 0.3 0.31, head 0.2".
 std::string norms_text(const std::vector<double>& norms) {
     const std::vector<double> layers(norms.begin() + 1, norms.end() - 1);
     return fmt::format("embedding {:.3g}, layers {:.3g}, head {:.3g}", norms.front(),
@@ -81,8 +81,9 @@ StepGuard::Verdict StepGuard::judge(const Step& step, StepResult& result) {
 
 // ---- fp16 -------------------------------------------------------------------------------------
 
-// Judges a finite loss with gradients that are not finite. In a backward pass an overflow to Inf
-// becomes NaN too (Inf - Inf, 0 * Inf), so the values do not show whether the scale is the cause.
+// Judges an fp16 step that has a finite loss and gradients that are not finite. In a backward pass,
+// an infinity from an overflow can become a NaN (Inf - Inf, 0 * Inf). So the values do not show
+// whether the loss scale is the cause.
 StepGuard::Verdict StepGuard::judge_overflow(const Step& step, StepResult& result) {
     const optim::LossScaleState scale_after = trainer_.loss_scaler().state();
     const std::string found = other_cause(step, result);
@@ -93,13 +94,14 @@ StepGuard::Verdict StepGuard::judge_overflow(const Step& step, StepResult& resul
     return Verdict::drop;
 }
 
-// Returns an empty text when the loss scale is the cause. Returns the cause when the step is not
-// finite with the lowest scale either, or when it is finite with a slightly larger scale: then the
-// fault was transient. Within a series of overflows the second test is omitted. `result`: the
-// result of the step.
+// Returns an empty text when the loss scale is the cause; otherwise a description of the cause.
+// Repeats the step with the lowest loss scale. If the repetition is not finite, the scale is not
+// the cause. Then repeats the step with a slightly larger scale. If that repetition is finite, the
+// fault was transient. Omits the second repetition if the previous step also overflowed. `result`:
+// the result of the step.
 std::string StepGuard::other_cause(const Step& step, const StepResult& result) {
-    // A GPU without --deterministic-mode rounds a repeated step differently. The margin is far
-    // above that difference, and below the factor 2 by which the scale changes.
+    // A GPU without --deterministic-mode rounds a repeated step differently. This factor is far
+    // above that difference, and below the factor 2 by which the loss scale changes.
     constexpr double margin = 17.0 / 16;
     const bool in_series = memory_.overflows_in_a_row > 0;
     std::vector<double> norms;
@@ -119,8 +121,8 @@ std::string StepGuard::other_cause(const Step& step, const StepResult& result) {
 void StepGuard::stop_at_overflows(const Step& step, const StepResult& result) const {
     throw JointError(
         Exit::self_stopped,
-        fmt::format("iteration {}: the gradients of {} steps in a row overflowed fp16, the last "
-                    "with a loss scale of {}: use --bf16, {}or resume from an earlier checkpoint "
+        fmt::format("iteration {}: the gradients of {} steps in a row overflowed fp16, and the "
+                    "loss scale is now {}: use --bf16, {}or resume from an earlier checkpoint "
                     "with a lower --lr or other data",
                     step.iteration, memory_.overflows_in_a_row, result.loss_scale,
                     config_.trainer.loss_scale.fixed ? "a lower --loss-scale, " : ""));
@@ -128,8 +130,8 @@ void StepGuard::stop_at_overflows(const Step& step, const StepResult& result) co
 
 // ---- values that are not finite ---------------------------------------------------------------
 
-// Warns, naming the flag that states the reaction, and returns the verdict. `go_on` is the verdict
-// to continue.
+// Returns the verdict of `reaction`. `go_on`: the verdict if the reaction is to continue. If the
+// reaction is not stop, prints a warning that contains `flag`, the flag that sets the reaction.
 StepGuard::Verdict StepGuard::act(config::Reaction reaction, std::string_view flag, Verdict go_on) {
     using config::Reaction;
     if (world_.rank() == 0 && reaction != Reaction::stop)
@@ -147,7 +149,7 @@ StepGuard::Verdict StepGuard::act(config::Reaction reaction, std::string_view fl
     return go_on;
 }
 
-// `found`: the place or the cause of the values that are not finite.
+// Judges a step whose loss or gradient norm is not finite. `found`: the place or the cause.
 StepGuard::Verdict StepGuard::judge_non_finite(const Step& step, const StepResult& result,
                                                const std::string& found) {
     reason_ = fmt::format(
@@ -185,8 +187,9 @@ void StepGuard::stop_at_non_finite(const Step& step) const {
             reason_, memory_.non_finite_in_a_row, config_.stopping.on_nan, remedy(step.iteration)));
 }
 
-// Returns the commands with which the user goes back to the newest step and skips the batches up to
-// `iteration`. Collective.
+// Returns the commands with which a user resumes from the newest step and skips the batches after
+// that step, up to and including `iteration`. Without such a step, the commands skip `iteration`
+// only. Collective.
 std::string StepGuard::remedy(i64 iteration) const {
     const std::optional<i64> step = newest_step_ ? newest_step_() : std::nullopt;
     std::string text;
@@ -194,15 +197,14 @@ std::string StepGuard::remedy(i64 iteration) const {
         const std::string& save = config_.checkpoints.save;
         if (step)
             text = fmt::format("run lm-ckpt latest {} {}, then ", cli::shell_word(save), *step);
-        text += fmt::format("run the same command with --skip-train-iteration-range {}-{}",
+        text += fmt::format("repeat the training command with --skip-train-iteration-range {}-{}",
                             step ? *step + 1 : iteration, iteration);
     }
     return parallel::broadcast_text(world_, text, 0);
 }
 
-// Computes the gradients of the same samples again, with a loss scale of `loss_scale`. Each
-// data-parallel rank computes the samples of the rank that is `dp_shift` places after it,
-// cyclically.
+// Computes the gradients of the samples of `step` again, with a loss scale of `loss_scale`. The
+// data-parallel rank r computes the samples of rank (r + dp_shift) % dp. Collective.
 StepResult StepGuard::repeat(const Step& step, i64 dp_shift, double loss_scale) {
     const i64 dp = config_.trainer.parallel.dp;
     data::Loader loader(*data_.train, config_.batch_options(), step.first_sample, dp,
@@ -216,8 +218,8 @@ StepResult StepGuard::repeat(const Step& step, i64 dp_shift, double loss_scale) 
                                       config_.trainer.micro_batches_of(step.batch.global_batch));
 }
 
-// Repeats the step of `result`, which had a loss scale of `loss_scale`, to find the place of the
-// first value that is not finite. Returns a text for the message.
+// Repeats `step`, whose result with the loss scale `loss_scale` was `result`, to find the first
+// value that is not finite. Returns a description of the value for the message. Collective.
 std::string StepGuard::origin(const Step& step, const StepResult& result, double loss_scale) {
     const optim::LossScaleState scale_after = trainer_.loss_scaler().state();
     const std::vector<double> losses = local_losses();
@@ -232,7 +234,8 @@ std::string StepGuard::origin(const Step& step, const StepResult& result, double
         for (size_t i = 0; i < losses.size(); ++i) {
             if (!std::isfinite(losses[i])) ranks.push_back(i);
         }
-        if (!ranks.empty()) text += fmt::format(", in the loss of rank {}", fmt::join(ranks, ", "));
+        if (!ranks.empty())
+            text += fmt::format(", in the loss of rank {}", fmt::join(ranks, ", rank "));
         if (ranks.empty() && !in_gradients.empty()) text += ", " + in_gradients;
     } else if (config_.stopping.rerun_suspect) {
         text += same(again, result) ? ", the same in a repeated step (persistent)"
@@ -243,7 +246,7 @@ std::string StepGuard::origin(const Step& step, const StepResult& result, double
     return text;
 }
 
-// Returns the loss of each rank's own samples in the last step. Collective.
+// Returns Trainer::local_loss() of each rank. Collective.
 std::vector<double> StepGuard::local_losses() {
     double own = trainer_.local_loss();
     std::vector<double> all(static_cast<size_t>(world_.size()));
@@ -251,10 +254,10 @@ std::vector<double> StepGuard::local_losses() {
     return all;
 }
 
-// Repeats the step; each data-parallel rank computes the samples of the next data-parallel rank.
-// Returns a text that states whether each pair of neighbors computes equal losses from the same
-// samples; an empty text without data parallelism. `losses`: local_losses() of the last repetition.
-// Collective.
+// Repeats the step so that each data-parallel rank computes the samples of the next data-parallel
+// rank. Returns a text that states whether both ranks compute equal losses from these samples; an
+// empty text without data parallelism. `losses`: local_losses() after the last computation of the
+// step in which each rank had its own samples. Collective.
 std::string StepGuard::compare_ranks(const Step& step, const std::vector<double>& losses,
                                      double loss_scale) {
     const spec::ParallelConfig& parallel = config_.trainer.parallel;
@@ -271,12 +274,12 @@ std::string StepGuard::compare_ranks(const Step& step, const std::vector<double>
         }
     }
     if (differing.empty()) return ", and the same losses on another data-parallel rank";
-    return fmt::format(", but ranks {} compute different losses of the same samples",
+    return fmt::format(", but ranks {} compute different losses from the same samples",
                        fmt::join(differing, "; "));
 }
 
-// Returns the text of the earliest finding of all ranks; an empty text when no rank has a finding.
-// Collective.
+// Returns a description of the finding that is earliest in the order of computation among all
+// ranks; an empty text when no rank has a finding. `own`: the finding of this rank. Collective.
 std::string StepGuard::first_of_all(const std::optional<NonFinite>& own) {
     constexpr double none = -1e300;
     double order = own ? -order_of(*own, world_.rank()) : none;
@@ -325,9 +328,9 @@ StepGuard::Verdict StepGuard::judge_spike(const Step& step, StepResult& result,
                                     "gradient norm {:.4g}",
                                     again.loss, again.gradient_norm);
         reason_ += compare_ranks(step, local_losses(), scale);
-        // compare_ranks() has overwritten the gradients by gradients of other samples. The update
-        // uses the gradients and the norm of a repetition, so that a transient fault does not reach
-        // the weights.
+        // The update uses the gradients and the norm of a repetition, so that a transient fault
+        // does not reach the weights. With data parallelism, compare_ranks() has overwritten the
+        // gradients, so the step is repeated once more.
         result = config_.trainer.parallel.dp > 1 ? repeat(step, 0, scale) : again;
         trainer_.set_loss_scale(scale_after);
         if (!result.finite) {
@@ -365,7 +368,7 @@ void StepGuard::skip_refused(const RefusedRange& range) {
 
 std::string StepGuard::spike_stop_text(i64 iteration) const {
     return fmt::format(
-        "{0}: --on-spike stop: the state before this step was saved: run the same command with "
+        "{0}: --on-spike stop: no weight was changed: repeat the training command with "
         "--skip-train-iteration-range {1}-{1} or --on-spike skip",
         reason_, iteration);
 }

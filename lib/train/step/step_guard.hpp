@@ -21,16 +21,18 @@
 
 namespace lm::train {
 
-// The number of overflows in a row after which the training stops. Halving a loss scale 127 times
-// reduces the largest number of fp32 to 1, so a longer series has another cause than the scale.
+// The number of fp16 overflows in a row at which the training stops. 128 halvings reduce the
+// largest fp32 number to less than 1, so a longer series has another cause than the loss
+// scale.
 constexpr i64 max_overflows_in_a_row = 150;
-// The number of steps in a row with values that are not finite after which the training stops with
-// any --on-nan. A range of bad documents is shorter; weights that are not finite never recover.
+// The largest number of steps in a row with values that are not finite. One more such step stops
+// the training with any --on-nan, because a series of bad documents is shorter, and weights that
+// are not finite never recover.
 constexpr i64 max_non_finite_in_a_row = 50;
 
-// On a GPU without --deterministic-mode, two results of one step may differ by this relative
-// amount, which counts as rounding: the order of the additions in a backward pass of cuDNN differs
-// from run to run. On such a GPU, a fault with a smaller effect is not detected.
+// On a GPU without --deterministic-mode, a relative difference of up to this amount between two
+// results of one step counts as rounding, because the order of the additions in a backward pass of
+// cuDNN differs from run to run. A fault with a smaller effect is then not detected.
 constexpr double rounding_tolerance = 1e-3;
 // Returns whether the results `a` and `b` of two computations of one step count as equal.
 // `repeats_bits`: a repeated step computes the same bits, so only equal bits count as equal.
@@ -42,15 +44,15 @@ class StepGuard {
     // The reaction of the loop to a step.
     enum class Verdict {
         update,     // update the weights
-        drop,       // keep the weights; the learning rate does not advance, as at an fp16 overflow
+        drop,       // keep the weights; the learning rate does not advance
         skip,       // keep the weights, as if the batch were in --skip-train-iteration-range
         stop,       // save the state from before the step, then stop
         roll_back,  // load the last checkpoint, and skip the batches up to that of this step
         ended       // StepEnded has ended the step: keep the weights, then stop
     };
-    // All references outlive this object. newest_step(): finishes the save in flight and returns on
-    // rank 0 the newest step of --save that this run has saved or loaded; nullopt: there is none.
-    // Collective.
+    // All references outlive this object. newest_step() finishes a pending save, and returns on
+    // rank 0 the newest step of --save that this run has saved or loaded, or nullopt if there is
+    // none. newest_step() is collective.
     using NewestStep = std::function<std::optional<i64>()>;
     StepGuard(const RunConfig& config, const data::DataSets& data, comm::Group& world,
               Trainer& trainer, TrainingLog& log, NewestStep newest_step = {})
@@ -61,7 +63,7 @@ class StepGuard {
           log_(log),
           newest_step_(std::move(newest_step)) {}
 
-    // The step to judge. Its samples are `first_sample` and the samples after it.
+    // The step to judge. `first_sample`: the index of the first sample of its global batch.
     struct Step {
         i64 iteration = 0;
         i64 first_sample = 0;
@@ -69,24 +71,24 @@ class StepGuard {
     };
     // Call it before compute_gradients().
     void begin(i64 iteration);
-    // Judges the result of compute_gradients(), and sets its `overflow`. If the trainer holds the
-    // gradients of a repetition of the step afterwards, `result` is the result of that repetition.
-    // Throws JointError(self_stopped) for a value that is not finite with --on-nan stop, after 50
-    // such steps in a row, and after 150 fp16 overflows in a row. Collective.
+    // Judges the result of compute_gradients(). Sets result.overflow after an fp16 overflow. If a
+    // spike is repeated for --rerun-suspect, sets `result` to the result whose gradients the
+    // trainer then holds. Throws JointError(self_stopped) for a value that is not finite with
+    // --on-nan stop, at the 51st such step in a row, and at the 150th fp16 overflow in a row.
+    // Collective.
     Verdict judge(const Step& step, StepResult& result);
     // Returns the description of the last suspicious step, which the message of a stop contains.
     const std::string& reason() const { return reason_; }
-    // Returns the message of --on-spike stop. `iteration`: the iteration of the spike, which has
-    // changed no weight.
+    // Returns the message of --on-spike stop. `iteration`: the iteration of the spike.
     std::string spike_stop_text(i64 iteration) const;
     const GuardMemory& memory() const { return memory_; }
-    // Sets the memory, which a checkpoint contains.
+    // Sets the memory to the memory in a checkpoint.
     void restore(const GuardMemory& memory) { memory_ = memory; }
-    // Returns the range of refused iterations `first` to `last` after a verdict skip or roll_back
-    // on the step `last`.
+    // Returns the range of the iterations `first` to `last`. Call it after the verdict skip or
+    // roll_back on iteration `last`.
     RefusedRange refused(i64 first, i64 last, bool rolled_back) const;
-    // Call it when the run skips the last step of a refused range without computing the step. Sets
-    // the memory to its content after the verdict on that step.
+    // Call it when the run skips the last iteration of a refused range without computing the step.
+    // Sets the memory as the verdict on that step did.
     void skip_refused(const RefusedRange& range);
 
   private:

@@ -55,7 +55,7 @@ bool StepProbe::faulty(StepFault::Kind kind) const {
            !(fault_->once && planted_);
 }
 
-// Overwrites the first element.
+// Overwrites the first element of `view`.
 void StepProbe::write(const View& view, double value) {
     planted_ = true;
     const View first = view.flat().rows(0, 1);
@@ -88,7 +88,7 @@ bool StepProbe::is_finite(const View& view) const {
 }
 
 void StepProbe::check(const View& view, Phase phase, i64 position, const std::string& object) {
-    // Calls come in the order of computation, so the first finding is the earliest of this rank.
+    // Calls come in the order of computation, so only the first finding is stored.
     if (!searching_ || found_ || !view || is_finite(view)) return;
     const auto at = static_cast<size_t>(micro_batch_);
     found_ = {.phase = phase,
@@ -138,8 +138,8 @@ void StepProbe::after_layer(i64 local) {
 void StepProbe::end_forward() {
     if (!searching_ && !fault_) return;
     const spec::ModelPart& part = chunk_->part();
-    // No unit follows the last layer of a chunk without head, so before_forward() has not checked
-    // it.
+    // In a chunk without head no unit follows the last layer, so before_forward() has not checked
+    // this layer.
     if (!part.head && part.n_layers() > 0) after_layer(part.n_layers() - 1);
     const i64 after = part.first_layer + part.n_layers();
     const View& stream = chunk_->slot(slot_).final_norm.stream;
@@ -166,8 +166,8 @@ void StepProbe::after_backward(i64 unit) {
             break;
         }
     }
-    // During a search, gradients are not reduced here: they must stay this rank's own until they
-    // are checked.
+    // During a search, gradients are not reduced here, because they must not contain the gradients
+    // of other ranks when they are checked.
     if (!searching_) overlap_.after_backward(unit);
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Follows the computation of a step from layer to layer. During a search, it finds the first value
-// of this rank that is not finite: in the residual stream, the loss or a gradient. Outside of a
-// search it only passes its calls on to parallel::Overlap.
+// Follows the computation of a step from layer to layer. During a search, finds the first value of
+// this rank that is not finite, in the residual stream, the loss or a gradient. Also plants the
+// faults of tests (step_fault.hpp), and forwards the calls of model::ChunkHooks to
+// parallel::Overlap.
 #pragma once
 
 #include <optional>
@@ -38,17 +39,20 @@ class StepProbe final : public model::ChunkHooks {
         planted_ = false;
     }
 
-    // Begin and end a search. During a search, gradients are reduced only after the backward pass,
-    // so that a gradient is this rank's own when it is checked.
+    // Begin and end a search. end_search() returns the finding. During a search, gradients are
+    // reduced only after the backward pass, so that a checked gradient contains no gradients of
+    // other ranks.
     void start_search();
     std::optional<NonFinite> end_search();
 
-    // Call them before and after the forward pass of a micro-batch with these samples.
+    // Call them before and after the forward pass of the micro-batch `micro_batch`. `samples`: the
+    // indices of its samples.
     void begin_forward(const model::GptChunk& chunk, const model::MicroBatch& at, i64 micro_batch,
                        const std::vector<i64>& samples);
     void end_forward();
-    // Call them after the loss and after the backward pass of the same micro-batch. `loss`: [1]
-    // fp64, the sum over the `tokens` of the micro-batches so far.
+    // Call them after the loss and after the backward pass of a micro-batch. `loss`: [1] fp64, the
+    // sum of the losses of all unmasked tokens of the step so far. `tokens`: the number of these
+    // tokens.
     void after_loss(const device::View& loss, double tokens, i64 micro_batch);
     void after_micro_batch(i64 micro_batch);
     // Returns the first tensor, in the order of the backward pass, whose gradient is not finite

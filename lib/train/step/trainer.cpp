@@ -75,8 +75,9 @@ double Trainer::evaluate(BatchSource& batches, i64 n_micro_batches) {
     return global_step_sums().mean_loss();
 }
 
-// Runs forward, and in training backward, of all micro-batches through this stage's chunks. Writes
-// the gradients of this rank's samples, times the loss scale, and adds the loss to step_sums.
+// Runs the forward passes of all micro-batches through this stage's chunks; in training also the
+// backward passes. Writes the gradients of this rank's samples, multiplied by the loss scale, and
+// the sum of their losses to step_sums().
 void Trainer::run_schedule(const StageSchedule& schedule, BatchSource& batches) {
     zero_step_sums();
     const PhaseScope phase(phases_, schedule.phase(StepPhase::transfer));
@@ -152,10 +153,10 @@ void Trainer::loss(const StageSchedule& schedule, const PipelineAction& action) 
                       action.micro_batch);
 }
 
-// Returns the weight of an unmasked token's loss. As in Megatron, the loss is the mean over
-// micro-batches of the mean over the unmasked tokens of each. With --calculate-per-token-loss the
-// weight is 1: update() divides by the number of tokens, which is known only at the end of the
-// step.
+// Returns the weight of an unmasked token's loss in the gradient. As in Megatron, the gradient is
+// that of a mean over micro-batches: each micro-batch counts with the mean loss of its unmasked
+// tokens. With --calculate-per-token-loss the weight is 1, and update() divides the gradient by the
+// number of unmasked tokens, which is known only at the end of the step.
 double Trainer::token_weight(const StageSchedule& schedule) const {
     if (config_.documents.per_token_loss) return 1;
     if (unmasked_ == 0) return 0;
@@ -196,9 +197,9 @@ model::MicroBatch Trainer::micro_batch_of(const StageSchedule& schedule,
             .last = action.micro_batch + 1 == schedule.n_micro_batches};
 }
 
-// Returns the micro-batch of `action`. With several chunks on a stage, the micro-batches pass the
-// chunks in rounds; a round has as many micro-batches as there are stages. The first chunk stores
-// the batches of a round for the other chunks.
+// Returns the micro-batch of `action`. If a stage has several chunks, the micro-batches pass
+// through the chunks in rounds. The number of micro-batches in a round is the number of stages. The
+// first chunk stores the batches of a round for the other chunks.
 const data::Batch& Trainer::next_batch(BatchSource& batches, const PipelineAction& action) {
     if (round_.empty()) return batches.next();
     data::Batch& batch = round_[static_cast<size_t>(action.micro_batch) % round_.size()];
@@ -227,7 +228,8 @@ Trainer::StepSums Trainer::global_step_sums() {
     device_.copy_to_host(own.data(), step_sums());
     // All tensor ranks have the same loss, so only tensor rank 0 counts it.
     const bool counts = grid_.at.tp == 0;
-    // 0 * x is NaN if x is not finite, so a copy with such a gradient makes the norm NaN, too.
+    // 0 * x is NaN if x is not finite, so a copy of a gradient that is not finite on this rank
+    // makes the norm NaN. A finite copy adds 0.
     const StepSums local{
         .loss = counts ? own[model::loss_sum] : 0,
         .tokens = counts ? loss_tokens_ : 0,
@@ -300,8 +302,8 @@ void Trainer::set_seq_length(i64 seq_length) {
              "expected a sequence length of 1 to {}, got {}", config_.model.seq_length, seq_length);
     seq_length_ = seq_length;
     no_mask_.assign(static_cast<size_t>(step_shape().rows()), 1.0F);
-    // Another length moves the views of the chunks. build_chunks() makes the new views, which the
-    // two functions after it read.
+    // A new length changes the views of the chunks. build_chunks() makes the new views, which
+    // write_positions() and build_transfers() read.
     build_chunks();
     write_positions();
     build_transfers();

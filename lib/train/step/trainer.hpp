@@ -4,9 +4,9 @@
 // device once. The loop (train/loop/loop.hpp) calls the parts of a step, and does the work between
 // steps: data, logs, evaluation, saves.
 //
-// Operations may be pending between two calls. So a rank that is a thread must call Group::abort()
-// before an exception destroys its trainer (comm/threads/run_ranks.hpp). A rank that is a process
-// ends its whole job instead (comm/launch.hpp).
+// Operations may be pending between two calls of a trainer's functions. So a rank that is a thread
+// must call Group::abort() before an exception destroys its trainer (comm/threads/run_ranks.hpp). A
+// rank that is a process ends its whole job instead (comm/launch.hpp).
 #pragma once
 
 #include <array>
@@ -27,11 +27,11 @@
 
 namespace lm::train {
 
-// The loss and the gradients of a step, the same on all ranks.
+// The loss and the gradient norm of a step, equal on all ranks.
 struct StepResult {
     double loss = 0;            // mean over the unmasked tokens of all ranks, before the update
     double gradient_norm = 0;   // over all ranks, before clipping
-    bool finite = false;        // false: the step must not update the weights
+    bool finite = false;        // loss and norm are finite; false: do not update the weights
     bool overflow = false;      // not finite only because of the loss scale; set by StepGuard
     double gradient_scale = 1;  // the gradients in memory are multiplied by this factor
     double loss_scale = 1;      // loss scale of the next step
@@ -55,9 +55,9 @@ class Trainer {
     void initialize();
     // Loads a checkpoint of any layout. `with_optimizer` false: only weights and masters. The
     // weights are complete after gather_loaded(), which is collective. load() is not collective, so
-    // that a rank that finds damage can report it to the others.
+    // that a rank that finds the checkpoint corrupt can report it to the other ranks.
     void load(const ckpt::Checkpoint& checkpoint, bool with_optimizer);
-    // Loads the weights for a forward pass in fp32 on the CPU, rounded to `dtype`.
+    // Loads the weights, rounded to `dtype`, for forward passes of an fp32 trainer on the CPU.
     void load_rounded(const ckpt::Checkpoint& checkpoint, DType dtype) {
         state_.load_rounded(checkpoint, dtype);
     }
@@ -71,13 +71,13 @@ class Trainer {
     // the model's sequence length.
     void set_seq_length(i64 seq_length);
 
-    // A training step is compute_gradients(), then, if the verdict on the result allows it
-    // (StepGuard), update(). Both are collective.
+    // A training step calls compute_gradients(). If the verdict on the result (StepGuard) allows an
+    // update, it then calls update(). Both functions are collective.
     //
     // Computes the loss and the gradients of `n_micro_batches` micro-batches of each data-parallel
     // rank, sums the gradients over the ranks and computes their norm. Adjusts a dynamic loss
-    // scale. Changes no weights and no optimizer state. Does not catch a StepEnded that `batches`
-    // throws.
+    // scale. Changes no weights and no optimizer state. A StepEnded that `batches` throws reaches
+    // the caller.
     StepResult compute_gradients(BatchSource& batches, i64 n_micro_batches);
     // Clips the gradients of `step`, the last result of compute_gradients(), and makes the
     // optimizer step. Changes the data of checkpoint_pieces().
@@ -101,18 +101,19 @@ class Trainer {
         state_.check_replicas(context);
     }
 
-    // Returns the mean loss of this rank's samples in the last step or evaluation; 0 on stages
-    // without the loss.
+    // Returns the mean loss of this rank's samples in the last step or evaluation; 0 on stages that
+    // do not compute the loss and on tensor ranks other than 0.
     double local_loss() const { return local_loss_; }
-    // Returns the gradient norms of the embedding, of each layer and of the head in the training
-    // step with the result `step`, before clipping. Collective.
+    // Returns the gradient norms of the embedding, of each layer and of the head, before clipping.
+    // `step`: the result of the last training step. Collective.
     std::vector<double> gradient_norms(const StepResult& step);
     StepProbe& probe() { return probe_; }
-    // The phases of training steps; evaluations do not count.
+    // The times of this rank's phases. The time of an evaluation is in the phase `other`.
     PhaseTimes& phases() { return phases_; }
     // Returns the L2 norm of the fp32 weights. Collective.
     double params_norm();
-    // Returns the number of gradients of the last step that are zero, exact up to 2^53. Collective.
+    // Returns the number of elements of the last step's gradients that are zero, exact up to 2^53.
+    // Collective.
     double num_zeros();
 
     i64 optimizer_step() const { return state_.optimizer_step(); }
@@ -200,7 +201,7 @@ class Trainer {
     std::vector<float> no_mask_;  // [B, T] ones: used for a batch without a loss mask
     double unmasked_ = 0;         // tokens of the micro-batch that was loaded last
     double loss_tokens_ = 0;      // unmasked tokens in the loss of the step so far
-    // Batches that the first chunk has read and that the other chunks of this stage still need.
+    // With several chunks on a stage: the batches of the current round (next_batch()).
     std::vector<data::Batch> round_;
     optim::LossScaler scaler_;
     double local_loss_ = 0;

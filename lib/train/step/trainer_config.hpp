@@ -30,8 +30,8 @@ struct TrainerConfig {
     bool deterministic = false;  // every run on the same GPUs computes the same bits
     spec::GpuAttention attention = spec::GpuAttention::flash;  // attention kernels on a GPU
     bool allow_tf32 = false;
-    // The most bytes of host memory that an asynchronous save may use for its copy of the rank's
-    // part of the state. 0: saves are synchronous.
+    // The largest number of bytes of host memory that an asynchronous save may use for its copy of
+    // the rank's part of the state. 0: saves are synchronous.
     i64 save_buffer = 0;
     std::string autotune;  // directory of measured GEMM algorithms; empty: no measuring
     // The number of SMs that tensor-parallel collectives may occupy. GEMMs that overlap with these
@@ -42,7 +42,7 @@ struct TrainerConfig {
     i64 micro_batches_of(i64 global_batch) const {
         return global_batch / (micro_batch * parallel.dp);
     }
-    // Returns true if attention reads the first key of each query from the inputs.
+    // Returns true if the inputs of attention contain the first visible key of each query.
     bool has_document_starts() const { return documents.reset_attention_mask || model.window > 0; }
     cost::Processor processor() const { return {n_threads, cuda, attention}; }
     cost::NcclUse nccl_use() const {
@@ -64,8 +64,8 @@ struct TrainingMemory {
     device::Buffer activations;                  // followed by the workspace of operations
 };
 
-// Allocates the memory of a trainer, zero-filled. When the device does not have it, throws
-// Error(failure) with the memory plan in its text.
+// Allocates the memory of a trainer, zero-filled. When the device has too little free memory,
+// throws Error(failure) with the memory plan in its text.
 TrainingMemory allocate_memory(const TrainerConfig& config, device::Device& device, i64 tp_rank,
                                i64 pp_rank);
 

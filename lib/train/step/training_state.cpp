@@ -14,7 +14,8 @@
 namespace lm::train {
 namespace {
 
-// Returns the tensors that this rank does not count because tensor rank 0 counts its copy of them.
+// Returns the replicated tensors of tensor ranks other than 0. In norms, only tensor rank 0 counts
+// its copies of these tensors.
 spec::RankLayout copied_tensors(const spec::RankLayout& layout, i64 tp_rank) {
     spec::RankLayout copied = layout;
     std::erase_if(copied.tensors, [tp_rank](const spec::LocalTensor& tensor) {
@@ -23,8 +24,8 @@ spec::RankLayout copied_tensors(const spec::RankLayout& layout, i64 tp_rank) {
     return copied;
 }
 
-// Returns the elements of the tensors, without the gaps between them: the gaps may contain any
-// value after a reduction in place.
+// Returns the elements of the tensors, without the gaps between the tensors, because the gaps may
+// contain any value after a reduction in place.
 std::vector<Range> elements_of(const spec::RankLayout& layout) {
     std::vector<Range> ranges;
     for (const spec::LocalTensor& tensor : layout.tensors) {
@@ -230,8 +231,8 @@ void TrainingState::load_range(const ckpt::Checkpoint& checkpoint, ckpt::SliceKi
 }
 
 void TrainingState::load(const ckpt::Checkpoint& checkpoint, bool with_optimizer) {
-    // A training in fp32 has no masters. Its weights are the masters of the checkpoint, if a 16-bit
-    // training saved them; Checkpoint::load reads the weights if there are no masters.
+    // A training in fp32 has no masters. It loads the masters of the checkpoint into its weights.
+    // From a checkpoint without masters, Checkpoint::load() reads the weights instead.
     const device::View& weights = gathered_weights();
     for (const Range& range : data_parallel_->owned()) {
         load_range(checkpoint, masters_ ? ckpt::SliceKind::weight : ckpt::SliceKind::master,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of one rank: the weights, fp32 masters and Adam's moments, which a step updates and a
-// checkpoint contains; and the gradients. All are flat buffers with the same layout
-// (model::ParamMap), divided among the data-parallel ranks (parallel/buckets.hpp). E: elements of
-// the flat buffers, padding included (spec::flat_elements). S: elements that this rank's optimizer
-// updates: E, or E / dp with ZeRO-1.
+// The state of one rank: the weights, the fp32 masters and Adam's moments, which a step updates and
+// a checkpoint contains, and the gradients. Weights and gradients are flat buffers of E elements,
+// padding included (spec::flat_elements), with one layout (model::ParamMap). Masters and moments
+// have the S elements that this rank's optimizer updates. S is E, or with ZeRO-1 the rank's share
+// of E, about E / dp (parallel/buckets.hpp).
 #pragma once
 
 #include <memory>
@@ -35,8 +35,8 @@ class TrainingState {
     const device::View& gathered_weights();
     const device::View& gradients() const { return gradients_; }  // [E] fp32
 
-    // Connects the groups for the collectives of a step. Uses weights and gradients as buffers:
-    // they must be zero before the call and are zero after it. Collective.
+    // Connects the groups for the collectives of a step. Uses weights and gradients as buffers,
+    // which must be zero before the call and are zero after it. Collective.
     void warm_up();
 
     // Sets fresh weights from the seed.
@@ -46,8 +46,8 @@ class TrainingState {
     // stage has the gradient of its own use of the matrix. Collective over the embedding group.
     void sum_tied_embedding();
     // Adds the squares of the gradients that this rank counts to step_sums[gradient_sum_squares],
-    // [1] fp64. Tensor rank 0 counts some gradients of which this rank has copies: adds the squares
-    // of these copies to step_sums[copies_sum_squares].
+    // [1] fp64. Adds the squares of this rank's copies of gradients that tensor rank 0 counts to
+    // step_sums[copies_sum_squares], [1] fp64.
     void add_gradient_squares(device::Context& context, const device::View& step_sums);
     // Returns the sums of squares of the gradients that this rank counts, by unit
     // (spec/partition.hpp). Overwrites step_sums[gradient_sum_squares], [1] fp64.
@@ -59,20 +59,20 @@ class TrainingState {
     // Returns the number of gradients that this rank counts and that are zero.
     i64 zero_gradients();
     // Makes one AdamW update with the gradients multiplied by `grad_scale`. The weights that other
-    // ranks update keep their old values here until data_parallel().start_gather() gathers the new
-    // ones.
+    // ranks update keep their old values on this rank until data_parallel().start_gather() gathers
+    // the new values.
     void update(device::Context& context, const optim::UpdateRates& rates, double grad_scale);
     i64 optimizer_step() const { return optimizer_step_; }
 
     // Returns this rank's part of a checkpoint. The parts of all ranks together contain each
     // element once. The pieces refer to the buffers and are valid until the next step.
     std::vector<ckpt::Piece> checkpoint_pieces();
-    // Loads a checkpoint of any layout. Reads only this rank's share of the weights, because
-    // replicas divide the reading; gather_loaded(), called next, exchanges the shares.
+    // Loads a checkpoint of any layout. Reads only this rank's share of the weights, because the
+    // data-parallel ranks divide the reading. Call gather_loaded() next to exchange the shares.
     // `with_optimizer` false: loads weights and masters only; the moments and the step count stay
     // 0.
     void load(const ckpt::Checkpoint& checkpoint, bool with_optimizer);
-    // Loads weights rounded to `dtype`, for an fp32 training on the CPU. Reads the weights of the
+    // Loads weights, rounded to `dtype`, into fp32 weights on the CPU. Reads the weights of the
     // checkpoint if they have this type, otherwise the masters of the checkpoint. Call
     // gather_loaded() afterwards.
     void load_rounded(const ckpt::Checkpoint& checkpoint, DType dtype);
@@ -99,7 +99,7 @@ class TrainingState {
     int n_threads_;
     i64 n_units_;              // embedding, layers, head
     device::View weights_;     // [E] compute
-    device::View masters_;     // [S] fp32; none: the weights are fp32 themselves
+    device::View masters_;     // [S] fp32; empty if the weights are fp32
     device::View gradients_;   // [E] fp32
     device::View exp_avg_;     // [S] fp32
     device::View exp_avg_sq_;  // [S] fp32

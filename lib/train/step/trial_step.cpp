@@ -7,10 +7,11 @@
 namespace lm::train {
 namespace {
 
-// Returns the numbers of micro-batches of the trial steps. The first, a middle and the last
-// micro-batch of a step differ in the SMs that collectives reserve, and in whether they add to
-// gradients. The only micro-batch of a step is both its first and its last. With interleaved
-// stages, the number of micro-batches is a multiple of the number of stages.
+// Returns the numbers of micro-batches of the trial steps, a small and a large number. The first, a
+// middle and the last micro-batch of a step differ in the SMs that collectives reserve, and in
+// whether they add to earlier gradients, so the large number is at least 3 if the run has such
+// steps. A step of one micro-batch is another case, because the micro-batch is both the first and
+// the last. With interleaved stages, the number is a multiple of the number of stages.
 std::set<i64> trial_counts(const TrainerConfig& config, i64 fewest) {
     const i64 unit = config.parallel.n_chunks > 1 ? config.parallel.pp : 1;
     const i64 most = std::min(config.n_micro_batches, round_up(3, unit));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trial steps on a GPU: before the ranks are connected, each rank runs the steps of its place in
-// the layout alone, on groups without other members. The first use of an algorithm of cuBLASLt or
-// of a plan of cuDNN may load code into the GPU, and loading may wait until the GPU is idle. In a
-// pipeline step the GPU may at that time be waiting for a message that depends on this rank: the
-// job would hang.
+// Trial steps on a GPU. Before the GPUs of the ranks are connected, each rank runs the steps of its
+// place in the layout alone, on groups without other members. The reason: the first use of an
+// algorithm of cuBLASLt or of a plan of cuDNN may load code into the GPU, and loading may wait
+// until the GPU is idle. In a pipeline step the GPU may never become idle, because it waits for a
+// message that depends on this rank, so the job would hang.
 #pragma once
 
 #include <vector>
@@ -20,9 +20,9 @@ struct TrialSteps {
     data::BatchOptions batch_options;  // the optional fields of its micro-batches
 };
 
-// Runs every product and every attention plan of the run on rank `rank` once: forward, loss and
-// backward in the first, a middle and the last micro-batch of a step, and an evaluation, for each
-// sequence length. Each product is planned for the SMs that the step leaves to it. Allocates the
+// Runs every matrix product and every attention plan of the run on rank `rank` at least once.
+// Computes the gradients of trial steps for each sequence length, and an evaluation with the
+// model's length. Each product is planned for the SMs that the step leaves to it. Allocates the
 // memory of a trainer and releases it. Not collective.
 void run_trial_steps(const TrainerConfig& config, device::Device& device, i64 rank,
                      const TrialSteps& steps);
